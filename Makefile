@@ -1,0 +1,137 @@
+# kvreport: the one door. `make site` builds the site, `make test` tests everything; both start from a
+# fresh clone with nothing but Python 3.11+, make and a package registry. `make help` lists the rest.
+
+SHELL       := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+VENV   := .venv
+BIN    := $(VENV)/bin
+LOCK   := requirements/dev.txt
+STAMP  := $(VENV)/.installed
+# Files are UTF-8 whatever the machine's locale says.
+export PYTHONUTF8 := 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+# What may be said on the command line, as in `make test PYTEST_ARGS="-k budget"`.
+PYTHON      ?=
+PYTEST_ARGS ?= -q -n auto --dist loadgroup
+PORT        ?= 8000
+OUT         ?= build/export
+UV          ?= uv
+FUZZ        ?= 50
+
+.PHONY: help site serve test fuzz torch-check check format bench export fit wheel release lock venv clean distclean
+
+help: ## list what can be made
+	@printf 'make ...\n'
+	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 15
+
+site: $(STAMP) ## build the whole site into site/: catalogue, dataset, pages, charts, chapters, downloads
+	@$(BIN)/mkdocs build --strict
+
+serve: site ## build the site and serve it on this machine (PORT=8000)
+	@echo "http://127.0.0.1:$(PORT)/  (Ctrl-C ends it)"
+	@$(BIN)/python -m http.server --bind 127.0.0.1 --directory site $(PORT)
+
+test: $(STAMP) ## run every test, with a real browser (PYTEST_ARGS="-k name" for some)
+	@chromium="$$($(BIN)/python tests/ensure_chromium.py)" && \
+		KVREPORT_CHROMIUM="$$chromium" $(BIN)/python -m pytest $(PYTEST_ARGS)
+
+# New examples each time, and FUZZ times as many as a build tries: run it after touching a reader of untrusted input. An input that breaks
+# something is printed; it becomes an `@example` of the test that found it.
+fuzz: $(STAMP) ## throw random input at config reader, catalogue, command line, log reader and arithmetic
+	@KVREPORT_FUZZ=$(FUZZ) $(BIN)/python -m pytest -q -n auto --timeout 0 \
+		$$(grep -rl 'from hypothesis' tests --include='test_*.py')
+
+# PyTorch and transformers are gigabytes, and comparing with new ones is the point: they are in no lock and
+# have an environment of their own.
+TORCH_VENV ?= .venv-torch
+CONFIGS    ?=
+torch-check: $(STAMP) ## compare our counts with real tensors of transformers (CONFIGS="a/config.json ..." for other models)
+	@[ -x $(TORCH_VENV)/bin/python ] || $(BIN)/python -m venv $(TORCH_VENV)
+	@$(TORCH_VENV)/bin/python -m pip install --quiet -e '.[torch-check]'
+	@$(TORCH_VENV)/bin/python -m experiments check $(CONFIGS)
+
+check: $(STAMP) ## style, types, layers and the catalogue, without running a test
+	@failed=; \
+	step() { echo "· $$*"; "$$@" || failed="$$failed  $$*"$$'\n'; }; \
+	step $(BIN)/ruff format --check --quiet .; \
+	step $(BIN)/ruff check --quiet .; \
+	step $(BIN)/mypy --no-error-summary; \
+	step $(BIN)/lint-imports --no-logo --cache-dir .cache/import-linter; \
+	step $(BIN)/kvreport check; \
+	if [ -n "$$failed" ]; then printf 'failed:\n%s' "$$failed" >&2; exit 1; fi
+
+format: $(STAMP) ## lay out the sources and fix what has one right answer
+	@$(BIN)/ruff check --quiet --fix-only .
+	@$(BIN)/ruff format --quiet .
+
+bench: $(STAMP) ## measure what this machine does, and hold it against the budgets
+	@$(BIN)/python -m bench
+
+export: $(STAMP) ## write the site's pages as plain files (OUT=build/export)
+	@$(BIN)/kvreport export --out $(OUT)
+
+fit: $(STAMP) ## fit the engines' memory reserve on data/observations and write its coefficients
+	@$(BIN)/python scripts/fit_reserve.py --write
+
+wheel: $(STAMP) ## build the wheel, with the templates and the public data inside, into dist/
+	@$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+	@ls dist/*.whl
+
+release: site ## build wheel, source archive and site archive with checksums and provenance into dist/
+	@$(BIN)/python scripts/release.py
+
+# --- the environment ---------------------------------------------------------------------------------
+# Everything comes from the lock, by hash, as wheels: nothing unpinned is fetched and no stranger's
+# set-up code runs. Then this package, editable, with the build backend that the lock brought.
+
+venv: $(STAMP) ## make the environment .venv from the lock (PYTHON=python3.12 to choose)
+
+$(STAMP): $(LOCK) pyproject.toml hatch_build.py Makefile
+	@python=; \
+	for candidate in $(if $(PYTHON),$(PYTHON),python3.13 python3.12 python3.11 python3 python); do \
+		if "$$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; \
+		then python="$$candidate"; break; fi; \
+	done; \
+	if [ -z "$$python" ]; then \
+		echo 'kvreport needs Python 3.11 or newer with its venv module, and $(if $(PYTHON),PYTHON=$(PYTHON) is not one,found none on PATH).' >&2; \
+		echo 'Install one (on Debian or Ubuntu: python3 and python3-venv), or name it: make PYTHON=/path/to/python3.12 ...' >&2; \
+		exit 1; \
+	fi; \
+	want="$$("$$python" -c 'import sys; print(*sys.version_info[:2])')"; \
+	have="$$($(BIN)/python -c 'import sys; print(*sys.version_info[:2])' 2>/dev/null || true)"; \
+	if [ -z "$$have" ] || { [ -n '$(PYTHON)' ] && [ "$$have" != "$$want" ]; }; then \
+		echo "· making $(VENV) with $$("$$python" --version)"; \
+		"$$python" -m venv --clear $(VENV); \
+	fi
+	@echo "· installing from $(LOCK)"
+	@$(BIN)/python -m pip install --quiet --require-hashes --only-binary :all: -r $(LOCK)
+	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --no-index -e .
+	@touch $@
+
+# `uv` writes the lock and nothing else; it is no part of the environment (`pip install uv` anywhere,
+# then `make lock UV=/path/to/uv`). One resolution for every supported Python, so that the same numbers
+# and the same pages come out on each; where one version cannot serve all, a marker says which gets which.
+# Versions stay where they are unless pyproject.toml forbids them: `make lock LOCK_ARGS=--upgrade` moves
+# them. No registry's address is written down: whoever installs uses theirs, and the hashes decide.
+LOCK_ARGS ?=
+lock: ## pin anew from pyproject.toml into requirements/ (needs uv)
+	@command -v $(UV) >/dev/null || { echo 'make lock needs uv: install it, or say make lock UV=/path/to/uv' >&2; exit 1; }
+	@compile() { \
+		out="$$1"; shift; \
+		$(UV) pip compile pyproject.toml "$$@" --universal --python-version 3.11 --fork-strategy fewest \
+			--generate-hashes --no-emit-index-url --only-binary :all: --custom-compile-command 'make lock' \
+			--quiet --output-file "$$out" $(LOCK_ARGS); \
+		echo "· $$out: $$(grep -c '==' "$$out") packages"; \
+	}; \
+	compile requirements/runtime.txt; \
+	compile requirements/dev.txt --group dev --constraint requirements/runtime.txt
+
+clean: ## remove what was built, but for the environment and the caches
+	@rm -rf site build dist
+
+distclean: clean ## remove the environment and the caches too
+	@rm -rf $(VENV) $(TORCH_VENV) .cache .hypothesis
