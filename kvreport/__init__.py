@@ -1,0 +1,42 @@
+"""kvreport: how many users fit. Exact memory accounting for language-model serving.
+
+>>> import kvreport
+>>> answer = kvreport.estimate("Qwen/Qwen2.5-7B", gpu="h100-sxm-80gb", context_tokens=8192)
+>>> answer.kv_bytes_per_token_per_gpu
+57344
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+__all__ = ["Estimate", "InputError", "__version__", "estimate", "load_catalogue", "read_config"]
+
+if TYPE_CHECKING:
+    from kvreport.catalog.huggingface import read_config
+    from kvreport.catalog.load import load_catalogue
+    from kvreport.errors import InputError
+    from kvreport.estimation import Estimate, estimate
+
+_HOMES = {
+    "Estimate": "kvreport.estimation",
+    "InputError": "kvreport.errors",
+    "estimate": "kvreport.estimation",
+    "load_catalogue": "kvreport.catalog.load",
+    "read_config": "kvreport.catalog.huggingface",
+}
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the name stands for
+    """Import a public name when it is first used, so that ``import kvreport`` costs nothing."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """The public names."""
+    return sorted(__all__)

@@ -1,0 +1,1 @@
+"""Facts: typed, validated records of models, accelerators, formats and engines."""

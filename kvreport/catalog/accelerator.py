@@ -1,0 +1,130 @@
+"""One accelerator: three sizes of memory kept apart, rates, and the evidence of every figure."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from kvreport.catalog.base import (
+    SCHEMA_VERSION,
+    Evidence,
+    LongText,
+    Positive,
+    Record,
+    Slug,
+    Source,
+    Text,
+    YearMonth,
+)
+
+
+class Figure(Record):
+    """A number with the evidence for it.
+
+    Attributes:
+        value: The number, in the unit that the field's name says.
+        evidence: How far it can be trusted; pages mark ``unverified``.
+        source: Where it was read: an address, or the title of one of the record's sources.
+        quote: The words or the log line it was read from.
+        note: How it was derived, or how other readings differ.
+    """
+
+    value: Annotated[int, Field(gt=0)]
+    evidence: Evidence
+    source: LongText | None = None
+    quote: LongText | None = None
+    note: LongText | None = None
+
+    @model_validator(mode="after")
+    def _traceable(self) -> Self:
+        if self.source is None and self.note is None:
+            raise ValueError("a figure needs 'source' (where it was read) or 'note' (how it follows)")
+        return self
+
+
+class Memory(Record):
+    """The three answers to "how much memory", each in bytes, per device.
+
+    Attributes:
+        advertised: The maker's figure for one device. Makers print "GB" and mean binary sizes (an
+            "80 GB" H100 shows 85.5 * 10^9 bytes to its driver); ``advertised_unit`` is what is meant.
+        advertised_label: The maker's words for the whole package, ``80 GB``.
+        driver_visible: What the driver reports as total.
+        usable: What a process finds as total (``torch.cuda.mem_get_info`` and the like): the
+            figure that an engine multiplies its utilisation with.
+    """
+
+    advertised: Figure
+    advertised_unit: Literal["GB", "GiB"]
+    advertised_label: Text | None = None
+    driver_visible: Figure | None = None
+    usable: Figure
+
+
+class Rates(Record):
+    """Dense peak rates per device, in operations per second; None where unknown or absent.
+
+    Attributes:
+        bf16: 16-bit matrix rate (FP16 where the architecture has no BF16; the note says so).
+        fp8: 8-bit floating-point matrix rate.
+        int8: 8-bit integer matrix rate.
+        fp4: 4-bit floating-point matrix rate.
+    """
+
+    bf16: Figure | None = None
+    fp8: Figure | None = None
+    int8: Figure | None = None
+    fp4: Figure | None = None
+
+
+class Accelerator(Record):
+    """An accelerator as an engine sees it: one *device*, even where two share a package.
+
+    Attributes:
+        id: Slug, the name on the command line and in the dataset.
+        aliases: Other names, each unambiguous over the catalogue (``H100``).
+        compute_capability: CUDA capability (``9.0``) or gfx name; None for others.
+        devices_per_package: Devices that one package shows to software (2 for MI250X).
+        devices_per_node: How many devices the usual server holds.
+        interconnect_bytes_per_s: Scale-up link of one device, both directions together.
+    """
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    id: Slug
+    name: Text
+    vendor: Text
+    aliases: tuple[Text, ...] = ()
+    architecture: Text
+    form_factor: Text | None = None
+    compute_capability: Text | None = None
+    release: YearMonth | None = None
+    devices_per_package: Positive = 1
+    devices_per_node: Positive | None = None
+    memory: Memory
+    memory_type: Text | None = None
+    bandwidth_bytes_per_s: Figure | None = None
+    rates: Rates = Rates()
+    native_formats: tuple[Text, ...] = ()
+    interconnect_bytes_per_s: Figure | None = None
+    pcie: Text | None = None
+    power_watts: Figure | None = None
+    notes: tuple[LongText, ...] = ()
+    sources: Annotated[tuple[Source, ...], Field(min_length=1)]
+
+    @property
+    def slug(self) -> str:
+        """File name and address of the accelerator."""
+        return self.id
+
+    @property
+    def usable_bytes(self) -> int:
+        """Memory that a process finds, in bytes."""
+        return self.memory.usable.value
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        visible = self.memory.driver_visible
+        if visible is not None and self.memory.usable.value > visible.value:
+            raise ValueError("memory: usable cannot be larger than driver_visible")
+        return self

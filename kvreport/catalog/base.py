@@ -1,0 +1,53 @@
+"""What every catalogue record shares: strictness, and where its facts come from."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+SCHEMA_VERSION: Final = 1
+"""Version of the catalogue's file format; a file of another version is refused with the way up."""
+
+MAX_DIMENSION = 1 << 40
+
+Evidence = Literal["verbatim", "observed", "documented", "derived", "secondary", "unverified"]
+"""How far a fact can be trusted, strongest first.
+
+``verbatim``: copied from the primary file. ``observed``: read off a real machine. ``documented``:
+the maker's own document. ``derived``: follows from other facts by arithmetic. ``secondary``:
+restated by somebody else. ``unverified``: believed, not checked.
+"""
+
+Text = Annotated[str, StringConstraints(min_length=1, max_length=400, strip_whitespace=True)]
+LongText = Annotated[str, StringConstraints(min_length=1, max_length=4000, strip_whitespace=True)]
+Slug = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+(?:[a-z0-9._-]*[a-z0-9])?$", max_length=80)]
+YearMonth = Annotated[str, StringConstraints(pattern=r"^(19|20)[0-9]{2}(-(0[1-9]|1[0-2]))?$")]
+Count = Annotated[int, Field(ge=0, le=MAX_DIMENSION)]
+Positive = Annotated[int, Field(ge=1, le=MAX_DIMENSION)]
+
+
+class Record(BaseModel):
+    """A frozen, strict record: unknown fields and silent conversions are errors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class Source(Record):
+    """Where facts come from, and which fields they cover.
+
+    Attributes:
+        covers: Field names of the record that this source speaks for.
+        title: What was read, in words a reader can search for.
+        url: Where it can be read again, if it has an address.
+        revision: Commit, version or date of what was read.
+        evidence: How far it can be trusted.
+        note: What the reader should know (for instance how a copy differs).
+    """
+
+    covers: Annotated[tuple[Text, ...], Field(min_length=1)]
+    title: Text
+    url: Annotated[str, StringConstraints(pattern=r"^https?://\S+$", max_length=600)] | None = None
+    revision: Text | None = None
+    evidence: Evidence
+    note: LongText | None = None

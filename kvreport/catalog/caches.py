@@ -1,0 +1,167 @@
+"""What a layer keeps between decoding steps, as the architecture defines it.
+
+A record here holds shapes only. Bytes need a storage format and a parallel layout as well; that
+arithmetic is :mod:`kvreport.accounting.kv_cache`. A layer may hold several caches (Falcon-H1:
+attention and Mamba state; DeepSeek-V3.2: a latent and index keys; DeepSeek-V4: a window, a
+compressed latent, index keys and compressor rings).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from kvreport.catalog.base import Positive, Record
+
+Precision = Literal["model", "float32", "bfloat16", "float16", "float8"]
+"""Element type of a state tensor; ``model`` means the type that the model is served in."""
+
+
+class FullAttention(Record):
+    """Keys and values of every token.
+
+    Attributes:
+        kv_heads: Key/value heads of the layer, before any tensor parallelism.
+        key_dim: Width of one key head.
+        value_dim: Width of one value head (differs from ``key_dim`` in MiMo-V2).
+    """
+
+    kind: Literal["full"] = "full"
+    kv_heads: Positive
+    key_dim: Positive
+    value_dim: Positive
+
+
+class SlidingWindow(Record):
+    """Keys and values of the last ``window`` tokens."""
+
+    kind: Literal["sliding"] = "sliding"
+    kv_heads: Positive
+    key_dim: Positive
+    value_dim: Positive
+    window: Positive
+
+
+class ChunkedAttention(Record):
+    """Keys and values of the current chunk of ``chunk`` tokens (Llama 4's local layers)."""
+
+    kind: Literal["chunked"] = "chunked"
+    kv_heads: Positive
+    key_dim: Positive
+    value_dim: Positive
+    chunk: Positive
+
+
+class Latent(Record):
+    """One compressed vector instead of keys and values (MLA), shared by all heads.
+
+    Attributes:
+        latent_dim: ``kv_lora_rank``: elements of the compressed part.
+        rope_dim: ``qk_rope_head_dim``: elements of the rotary part kept beside it.
+        stride: Tokens per stored vector (1 for MLA; 4 or 128 for DeepSeek-V4's compressed layers).
+        window: Tokens it looks back, or None for all of them.
+    """
+
+    kind: Literal["latent"] = "latent"
+    latent_dim: Positive
+    rope_dim: Annotated[int, Field(ge=0, le=1 << 20)]
+    stride: Positive = 1
+    window: Positive | None = None
+
+
+class Indexer(Record):
+    """Index keys by which sparse attention picks the tokens it reads.
+
+    Attributes:
+        index_dim: Width of one index key; there is one per token (or per ``stride`` tokens).
+        stride: Tokens per stored key.
+        scaled: True if engines store it as FP8 with a 4-byte scale per 128 elements
+            (DeepSeek-V3.2, GLM-5); False if in the model's own type (MiniMax-M3).
+        top_k: Tokens that it picks for the layer's attention to read (``index_topk``); None if the
+            source does not say. Changes reading time, never memory.
+    """
+
+    kind: Literal["indexer"] = "indexer"
+    index_dim: Positive
+    stride: Positive = 1
+    scaled: bool = True
+    top_k: Positive | None = None
+
+
+class Ring(Record):
+    """Partial sums of a compressor over its last ``window`` tokens, in float32 (DeepSeek-V4)."""
+
+    kind: Literal["ring"] = "ring"
+    elements_per_token: Positive
+    window: Positive
+
+
+class StateTensor(Record):
+    """One tensor of a recurrent state.
+
+    Attributes:
+        name: ``conv`` or ``recurrent``.
+        channels: Leading dimension that tensor parallelism divides.
+        columns: Elements per channel.
+        precision: Element type.
+        groups: Groups of a grouped projection kept beside the channels (Mamba-2's B and C); when
+            they do not divide by the tensor-parallel size they are extended to one per rank.
+        channels_per_group: Leading elements that each group adds.
+    """
+
+    name: Literal["conv", "recurrent"]
+    channels: Positive
+    columns: Positive
+    precision: Precision = "model"
+    groups: Annotated[int, Field(ge=0, le=1 << 20)] = 0
+    channels_per_group: Annotated[int, Field(ge=0, le=1 << 30)] = 0
+
+
+class RecurrentState(Record):
+    """A state of constant size per request (Mamba, linear attention, short convolution)."""
+
+    kind: Literal["state"] = "state"
+    mechanism: Literal[
+        "mamba1",
+        "mamba2",
+        "gated_deltanet",
+        "kda",
+        "lightning",
+        "short_conv",
+        "rg_lru",
+        "rwkv",
+    ]
+    tensors: Annotated[tuple[StateTensor, ...], Field(min_length=1)]
+
+
+class CrossAttention(Record):
+    """Keys and values of encoder or image tokens: constant once the image is read."""
+
+    kind: Literal["cross"] = "cross"
+    kv_heads: Positive
+    key_dim: Positive
+    value_dim: Positive
+    encoder_tokens: Positive
+
+
+class Shared(Record):
+    """Nothing of its own: the layer reads another layer's cache (Gemma 3n, cross-layer sharing)."""
+
+    kind: Literal["shared"] = "shared"
+    reads: Literal["full", "sliding", "chunked"]
+
+
+Cache = Annotated[
+    FullAttention
+    | SlidingWindow
+    | ChunkedAttention
+    | Latent
+    | Indexer
+    | Ring
+    | RecurrentState
+    | CrossAttention
+    | Shared,
+    Field(discriminator="kind"),
+]
+"""Any cache; told apart by ``kind``."""

@@ -1,0 +1,150 @@
+"""What somebody published, as data: the words, the figure, and ways to recompute it.
+
+A claim carries no verdict. It says what was stated and which readings of it can be computed; the
+verdict follows in :mod:`kvreport.report.ledger`, from the figure's own printed precision.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, StringConstraints, model_validator
+
+from kvreport.catalog.base import SCHEMA_VERSION, Evidence, LongText, Record, Slug, Text
+from kvreport.catalog.shelf import read_yaml, validate
+from kvreport.errors import CatalogueError, Fault
+
+Number = Annotated[str, StringConstraints(pattern=r"^-?[0-9][0-9,]*(\.[0-9]+)?$", max_length=40)]
+"""A number as printed. It stays text, because its digits say how exact it claims to be."""
+
+Relation = Literal["equals", "at_least", "more_than", "at_most", "less_than"]
+"""How the statement relates its subject to the figure: "76 GB" or "more than 80 GB"."""
+
+Role = Literal["stated", "assumption", "cause"]
+"""What a reading is for.
+
+``stated``: what the words say, read as kindly as they allow. ``assumption``: the same with
+something added that the source does not say; if only this agrees, the claim depends on it.
+``cause``: a mistake that would produce the printed figure; it explains, and excuses nothing.
+"""
+
+
+class Stated(Record):
+    """The published figure.
+
+    Attributes:
+        value: The number as printed.
+        unit: Its unit as printed (``GB``, ``GiB``, ``tokens``, ``×``, ``%`` …).
+        about: True if the source says "about", "roughly" or "≈"; trailing zeros then do not count
+            as exact digits.
+        relation: How the statement uses the figure.
+    """
+
+    value: Number
+    unit: Annotated[str, StringConstraints(max_length=16)] = ""
+    about: bool = False
+    relation: Relation = "equals"
+
+
+class Reading(Record):
+    """One way to understand a claim, with the expression that computes it.
+
+    Attributes:
+        role: What the reading is for.
+        name: What is assumed or done, in words that complete "…, if" or "… because".
+        compute: Expression over the quantities of :mod:`kvreport.report.quantities`.
+    """
+
+    role: Role = "stated"
+    name: Text
+    compute: Annotated[str, StringConstraints(min_length=1, max_length=300, strip_whitespace=True)]
+
+
+class Claim(Record):
+    """One quantitative statement.
+
+    Attributes:
+        id: Slug, unique over all sources; its anchor on the ledger page.
+        place: Where in the source it stands.
+        quote: The words, no more than the figure needs.
+        stated: The figure.
+        inputs: What the source states it for, by name.
+        readings: Ways to recompute it, the kindest first.
+        measured: True if the source presents it as a measurement.
+        note: What else a fair reader should know; its figures are ``{{ figure = expression }}``.
+    """
+
+    id: Slug
+    place: Text
+    quote: Text
+    stated: Stated
+    inputs: dict[Text, Text] = Field(default_factory=dict)
+    readings: Annotated[tuple[Reading, ...], Field(min_length=1, max_length=8)]
+    measured: bool = False
+    note: LongText | None = None
+
+    @model_validator(mode="after")
+    def _kindest_first(self) -> Self:
+        if self.readings[0].role == "cause":
+            raise ValueError("readings: the first must be a reading of the words, not a cause of error")
+        return self
+
+
+class Publication(Record):
+    """A published source.
+
+    Attributes:
+        key: Short name, ``source-1``; the ``file`` of its claims in the published ledger.
+        title: Its title.
+        published: Where it was published, in words.
+        url: Address, if it is known.
+        evidence: How sure it is that this is where it was published.
+        note: What a fair reader should know about the whole.
+    """
+
+    key: Slug
+    title: Text
+    published: Text
+    url: Annotated[str, StringConstraints(pattern=r"^https://\S+$", max_length=600)] | None = None
+    evidence: Evidence
+    note: LongText | None = None
+
+
+class ClaimsFile(Record):
+    """The content of one file of ``data/claims/``."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    source: Publication
+    claims: Annotated[tuple[Claim, ...], Field(min_length=1)]
+
+
+def load_claims(folder: Path) -> tuple[ClaimsFile, ...]:
+    """Read every file of a claims folder, in name order.
+
+    Raises:
+        CatalogueError: All faults of all files at once.
+    """
+    faults: list[Fault] = []
+    found: list[ClaimsFile] = []
+    seen: dict[str, str] = {}
+    for path in sorted(folder.glob("*.yaml")):
+        where = f"{folder.name}/{path.name}"
+        try:
+            file = validate(ClaimsFile, read_yaml(path, where), where)
+        except CatalogueError as error:
+            faults.extend(error.faults)
+            continue
+        for claim in file.claims:
+            if claim.id in seen:
+                allowed = f"an id not used in {seen[claim.id]}"
+                faults.append(Fault(where, "claims.id", repr(claim.id), allowed))
+            seen[claim.id] = where
+        if file.source.key != path.stem:
+            faults.append(
+                Fault(where, "source.key", repr(file.source.key), f"the file's name, {path.stem!r}")
+            )
+        found.append(file)
+    if faults:
+        raise CatalogueError(faults)
+    return tuple(found)

@@ -1,0 +1,131 @@
+"""One serving engine's memory policy, as data with a version.
+
+The rules (how blocks are planned, which parts are subtracted) are code, one per ``family``; what
+differs between versions and device classes is data here, with its source.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from kvreport.catalog.base import LongText, Positive, Record, Slug, Source, Text
+from kvreport.errors import InputError
+
+Share = Annotated[float, Field(gt=0, le=1)]
+
+
+class DeviceClass(Record):
+    """Scheduler defaults for devices of one size.
+
+    Attributes:
+        min_bytes: Smallest usable memory of the class; the largest class that applies is taken.
+        not_architectures: Accelerator ids or name parts that fall through to the next class.
+        max_batched_tokens: Tokens of one scheduler step (the activation peak is measured there).
+        max_seqs: Requests that run at once, whatever memory says.
+    """
+
+    min_bytes: Annotated[int, Field(ge=0)]
+    not_architectures: tuple[Text, ...] = ()
+    max_batched_tokens: Positive
+    max_seqs: Positive
+
+
+class Engine(Record):
+    """An engine version.
+
+    Attributes:
+        name: Slug, the name on the command line.
+        label: What people call it.
+        family: Which rules apply (``vllm``, ``sglang``, ``transformers``, ``llama_cpp``, ``ceiling``).
+        version: Version whose rules these are; None for ``ceiling``.
+        versions: First version that behaves so, and the first that no longer does (``None``: still).
+        utilization: Default share of memory that the engine takes.
+        utilization_of: What ``utilization`` is a share of: all memory that a process finds, or what
+            the weights leave of it.
+        block_tokens: Default tokens per block.
+        kept_blocks: Blocks that the engine keeps for itself (vLLM's null block).
+        steps_in_flight: Scheduler steps that may hold tokens at once (2 with asynchronous
+            scheduling); they widen every window's reservation.
+        state_prefix_caching: True if prefix caching is on by default for models with a state.
+        state_checkpoints: True if a state inside a prefill can be kept, in a slot of its own.
+        token_line: What the engine's log line of cached tokens counts: ``concurrency`` times the
+            context, or tokens of all ``blocks`` over the cache groups.
+        graphs_reserved: True if the memory of captured graphs is taken off the pool.
+        device_classes: Scheduler defaults, largest devices first.
+        coefficients: Fitted constants of the reserve, in bytes or dimensionless, by name.
+    """
+
+    schema_version: Literal[1] = 1
+    name: Slug
+    label: Text
+    family: Literal["vllm", "sglang", "transformers", "llama_cpp", "ceiling"]
+    version: Text | None = None
+    versions: tuple[Text, Text | None] | None = None
+    aliases: tuple[Text, ...] = ()
+    utilization: Share
+    utilization_of: Literal["memory", "memory_less_weights"] = "memory"
+    block_tokens: Positive = 1
+    kept_blocks: Annotated[int, Field(ge=0, le=1024)] = 0
+    steps_in_flight: Positive = 1
+    state_prefix_caching: bool = True
+    state_checkpoints: bool = True
+    token_line: Literal["concurrency", "blocks"] = "concurrency"
+    graphs_reserved: bool = True
+    device_classes: tuple[DeviceClass, ...] = ()
+    coefficients: dict[Text, float] = Field(default_factory=dict)
+    notes: tuple[LongText, ...] = ()
+    sources: Annotated[tuple[Source, ...], Field(min_length=1)]
+
+    def device_class(self, accelerator_id: str, usable_bytes: int) -> DeviceClass:
+        """Scheduler defaults for one accelerator.
+
+        Args:
+            accelerator_id: Its slug, held against ``not_architectures``.
+            usable_bytes: Memory that a process finds on it.
+
+        Raises:
+            InputError: If the engine's data has no class that small.
+        """
+        for candidate in self.device_classes:
+            excluded = any(part in accelerator_id for part in candidate.not_architectures)
+            if usable_bytes >= candidate.min_bytes and not excluded:
+                return candidate
+        raise InputError(
+            f"engine {self.name!r}: device_classes: found none for {accelerator_id} with "
+            f"{usable_bytes} bytes; allowed: a last class with min_bytes 0"
+        )
+
+
+def engine_for_version(engines: Iterable[Engine], family: str, version: str | None) -> Engine | None:
+    """The engine of a family whose range of versions holds ``version``.
+
+    Args:
+        engines: The catalogue's engines.
+        family: For instance ``vllm``.
+        version: As an engine prints it (``0.19.2rc1.dev134+g0``); None means the current release.
+
+    Returns:
+        The engine; the one without an end where the version is unknown; None if there is none.
+    """
+    candidates = [engine for engine in engines if engine.family == family]
+    current = next((e for e in candidates if e.versions is None or e.versions[1] is None), None)
+    number = version_number(version or "")
+    if not number:
+        return current
+    for engine in candidates:
+        if engine.versions is None:
+            continue
+        first, end = engine.versions
+        if version_number(first) <= number and (end is None or number < version_number(end)):
+            return engine
+    return None
+
+
+def version_number(text: str) -> tuple[int, ...]:
+    """The leading numbers of a version: ``0.19.2rc1.dev134`` is ``(0, 19, 2)``; empty if none."""
+    found = re.search(r"\d+(?:\.\d+)+", text, re.ASCII)
+    return tuple(int(part) for part in found[0].split(".")) if found else ()

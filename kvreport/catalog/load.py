@@ -1,0 +1,311 @@
+"""The catalogue: models, accelerators, formats, engines and the grid, from YAML files.
+
+:func:`open_catalogue` reads a file only when it is asked for, so that one estimate costs one model
+and one accelerator. :func:`load_catalogue` reads everything and reports all faults at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+from typing import TypeVar
+
+from kvreport.catalog.accelerator import Accelerator
+from kvreport.catalog.base import Record
+from kvreport.catalog.dump import dump_model
+from kvreport.catalog.engine import Engine, engine_for_version, version_number
+from kvreport.catalog.formats import Formats, Grid, KvFormat, WeightFormat
+from kvreport.catalog.model import Model
+from kvreport.catalog.shelf import Shelf, read_yaml, spoken, validate
+from kvreport.errors import CatalogueError, Fault, InputError, shorten
+from kvreport.resources import data_dir
+
+__all__ = ["Catalogue", "dump_model", "load_catalogue", "open_catalogue"]
+
+R = TypeVar("R", bound=Record)
+
+RELEASED = "released"
+"""The weight format that every model has: as its makers published it."""
+
+
+class Catalogue:
+    """The facts, by name. Everything is read when first asked for, and once.
+
+    Attributes:
+        folder: Where the files are.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """List the files of ``folder`` without reading them."""
+        self.folder = folder
+        self._models = Shelf(folder / "models", Model, "model", lambda model: (model.id, model.slug))
+        self._accelerators = Shelf(
+            folder / "accelerators", Accelerator, "accelerator", lambda record: (record.id, record.id)
+        )
+        self._engines = Shelf(folder / "engines", Engine, "engine", lambda engine: (engine.name, engine.name))
+
+    @cached_property
+    def models(self) -> Mapping[str, Model]:
+        """All models by id, in the order of their files."""
+        return MappingProxyType({model.id: model for _, model in self._models.records()})
+
+    @cached_property
+    def accelerators(self) -> Mapping[str, Accelerator]:
+        """All accelerators by id."""
+        return MappingProxyType({record.id: record for _, record in self._accelerators.records()})
+
+    @cached_property
+    def engines(self) -> Mapping[str, Engine]:
+        """All engines by name."""
+        return MappingProxyType({engine.name: engine for _, engine in self._engines.records()})
+
+    @cached_property
+    def formats(self) -> Formats:
+        """The content of ``formats.yaml``."""
+        return self._file("formats.yaml", Formats)
+
+    @cached_property
+    def grid(self) -> Grid:
+        """The content of ``grid.yaml``."""
+        return self._file("grid.yaml", Grid)
+
+    @cached_property
+    def weight_formats(self) -> Mapping[str, WeightFormat]:
+        """Weight formats by name."""
+        return MappingProxyType({item.name: item for item in self.formats.weights})
+
+    @cached_property
+    def kv_formats(self) -> Mapping[str, KvFormat]:
+        """KV formats by name."""
+        return MappingProxyType({item.name: item for item in self.formats.kv})
+
+    def model(self, name: str) -> Model:
+        """Find a model by id, slug, alias or the last part of its id, in any case.
+
+        Raises:
+            InputError: If there is none, or more than one; the message names the nearest.
+        """
+        slug = name.replace("/", "--")
+        exact = _stem(self._models, slug)
+        if exact is not None:
+            return self._models.read(exact)
+        heard = spoken(name)
+        matches = {
+            model.id: model
+            for model in self._models.mentioning(name)
+            if heard in _names(model.id, model.slug, *model.aliases, *model.predecessor_ids)
+        }
+        if not matches and "/" not in name and "--" not in name:
+            tails = [stem for stem in self._models.files if spoken(stem.rpartition("--")[2]) == heard]
+            matches = {stem: self._models.read(stem) for stem in tails}
+        known = [stem.replace("--", "/", 1) for stem in self._models.files]
+        return _only(matches, "model", name, known)
+
+    def accelerator(self, name: str) -> Accelerator:
+        """Find an accelerator by slug or alias, in any case.
+
+        Raises:
+            InputError: If there is none, or more than one.
+        """
+        exact = _stem(self._accelerators, name)
+        if exact is not None:
+            return self._accelerators.read(exact)
+        heard = spoken(name)
+        matches = {
+            record.id: record
+            for record in self._accelerators.mentioning(name)
+            if heard in _names(record.id, record.name, *record.aliases)
+        }
+        return _only(matches, "accelerator", name, list(self._accelerators.files))
+
+    def engine(self, name: str) -> Engine:
+        """Find an engine by name or alias, in any case, or by version (``vllm@0.11.0``).
+
+        Raises:
+            InputError: If there is none, or more than one.
+        """
+        family, at, version = name.partition("@")
+        if at:
+            dated = engine_for_version(self.engines.values(), self.engine(family).family, version)
+            if dated is None or not version_number(version):
+                known = [f"{e.label} ({e.name})" for e in self.engines.values() if e.versions]
+                raise InputError(f"engine: found {shorten(name)}; allowed: a version of {', '.join(known)}")
+            return dated
+        exact = _stem(self._engines, name)
+        if exact is not None:
+            return self._engines.read(exact)
+        heard = spoken(name)
+        matches = {
+            engine.name: engine
+            for engine in self._engines.mentioning(name)
+            if heard in _names(engine.name, *engine.aliases)
+        }
+        return _only(matches, "engine", name, list(self._engines.files))
+
+    def weight_format(self, name: str) -> WeightFormat:
+        """Find a weight format by name or alias, in any case.
+
+        Raises:
+            InputError: If there is none.
+        """
+        matches = {
+            item.name: item
+            for item in self.formats.weights
+            if spoken(name) in _names(item.name, *item.aliases)
+        }
+        return _only(matches, "weight format", name, [*self.weight_formats, RELEASED])
+
+    def kv_format(self, name: str) -> KvFormat:
+        """Find a KV format by name or alias, in any case.
+
+        Raises:
+            InputError: If there is none.
+        """
+        matches = {
+            item.name: item for item in self.formats.kv if spoken(name) in _names(item.name, *item.aliases)
+        }
+        return _only(matches, "KV format", name, list(self.kv_formats))
+
+    def faults(self) -> tuple[Fault, ...]:
+        """Read the whole catalogue and return everything that is wrong with it."""
+        found = [*self._models.faults(), *self._accelerators.faults(), *self._engines.faults()]
+        try:
+            formats = self.formats
+        except CatalogueError as error:
+            found += error.faults
+            formats = None
+        try:
+            grid = self.grid
+        except CatalogueError as error:
+            found += error.faults
+            grid = None
+        if found:
+            # Names cannot be compared across files that could not all be read.
+            return tuple(found)
+        found += self._clashes()
+        if formats is not None and grid is not None:
+            found += self._unknown_formats(grid)
+        return tuple(found)
+
+    def _file(self, name: str, record: type[R]) -> R:
+        return validate(record, read_yaml(self.folder / name, name), name)
+
+    def _clashes(self) -> list[Fault]:
+        """Return a fault for every name that means two things of one kind."""
+        found: list[Fault] = []
+        entries: list[tuple[str, Iterable[tuple[str, tuple[str, ...]]]]] = [
+            (
+                "models",
+                [
+                    (m.slug, tuple(dict.fromkeys((m.id, *m.aliases, *m.predecessor_ids))))
+                    for m in self.models.values()
+                ],
+            ),
+            ("accelerators", [(a.id, (a.id, *a.aliases)) for a in self.accelerators.values()]),
+            ("engines", [(e.name, (e.name, *e.aliases)) for e in self.engines.values()]),
+            ("formats.yaml weights", [(f.name, (f.name, *f.aliases)) for f in self.formats.weights]),
+            ("formats.yaml kv", [(f.name, (f.name, *f.aliases)) for f in self.formats.kv]),
+        ]
+        for kind, records in entries:
+            owner: dict[str, str] = {}
+            for stem, names in records:
+                where = kind if kind.startswith("formats") else f"{kind}/{stem}.yaml"
+                for name in names:
+                    other = owner.setdefault(spoken(name), stem)
+                    if other != stem or list(names).count(name) > 1:
+                        allowed = f"a name of its own; {other} has it already"
+                        found.append(Fault(where, "aliases", shorten(name), allowed))
+        return found
+
+    def _unknown_formats(self, grid: Grid) -> list[Fault]:
+        found: list[Fault] = []
+
+        def look(where: str, field: str, name: str | None, known: Iterable[str]) -> None:
+            if name is not None and name not in known:
+                found.append(Fault(where, field, shorten(name), f"one of {', '.join(sorted(known))}"))
+
+        weights, kv = self.weight_formats, self.kv_formats
+        for model in self.models.values():
+            where = f"models/{model.slug}.yaml"
+            look(where, "weight_format", model.weight_format, weights)
+            look(where, "kv_format", model.kv_format, kv)
+            for name in sorted({row.released for row in model.weights if row.released is not None}):
+                look(where, "weights.released", name, weights)
+            for name in model.unsupported_by:
+                look(
+                    where, "unsupported_by", name, {*self.engines, *(e.family for e in self.engines.values())}
+                )
+        for name in grid.weight_formats:
+            look("grid.yaml", "weight_formats", name, weights)
+        for name in grid.kv_formats:
+            look("grid.yaml", "kv_formats", name, {*kv, "auto"})
+        look("grid.yaml", "engine", grid.engine, self.engines)
+        return found
+
+
+def open_catalogue(path: Path | str | None = None) -> Catalogue:
+    """Open a catalogue without reading it.
+
+    Args:
+        path: Its folder; None for the public one that comes with the package.
+
+    Raises:
+        InputError: If there is no such folder.
+    """
+    try:
+        folder = data_dir() if path is None else Path(path)
+    except FileNotFoundError as error:
+        raise InputError(str(error)) from error
+    if not folder.is_dir():
+        raise InputError(f"catalogue: found no folder {shorten(str(folder))}; allowed: a catalogue's folder")
+    return Catalogue(folder)
+
+
+def load_catalogue(path: Path | str | None = None) -> Catalogue:
+    """Open a catalogue, read all of it and check it.
+
+    Args:
+        path: Its folder; None for the public one that comes with the package.
+
+    Raises:
+        CatalogueError: With all faults at once.
+        InputError: If there is no such folder.
+    """
+    catalogue = open_catalogue(path)
+    faults = catalogue.faults()
+    if faults:
+        raise CatalogueError(faults)
+    return catalogue
+
+
+def _stem(shelf: Shelf[R], name: str) -> str | None:
+    if name in shelf.files:
+        return name
+    heard = spoken(name)
+    found = [stem for stem in shelf.files if spoken(stem) == heard]
+    return found[0] if len(found) == 1 else None
+
+
+def _names(*names: str) -> frozenset[str]:
+    return frozenset(spoken(name) for name in names)
+
+
+def _only(matches: Mapping[str, R], noun: str, name: str, known: list[str]) -> R:
+    if len(matches) == 1:
+        return next(iter(matches.values()))
+    if matches:
+        raise InputError(f"{noun} {shorten(name)}: means {', '.join(sorted(matches))}; allowed: one of these")
+    # Compared without case, and by the last part of an id too: people leave the organisation out.
+    spelled = {candidate.lower(): candidate for candidate in known}
+    spelled |= {candidate.lower().rpartition("/")[2]: candidate for candidate in known}
+    close = get_close_matches(name.lower()[:200], spelled, n=4, cutoff=0.5)
+    near = list(dict.fromkeys(spelled[match] for match in close))
+    if near:
+        hint = f"did you mean {', '.join(near)}?"
+    else:
+        listed = ", ".join(sorted(known)[:12]) + (" …" if len(known) > 12 else "")
+        hint = f"one of {listed}" if known else "none: the catalogue is empty"
+    raise InputError(f"{noun}: found {shorten(name)}; allowed: a known name; {hint}")

@@ -1,0 +1,170 @@
+"""What our own experiments measured: raw readings beside what the arithmetic gave for them.
+
+The scripts in ``experiments/`` write these files; nobody writes them by hand. A file is one
+experiment on one machine. No estimate reads them: they are evidence, shown on a page, and a test
+computes every ``computed`` figure again.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+from pydantic import Field, StringConstraints, ValidationError
+
+from kvreport.catalog.base import SCHEMA_VERSION, LongText, Record, Slug, Text
+from kvreport.errors import CatalogueError, Fault
+
+MAX_FILE_BYTES: Final = 8 << 20
+SUFFIX: Final = ".json"
+
+Experiment = Literal[
+    "e1-cache-bytes",
+    "e2-batch-memory",
+    "e3-boundary",
+    "e4-head-sharing",
+    "e5-time",
+    "e6-paged",
+    "e7-fixed-costs",
+]
+Unit = Literal["bytes", "requests", "seconds", "tokens/s", "bytes/s", "FLOP/s"]
+Relation = Literal["equals", "at_least", "at_most", "none"]
+"""What the arithmetic says of a reading: that it equals the computed figure, that it cannot be
+below it (a lower bound), that it cannot be above it (an upper bound), or nothing."""
+
+Number = Annotated[int | float, Field(ge=-1e18, le=1e18)]
+Day = Annotated[str, StringConstraints(pattern=r"^20[0-9]{2}-[0-9]{2}-[0-9]{2}$")]
+
+
+class Machine(Record):
+    """What an experiment ran on.
+
+    Attributes:
+        label: The machine's class, as a reader should know it: no host name, no path.
+        accelerator: What its driver calls the accelerator; None on a CPU.
+        driver: Version of the driver.
+        memory_bytes: Memory that a process finds on the device.
+        note: What else matters for the readings.
+    """
+
+    label: Text
+    accelerator: Text | None = None
+    driver: Text | None = None
+    memory_bytes: Annotated[int, Field(ge=0)] | None = None
+    note: LongText | None = None
+
+
+class Reading(Record):
+    """One measured quantity.
+
+    Attributes:
+        case: What was run, the line that it belongs to.
+        model: Id of the model whose config was built, if one was.
+        quantity: What was measured: ``cache``, ``weights``, ``decode step`` …
+        unit: Unit of both figures.
+        at: The settings of this reading: ``context_tokens``, ``batch`` …
+        measured: What the machine showed; None where it refused (``note`` says why).
+        computed: What the arithmetic gave in the same run; None where it says nothing.
+        relation: How the two should stand to each other.
+        raw: Every single reading that ``measured`` was taken from.
+        note: What a reader should know.
+    """
+
+    case: Text
+    model: Text | None = None
+    quantity: Text
+    unit: Unit
+    at: dict[Text, int | Text] = Field(default_factory=dict)
+    measured: Number | None
+    computed: Number | None = None
+    relation: Relation = "equals"
+    raw: tuple[Number, ...] = ()
+    note: LongText | None = None
+
+    @property
+    def error(self) -> float | None:
+        """Measured against computed, as a share; None where one of them is missing."""
+        if self.measured is None or not self.computed:
+            return None
+        return self.measured / self.computed - 1
+
+    @property
+    def holds(self) -> bool | None:
+        """Whether what the arithmetic says is so; None where it says nothing."""
+        if self.measured is None or self.computed is None or self.relation == "none":
+            return None
+        if self.relation == "equals":
+            return self.measured == self.computed
+        if self.relation == "at_least":
+            return self.measured >= self.computed
+        return self.measured <= self.computed
+
+
+class Measurement(Record):
+    """One experiment on one machine.
+
+    Attributes:
+        name: File name without its ending.
+        experiment: Which experiment.
+        device: ``cuda``, ``cpu``, or ``meta``, where shapes are made and nothing is stored.
+        date: Day of the run.
+        machine: What it ran on.
+        versions: Versions of the libraries that took part.
+        settings: How it was run.
+        command: The command that runs it again.
+        readings: Every reading.
+        failures: What could not be run, and why.
+    """
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    name: Slug
+    experiment: Experiment
+    device: Literal["cuda", "cpu", "meta"]
+    date: Day
+    machine: Machine
+    versions: dict[Text, Text]
+    settings: dict[Text, int | float | Text] = Field(default_factory=dict)
+    command: Text
+    readings: tuple[Reading, ...]
+    failures: tuple[LongText, ...] = ()
+
+
+def load_measurements(folder: Path) -> tuple[Measurement, ...]:
+    """Read every measurement in a folder, by experiment and name; none if it is not there.
+
+    Raises:
+        CatalogueError: With every fault of every file.
+    """
+    found: list[Measurement] = []
+    faults: list[Fault] = []
+    for path in sorted(folder.glob(f"*{SUFFIX}")) if folder.is_dir() else []:
+        try:
+            found.append(read_measurement(path))
+        except CatalogueError as error:
+            faults += error.faults
+    if faults:
+        raise CatalogueError(faults)
+    return tuple(sorted(found, key=lambda one: (one.experiment, one.name)))
+
+
+def read_measurement(path: Path) -> Measurement:
+    """Read one measurement.
+
+    Raises:
+        CatalogueError: With every fault of the file.
+    """
+    where = f"measurements/{path.name}"
+    if path.stat().st_size > MAX_FILE_BYTES:
+        raise CatalogueError(
+            [Fault(where, "", f"{path.stat().st_size:,} bytes", f"at most {MAX_FILE_BYTES:,} bytes")]
+        )
+    try:
+        made = Measurement.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        raise CatalogueError(
+            Fault(where, ".".join(map(str, fault["loc"])), str(fault.get("input"))[:60], fault["msg"])
+            for fault in error.errors(include_url=False)
+        ) from error
+    if made.name != path.stem:
+        raise CatalogueError([Fault(where, "name", made.name, f"the file's own name, {path.stem}")])
+    return made

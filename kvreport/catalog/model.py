@@ -1,0 +1,219 @@
+"""One language model: its layers by what they cache, and its weights by what they are.
+
+Facts only; every number that depends on a GPU, a format or an engine is computed from these in
+:mod:`kvreport.accounting`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cached_property
+from math import prod
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, StringConstraints, model_validator
+
+from kvreport.catalog.base import (
+    SCHEMA_VERSION,
+    Count,
+    LongText,
+    Positive,
+    Record,
+    Slug,
+    Source,
+    Text,
+    YearMonth,
+)
+from kvreport.catalog.caches import Cache
+
+ModelId = Annotated[
+    str,
+    StringConstraints(pattern=r"^[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}$"),
+]
+
+Component = Literal[
+    "embedding",
+    "output_head",
+    "attention",
+    "dense_mlp",
+    "routed_experts",
+    "shared_experts",
+    "router",
+    "recurrent",
+    "norms",
+    "vision",
+    "audio",
+    "mtp",
+    "other",
+]
+"""What a weight is for. Formats and engines treat these differently, so bytes are kept apart."""
+
+Split = Literal["replicated", "columns", "rows", "heads", "kv_heads", "groups", "vocabulary", "experts"]
+"""How tensor parallelism divides a weight.
+
+``replicated``: whole on every rank. ``columns``/``rows``: output or input side divided evenly.
+``heads``: divided by attention heads. ``kv_heads``: divided by KV heads, replicated once there
+are more ranks than heads. ``groups``: like ``kv_heads`` for Mamba-2 groups. ``vocabulary``: rows
+padded to a multiple of 64, then divided. ``experts``: each expert's matrices
+are divided evenly (or whole experts are placed, the bytes are the same).
+"""
+
+
+class LayerGroup(Record):
+    """Layers that keep exactly the same caches.
+
+    Attributes:
+        name: What a reader calls them: ``full attention``, ``sliding window``, ``Gated DeltaNet``.
+        layers: Indices as inclusive runs, ``"0-3,7"``; the order makes the layer strip.
+        caches: What each of these layers keeps; empty if nothing (MLP-only or expert-only layers).
+    """
+
+    name: Text
+    layers: Annotated[str, StringConstraints(pattern=r"^\d{1,5}(-\d{1,5})?(,\d{1,5}(-\d{1,5})?)*$")]
+    caches: tuple[Cache, ...] = ()
+
+    @cached_property
+    def indices(self) -> tuple[int, ...]:
+        """Layer indices, ascending as written."""
+        return tuple(_expand(self.layers))
+
+    @property
+    def count(self) -> int:
+        """Number of layers in the group."""
+        return len(self.indices)
+
+
+class WeightGroup(Record):
+    """``count`` tensors of the same shape and use.
+
+    Attributes:
+        name: Module path with ``*`` for the layer (and expert) index.
+        component: What the weight is for.
+        shape: Shape of one tensor, output dimension first.
+        count: How many such tensors the model has.
+        split: How tensor parallelism divides it.
+        heads: For ``heads``, ``kv_heads`` and ``groups``: how many there are to divide.
+        released: Storage format in the published checkpoint (a name in ``formats.yaml``); None
+            means the model's own 16- or 32-bit type.
+    """
+
+    name: Text
+    component: Component
+    shape: Annotated[tuple[Positive, ...], Field(min_length=1, max_length=4)]
+    count: Positive = 1
+    split: Split = "replicated"
+    heads: Positive | None = None
+    released: Slug | None = None
+
+    @property
+    def parameters(self) -> int:
+        """Parameters of all ``count`` tensors."""
+        return self.count * prod(self.shape)
+
+    @model_validator(mode="after")
+    def _heads_named(self) -> Self:
+        if self.split in ("heads", "kv_heads", "groups") and self.heads is None:
+            raise ValueError(f"split {self.split!r} needs 'heads'")
+        return self
+
+
+class Experts(Record):
+    """A mixture of experts.
+
+    Attributes:
+        routed: Experts in each mixture layer; all are resident in memory.
+        per_token: Experts that one token reads.
+    """
+
+    routed: Positive
+    per_token: Positive
+
+
+class Model(Record):
+    """A model as published.
+
+    Attributes:
+        id: ``org/name`` on the hub it was published on.
+        name: What people call it.
+        aliases: Other ids and names that mean the same bytes (search and look-up use them).
+        architecture: The class named by its ``config.json``.
+        attention_heads: Query heads of a layer; 0 if the model has no attention at all (Mamba, RWKV).
+        context_tokens: The longest context its maker supports.
+        dtype: Type of the unquantised weights, and of the cache unless a format says otherwise.
+        kv_format: KV format that the checkpoint itself declares, or None for ``dtype``.
+        weight_format: What the checkpoint as released is called (``bf16``, ``fp8``, ``mxfp4`` …).
+        not_loaded: Components that an engine leaves out by default (``mtp``).
+        unsupported_by: Engines that do not run this model, with the reason.
+        predecessor_ids: Ids that this record had before; pages redirect from them.
+    """
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    id: ModelId
+    name: Text
+    family: Text
+    maker: Text
+    release: YearMonth | None = None
+    licence: Text | None = None
+    aliases: tuple[Text, ...] = ()
+    architecture: Text
+    context_tokens: Positive
+    dtype: Literal["bfloat16", "float16", "float32"] = "bfloat16"
+    kv_format: Slug | None = None
+    weight_format: Slug
+    hidden_size: Positive
+    attention_heads: Count
+    vocabulary: Positive
+    intermediate_size: Positive | None = None
+    experts: Experts | None = None
+    layers: Annotated[tuple[LayerGroup, ...], Field(min_length=1, max_length=64)]
+    weights: Annotated[tuple[WeightGroup, ...], Field(min_length=1, max_length=4000)]
+    not_loaded: tuple[Component, ...] = ("mtp",)
+    unsupported_by: dict[Slug, LongText] = Field(default_factory=dict)
+    predecessor_ids: tuple[ModelId, ...] = ()
+    notes: tuple[LongText, ...] = ()
+    sources: Annotated[tuple[Source, ...], Field(min_length=1)]
+
+    @property
+    def slug(self) -> str:
+        """File name and address of the model: ``org--name``."""
+        return self.id.replace("/", "--")
+
+    @cached_property
+    def layer_count(self) -> int:
+        """Number of layers."""
+        return sum(group.count for group in self.layers)
+
+    @cached_property
+    def pattern(self) -> tuple[int, ...]:
+        """For each layer in order, the index of its group in ``layers``."""
+        where = {index: number for number, group in enumerate(self.layers) for index in group.indices}
+        return tuple(where[index] for index in range(self.layer_count))
+
+    @model_validator(mode="after")
+    def _layers_cover(self) -> Self:
+        seen = sorted(index for group in self.layers for index in group.indices)
+        if seen != list(range(len(seen))):
+            raise ValueError("layers: the groups' indices must cover 0 to the last layer exactly once")
+        covered = {field for source in self.sources for field in source.covers}
+        missing = [f for f in ("layers", "weights", "context_tokens") if f not in covered]
+        if missing:
+            raise ValueError(f"sources: no source covers {', '.join(missing)}")
+        return self
+
+
+def compress(indices: Iterator[int] | tuple[int, ...] | list[int]) -> str:
+    """Write ascending layer indices as inclusive runs: ``[0, 1, 2, 7]`` is ``"0-2,7"``."""
+    runs: list[list[int]] = []
+    for index in indices:
+        if runs and index == runs[-1][1] + 1:
+            runs[-1][1] = index
+        else:
+            runs.append([index, index])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+
+
+def _expand(text: str) -> Iterator[int]:
+    for run in re.split(",", text):
+        first, _, last = run.partition("-")
+        yield from range(int(first), int(last or first) + 1)

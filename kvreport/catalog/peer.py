@@ -1,0 +1,89 @@
+"""What other tools answered when they were run on the same questions, as data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, StringConstraints, model_validator
+
+from kvreport.catalog.base import SCHEMA_VERSION, Count, Positive, Record, Slug, Text
+from kvreport.catalog.model import ModelId
+from kvreport.catalog.observation import Day, Share
+from kvreport.catalog.shelf import read_yaml, validate
+
+
+class Tool(Record):
+    """A tool that was run.
+
+    Attributes:
+        key: Short name within the file.
+        name: Name with its version.
+        url: Where it comes from.
+        how: What was called, with which settings.
+    """
+
+    key: Slug
+    name: Text
+    url: Annotated[str, StringConstraints(pattern=r"^https://\S+$", max_length=300)]
+    how: Text
+
+
+class Answer(Record):
+    """What one tool answered; without ``requests`` it gave no answer, and ``note`` says why."""
+
+    tool: Slug
+    requests: Count | None = None
+    note: Text | None = None
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if self.requests is None and self.note is None:
+            raise ValueError("requests: missing; allowed: a number, or a note that says why there is none")
+        return self
+
+
+class Question(Record):
+    """One question: how many requests of a context fit?
+
+    Attributes:
+        weight_format: The catalogue's name; None for the checkpoint as released.
+        kv_format: The catalogue's name; None for what the checkpoint declares, else 16 bits.
+    """
+
+    model: ModelId
+    gpu: Slug
+    tensor_parallel: Positive = 1
+    weight_format: Slug | None = None
+    kv_format: Slug | None = None
+    utilization: Share
+    context_tokens: Positive
+    answers: Annotated[tuple[Answer, ...], Field(min_length=1)]
+
+
+class PeersFile(Record):
+    """The content of ``peers.yaml``: tools, the day they were run, their answers."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    date: Day
+    tools: Annotated[tuple[Tool, ...], Field(min_length=1)]
+    cases: Annotated[tuple[Question, ...], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _tools_are_named(self) -> Self:
+        known = {tool.key for tool in self.tools}
+        for case in self.cases:
+            for answer in case.answers:
+                if answer.tool not in known:
+                    raise ValueError(f"tool: found {answer.tool}; allowed: {', '.join(sorted(known))}")
+        return self
+
+
+def load_peers(data_dir: Path) -> PeersFile | None:
+    """Read ``peers.yaml`` of a catalogue's folder; None if there is none.
+
+    Raises:
+        CatalogueError: If the file is not right.
+    """
+    path = data_dir / "peers.yaml"
+    return validate(PeersFile, read_yaml(path, path.name), path.name) if path.is_file() else None

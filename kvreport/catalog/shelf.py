@@ -1,0 +1,280 @@
+"""A folder of catalogue files, each one record: found by name, read when asked for.
+
+YAML is read strictly: no anchors or aliases, no key twice, no objects, no file beyond reason. A
+record is validated as JSON is, so nothing is converted silently.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final, Generic, TypeVar
+
+import yaml
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from kvreport.catalog.base import SCHEMA_VERSION, Record
+from kvreport.errors import CatalogueError, Fault, shorten
+
+MAX_FILE_BYTES: Final = 4 << 20
+MAX_DEPTH: Final = 100
+_MANY_OPENINGS: Final = 3000
+"""More signs that open a level than the compiled YAML reader, which descends without a limit, can take."""
+
+R = TypeVar("R", bound=Record)
+
+_MAYBE_ANCHOR: Final = re.compile(r"(?m)(?:^|[\s\[{,:-])[&*][^\s,\[\]{}]")
+_SEPARATORS: Final = re.compile(r"[\s_/-]+")
+# Signs that change how the text around them is read: controls, and overrides of the writing direction.
+# Letters of scripts that run from right to left are welcome; the signs that turn a whole line are not.
+_UNREADABLE: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\u202a-\u202e\u2066-\u2069]")
+_Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _StrictLoader(_Base):  # type: ignore[misc]
+    """A safe loader that refuses a key given twice."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002
+        """Build a mapping, every key once and a text."""
+        seen: set[str] = set()
+        for key_node, _ in node.value:
+            key = key_node.value if isinstance(key_node, yaml.ScalarNode) else None
+            if key is None or key_node.tag != "tag:yaml.org,2002:str":
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"a key that is not a text: {shorten(key)}", key_node.start_mark
+                )
+            if key in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key {shorten(key)} twice", key_node.start_mark
+                )
+            seen.add(key)
+        found: dict[Any, Any] = super().construct_mapping(node, deep=deep)
+        return found
+
+
+# A date is a text here: a field that wants one says which form it takes.
+_StrictLoader.add_constructor("tag:yaml.org,2002:timestamp", _StrictLoader.construct_yaml_str)
+
+
+def read_yaml(path: Path, where: str) -> object:
+    """Read one YAML file strictly.
+
+    Raises:
+        CatalogueError: If the file cannot be read as plain YAML.
+    """
+
+    def fault(found: str, allowed: str) -> CatalogueError:
+        return CatalogueError([Fault(where, "", found, allowed)])
+
+    try:
+        if not path.is_file():
+            raise fault("no regular file", "a YAML file")
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise fault(f"{path.stat().st_size:,} bytes", f"at most {MAX_FILE_BYTES:,} bytes")
+        text = path.read_text(encoding="utf-8")
+        if _MAYBE_ANCHOR.search(text):
+            _refuse_anchors(text, fault)
+        if sum(text.count(sign) for sign in ("[", "{", "- ", "? ")) > _MANY_OPENINGS:
+            _refuse_depth(text, fault)
+        return yaml.load(text, Loader=_StrictLoader)  # noqa: S506 - a safe loader, made stricter
+    except UnicodeDecodeError as error:
+        raise fault(f"a byte that is not UTF-8 at position {error.start}", "YAML in UTF-8") from error
+    except OSError as error:
+        raise fault(error.strerror or "an unreadable file", "a readable file") from error
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        place = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise fault(f"{error.problem}{place}", "YAML, every key once") from error
+    except (yaml.YAMLError, ValueError) as error:
+        if isinstance(error, CatalogueError):
+            raise
+        raise fault(shorten(str(error)), "YAML") from error
+    except RecursionError as error:
+        raise fault("values nested too deeply", "a catalogue file") from error
+
+
+def _refuse_anchors(text: str, fault: Callable[[str, str], CatalogueError]) -> None:
+    for event in yaml.parse(text, Loader=_Base):
+        if getattr(event, "anchor", None) is not None:
+            mark = event.start_mark
+            place = f" in line {mark.line + 1}" if mark else ""
+            raise fault(f"an anchor or alias{place}", "values written out where they belong")
+
+
+def _refuse_depth(text: str, fault: Callable[[str, str], CatalogueError]) -> None:
+    depth = 0
+    for event in yaml.parse(text, Loader=_Base):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        if depth > MAX_DEPTH:
+            raise fault("values nested too deeply", f"at most {MAX_DEPTH} levels")
+
+
+def validate(record: type[R], data: object, where: str) -> R:
+    """Validate what a file holds.
+
+    Raises:
+        CatalogueError: With every fault of the file.
+    """
+    if not isinstance(data, dict):
+        raise CatalogueError([Fault(where, "", f"a {type(data).__name__}", "fields with values")])
+    version = data.get("schema_version", SCHEMA_VERSION)
+    if version != SCHEMA_VERSION:
+        allowed = f"{SCHEMA_VERSION} (this version of kvreport reads no other)"
+        raise CatalogueError([Fault(where, "schema_version", shorten(version), allowed)])
+    try:
+        text = json.dumps(data, ensure_ascii=False)
+        # JSON writes the lower controls as escapes.
+        if _UNREADABLE.search(text) or "\\u00" in text or "\\b" in text or "\\f" in text:
+            _refuse_unreadable(data, where)
+        return record.model_validate_json(text)
+    except ValidationError as error:
+        raise CatalogueError(
+            Fault(where, _field(fault["loc"]), _found(fault), _allowed(fault))
+            for fault in error.errors(include_url=False)
+        ) from error
+    except CatalogueError:
+        raise
+    except (TypeError, ValueError, RecursionError) as error:
+        found = shorten(str(error))
+        raise CatalogueError([Fault(where, "", found, "texts, numbers, lists and fields")]) from error
+
+
+def _refuse_unreadable(data: object, where: str) -> None:
+    faults = [
+        Fault(where, _field(location), shorten(text), "text without control signs or direction overrides")
+        for location, text in _texts(data)
+        if _UNREADABLE.search(text)
+    ]
+    if faults:
+        raise CatalogueError(faults)
+
+
+def _texts(data: object, location: tuple[int | str, ...] = ()) -> Iterator[tuple[tuple[int | str, ...], str]]:
+    """Yield every text of a file, keys too, with its place."""
+    if isinstance(data, str):
+        yield location, data
+    elif isinstance(data, dict):
+        for key, value in data.items():
+            yield from ((location, key), *_texts(value, (*location, key)))
+    elif isinstance(data, list):
+        for number, value in enumerate(data):
+            yield from _texts(value, (*location, number))
+
+
+def _field(location: tuple[int | str, ...]) -> str:
+    return ".".join(str(part) for part in location)
+
+
+def _found(fault: ErrorDetails) -> str:
+    return "nothing" if fault["type"] == "missing" else shorten(fault["input"])
+
+
+def _allowed(fault: ErrorDetails) -> str:
+    kind = fault["type"]
+    if kind == "missing":
+        return "a value; the field is required"
+    if kind == "extra_forbidden":
+        return "no such field; see the list of fields, or mend the spelling"
+    message: str = fault["msg"]
+    return message.removeprefix("Value error, ").removeprefix("Input should be ")
+
+
+def spoken(name: str) -> str:
+    """Return a name as it is heard: without case, and with one hyphen for any run of separators.
+
+    ``Llama 3.1 8B``, ``llama-3.1-8b`` and ``LLAMA_3.1--8b`` are the same name.
+    """
+    return _SEPARATORS.sub("-", name.lower())
+
+
+class Shelf(Generic[R]):
+    """The files of one folder, one record each.
+
+    Attributes:
+        folder: Where the files are.
+        noun: What a record is, for messages.
+    """
+
+    def __init__(
+        self, folder: Path, record: type[R], noun: str, identify: Callable[[R], tuple[str, str]]
+    ) -> None:
+        """List the folder; nothing is read yet.
+
+        Args:
+            folder: Where the files are.
+            record: What each file holds.
+            noun: What to call one, in messages.
+            identify: Returns a record's name and the file name (without suffix) it must have.
+        """
+        self.folder = folder
+        self.noun = noun
+        self._record = record
+        self._identify = identify
+        self._read: dict[str, R] = {}
+        self.files: dict[str, Path] = (
+            {path.stem: path for path in sorted(folder.glob("*.yaml"))} if folder.is_dir() else {}
+        )
+
+    def where(self, stem: str) -> str:
+        """Name a file as a reader finds it: its folder and name."""
+        return f"{self.folder.name}/{stem}.yaml"
+
+    def read(self, stem: str) -> R:
+        """Return one file's record, read once.
+
+        Raises:
+            CatalogueError: With every fault of the file.
+        """
+        if stem not in self._read:
+            path, where = self.files[stem], self.where(stem)
+            record = validate(self._record, read_yaml(path, where), where)
+            name, expected = self._identify(record)
+            if expected != stem:
+                raise CatalogueError([Fault(where, "id", shorten(name), f"the file name {expected}.yaml")])
+            self._read[stem] = record
+        return self._read[stem]
+
+    def records(self) -> Iterator[tuple[str, R]]:
+        """Yield file stems and records in the order of file names."""
+        for stem in self.files:
+            yield stem, self.read(stem)
+
+    def faults(self) -> list[Fault]:
+        """Read everything and return what is wrong with it."""
+        found: list[Fault] = []
+        if not self.folder.is_dir():
+            return [
+                Fault(self.folder.name, "", "no such folder", f"a folder with one YAML file per {self.noun}")
+            ]
+        allowed = "names that end in .yaml"
+        found += [
+            Fault(f"{self.folder.name}/{path.name}", "", "another kind of file", allowed)
+            for path in sorted(self.folder.iterdir())
+            if path.suffix != ".yaml" and not path.name.startswith(".")
+        ]
+        for stem in self.files:
+            try:
+                self.read(stem)
+            except CatalogueError as error:
+                found += error.faults
+        return found
+
+    def mentioning(self, word: str) -> Iterator[R]:
+        """Yield the records whose file mentions ``word`` anywhere, as :func:`spoken` hears it.
+
+        A cheap look before the dear one: an alias can only be in a file that contains it.
+        """
+        heard = spoken(word)
+        for stem, path in self.files.items():
+            try:
+                mentions = stem in self._read or heard in spoken(path.read_text(encoding="utf-8"))
+            except (OSError, UnicodeDecodeError):
+                mentions = True
+            if mentions:
+                yield self.read(stem)

@@ -1,0 +1,56 @@
+"""Errors that a user of kvreport can mend.
+
+Every fault that comes from outside (a catalogue file, a ``config.json``, a command-line
+argument) is raised as :class:`InputError`. Its text is one complete sentence for a person:
+which file, which field, what was found, what is allowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing wrong with one input.
+
+    Attributes:
+        where: The file or argument, as the user named it.
+        field: Dotted path of the field inside it, or ``""`` for the whole.
+        found: What stood there, shortened for printing.
+        allowed: What would have been accepted.
+    """
+
+    where: str
+    field: str
+    found: str
+    allowed: str
+
+    def __str__(self) -> str:
+        """Print the fault as one line: ``where: field: found …; allowed: …``."""
+        place = f"{self.where}: {self.field}" if self.field else self.where
+        return f"{place}: found {self.found}; allowed: {self.allowed}"
+
+
+class InputError(ValueError):
+    """Bad input with a sentence that says how to mend it (exit status 2)."""
+
+
+class CatalogueError(InputError):
+    """All faults of a catalogue at once.
+
+    Attributes:
+        faults: Every fault found, in file order.
+    """
+
+    def __init__(self, faults: Iterable[Fault]) -> None:
+        """Collect ``faults``; the message has one line for each."""
+        self.faults = tuple(faults)
+        super().__init__("\n".join(str(fault) for fault in self.faults))
+
+
+def shorten(value: object, limit: int = 60) -> str:
+    """Return ``repr(value)`` cut to ``limit`` characters, so an error stays one line."""
+    text = repr(value)
+    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -1,0 +1,46 @@
+"""Where the package's files are: the catalogue's data, the page templates, the site's assets.
+
+A wheel carries them inside the package (``_data``, ``_templates``, ``_assets``; see
+``hatch_build.py``). In a checkout they are the top-level folders that people edit. Every caller
+asks here and need not know which of the two it runs from.
+"""
+
+from pathlib import Path
+
+_PACKAGE = Path(__file__).resolve().parent
+_REPOSITORY = _PACKAGE.parent
+
+
+def package_dir() -> Path:
+    """Return the folder of the package's own code."""
+    return _PACKAGE
+
+
+def data_dir() -> Path:
+    """Return the folder of the public catalogue: models, accelerators, formats, engines."""
+    return _locate("_data", "data")
+
+
+def templates_dir() -> Path:
+    """Return the folder of the page templates."""
+    return _locate("_templates", "templates")
+
+
+def assets_dir() -> Path:
+    """Return the folder of the site's own styles and scripts."""
+    return _locate("_assets", "docs/assets")
+
+
+def _locate(packaged: str, in_repository: str) -> Path:
+    """Return the packaged folder where there is one, else the repository's.
+
+    Raises:
+        FileNotFoundError: Neither is there, so the installation is not whole.
+    """
+    inside = _PACKAGE / packaged
+    if inside.is_dir():
+        return inside
+    beside = _REPOSITORY / in_repository
+    if (_REPOSITORY / "pyproject.toml").is_file() and beside.is_dir():
+        return beside
+    raise FileNotFoundError(f"kvreport's own files are missing: neither {inside} nor {beside} is there")
