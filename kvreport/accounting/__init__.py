@@ -1,0 +1,1 @@
+"""Bytes and counts from shapes: pure arithmetic, arrays in, arrays out."""

@@ -1,0 +1,197 @@
+"""How many requests, how long a context, and the verdict: the last step of every estimate.
+
+Everything here takes numbers or arrays and broadcasts; bytes are per device. A pool is divided
+into blocks, a request takes whole blocks, and an engine may keep some blocks for itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Final, Literal, Protocol, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from kvreport.accounting.profile import CacheProfile, Integers
+
+Reals = npt.NDArray[np.float64]
+Codes = npt.NDArray[np.int8]
+
+UNLIMITED_USERS: Final = 1 << 40
+"""Users of a model whose requests hold nothing; no pool ever limits them."""
+
+
+class Plan(Protocol):
+    """What capacity needs to know of an engine's block plan."""
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of one block of the pool, all layers of a group together."""
+
+    @property
+    def kept_blocks(self) -> int:
+        """Blocks that the engine keeps for itself (vLLM's null block)."""
+
+    @property
+    def groups(self) -> Sequence[object]:
+        """Cache groups, each with its own block table; empty where there are none."""
+
+    @property
+    def block_tokens(self) -> int:
+        """Tokens per block."""
+
+    @property
+    def context_parallel(self) -> int:
+        """Ranks that share the tokens of one block table."""
+
+    @property
+    def profile(self) -> CacheProfile:
+        """Bytes reserved for one request, always whole blocks."""
+
+
+class Verdict(IntEnum):
+    """Whether one request of a context can be served, worst first in :func:`verdict`."""
+
+    FITS = 0
+    TIGHT = 1
+    CACHE_EXCEEDS_POOL = 2
+    CONTEXT_EXCEEDS_MODEL = 3
+    WEIGHTS_EXCEED_MEMORY = 4
+
+    @property
+    def label(self) -> str:
+        """The name in the dataset and on the command line."""
+        return self.name.lower()
+
+
+def blocks(pool_bytes: npt.ArrayLike, plan: Plan) -> Integers:
+    """Whole blocks in a pool, those that the engine keeps for itself included."""
+    pool = np.maximum(np.asarray(pool_bytes, dtype=np.int64), 0)
+    return cast(Integers, pool // plan.block_bytes)
+
+
+def free_bytes(pool_bytes: npt.ArrayLike, plan: Plan) -> Integers:
+    """Bytes of a pool that requests can take: whole blocks, less those the engine keeps."""
+    free = np.maximum(blocks(pool_bytes, plan) - plan.kept_blocks, 0)
+    return cast(Integers, free * plan.block_bytes)
+
+
+def concurrency(pool_bytes: npt.ArrayLike, plan: Plan, context_tokens: npt.ArrayLike) -> Reals:
+    """Requests of this context that the pool holds, as a real number.
+
+    This is what vLLM prints as "Maximum concurrency": all blocks (the null block among them)
+    over the blocks of one request.
+
+    Returns:
+        Float64 of the broadcast shape; infinite where a request holds nothing.
+    """
+    request = plan.profile.request_bytes(context_tokens)
+    pool = blocks(pool_bytes, plan) * plan.block_bytes
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(np.where(request > 0, pool / request, np.inf), dtype=np.float64)
+
+
+def users(pool_bytes: npt.ArrayLike, plan: Plan, context_tokens: npt.ArrayLike) -> Integers:
+    """Whole requests of this context: the engine's own figure rounded down, 0 where it refuses.
+
+    The engine counts the blocks that it keeps for itself when it prints its concurrency, but not
+    when it decides whether one request fits. Where requests fill the pool to the last block, the
+    last of them waits for the one block that is kept.
+    """
+    request = plan.profile.request_bytes(context_tokens)
+    pool = blocks(pool_bytes, plan) * plan.block_bytes
+    whole = np.where(request > free_bytes(pool_bytes, plan), 0, pool // np.maximum(request, 1))
+    return np.asarray(np.where(request > 0, whole, UNLIMITED_USERS), dtype=np.int64)
+
+
+def printed_tokens(
+    pool_bytes: npt.ArrayLike,
+    plan: Plan,
+    context_tokens: npt.ArrayLike,
+    token_line: Literal["concurrency", "blocks"] = "concurrency",
+) -> Integers:
+    """Tokens as vLLM's line "GPU KV cache size" counts them.
+
+    The current release prints concurrency times the context; until 0.20 it was the blocks of one
+    cache group times the tokens of a block. -1 where nothing limits them.
+    """
+    if token_line == "blocks":
+        per_group = blocks(pool_bytes, plan) // max(len(plan.groups), 1)
+        tokens = per_group * plan.block_tokens * plan.context_parallel
+        return np.broadcast_to(tokens, np.broadcast_shapes(tokens.shape, np.shape(context_tokens)))
+    fitting = concurrency(pool_bytes, plan, context_tokens)
+    context = np.asarray(context_tokens, dtype=np.float64)
+    finite = np.where(np.isfinite(fitting), fitting, 0.0)
+    return np.where(np.isfinite(fitting), np.floor(finite * context), -1).astype(np.int64)
+
+
+def longest_context(pool_bytes: npt.ArrayLike, plan: Plan, limit_tokens: int) -> Integers:
+    """Tokens of the longest single request that fits, at most ``limit_tokens``; 0 if none."""
+    return plan.profile.longest_context(free_bytes(pool_bytes, plan), limit_tokens)
+
+
+def boundary(
+    pool_bytes: npt.ArrayLike, plan: Plan, users_wanted: npt.ArrayLike, limit_tokens: int
+) -> Integers:
+    """The out-of-memory boundary: the longest context that each of so many users can have.
+
+    Args:
+        pool_bytes: Pools.
+        plan: The engine's block plan.
+        users_wanted: Simultaneous requests of equal length, at least 1.
+        limit_tokens: Where to stop looking.
+    """
+    wanted = np.maximum(np.asarray(users_wanted, dtype=np.int64), 1)
+    share = blocks(pool_bytes, plan) * plan.block_bytes // wanted
+    return plan.profile.longest_context(np.minimum(free_bytes(pool_bytes, plan), share), limit_tokens)
+
+
+def verdict(
+    *,
+    memory_bytes: npt.ArrayLike,
+    weight_bytes: npt.ArrayLike,
+    pool_bytes: npt.ArrayLike,
+    plan: Plan,
+    context_tokens: npt.ArrayLike,
+    limit_tokens: npt.ArrayLike,
+    uncertainty_bytes: npt.ArrayLike = 0,
+) -> Codes:
+    """Judge one request of each context.
+
+    The first that applies: the weights alone exceed what the engine may take; the context is
+    longer than the model supports; one request does not fit the pool; one fits, but would not if
+    the pool were smaller by its own uncertainty (``tight``); it fits.
+
+    Args:
+        memory_bytes: What the engine may take: total memory times utilisation.
+        weight_bytes: Weights on the device.
+        pool_bytes: Left for the cache.
+        plan: The engine's block plan.
+        context_tokens: Contexts asked for.
+        limit_tokens: Longest context that the model supports.
+        uncertainty_bytes: Half width of the pool's error band.
+
+    Returns:
+        Codes of :class:`Verdict`, int8, of the broadcast shape.
+    """
+    context = np.asarray(context_tokens, dtype=np.int64)
+    pool = np.asarray(pool_bytes, dtype=np.int64)
+    request = plan.profile.request_bytes(context)
+    sure = free_bytes(pool - np.asarray(uncertainty_bytes, dtype=np.int64), plan)
+    codes = np.select(
+        [
+            np.asarray(weight_bytes) > np.asarray(memory_bytes),
+            context > np.asarray(limit_tokens),
+            request > free_bytes(pool, plan),
+            request > sure,
+        ],
+        [
+            Verdict.WEIGHTS_EXCEED_MEMORY,
+            Verdict.CONTEXT_EXCEEDS_MODEL,
+            Verdict.CACHE_EXCEEDS_POOL,
+            Verdict.TIGHT,
+        ],
+        Verdict.FITS,
+    )
+    return np.asarray(codes, dtype=np.int8)

@@ -1,0 +1,340 @@
+"""What one step of a model demands of one device: bytes read, operations, bytes passed on.
+
+A step serves some tokens (decode: one of each request; prefill: all of a prompt). For each step the
+weights are read once, for each request its cache is read and its states are read and written, and
+each token is multiplied with every weight that it meets:
+
+    operations = 2 * (weights met by the token) + 2 * heads * (key width + value width) * (tokens seen)
+
+Three things make this more than "all weights, all cache":
+
+- a mixture reads only the experts that some token of the step is sent to, on average
+  ``E * (1 - (1 - k/E)^tokens)`` of ``E`` if every token picks ``k`` evenly (real routers are less
+  even, so they touch fewer; this is the middle, not the edge);
+- the embedding is looked up, not read: a row per token. A tied one is read as the output head;
+- windows, chunks and sparse attention see a part of the context.
+
+Everything left out (norms' arithmetic, softmax, sampling, activations written and read back)
+makes the demand smaller, so times derived from it stay lower bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from kvreport.accounting.kv_cache import SERVED_BYTES, cache_terms, heads_per_rank
+from kvreport.accounting.profile import UNBOUNDED
+from kvreport.accounting.weights import format_of, is_matrix, rank_elements, weights_by_component
+from kvreport.catalog.caches import (
+    Cache,
+    ChunkedAttention,
+    CrossAttention,
+    FullAttention,
+    Indexer,
+    Latent,
+    RecurrentState,
+    Shared,
+    SlidingWindow,
+)
+from kvreport.catalog.formats import KvFormat, WeightFormat
+from kvreport.catalog.model import Component, LayerGroup, Model
+
+Reals = npt.NDArray[np.float64]
+Multiplies = Literal["bf16", "fp8", "int8", "fp4"]
+
+_IDLE: Final[frozenset[Component]] = frozenset({"vision", "audio", "mtp"})
+"""Components that text decoding does not run."""
+
+_STATE_OPERATIONS: Final = 4
+"""Per element of a recurrent state and token: one multiply-add to update, one to read out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What one token sees of a cache, summed over the layers that keep it alike.
+
+    Attributes:
+        bytes_per_entry: Bytes read for every entry seen.
+        operations_per_entry: Operations of one decoded token for every entry seen.
+        prefill_operations_per_entry: The same while prefilling (MLA computes full keys there).
+        cap_tokens: Tokens after which it sees no more, or ``UNBOUNDED``.
+        step_tokens: Tokens per entry.
+        chunked: True if sight begins anew every ``cap_tokens``.
+        constant_entries: Entries seen whatever the context (image or encoder tokens).
+    """
+
+    bytes_per_entry: float
+    operations_per_entry: float
+    prefill_operations_per_entry: float
+    cap_tokens: int = UNBOUNDED
+    step_tokens: int = 1
+    chunked: bool = False
+    constant_entries: int = 0
+
+    def entries(self, context_tokens: npt.ArrayLike) -> Reals:
+        """Entries that a token after ``context_tokens`` others sees."""
+        context = np.asarray(context_tokens, dtype=np.int64)
+        seen = context % self.cap_tokens if self.chunked else np.minimum(context, self.cap_tokens)
+        return np.asarray(seen // self.step_tokens + self.constant_entries, dtype=np.float64)
+
+    def entries_up_to(self, tokens: npt.ArrayLike) -> Reals:
+        """Entries seen by all of the first ``tokens`` tokens together, each seeing itself too."""
+        count = np.asarray(tokens, dtype=np.float64)
+        if self.chunked:
+            full, rest = np.divmod(count, self.cap_tokens)
+            seen = full * _triangle(self.cap_tokens) + _triangle(rest)
+        else:
+            inside = np.minimum(count, self.cap_tokens)
+            seen = _triangle(inside) + (count - inside) * self.cap_tokens
+        return np.asarray(seen / self.step_tokens + count * self.constant_entries, dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a model in its formats asks of one device of a tensor-parallel group.
+
+    Weights' bytes and operations may be arrays over weight formats (:meth:`stacked`); everything
+    computed from them then has that axis too, before the contexts.
+
+    Attributes:
+        tensor_parallel: Devices that the model is split over.
+        dense_bytes: Weights read in every step.
+        expert_bytes: All routed experts; a step reads a part of them.
+        experts: Routed experts per layer; 0 without a mixture.
+        experts_per_token: Experts that one token is sent to.
+        operations_per_token: Of the weights that every token meets, by operand type.
+        head_operations: Of the output head, for tokens that are sampled.
+        reaches: What a token sees of the caches.
+        attention_multiplies: Operand type of attention.
+        state_bytes_touched: States of a request, read and written back.
+        reduced_bytes_per_token: Partial results that layers sum over the devices.
+    """
+
+    tensor_parallel: int
+    dense_bytes: int | Reals
+    expert_bytes: int | Reals
+    experts: int
+    experts_per_token: int
+    operations_per_token: Mapping[Multiplies, float | Reals]
+    head_operations: Mapping[Multiplies, float | Reals]
+    reaches: tuple[Reach, ...]
+    attention_multiplies: Multiplies
+    state_bytes_touched: int
+    reduced_bytes_per_token: int
+
+    def experts_touched(self, tokens: npt.ArrayLike) -> Reals:
+        """Distinct experts per layer that a step of so many tokens reads, if routing is even."""
+        count = np.asarray(tokens, dtype=np.float64)
+        if not self.experts:
+            return np.zeros(count.shape)
+        missed = (1 - self.experts_per_token / self.experts) ** count
+        return np.asarray(self.experts * (1 - missed), dtype=np.float64)
+
+    def weight_bytes_read(self, tokens: npt.ArrayLike) -> Reals:
+        """Weight bytes that a step of so many tokens reads."""
+        touched = self.experts_touched(tokens) / max(self.experts, 1)
+        return np.asarray(self.dense_bytes + self.expert_bytes * touched, dtype=np.float64)
+
+    def cache_bytes_read(self, context_tokens: npt.ArrayLike) -> Reals:
+        """Cache bytes that one decoded token reads."""
+        total = np.zeros(np.shape(context_tokens))
+        for reach in self.reaches:
+            total = total + reach.bytes_per_entry * reach.entries(context_tokens)
+        return total
+
+    def decode_attention_operations(self, context_tokens: npt.ArrayLike) -> Reals:
+        """Operations of attention for one decoded token, its look at itself left out."""
+        total = np.full(np.shape(context_tokens), self._state_operations, dtype=np.float64)
+        for reach in self.reaches:
+            total = total + reach.operations_per_entry * reach.entries(context_tokens)
+        return total
+
+    def prefill_attention_operations(self, cached_tokens: npt.ArrayLike, tokens: npt.ArrayLike) -> Reals:
+        """Operations of attention for the tokens from ``cached_tokens`` up to ``tokens``."""
+        new = np.asarray(tokens, dtype=np.float64) - np.asarray(cached_tokens, dtype=np.float64)
+        total = new * self._state_operations
+        for reach in self.reaches:
+            seen = reach.entries_up_to(tokens) - reach.entries_up_to(cached_tokens)
+            total = total + reach.prefill_operations_per_entry * seen
+        return total
+
+    @classmethod
+    def stacked(cls, demands: Sequence[Demand]) -> Demand:
+        """Demands of one model and size in several weight formats, as one with an axis for them."""
+
+        def column(values: Iterable[float | Reals]) -> Reals:
+            return np.asarray(list(values), dtype=np.float64)[:, None]
+
+        def by_kind(each: Sequence[Mapping[Multiplies, float | Reals]]) -> dict[Multiplies, Reals]:
+            kinds = dict.fromkeys(kind for operations in each for kind in operations)
+            return {kind: column(operations.get(kind, 0.0) for operations in each) for kind in kinds}
+
+        return replace(
+            demands[0],
+            dense_bytes=column(one.dense_bytes for one in demands),
+            expert_bytes=column(one.expert_bytes for one in demands),
+            operations_per_token=by_kind([one.operations_per_token for one in demands]),
+            head_operations=by_kind([one.head_operations for one in demands]),
+        )
+
+    def seeing(self, other: Demand) -> Demand:
+        """The same weights with the caches of another demand of the same model and size."""
+        return replace(self, reaches=other.reaches, attention_multiplies=other.attention_multiplies)
+
+    @property
+    def _state_operations(self) -> float:
+        return self.state_bytes_touched / 2 / 4 * _STATE_OPERATIONS
+
+
+def demand(
+    model: Model,
+    weight_format: WeightFormat | None,
+    formats: Mapping[str, WeightFormat],
+    kv_format: KvFormat | None = None,
+    *,
+    tensor_parallel: int = 1,
+) -> Demand:
+    """Work out what one step asks of one device.
+
+    Args:
+        model: The model.
+        weight_format: How weights are stored; None means as released.
+        formats: Weight formats by name, for the names that released tensors carry.
+        kv_format: How the cache is stored; None means the served 16-bit type.
+        tensor_parallel: Devices that the model is split over.
+
+    Raises:
+        InputError: If the format cannot store one of the model's caches, or is not known.
+    """
+    idle = _IDLE.union(model.not_loaded)
+    tied = all(row.component != "output_head" for row in model.weights)
+    head: Component = "embedding" if tied else "output_head"
+    resident = weights_by_component(model, weight_format, formats, tensor_parallel, without=idle)
+    per_token = model.experts.per_token / model.experts.routed if model.experts else 1.0
+    body: dict[Multiplies, float] = {}
+    last: dict[Multiplies, float] = {}
+    for row in model.weights:
+        looked_up = row.component == "embedding" and not tied
+        if row.component in idle or looked_up or not is_matrix(row.shape):
+            continue
+        form = format_of(model, row, weight_format, formats)
+        kind: Multiplies = form.multiplies if form else "bf16"
+        met = last if row.component == head else body
+        share = per_token if row.component == "routed_experts" else 1.0
+        met[kind] = met.get(kind, 0.0) + 2.0 * rank_elements(row, tensor_parallel) * share
+    return Demand(
+        tensor_parallel=tensor_parallel,
+        dense_bytes=sum(
+            size
+            for component, size in resident.items()
+            if component != "routed_experts" and (component != "embedding" or tied)
+        ),
+        expert_bytes=resident.get("routed_experts", 0),
+        experts=model.experts.routed if model.experts else 0,
+        experts_per_token=model.experts.per_token if model.experts else 0,
+        operations_per_token=body,
+        head_operations=last,
+        reaches=tuple(_reaches(model, kv_format, tensor_parallel)),
+        attention_multiplies="fp8" if kv_format is not None and kv_format.bits <= 8 else "bf16",
+        state_bytes_touched=2 * _state_bytes(model, tensor_parallel),
+        reduced_bytes_per_token=2 * model.layer_count * model.hidden_size * SERVED_BYTES,
+    )
+
+
+def _reaches(model: Model, kv_format: KvFormat | None, ranks: int) -> Iterator[Reach]:
+    """What a token sees, layer group by layer group."""
+    for group in model.layers:
+        picked = _picked(model, group)
+        for cache in group.caches:
+            source = _read_by(model, cache) if isinstance(cache, Shared) else cache
+            if source is not None:
+                yield from _reach(model, group.count, source, kv_format, ranks, picked)
+
+
+def _reach(
+    model: Model,
+    layers: int,
+    cache: Cache,
+    kv_format: KvFormat | None,
+    ranks: int,
+    picked: int | None,
+) -> Iterator[Reach]:
+    rate = sum(t.rate_bytes for t in cache_terms(cache, kv_format, tensor_parallel=ranks)) * layers
+    heads = heads_per_rank(model.attention_heads, ranks) * layers
+    match cache:
+        case FullAttention() | SlidingWindow() | ChunkedAttention():
+            work = 2.0 * heads * (cache.key_dim + cache.value_dim)
+            cap = UNBOUNDED if picked is None else picked
+            if isinstance(cache, SlidingWindow):
+                cap = cache.window
+            if isinstance(cache, ChunkedAttention):
+                cap = cache.chunk
+            yield Reach(rate, work, work, cap, chunked=isinstance(cache, ChunkedAttention))
+        case CrossAttention():
+            work = 2.0 * heads * (cache.key_dim + cache.value_dim)
+            size = sum(term.constant_bytes for term in cache_terms(cache, kv_format, tensor_parallel=ranks))
+            per_entry = size * layers / cache.encoder_tokens
+            yield Reach(per_entry, work, work, 0, constant_entries=cache.encoder_tokens)
+        case Latent():
+            # Decoding works on the latent itself; prefill expands it to keys and values first.
+            decoding = 2.0 * heads * (2 * cache.latent_dim + cache.rope_dim)
+            prefilling = 2.0 * heads * (_expanded(model) + cache.rope_dim)
+            cap = cache.window or UNBOUNDED
+            if picked is not None:
+                cap = min(cap, picked * cache.stride)
+            yield Reach(rate, decoding, min(decoding, prefilling), cap, cache.stride)
+        case Indexer():
+            # Its heads are not in the catalogue: one of them is the least there can be.
+            work = 2.0 * cache.index_dim * layers
+            yield Reach(rate, work, work, step_tokens=cache.stride)
+        case _:
+            return
+
+
+def _picked(model: Model, group: LayerGroup) -> int | None:
+    """Tokens that sparse attention reads; 0 if the source does not say how many; None if all.
+
+    Layers without an indexer of their own reuse another layer's choice (GLM-5.2), so one indexer
+    makes all latents sparse; layers with keys and values are sparse only with their own.
+    """
+    groups = model.layers if any(cache.kind == "latent" for cache in group.caches) else (group,)
+    indexers = [c for other in groups for c in other.caches if isinstance(c, Indexer)]
+    return None if not indexers else min(cache.top_k or 0 for cache in indexers)
+
+
+def _read_by(model: Model, cache: Shared) -> Cache | None:
+    """The cache that a sharing layer reads: the first of that kind."""
+    for group in model.layers:
+        for other in group.caches:
+            if other.kind == cache.reads:
+                return other
+    return None
+
+
+def _expanded(model: Model) -> float:
+    """Key and value width per head that MLA expands its latent to, without the rotary part."""
+    for group in model.weights:
+        if ".kv_b_proj" in group.name and len(group.shape) == 2:
+            return group.shape[0] / model.attention_heads
+    return 0.0
+
+
+def _state_bytes(model: Model, ranks: int) -> int:
+    return sum(
+        term.constant_bytes * group.count
+        for group in model.layers
+        for cache in group.caches
+        if isinstance(cache, RecurrentState)
+        for term in cache_terms(cache, tensor_parallel=ranks)
+    )
+
+
+def _triangle(count: npt.ArrayLike) -> Reals:
+    """1 + 2 + … + count."""
+    value = np.asarray(count, dtype=np.float64)
+    return value * (value + 1) / 2

@@ -1,0 +1,226 @@
+"""How a model is spread over devices: what divides, what replicates, what is refused.
+
+Four ways, and they multiply: *tensor* parallel divides each layer's matrices and heads, *pipeline*
+parallel deals out whole layers, *data* parallel repeats the whole, and *decode context* parallel
+divides the tokens of a cache among the ranks of a tensor-parallel group that would otherwise hold
+copies of it. The rules are those of vLLM 0.33 (``config/parallel.py``, ``config/model.py``,
+``distributed/utils.py``); other engines differ in details, not in kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Final
+
+from kvreport.accounting.kv_cache import heads_per_rank
+from kvreport.accounting.weights import ComponentBytes, output_side, padded_vocabulary
+from kvreport.catalog.caches import (
+    Cache,
+    ChunkedAttention,
+    CrossAttention,
+    FullAttention,
+    SlidingWindow,
+)
+from kvreport.catalog.model import Component, Model, WeightGroup
+from kvreport.errors import InputError
+
+MOST_RANKS: Final = 1024
+"""Largest size looked at; the largest systems sold as one have a few hundred devices."""
+
+_WHOLE_TOWERS: Final[frozenset[Component]] = frozenset({"vision", "audio"})
+"""Engines can keep these whole on every rank, so they never forbid a size."""
+
+_HeadedCache = FullAttention | SlidingWindow | ChunkedAttention | CrossAttention
+
+
+def check_tensor_parallel(model: Model, tensor_parallel: int) -> None:
+    """Refuse a tensor-parallel size that the model's shapes do not allow.
+
+    Query heads and the wide sides of matrices must divide. KV heads must divide or be divided
+    (beyond one per rank they replicate). State groups never refuse: they are extended.
+
+    Raises:
+        InputError: With what does not divide, and the sizes that work.
+    """
+    if not 1 <= tensor_parallel <= MOST_RANKS:
+        raise InputError(f"tensor parallel: found {tensor_parallel}; allowed: 1 to {MOST_RANKS}")
+    reason = next(_obstacles(model, tensor_parallel), None)
+    if reason is not None:
+        sizes = ", ".join(str(size) for size in allowed_tensor_parallel(model))
+        raise InputError(
+            f"{model.id}: tensor parallel: found {tensor_parallel}, which does not divide {reason}; "
+            f"allowed up to 16: {sizes}"
+        )
+
+
+def allowed_tensor_parallel(model: Model, limit: int = 16) -> tuple[int, ...]:
+    """Tensor-parallel sizes up to ``limit`` that the model's shapes allow, ascending."""
+    return tuple(size for size in range(1, limit + 1) if next(_obstacles(model, size), None) is None)
+
+
+def check_context_parallel(model: Model, tensor_parallel: int, context_parallel: int) -> None:
+    """Refuse a decode-context-parallel size that the layout does not allow.
+
+    It must divide the tensor-parallel size. With KV heads there must be copies to take the place
+    of: more ranks than heads, at most as many parts as copies, and query heads per KV head that
+    divide by it. Windows and chunks are not divided by tokens, so a model that has them is refused;
+    recurrent states stay whole.
+
+    Raises:
+        InputError: With the rule that is broken.
+    """
+    if context_parallel == 1:
+        return
+    if context_parallel < 1 or tensor_parallel % context_parallel:
+        raise InputError(
+            f"decode context parallel: found {context_parallel}; allowed: a divisor of the "
+            f"tensor-parallel size {tensor_parallel}"
+        )
+    for cache in _caches(model):
+        if isinstance(cache, SlidingWindow | ChunkedAttention):
+            raise InputError(
+                f"{model.id}: decode context parallel: found {context_parallel}; allowed: 1, "
+                f"because the model has {cache.kind} layers, whose tokens cannot be divided"
+            )
+        if isinstance(cache, FullAttention):
+            copies = tensor_parallel // cache.kv_heads
+            per_head = model.attention_heads // cache.kv_heads
+            if copies <= 1 or context_parallel > copies or per_head % context_parallel:
+                raise InputError(
+                    f"{model.id}: decode context parallel: found {context_parallel}; allowed: at most "
+                    f"the {max(1, copies)} copies that {tensor_parallel} ranks hold of {cache.kv_heads} "
+                    f"KV heads, and a divisor of {per_head} query heads per KV head"
+                )
+
+
+def kv_heads_per_rank(kv_heads: int, tensor_parallel: int) -> int:
+    """KV heads that one rank holds: divided while they last, then one each."""
+    return heads_per_rank(kv_heads, tensor_parallel)
+
+
+def kv_copies(kv_heads: int, tensor_parallel: int) -> int:
+    """How many ranks hold the same KV head (1 while the heads divide)."""
+    return max(1, tensor_parallel // kv_heads)
+
+
+def stage_layers(layer_count: int, stages: int) -> tuple[range, ...]:
+    """Which layers each pipeline stage runs.
+
+    Layers that are left over go one each to the stages before the last, which already has the
+    output head.
+
+    Raises:
+        InputError: If there are more stages than layers.
+    """
+    if not 1 <= stages <= layer_count:
+        raise InputError(f"pipeline parallel: found {stages}; allowed: 1 to {layer_count} layers")
+    sizes = [layer_count // stages] * stages
+    for back in range(layer_count % stages):
+        sizes[-2 - back] += 1
+    bounds = accumulate(sizes, initial=0)
+    return tuple(range(first, last) for first, last in pairwise(bounds))
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A way to spread one model over devices.
+
+    Attributes:
+        tensor: Ranks that share each layer.
+        pipeline: Stages that share the layers.
+        data: Copies of the whole.
+        context: Parts that a cache's tokens are divided into, inside the tensor-parallel group.
+    """
+
+    tensor: int = 1
+    pipeline: int = 1
+    data: int = 1
+    context: int = 1
+
+    @property
+    def devices(self) -> int:
+        """Devices that the layout takes; context parallelism takes no more of them."""
+        return self.tensor * self.pipeline * self.data
+
+    def check(self, model: Model) -> None:
+        """Refuse a layout that the model's shapes do not allow.
+
+        Raises:
+            InputError: With the rule that is broken.
+        """
+        if self.data < 1:
+            raise InputError(f"data parallel: found {self.data}; allowed: 1 or more")
+        check_tensor_parallel(model, self.tensor)
+        check_context_parallel(model, self.tensor, self.context)
+        stage_layers(model.layer_count, self.pipeline)
+
+    def stage_weights(self, model: Model, per_rank: ComponentBytes) -> tuple[int, ...]:
+        """Weight bytes of one rank of each pipeline stage.
+
+        The embedding is on the first stage (and on the last too if it is the output head as
+        well), output head on the last, other towers on the first. A component's bytes in the
+        layers are spread evenly over the layers, which is exact where layers weigh the same.
+
+        Args:
+            model: The model.
+            per_rank: What one rank would hold without pipeline parallelism
+                (:func:`kvreport.accounting.weights.weights_by_component`).
+        """
+        stages = stage_layers(model.layer_count, self.pipeline)
+        ends: dict[Component, int] = {
+            part: per_rank.get(part, 0) for part in ("embedding", "output_head", "vision", "audio")
+        }
+        layers = sum(per_rank.values()) - sum(ends.values())
+        sizes = [-(-layers * len(stage) // model.layer_count) for stage in stages]
+        sizes[0] += ends["embedding"] + ends["vision"] + ends["audio"]
+        sizes[-1] += ends["output_head"]
+        if self.pipeline > 1 and not ends["output_head"]:
+            sizes[-1] += ends["embedding"]
+        return tuple(sizes)
+
+    def total_weights(self, model: Model, per_rank: ComponentBytes) -> int:
+        """Weight bytes on all devices together."""
+        return sum(self.stage_weights(model, per_rank)) * self.tensor * self.data
+
+
+def _obstacles(model: Model, ranks: int) -> Iterator[str]:
+    """What ``ranks`` does not divide, in words, in the order of the model's file."""
+    if ranks == 1:
+        return
+    skipped = _WHOLE_TOWERS | frozenset(model.not_loaded)
+    for row in model.weights:
+        if row.component not in skipped:
+            yield from _row_obstacle(row, ranks)
+    for cache in _caches(model):
+        if isinstance(cache, _HeadedCache):
+            yield from _kv_heads_obstacle(cache.kv_heads, ranks)
+
+
+def _row_obstacle(row: WeightGroup, ranks: int) -> Iterator[str]:
+    match row.split:
+        case "heads" if row.heads is not None and row.heads % ranks:
+            yield f"the {row.heads} heads of {row.name}"
+        case "kv_heads" if row.heads is not None:
+            yield from _kv_heads_obstacle(row.heads, ranks)
+        case "vocabulary" if padded_vocabulary(row.shape[0]) % ranks:
+            yield f"the {padded_vocabulary(row.shape[0])} rows of the padded vocabulary"
+        case "columns" if output_side(row.shape) % ranks:
+            yield f"the {output_side(row.shape)} rows of {row.name}"
+        case "rows" if row.shape[-1] % ranks:
+            yield f"the {row.shape[-1]} columns of {row.name}"
+        case "experts" if len(row.shape) > 1 and all(side % ranks for side in row.shape[-2:]):
+            yield f"either side of {row.name}"
+        case _:
+            return
+
+
+def _kv_heads_obstacle(kv_heads: int, ranks: int) -> Iterator[str]:
+    if kv_heads % ranks and ranks % kv_heads:
+        yield f"the {kv_heads} KV heads, nor is divided by them"
+
+
+def _caches(model: Model) -> Iterator[Cache]:
+    for group in model.layers:
+        yield from group.caches

@@ -1,0 +1,72 @@
+"""The record of a block plan and the flags that change it; see :mod:`kvreport.accounting.blocks`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kvreport.accounting.profile import CacheProfile
+
+
+@dataclass(frozen=True, slots=True)
+class CacheGroup:
+    """Layers that share a block table, for the explanation.
+
+    Attributes:
+        kind: Cache kind of its layers (the first, where they differ).
+        layers: Layers that it really has.
+        block_tokens: Tokens per block.
+        page_bytes: Bytes of one block of all its layers.
+    """
+
+    kind: str
+    layers: int
+    block_tokens: int
+    page_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class BlockPlan:
+    """How an engine lays requests into its pool, on one device.
+
+    Attributes:
+        block_bytes: Bytes of one block; 1 where the engine has none.
+        profile: Bytes reserved for one request; a multiple of ``block_bytes`` at every context.
+        kept_blocks: Blocks that the engine keeps for itself.
+        groups: The cache groups, for the explanation; empty where the engine has none.
+        block_tokens: Tokens per block of the full-attention layers.
+        context_parallel: Ranks that share the tokens of one block table.
+        notes: What a reader should know about this plan.
+    """
+
+    block_bytes: int
+    profile: CacheProfile
+    kept_blocks: int = 0
+    groups: tuple[CacheGroup, ...] = ()
+    block_tokens: int = 1
+    context_parallel: int = 1
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """The flags that change a block plan.
+
+    Attributes:
+        max_batched_tokens: Tokens of one scheduler step; windows reserve for those in flight.
+        max_seqs: Requests that run at once.
+        block_tokens: Tokens per block given by hand; None for the engine's choice.
+        prefix_caching: True or False as given; None for the engine's default.
+        draft_tokens: Speculative tokens per step; states keep one more slot for each.
+        context_parallel: Ranks that share the tokens of a request while decoding.
+        hybrid_manager: False charges windows like full attention.
+        sequences: Requests that share one row of cells (llama.cpp's unified cache).
+    """
+
+    max_batched_tokens: int
+    max_seqs: int = 256
+    block_tokens: int | None = None
+    prefix_caching: bool | None = None
+    draft_tokens: int = 0
+    context_parallel: int = 1
+    hybrid_manager: bool = True
+    sequences: int = 1

@@ -1,0 +1,164 @@
+"""The cache profile: one request as a short list of (rate, step, cap, constant) terms.
+
+Every cache kind of every architecture, held ideally or reserved by an engine, reduces to
+
+    bytes(n) = sum over terms of  constant + rate * ceil(min(n, cap) / step)
+
+where ``n`` is the context in tokens. One estimate, five million rows, the boundary in a chart
+and the slider in the browser all evaluate this and nothing else. Arrays in, arrays out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+Integers = npt.NDArray[np.int64]
+IntegerLike = int | Integers
+
+UNBOUNDED: Final = 1 << 40
+"""A cap that no context reaches (contexts are at most 2^30 tokens)."""
+
+Kind = Literal["full", "sliding", "chunked", "latent", "indexer", "ring", "state", "cross"]
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One addend of a request's bytes on one device.
+
+    Attributes:
+        kind: Cache kind it comes from (its colour on the pages).
+        rate_bytes: Bytes added by every started step.
+        step_tokens: Tokens per step: 1 for plain caches, the block size for an engine's blocks,
+            the ratio for compressed attention.
+        cap_tokens: Tokens after which it stops growing (window), or ``UNBOUNDED``.
+        constant_bytes: Bytes that a request holds whatever its length.
+    """
+
+    kind: Kind
+    rate_bytes: int = 0
+    step_tokens: int = 1
+    cap_tokens: int = UNBOUNDED
+    constant_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse terms that could make bytes negative or divide by zero."""
+        if self.rate_bytes < 0 or self.constant_bytes < 0:
+            raise ValueError("a term cannot have negative bytes")
+        if self.step_tokens < 1 or self.cap_tokens < 0:
+            raise ValueError("a term needs step_tokens >= 1 and cap_tokens >= 0")
+
+    def scaled(self, times: int) -> Term:
+        """Return the same term for ``times`` layers."""
+        return replace(
+            self,
+            rate_bytes=self.rate_bytes * times,
+            constant_bytes=self.constant_bytes * times,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CacheProfile:
+    """What one request holds on one device, as a function of its context.
+
+    Attributes:
+        terms: The addends; equal shapes are merged by :meth:`of`.
+    """
+
+    terms: tuple[Term, ...]
+
+    @classmethod
+    def of(cls, terms: Iterable[Term]) -> CacheProfile:
+        """Build a profile, merging terms that differ in rate and constant only."""
+        merged: dict[tuple[Kind, int, int], Term] = {}
+        for term in terms:
+            if not term.rate_bytes and not term.constant_bytes:
+                continue
+            key = (term.kind, term.step_tokens, term.cap_tokens)
+            known = merged.get(key)
+            merged[key] = (
+                term
+                if known is None
+                else replace(
+                    known,
+                    rate_bytes=known.rate_bytes + term.rate_bytes,
+                    constant_bytes=known.constant_bytes + term.constant_bytes,
+                )
+            )
+        return cls(tuple(merged.values()))
+
+    def request_bytes(self, context_tokens: npt.ArrayLike) -> Integers:
+        """Bytes that one request of this context holds.
+
+        Args:
+            context_tokens: Contexts, any shape, whole numbers >= 0.
+
+        Returns:
+            Bytes, the same shape, int64.
+        """
+        tokens = np.asarray(context_tokens, dtype=np.int64)
+        total = np.full(tokens.shape, self.constant_bytes, dtype=np.int64)
+        for term in self.terms:
+            if term.rate_bytes:
+                held = np.minimum(tokens, term.cap_tokens)
+                total += term.rate_bytes * -(-held // term.step_tokens)
+        return total
+
+    def marginal_bytes(self, context_tokens: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Bytes of one further token at this context, block rounding spread evenly.
+
+        A window contributes below its cap and nothing from the cap on.
+        """
+        tokens = np.asarray(context_tokens, dtype=np.int64)
+        total = np.zeros(tokens.shape, dtype=np.float64)
+        for term in self.terms:
+            total += np.where(tokens < term.cap_tokens, term.rate_bytes / term.step_tokens, 0.0)
+        return total
+
+    @property
+    def constant_bytes(self) -> int:
+        """Bytes that a request holds whatever its length."""
+        return sum(term.constant_bytes for term in self.terms)
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of a request that do not depend on its tokens once it is under way.
+
+        Recurrent states and encoder tokens; and, where a model compresses its cache (DeepSeek-V4),
+        the compressors' rings and the short windows beside the compressed latents, full. Windows of
+        ordinary attention are not among them: they are cache that stops growing.
+        """
+        return self.constant_bytes + sum(
+            term.rate_bytes * -(-term.cap_tokens // term.step_tokens)
+            for term in self.terms
+            if term.kind in ("ring", "latent") and term.cap_tokens < UNBOUNDED
+        )
+
+    @property
+    def grows(self) -> bool:
+        """True if a longer context ever needs more memory without bound."""
+        return any(t.rate_bytes and t.cap_tokens >= UNBOUNDED for t in self.terms)
+
+    def longest_context(self, pool_bytes: npt.ArrayLike, limit_tokens: int) -> Integers:
+        """The longest context, up to ``limit_tokens``, whose request fits the pool.
+
+        Args:
+            pool_bytes: Pools, any shape.
+            limit_tokens: Where to stop looking, at least 1.
+
+        Returns:
+            Tokens, the shape of ``pool_bytes``; 0 where not even one token fits.
+        """
+        pool = np.asarray(pool_bytes, dtype=np.int64)
+        low = np.zeros(pool.shape, dtype=np.int64)
+        high = np.full(pool.shape, limit_tokens, dtype=np.int64)
+        for _ in range(int(limit_tokens).bit_length()):
+            middle = (low + high + 1) // 2
+            fits = self.request_bytes(middle) <= pool
+            low = np.where(fits, middle, low)
+            high = np.where(fits, high, middle - 1)
+        return low

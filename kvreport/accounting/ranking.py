@@ -1,0 +1,434 @@
+"""Which deployments serve a workload, best first.
+
+Every offered accelerator is tried at every tensor-parallel size, weight format and KV format; what
+holds the workload is ranked: what surely fits before what fits within the error of the estimate, then
+by price where prices are given, otherwise by the memory that it takes in all (the least hardware that
+does it), then by the number of devices. Accelerators that an engine
+treats alike share a block plan and are evaluated together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from kvreport.accounting.blocks import BlockPlan, Serving, default_kv_format, kernel_class, plan
+from kvreport.accounting.budget import pool_bytes, reserve_class, scheduled_reserve, scheduler_sizes
+from kvreport.accounting.demand import Demand, demand
+from kvreport.accounting.loaded import load_overhead
+from kvreport.accounting.parallel import allowed_tensor_parallel
+from kvreport.accounting.roofline import Peaks, decode_seconds, prefill_seconds
+from kvreport.accounting.sizing import (
+    MAX_REQUESTS,
+    Binds,
+    Workload,
+    fast_enough,
+    replica_users,
+    replicas_for,
+    shared_bytes,
+    what_binds,
+)
+from kvreport.accounting.weights import weight_bytes
+from kvreport.catalog.accelerator import Accelerator
+from kvreport.catalog.engine import Engine
+from kvreport.catalog.formats import KvFormat, WeightFormat
+from kvreport.catalog.model import Model
+from kvreport.errors import InputError
+
+USUAL_NODE: Final = 8
+"""Devices of a server whose number is not known; a tensor-parallel group stays inside a server."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """An accelerator that may be used.
+
+    Attributes:
+        accelerator: The device.
+        available: How many there are, or None for as many as it takes.
+        price_per_hour: Price of one device, in any currency, or None.
+    """
+
+    accelerator: Accelerator
+    available: int | None = None
+    price_per_hour: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What may be combined beside the offers.
+
+    Attributes:
+        engine: The engine whose rules apply.
+        formats: Weight formats by name, for what released tensors carry.
+        weight_formats: Formats to try by name; None is "as released".
+        kv_formats: KV formats to try by name; None is what the engine takes by itself.
+        all_kv_formats: KV formats by name, for what checkpoints declare.
+        tensor_parallel: Sizes to try.
+        utilization: Share of memory, or None for the engine's default.
+        max_seqs: Requests at once per replica, or None for the engine's default.
+        max_batched_tokens: Tokens of one step, or None for the engine's default.
+    """
+
+    engine: Engine
+    formats: Mapping[str, WeightFormat]
+    weight_formats: Mapping[str, WeightFormat | None]
+    kv_formats: Mapping[str, KvFormat | None]
+    all_kv_formats: Mapping[str, KvFormat]
+    tensor_parallel: tuple[int, ...] = (1, 2, 4, 8)
+    utilization: float | None = None
+    max_seqs: int | None = None
+    max_batched_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """One way to serve the workload. Sizes are bytes per device.
+
+    Attributes:
+        model: The model.
+        offer: The device and its price.
+        tensor_parallel: Devices of one replica.
+        weight_format: Name of the weight format.
+        kv_format: Name of the KV format.
+        plan: The engine's block plan.
+        total_bytes: Memory that a process finds.
+        weight_bytes: Weights as loaded.
+        reserve_bytes: Activations, non-framework memory and graphs.
+        pool_bytes: Left for the cache.
+        request_bytes: What an average request holds.
+        shared_bytes: What the shared prefix holds, once for all.
+        users_held: Average requests that one replica's memory holds.
+        users_each: Requests that one replica serves: held, fast enough, and allowed at once.
+        sure: True if the requests still fit when the pool is smaller by its own uncertainty.
+        replicas: Replicas for the average, the peak, and the peak with spares.
+        binds: What keeps one more request from a replica.
+        tpot_bound_s: Lower bound of a decode step with a replica's share of the peak; NaN if unknown.
+        ttft_bound_s: Lower bound of a prefill; NaN if unknown.
+    """
+
+    model: Model
+    offer: Offer
+    tensor_parallel: int
+    weight_format: str
+    kv_format: str
+    plan: BlockPlan
+    total_bytes: int
+    weight_bytes: int
+    reserve_bytes: int
+    pool_bytes: int
+    request_bytes: int
+    shared_bytes: int
+    users_held: int
+    users_each: int
+    sure: bool
+    replicas: tuple[int, int, int]
+    binds: Binds
+    tpot_bound_s: float
+    ttft_bound_s: float
+
+    @property
+    def devices(self) -> int:
+        """Devices in all, spares included."""
+        return self.tensor_parallel * self.replicas[-1]
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory of all devices."""
+        return self.devices * self.total_bytes
+
+    @property
+    def price_per_hour(self) -> float | None:
+        """Price of all devices, or None."""
+        each = self.offer.price_per_hour
+        return None if each is None else each * self.devices
+
+    def headroom(self, peak: int) -> float:
+        """Requests that could come on top of the peak, spares not counted, as a share of the peak."""
+        return self.replicas[1] * self.users_each / peak - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """The deployments that serve a workload, best first, and why others do not.
+
+    Attributes:
+        deployments: Best first, all combinations.
+        refused: How many combinations failed for each reason: ``weights``, ``context`` (one longest
+            request does not fit), ``time`` or ``available``.
+        fastest_tpot_s: The lowest bound of a decode step for one user among those that memory
+            allows; NaN if none is known.
+        fastest_ttft_s: The same for the prefill.
+    """
+
+    deployments: tuple[Deployment, ...]
+    refused: dict[str, int]
+    fastest_tpot_s: float
+    fastest_ttft_s: float
+
+    def best_of_each(self) -> tuple[Deployment, ...]:
+        """The best deployment of each model and accelerator, best first."""
+        seen: dict[tuple[str, str], Deployment] = {}
+        for found in self.deployments:
+            seen.setdefault((found.model.id, found.offer.accelerator.id), found)
+        return tuple(seen.values())
+
+
+def rank(models: Sequence[Model], workload: Workload, offers: Sequence[Offer], choices: Choices) -> Ranking:
+    """Try every combination and rank those that serve the workload.
+
+    Args:
+        models: A model, or a shortlist of equals.
+        workload: What must be served.
+        offers: Devices that may be used.
+        choices: Formats, sizes and engine.
+
+    Raises:
+        InputError: If the longest request is longer than every model's limit.
+    """
+    able = [model for model in models if model.context_tokens >= workload.longest_tokens]
+    if not able:
+        longest = max(models, key=lambda model: model.context_tokens)
+        raise InputError(
+            f"context: found {workload.longest_tokens:,} tokens, but {longest.id} supports "
+            f"{longest.context_tokens:,}; shorten the longest request or take another model"
+        )
+    found: list[Deployment] = []
+    refused: dict[str, int] = {"weights": 0, "context": 0, "time": 0, "available": 0}
+    fastest: list[tuple[float, float]] = [(np.nan, np.nan)]
+    for model in able:
+        for group in _groups(model, workload, offers, choices):
+            found.extend(group.deployments(refused, fastest))
+    priced = all(offer.price_per_hour is not None for offer in offers)
+    found.sort(
+        key=lambda one: (
+            not one.sure,
+            (one.price_per_hour or 0.0) if priced else 0.0,
+            one.memory_bytes,
+            one.devices,
+            -one.users_each,
+            one.model.id,
+            one.offer.accelerator.id,
+            one.tensor_parallel,
+        )
+    )
+    times = np.asarray(fastest)
+    return Ranking(
+        tuple(found),
+        {reason: count for reason, count in refused.items() if count},
+        float(np.fmin.reduce(times[:, 0])),
+        float(np.fmin.reduce(times[:, 1])),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Offers that share a block plan, for one model, size and pair of formats."""
+
+    model: Model
+    workload: Workload
+    offers: Sequence[Offer]
+    choices: Choices
+    ranks: int
+    weight_format: str
+    kv_format: str
+    plan: BlockPlan
+    demand: Demand
+    peaks: Peaks
+    weights: int
+    reserve: int
+    unsure: int
+    max_seqs: int
+
+    def deployments(
+        self, refused: dict[str, int], fastest: list[tuple[float, float]]
+    ) -> Iterator[Deployment]:
+        work, choices = self.workload, self.choices
+        total = np.asarray([offer.accelerator.usable_bytes for offer in self.offers], dtype=np.int64)
+        pools = pool_bytes(choices.engine, total, self.weights, self.reserve, choices.utilization)
+
+        def holding(pool: object) -> object:
+            return replica_users(
+                pool,  # type: ignore[arg-type]
+                self.plan,
+                work.mean_tokens,
+                work.longest_tokens,
+                work.shared_prefix_tokens,
+            )
+
+        held = np.asarray(holding(pools))
+        surely = np.asarray(holding(pools - self.unsure))
+        peaks = self.peaks
+        fast = fast_enough(self.demand, peaks, work, held)
+        each = np.minimum(fast, self.max_seqs)
+        first = prefill_seconds(
+            self.demand, peaks, work.prompt_tokens, cached_tokens=work.shared_prefix_tokens
+        )
+        alone = decode_seconds(self.demand, peaks, np.ones(total.shape), work.mean_tokens)
+        share = np.maximum(each, 1)
+        share = np.ceil(work.peak / np.ceil(work.peak / share))
+        step = decode_seconds(self.demand, peaks, share, work.mean_tokens)
+        first = np.broadcast_to(first, total.shape)
+        for index, offer in enumerate(self.offers):
+            if pools[index] <= 0:
+                refused["weights"] += 1
+            elif not held[index]:
+                refused["context"] += 1
+            elif not each[index]:
+                refused["time"] += 1
+                fastest.append((float(alone[index]), float(first[index])))
+            else:
+                users = int(each[index])
+                average = replicas_for(_whole(work.concurrent), users)
+                peak = replicas_for(work.peak, users)
+                replicas = (average, peak, peak + work.spare_replicas)
+                if offer.available is not None and replicas[-1] * self.ranks > offer.available:
+                    refused["available"] += 1
+                    continue
+                yield Deployment(
+                    model=self.model,
+                    offer=offer,
+                    tensor_parallel=self.ranks,
+                    weight_format=self.weight_format,
+                    kv_format=self.kv_format,
+                    plan=self.plan,
+                    total_bytes=int(total[index]),
+                    weight_bytes=self.weights,
+                    reserve_bytes=self.reserve,
+                    pool_bytes=int(pools[index]),
+                    request_bytes=int(self.plan.profile.request_bytes(work.mean_tokens)),
+                    shared_bytes=shared_bytes(self.plan.profile, work.shared_prefix_tokens),
+                    users_held=int(held[index]),
+                    users_each=users,
+                    sure=bool(min(surely[index], self.max_seqs) * peak >= work.peak),
+                    replicas=replicas,
+                    binds=what_binds(
+                        self.plan,
+                        work.mean_tokens,
+                        held=int(held[index]),
+                        fast=int(fast[index]),
+                        limit=self.max_seqs,
+                    ),
+                    tpot_bound_s=float(step[index]),
+                    ttft_bound_s=float(first[index]),
+                )
+
+
+def _groups(model: Model, workload: Workload, offers: Sequence[Offer], choices: Choices) -> Iterator[_Group]:
+    """Every combination of one model, offers that an engine treats alike together."""
+    kinds = _kinds(offers, choices)
+    peaks: dict[tuple[str, ...], Peaks] = {}
+    sizes = set(allowed_tensor_parallel(model, max(choices.tensor_parallel)))
+    for ranks in sorted(sizes.intersection(choices.tensor_parallel)):
+        weights = {
+            name: weight_bytes(model, form, choices.formats, ranks)
+            for name, form in choices.weight_formats.items()
+        }
+        demands: dict[tuple[str, str], Demand] = {}
+        for (scheduler, _), members in kinds.items():
+            able = [offer for offer in members if ranks <= (offer.accelerator.devices_per_node or USUAL_NODE)]
+            if not able:
+                continue
+            kept = scheduled_reserve(
+                model,
+                choices.engine,
+                able[0].accelerator,
+                tensor_parallel=ranks,
+                max_batched_tokens=choices.max_batched_tokens,
+                max_seqs=choices.max_seqs,
+            )
+            for kv in _caches(model, choices, able[0].accelerator):
+                storing = [offer for offer in able if _stores(offer, kv)]
+                blocks = _plan(model, choices, storing, kv, ranks, scheduler)
+                if blocks is None:
+                    continue
+                ids = tuple(offer.accelerator.id for offer in storing)
+                if ids not in peaks:
+                    peaks[ids] = Peaks.of_all([offer.accelerator for offer in storing])
+                for name, form in choices.weight_formats.items():
+                    added = load_overhead(
+                        model, choices.engine, form, choices.formats, storing[0].accelerator, ranks
+                    )
+                    asked = (name, kv.name)
+                    if asked not in demands:
+                        demands[asked] = demand(model, form, choices.formats, kv, tensor_parallel=ranks)
+                    yield _Group(
+                        model=model,
+                        workload=workload,
+                        offers=storing,
+                        choices=choices,
+                        ranks=ranks,
+                        weight_format=name,
+                        kv_format=kv.name,
+                        plan=blocks,
+                        demand=demands[asked],
+                        peaks=peaks[ids],
+                        weights=weights[name] + sum(added.values()),
+                        reserve=kept.total,
+                        unsure=kept.uncertainty,
+                        max_seqs=_at_once(choices, scheduler),
+                    )
+
+
+def _kinds(offers: Sequence[Offer], choices: Choices) -> dict[tuple[tuple[int, int], Hashable], list[Offer]]:
+    """Offers that the engine treats alike: equal scheduler sizes, equal reserves, equal kernels."""
+    kinds: dict[tuple[tuple[int, int], Hashable], list[Offer]] = {}
+    for offer in offers:
+        device = offer.accelerator
+        scheduler = scheduler_sizes(
+            choices.engine,
+            device,
+            max_batched_tokens=choices.max_batched_tokens,
+            max_seqs=choices.max_seqs,
+        )
+        alike = (reserve_class(choices.engine, device), kernel_class(choices.engine, device))
+        kinds.setdefault((scheduler, alike), []).append(offer)
+    return kinds
+
+
+def _at_once(choices: Choices, scheduler: tuple[int, int]) -> int:
+    """Requests that a replica may run at once; an engine without a scheduler has no limit of its own."""
+    if choices.max_seqs is None and not choices.engine.device_classes:
+        return MAX_REQUESTS
+    return scheduler[1]
+
+
+def _caches(model: Model, choices: Choices, device: Accelerator) -> list[KvFormat]:
+    """The KV formats to try, each once; None is what the engine takes for the model on this device."""
+    own = choices.all_kv_formats[default_kv_format(model, choices.engine, device) or "bf16"]
+    return list({form.name: form for form in (form or own for form in choices.kv_formats.values())}.values())
+
+
+def _stores(offer: Offer, kv: KvFormat) -> bool:
+    return kv.stored_by(offer.accelerator.compute_capability, offer.accelerator.vendor)
+
+
+def _plan(
+    model: Model,
+    choices: Choices,
+    offers: Sequence[Offer],
+    kv: KvFormat,
+    ranks: int,
+    scheduler: tuple[int, int],
+) -> BlockPlan | None:
+    """The block plan of offers that the engine treats alike, or None where there can be none."""
+    if not offers:
+        return None
+    try:
+        return plan(
+            model,
+            choices.engine,
+            serving=Serving(max_batched_tokens=scheduler[0], max_seqs=scheduler[1]),
+            kv_format=kv,
+            tensor_parallel=ranks,
+            accelerator=offers[0].accelerator,
+        )
+    except InputError:
+        return None
+
+
+def _whole(requests: float) -> int:
+    return max(1, -int(-requests // 1))

@@ -1,0 +1,202 @@
+"""What an engine keeps beside weights and cache: activations, non-framework memory, graphs.
+
+The terms follow what vLLM really allocates while it measures itself:
+
+* a forward pass of ``max_batched_tokens`` tokens: per token some copies of the residual stream,
+  of the MLP's inner side, and with experts of each chosen expert's inner side and output;
+* a sampling step of ``max_seqs`` rows of logits, a fixed number of bytes per logit (an engine that
+  sorts them, as late-2025 releases did, takes almost three times as many);
+* for models with a vision tower, an encoder pass over images of the largest size.
+
+The largest of these is the activation peak. What lies outside the framework is a context per
+device and buffers for talking to others. A graph keeps every kernel launch of every layer, once
+per captured batch size: experts launch more, and layers split over devices talk. The counts of bytes are fitted on published start-up logs (``scripts/fit_reserve.py``)
+and stand in the engine's data as ``coefficients``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Final
+
+from kvreport.catalog.engine import Engine
+from kvreport.catalog.model import Model
+from kvreport.errors import InputError
+from kvreport.units import GIB, MIB
+
+LARGEST_CAPTURE: Final = 512
+"""Tokens of the largest graph that vLLM captures by default."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reserve:
+    """What an engine keeps per device, in bytes.
+
+    Attributes:
+        activations: Peak of a forward pass, of sampling or of image encoding: the largest.
+        non_framework: Driver context, communication buffers and workspaces.
+        graphs: Captured graphs, where the engine takes them off the pool.
+        uncertainty: Half width of the sum's error band, from the fit's residuals.
+    """
+
+    activations: int
+    non_framework: int
+    graphs: int
+    uncertainty: int
+
+    @property
+    def total(self) -> int:
+        """Everything but the uncertainty."""
+        return self.activations + self.non_framework + self.graphs
+
+
+SGLANG_UNCERTAINTY_BYTES: Final = GIB
+SGLANG_LARGE_DEVICE_BYTES: Final = 60 * GIB
+SGLANG_LEAST_ON_LARGE_BYTES: Final = 10 * GIB
+"""SGLang keeps at least this on devices with more memory than that."""
+
+NOTHING: Final = Reserve(activations=0, non_framework=0, graphs=0, uncertainty=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The sizes of a model that activations depend on.
+
+    Attributes:
+        hidden: Width of the residual stream.
+        inner: Width of a dense MLP's inner side (0 without dense MLPs).
+        expert_inner: Width of one expert's inner side (0 without experts).
+        experts_per_token: Experts that one token passes through.
+        vocabulary: Rows of the output head.
+        layers: Layers.
+        vision: Width of the vision tower (0 without one).
+    """
+
+    hidden: int
+    inner: int
+    expert_inner: int
+    experts_per_token: int
+    vocabulary: int
+    layers: int
+    vision: int
+
+    @classmethod
+    def of(cls, model: Model) -> Shape:
+        """Read the sizes off a model's weights."""
+        dense = [row.shape for row in model.weights if row.component == "dense_mlp" and len(row.shape) > 1]
+        routed = [
+            prod(row.shape[-2:]) // model.hidden_size
+            for row in model.weights
+            if row.component == "routed_experts" and len(row.shape) > 1
+        ]
+        vision = [row for row in model.weights if row.component == "vision" and len(row.shape) == 2]
+        repeated = max(vision, key=lambda row: row.count, default=None)
+        return cls(
+            hidden=model.hidden_size,
+            inner=max((prod(shape[-2:]) // model.hidden_size for shape in dense), default=0),
+            expert_inner=min(routed, default=0),
+            experts_per_token=model.experts.per_token if model.experts and routed else 0,
+            vocabulary=model.vocabulary,
+            layers=model.layer_count,
+            vision=min(repeated.shape) if repeated else 0,
+        )
+
+
+def captured_sizes(max_seqs: int) -> int:
+    """Batch sizes that vLLM captures by default: 1, 2, 4, then by 8 to 256, then by 16."""
+    largest = min(2 * max_seqs, LARGEST_CAPTURE)
+    fine = min(largest, 256) // 8
+    coarse = max(largest - 256, 0) // 16
+    return sum(size <= largest for size in (1, 2, 4)) + fine + coarse
+
+
+def reserve(
+    model: Model,
+    engine: Engine,
+    *,
+    max_batched_tokens: int,
+    max_seqs: int,
+    tensor_parallel: int = 1,
+    eager: bool = False,
+    images: bool = True,
+) -> Reserve:
+    """Estimate an engine's reserve for one model on one device.
+
+    Args:
+        model: The model.
+        engine: The engine; its ``coefficients`` hold the fitted constants.
+        max_batched_tokens: Tokens of one scheduler step.
+        max_seqs: Requests that run at once.
+        tensor_parallel: Ranks that the model is split over.
+        eager: True if no graphs are captured.
+        images: False if the engine was told to serve text only.
+
+    Raises:
+        InputError: If the engine's data lacks a coefficient.
+    """
+    if engine.family == "sglang":
+        return sglang_reserve(
+            max_batched_tokens=max_batched_tokens, max_seqs=max_seqs, tensor_parallel=tensor_parallel
+        )
+    if engine.family != "vllm":
+        return NOTHING
+    sizes = Shape.of(model)
+    rows = min(max_seqs, max_batched_tokens)
+    forward = max_batched_tokens * forward_bytes_per_token(sizes, engine, tensor_parallel)
+    sampling = constant(engine, "sampling_bytes_per_logit") * rows * sizes.vocabulary
+    encoding = constant(engine, "vision_bytes_per_width") * sizes.vision * images
+    activations = max(forward, sampling, encoding)
+    non_framework = constant(engine, "non_framework_bytes")
+    if tensor_parallel > 1:
+        non_framework += constant(engine, "non_framework_parallel_bytes")
+    graphs = 0.0
+    if engine.graphs_reserved and not eager:
+        per_layer = constant(engine, "graph_bytes_per_layer")
+        if sizes.experts_per_token:
+            per_layer += constant(engine, "graph_bytes_per_expert_layer")
+        if tensor_parallel > 1:
+            per_layer += constant(engine, "graph_bytes_per_split_layer")
+        graphs = per_layer * sizes.layers * captured_sizes(max_seqs)
+    total = activations + non_framework + graphs
+    uncertainty = constant(engine, "uncertainty_bytes") + constant(engine, "uncertainty_share") * total
+    return Reserve(
+        activations=round(activations),
+        non_framework=round(non_framework),
+        graphs=round(graphs),
+        uncertainty=round(uncertainty),
+    )
+
+
+def sglang_reserve(*, max_batched_tokens: int, max_seqs: int, tensor_parallel: int = 1) -> Reserve:
+    """What SGLang 0.5.23 leaves free when it is told nothing (``mem_fraction_static`` unset).
+
+    512 MiB, 1.5 MiB per token of a prefill chunk, 1 GiB per eight ranks, 2 MiB per request of the
+    largest decode graph (``srt/arg_groups/memory_hook.py``). Its share of memory is derived from it.
+    """
+    return Reserve(
+        activations=int(1.5 * max(max_batched_tokens, 2048)) * MIB,
+        non_framework=(512 + 1024 * tensor_parallel // 8) * MIB,
+        graphs=2 * max_seqs * MIB,
+        uncertainty=SGLANG_UNCERTAINTY_BYTES,
+    )
+
+
+def forward_bytes_per_token(sizes: Shape, engine: Engine, tensor_parallel: int = 1) -> float:
+    """Bytes that one token takes at the peak of a forward pass."""
+    dense = constant(engine, "forward_bytes_per_hidden") * sizes.hidden
+    dense += constant(engine, "forward_bytes_per_inner") * sizes.inner / tensor_parallel
+    expert = constant(engine, "forward_bytes_per_inner") * sizes.expert_inner / tensor_parallel
+    expert += constant(engine, "expert_bytes_per_hidden") * sizes.hidden
+    return dense + sizes.experts_per_token * expert
+
+
+def constant(engine: Engine, name: str) -> float:
+    """One fitted constant.
+
+    Raises:
+        InputError: If the engine's data lacks it.
+    """
+    if name not in engine.coefficients:
+        raise InputError(f"engine {engine.name!r}: coefficients: {name} is missing")
+    return engine.coefficients[name]

@@ -1,0 +1,312 @@
+"""The roofline: how fast a step could be at best, and what stops it from being faster.
+
+A step cannot end before its bytes were read, its operations done and its partial results passed
+between devices. Each of the three has a peak rate; with perfect overlap the step takes as long as
+the slowest:
+
+    seconds >= max( bytes read / memory bandwidth,
+                    sum over types of operations / peak rate of the type,
+                    bytes passed / link bandwidth )
+
+These are bounds, never promises. No kernel reaches a peak, nothing overlaps
+perfectly, and launches, sampling and scheduling are left out. A rate that is not known drops out
+of the maximum, which keeps the rest a bound.
+
+What a step demands is :mod:`kvreport.accounting.demand`; here are only the rates and the times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from kvreport.accounting.demand import Demand, Multiplies
+from kvreport.accounting.profile import Integers
+from kvreport.catalog.accelerator import Accelerator
+
+Reals = npt.NDArray[np.float64]
+Binds = Literal["memory", "compute", "link", "unknown"]
+
+MULTIPLIES: Final[tuple[Multiplies, ...]] = get_args(Multiplies)
+
+MAX_BATCH: Final = 1 << 20
+"""Where the search for the knee stops."""
+
+
+@dataclass(frozen=True, slots=True)
+class Peaks:
+    """Peak rates of one device, or of many as arrays that broadcast; NaN where not known.
+
+    Attributes:
+        bytes_per_s: Memory bandwidth.
+        operations_per_s: Dense peak rates by operand type.
+        link_bytes_per_s: Bandwidth to other devices of the node, one direction.
+    """
+
+    bytes_per_s: float | Reals
+    operations_per_s: Mapping[Multiplies, float | Reals]
+    link_bytes_per_s: float | Reals
+
+    @classmethod
+    def of(cls, accelerator: Accelerator) -> Peaks:
+        """Read an accelerator's peaks.
+
+        A type that the device does not have is multiplied in bf16; one that it has at a rate
+        nobody stated is unknown. Makers state link bandwidth for both directions together.
+        """
+        rates = accelerator.rates
+        bf16 = float(rates.bf16.value) if rates.bf16 else np.nan
+        known: dict[Multiplies, float] = {"bf16": bf16}
+        for name in MULTIPLIES[1:]:
+            figure = getattr(rates, name)
+            native = any(text.lower().startswith(name) for text in accelerator.native_formats)
+            known[name] = float(figure.value) if figure else np.nan if native else bf16
+        bandwidth, link = accelerator.bandwidth_bytes_per_s, accelerator.interconnect_bytes_per_s
+        return cls(
+            bytes_per_s=float(bandwidth.value) if bandwidth else np.nan,
+            operations_per_s=known,
+            link_bytes_per_s=link.value / 2 if link else np.nan,
+        )
+
+    @classmethod
+    def of_all(cls, accelerators: Sequence[Accelerator]) -> Peaks:
+        """Read the peaks of several accelerators, as arrays in their order."""
+        each = [cls.of(accelerator) for accelerator in accelerators]
+        return cls(
+            bytes_per_s=np.asarray([one.bytes_per_s for one in each]),
+            operations_per_s={
+                name: np.asarray([one.operations_per_s[name] for one in each]) for name in MULTIPLIES
+            },
+            link_bytes_per_s=np.asarray([one.link_bytes_per_s for one in each]),
+        )
+
+    @classmethod
+    def stacked(cls, accelerators: Sequence[Accelerator], axes: int = 0) -> Peaks:
+        """Peaks of many accelerators along the first axis, with ``axes`` further axes of length 1."""
+        each = [cls.of(accelerator) for accelerator in accelerators]
+        shape = (len(each),) + (1,) * axes
+
+        def column(values: Iterable[float | Reals]) -> Reals:
+            return np.asarray(list(values), dtype=np.float64).reshape(shape)
+
+        kinds: tuple[Multiplies, ...] = get_args(Multiplies)
+        return cls(
+            bytes_per_s=column(peaks.bytes_per_s for peaks in each),
+            operations_per_s={kind: column(p.operations_per_s[kind] for p in each) for kind in kinds},
+            link_bytes_per_s=column(peaks.link_bytes_per_s for peaks in each),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StepTime:
+    """The three times of a step, each a lower bound by itself, in seconds.
+
+    Attributes:
+        memory_s: Reading weights, cache and states; NaN if the bandwidth is not known.
+        compute_s: Matrix products and attention at peak rates; NaN if a rate is not known.
+        link_s: Passing partial results around the ring; 0 on one device, NaN if not known.
+    """
+
+    memory_s: Reals
+    compute_s: Reals
+    link_s: Reals
+
+    @property
+    def seconds(self) -> Reals:
+        """The bound: the longest of the known times; NaN if neither memory nor compute is known."""
+        longest: Reals = np.fmax(np.fmax(self.memory_s, self.compute_s), self.link_s)
+        return np.where(np.isnan(self.memory_s) & np.isnan(self.compute_s), np.nan, longest)
+
+    @property
+    def binds(self) -> npt.NDArray[np.str_]:
+        """Which of the three is longest, by name."""
+        names: list[Binds] = ["memory", "compute", "link"]
+        times = np.stack(np.broadcast_arrays(self.memory_s, self.compute_s, self.link_s))
+        longest = np.argmax(np.nan_to_num(times, nan=-1.0), axis=0)
+        return np.where(np.isnan(self.seconds), "unknown", np.asarray(names)[longest])
+
+
+def decode(demand: Demand, peaks: Peaks, batch: npt.ArrayLike, context_tokens: npt.ArrayLike) -> StepTime:
+    """One decode step: every request of the batch gets one token (TPOT).
+
+    Args:
+        demand: What the model asks of one device.
+        peaks: The device.
+        batch: Requests in the batch; broadcasts with ``context_tokens``.
+        context_tokens: Tokens that each request already holds.
+    """
+    requests, context = np.broadcast_arrays(
+        np.asarray(batch, dtype=np.float64), np.asarray(context_tokens, dtype=np.int64)
+    )
+    read = demand.weight_bytes_read(requests)
+    read = read + requests * (demand.cache_bytes_read(context) + demand.state_bytes_touched)
+    compute = np.zeros(requests.shape)
+    for kind, operations in demand.operations_per_token.items():
+        compute = compute + requests * _seconds_each(operations, peaks.operations_per_s[kind])
+    for kind, operations in demand.head_operations.items():
+        compute = compute + requests * _seconds_each(operations, peaks.operations_per_s[kind])
+    attention = requests * demand.decode_attention_operations(context)
+    compute = compute + attention / peaks.operations_per_s[demand.attention_multiplies]
+    return StepTime(
+        memory_s=np.asarray(read / peaks.bytes_per_s, dtype=np.float64),
+        compute_s=np.asarray(compute, dtype=np.float64),
+        link_s=_link_seconds(demand, peaks, requests),
+    )
+
+
+def prefill(
+    demand: Demand,
+    peaks: Peaks,
+    prompt_tokens: npt.ArrayLike,
+    *,
+    batch: npt.ArrayLike = 1,
+    cached_tokens: npt.ArrayLike = 0,
+) -> StepTime:
+    """Prefilling ``batch`` prompts, each after a cached prefix; the time to first token (TTFT).
+
+    Args:
+        demand: What the model asks of one device.
+        peaks: The device.
+        prompt_tokens: Tokens of each prompt, the cached ones included.
+        batch: Prompts that are prefilled together.
+        cached_tokens: Leading tokens whose keys and values are already there.
+    """
+    prompts, requests, cached = np.broadcast_arrays(
+        np.asarray(prompt_tokens, dtype=np.int64),
+        np.asarray(batch, dtype=np.float64),
+        np.asarray(cached_tokens, dtype=np.int64),
+    )
+    new = np.maximum(prompts - cached, 1)
+    tokens = requests * new
+    read = demand.weight_bytes_read(tokens) + requests * demand.state_bytes_touched
+    compute = np.zeros(tokens.shape)
+    for kind, operations in demand.operations_per_token.items():
+        compute = compute + tokens * _seconds_each(operations, peaks.operations_per_s[kind])
+    for kind, operations in demand.head_operations.items():
+        # Only a prompt's last token is turned into logits.
+        compute = compute + requests * _seconds_each(operations, peaks.operations_per_s[kind])
+    attention = requests * demand.prefill_attention_operations(cached, cached + new)
+    compute = compute + attention / peaks.operations_per_s[demand.attention_multiplies]
+    return StepTime(
+        memory_s=np.asarray(read / peaks.bytes_per_s, dtype=np.float64),
+        compute_s=np.asarray(compute, dtype=np.float64),
+        link_s=_link_seconds(demand, peaks, tokens),
+    )
+
+
+def decode_seconds(
+    demand: Demand, peaks: Peaks, batch: npt.ArrayLike, context_tokens: npt.ArrayLike
+) -> Reals:
+    """Lower bound of one decode step in seconds, NaN where no rate is known."""
+    return decode(demand, peaks, batch, context_tokens).seconds
+
+
+def prefill_seconds(
+    demand: Demand,
+    peaks: Peaks,
+    prompt_tokens: npt.ArrayLike,
+    *,
+    batch: npt.ArrayLike = 1,
+    cached_tokens: npt.ArrayLike = 0,
+) -> Reals:
+    """Lower bound of a prefill in seconds, NaN where no rate is known."""
+    return prefill(demand, peaks, prompt_tokens, batch=batch, cached_tokens=cached_tokens).seconds
+
+
+def step_bounds_ms(
+    demand: Demand, peaks: Peaks, users: npt.ArrayLike, context_tokens: npt.ArrayLike
+) -> tuple[Reals, Reals]:
+    """The dataset's two bounds in milliseconds, NaN where nobody is served or no rate is known.
+
+    Rounded down to three digits: rates on paper bear no more, and down keeps them bounds.
+
+    Args:
+        demand: What the model asks of one device.
+        peaks: The device or devices.
+        users: Requests that fit; all of them decode together.
+        context_tokens: Tokens of each request, which is also the prompt of the prefill.
+
+    Returns:
+        One decode step of all users, and the prefill of one prompt.
+    """
+    served = np.asarray(users) > 0
+    step = decode_seconds(demand, peaks, np.maximum(users, 1), context_tokens)
+    first = prefill_seconds(demand, peaks, context_tokens)
+    return _round_down(np.where(served, 1e3 * step, np.nan)), _round_down(
+        np.where(served, 1e3 * first, np.nan)
+    )
+
+
+def knee(demand: Demand, peaks: Peaks, context_tokens: int = 0) -> int | None:
+    """The smallest batch at which computing takes as long as reading: users stop being free.
+
+    Below it a further user costs almost no time; above it each one slows all others. At a long
+    context every request brings so many cache bytes of its own that the knee may never come:
+    the batch is memory-bound for ever.
+
+    Returns:
+        The batch, or None if there is no knee up to ``MAX_BATCH`` or a rate is not known.
+    """
+
+    def bound_by_compute(batch: int) -> bool:
+        step = decode(demand, peaks, batch, context_tokens)
+        return bool(step.compute_s >= step.memory_s)
+
+    if not bound_by_compute(MAX_BATCH):
+        return None
+    low, high = 0, MAX_BATCH
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if bound_by_compute(middle) else (middle, high)
+    return high
+
+
+@dataclass(frozen=True, slots=True)
+class Frontier:
+    """Speed along the out-of-memory boundary: as many users as fit, each with what fits them.
+
+    Attributes:
+        users: Requests in the batch.
+        context_tokens: The longest context that so many of them can have.
+        step_s: Lower bound of a decode step.
+        tokens_per_s_each: Upper bound of what one user gets.
+        tokens_per_s_total: Upper bound of what all of them get.
+    """
+
+    users: Integers
+    context_tokens: Integers
+    step_s: Reals
+    tokens_per_s_each: Reals
+    tokens_per_s_total: Reals
+
+
+def frontier(demand: Demand, peaks: Peaks, users: npt.ArrayLike, context_tokens: npt.ArrayLike) -> Frontier:
+    """Evaluate the decode bound along a boundary of users and contexts."""
+    requests = np.asarray(users, dtype=np.int64)
+    contexts = np.asarray(context_tokens, dtype=np.int64)
+    step = decode_seconds(demand, peaks, requests, contexts)
+    return Frontier(requests, contexts, step, 1 / step, requests / step)
+
+
+def _seconds_each(operations: float | Reals, rate: float | Reals) -> Reals:
+    """Seconds of so many operations; none take none, even at a rate that nobody knows."""
+    return np.where(np.asarray(operations) == 0, 0.0, operations / np.asarray(rate))
+
+
+def _round_down(values: Reals, digits: int = 3) -> Reals:
+    """Cut positive values to so many significant digits; NaN stays."""
+    factor = 10.0 ** (digits - 1 - np.floor(np.log10(values)))
+    return np.asarray(np.floor(values * factor) / factor, dtype=np.float64)
+
+
+def _link_seconds(demand: Demand, peaks: Peaks, tokens: Reals) -> Reals:
+    """Ring all-reduce: each device sends ``2 (p - 1) / p`` of the data over its own link."""
+    ranks = demand.tensor_parallel
+    if ranks == 1:
+        return np.zeros(np.shape(tokens))
+    sent = 2 * (ranks - 1) / ranks * demand.reduced_bytes_per_token * tokens
+    return np.asarray(sent / peaks.link_bytes_per_s, dtype=np.float64)

@@ -1,0 +1,283 @@
+"""From a workload to deployments, and the questions asked backwards.
+
+A workload says how many requests are in flight, how long they are and how fast they must be. A
+replica is one copy of the model on one tensor-parallel group; a deployment is as many replicas as
+the workload's peak needs, plus spares. Everything rests on the same pools, block plans and cache
+profiles as an estimate; time comes from :mod:`kvreport.accounting.roofline`, divided by the share of
+the roofline that a real server is expected to reach.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, floor
+from typing import Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from kvreport.accounting.capacity import Plan, blocks, free_bytes
+from kvreport.accounting.demand import Demand
+from kvreport.accounting.profile import UNBOUNDED, CacheProfile, Integers
+from kvreport.accounting.roofline import Peaks, decode_seconds, prefill_seconds
+from kvreport.errors import InputError
+from kvreport.units import GIB, MIB
+
+Binds = Literal["weights", "cache", "state", "max_seqs", "time", "context"]
+
+DEFAULT_EFFICIENCY: Final = 0.6
+"""Share of the roofline that a server is taken to reach: the published ones in the tests reach 22 to 77 %, dense models 41 to 77 %."""
+
+MAX_REQUESTS: Final = 1 << 20
+MAX_BURST: Final = 1000
+MAX_SPARES: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """What must be served.
+
+    Attributes:
+        concurrent: Requests in flight at the same time, on average.
+        longest_tokens: Longest request allowed, prompt and output together.
+        mean_tokens: Tokens that a request in flight holds on average.
+        prompt_tokens: Prompt length, for the time to the first token.
+        output_tokens: Output length.
+        ttft_s: Time to first token that must be met, or None.
+        tpot_s: Time per further token that must be met, or None.
+        burst: Peak requests over average requests, at least 1.
+        spare_replicas: Replicas that may fail (1 is N+1).
+        shared_prefix_tokens: Leading tokens that all requests have in common and the engine caches.
+        efficiency: Share of the roofline that is taken to be reached.
+    """
+
+    concurrent: float
+    longest_tokens: int
+    mean_tokens: int
+    prompt_tokens: int
+    output_tokens: int
+    ttft_s: float | None = None
+    tpot_s: float | None = None
+    burst: float = 1.0
+    spare_replicas: int = 0
+    shared_prefix_tokens: int = 0
+    efficiency: float = DEFAULT_EFFICIENCY
+
+    def __post_init__(self) -> None:
+        """Refuse what contradicts itself, with what to relax."""
+        _check(
+            0 < self.concurrent <= MAX_REQUESTS,
+            "concurrent",
+            self.concurrent,
+            f"above 0, to {MAX_REQUESTS:,}",
+        )
+        _check(self.longest_tokens >= 1, "context", self.longest_tokens, "at least 1 token")
+        _check(1 <= self.burst <= MAX_BURST, "burst", self.burst, f"a factor from 1 to {MAX_BURST:,}")
+        _check(
+            0 <= self.spare_replicas <= MAX_SPARES,
+            "redundancy",
+            self.spare_replicas,
+            f"0 to {MAX_SPARES:,} spare replicas",
+        )
+        _check(0 < self.efficiency <= 1, "efficiency", self.efficiency, "a share above 0 and at most 1")
+        for name, value in (("ttft", self.ttft_s), ("tpot", self.tpot_s)):
+            _check(value is None or value > 0, name, value, "a time above 0")
+        if self.prompt_tokens < 1 or self.output_tokens < 1:
+            raise InputError("prompt and output: found less than 1 token; allowed: at least 1 each")
+        if self.prompt_tokens + self.output_tokens > self.longest_tokens:
+            raise InputError(
+                f"prompt and output: {self.prompt_tokens:,} + {self.output_tokens:,} tokens are more than the "
+                f"longest request of {self.longest_tokens:,}; shorten one of them or raise the context"
+            )
+        if not 1 <= self.mean_tokens <= self.longest_tokens:
+            raise InputError(
+                f"average context: found {self.mean_tokens:,} tokens; allowed: 1 to the longest request of "
+                f"{self.longest_tokens:,}; lower the average or raise the maximum"
+            )
+        if not 0 <= self.shared_prefix_tokens <= min(self.prompt_tokens, self.mean_tokens):
+            raise InputError(
+                f"shared prefix: found {self.shared_prefix_tokens:,} tokens; allowed: 0 to the prompt of "
+                f"{self.prompt_tokens:,} and the average context of {self.mean_tokens:,}"
+            )
+
+    @property
+    def peak(self) -> int:
+        """Requests in flight at the peak."""
+        return ceil(self.concurrent * self.burst)
+
+
+def in_flight(requests_per_second: float, seconds_each: float) -> float:
+    """Little's law: requests in flight = arrival rate x time that each stays.
+
+    Raises:
+        InputError: If one of them is not above 0.
+    """
+    _check(requests_per_second > 0, "rate", requests_per_second, "above 0 requests per second")
+    _check(seconds_each > 0, "latency", seconds_each, "above 0 seconds")
+    return requests_per_second * seconds_each
+
+
+def mean_held(prompt_tokens: int, output_tokens: int) -> int:
+    """Tokens that a request holds on average while it writes: the prompt and half of the output."""
+    return prompt_tokens + ceil(output_tokens / 2)
+
+
+def shared_bytes(profile: CacheProfile, prefix_tokens: int) -> int:
+    """Bytes of a prefix that requests can share: whole blocks of caches that keep every token.
+
+    Windows move on and states are each request's own, so they are not shared.
+    """
+    return sum(
+        term.rate_bytes * (prefix_tokens // term.step_tokens)
+        for term in profile.terms
+        if term.cap_tokens >= UNBOUNDED
+    )
+
+
+def replica_users(
+    pool_bytes: npt.ArrayLike, plan: Plan, mean_tokens: int, longest_tokens: int, prefix_tokens: int = 0
+) -> Integers:
+    """Requests that one replica holds at their average length; 0 if one of the longest does not fit.
+
+    Without a shared prefix, and with all requests as long as the longest, this is
+    :func:`kvreport.accounting.capacity.users`, and counts the engine's own blocks as that does.
+    """
+    pool = blocks(pool_bytes, plan) * plan.block_bytes
+    shared = shared_bytes(plan.profile, prefix_tokens)
+    each = int(plan.profile.request_bytes(mean_tokens)) - shared
+    longest = int(plan.profile.request_bytes(longest_tokens))
+    held = np.maximum(pool - shared, 0) // each if each else np.full(pool.shape, MAX_REQUESTS)
+    fits = free_bytes(pool_bytes, plan) >= longest
+    return np.asarray(np.where(fits, np.minimum(held, MAX_REQUESTS), 0), dtype=np.int64)
+
+
+def fast_enough(demand: Demand, peaks: Peaks, workload: Workload, at_most: npt.ArrayLike) -> Integers:
+    """The largest batch, up to ``at_most``, that meets the workload's time targets.
+
+    A time that is not known (no published rate) meets no target: such a device gives 0.
+
+    Args:
+        demand: What the model asks of one device.
+        peaks: One device, or arrays over several.
+        workload: Targets, lengths and the expected share of the roofline.
+        at_most: What memory holds; the shape of the answer.
+    """
+    high = np.asarray(at_most, dtype=np.int64)
+    if workload.ttft_s is not None:
+        first = prefill_seconds(
+            demand, peaks, workload.prompt_tokens, cached_tokens=workload.shared_prefix_tokens
+        )
+        high = np.where(first <= workload.ttft_s * workload.efficiency, high, 0)
+    if workload.tpot_s is None:
+        return high
+    target = workload.tpot_s * workload.efficiency
+    low = np.zeros(high.shape, dtype=np.int64)
+    while np.any(low < high):
+        middle = (low + high + 1) // 2
+        step = decode_seconds(demand, peaks, np.maximum(middle, 1), workload.mean_tokens)
+        met = step <= target
+        low = np.where(met, middle, low)
+        high = np.where(met, high, np.minimum(middle - 1, high))
+        high = np.maximum(low, high)
+    return low
+
+
+def replicas_for(requests: int, users_each: int) -> int:
+    """Replicas that hold so many requests."""
+    return -(-requests // users_each)
+
+
+def pool_for(
+    plan: Plan, requests: int, mean_tokens: int, longest_tokens: int | None = None, prefix_tokens: int = 0
+) -> int:
+    """The smallest pool per device for which :func:`replica_users` is ``requests``.
+
+    Args:
+        plan: The engine's block plan.
+        requests: Requests to hold.
+        mean_tokens: Tokens that each holds.
+        longest_tokens: The longest that must fit; None for ``mean_tokens``.
+        prefix_tokens: Leading tokens that all of them share.
+    """
+    shared = shared_bytes(plan.profile, prefix_tokens)
+    each = int(plan.profile.request_bytes(mean_tokens)) - shared
+    longest = int(plan.profile.request_bytes(mean_tokens if longest_tokens is None else longest_tokens))
+    return max(requests * each + shared, longest + plan.kept_blocks * plan.block_bytes)
+
+
+def utilization_for(pool_bytes: int, weight_bytes: int, reserve_bytes: int, total_bytes: int) -> float | None:
+    """The smallest utilisation, in steps of 0.001, that leaves this pool; None if even 1 does not."""
+    needed = ceil((pool_bytes + weight_bytes + reserve_bytes) / total_bytes * 1000) / 1000
+    return needed if needed <= 1 else None
+
+
+@dataclass(frozen=True, slots=True)
+class FractionInterval:
+    """The values of SGLang's ``--mem-fraction-static`` that work.
+
+    Attributes:
+        lowest: Below it, weights and the wanted cache do not fit in the static part.
+        highest: Above it, activations and graphs do not fit in the rest.
+    """
+
+    lowest: float
+    highest: float
+
+    @property
+    def empty(self) -> bool:
+        """True if no value works: fewer users, a shorter context or more devices are needed."""
+        return self.lowest > self.highest
+
+
+def sglang_reserve(total_bytes: int, chunk_tokens: int, graph_requests: int, tensor_parallel: int) -> int:
+    """Bytes that SGLang 0.5.23 keeps out of its static part by itself.
+
+    ``512 + 1.5 * max(chunk, 2048) + 1024 * ranks / 8 + 2 * requests`` MiB, and at least 10 GiB on
+    devices of more than 60 GiB (``srt/arg_groups/memory_hook.py``); graphs of prefills are left out.
+
+    Args:
+        total_bytes: Memory that a process finds.
+        chunk_tokens: Tokens of one prefill chunk.
+        graph_requests: Largest decode batch that a graph is captured for.
+        tensor_parallel: Devices of one replica.
+    """
+    kept = 512 + 1.5 * max(chunk_tokens, 2048) + 128 * tensor_parallel + 2 * graph_requests
+    least = 10 * GIB if total_bytes > 60 * GIB else 0
+    return max(round(kept * MIB), least)
+
+
+def fraction_interval(
+    free_bytes_before_load: int, weight_bytes: int, pool_bytes: int, reserve_bytes: int
+) -> FractionInterval:
+    """Solve SGLang's rule for its fraction, in steps of 0.001.
+
+    SGLang 0.5 sizes the pool as ``free after loading - free before * (1 - fraction)``, so the pool
+    is ``free before * fraction - weights``; what is left, ``free before * (1 - fraction)``, must hold
+    activations and graphs.
+    """
+    lowest = ceil((weight_bytes + pool_bytes) / free_bytes_before_load * 1000) / 1000
+    highest = floor((1 - reserve_bytes / free_bytes_before_load) * 1000) / 1000
+    return FractionInterval(lowest, highest)
+
+
+def what_binds(plan: Plan, mean_tokens: int, *, held: int, fast: int, limit: int | None) -> Binds:
+    """What keeps one more request from running: time, the sequence limit, states or cache.
+
+    Args:
+        plan: The engine's block plan.
+        mean_tokens: Tokens that a request holds.
+        held: Requests that memory holds.
+        fast: Requests that meet the time targets.
+        limit: Requests that the engine may run at once, or None.
+    """
+    if limit is not None and limit <= min(held, fast):
+        return "max_seqs"
+    if fast < held:
+        return "time"
+    whole = int(plan.profile.request_bytes(mean_tokens))
+    return "state" if 2 * plan.profile.constant_bytes > whole else "cache"
+
+
+def _check(condition: bool, name: str, value: object, allowed: str) -> None:  # noqa: FBT001 - a condition, not a mode
+    if not condition:
+        raise InputError(f"{name}: found {value}; allowed: {allowed}")

@@ -1,0 +1,249 @@
+"""What a model's weights weigh, by component, format and rank.
+
+A format rarely covers the whole model: embeddings, output head, norms and the router usually stay
+at 16 bits, and every quantised block pays for its scale. So bytes are counted tensor by tensor.
+``None`` as a format means "as released": each tensor in the format that the checkpoint has it in.
+
+What is counted is the tensors, exactly. What an engine adds while loading (repacked layouts,
+position tables, workspaces) is part of its budget, :mod:`kvreport.accounting.budget`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from math import ceil, prod
+from typing import Final, get_args
+
+from kvreport.accounting.kv_cache import SERVED_BYTES, heads_per_rank
+from kvreport.catalog.formats import WeightFormat
+from kvreport.catalog.model import Component, Model, WeightGroup
+from kvreport.errors import InputError
+
+COMPONENTS: Final[tuple[Component, ...]] = get_args(Component)
+"""All components, in the order in which they are shown."""
+
+VOCABULARY_MULTIPLE: Final = 64
+"""Engines pad embedding and output head to whole multiples of this many rows (vLLM 0.33)."""
+
+NARROWEST_MATRIX: Final = 32
+"""A side shorter than this is no linear layer's: a convolution kernel, a gate, a table of scalars."""
+
+_DTYPE_BYTES: Final = {"bfloat16": 2, "float16": 2, "float32": 4}
+_INACTIVE: Final[frozenset[Component]] = frozenset({"vision", "audio", "mtp"})
+
+ComponentBytes = dict[Component, int]
+
+
+def tensor_bytes(
+    shape: tuple[int, ...], weight_format: WeightFormat | None, plain_bytes: int = SERVED_BYTES
+) -> int:
+    """Bytes of one tensor, whole.
+
+    ``ceil(elements * bits / 8) + ceil(blocks * scale_bytes) + tensor_bytes``, where the last block
+    of a row or column counts in full.
+
+    Args:
+        shape: Output dimension first; leading dimensions beyond two are stacked matrices.
+        weight_format: How it is stored; None means unquantised.
+        plain_bytes: Bytes of one unquantised element.
+    """
+    return _rank_bytes(shape, weight_format, None, plain_bytes, (1, 1))
+
+
+def is_matrix(shape: tuple[int, ...]) -> bool:
+    """True for the weight of a linear layer, which quantisers convert; False for vectors and kernels."""
+    return len(shape) >= 2 and min(shape[-2:]) >= NARROWEST_MATRIX
+
+
+def weights_by_component(
+    model: Model,
+    weight_format: WeightFormat | None,
+    formats: Mapping[str, WeightFormat],
+    tensor_parallel: int = 1,
+    *,
+    without: Collection[Component] | None = None,
+) -> ComponentBytes:
+    """Bytes that one rank holds, by component; components without weights are left out.
+
+    Args:
+        model: The model.
+        weight_format: The format the model is converted to; None means as released.
+        formats: Weight formats by name, for the names that released tensors carry.
+        tensor_parallel: Ranks that the weights are divided by. Whether the model can be divided so
+            is :func:`kvreport.accounting.parallel.check_tensor_parallel`'s question.
+        without: Components that are not loaded; None means the model's own ``not_loaded``.
+
+    Returns:
+        Bytes per rank. Unquantised tensors count 2 bytes per element, as engines serve float32
+        checkpoints at 16 bits; the vocabulary is padded as engines pad it.
+
+    Raises:
+        InputError: If a released tensor names a format that ``formats`` does not have.
+    """
+    skipped = frozenset(model.not_loaded if without is None else without)
+    tied = all(row.component != "output_head" for row in model.weights)
+    total = dict.fromkeys(COMPONENTS, 0)
+    for row in model.weights:
+        if row.component in skipped:
+            continue
+        form = format_of(model, row, weight_format, formats)
+        bits = None if form is None else _wider_bits(row, form, tied=tied)
+        shape, share = _share(row, tensor_parallel)
+        total[row.component] += row.count * _rank_bytes(shape, form, bits, SERVED_BYTES, share)
+    return {component: size for component, size in total.items() if size}
+
+
+def weight_bytes(
+    model: Model,
+    weight_format: WeightFormat | None,
+    formats: Mapping[str, WeightFormat],
+    tensor_parallel: int = 1,
+    *,
+    without: Collection[Component] | None = None,
+) -> int:
+    """Bytes that one rank holds: the sum of :func:`weights_by_component`."""
+    return sum(weights_by_component(model, weight_format, formats, tensor_parallel, without=without).values())
+
+
+def released_bytes(model: Model, formats: Mapping[str, WeightFormat]) -> int:
+    """Bytes of the whole checkpoint as published: every component, in its own type, unpadded.
+
+    Raises:
+        InputError: If a tensor names a format that ``formats`` does not have.
+    """
+    plain = _DTYPE_BYTES[model.dtype]
+    return sum(
+        row.count * tensor_bytes(row.shape, format_of(model, row, None, formats), plain)
+        for row in model.weights
+    )
+
+
+def parameters_by_component(model: Model) -> ComponentBytes:
+    """Parameters of every component, whether an engine loads it or not."""
+    total = dict.fromkeys(COMPONENTS, 0)
+    for row in model.weights:
+        total[row.component] += row.parameters
+    return {component: number for component, number in total.items() if number}
+
+
+def parameters(model: Model) -> int:
+    """All parameters of the text model and its towers, without layers for multi-token prediction.
+
+    The usual meaning of a model's size; what transformers counts for the same class.
+    """
+    return sum(row.parameters for row in model.weights if row.component != "mtp")
+
+
+def active_parameters(model: Model) -> int:
+    """Parameters that one token of text passes through.
+
+    Everything but vision, audio and multi-token prediction, with routed experts counted by the
+    share that a token is sent to. Embedding and output head count in full.
+    """
+    total = 0
+    for row in model.weights:
+        if row.component in _INACTIVE:
+            continue
+        if row.component == "routed_experts" and model.experts is not None:
+            total += row.parameters * model.experts.per_token // model.experts.routed
+        else:
+            total += row.parameters
+    return total
+
+
+def rank_elements(row: WeightGroup, tensor_parallel: int = 1) -> int:
+    """Elements of all of a row's tensors that one rank holds (and multiplies with)."""
+    shape, (part, whole) = _share(row, tensor_parallel)
+    return row.count * -(-prod(shape) * part // whole)
+
+
+def output_side(shape: tuple[int, ...]) -> int:
+    """The output dimension: the first of a vector or a depthwise kernel, else the last but one."""
+    kernel = len(shape) == 3 and shape[-2] == 1
+    return shape[0] if len(shape) == 1 or kernel else shape[-2]
+
+
+def padded_vocabulary(rows: int) -> int:
+    """Rows of an embedding or output head as an engine allocates them."""
+    return -(-rows // VOCABULARY_MULTIPLE) * VOCABULARY_MULTIPLE
+
+
+def format_of(
+    model: Model, row: WeightGroup, asked: WeightFormat | None, formats: Mapping[str, WeightFormat]
+) -> WeightFormat | None:
+    """The format of one row, None where it stays in the plain type."""
+    if asked is not None:
+        return asked if row.component in asked.quantises and is_matrix(row.shape) else None
+    if row.released is None:
+        return None
+    found = formats.get(row.released)
+    if found is None:
+        raise InputError(
+            f"{model.id}: weights: {row.name}: found released format {row.released!r}; "
+            f"allowed: {', '.join(formats)}"
+        )
+    return found
+
+
+def _wider_bits(row: WeightGroup, form: WeightFormat, *, tied: bool) -> float | None:
+    module = row.name.removesuffix(".weight").rpartition(".")[2]
+    for wider in form.wider:
+        if (
+            wider.component == row.component
+            and (not wider.names or module in wider.names)
+            and (tied or not wider.tied_only)
+        ):
+            return wider.bits
+    return None
+
+
+def _share(row: WeightGroup, ranks: int) -> tuple[tuple[int, ...], tuple[int, int]]:
+    """The shape to count, and the part of it that one rank holds as a fraction."""
+    shape = row.shape
+    match row.split:
+        case "replicated":
+            return shape, (1, 1)
+        case "vocabulary":
+            padded = padded_vocabulary(shape[0])
+            return (padded, *shape[1:]), (-(-padded // ranks), padded)
+        case "heads" | "kv_heads" | "groups":
+            heads = row.heads or 1
+            return shape, (heads_per_rank(heads, ranks), heads)
+        case "columns":
+            side = output_side(shape)
+            return shape, (-(-side // ranks), side)
+        case "rows":
+            return shape, (-(-shape[-1] // ranks), shape[-1])
+        case "experts":
+            return shape, (1, ranks)
+
+
+def _rank_bytes(
+    shape: tuple[int, ...],
+    form: WeightFormat | None,
+    bits: float | None,
+    plain_bytes: int,
+    share: tuple[int, int],
+) -> int:
+    """Bytes of one rank's part of a tensor.
+
+    The part is a share of the elements and of the scales: exact wherever a rank's slice holds whole
+    blocks, which is where engines accept the division.
+    """
+    part, whole = share
+    elements = -(-prod(shape) * part // whole)
+    if form is None:
+        return elements * plain_bytes
+    size = ceil(elements * (form.bits if bits is None else bits) / 8)
+    if form.block is not None and bits is None:
+        scales = -(-_blocks(shape, form.block) * part // whole)
+        size += ceil(scales * form.scale_bytes)
+    return size + form.tensor_bytes
+
+
+def _blocks(shape: tuple[int, ...], block: tuple[int, int]) -> int:
+    """Blocks that share one scale; a 0 in ``block`` means the whole side."""
+    rows, columns = (shape[-2], shape[-1]) if len(shape) > 1 else (1, shape[0])
+    down = -(-rows // (block[0] or rows))
+    across = -(-columns // (block[1] or columns))
+    return prod(shape[:-2]) * down * across

@@ -1,0 +1,76 @@
+"""What a start-up log can state: names, units, and which of several statements counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+Unit = Literal["bytes", "tokens", "number", "ratio", "percent", "text", "flag"]
+Merge = Literal["least", "most", "last"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """Something a log can state.
+
+    Attributes:
+        label: What a reader calls it.
+        unit: What its value is.
+        merge: Which of several statements counts: ranks report one each, and the smallest pool
+            binds, while the largest weights do.
+    """
+
+    label: str
+    unit: Unit
+    merge: Merge = "last"
+
+
+FACTS: Final[dict[str, Fact]] = {
+    "engine_version": Fact("engine version", "text"),
+    "model": Fact("model", "text"),
+    "tensor_parallel": Fact("tensor parallel", "number"),
+    "pipeline_parallel": Fact("pipeline parallel", "number"),
+    "context_parallel": Fact("decode context parallel", "number"),
+    "utilization": Fact("memory utilisation", "ratio"),
+    "mem_fraction": Fact("static memory fraction", "ratio"),
+    "max_model_len": Fact("longest request allowed", "tokens"),
+    "max_batched_tokens": Fact("tokens of one step", "tokens"),
+    "max_seqs": Fact("requests at once", "number"),
+    "kv_dtype": Fact("cache type", "text"),
+    "quantization": Fact("weight quantisation", "text"),
+    "block_tokens": Fact("block size", "tokens"),
+    "eager": Fact("graphs off", "flag"),
+    "total_memory": Fact("memory of the device", "bytes", "least"),
+    "free_memory": Fact("free memory at the start", "bytes", "least"),
+    "weights": Fact("weights on a device", "bytes", "most"),
+    "activations": Fact("activation peak", "bytes", "most"),
+    "non_framework": Fact("non-framework memory", "bytes", "most"),
+    "non_cache": Fact("everything but the cache", "bytes", "most"),
+    "graphs_estimate": Fact("graphs, estimated before capture", "bytes", "most"),
+    "graphs": Fact("graphs, as captured", "bytes", "most"),
+    "kv_pool": Fact("cache pool on a device", "bytes", "least"),
+    "kv_tokens": Fact("cache size", "tokens", "least"),
+    "concurrency": Fact("maximum concurrency", "ratio", "least"),
+    "concurrency_len": Fact("length that the concurrency is for", "tokens"),
+    "gpu_blocks": Fact("cache blocks", "number", "least"),
+    "hybrid_block": Fact("block size chosen for the recurrent state", "tokens"),
+    "padding": Fact("padding", "percent", "most"),
+    "needed": Fact("cache that one longest request needs", "bytes", "most"),
+    "estimated_len": Fact("longest request that would fit", "tokens", "least"),
+    "storable": Fact("tokens that the cache can store", "tokens", "least"),
+    "before_load": Fact("free memory before loading", "bytes", "least"),
+    "after_load": Fact("free memory after loading", "bytes", "least"),
+    "after_pool": Fact("free memory after the pool", "bytes", "least"),
+    "key_bytes": Fact("keys", "bytes", "least"),
+    "value_bytes": Fact("values", "bytes", "least"),
+    "full_tokens": Fact("tokens of the full-attention pool", "tokens", "least"),
+    "window_tokens": Fact("tokens of the sliding-window pool", "tokens", "least"),
+    "state_slots": Fact("recurrent-state slots", "number", "least"),
+    "conv_bytes": Fact("convolution states", "bytes", "least"),
+    "ssm_bytes": Fact("recurrent states", "bytes", "least"),
+    "max_running": Fact("requests at once, as the engine capped them", "number", "least"),
+    "chunked_prefill": Fact("tokens of one prefill chunk", "tokens"),
+    "spare_memory": Fact("memory left over", "bytes", "least"),
+    "minimum_fraction": Fact("smallest static memory fraction that would do", "ratio", "most"),
+}
+"""Every fact by name."""

@@ -1,0 +1,458 @@
+"""Every kind of line that is recognised: an expression, the facts it names, what it means.
+
+Expressions are valid in Python and, named groups apart, in JavaScript: the page that reads logs in the
+browser works from the same table. A line that none of these matches is not understood, never guessed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+Engine = Literal["vllm", "sglang"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """One kind of line.
+
+    Attributes:
+        name: Its name in answers.
+        engine: Whose line it is; None if both write it.
+        expression: Regular expression, valid in Python and (named groups apart) in JavaScript.
+            A group is named ``fact`` or ``fact__unit``: ``gib``/``gb`` are 2^30 bytes (SGLang
+            writes GB and means GiB), ``mib`` is 2^20; without a unit the text is the value.
+        says: What the line means, with ``{fact}`` where its numbers go.
+    """
+
+    name: str
+    engine: Engine | None
+    expression: str
+    says: str
+
+
+def _setting(name: str, fact: str, spelling: str, value: str, says: str, unit: str = "") -> Pattern:
+    """A setting, as a flag, a keyword or a dictionary entry."""
+    flag = spelling.replace("_", "[-_]")
+    group = f"(?P<{fact}{unit}>{value})"
+    return Pattern(
+        name,
+        None,
+        rf"(?:--{flag}(?:=| +)|\b{spelling}=|'{spelling}': ?)['\"]?{group}(?![\w./])['\"]?",
+        says,
+    )
+
+
+_NUMBER: Final = r"-?[0-9][0-9,]*(?:\.[0-9]+)?"
+_WHOLE: Final = r"[0-9][0-9,]*"
+_WORD: Final = r"[A-Za-z0-9_.:/~@+-]+"
+
+PATTERNS: Final[tuple[Pattern, ...]] = (
+    # Which engine, which model.
+    Pattern(
+        "vllm_engine",
+        "vllm",
+        r"Initializing an? (?:V\d )?LLM engine \(v?(?P<engine_version>[^)\s]{1,60})\)",
+        "vLLM {engine_version} starts.",
+    ),
+    Pattern(
+        "vllm_server",
+        "vllm",
+        r"vLLM API server version (?P<engine_version>\S{1,60})",
+        "vLLM {engine_version} starts.",
+    ),
+    Pattern("vllm_model", "vllm", r"with config: .*?\bmodel='(?P<model>[^']{1,300})'", "It loads {model}."),
+    Pattern(
+        "vllm_args_model",
+        "vllm",
+        r"non-default args: .*?'model(?:_tag)?': '(?P<model>[^']{1,300})'",
+        "It loads {model}.",
+    ),
+    Pattern(
+        "vllm_serve",
+        "vllm",
+        r"\bvllm serve (?!-)(?P<model>[A-Za-z0-9_./~-]{1,300})",
+        "The command that serves {model}.",
+    ),
+    Pattern(
+        "sglang_args", "sglang", r"ServerArgs\(model_path='(?P<model>[^']{1,300})'", "SGLang loads {model}."
+    ),
+    Pattern(
+        "sglang_launch",
+        "sglang",
+        r"sglang\.launch_server\b.*?--model(?:-path)?(?:=| +)(?P<model>[A-Za-z0-9_./~-]{1,300})",
+        "The command that serves {model}.",
+    ),
+    # What it was told.
+    _setting(
+        "utilization",
+        "utilization",
+        "gpu_memory_utilization",
+        r"[01]?\.[0-9]+|1",
+        "It may take {utilization} of the device's memory for everything: weights, working memory and cache.",
+    ),
+    _setting(
+        "mem_fraction",
+        "mem_fraction",
+        "mem_fraction_static",
+        r"[01]?\.[0-9]+|1",
+        "Weights and cache together may take {mem_fraction} of the memory that was free at the start.",
+    ),
+    _setting(
+        "max_model_len",
+        "max_model_len",
+        "max_model_len",
+        _WHOLE,
+        "No request may be longer than {max_model_len} tokens, prompt and answer together.",
+    ),
+    _setting(
+        "max_seq_len",
+        "max_model_len",
+        "max_seq_len",
+        _WHOLE,
+        "No request may be longer than {max_model_len} tokens, prompt and answer together.",
+    ),
+    Pattern(
+        "using_max_model_len",
+        "vllm",
+        rf"Using max model len (?P<max_model_len>{_WHOLE})",
+        "No request may be longer than {max_model_len} tokens, prompt and answer together.",
+    ),
+    _setting(
+        "context_length",
+        "max_model_len",
+        "context_length",
+        _WHOLE,
+        "No request may be longer than {max_model_len} tokens, prompt and answer together.",
+    ),
+    _setting(
+        "tensor_parallel",
+        "tensor_parallel",
+        "tensor_parallel_size",
+        _WHOLE,
+        "Each layer is split over {tensor_parallel} devices; sizes below are for one of them.",
+    ),
+    _setting(
+        "tp_size",
+        "tensor_parallel",
+        "tp_size",
+        _WHOLE,
+        "Each layer is split over {tensor_parallel} devices; sizes below are for one of them.",
+    ),
+    Pattern(
+        "tp_flag",
+        None,
+        rf"--tp(?:-size)?(?:=| +)(?P<tensor_parallel>{_WHOLE})\b|\s-tp +(?P<tensor_parallel_>{_WHOLE})\b",
+        "Each layer is split over {tensor_parallel} devices; sizes below are for one of them.",
+    ),
+    _setting(
+        "pipeline_parallel",
+        "pipeline_parallel",
+        "pipeline_parallel_size",
+        _WHOLE,
+        "The layers are dealt out over {pipeline_parallel} stages.",
+    ),
+    _setting(
+        "context_parallel",
+        "context_parallel",
+        "decode_context_parallel_size",
+        _WHOLE,
+        "The tokens of a request are dealt out over {context_parallel} devices while decoding.",
+    ),
+    _setting(
+        "max_batched_tokens",
+        "max_batched_tokens",
+        "max_num_batched_tokens",
+        _WHOLE,
+        "One step handles at most {max_batched_tokens} tokens; working memory is measured at that size.",
+    ),
+    _setting(
+        "max_seqs",
+        "max_seqs",
+        "max_num_seqs",
+        _WHOLE,
+        "At most {max_seqs} requests run at once, whatever memory would hold.",
+    ),
+    _setting(
+        "max_running_setting",
+        "max_seqs",
+        "max_running_requests",
+        _WHOLE,
+        "At most {max_seqs} requests run at once, whatever memory would hold.",
+    ),
+    _setting(
+        "kv_dtype",
+        "kv_dtype",
+        "kv_cache_dtype",
+        r"(?!None\b)[a-z0-9_]+",
+        "The cache is stored as {kv_dtype}.",
+    ),
+    Pattern(
+        "sglang_kv_dtype",
+        "sglang",
+        r"Using KV cache dtype: (?:torch\.)?(?P<kv_dtype>[a-z0-9_]{1,40})",
+        "The cache is stored as {kv_dtype}.",
+    ),
+    _setting(
+        "quantization",
+        "quantization",
+        "quantization",
+        r"(?!None\b)[A-Za-z0-9_-]+",
+        "The weights are quantised: {quantization}.",
+    ),
+    _setting(
+        "block_size",
+        "block_tokens",
+        "block_size",
+        _WHOLE,
+        "The cache is handed out in blocks of {block_tokens} tokens.",
+    ),
+    _setting(
+        "page_size",
+        "block_tokens",
+        "page_size",
+        _WHOLE,
+        "The cache is handed out in pages of {block_tokens} tokens.",
+    ),
+    Pattern(
+        "eager",
+        "vllm",
+        r"--enforce-eager\b|enforce_eager=(?P<eager>True)|'enforce_eager': (?P<eager_>True)",
+        "CUDA graphs are off: no memory goes to them, and decoding is slower.",
+    ),
+    # vLLM: where memory goes.
+    Pattern(
+        "vllm_free",
+        "vllm",
+        rf"Free memory on device \S*? ?\(?(?P<free_memory__gib>{_NUMBER})/(?P<total_memory__gib>{_NUMBER}) ?GiB\)",
+        "{free_memory} of the device's {total_memory} were free when the engine started.",
+    ),
+    Pattern(
+        "vllm_v0_total",
+        "vllm",
+        rf"total_gpu_memory \((?P<total_memory__gib>{_NUMBER}) ?GiB\) x gpu_memory_utilization "
+        rf"\((?P<utilization>[01]?\.[0-9]+)\)",
+        "The engine may take {utilization} of the device's {total_memory}.",
+    ),
+    Pattern(
+        "vllm_v0_profile",
+        "vllm",
+        rf"model weights take (?P<weights__gib>{_NUMBER}) ?GiB",
+        "The weights take {weights} on this device.",
+    ),
+    Pattern(
+        "vllm_v0_non_torch",
+        "vllm",
+        rf"non_torch_memory takes (?P<non_framework__gib>{_NUMBER}) ?GiB",
+        "Driver context and communication buffers take {non_framework}.",
+    ),
+    Pattern(
+        "vllm_v0_peak",
+        "vllm",
+        rf"PyTorch activation peak memory takes (?P<activations__gib>{_NUMBER}) ?GiB",
+        "A step at full size needs {activations} of working memory.",
+    ),
+    Pattern(
+        "vllm_v0_pool",
+        "vllm",
+        rf"memory reserved for KV Cache is (?:only )?(?P<kv_pool__gib>{_NUMBER}) ?GiB",
+        "{kv_pool} are left for the cache.",
+    ),
+    Pattern(
+        "vllm_non_kv",
+        "vllm",
+        rf"Total non KV cache memory: (?P<non_cache__gib>{_NUMBER}) ?GiB; torch peak memory increase: "
+        rf"(?P<activations__gib>{_NUMBER}) ?GiB; non-torch forward increase memory: "
+        rf"(?P<non_framework__gib>{_NUMBER}) ?GiB; weights memory: (?P<weights__gib>{_NUMBER}) ?GiB",
+        "Weights {weights}, working memory {activations} and non-framework memory {non_framework}: "
+        "{non_cache} that the cache cannot have.",
+    ),
+    Pattern(
+        "vllm_load",
+        "vllm",
+        rf"(?:Model loading took|Loading model weights took|[Mm]odel load:) (?P<weights__gib>{_NUMBER})(?: ?Gi?B\b|$)",
+        "The weights take {weights} on each device. They stay there, whatever the traffic.",
+    ),
+    Pattern(
+        "vllm_graph_estimate",
+        "vllm",
+        rf"Estimated CUDA graph memory: (?P<graphs_estimate__gib>{_NUMBER}) ?GiB",
+        "CUDA graphs are expected to take {graphs_estimate}; that is taken off the pool before it is sized.",
+    ),
+    Pattern(
+        "vllm_graphs",
+        "vllm",
+        rf"Graph capturing finished in .*?took (?P<graphs__gib>{_NUMBER}) ?GiB",
+        "CUDA graphs took {graphs} in the end.",
+    ),
+    Pattern(
+        "vllm_pool",
+        "vllm",
+        rf"[Aa]vailable KV cache(?: memory)?:? (?P<kv_pool__gib>{_NUMBER}) ?GiB",
+        "{kv_pool} are left for the cache on each device: the share that the engine may take, less "
+        "weights, working memory and graphs. The smallest rank decides.",
+    ),
+    Pattern(
+        "vllm_reserved",
+        "vllm",
+        rf"reserved (?P<kv_pool__gib>{_NUMBER}) ?GiB memory for KV Cache",
+        "The cache was given {kv_pool} by hand; the utilisation does not count.",
+    ),
+    Pattern(
+        "vllm_blocks",
+        "vllm",
+        rf"# (?:GPU|CUDA|cuda) blocks: (?P<gpu_blocks>{_WHOLE})",
+        "The pool is {gpu_blocks} blocks.",
+    ),
+    Pattern(
+        "vllm_tokens",
+        "vllm",
+        rf"GPU KV cache size: (?P<kv_tokens>{_WHOLE}) tokens",
+        "The pool holds {kv_tokens} tokens of requests at the longest length allowed. With windows or "
+        "recurrent states that figure depends on the length, because shorter requests pay the same constant.",
+    ),
+    Pattern(
+        "vllm_concurrency",
+        "vllm",
+        rf"Maximum concurrency for (?P<concurrency_len>{_WHOLE}) tokens per request: ~?(?P<concurrency>{_NUMBER})x",
+        "{concurrency} requests fit if every one is {concurrency_len} tokens long. It is the worst "
+        "case, not a limit: shorter requests take fewer blocks, so more of them run.",
+    ),
+    Pattern(
+        "vllm_hybrid_block",
+        "vllm",
+        rf"Setting attention block size to (?P<hybrid_block>{_WHOLE}) tokens",
+        "Blocks are enlarged to {hybrid_block} tokens, so that one holds a whole recurrent state.",
+    ),
+    Pattern(
+        "vllm_padding",
+        "vllm",
+        rf"Padding mamba page size by (?P<padding>{_NUMBER}) ?%",
+        "Recurrent states are padded by {padding} to fill a block.",
+    ),
+    Pattern(
+        "vllm_layers_padding",
+        "vllm",
+        rf"Add \d+ padding layers, may waste at most (?P<padding>{_NUMBER}) ?% KV cache memory",
+        "Layers do not divide evenly into groups; at most {padding} of the pool is lost to padding.",
+    ),
+    Pattern(
+        "vllm_dcp",
+        "vllm",
+        rf"Multiplying the GPU KV cache size by the (?:dcp|cp)_world_size (?P<context_parallel>{_WHOLE})",
+        "The token figure counts all {context_parallel} devices that share a request's tokens.",
+    ),
+    Pattern(
+        "vllm_refused",
+        "vllm",
+        rf"max seq len \((?P<max_model_len>{_WHOLE})\), \(?(?P<needed__gib>{_NUMBER}) ?GiB KV cache is needed, "
+        rf"which is larger than the available KV cache memory \((?P<kv_pool__gib>{_NUMBER}) ?GiB\)",
+        "The engine refuses to start: one request of {max_model_len} tokens needs {needed}, and the pool is {kv_pool}.",
+    ),
+    Pattern(
+        "vllm_estimated_len",
+        "vllm",
+        rf"[Ee]stimated maximum model length is (?P<estimated_len>{_WHOLE})",
+        "The engine itself says that {estimated_len} tokens would fit.",
+    ),
+    Pattern(
+        "vllm_v0_refused",
+        "vllm",
+        rf"max seq len \((?P<max_model_len>{_WHOLE})\) is larger than the maximum number of tokens that can be "
+        rf"stored in KV cache \((?P<storable>{_WHOLE})\)",
+        "The engine refuses to start: {max_model_len} tokens are allowed per request, and the pool stores {storable}.",
+    ),
+    # SGLang: where memory goes. It writes GB and counts GiB.
+    Pattern(
+        "sglang_begin",
+        "sglang",
+        rf"Load weight begin\. avail mem=(?P<before_load__gb>{_NUMBER}) GB",
+        "{before_load} were free before loading.",
+    ),
+    Pattern(
+        "sglang_loaded",
+        "sglang",
+        rf"Load weight end\..*?avail mem=(?P<after_load__gb>{_NUMBER}) GB, mem usage=(?P<weights__gb>{_NUMBER}) GB",
+        "The weights took {weights} on each device; {after_load} are free.",
+    ),
+    Pattern(
+        "sglang_kv",
+        "sglang",
+        rf"KV Cache is allocated\..*?#tokens: (?P<kv_tokens>{_WHOLE})",
+        "The pool holds {kv_tokens} tokens.",
+    ),
+    Pattern(
+        "sglang_kv_halves",
+        "sglang",
+        rf"K size: (?P<key_bytes__gb>{_NUMBER}) GB, V size: (?P<value_bytes__gb>{_NUMBER}) GB",
+        "Keys take {key_bytes} and values {value_bytes} on each device.",
+    ),
+    Pattern(
+        "sglang_kv_whole",
+        "sglang",
+        rf"#tokens: {_WHOLE}, KV size: (?P<kv_pool__gb>{_NUMBER}) GB",
+        "They take {kv_pool} on each device.",
+    ),
+    Pattern(
+        "sglang_windows",
+        "sglang",
+        rf"full_layer_tokens=(?P<full_tokens>{_WHOLE}), swa_layer_tokens=(?P<window_tokens>{_WHOLE})",
+        "Two pools: {full_tokens} tokens for full attention, {window_tokens} for sliding windows.",
+    ),
+    Pattern(
+        "sglang_states",
+        "sglang",
+        rf"Mamba Cache is allocated\. max_mamba_cache_size: (?P<state_slots>{_WHOLE}), conv_state size: "
+        rf"(?P<conv_bytes__gb>{_NUMBER}) ?GB, ssm_state size: (?P<ssm_bytes__gb>{_NUMBER}) ?GB",
+        "{state_slots} slots for recurrent states take {conv_bytes} and {ssm_bytes}.",
+    ),
+    Pattern(
+        "sglang_pool_end",
+        "sglang",
+        rf"Memory pool end\. avail mem=(?P<after_pool__gb>{_NUMBER}) GB",
+        "{after_pool} are free after the pool: working memory and graphs must live in it.",
+    ),
+    Pattern(
+        "sglang_graphs",
+        "sglang",
+        rf"Capture (?:target decode |draft )?(?:cuda|CUDA) graph end\..*?mem usage=(?P<graphs__gb>{_NUMBER}) GB",
+        "CUDA graphs took {graphs}.",
+    ),
+    Pattern(
+        "sglang_totals",
+        "sglang",
+        rf"max_total_num_tokens=(?P<kv_tokens>{_WHOLE})",
+        "The pool holds {kv_tokens} tokens.",
+    ),
+    Pattern(
+        "sglang_context_len",
+        "sglang",
+        rf"\bcontext_len=(?P<max_model_len>{_WHOLE})",
+        "No request may be longer than {max_model_len} tokens, prompt and answer together.",
+    ),
+    Pattern(
+        "sglang_chunk",
+        "sglang",
+        rf"chunked_prefill_size=(?P<chunked_prefill>{_WHOLE})",
+        "Prompts are prefilled in chunks of {chunked_prefill} tokens.",
+    ),
+    Pattern(
+        "sglang_spare",
+        "sglang",
+        rf"available_gpu_mem=(?P<spare_memory__gb>{_NUMBER}) GB",
+        "{spare_memory} are still free when the server is ready.",
+    ),
+    Pattern(
+        "sglang_no_room",
+        "sglang",
+        r"Loaded weights leave no GPU memory for the KV cache under --mem-fraction-static=(?P<mem_fraction>[01]?\.[0-9]+)",
+        "The engine refuses to start: at {mem_fraction} the weights leave nothing for the cache.",
+    ),
+    Pattern(
+        "sglang_minimum",
+        "sglang",
+        r"minimum[- ]viable (?:mem[-_ ])?fraction(?:[-_ ]static)?:? (?P<minimum_fraction>[01]?\.[0-9]+)",
+        "The engine itself says that {minimum_fraction} would do.",
+    ),
+)
+"""Every kind of line, in the order in which they are tried; several may match one line."""

@@ -1,0 +1,319 @@
+"""The arithmetic of an estimate, line by line, with the numbers put in.
+
+Every line is true of the numbers beside it: products are multiplied out from the same functions
+that the estimate used, never retyped.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from kvreport.accounting.capacity import Verdict
+from kvreport.accounting.capacity import blocks as pool_blocks
+from kvreport.accounting.kv_cache import (
+    cache_terms,
+    heads_per_rank,
+    state_tensor_bytes,
+    vector_bytes,
+)
+from kvreport.catalog.caches import (
+    Cache,
+    ChunkedAttention,
+    CrossAttention,
+    FullAttention,
+    Indexer,
+    Latent,
+    RecurrentState,
+    Ring,
+    Shared,
+    SlidingWindow,
+)
+from kvreport.catalog.formats import KvFormat
+from kvreport.catalog.model import LayerGroup, Model
+from kvreport.units import count, gib, human_bytes, human_parameters, human_tokens
+
+_FLOAT32_BYTES = 4
+
+if TYPE_CHECKING:
+    from kvreport.estimation.estimate import AtContext, Estimate
+
+
+def explain(estimate: Estimate) -> Iterator[str]:
+    """Yield the lines: cache, request, weights, budget, blocks, division, verdict."""
+    request = estimate.request
+    yield from cache_lines(request.model, request.kv_format, request.tensor_parallel)
+    yield _request_line(estimate)
+    yield from _weight_lines(estimate)
+    yield from _budget_lines(estimate)
+    yield from _block_lines(estimate)
+    yield from _time_lines(estimate)
+    yield verdict_sentence(estimate)
+
+
+def headline(estimate: Estimate) -> str:
+    """The conclusion in one sentence: ``14 requests at 32K fit on one H100 SXM 80GB``."""
+    request = estimate.request
+    devices = device_words(request.tensor_parallel, request.accelerator.name)
+    context = human_tokens(request.context_tokens)
+    match estimate.verdict:
+        case Verdict.WEIGHTS_EXCEED_MEMORY.label:
+            return f"{request.model.name} does not fit on {devices}: its weights alone are too large"
+        case Verdict.CACHE_EXCEEDS_POOL.label:
+            longest = estimate.max_context_tokens
+            rest = f"one of {longest:,} tokens does" if longest else "nothing is left for the cache"
+            return f"Not one request at {context} fits on {devices}; {rest}"
+    users = estimate.max_concurrent_requests
+    other = _other_context(estimate)
+    beside = f" ({other.max_concurrent_requests:,} at {human_tokens(other.context_tokens)})" if other else ""
+    noun = "request" if users == 1 else "requests"
+    verb = "fits" if users == 1 else "fit"
+    limit = ""
+    if estimate.verdict == Verdict.CONTEXT_EXCEEDS_MODEL.label:
+        limit = f", but the model's own limit is {human_tokens(request.model.context_tokens)}"
+    return f"{users:,} {noun} at {context} {verb} on {devices}{beside}{limit}"
+
+
+def device_words(tensor_parallel: int, name: str) -> str:
+    """``one H100 SXM 80GB`` or ``4 x H100 SXM 80GB``."""
+    return f"one {name}" if tensor_parallel == 1 else f"{tensor_parallel} x {name}"
+
+
+def cache_lines(model: Model, kv_format: KvFormat | None, tensor_parallel: int = 1) -> Iterator[str]:
+    """Yield one line per layer group and cache: the formula, the numbers, the bytes."""
+    for group in model.layers:
+        if not group.caches:
+            yield f"{_layers(group)} ({group.name}) cache nothing"
+        for cache in group.caches:
+            yield f"{group.name}: {_cache(group, cache, kv_format, tensor_parallel)}"
+
+
+def _cache(group: LayerGroup, cache: Cache, kv_format: KvFormat | None, tensor_parallel: int) -> str:
+    layers, number = _layers(group), group.count
+    terms = cache_terms(cache, kv_format, tensor_parallel=tensor_parallel)
+    rate = number * sum(term.rate_bytes for term in terms)
+    constant = number * sum(term.constant_bytes for term in terms)
+    match cache:
+        case FullAttention() | SlidingWindow() | ChunkedAttention():
+            heads = _heads(cache.kv_heads, tensor_parallel)
+            widths = _widths(cache.key_dim, cache.value_dim, kv_format)
+            end = ""
+            if isinstance(cache, SlidingWindow):
+                end = f", for the last {cache.window:,} tokens"
+            elif isinstance(cache, ChunkedAttention):
+                end = f", for at most {cache.chunk:,} tokens"
+            return f"{layers} x {heads} x {widths} = {rate:,} B per token{end}"
+        case Latent():
+            dims = f"({cache.latent_dim} + {cache.rope_dim})"
+            stored = rate // number
+            elements = cache.latent_dim + cache.rope_dim
+            plain = stored % elements == 0 and stored == vector_bytes(elements, kv_format)
+            one = f"{dims} x {stored // elements} B" if plain else f"{stored:,} B per {dims}-wide latent"
+            every = "per token" if cache.stride == 1 else f"per {cache.stride} tokens"
+            end = f", for the last {cache.window:,} tokens" if cache.window else ""
+            ranks = ", the same on every GPU" if tensor_parallel > 1 else ""
+            return f"{layers} x {one} = {rate:,} B {every}{end}{ranks}"
+        case Indexer():
+            every = "per token" if cache.stride == 1 else f"per {cache.stride} tokens"
+            ranks = ", the same on every GPU" if tensor_parallel > 1 else ""
+            return f"{layers} x {rate // number} B per index key = {rate:,} B {every}{ranks}"
+        case Ring():
+            plain = rate // number == cache.elements_per_token * _FLOAT32_BYTES
+            one = f"{cache.elements_per_token:,} x {_FLOAT32_BYTES} B" if plain else f"{rate // number:,} B"
+            return f"compressor ring: {layers} x {one} = {rate:,} B per token, for the last {cache.window:,} tokens"
+        case RecurrentState():
+            parts = " + ".join(
+                f"{state_tensor_bytes(tensor, tensor_parallel):,} B {tensor.name}" for tensor in cache.tensors
+            )
+            return f"{layers} x ({parts}) = {constant:,} B per request, whatever its length"
+        case CrossAttention():
+            heads = _heads(cache.kv_heads, tensor_parallel)
+            widths = _widths(cache.key_dim, cache.value_dim, kv_format)
+            return (
+                f"{layers} x {heads} x {widths} x {cache.encoder_tokens:,} encoder tokens "
+                f"= {constant:,} B per request"
+            )
+        case Shared():
+            return f"{layers} read another layer's {cache.reads} cache: 0 B"
+
+
+def _layers(group: LayerGroup) -> str:
+    return f"{group.count} layer{'s' if group.count != 1 else ''}"
+
+
+def _heads(heads: int, tensor_parallel: int) -> str:
+    here = heads_per_rank(heads, tensor_parallel)
+    noun = f"KV head{'s' if here != 1 else ''}"
+    if tensor_parallel == 1:
+        return f"{here} {noun}"
+    if tensor_parallel > heads:
+        return f"{here} {noun} per GPU (of {heads}, replicated)"
+    return f"{here} {noun} per GPU (of {heads})"
+
+
+def _widths(key_dim: int, value_dim: int, kv_format: KvFormat | None) -> str:
+    key, value = vector_bytes(key_dim, kv_format), vector_bytes(value_dim, kv_format)
+    if key % key_dim == 0 and key // key_dim * value_dim == value:
+        return f"({key_dim} + {value_dim}) x {key // key_dim} B"
+    return f"({key} B key + {value} B value)"
+
+
+def _request_line(estimate: Estimate) -> str:
+    tokens = estimate.request.context_tokens
+    held = int(estimate.held.request_bytes(tokens))
+    state = estimate.state_bytes_per_request_per_gpu
+    constant = f", {state:,} B of them constant" if state else ""
+    return (
+        f"one request of {tokens:,} tokens holds {held:,} B ({human_bytes(held)}){constant}; one further "
+        f"token adds {estimate.kv_bytes_per_token_per_gpu:,} B"
+    )
+
+
+def _weight_lines(estimate: Estimate) -> Iterator[str]:
+    parameters = estimate.parameters
+    request = estimate.request
+    active = (
+        f", {human_parameters(parameters['active'])} active per token"
+        if parameters["active"] != parameters["total"]
+        else ""
+    )
+    yield (
+        f"weights: {parameters['total']:,} parameters ({human_parameters(parameters['total'])}{active}) "
+        f"as {request.weight_format_name}"
+        + (f", {request.model.weight_format}" if request.weight_format is None else "")
+        + f" = {estimate.weight_bytes_per_gpu:,} B ({gib(estimate.weight_bytes_per_gpu)} GiB) per GPU"
+    )
+    for component, size in sorted(
+        estimate.weights_by_component.items(), key=lambda item: (-item[1], item[0])
+    ):
+        yield f"  {component.replace('_', ' ')}: {size:,} B"
+    for purpose, size in sorted(estimate.loading_bytes.items(), key=lambda item: (-item[1], item[0])):
+        yield f"  and loading adds {purpose.replace('_', ' ')}: {size:,} B"
+
+
+def _budget_lines(estimate: Estimate) -> Iterator[str]:
+    limits, request = estimate.budget, estimate.request
+    if request.kv_pool_bytes is not None:
+        yield f"pool: {limits.kv_pool_bytes:,} B per GPU, as given"
+        return
+    total, share = limits.total_bytes, limits.utilization
+    if request.engine.utilization_of == "memory_less_weights":
+        yield (
+            f"pool: ({total:,} B usable - {limits.weights:,} B weights) x {share:g} "
+            f"= {limits.kv_pool_bytes:,} B ({gib(limits.kv_pool_bytes)} GiB) per GPU"
+        )
+        return
+    parts = (
+        ("weights", limits.weights),
+        ("activations", limits.activations),
+        ("non-framework", limits.non_framework),
+        ("graphs", limits.graphs),
+    )
+    taken = "".join(f" - {size:,} B {name}" for name, size in parts if size)
+    yield (
+        f"pool: {total:,} B usable x {share:g}{taken} "
+        f"= {limits.kv_pool_bytes:,} B ({gib(limits.kv_pool_bytes)} GiB) per GPU"
+        + ("" if limits.kv_pool_bytes else "; nothing is left")
+    )
+    if limits.uncertainty_bytes:
+        yield (
+            f"activations, non-framework and graphs are estimates for {request.engine.label}; "
+            f"the pool is known to about {gib(limits.uncertainty_bytes)} GiB either way"
+        )
+
+
+def _block_lines(estimate: Estimate) -> Iterator[str]:
+    plan = estimate.plan
+    each = estimate.kv_bytes_per_request_per_gpu
+    tokens = estimate.request.context_tokens
+    label = estimate.request.engine.label
+    if plan.block_bytes > 1:
+        for group, times in Counter(plan.groups).items():
+            yield (
+                f"{label}: {f'{times} x ' if times > 1 else ''}{group.layers} {group.kind} layers in blocks of "
+                f"{group.block_tokens:,} tokens, {group.page_bytes:,} B"
+            )
+        laid_out = estimate.kv_bytes_per_token_reserved_per_gpu
+        if laid_out != estimate.kv_bytes_per_token_per_gpu:
+            yield f"{label}: laid out in blocks, one further token adds {laid_out:,} B on average"
+        total = int(pool_blocks(estimate.budget.kv_pool_bytes, plan))
+        each_blocks = each // plan.block_bytes
+        yield (
+            f"{label}: {estimate.budget.kv_pool_bytes:,} B // {plan.block_bytes:,} B per block = {total:,} blocks; "
+            f"one request of {tokens:,} tokens takes {each_blocks:,} blocks ({each:,} B)"
+        )
+        if estimate.max_concurrency is not None:
+            yield (
+                f"{total:,} / {each_blocks:,} = {estimate.max_concurrency:.2f} requests at once"
+                + (f" ({plan.kept_blocks} block is kept by the engine)" if plan.kept_blocks == 1 else "")
+            )
+    elif each:
+        yield (
+            f"{estimate.budget.kv_pool_bytes:,} B / {each:,} B per request of {tokens:,} tokens "
+            f"= {estimate.max_concurrency:.2f} requests at once"
+        )
+    else:
+        yield "requests hold nothing: memory never limits their number"
+    yield from plan.notes
+    seqs = estimate.request.serving.max_seqs
+    if estimate.request.engine.device_classes and estimate.max_concurrent_requests > seqs:
+        yield (
+            f"{label}'s scheduler runs at most {count(seqs)} requests at once here, "
+            "whatever memory allows (max-seqs)"
+        )
+
+
+def _time_lines(estimate: Estimate) -> Iterator[str]:
+    step, first = estimate.decode_ms_lower_bound, estimate.prefill_ms_lower_bound
+    if step is None or first is None:
+        return
+    users = estimate.max_concurrent_requests
+    yield (
+        f"at the rates on paper, one decode step of {users:,} such request{'s' if users != 1 else ''} takes "
+        f"at least {step:,.1f} ms and the prefill of one prompt at least {first:,.0f} ms"
+    )
+
+
+def verdict_sentence(estimate: Estimate) -> str:
+    """What the verdict means here, in one sentence."""
+    request = estimate.request
+    context = human_tokens(request.context_tokens)
+    match estimate.verdict:
+        case Verdict.FITS.label:
+            return f"fits: one request of {context} needs no more than the pool surely has"
+        case Verdict.TIGHT.label:
+            return (
+                f"tight: one request of {context} fits the estimated pool, but not one smaller by its "
+                f"uncertainty of {gib(estimate.budget.uncertainty_bytes)} GiB"
+            )
+        case Verdict.CONTEXT_EXCEEDS_MODEL.label:
+            return (
+                f"context_exceeds_model: {request.model.name} supports "
+                f"{request.model.context_tokens:,} tokens, asked were {request.context_tokens:,}"
+            )
+        case Verdict.CACHE_EXCEEDS_POOL.label:
+            return (
+                f"cache_exceeds_pool: one request of {context} takes "
+                f"{gib(estimate.kv_bytes_per_request_per_gpu)} GiB, the pool has "
+                f"{gib(estimate.budget.kv_pool_bytes)} GiB; the longest that fits has "
+                f"{estimate.max_context_tokens:,} tokens"
+            )
+        case _:
+            return (
+                f"weights_exceed_memory: the weights take {gib(estimate.weight_bytes_per_gpu)} GiB per GPU of "
+                f"{gib(estimate.budget.total_bytes)} GiB usable; use more GPUs or a smaller weight format"
+            )
+
+
+def _other_context(estimate: Estimate) -> AtContext | None:
+    """A second context for the headline: 8K, or 32K if 8K was asked for."""
+    wanted = 8192 if estimate.request.context_tokens != 8192 else 32768
+    return next(
+        (
+            row
+            for row in estimate.by_context
+            if row.context_tokens == wanted and row.max_concurrent_requests > 0
+        ),
+        None,
+    )
