@@ -1,0 +1,180 @@
+"""Cubes and records as Arrow tables, with the types that the dictionary says."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kvreport.accounting.capacity import Verdict
+from kvreport.dataset.columns import CAPACITY, Column, Table
+from kvreport.dataset.matrix import Cube
+
+_TYPES: Final = {
+    "int16": pa.int16(),
+    "int64": pa.int64(),
+    "float32": pa.float32(),
+    "float64": pa.float64(),
+    "boolean": pa.bool_(),
+}
+_INDEX: Final = pa.int32()
+
+
+def schema(table: Table) -> pa.Schema:
+    """The Arrow schema of a table: texts are dictionaries, meanings travel as field metadata."""
+    return pa.schema(
+        [
+            pa.field(
+                column.name,
+                arrow_type(column),
+                nullable=column.nullable,
+                metadata={"meaning": column.meaning, "unit": column.unit},
+            )
+            for column in table.columns
+        ],
+        metadata={"title": table.title},
+    )
+
+
+def arrow_type(column: Column) -> pa.DataType:
+    """The Arrow type of a column."""
+    return pa.dictionary(_INDEX, pa.string()) if column.type == "string" else _TYPES[column.type]
+
+
+def capacity_table(cube: Cube, *, by_size: bool = False) -> pa.Table:
+    """A cube's possible combinations as rows of the capacity table.
+
+    Args:
+        cube: The answers.
+        by_size: True to have rows by device count before accelerator; else they are sorted by key.
+    """
+    shape = (*cube.possible.shape, len(cube.contexts))
+    possible = cube.possible.swapaxes(0, 1) if by_size else cube.possible
+    chosen = None if possible.all() else np.flatnonzero(possible)
+    lengths = shape[-1]
+
+    def pick(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        flat = (values.swapaxes(0, 1) if by_size else values).reshape(-1, lengths)
+        return (flat if chosen is None else flat[chosen]).ravel()
+
+    keys: dict[str, tuple[int, tuple[str, ...]]] = {
+        "gpu": (0, cube.gpus),
+        "weight_format": (2, cube.weight_formats),
+        "kv_format": (3, cube.kv_formats),
+    }
+    columns: list[pa.Array] = []
+    for column in CAPACITY.columns:
+        if column.name == "model":
+            codes = np.zeros(cube.rows, dtype=np.int32)
+            columns.append(_dictionary(codes, (cube.model.id,)))
+        elif column.name in keys:
+            axis, names = keys[column.name]
+            columns.append(_dictionary(pick(_along(axis, np.arange(len(names)), shape)), names))
+        elif column.name == "tensor_parallel":
+            sizes = np.asarray(cube.tensor_parallel, dtype=np.int16)
+            columns.append(_plain(pick(_along(1, sizes, shape)), column))
+        elif column.name == "context_tokens":
+            columns.append(_plain(pick(_along(4, np.asarray(cube.contexts, dtype=np.int64), shape)), column))
+        elif column.name == "verdict":
+            codes = pick(cube.values["verdict"])
+            columns.append(_dictionary(codes, tuple(verdict.label for verdict in Verdict)))
+        else:
+            columns.append(_plain(pick(cube.values[column.name]), column))
+    return pa.Table.from_arrays(columns, schema=schema(CAPACITY))
+
+
+def record_table(table: Table, rows: list[dict[str, Any]]) -> pa.Table:
+    """Rows given as dictionaries, as an Arrow table."""
+    return pa.Table.from_pylist([{name: row[name] for name in table.names} for row in rows], schema(table))
+
+
+def faults(data: pa.Table, table: Table) -> list[str]:
+    """What of a table contradicts its description: types, empties, ranges, names, order, repeats."""
+    found: list[str] = []
+    if data.schema.names != list(table.names):
+        return [f"{table.name}: columns are {data.schema.names}"]
+    for column in table.columns:
+        values = data.column(column.name)
+        kept = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
+        wanted = pa.string() if column.type == "string" else _TYPES[column.type]
+        where = f"{table.name}.{column.name}"
+        if kept != wanted:
+            found.append(f"{where}: type is {kept}, described as {column.type}")
+            continue
+        if values.null_count and not column.nullable:
+            found.append(f"{where}: {values.null_count} empty values, described as never empty")
+        found += [f"{where}: {problem}" for problem in _value_faults(values, column)]
+    return found + _key_faults(data, table)
+
+
+def _value_faults(values: pa.ChunkedArray, column: Column) -> list[str]:
+    if column.values:
+        strange = sorted(set(pc.unique(values).to_pylist()) - set(column.values))
+        return [f"unknown values {strange[:5]}"] if strange else []
+    if column.minimum is not None and len(values) > values.null_count:
+        least = pc.min(values).as_py()
+        return [f"{least} is below {column.minimum}"] if least < column.minimum else []
+    return []
+
+
+def _key_faults(data: pa.Table, table: Table) -> list[str]:
+    """Rows must be strictly ascending by key, which also makes each key unique."""
+    if data.num_rows < 2:
+        return []
+    ranks = []
+    for name in table.key:
+        values = data.column(name).combine_chunks()
+        if pa.types.is_dictionary(values.type):
+            names = values.dictionary.to_pylist()
+            order = np.argsort(np.argsort(np.asarray(names, dtype=object)))
+            ranks.append(order[_numpy(values.indices)])
+        else:
+            ranks.append(_numpy(values))
+    undecided = np.ones(data.num_rows - 1, dtype=np.bool_)
+    for values in ranks:
+        step = np.diff(values.astype(np.int64))
+        if (step[undecided] < 0).any():
+            return [f"{table.name}: rows are not sorted by {', '.join(table.key)}"]
+        undecided &= step == 0
+    return [f"{table.name}: {int(undecided.sum())} keys occur more than once"] if undecided.any() else []
+
+
+def _along(axis: int, values: np.ndarray[Any, Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    """Repeat one axis's values over the whole shape."""
+    view = values.reshape([-1 if position == axis else 1 for position in range(len(shape))])
+    return np.broadcast_to(view, shape)
+
+
+def _numpy(values: pa.Array) -> np.ndarray[Any, Any]:
+    """A numeric array without empties as NumPy sees it."""
+    kind = np.dtype(str(values.type))
+    return np.frombuffer(values.buffers()[1], kind, len(values), values.offset * kind.itemsize)
+
+
+# `pa.array` would look for pandas, and load it, to see whether it was given a series; an array's own
+# memory needs neither that nor a copy. `to_numpy` would look too.
+
+
+def _plain(values: np.ndarray[Any, Any], column: Column) -> pa.Array:
+    """A numeric array as it lies in memory; not-a-number is empty where the column may be."""
+    present = None
+    if column.nullable:
+        known = ~np.isnan(values)
+        present = None if known.all() else pa.py_buffer(np.packbits(known, bitorder="little"))
+    return pa.Array.from_buffers(
+        arrow_type(column), len(values), [present, pa.py_buffer(np.ascontiguousarray(values))]
+    )
+
+
+def _dictionary(codes: np.ndarray[Any, Any], names: tuple[str, ...]) -> pa.DictionaryArray:
+    encoded = [name.encode() for name in names]
+    offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
+    texts = pa.Array.from_buffers(
+        pa.string(), len(names), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))]
+    )
+    indices = np.ascontiguousarray(codes, dtype=np.int32)
+    return pa.DictionaryArray.from_arrays(
+        pa.Array.from_buffers(_INDEX, len(codes), [None, pa.py_buffer(indices)]), texts
+    )

@@ -1,0 +1,252 @@
+"""Which combinations a matrix has: the axes, chosen from a catalogue, and how they are shared out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from functools import cached_property
+from typing import TypeVar
+
+from kvreport.accounting.blocks import kernel_class
+from kvreport.accounting.budget import reserve_class, scheduler_sizes
+from kvreport.accounting.kv_cache import held
+from kvreport.accounting.parallel import check_tensor_parallel
+from kvreport.accounting.roofline import Peaks
+from kvreport.catalog.accelerator import Accelerator
+from kvreport.catalog.engine import Engine
+from kvreport.catalog.formats import KvFormat, WeightFormat
+from kvreport.catalog.load import RELEASED, Catalogue
+from kvreport.catalog.model import Model
+from kvreport.errors import InputError, shorten
+from kvreport.estimation.request import AUTO, as_declared, automatic_kv_format, refuse_unsupported
+
+MAX_CONTEXTS = 20_000
+
+PIECE_ROWS = 1 << 19
+"""Rows computed at a time, so that memory does not grow with the matrix."""
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """The accelerators of a matrix under its engine, and which of them it treats alike.
+
+    Groups are lists of positions; they are found once, however many models are computed.
+
+    Attributes:
+        accelerators: By slug.
+        engine: Whose answer the rows carry.
+    """
+
+    accelerators: tuple[Accelerator, ...]
+    engine: Engine
+
+    @cached_property
+    def peaks(self) -> Peaks:
+        """Peak rates of all accelerators, with axes for weight formats and contexts after them."""
+        return Peaks.stacked(self.accelerators, axes=2)
+
+    @cached_property
+    def scheduled_alike(self) -> tuple[list[int], ...]:
+        """Accelerators, by position, for which the engine keeps equal reserves."""
+        return self._alike(lambda device: reserve_class(self.engine, device))
+
+    @cached_property
+    def loaded_alike(self) -> tuple[list[int], ...]:
+        """Accelerators that run the same kernels, which decide layouts of weights and blocks."""
+        return self._alike(lambda device: kernel_class(self.engine, device))
+
+    @cached_property
+    def planned_alike(self) -> tuple[list[int], ...]:
+        """Accelerators with the same kernels and the same scheduler sizes."""
+        return self._alike(
+            lambda device: (scheduler_sizes(self.engine, device), kernel_class(self.engine, device))
+        )
+
+    def _alike(self, key: Callable[[Accelerator], Hashable]) -> tuple[list[int], ...]:
+        found: dict[Hashable, list[int]] = {}
+        for position, device in enumerate(self.accelerators):
+            found.setdefault(key(device), []).append(position)
+        return tuple(found.values())
+
+    def part(self, first: int, last: int) -> Fleet:
+        """The accelerators from ``first`` up to ``last``."""
+        whole = first == 0 and last == len(self.accelerators)
+        return self if whole else Fleet(self.accelerators[first:last], self.engine)
+
+
+@dataclass(frozen=True, slots=True)
+class Axes:
+    """The axes of a matrix, each sorted as the rows are.
+
+    Attributes:
+        models: Models, by id.
+        fleet: Accelerators, by slug, and the engine.
+        tensor_parallel: Device counts; each model has those that its shapes allow.
+        weight_formats: Names with formats; None for the checkpoint as released.
+        kv_formats: KV formats that every model is asked for, None for the one that ``auto`` means;
+            those that its caches cannot be kept in are left out.
+        contexts: Contexts in tokens.
+        ceiling: The policy that reserves nothing.
+        formats: All weight formats, for what released tensors carry.
+        all_kv_formats: All KV formats, for what checkpoints declare.
+    """
+
+    models: tuple[Model, ...]
+    fleet: Fleet
+    tensor_parallel: tuple[int, ...]
+    weight_formats: tuple[tuple[str, WeightFormat | None], ...]
+    kv_formats: tuple[KvFormat | None, ...]
+    contexts: tuple[int, ...]
+    ceiling: Engine
+    formats: Mapping[str, WeightFormat]
+    all_kv_formats: Mapping[str, KvFormat]
+
+    @property
+    def rows_per_pair(self) -> int:
+        """Most rows that one model on one accelerator can have."""
+        return (
+            len(self.tensor_parallel) * len(self.weight_formats) * len(self.kv_formats) * len(self.contexts)
+        )
+
+    @property
+    def accelerators(self) -> tuple[Accelerator, ...]:
+        """The accelerators, by slug."""
+        return self.fleet.accelerators
+
+    @property
+    def engine(self) -> Engine:
+        """The engine whose answer the rows carry."""
+        return self.fleet.engine
+
+    def parallel_sizes(self, model: Model) -> tuple[int, ...]:
+        """The tensor-parallel sizes that the model's shapes allow."""
+        return tuple(size for size in self.tensor_parallel if _allowed(check_tensor_parallel, model, size))
+
+    def caches(self, model: Model) -> tuple[KvFormat, ...]:
+        """The KV formats asked for that can store the model's caches, by name."""
+        own = self.all_kv_formats[automatic_kv_format(model)]
+        meant = [as_declared(form or own, model, self.all_kv_formats) for form in self.kv_formats]
+        asked = {form.name: form for form in meant}
+        return tuple(asked[name] for name in sorted(asked) if _allowed(held, model, asked[name]))
+
+    def shard(self, number: int, of: int) -> Iterator[Axes]:
+        """Yield one shard's part of the axes in pieces of one model and at most ``PIECE_ROWS`` rows.
+
+        Work is dealt out as contiguous runs of (model, accelerator) pairs, so shards differ by at
+        most one pair, and joined in order they are the whole in order. A piece has at least one
+        accelerator, however many contexts that is.
+
+        Args:
+            number: Shard, from 1.
+            of: Number of shards.
+        """
+        per_model = len(self.accelerators)
+        pairs = len(self.models) * per_model
+        first, last = pairs * (number - 1) // of, pairs * number // of
+        step = max(1, PIECE_ROWS // self.rows_per_pair)
+        fleets: dict[tuple[int, int], Fleet] = {}
+        for position, model in enumerate(self.models):
+            low = max(first - position * per_model, 0)
+            high = min(last - position * per_model, per_model)
+            for start in range(low, high, step):
+                stop = min(start + step, high)
+                if (start, stop) not in fleets:
+                    fleets[start, stop] = self.fleet.part(start, stop)
+                yield replace(self, models=(model,), fleet=fleets[start, stop])
+
+
+def axes(
+    catalogue: Catalogue,
+    *,
+    models: str = "*",
+    gpus: str = "*",
+    contexts: Sequence[int] | None = None,
+    tensor_parallel: Sequence[int] | None = None,
+    weights: Sequence[str] | None = None,
+    kv: Sequence[str] | None = None,
+    engine: str | None = None,
+) -> Axes:
+    """Choose the axes of a matrix: the catalogue's published grid, or what is asked for instead.
+
+    Args:
+        catalogue: The facts.
+        models: Shell pattern over model ids, in any case; several with commas between.
+        gpus: The same over accelerator slugs.
+        contexts: Contexts in tokens.
+        tensor_parallel: Device counts.
+        weights: Weight formats, ``released`` among them if wanted.
+        kv: KV formats.
+        engine: Engine whose answer the rows carry.
+
+    Raises:
+        InputError: If a name is unknown, a number out of range, or nothing is left.
+    """
+    grid = catalogue.grid
+    policy = catalogue.engine(grid.engine if engine is None else engine)
+    chosen = _matching("models", models, catalogue.models)
+    forms: dict[str, WeightFormat | None] = {}
+    for name in (RELEASED, *grid.weight_formats) if weights is None else weights:
+        form = None if name.lower() == RELEASED else catalogue.weight_format(name)
+        forms[RELEASED if form is None else form.name] = form
+    caches = {
+        name.lower(): None if name.lower() == AUTO else catalogue.kv_format(name)
+        for name in (grid.kv_formats if kv is None else kv)
+    }
+    lengths = sorted(set(grid.contexts if contexts is None else contexts))
+    if not 0 < len(lengths) <= MAX_CONTEXTS:
+        raise InputError(f"contexts: found {len(lengths)}; allowed: 1 to {MAX_CONTEXTS:,} different ones")
+    sizes = sorted(set(grid.tensor_parallel if tensor_parallel is None else tensor_parallel))
+    for size in sizes:
+        if size < 1:
+            raise InputError(f"tensor-parallel: found {size}; allowed: whole numbers of at least 1")
+    result = Axes(
+        models=tuple(model for model in chosen if _allowed(refuse_unsupported, model, policy)),
+        fleet=Fleet(tuple(_matching("gpus", gpus, catalogue.accelerators)), policy),
+        tensor_parallel=tuple(sizes),
+        weight_formats=tuple(sorted(forms.items(), key=lambda item: item[0])),
+        kv_formats=tuple(caches.values()),
+        contexts=tuple(lengths),
+        ceiling=catalogue.engine("ceiling"),
+        formats=dict(catalogue.weight_formats),
+        all_kv_formats=dict(catalogue.kv_formats),
+    )
+    if not result.models:
+        raise InputError(f"models: {policy.label} runs none of those that match {shorten(models)}")
+    return result
+
+
+def parse_shard(text: str) -> tuple[int, int]:
+    """Read ``i/n``: the i-th of n shards, from 1.
+
+    Raises:
+        InputError: If it is not that.
+    """
+    match = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text, re.ASCII)
+    if match is None or not 1 <= int(match[1]) <= int(match[2]):
+        raise InputError(f"shard: found {shorten(text)}; allowed: i/n, with i from 1 to n")
+    return int(match[1]), int(match[2])
+
+
+def _matching(what: str, patterns: str, records: Mapping[str, R]) -> list[R]:
+    """Records whose id matches one of the patterns, by id."""
+    wanted = [pattern.strip().lower() for pattern in patterns.split(",")]
+    found = [
+        records[name]
+        for name in sorted(records)
+        if any(fnmatchcase(name.lower(), pattern) for pattern in wanted)
+    ]
+    if not found:
+        raise InputError(f"{what}: found none that matches {shorten(patterns)}; allowed: a pattern such as *")
+    return found
+
+
+def _allowed(check: Callable[..., object], *arguments: object) -> bool:
+    try:
+        check(*arguments)
+    except InputError:
+        return False
+    return True

@@ -1,0 +1,136 @@
+"""Rows kept between builds: one file per model, under the digest of everything that decides its bytes.
+
+A key is made of the model, the axes, the code and the libraries that compute and compress; whatever
+changes changes the key, so nothing is ever outdated, only unused. A file carries its own digest; one
+that was cut short or damaged is not believed and is written anew.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from dataclasses import dataclass, replace
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from kvreport import resources
+from kvreport.catalog.model import Model
+from kvreport.dataset.grid import Axes
+
+_MAGIC = b"kvreport rows 1\n"
+_DIGEST_BYTES = 32
+_SIZE_BYTES = 8
+_CODE = ("units.py", "errors.py", "catalog", "accounting", "estimation", "dataset")
+_SPARE = 4
+"""One file in so many may be of an earlier state."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFiles:
+    """One model's rows, compressed.
+
+    Attributes:
+        slug: The model's slug.
+        rows: Number of rows.
+        parquet: A whole Parquet file.
+        csv_body: A gzip member with the CSV rows, without the header.
+    """
+
+    slug: str
+    rows: int
+    parquet: bytes
+    csv_body: bytes
+
+
+class Kept:
+    """A folder of kept rows.
+
+    Attributes:
+        folder: Where they are.
+    """
+
+    def __init__(self, folder: Path, axes: Axes) -> None:
+        """Look into ``folder`` for rows over these axes."""
+        self.folder = folder
+        self._axes = axes
+        self._paths: dict[str, Path] = {}
+
+    @cached_property
+    def _shared(self) -> bytes:
+        """Digest of everything but the model."""
+        axes = replace(self._axes, models=())
+        parts = [
+            repr((axes.tensor_parallel, axes.contexts, [name for name, _ in axes.weight_formats])),
+            repr([form.model_dump_json() if form else None for form in axes.kv_formats]),
+            *(device.model_dump_json() for device in axes.accelerators),
+            *(form.model_dump_json() for form in axes.formats.values()),
+            *(form.model_dump_json() for form in axes.all_kv_formats.values()),
+            axes.engine.model_dump_json(),
+            axes.ceiling.model_dump_json(),
+            repr((np.__version__, pa.__version__, zlib.ZLIB_RUNTIME_VERSION)),
+        ]
+        digest = sha256(json.dumps(parts).encode())
+        package = resources.package_dir()
+        for name in _CODE:
+            root = package / name
+            for path in [root] if root.is_file() else sorted(root.rglob("*.py")):
+                digest.update(path.relative_to(package).as_posix().encode() + b"\0")
+                digest.update(sha256(path.read_bytes()).digest())
+        return digest.digest()
+
+    def _path(self, model: Model) -> Path:
+        if model.id not in self._paths:
+            key = sha256(self._shared + model.model_dump_json().encode()).hexdigest()
+            self._paths[model.id] = self.folder / f"{key}.rows"
+        return self._paths[model.id]
+
+    def has(self, model: Model) -> bool:
+        """True if rows of this model are kept, believable or not."""
+        return self._path(model).is_file()
+
+    def get(self, model: Model) -> ModelFiles | None:
+        """Return a model's kept rows; None where there are none that can be believed."""
+        path = self._path(model)
+        try:
+            content = path.read_bytes()
+            os.utime(path)
+        except OSError:
+            return None
+        start = len(_MAGIC) + _DIGEST_BYTES
+        body = content[start:]
+        if content[: len(_MAGIC)] != _MAGIC or content[len(_MAGIC) : start] != sha256(body).digest():
+            return None
+        rows = int.from_bytes(body[:_SIZE_BYTES], "big")
+        cut = 2 * _SIZE_BYTES + int.from_bytes(body[_SIZE_BYTES : 2 * _SIZE_BYTES], "big")
+        return ModelFiles(model.slug, rows, body[2 * _SIZE_BYTES : cut], body[cut:])
+
+    def put(self, model: Model, files: ModelFiles) -> None:
+        """Keep a model's rows, whole or not at all."""
+        body = b"".join(
+            [
+                files.rows.to_bytes(_SIZE_BYTES, "big"),
+                len(files.parquet).to_bytes(_SIZE_BYTES, "big"),
+                files.parquet,
+                files.csv_body,
+            ]
+        )
+        path = self._path(model)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            temporary.write_bytes(_MAGIC + sha256(body).digest() + body)
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def forget(self) -> None:
+        """Remove what was not asked for lately, but for a few files."""
+        kept = sorted(self.folder.glob("*.rows"), key=lambda path: path.stat().st_mtime, reverse=True)
+        models = len(self._axes.models)
+        for path in kept[models + models // _SPARE + 1 :]:
+            path.unlink(missing_ok=True)

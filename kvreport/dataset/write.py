@@ -1,0 +1,312 @@
+"""The published files: the matrix as Parquet and CSV, small tables, metadata, checksums.
+
+Models are computed and compressed in several processes; what comes out does not depend on how
+many. A gzip file may consist of several members, so the CSV of all models is the CSVs of each
+model, one after the other.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import signal
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from kvreport.catalog.load import Catalogue
+from kvreport.dataset import arrow, tables
+from kvreport.dataset.columns import ACCELERATORS, CAPACITY, MODELS, Table
+from kvreport.dataset.files import Staging, available_processors, checksums, staged
+from kvreport.dataset.grid import Axes
+from kvreport.dataset.kept import Kept, ModelFiles
+from kvreport.dataset.matrix import matrix
+from kvreport.dataset.metadata import Published, Release, croissant, datapackage
+from kvreport.errors import InputError
+
+CSV_FILE_BYTES: Final = 100_000_000
+"""A larger CSV is published in parts: common hosts take no file of more than 100 MB."""
+
+_GZIP_LEVEL: Final = 5
+_ZSTD_LEVEL: Final = 3
+_CSV_BATCH: Final = 1 << 16
+_MANY_VALUED: Final = frozenset(
+    {
+        "kv_pool_bytes_per_gpu",
+        "max_concurrent_requests",
+        "max_concurrent_requests_ceiling",
+        "decode_ms_lower_bound",
+        "prefill_ms_lower_bound",
+    }
+)
+"""Columns that a Parquet dictionary makes larger and slower."""
+
+_FEW_ROWS: Final = 300_000
+_FORMULA_SIGNS: Final = ("=", "+", "-", "@")
+
+
+def publish(
+    catalogue: Catalogue,
+    axes: Axes,
+    out: Path,
+    *,
+    version: str,
+    site_url: str = "",
+    workers: int | None = None,
+    cache: Path | None = None,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Release:
+    """Write the dataset into a folder, whole or not at all.
+
+    Args:
+        catalogue: The facts, for the small tables.
+        axes: What the matrix combines.
+        out: The folder: ``capacity.*``, ``models.csv``, ``accelerators.csv``, ``models/<slug>.*``,
+            ``datapackage.json``, ``croissant.json``, ``SHA256SUMS``.
+        version: The data's version.
+        site_url: Where the files will stand, or "".
+        workers: Processes; None for as many as there are processors, for a large matrix.
+        cache: Folder that keeps each model's rows between builds; None keeps nothing.
+        progress: Told how far it is.
+
+    Raises:
+        InputError: If the folder cannot be written, or what was computed contradicts its description.
+    """
+    header = gzip_member((",".join(CAPACITY.names) + "\n").encode())
+    with staged(out) as staging:
+        parts = _CsvParts(staging, header)
+        rows = 0
+        with pq.ParquetWriter(
+            staging.path("capacity.parquet"), arrow.schema(CAPACITY), **_parquet_options()
+        ) as whole:
+            for files in _all_models(axes, workers, None if cache is None else Kept(cache, axes)):
+                rows += files.rows
+                staging.write(f"models/{files.slug}.parquet", files.parquet)
+                staging.write(f"models/{files.slug}.csv.gz", header + files.csv_body)
+                parts.add(files.csv_body)
+                whole.write_table(pq.read_table(pa.BufferReader(files.parquet)))
+                progress(f"{rows:,} rows")
+        parts.close()
+        small = (
+            (MODELS, tables.model_rows(axes.models, catalogue.weight_formats)),
+            (ACCELERATORS, tables.accelerator_rows(axes.accelerators)),
+        )
+        for table, records in small:
+            _require_sound(arrow.record_table(table, records), table)
+            staging.write(f"{table.name}.csv", csv_text(table, records))
+        release = Release(version, _engine_words(axes), tuple(_published(staging, parts.names)), site_url)
+        staging.write("datapackage.json", datapackage(release))
+        staging.write("croissant.json", croissant(release))
+        staging.write("SHA256SUMS", checksums(staging))
+    for stale in out.glob("capacity*.csv.gz"):
+        if stale.name not in parts.names:
+            stale.unlink()
+    return release
+
+
+def write_partitioned(
+    axes: Axes,
+    out: Path,
+    *,
+    shard: tuple[int, int] = (1, 1),
+    progress: Callable[[str], None] = lambda _: None,
+) -> int:
+    """Stream the matrix, or one shard of it, into a partitioned Parquet dataset in constant memory.
+
+    Files are ``model_slug=<slug>/<first accelerator>.parquet``, so that shards written into the
+    same folder complete each other.
+
+    Args:
+        axes: What the matrix combines.
+        out: The folder.
+        shard: ``(i, n)``: only the i-th of n parts, from 1.
+        progress: Told how far it is.
+
+    Returns:
+        The number of rows written.
+    """
+    rows = 0
+    with staged(out) as staging:
+        for cube in matrix(axes, shard):
+            table = arrow.capacity_table(cube)
+            path = staging.path(f"model_slug={cube.model.slug}/{cube.gpus[0]}.parquet")
+            pq.write_table(table, path, **_parquet_options())
+            rows += table.num_rows
+            progress(f"{rows:,} rows")
+    return rows
+
+
+def model_files(axes: Axes) -> ModelFiles:
+    """Compute and compress the rows of the one model of ``axes``.
+
+    Raises:
+        InputError: If the rows contradict their description.
+    """
+    parquet = io.BytesIO()
+    bodies: list[bytes] = []
+    rows = 0
+    with pq.ParquetWriter(parquet, arrow.schema(CAPACITY), **_parquet_options()) as writer:
+        for cube in matrix(axes):
+            table = arrow.capacity_table(cube)
+            _require_sound(table, CAPACITY)
+            writer.write_table(table)
+            # By device count before accelerator: lines of one size are alike over accelerators, so the
+            # compressed file is a quarter smaller than in the order of the key (and under 100 MB).
+            by_size = arrow.capacity_table(cube, by_size=True)
+            bodies.append(gzip_member(_csv_rows(by_size)))
+            rows += table.num_rows
+    return ModelFiles(axes.models[0].slug, rows, parquet.getvalue(), b"".join(bodies))
+
+
+def csv_text(table: Table, records: list[dict[str, Any]]) -> bytes:
+    """Rows of a small table as CSV.
+
+    A text that a spreadsheet would run as a formula gets an apostrophe in front, and a sign that
+    cannot be printed (a line break, a direction mark) becomes a space.
+    """
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(table.names)
+    writer.writerows([[_cell(record[name]) for name in table.names] for record in records])
+    return text.getvalue().encode()
+
+
+def gzip_member(content: bytes) -> bytes:
+    """One gzip member without a time or a name in it."""
+    packer = zlib.compressobj(_GZIP_LEVEL, zlib.DEFLATED, 31)
+    return packer.compress(content) + packer.flush()
+
+
+def _cell(value: object) -> object:
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        return value
+    text = "".join(sign if sign.isprintable() else " " for sign in value)
+    return f"'{text}" if text.lstrip().startswith(_FORMULA_SIGNS) else text
+
+
+def _csv_rows(table: pa.Table) -> bytes:
+    # No text here needs quotes: ids and names of formats are matched by patterns without commas.
+    options = pyarrow.csv.WriteOptions(include_header=False, quoting_style="none", batch_size=_CSV_BATCH)
+    buffer = io.BytesIO()
+    pyarrow.csv.write_csv(table, buffer, options)
+    return buffer.getvalue()
+
+
+def _parquet_options() -> dict[str, Any]:
+    return {
+        "compression": "zstd",
+        "compression_level": _ZSTD_LEVEL,
+        "use_dictionary": [name for name in CAPACITY.names if name not in _MANY_VALUED],
+        "version": "2.6",
+    }
+
+
+def _require_sound(data: pa.Table, table: Table) -> None:
+    found = arrow.faults(data, table)
+    if found:
+        raise InputError(f"dataset: {'; '.join(found[:5])}")
+
+
+def _engine_words(axes: Axes) -> str:
+    return f"{axes.engine.label} with its defaults; ceiling: nothing reserved, nothing rounded"
+
+
+class _CsvParts:
+    """The CSV of all models, in as many files as it takes."""
+
+    def __init__(self, staging: Staging, header: bytes) -> None:
+        self._staging, self._header = staging, header
+        self._bodies: list[bytes] = []
+        self._size = 0
+        self._full: list[str] = []
+        self.names: tuple[str, ...] = ()
+
+    def add(self, body: bytes) -> None:
+        """Add one model's rows."""
+        if self._bodies and len(self._header) + self._size + len(body) > CSV_FILE_BYTES:
+            self._flush(f"capacity-{len(self._full) + 1:03d}.csv.gz")
+        self._bodies.append(body)
+        self._size += len(body)
+
+    def close(self) -> None:
+        """Write what is left; the only file there is has no number."""
+        number = len(self._full) + 1
+        self._flush("capacity.csv.gz" if number == 1 else f"capacity-{number:03d}.csv.gz")
+        self.names = tuple(self._full)
+
+    def _flush(self, name: str) -> None:
+        self._staging.write(name, b"".join([self._header, *self._bodies]))
+        self._full.append(name)
+        self._bodies, self._size = [], 0
+
+
+def _published(staging: Staging, csv_names: tuple[str, ...]) -> Iterator[Published]:
+    of = {"capacity.parquet": CAPACITY, **dict.fromkeys(csv_names, CAPACITY)}
+    of |= {"models.csv": MODELS, "accelerators.csv": ACCELERATORS}
+    for name, table in of.items():
+        size, digest = staging.digest(name)
+        yield Published(name, table, size, digest)
+
+
+def _all_models(axes: Axes, workers: int | None, kept: Kept | None) -> Iterator[ModelFiles]:
+    """Yield every model's files in the order of the models, kept ones from where they are kept."""
+    if kept is None:
+        yield from _computed(axes, workers, range(len(axes.models)))
+        return
+    missing = [position for position, model in enumerate(axes.models) if not kept.has(model)]
+    computed = _computed(axes, workers, missing)
+    expected = set(missing)
+    for position, model in enumerate(axes.models):
+        found = next(computed) if position in expected else kept.get(model)
+        if found is None:  # damaged
+            found = model_files(_one(axes, position))
+            kept.put(model, found)
+        elif position in expected:
+            kept.put(model, found)
+        yield found
+    kept.forget()
+
+
+def _computed(axes: Axes, workers: int | None, positions: Sequence[int]) -> Iterator[ModelFiles]:
+    """Yield the files of some models, computed in as many processes as are worth it."""
+    most = axes.rows_per_pair * len(axes.accelerators) * len(positions)
+    if workers is None:
+        workers = 1 if most < _FEW_ROWS else available_processors()
+    workers = min(workers, len(positions))
+    if workers <= 1:
+        for position in positions:
+            yield model_files(_one(axes, position))
+        return
+    # Fresh processes: a fork of one that has threads (the host's, Arrow's) may hang.
+    with ProcessPoolExecutor(
+        workers, mp_context=get_context("spawn"), initializer=_remember, initargs=(axes,)
+    ) as pool:
+        yield from pool.map(_in_worker, positions)
+
+
+def _one(axes: Axes, position: int) -> Axes:
+    return replace(axes, models=axes.models[position : position + 1])
+
+
+_axes: list[Axes] = []
+
+
+def _remember(axes: Axes) -> None:
+    """Keep the axes in a worker, so that they travel once; Ctrl-C is the parent's affair."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    pa.set_cpu_count(1)
+    _axes[:] = [axes]
+
+
+def _in_worker(position: int) -> ModelFiles:
+    return model_files(_one(_axes[0], position))
