@@ -1,0 +1,1 @@
+"""Pages: contexts, tables, charts and templates, for any site engine."""

@@ -1,0 +1,47 @@
+"""The glossary's page, its figures computed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kvreport.errors import CatalogueError
+from kvreport.report.glossary import Term, load_glossary
+from kvreport.report.page import Page
+from kvreport.report.prose import resolve
+from kvreport.report.quantities import Quantities
+from kvreport.report.templating import render
+
+if TYPE_CHECKING:
+    from kvreport.catalog.load import Catalogue
+
+URI: Final = "glossary/"
+
+
+def page(catalogue: Catalogue) -> Page | None:
+    """Return the glossary page, or None if the catalogue has no glossary.
+
+    Raises:
+        CatalogueError: If an entry's figure does not hold.
+    """
+    path = catalogue.folder / "glossary.yaml"
+    if not path.is_file():
+        return None
+    terms = load_glossary(path)
+    lead, faults = resolve(
+        render("glossary_body.html", URI, {"terms": terms}), Quantities(catalogue), path.name
+    )
+    if faults:
+        raise CatalogueError(faults)
+    return Page(
+        uri=URI,
+        kind="tool",
+        title="Glossary",
+        heading="Glossary",
+        description=f"{len(terms)} terms of memory and serving, each in one plain sentence.",
+        lead=lead,
+        names=_names(terms),
+    )
+
+
+def _names(terms: tuple[Term, ...]) -> tuple[str, ...]:
+    return tuple(term.term for term in terms)

@@ -1,0 +1,45 @@
+"""Links within the site, checked while it is built."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from html import unescape
+from posixpath import normpath
+from typing import Final
+from urllib.parse import unquote
+
+_LINK: Final = re.compile(r'\b(?:href|src)="([^"#?]+)')
+_OUTSIDE: Final = re.compile(r"[a-z][a-z0-9+.-]*:|//", re.IGNORECASE)
+
+
+def check(uri: str, html: str, known: Collection[str]) -> Iterator[str]:
+    """Yield a sentence for each link of a page that leads nowhere.
+
+    Args:
+        uri: Address of the page within the site.
+        html: The finished page.
+        known: Addresses of everything in the site: pages end in ``/`` (or are ``""``), files do not.
+    """
+    for target in dict.fromkeys(_LINK.findall(html)):
+        address = unquote(unescape(target))
+        if _OUTSIDE.match(address):
+            continue
+        if resolved(uri, address) not in known:
+            yield f"{uri or 'index'}: the link to {address!r} leads nowhere"
+
+
+def resolved(uri: str, address: str) -> str:
+    """Return the address within the site that a link on ``uri`` leads to.
+
+    >>> resolved("models/a--b/", "../../gpus/h100/")
+    'gpus/h100/'
+    >>> resolved("models/", ".")
+    'models/'
+    """
+    base = "" if address.startswith("/") else uri.rpartition("/")[0]
+    path = normpath(f"/{base}/{address.lstrip('/')}").lstrip("/")
+    directory = address.endswith(("/", "/.", "/..")) or address in (".", "..")
+    if path in ("", "."):
+        return ""
+    return f"{path}/" if directory else path.removesuffix("index.html")

@@ -1,0 +1,87 @@
+"""One page of the site, before any site engine has seen it.
+
+A page is an address and finished content. The title, the lead and the section titles are what a
+search index should hold; the sections' bodies (tables, charts) are put in afterwards, so that a
+thousand tables do not make the index a thousand tables long. An adapter hands this to MkDocs, to
+plain files or to whatever comes after.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from posixpath import relpath
+from typing import Literal
+
+Kind = Literal["home", "index", "model", "gpu", "tool", "data", "redirect"]
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A titled part of a page.
+
+    Attributes:
+        id: Anchor, stable over releases.
+        title: Plain text of its heading.
+        html: Its body: finished, escaped HTML.
+    """
+
+    id: str
+    title: str
+    html: str
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page of the site.
+
+    Attributes:
+        uri: Address within the site, ``models/org--name/``; ``""`` is the home page.
+        kind: What sort of page it is.
+        title: Plain text: the window's title and the search result's.
+        heading: Plain text of the page's own heading.
+        description: One plain sentence: the conclusion, for search results and link previews.
+        lead: HTML under the heading, before the first section.
+        sections: The titled parts, in order.
+        names: Other names under which a search should find it.
+        boost: How much a search favours it among equals.
+        moved_to: For a redirect: the address that holds the content now.
+        card: Address of the picture shown with a shared link, or None.
+    """
+
+    uri: str
+    kind: Kind
+    title: str
+    heading: str
+    description: str
+    lead: str = ""
+    sections: tuple[Section, ...] = ()
+    names: tuple[str, ...] = ()
+    boost: float = 1.0
+    moved_to: str | None = None
+    card: str | None = None
+
+
+def link(source: str, target: str) -> str:
+    """Return the relative address that leads from one page to another.
+
+    Args:
+        source: Address of the page that holds the link.
+        target: Address within the site; a fragment or a query may follow. An address outside it
+            stays as it is.
+
+    >>> link("models/a--b/", "gpus/h100/#users")
+    '../../gpus/h100/#users'
+    >>> link("", "models/")
+    'models/'
+    """
+    if target.startswith(("https://", "http://")):
+        return target
+    path, mark = target, ""
+    for sign in ("?", "#"):
+        if sign in path:
+            path, rest = path.split(sign, 1)
+            mark = sign + rest + mark
+    relative = relpath("/" + path, "/" + source)
+    if not path or path.endswith("/"):
+        relative += "/"
+    return ("./" if relative == "./" and not mark else "" if relative == "./" else relative) + mark

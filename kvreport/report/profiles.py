@@ -1,0 +1,290 @@
+"""What a browser needs to answer by itself: profiles, weights and reserves, as small JSON.
+
+Published under ``downloads/v1/``: ``site.json`` (accelerators, formats, contexts), one file per
+model, ``explore.json`` with all of them, and ``explore/<size>.json`` with the numbers of one
+tensor-parallel size each, for a quick first look. From these, ``docs/assets/kv-capacity.js``
+evaluates the same arithmetic as :mod:`kvreport.accounting`; a test holds it equal to the dataset,
+row by row.
+Every size stays below 2^53, so a browser's numbers hold it exactly.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+
+from kvreport.accounting.blocks import BlockPlan, Serving, plan
+from kvreport.accounting.budget import memory_bytes, scheduled_reserve, scheduler_sizes
+from kvreport.accounting.kv_cache import held
+from kvreport.accounting.loaded import load_overhead
+from kvreport.accounting.profile import UNBOUNDED, CacheProfile
+from kvreport.accounting.weights import active_parameters, parameters, weight_bytes
+from kvreport.catalog.accelerator import Accelerator
+from kvreport.catalog.formats import KvFormat, WeightFormat
+from kvreport.catalog.model import Model
+from kvreport.dataset.grid import Axes, axes
+from kvreport.errors import InputError
+from kvreport.estimation.request import AUTO, automatic_kv_format, storable_on
+from kvreport.report.index_pages import cache_kind
+from kvreport.report.site import SiteData, short_name
+
+SCHEMA: Final = 1
+FOLDER: Final = "downloads/v1"
+_NAMES: Final = ("slug", "id", "name", "family", "maker", "kind", "limit", "kv", "aliases")
+"""What tells a model from others, without its numbers."""
+NONE: Final = -1
+"""Index of a plan that cannot be made."""
+
+
+def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
+    """Yield (address, content) of every JSON file, byte-identical for the same catalogue."""
+    shared = site_facts(site)
+    yield f"{FOLDER}/site.json", encode(shared)
+    everything = []
+    for model in site.models:
+        facts = model_facts(site, model)
+        everything.append(facts)
+        yield (
+            f"{FOLDER}/models/{model.slug}.json",
+            encode({"schema": SCHEMA, "release": site.version, **facts}),
+        )
+    yield f"{FOLDER}/explore.json", encode({"site": shared, "models": everything})
+    for place, size in enumerate(shared["sizes"]):
+        yield f"{FOLDER}/explore/{size}.json", encode([_of_size(facts, place) for facts in everything])
+
+
+def names(site: SiteData) -> tuple[str, ...]:
+    """Return the addresses of :func:`files` without making them."""
+    models = tuple(f"{FOLDER}/models/{model.slug}.json" for model in site.models)
+    sizes = tuple(f"{FOLDER}/explore/{size}.json" for size in site.catalogue.grid.tensor_parallel)
+    return (f"{FOLDER}/site.json", *models, f"{FOLDER}/explore.json", *sizes)
+
+
+def encode(value: object) -> bytes:
+    """Return compact JSON that may also stand inside HTML."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text.encode()
+
+
+def site_facts(site: SiteData) -> dict[str, Any]:
+    """Return what all models share.
+
+    ``gpus[].memory`` is what the engine may take of ``usable``; ``gpus[].reserve`` and
+    ``gpus[].kind`` say which of a model's reserves and plans apply to it.
+    """
+    grid = published_axes(site)
+    reserves, kinds = reserve_classes(site), device_kinds(site)
+    return {
+        "schema": SCHEMA,
+        "release": site.version,
+        "engine": {
+            "name": site.engine.name,
+            "label": site.engine.label,
+            "version": site.engine.version,
+            "utilization": site.engine.utilization,
+        },
+        "known": list(site.known_gpus),
+        "contexts": list(grid.contexts),
+        "sizes": list(grid.tensor_parallel),
+        "weight_formats": [
+            {"name": name, "label": form.label if form else "as released"}
+            for name, form in sorted(grid.weight_formats, key=lambda item: item[1] is not None)
+        ],
+        "kv_formats": [
+            {"name": name, "label": site.catalogue.kv_format(name).label} for name in _kv_names(site)
+        ],
+        "models": [[model.slug, model.name] for model in site.models],
+        "gpus": [
+            {
+                "id": gpu.id,
+                "name": gpu.name,
+                "short": short_name(gpu),
+                "vendor": gpu.vendor,
+                "usable": gpu.usable_bytes,
+                "memory": memory_bytes(site.engine, gpu.usable_bytes),
+                "reserve": reserves[gpu.id],
+                "kind": kinds[gpu.id],
+            }
+            for gpu in site.gpus
+        ],
+    }
+
+
+def model_facts(site: SiteData, model: Model) -> dict[str, Any]:
+    """Return one model: weights, reserves, plans, in the order of the shared lists.
+
+    ``weights[format][size]`` is bytes per device or null, and ``loaded[format][size]`` what loading
+    adds: one number, or one for each kind of device; ``reserve[class][size]`` is [bytes,
+    uncertainty]; ``plans[n]`` is [block bytes, kept blocks, constant, [[rate, step, cap], …]];
+    ``plan[kv][size][kind]`` is an index into ``plans`` or -1; ``held[kv][size]`` is what the
+    architecture itself needs, [constant, [[rate, step, cap], …], state]; a cap of 0 is none.
+    """
+    grid = published_axes(site)
+    sizes = grid.parallel_sizes(model)
+    plans: dict[str, int] = {}
+    caches = {form.name: form for form in grid.caches(model)}
+    examples = {number: gpu for gpu, number in _by_number(site, device_kinds(site))}
+    classes = {number: gpu for gpu, number in _by_number(site, reserve_classes(site))}
+    placed = {
+        name: [
+            [_plan_index(site, model, cache, size, examples[kind], plans) for kind in sorted(examples)]
+            if size in sizes
+            else [NONE] * len(examples)
+            for size in grid.tensor_parallel
+        ]
+        for name, cache in caches.items()
+    }
+    return {
+        "slug": model.slug,
+        "id": model.id,
+        "name": model.name,
+        "family": model.family,
+        "maker": model.maker,
+        "aliases": list(model.aliases),
+        "kind": cache_kind(model),
+        "limit": model.context_tokens,
+        "parameters": parameters(model),
+        "active": active_parameters(model),
+        "kv": own_kv(site, model),
+        "weights": {
+            name: [
+                weight_bytes(model, form, grid.formats, size) if size in sizes else None
+                for size in grid.tensor_parallel
+            ]
+            for name, form in grid.weight_formats
+        },
+        "loaded": {
+            name: [
+                _loaded(site, model, form, size, examples) if size in sizes else None
+                for size in grid.tensor_parallel
+            ]
+            for name, form in grid.weight_formats
+        },
+        "reserve": [
+            [
+                _reserve(site, model, classes[number], size) if size in sizes else None
+                for size in grid.tensor_parallel
+            ]
+            for number in sorted(classes)
+        ],
+        "plans": [json.loads(text) for text in plans],
+        "plan": placed,
+        "held": {
+            name: [
+                _held(held(model, cache, tensor_parallel=size)) if size in sizes else None
+                for size in grid.tensor_parallel
+            ]
+            for name, cache in caches.items()
+        },
+    }
+
+
+def _held(profile: CacheProfile) -> list[Any]:
+    """A profile, and which of its bytes are state rather than tokens."""
+    return [*_profile(profile), profile.state_bytes]
+
+
+def _of_size(facts: dict[str, Any], place: int) -> dict[str, Any]:
+    """Return a model's file with the numbers of one tensor-parallel size only, for a first look."""
+    used = sorted({index for rows in facts["plan"].values() for index in rows[place] if index >= 0})
+    where = {index: position for position, index in enumerate(used)} | {NONE: NONE}
+    return {
+        **{name: facts[name] for name in _NAMES},
+        "weights": {form: sizes[place] for form, sizes in facts["weights"].items()},
+        "loaded": {form: sizes[place] for form, sizes in facts["loaded"].items()},
+        "reserve": [sizes[place] for sizes in facts["reserve"]],
+        "plans": [facts["plans"][index] for index in used],
+        "plan": {kv: _alike([where[index] for index in rows[place]]) for kv, rows in facts["plan"].items()},
+        "held": {kv: sizes[place] for kv, sizes in facts["held"].items()},
+    }
+
+
+def _alike(indices: list[int]) -> int | list[int]:
+    """Return one number for a list that has only one."""
+    return indices[0] if len(set(indices)) == 1 else indices
+
+
+def own_kv(site: SiteData, model: Model) -> str:
+    """Return the KV format that ``auto`` means for a model."""
+    return site.catalogue.kv_format(automatic_kv_format(model)).name
+
+
+def reserve_classes(site: SiteData) -> dict[str, int]:
+    """Return for each accelerator the number of its class: equal scheduler sizes, equal reserve."""
+    return _numbered({gpu.id: scheduler_sizes(site.engine, gpu) for gpu in site.gpus})
+
+
+def device_kinds(site: SiteData) -> dict[str, int]:
+    """Return for each accelerator the number of its kind: what an engine plans blocks alike for."""
+    return _numbered(
+        {gpu.id: (scheduler_sizes(site.engine, gpu), gpu.vendor, gpu.compute_capability) for gpu in site.gpus}
+    )
+
+
+def published_axes(site: SiteData) -> Axes:
+    """Return the axes that the files cover: the grid, with every KV format that a model declares."""
+    return axes(site.catalogue, engine=site.engine.name, kv=list(_kv_names(site)))
+
+
+def _kv_names(site: SiteData) -> tuple[str, ...]:
+    """The grid's KV formats, and what ``auto`` means for the models that declare another."""
+    listed = [name for name in site.catalogue.grid.kv_formats if name != AUTO]
+    declared = sorted({m.kv_format for m in site.models if m.kv_format} - set(listed))
+    return (*listed, *declared)
+
+
+def _numbered(keys: dict[str, tuple[object, ...]]) -> dict[str, int]:
+    order: dict[tuple[object, ...], int] = {}
+    return {name: order.setdefault(key, len(order)) for name, key in keys.items()}
+
+
+def _by_number(site: SiteData, numbers: dict[str, int]) -> Iterator[tuple[Accelerator, int]]:
+    for gpu in reversed(site.gpus):
+        yield gpu, numbers[gpu.id]
+
+
+def _reserve(site: SiteData, model: Model, gpu: Accelerator, size: int) -> list[int]:
+    kept = scheduled_reserve(model, site.engine, gpu, tensor_parallel=size)
+    return [kept.total, kept.uncertainty]
+
+
+def _loaded(
+    site: SiteData, model: Model, form: WeightFormat | None, size: int, examples: dict[int, Accelerator]
+) -> int | list[int]:
+    """Return what loading adds to the weights: one number, or one per kind of device where they differ."""
+    formats = site.catalogue.weight_formats
+    added = [
+        sum(load_overhead(model, site.engine, form, formats, examples[kind], size).values())
+        for kind in sorted(examples)
+    ]
+    return added[0] if len(set(added)) == 1 else added
+
+
+def _plan_index(
+    site: SiteData, model: Model, cache: KvFormat, size: int, gpu: Accelerator, plans: dict[str, int]
+) -> int:
+    if site.refusal(model) or not storable_on(cache, gpu):
+        return NONE
+    tokens, rows = scheduler_sizes(site.engine, gpu)
+    serving = Serving(max_batched_tokens=tokens, max_seqs=rows)
+    try:
+        made = plan(
+            model, site.engine, serving=serving, kv_format=cache, tensor_parallel=size, accelerator=gpu
+        )
+    except InputError:
+        return NONE
+    return plans.setdefault(json.dumps(_plan(made)), len(plans))
+
+
+def _plan(made: BlockPlan) -> list[Any]:
+    return [made.block_bytes, made.kept_blocks, *_profile(made.profile)]
+
+
+def _profile(profile: CacheProfile) -> list[Any]:
+    terms = [
+        [t.rate_bytes, t.step_tokens, 0 if t.cap_tokens >= UNBOUNDED else t.cap_tokens]
+        for t in profile.terms
+        if t.rate_bytes
+    ]
+    return [profile.constant_bytes, terms]

@@ -1,0 +1,131 @@
+"""The matrix as pages read it: one series of contexts per configuration.
+
+Pages never compute capacity; they read the cubes that the published dataset is written from. This
+module turns a cube into series by configuration, and picks the configurations that a page shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from kvreport.accounting.capacity import Verdict
+from kvreport.dataset.matrix import Cube
+
+_PER_CONTEXT: Final = {
+    "max_concurrent_requests": "users",
+    "max_concurrent_requests_ceiling": "ceiling",
+    "kv_bytes_per_token_per_gpu": "token_bytes",
+    "kv_bytes_per_request_per_gpu": "request_bytes",
+}
+_PER_CONFIG: Final = {
+    "weight_bytes_per_gpu": "weight_bytes",
+    "state_bytes_per_request_per_gpu": "state_bytes",
+    "kv_pool_bytes_per_gpu": "pool_bytes",
+    "max_context_tokens": "longest",
+}
+
+
+USEFUL_TOKENS: Final = 8192
+"""A configuration serves if one request of this context fits; less is no service."""
+
+
+class Config(NamedTuple):
+    """What is served on what: every key of the dataset but the context."""
+
+    model: str
+    gpu: str
+    tensor_parallel: int
+    weight_format: str
+    kv_format: str
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One configuration at every context of the grid.
+
+    Attributes:
+        config: Which configuration.
+        contexts: Contexts in tokens, ascending.
+        users: Simultaneous requests at each.
+        ceiling: The same with nothing reserved.
+        verdicts: Verdict at each.
+        token_bytes: Bytes of one further token at each, per device.
+        request_bytes: Bytes that one request reserves at each, per device.
+        weight_bytes: Weights on one device.
+        state_bytes: Constant bytes of a request on one device.
+        pool_bytes: The cache pool of one device.
+        longest: The longest single request that fits, in tokens.
+    """
+
+    config: Config
+    contexts: tuple[int, ...]
+    users: tuple[int, ...]
+    ceiling: tuple[int, ...]
+    verdicts: tuple[str, ...]
+    token_bytes: tuple[int, ...]
+    request_bytes: tuple[int, ...]
+    weight_bytes: int
+    state_bytes: int
+    pool_bytes: int
+    longest: int
+
+    @property
+    def serves(self) -> bool:
+        """Whether it serves at all: one request of 8K, or of the longest context below, fits."""
+        below = [n for n, context in enumerate(self.contexts) if context <= USEFUL_TOKENS]
+        supported = [n for n in below if self.verdicts[n] != "context_exceeds_model"]
+        return bool(supported) and self.holds(supported[-1])
+
+    def holds(self, index: int) -> bool:
+        """Whether a request of the context at ``index`` fits and the model supports it."""
+        return self.verdicts[index] in ("fits", "tight") and self.users[index] > 0
+
+    def at(self, context: int) -> int:
+        """Return the index of a context.
+
+        Raises:
+            ValueError: The grid does not have it.
+        """
+        return self.contexts.index(context)
+
+    def line(self, users: Sequence[int] | None = None) -> tuple[tuple[int, int], ...]:
+        """Return (context, users) wherever a request fits, for a chart."""
+        counts = self.users if users is None else users
+        return tuple(
+            (self.contexts[n], counts[n])
+            for n in range(len(self.contexts))
+            if self.verdicts[n] != "context_exceeds_model" and counts[n] > 0
+        )
+
+
+def series(cube: Cube) -> dict[Config, Series]:
+    """Return the series of each configuration of one model's cube, in the cube's order.
+
+    Combinations that cannot be configured are left out, as they are in the dataset.
+    """
+    labels = np.array([verdict.label for verdict in Verdict], dtype=object)
+    verdicts = labels[cube.values["verdict"]].tolist()
+    columns = {name: cube.values[name].tolist() for name in _PER_CONTEXT}
+    firsts = {name: cube.values[name][..., 0].tolist() for name in _PER_CONFIG}
+    found = {}
+    for g, t, w, k in zip(*(axis.tolist() for axis in np.nonzero(cube.possible)), strict=True):
+        config = Config(
+            cube.model.id, cube.gpus[g], cube.tensor_parallel[t], cube.weight_formats[w], cube.kv_formats[k]
+        )
+        fields: dict[str, Any] = {
+            **{field: tuple(columns[name][g][t][w][k]) for name, field in _PER_CONTEXT.items()},
+            **{field: firsts[name][g][t][w][k] for name, field in _PER_CONFIG.items()},
+        }
+        judged = tuple(verdicts[g][t][w][k])
+        found[config] = Series(config=config, contexts=cube.contexts, verdicts=judged, **fields)
+    return found
+
+
+def smallest_serving(candidates: Iterable[Series]) -> Series | None:
+    """Return the series with the fewest devices that serves at all, or None."""
+    serving = [one for one in candidates if one.serves]
+    return min(serving, key=lambda one: one.config.tensor_parallel) if serving else None

@@ -1,0 +1,159 @@
+"""Tables as values: what a cell says, how it is coloured, what it sorts by.
+
+A table is made here and laid out by ``templates/_table.html`` or ``_grid.html``. Users have one
+single-hue scale with a step per half decade, so that 1, 10 and 100 are equally far apart; a cell
+that holds no user says why, in neutral words.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kvreport import units
+
+USER_STEPS: Final = (1, 3, 10, 32, 100, 316, 1000, 3162)
+"""Lower edges of the colour steps: half decades."""
+
+REASONS: Final = {
+    "weights_exceed_memory": ("weights", "the weights alone exceed the memory"),
+    "cache_exceeds_pool": ("cache", "not even one request of this length fits what the weights leave"),
+    "context_exceeds_model": ("limit", "longer than the model supports"),
+}
+"""For each verdict that holds no user: the word in the cell, and the reason in full."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One cell.
+
+    Attributes:
+        text: What is printed.
+        css: Classes that give it its colour and alignment.
+        value: What it sorts by, or None to sort by its text.
+        hint: What a pointer over it and a screen reader say, or "".
+        href: Where it leads, or "".
+        span: Columns that it covers.
+    """
+
+    text: str
+    css: str = ""
+    value: float | None = None
+    hint: str = ""
+    href: str = ""
+    span: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column's head: what it holds and its unit."""
+
+    title: str
+    unit: str = ""
+    numeric: bool = True
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row: its head, its cells, and what a filter looks at.
+
+    Attributes:
+        head: The first cell, a row header.
+        cells: The others.
+        anchor: Fragment that leads to this row, or "".
+        keys: Facet name to value, for filtering in the browser.
+        search: Lower-case text that a text filter looks in.
+        why: If the row has no cells: the reason, across all columns.
+    """
+
+    head: Cell
+    cells: tuple[Cell, ...] = ()
+    anchor: str = ""
+    keys: tuple[tuple[str, str], ...] = ()
+    search: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table with its caption.
+
+    Attributes:
+        caption: What it shows and under which conditions.
+        head: The column of row headers.
+        columns: The other columns.
+        rows: Its rows.
+        name: Identifier that scripts find it by, or "".
+        css: Further classes.
+        sortable: Whether its heads become buttons.
+        dense: Whether cells go without sort values and hints, which a legend makes up for.
+    """
+
+    caption: str
+    head: Column
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    name: str = ""
+    css: str = ""
+    sortable: bool = False
+    dense: bool = False
+
+
+def step(users: int) -> int:
+    """Return the colour step of a number of users, 1 to 8; 0 for none.
+
+    >>> [step(n) for n in (0, 1, 2, 3, 10, 99, 100, 5000)]
+    [0, 1, 1, 2, 3, 4, 5, 8]
+    """
+    return bisect_right(USER_STEPS, users)
+
+
+def users_cell(users: int, verdict: str) -> Cell:
+    """Return the cell for a number of simultaneous requests."""
+    if verdict == "context_exceeds_model" or users < 1:
+        word, reason = REASONS.get(verdict, ("0", "no request fits"))
+        return Cell(word, "kv-no", value=0, hint=reason)
+    css = f"kv-u{step(users)}" + (" kv-tight" if verdict == "tight" else "")
+    return Cell(units.count(users), css, value=users, hint="tight" if verdict == "tight" else "")
+
+
+def user_cells(users: Sequence[int], verdicts: Sequence[str]) -> tuple[Cell, ...]:
+    """Return the cells of a row; what lies beyond the model's limit is one cell at its end."""
+    inside = len(verdicts)
+    while inside and verdicts[inside - 1] == "context_exceeds_model":
+        inside -= 1
+    cells = [
+        users_cell(number, verdict) for number, verdict in zip(users[:inside], verdicts[:inside], strict=True)
+    ]
+    beyond = len(verdicts) - inside
+    if beyond:
+        word, reason = REASONS["context_exceeds_model"]
+        cells.append(Cell(word, "kv-no", value=0, hint=reason, span=beyond))
+    return tuple(cells)
+
+
+def size_cell(size_bytes: int | None, digits: int = 2) -> Cell:
+    """Return the cell for a size: GiB, with the bytes kept for sorting and for the GB switch."""
+    if size_bytes is None:
+        return Cell("–", "kv-num", value=-1, hint="unknown")
+    return Cell(units.gib(size_bytes, digits), "kv-num kv-size", value=size_bytes)
+
+
+def count_cell(value: int | None) -> Cell:
+    """Return the cell for a whole number."""
+    if value is None:
+        return Cell("–", "kv-num", value=-1, hint="unknown")
+    return Cell(units.count(value), "kv-num", value=value)
+
+
+def text_cell(text: str | None, href: str = "") -> Cell:
+    """Return the cell for words; a dash for what is not known."""
+    return Cell(text or "–", hint="" if text else "unknown", href=href)
+
+
+def context_columns(contexts: Sequence[int]) -> tuple[Column, ...]:
+    """Return one column per context, its tokens written the way the field does."""
+    return tuple(Column(units.human_tokens(n)) for n in contexts)
