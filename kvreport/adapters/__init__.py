@@ -1,0 +1,1 @@
+"""Hosts for the report: the site engine and plain files. They compute nothing."""

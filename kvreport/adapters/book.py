@@ -1,0 +1,236 @@
+"""Chapters and hand-written pages on the MkDocs side.
+
+mkdocs-jupyter executes the chapters and turns them into HTML. What is left to do here, the same
+for its old and its new versions:
+
+* its cache is keyed by the chapter alone; :func:`key_cache` adds our code, the data and the lock,
+  so that a number can never be older than what it was computed from;
+* chapters live under ``learn/`` without their numbers (:func:`place`);
+* its styles and scripts are dropped, ours are in the site's style sheet (:func:`clean`);
+* links in chapters are resolved like those of Markdown pages, and a dead one is a fault
+  (:func:`resolve_links`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from html import escape, unescape
+from pathlib import Path
+from posixpath import dirname, join, normpath
+from shutil import rmtree
+from typing import TYPE_CHECKING, Final
+
+from kvreport.errors import Fault
+from kvreport.report import glossary, prose
+
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import File, Files
+    from mkdocs.structure.pages import Page
+
+    from kvreport.report.quantities import Quantities
+
+CHAPTERS: Final = "chapters/"
+_BLOCK: Final = re.compile(r"<(style|script)\b.*?</\1\s*>", re.DOTALL | re.IGNORECASE)
+_CLIPBOARD: Final = re.compile(r'<div\b[^>]*class="clipboard-copy-txt"[^>]*>.*?</div>', re.DOTALL)
+_COPY_BUTTON: Final = re.compile(
+    r'<div class="zeroclipboard-container">\s*<clipboard-copy.*?</clipboard-copy>\s*</div>', re.DOTALL
+)
+_COMMENT: Final = re.compile(r"<!--.*?-->\s*", re.DOTALL)
+_CODE: Final = re.compile(r'<div class="highlight[^"]*"><pre>.*?</pre>\s*</div>', re.DOTALL)
+_COLLAPSER: Final = re.compile(r'<div class="jp-Collapser[^"]*">\s*</div>')
+_PROMPT: Final = re.compile(r'<div class="jp-(?:Input|Output)Prompt[^"]*">.*?</div>', re.DOTALL)
+_ANCHOR: Final = re.compile(r'<a class="anchor-link" href="(#[^"]*)">¶</a>')
+_HREF: Final = re.compile(r'(<a\b[^>]*?\bhref=")([^"]*)(")')
+_SCHEME: Final = re.compile(r"^(?:[a-z][a-z0-9+.-]*:|//|#|$)", re.IGNORECASE)
+_WORD: Final = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
+WORDS_PER_MINUTE: Final = 200
+
+
+@dataclass
+class Book:
+    """Everything that is written by hand: chapters, and Markdown pages with computed numbers.
+
+    Attributes:
+        quantities: The vocabulary of their expressions.
+        terms: Glossary entries to explain where they first stand on a page.
+        files: The site's files, once MkDocs has them.
+        titles: Title of each chapter by source address, in reading order.
+    """
+
+    quantities: Quantities
+    terms: tuple[glossary.Term, ...] = ()
+    files: Files | None = None
+    titles: dict[str, str] = field(default_factory=dict)
+
+    def take(self, files: Files, config: MkDocsConfig) -> None:
+        """Place the chapters and learn their titles."""
+        place(files, config)
+        self.files = files
+        found = sorted((f for f in files if is_chapter(f.src_uri)), key=lambda f: f.src_uri)
+        self.titles = {f.src_uri: _title(Path(str(f.abs_src_path))) for f in found}
+
+    def check_prose(self, allow: Path) -> list[Fault]:
+        """Find naked quantities in every chapter and Markdown page that lies in the docs folder."""
+        if self.files is None:
+            return []
+        pages = [
+            (file.src_uri, prose.markdown_of(Path(file.abs_src_path)))
+            for file in sorted(self.files, key=lambda f: f.src_uri)
+            if file.abs_src_path is not None
+            and file.generated_by is None
+            and (is_chapter(file.src_uri) or file.src_uri.endswith(".md"))
+        ]
+        return prose.naked(pages, prose.load_allowed(allow))
+
+    def finish(self, html: str, page: Page) -> tuple[str, list[Fault], list[Fault]]:
+        """Turn a hand-written page's HTML into what is published.
+
+        Returns:
+            The content, its dead links, and its figures that do not hold.
+        """
+        uri = page.file.src_uri
+        dead: list[Fault] = []
+        if is_chapter(uri) and self.files is not None:
+            html, dead = resolve_links(clean(html), page.file, self.files)
+            html = frame(html, self._way(uri, -1, page.file), self._way(uri, 1, page.file))
+        html, faults = prose.resolve(html, self.quantities, uri)
+        if self.terms and self.files is not None:
+            home = self.files.get_file_from_path(glossary.PAGE)
+            if home is not None and uri != glossary.PAGE:
+                html = glossary.explain(html, self.terms, home.url_relative_to(page.file))
+        return html, dead, faults
+
+    def _way(self, uri: str, step: int, file: File) -> dict[str, str] | None:
+        order = list(self.titles)
+        number = order.index(uri) + step
+        if not 0 <= number < len(order) or self.files is None:
+            return None
+        target = self.files.get_file_from_path(order[number])
+        if target is None:
+            return None
+        return {"title": self.titles[order[number]], "url": target.url_relative_to(file)}
+
+
+def is_chapter(uri: str) -> bool:
+    """Whether a source address is a chapter's."""
+    return uri.startswith(CHAPTERS) and uri.endswith(".py")
+
+
+def no_foreign_scripts(config: MkDocsConfig) -> None:
+    """Keep mkdocs-jupyter from loading MathJax from another server.
+
+    Since 0.27 it puts a loader on every page of the site, unless it is told to use version 2, which
+    stays in the chapters, where :func:`clean` drops it. Our formulas are text and need none.
+    """
+    plugin = config.plugins.get("mkdocs-jupyter")
+    if plugin is not None and "mathjax_version" in plugin.config:
+        plugin.config["mathjax_version"] = 2
+
+
+def key_cache(config: MkDocsConfig, folders: Iterable[Path], lock: Path) -> None:
+    """Give mkdocs-jupyter a cache folder that is named by everything a chapter depends on.
+
+    Args:
+        config: The site's configuration.
+        folders: Folders of code and data.
+        lock: The lock file of the environment, if there is one.
+    """
+    plugin = config.plugins.get("mkdocs-jupyter")
+    if plugin is None or not plugin.config["cache"]:
+        return
+    root = Path(config.config_file_path or ".").parent / ".cache" / "mkdocs-jupyter"
+    digest = sha256(lock.read_bytes() if lock.is_file() else b"")
+    for folder in folders:
+        for path in sorted(folder.rglob("*")):
+            if path.suffix in (".py", ".yaml") and path.is_file():
+                digest.update(path.relative_to(folder).as_posix().encode())
+                digest.update(path.read_bytes())
+    here = root / digest.hexdigest()[:20]
+    for stale in root.glob("*"):
+        if stale.is_dir() and stale != here:
+            rmtree(stale, ignore_errors=True)
+    plugin.config["cache_dir"] = str(here)
+
+
+def place(files: Files, config: MkDocsConfig) -> None:
+    """Move the chapters' addresses: ``chapters/02-the-formula.py`` is ``learn/the-formula/``."""
+    for file in files:
+        if not is_chapter(file.src_uri):
+            continue
+        folder = glossary.chapter_address(file.src_uri)
+        file.dest_uri = f"{folder}index.html" if config.use_directory_urls else f"{folder.rstrip('/')}.html"
+        file.url = folder if config.use_directory_urls else file.dest_uri
+        file.abs_dest_path = str(Path(config.site_dir) / file.dest_uri)
+
+
+def clean(html: str) -> str:
+    """Drop what mkdocs-jupyter puts around a chapter: styles, scripts, prompts, copies of code."""
+    for pattern in (_BLOCK, _COPY_BUTTON, _CLIPBOARD, _COLLAPSER, _PROMPT, _COMMENT):
+        html = pattern.sub("", html)
+    html = html.replace('class="highlight-ipynb hl-python', 'class="highlight')
+    html = _CODE.sub(r'<details class="kv-code"><summary>How this is computed</summary>\g<0></details>', html)
+    return _ANCHOR.sub(r'<a class="headerlink" href="\1" title="Link to this section">¶</a>', html)
+
+
+def resolve_links(html: str, file: File, files: Files) -> tuple[str, list[Fault]]:
+    """Turn links to source files into links to pages, as MkDocs does for Markdown.
+
+    Args:
+        html: A chapter's content.
+        file: The chapter.
+        files: All files of the site.
+
+    Returns:
+        The content, and a fault for each link that leads nowhere.
+    """
+    faults: list[Fault] = []
+
+    def replace(match: re.Match[str]) -> str:
+        target = unescape(match[2])
+        if _SCHEME.match(target):
+            return match[0]
+        path, mark, rest = re.match(r"([^?#]*)([?#]?)(.*)", target, re.DOTALL).groups()  # type: ignore[union-attr]
+        found = files.get_file_from_path(normpath(join(dirname(file.src_uri), path)))
+        if found is None:
+            faults.append(Fault(file.src_uri, "link", repr(target), "a file of the site, or a full address"))
+            return match[0]
+        return f"{match[1]}{escape(found.url_relative_to(file), quote=True)}{mark}{escape(rest)}{match[3]}"
+
+    return _HREF.sub(replace, html), faults
+
+
+def minutes(html: str) -> int:
+    """Minutes that reading a page's words takes, code and figures left out; at least one."""
+    text = re.sub(r"<(pre|svg|details)\b.*?</\1\s*>", " ", html, flags=re.DOTALL)
+    words = len(_WORD.findall(unescape(re.sub(r"<[^<>]*>", " ", text))))
+    return max(1, round(words / WORDS_PER_MINUTE))
+
+
+def frame(html: str, before: Mapping[str, str] | None, after: Mapping[str, str] | None) -> str:
+    """Put the reading time under a chapter's title, and the ways on under its end.
+
+    Args:
+        html: The chapter's content, beginning with its title.
+        before: ``title`` and ``url`` of the chapter before, if any.
+        after: The same of the chapter after.
+    """
+    time = f'<p class="kv-kicker">{minutes(html)} minutes to read; every number on it is computed</p>'
+    head, close, rest = html.partition("</h1>")
+    ways = "".join(
+        f'<a class="kv-way kv-way--{side}" href="{escape(way["url"], quote=True)}">'
+        f"<small>{word}</small>{escape(way['title'])}</a>"
+        for side, word, way in (("before", "Before", before), ("after", "Next", after))
+        if way is not None
+    )
+    return (
+        f'{head}{close}{time if close else ""}{rest}<nav class="kv-ways" aria-label="Chapters">{ways}</nav>'
+    )
+
+
+def _title(path: Path) -> str:
+    found = re.search(r"^# # (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return found[1].strip() if found else path.stem

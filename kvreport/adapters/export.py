@@ -1,0 +1,90 @@
+"""The plain-files adapter: the same pages without a site engine.
+
+It proves that the seam holds (ADR 0001) and is the way out when the engine goes. The folder can be
+served as it stands, or given to another engine as HTML fragments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from kvreport import resources
+from kvreport.dataset.files import staged
+from kvreport.report.page import Page
+from kvreport.report.pages import Report, build
+from kvreport.report.templating import render
+
+STYLES: Final = ("assets/fonts.css", "assets/kvreport.css", "assets/book.css", "assets/plain.css")
+SCRIPTS: Final = ("assets/kv-capacity.js", "assets/kvreport.js")
+NAV: Final = (
+    ("Models", "models/"),
+    ("GPUs", "gpus/"),
+    ("Explore", "explore/"),
+    ("Compare", "compare/"),
+    ("Data", "data/"),
+)
+
+
+def export(
+    out: Path,
+    *,
+    data: Path | None = None,
+    models: str = "*",
+    gpus: str = "*",
+    cache: Path,
+    dataset: bool = True,
+    site_url: str = "",
+    progress: Callable[[str], None] = lambda _: None,
+) -> int:
+    """Write every generated page and the files beside them as plain files.
+
+    Args:
+        out: The folder; appears whole or not at all.
+        data: Folder of the catalogue; None for the public one.
+        models: Pattern over model ids.
+        gpus: Pattern over accelerator ids.
+        cache: Folder that keeps drawings and files between runs.
+        dataset: Whether to write the dataset too.
+        site_url: Where the folder will be served, or "".
+        progress: Told how far it is.
+
+    Returns:
+        The number of pages.
+
+    Raises:
+        InputError: If the catalogue is at fault or the folder cannot be written.
+    """
+    report = build(
+        data=data,
+        models=models,
+        gpus=gpus,
+        cache=cache,
+        dataset=dataset,
+        site_url=site_url,
+        progress=progress,
+    )
+    with staged(out) as staging:
+        for page in report.pages:
+            staging.write(f"{page.uri}index.html", document(report, page).encode())
+        for address, content in report.assets:
+            staging.write(address, content)
+        for path in sorted(resources.assets_dir().rglob("*")):
+            if path.is_file():
+                name = path.relative_to(resources.assets_dir()).as_posix()
+                staging.write(f"assets/{name}", path.read_bytes())
+    report.write_files(out)
+    return len(report.pages)
+
+
+def document(report: Report, page: Page) -> str:
+    """Return a page as a whole HTML document."""
+    known = {one.uri for one in report.pages}
+    names = {
+        "page": page,
+        "styles": STYLES,
+        "scripts": SCRIPTS,
+        "nav": [(title, uri) for title, uri in NAV if uri in known],
+    }
+    return f"{render('plain_page.html', page.uri, names)}\n"

@@ -1,0 +1,153 @@
+"""The third adapter: a project that another MkDocs-compatible engine builds without our plugin.
+
+``mkdocs.yml`` and ``docs/`` with one Markdown file per page (front matter, headings that the
+engine's search and contents understand, finished HTML in between), chapters executed, the assets,
+and the data files. ``docs/adr/0001-site-engine.md`` says what it is for; a test builds it with
+ProperDocs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from html import escape
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from kvreport import resources
+from kvreport.adapters.book import CHAPTERS
+from kvreport.adapters.chapters import executed
+from kvreport.adapters.export import SCRIPTS, STYLES
+from kvreport.catalog.load import open_catalogue
+from kvreport.dataset.files import staged
+from kvreport.errors import InputError
+from kvreport.report import prose
+from kvreport.report.glossary import chapter_address
+from kvreport.report.page import Page
+from kvreport.report.pages import Report, build
+from kvreport.report.quantities import Quantities
+
+_TOPS: Final = ("", "models/", "gpus/", "explore/", "compare/", "sizer/", "log/", "data/")
+_CHAPTER_LINK: Final = re.compile(
+    r"\]\((?P<path>[^)\s#]*?)chapters/(?P<name>[^)\s#/]+\.py)(?P<mark>#[^)\s]*)?\)"
+)
+
+
+def export_project(
+    out: Path,
+    *,
+    data: Path | None = None,
+    docs: Path | None = None,
+    models: str = "*",
+    gpus: str = "*",
+    cache: Path,
+    dataset: bool = True,
+    site_url: str = "",
+    progress: Callable[[str], None] = lambda _: None,
+) -> int:
+    """Write every page as Markdown, with the configuration to build it.
+
+    Args:
+        out: Folder to write; appears whole or not at all.
+        data: Folder of the catalogue; None for the public one.
+        docs: Folder of hand-written pages and chapters to take along, their numbers computed.
+        models: Pattern that a model's id must match.
+        gpus: Pattern that an accelerator's id must match.
+        cache: Folder that keeps drawings between runs.
+        dataset: Whether to write the dataset too.
+        site_url: Where the site will stand, or "".
+        progress: Told how far it is.
+
+    Returns:
+        The number of pages written.
+
+    Raises:
+        InputError: The catalogue, a chapter or a figure in a page is at fault.
+    """
+    report = build(
+        data=data,
+        models=models,
+        gpus=gpus,
+        cache=cache,
+        dataset=dataset,
+        site_url=site_url,
+        progress=progress,
+    )
+    pages = {f"{page.uri}index.md": markdown(page) for page in report.pages}
+    if docs is not None:
+        for name, text in _hand_written(docs, Quantities(open_catalogue(data))):
+            pages.setdefault(name, text)
+    with staged(out) as staging:
+        for name, text in pages.items():
+            staging.write(f"docs/{name}", text.encode())
+        for address, content in report.assets:
+            staging.write(f"docs/{address}", content)
+        for path in sorted(resources.assets_dir().rglob("*")):
+            if path.is_file():
+                name = path.relative_to(resources.assets_dir()).as_posix()
+                staging.write(f"docs/assets/{name}", path.read_bytes())
+        settings = yaml.safe_dump(_settings(report, site_url), sort_keys=False, allow_unicode=True)
+        staging.write("mkdocs.yml", settings.encode())
+    report.write_files(out / "docs")
+    return len(pages)
+
+
+def markdown(page: Page) -> str:
+    """Return a page as Markdown: front matter, headings, and finished HTML in between."""
+    meta: dict[str, Any] = {"title": page.title, "description": page.description}
+    parts = [f"# {_plain(page.heading)} {{#top}}", _block(page.lead)]
+    for section in page.sections:
+        if section.title:
+            parts.append(f"## {_plain(section.title)} {{#{section.id}}}")
+        parts.append(_block(section.html))
+    front = yaml.safe_dump(meta, sort_keys=False, allow_unicode=True)
+    return f"---\n{front}---\n\n" + "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _block(html: str) -> str:
+    # One block from start to end, so that Markdown leaves every line of it alone.
+    return f'<div class="kv-section">\n{html.strip()}\n</div>' if html.strip() else ""
+
+
+def _plain(text: str) -> str:
+    """Escape what Markdown would read as its own in a heading."""
+    return re.sub(r"([\\`*_{}\[\]#|])", r"\\\1", escape(text, quote=False))
+
+
+def _hand_written(docs: Path, quantities: Quantities) -> Iterator[tuple[str, str]]:
+    """Yield Markdown pages with their numbers computed, and chapters executed.
+
+    Raises:
+        InputError: If a page's figure does not hold.
+    """
+    for path in sorted(docs.rglob("*.md")):
+        where = path.relative_to(docs).as_posix()
+        text, faults = prose.resolve(path.read_text(encoding="utf-8"), quantities, where)
+        if faults:
+            raise InputError("; ".join(str(fault) for fault in faults))
+        yield where, _CHAPTER_LINK.sub(_to_chapter, text)
+    for path in sorted((docs / CHAPTERS).glob("*.py")):
+        address, title, body = executed(path, quantities)
+        page = Page(uri=address, kind="tool", title=title, heading=title, description=title, lead=body)
+        yield f"{address}index.md", markdown(page)
+
+
+def _to_chapter(found: re.Match[str]) -> str:
+    return f"]({found['path']}{chapter_address(CHAPTERS + found['name'])}index.md{found['mark'] or ''})"
+
+
+def _settings(report: Report, site_url: str) -> dict[str, Any]:
+    known = {page.uri: page for page in report.pages}
+    return {
+        "site_name": "kvreport",
+        **({"site_url": site_url} if site_url else {}),
+        "theme": {"name": "material", "font": False},
+        "extra_css": [style for style in STYLES if not style.endswith("plain.css")],
+        "extra_javascript": list(SCRIPTS),
+        "plugins": ["search"],
+        "markdown_extensions": ["abbr", "attr_list", "md_in_html", "tables", {"toc": {"permalink": True}}],
+        "validation": {"nav": {"omitted_files": "ignore"}},
+        "nav": [{known[uri].heading: f"{uri}index.md"} for uri in _TOPS if uri in known],
+    }

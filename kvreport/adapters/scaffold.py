@@ -1,0 +1,152 @@
+"""``kvreport init``: a small, working site project for somebody's own models and machines."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Final
+
+from kvreport import __version__, resources
+from kvreport.catalog.load import open_catalogue
+from kvreport.errors import InputError
+
+_SETTINGS: Final = """\
+# Your own capacity site. `mkdocs build --strict` reads data/, computes the matrix and writes site/.
+site_name: How many users fit
+site_url: !ENV [SITE_URL, "http://127.0.0.1:8000/"]
+
+theme:
+  name: material
+  font: false # the plugin serves its own; no page asks a third party for anything
+
+plugins:
+  - search
+  - kvreport:
+      catalogue: data
+      templates: overrides # a template of the same name here replaces the package's
+
+markdown_extensions: [abbr, admonition, attr_list, footnotes, md_in_html, tables]
+
+validation:
+  links: {not_found: warn, anchors: warn, unrecognized_links: warn}
+"""
+
+_NOTES: Final = """\
+# About this site
+
+Every number here is computed at build time from the files in `data/`.
+
+- Add a model: `kvreport model config.json --id org/name > data/models/org--name.yaml`
+- Add an accelerator: copy a file in `data/accelerators/` and change its figures and sources.
+- Which contexts, formats and sizes are published: `data/grid.yaml`
+- Check it all: `kvreport check data`
+"""
+
+_OVERRIDES: Final = """\
+Put a file here with the name of one of the package's templates (for instance `model_serve.html`)
+and it is used in its place. The originals are in the installed package, `kvreport/_templates/`.
+"""
+
+_GITHUB: Final = """\
+name: site
+on:
+  push: {branches: [main]}
+  pull_request:
+permissions: {contents: read, pages: write, id-token: write}
+jobs:
+  build:
+    runs-on: ubuntu-latest
+    steps:
+      - uses: actions/checkout@v4
+      - uses: actions/setup-python@v5
+        with: {python-version: "3.12"}
+      - uses: actions/cache@v4
+        with: {path: .cache, key: "kvreport-${{ hashFiles('data/**', 'requirements.txt') }}", restore-keys: kvreport-}
+      - run: pip install -r requirements.txt
+      - run: kvreport check data
+      - run: mkdocs build --strict
+      - uses: actions/upload-pages-artifact@v3
+        with: {path: site}
+  publish:
+    if: github.ref == 'refs/heads/main' && github.event_name == 'push'
+    needs: build
+    runs-on: ubuntu-latest
+    environment: {name: github-pages}
+    steps:
+      - uses: actions/deploy-pages@v4
+"""
+
+_GITLAB: Final = """\
+pages:
+  image: python:3.12
+  cache: {key: kvreport, paths: [.cache/]}
+  script:
+    - pip install -r requirements.txt
+    - kvreport check data
+    - mkdocs build --strict --site-dir public
+  artifacts: {paths: [public]}
+  rules:
+    - if: $CI_COMMIT_BRANCH == $CI_DEFAULT_BRANCH
+"""
+
+_GRID: Final = """\
+# Which combinations the site has: contexts in tokens, devices, formats.
+schema_version: 1
+contexts: [2048, 8192, 32768, 131072]
+tensor_parallel: [1, 2, 4, 8]
+weight_formats: [bf16, fp8]
+kv_formats: [auto, fp8]
+engine: vllm
+"""
+
+
+def scaffold(folder: Path, *, model: str, gpu: str) -> tuple[str, ...]:
+    """Write the project.
+
+    Args:
+        folder: Where; absent or empty.
+        model: Example model, by any name that the public catalogue knows.
+        gpu: Example accelerator, likewise.
+
+    Returns:
+        The files written, relative to ``folder``, sorted.
+
+    Raises:
+        InputError: If the folder holds something, or a name is unknown.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"init: found {str(folder)!r} with something in it; allowed: a new or empty folder")
+    catalogue = open_catalogue()
+    record, device = catalogue.model(model), catalogue.accelerator(gpu)
+    public = resources.data_dir()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    made = Path(mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    try:
+        made.chmod(0o755)
+        for address, text in {
+            "mkdocs.yml": _SETTINGS,
+            "requirements.txt": f"kvreport=={__version__}\n",
+            "docs/notes.md": _NOTES,
+            "overrides/README.txt": _OVERRIDES,
+            "data/grid.yaml": _GRID,
+            "data/RELEASE": (public / "RELEASE").read_text(encoding="utf-8"),
+            ".github/workflows/site.yml": _GITHUB,
+            ".gitlab-ci.yml": _GITLAB,
+            ".gitignore": "site/\npublic/\n.cache/\n",
+        }.items():
+            target = made / address
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text, encoding="utf-8", newline="\n")
+        copies = ["formats.yaml", f"models/{record.slug}.yaml", f"accelerators/{device.id}.yaml"]
+        copies += [f"engines/{path.name}" for path in sorted((public / "engines").glob("*.yaml"))]
+        for address in copies:
+            target = made / "data" / address
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(public / address, target)
+        if folder.exists():
+            folder.rmdir()
+        made.replace(folder)
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+    return tuple(sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()))
