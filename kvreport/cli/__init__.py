@@ -1,0 +1,94 @@
+"""The command line: one small module per command, and what they share.
+
+Exit status 0 means answered, 2 bad input with one clear line on stderr, 130 interrupted. Every
+command imports what it needs when it runs, so that ``kvreport estimate`` starts at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from kvreport import __version__
+from kvreport.cli import catalogue, estimate, log, matrix, site, size
+from kvreport.cli.output import Run, write
+from kvreport.errors import CatalogueError, InputError
+
+_COMMANDS = (estimate, size, log, matrix, catalogue, site)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong with the arguments in one line, and ends with status 2."""
+
+    def error(self, message: str) -> NoReturn:
+        raise InputError(f"{message} (see {self.prog} --help)")
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of every command and option."""
+    root = _Parser(
+        prog="kvreport",
+        description="How many users fit: the memory of large language models on accelerators.",
+        epilog="Sizes: GiB is 2^30 bytes, GB is 10^9. Contexts: 32K is 32,768 tokens.",
+        allow_abbrev=False,
+    )
+    root.add_argument("--version", action="version", version=f"kvreport {__version__}")
+    commands = root.add_subparsers(dest="command", metavar="COMMAND", required=True)
+
+    def add(name: str, run: Run, summary: str, epilog: str = "") -> argparse.ArgumentParser:
+        command = commands.add_parser(
+            name,
+            help=summary,
+            description=summary,
+            epilog=epilog,
+            allow_abbrev=False,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        command.set_defaults(run=run)
+        return command
+
+    for module in _COMMANDS:
+        module.register(add)
+    return root
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Args:
+        arguments: Words after ``kvreport``; None for the process's own.
+
+    Returns:
+        The exit status.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        options = parser().parse_args(arguments)
+        status: int = options.run(options)
+        sys.stdout.flush()
+    except CatalogueError as error:
+        return _fail(str(error).splitlines())
+    except InputError as error:
+        return _fail([" ".join(str(error).split())])
+    except BrokenPipeError:
+        # The reader went away (`kvreport … | head`). Python would complain once more while closing.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return 130
+    except OSError as error:
+        where = f"{Path(str(error.filename))}: " if error.filename else ""
+        return _fail([f"{where}{error.strerror or error}"])
+    return status
+
+
+def _fail(lines: Sequence[str]) -> int:
+    for line in lines:
+        write(f"kvreport: error: {line}", stream=sys.stderr)
+    return 2

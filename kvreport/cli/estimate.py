@@ -1,0 +1,150 @@
+"""``kvreport estimate``: one model on one accelerator."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from kvreport.cli.output import Add, add_data_option, table, write, write_json
+from kvreport.units import count, gib, human_tokens
+
+if TYPE_CHECKING:
+    from kvreport.estimation import Estimate
+
+_EPILOG = """\
+examples:
+  kvreport estimate Qwen/Qwen2.5-7B --gpu H100 --context 32K
+  kvreport estimate deepseek-ai/DeepSeek-V3 --gpu h200-sxm-141gb --tensor-parallel 8 --kv fp8
+  kvreport estimate path/to/config.json --gpu rtx-4090 --weights int4 --format json
+"""
+
+
+def register(add: Add) -> None:
+    """Add the command."""
+    command = add(
+        "estimate", _run, "How many requests of a context fit, and the arithmetic behind the answer.", _EPILOG
+    )
+    command.add_argument(
+        "model",
+        metavar="MODEL",
+        help="catalogue id, slug or alias, or the path of a Hugging Face config.json",
+    )
+    command.add_argument("--gpu", required=True, metavar="GPU", help="accelerator slug or alias (H100)")
+    command.add_argument(
+        "--tensor-parallel", type=int, default=1, metavar="N", help="GPUs that one copy is split over (1)"
+    )
+    command.add_argument(
+        "--context", metavar="TOKENS", help="tokens of every request, such as 32K (the model's own limit)"
+    )
+    command.add_argument("--weights", metavar="FORMAT", help="weight format (as released)")
+    command.add_argument(
+        "--kv", default="auto", metavar="FORMAT", help="KV format (auto: the checkpoint's own, else 16-bit)"
+    )
+    command.add_argument(
+        "--engine", default="vllm", metavar="NAME", help="whose rules apply (vllm); ceiling reserves nothing"
+    )
+    command.add_argument(
+        "--utilization", type=float, metavar="F", help="share of memory the engine takes (its default)"
+    )
+    command.add_argument(
+        "--kv-pool", metavar="SIZE", help="cache pool per GPU, such as 40GiB, instead of a budget"
+    )
+    command.add_argument(
+        "--max-batched-tokens", type=int, metavar="N", help="tokens of one scheduler step (engine's default)"
+    )
+    command.add_argument("--max-seqs", type=int, metavar="N", help="requests at once (engine's default)")
+    command.add_argument("--block-size", type=int, metavar="N", help="tokens per block (engine's choice)")
+    command.add_argument("--eager", action="store_true", help="no graphs are captured (--enforce-eager)")
+    command.add_argument(
+        "--prefix-caching",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="prefix caching on or off (engine's default)",
+    )
+    command.add_argument("--speculative", type=int, default=0, metavar="N", help="draft tokens per step (0)")
+    command.add_argument(
+        "--dcp", type=int, default=1, metavar="N", help="GPUs that share a request's tokens in decoding (1)"
+    )
+    command.add_argument("--format", choices=("text", "json"), default="text", help="what to print (text)")
+    add_data_option(command)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from kvreport.catalog.load import open_catalogue
+    from kvreport.estimation import estimate
+
+    result = estimate(
+        options.model,
+        gpu=options.gpu,
+        tensor_parallel=options.tensor_parallel,
+        context_tokens=options.context,
+        weights=options.weights,
+        kv=options.kv,
+        engine=options.engine,
+        utilization=options.utilization,
+        kv_pool=options.kv_pool,
+        max_batched_tokens=options.max_batched_tokens,
+        max_seqs=options.max_seqs,
+        block_size=options.block_size,
+        eager=options.eager,
+        prefix_caching=options.prefix_caching,
+        speculative=options.speculative,
+        dcp=options.dcp,
+        catalog=open_catalogue(options.data),
+    )
+    if options.format == "json":
+        write_json(result.to_dict())
+    else:
+        for line in text(result):
+            write(line)
+    return 0
+
+
+def text(result: Estimate) -> list[str]:
+    """Lay an estimate out: the conclusion, contexts, where memory goes, the arithmetic."""
+    from kvreport.estimation.explanation import headline
+
+    request = result.request
+    formats = f"weights {request.weight_format_name}, cache {request.kv_format.name}"
+    if request.weight_format is None:
+        formats = f"weights as released ({request.model.weight_format}), cache {request.kv_format.label}"
+    lines = [
+        headline(result),
+        f"{request.model.id}, {formats}, {request.engine.label}",
+        "",
+    ]
+    rows = [("context", "requests", "GiB per request", "ceiling", "")]
+    rows += [
+        (
+            human_tokens(row.context_tokens),
+            count(row.max_concurrent_requests),
+            gib(row.kv_bytes_per_request_per_gpu),
+            count(row.max_concurrent_requests_ceiling),
+            "" if row.verdict == "fits" else row.verdict.replace("_", " "),
+        )
+        for row in result.by_context
+    ]
+    lines += [*table(rows, ">>>><"), ""]
+    lines += [*table(_memory_rows(result), "<>>"), ""]
+    lines += ["How it is computed", *(f"  {line}" for line in result.explanation)]
+    return lines
+
+
+def _memory_rows(result: Estimate) -> list[tuple[str, str, str]]:
+    limits = result.budget
+    if result.request.kv_pool_bytes is not None:
+        named = [("weights", limits.weights), ("KV pool, as given", limits.kv_pool_bytes)]
+    else:
+        taken = limits.requested_bytes
+        named = [
+            ("usable memory", limits.total_bytes),
+            (f"  not taken (utilization {limits.utilization:g})", max(limits.total_bytes - taken, 0)),
+            ("  weights", limits.weights),
+            ("  activations", limits.activations),
+            ("  non-framework", limits.non_framework),
+            ("  graphs", limits.graphs),
+            ("  KV pool", limits.kv_pool_bytes),
+        ]
+    rows = [("per GPU", "GiB", "bytes")]
+    rows += [(name, gib(size), count(size)) for name, size in named]
+    return rows

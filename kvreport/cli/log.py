@@ -1,0 +1,99 @@
+"""``kvreport log``: what a start-up log tells."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kvreport.cli.output import Add, add_data_option, table, write, write_json
+from kvreport.units import count
+
+if TYPE_CHECKING:
+    from kvreport.diagnosis import Diagnosis
+
+_EPILOG = """\
+examples:
+  kvreport log vllm.log
+  kvreport log vllm.log --gpu H100
+  journalctl -u vllm | kvreport log - --model Qwen/Qwen2.5-7B
+"""
+
+MAX_UNKNOWN = 20
+
+
+def register(add: Add) -> None:
+    """Add the command."""
+    command = add(
+        "log", _run, "Read a vLLM or SGLang start-up log: its numbers, ours, and what to change.", _EPILOG
+    )
+    command.add_argument("file", metavar="FILE", help="the log, or - for standard input")
+    command.add_argument(
+        "--model", metavar="MODEL", help="the model, if the log does not name it as the catalogue does"
+    )
+    command.add_argument("--gpu", metavar="GPU", help="the accelerator, to predict the pool")
+    command.add_argument(
+        "--tensor-parallel", type=int, metavar="N", help="GPUs of one copy, if the log does not say"
+    )
+    command.add_argument("--weights", metavar="FORMAT", help="weight format (as released)")
+    command.add_argument("--kv", metavar="FORMAT", help="KV format, if the log does not say")
+    command.add_argument("--format", choices=("text", "json"), default="text", help="what to print (text)")
+    add_data_option(command)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from kvreport.catalog.load import open_catalogue
+    from kvreport.diagnosis import diagnose
+    from kvreport.enginelog import MAX_CHARACTERS
+
+    with nullcontext(sys.stdin.buffer) if options.file == "-" else Path(options.file).open("rb") as log:
+        # One byte more than is read as a log: it tells that there is more, whatever the file's size.
+        content = log.read(MAX_CHARACTERS * 4 + 1)
+    found = diagnose(
+        content.decode("utf-8", errors="replace"),
+        model=options.model,
+        gpu=options.gpu,
+        tensor_parallel=options.tensor_parallel,
+        weights=options.weights,
+        kv=options.kv,
+        catalog=open_catalogue(options.data),
+    )
+    if options.format == "json":
+        write_json(found.to_dict())
+    else:
+        for line in text(found):
+            write(line)
+    return 0
+
+
+def text(found: Diagnosis) -> list[str]:
+    """Lay the answer out: the conclusion, what lines mean, ours beside theirs, what to change, the rest."""
+    lines = [found.headline, ""]
+    said: set[str] = set()
+    for line in found.reading.recognised:
+        if line.says not in said:
+            said.add(line.says)
+            lines.append(f"  line {line.number}: {line.says}")
+    if not said:
+        lines.append("  No line was understood: this reads start-up logs of vLLM and SGLang.")
+    if found.comparisons:
+        lines += ["", "Beside our numbers:"]
+        lines += [f"  {one.line()}" for one in found.comparisons]
+    if found.changes:
+        lines += ["", "What to change:"]
+        lines += [f"  {one.line()}" for one in found.changes]
+    if found.shorter:
+        how = ", if every token costs the same" if found.linear else ""
+        lines += ["", f"Requests that fit by their length{how}:"]
+        lines += table([(f"{count(tokens)} tokens", count(fit)) for tokens, fit in found.shorter], "><")
+    if found.notes:
+        lines += ["", *found.notes]
+    if found.reading.unknown:
+        unknown = found.reading.unknown
+        lines += ["", f"Not understood, and not used ({len(unknown):,}):"]
+        lines += [f"  line {number}: {line[:160]}" for number, line in unknown[:MAX_UNKNOWN]]
+        if len(unknown) > MAX_UNKNOWN:
+            lines.append(f"  … and {len(unknown) - MAX_UNKNOWN:,} more")
+    return lines

@@ -1,0 +1,140 @@
+"""``kvreport matrix``: the dataset, published or partitioned."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from kvreport.cli.output import Add, add_data_option, write
+
+_EPILOG = """\
+examples:
+  kvreport matrix --out downloads
+  kvreport matrix --out mine --data my-catalogue --gpus 'h100*,h200*' --contexts 8K,32K,128K
+  kvreport matrix --out large --partitioned --contexts 1K..1M/1K --shard 3/16
+
+Contexts are tokens (8192), with K or M (32K), or ranges FIRST..LAST/STEP (1K..128K/1K).
+Patterns are shell patterns over ids, in any case; several with commas between.
+"""
+
+
+def register(add: Add) -> None:
+    """Add the command."""
+    command = add("matrix", _run, "Write every combination of a catalogue as a dataset.", _EPILOG)
+    command.add_argument("--out", required=True, metavar="DIR", help="folder to write into")
+    command.add_argument("--models", default="*", metavar="GLOB", help="models, by id (all)")
+    command.add_argument("--gpus", default="*", metavar="GLOB", help="accelerators, by slug (all)")
+    command.add_argument("--contexts", metavar="LIST", help="contexts (those of the catalogue's grid)")
+    command.add_argument(
+        "--tensor-parallel", metavar="LIST", help="GPUs that one copy is split over (those of the grid)"
+    )
+    command.add_argument(
+        "--weights", metavar="LIST", help="weight formats, 'released' among them (the grid's)"
+    )
+    command.add_argument("--kv", metavar="LIST", help="KV formats, 'auto' among them (the grid's)")
+    command.add_argument("--engine", metavar="NAME", help="whose answer the rows carry (the grid's)")
+    command.add_argument(
+        "--partitioned", action="store_true", help="Parquet only, a folder for each model, in constant memory"
+    )
+    command.add_argument(
+        "--shard", default="1/1", metavar="I/N", help="only the I-th of N parts; needs --partitioned"
+    )
+    command.add_argument("--workers", type=int, metavar="N", help="processes (as many as processors)")
+    add_data_option(command)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from kvreport.catalog.load import load_catalogue
+    from kvreport.dataset.grid import axes, parse_shard
+    from kvreport.dataset.release import data_version
+    from kvreport.dataset.write import publish, write_partitioned
+    from kvreport.errors import InputError
+
+    shard = parse_shard(options.shard)
+    if shard != (1, 1) and not options.partitioned:
+        raise InputError("shard: found it without --partitioned; allowed: together with it")
+    if options.workers is not None and options.workers < 1:
+        raise InputError(f"workers: found {options.workers}; allowed: a whole number of at least 1")
+    contexts = None if options.contexts is None else parse_contexts(options.contexts)
+    sizes = (
+        None
+        if options.tensor_parallel is None
+        else _whole_numbers("tensor-parallel", options.tensor_parallel)
+    )
+    catalogue = load_catalogue(options.data)
+    chosen = axes(
+        catalogue,
+        models=options.models,
+        gpus=options.gpus,
+        contexts=contexts,
+        tensor_parallel=sizes,
+        weights=_names(options.weights),
+        kv=_names(options.kv),
+        engine=options.engine,
+    )
+    out = Path(options.out)
+    if options.partitioned:
+        rows = write_partitioned(chosen, out, shard=shard, progress=_progress)
+        write(f"{rows:,} rows in {options.out}")
+        return 0
+    release = publish(
+        catalogue,
+        chosen,
+        out,
+        version=data_version(catalogue.folder),
+        workers=options.workers,
+        progress=_progress,
+    )
+    write(
+        f"data release {release.version} in {options.out}: {', '.join(file.name for file in release.files)}"
+    )
+    return 0
+
+
+def parse_contexts(text: str) -> list[int]:
+    """Read ``8K,32K`` and ranges ``1K..128K/1K``.
+
+    Raises:
+        InputError: If a part is neither.
+    """
+    from kvreport.dataset.grid import MAX_CONTEXTS
+    from kvreport.errors import InputError, shorten
+    from kvreport.units import parse_tokens
+
+    found: list[int] = []
+    for part in text.split(","):
+        first, dots, rest = part.strip().partition("..")
+        try:
+            if not dots:
+                found.append(parse_tokens(first))
+                continue
+            last, slash, step = rest.partition("/")
+            low, high, by = parse_tokens(first), parse_tokens(last), parse_tokens(step if slash else "1")
+        except InputError as error:
+            raise InputError(f"contexts: {error}, or a range such as 1K..128K/1K") from error
+        if high < low or (high - low) // by >= MAX_CONTEXTS:
+            raise InputError(
+                f"contexts: found the range {shorten(part)}; allowed: ascending, "
+                f"at most {MAX_CONTEXTS:,} contexts"
+            )
+        found.extend(range(low, high + 1, by))
+    return found
+
+
+def _whole_numbers(name: str, text: str) -> list[int]:
+    from kvreport.errors import InputError, shorten
+
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
+        raise InputError(f"{name}: found {shorten(text)}; allowed: whole numbers such as 1,2,4,8")
+    return [int(part) for part in parts]
+
+
+def _names(text: str | None) -> list[str] | None:
+    return None if text is None else [part.strip() for part in text.split(",")]
+
+
+def _progress(words: str) -> None:
+    if sys.stderr.isatty():
+        print(f"\r{words} ", end="", file=sys.stderr, flush=True)

@@ -1,0 +1,71 @@
+"""Text for a terminal: aligned tables, JSON, and nothing that could steer the terminal."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import unicodedata
+from collections.abc import Callable, Sequence
+from typing import Protocol, TextIO
+
+Run = Callable[[argparse.Namespace], int]
+
+_UNSAFE = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
+
+
+class Add(Protocol):
+    """Adds a command to the parser."""
+
+    def __call__(self, name: str, run: Run, summary: str, epilog: str = "") -> argparse.ArgumentParser:
+        """Add the command ``name``, which ``run`` carries out."""
+
+
+def add_data_option(command: argparse.ArgumentParser) -> None:
+    """Add ``--data``, the same in every command."""
+    command.add_argument(
+        "--data", metavar="DIR", help="folder of another catalogue (the public one of this package)"
+    )
+
+
+def plain(text: str) -> str:
+    """Return ``text`` without control and direction characters: catalogue texts are untrusted."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join("\ufffd" if unicodedata.category(sign) in _UNSAFE else sign for sign in text)
+
+
+def write(text: str = "", stream: TextIO | None = None) -> None:
+    """Print one line."""
+    print(plain(text), file=stream or sys.stdout)
+
+
+def write_text(text: str) -> None:
+    """Print several lines."""
+    for line in text.splitlines():
+        write(line)
+
+
+def write_json(value: object) -> None:
+    """Print an object; JSON escapes whatever is not ASCII, and has no infinities."""
+    print(json.dumps(value, indent=2, allow_nan=False))
+
+
+def table(rows: Sequence[Sequence[str]], align: str) -> list[str]:
+    """Lay rows out in columns.
+
+    Args:
+        rows: Cells, every row of the same length.
+        align: One of ``<`` and ``>`` per column.
+
+    Returns:
+        One line per row, indented by two spaces.
+    """
+    widths = [max(len(row[column]) for row in rows) for column in range(len(align))]
+    return [
+        "  "
+        + "   ".join(
+            f"{cell:{side}{width}}" for cell, side, width in zip(row, align, widths, strict=True)
+        ).rstrip()
+        for row in rows
+    ]

@@ -1,0 +1,83 @@
+"""``kvreport export`` and ``kvreport init``: the site as plain files, and a site of one's own."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from kvreport.cli.output import Add, add_data_option, write
+from kvreport.errors import InputError
+
+
+def register(add: Add) -> None:
+    """Add the commands."""
+    export = add(
+        "export",
+        _export,
+        "Write the site's pages as plain files, for another site engine or none.",
+        "Pages appear whole or not at all.",
+    )
+    export.add_argument(
+        "--as",
+        dest="form",
+        choices=("html", "markdown"),
+        default="html",
+        help="html: pages to serve as they stand (default); markdown: a project for an MkDocs-compatible engine",
+    )
+    export.add_argument("--out", required=True, metavar="DIR", type=Path, help="folder to write")
+    add_data_option(export)
+    export.add_argument("--models", default="*", metavar="GLOB", help="models by id (default: all)")
+    export.add_argument("--gpus", default="*", metavar="GLOB", help="accelerators by id (default: all)")
+    export.add_argument(
+        "--docs", metavar="DIR", type=Path, help="hand-written Markdown pages to take along, numbers computed"
+    )
+    export.add_argument("--no-dataset", action="store_true", help="leave the dataset out")
+    export.add_argument(
+        "--cache", default=".cache/kvreport", metavar="DIR", help="keeps drawings between runs"
+    )
+    export.add_argument("--site-url", default="", metavar="URL", help="where the site will stand")
+
+    init = add(
+        "init",
+        _init,
+        "Write a small, working site project: configuration, a catalogue of one model, CI files.",
+        "Then: pip install kvreport, mkdocs build --strict.",
+    )
+    init.add_argument("dir", metavar="DIR", type=Path, help="folder to write; absent or empty")
+    init.add_argument(
+        "--model", default="meta-llama/Llama-3.1-8B-Instruct", help="example model (catalogue name)"
+    )
+    init.add_argument("--gpu", default="h100-sxm-80gb", help="example accelerator (catalogue name)")
+
+
+def _export(options: argparse.Namespace) -> int:
+    from kvreport.adapters.export import export
+    from kvreport.adapters.portable import export_project
+
+    if options.docs is not None and options.form == "html":
+        raise InputError("docs: found --docs with --as html; allowed: --docs with --as markdown")
+    common: dict[str, Any] = {
+        "data": None if options.data is None else Path(options.data),
+        "models": options.models,
+        "gpus": options.gpus,
+        "cache": Path(options.cache),
+        "dataset": not options.no_dataset,
+        "site_url": options.site_url,
+        "progress": lambda line: write(line, sys.stderr),
+    }
+    if options.form == "html":
+        count = export(options.out, **common)
+    else:
+        count = export_project(options.out, docs=options.docs, **common)
+    write(f"{count:,} pages in {options.out}")
+    return 0
+
+
+def _init(options: argparse.Namespace) -> int:
+    from kvreport.adapters.scaffold import scaffold
+
+    files = scaffold(options.dir, model=options.model, gpu=options.gpu)
+    write(f"{len(files)} files in {options.dir}; next: cd {options.dir} && mkdocs build --strict")
+    return 0
