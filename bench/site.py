@@ -1,0 +1,179 @@
+"""The site: cold, warm, after one model's change, against the floor, and at 1, 3 and 10 times the models.
+
+A copy of the project is built in ``build/bench-site``, so that neither the site nor its caches are
+touched. The floor is MkDocs Material by itself, given the finished content of the same pages.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from bench.synthetic import grow
+
+ROOT = Path(__file__).resolve().parent.parent
+WORK = ROOT / "build" / "bench-site"
+FACTORS = (1, 3, 10)
+KINDS = {
+    "home": "index.html",
+    "model": "models/*/index.html",
+    "gpu": "gpus/*/index.html",
+    "models index": "models/index.html",
+    "chapter": "chapters/*/index.html",
+    "explore": "explore/index.html",
+    "sizer": "sizer/index.html",
+    "data": "data/index.html",
+}
+
+
+def measure(*, growth: bool) -> dict[str, object]:
+    """Build, and build again; see the module."""
+    if WORK.exists():
+        shutil.rmtree(WORK)
+    project = copy_project(WORK / "site", factor=1)
+    result: dict[str, object] = {"cold": build(project), "warm": build(project)}
+    touch_one_model(project)
+    result["one_model_changed"] = build(project)
+    result["sizes"] = sizes(project / "site")
+    result["floor"] = build(floor(project, WORK / "floor"))
+    if growth:
+        result["growth"] = {factor: grown(factor) for factor in FACTORS}
+    return result
+
+
+def copy_project(target: Path, factor: int) -> Path:
+    """Copy what a site is made from; its catalogue has ``factor`` times the models."""
+    target.mkdir(parents=True)
+    shutil.copytree(ROOT / "docs", target / "docs")
+    shutil.copytree(ROOT / "requirements", target / "requirements")
+    models = grow(ROOT / "data", target / "data", factor)
+    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    text = re.sub(r"(?m)^  - kvreport:?.*$", "  - kvreport:\n      catalogue: data", text, count=1)
+    if "catalogue: data" not in text:
+        raise SystemExit("mkdocs.yml names the plugin in another way; bench/site.py must follow")
+    (target / "mkdocs.yml").write_text(text, encoding="utf-8")
+    print(f"· {target.name}: {models} models", file=sys.stderr)
+    return target
+
+
+def touch_one_model(project: Path) -> None:
+    """Change a fact of one model: its released date."""
+    path = sorted((project / "data" / "models").glob("*.yaml"))[0]
+    text = path.read_text(encoding="utf-8")
+    path.write_text(
+        re.sub(r"(?m)^vocabulary: (\d+)$", lambda m: f"vocabulary: {int(m[1]) + 64}", text, count=1)
+    )
+
+
+def build(project: Path) -> dict[str, float]:
+    """Build one project; seconds, processor seconds, and the largest process."""
+    print(f"· mkdocs build {project.name}", file=sys.stderr)
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    began = time.perf_counter()
+    done = subprocess.run(
+        [Path(sys.executable).with_name("mkdocs"), "build", "--quiet"],
+        cwd=project,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    spent = time.perf_counter() - began
+    if done.returncode:
+        raise SystemExit(f"the build of {project} failed:\n{done.stderr[-3000:]}")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return {
+        "s": spent,
+        "cpu_s": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
+        "peak_bytes_largest_process": after.ru_maxrss << 10,
+    }
+
+
+def floor(project: Path, target: Path) -> Path:
+    """A project with the finished content of every page, and nothing of ours to compute it."""
+    docs = target / "docs"
+    built = project / "site"
+    for page in sorted(built.rglob("index.html")):
+        text = page.read_text(encoding="utf-8")
+        article = re.search(r"<article[^>]*>(.*)</article>", text, re.DOTALL)
+        title = re.search(r"<title>(.*?)</title>", text, re.DOTALL)
+        if article is None:
+            continue
+        place = docs / page.relative_to(built).with_name("index.md")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        heading = title[1].strip().replace('"', "'") if title else "page"
+        # One HTML block: Markdown hands it through.
+        body = re.sub(r"\n\s*\n", "\n", article[1])
+        place.write_text(f'---\ntitle: "{heading}"\n---\n\n<div>\n{body}\n</div>\n', encoding="utf-8")
+    (target / "mkdocs.yml").write_text(
+        "site_name: floor\ntheme:\n  name: material\n  font: false\n"
+        "  features: [navigation.instant, navigation.tabs, navigation.indexes]\n"
+        "plugins: [search]\nnav: [index.md]\n",
+        encoding="utf-8",
+    )
+    return target
+
+
+def grown(factor: int) -> dict[str, float]:
+    """Cold and warm at ``factor`` times the models, chapters left out: they do not grow."""
+    project = copy_project(WORK / f"times-{factor}", factor)
+    text = (project / "mkdocs.yml").read_text(encoding="utf-8")
+    text = re.sub(r"(?m)^  - mkdocs-jupyter:\n(?:      .*\n|        .*\n)*", "", text)
+    text = re.sub(r"(?m)^ +- chapters/.*\n", "", text)
+    (project / "mkdocs.yml").write_text(text, encoding="utf-8")
+    shutil.rmtree(project / "docs" / "chapters", ignore_errors=True)
+    cold, warm = build(project), build(project)
+    found = sizes(project / "site")
+    shutil.rmtree(project)
+    return {"cold_s": cold["s"], "warm_s": warm["s"], "search_index_bytes": found["search_index_bytes"]}
+
+
+def sizes(site: Path) -> dict[str, object]:
+    """Bytes per kind of page (gzip, as sent), of the search index and of the whole."""
+    pages = {}
+    for kind, pattern in KINDS.items():
+        sent = [len(gzip.compress(path.read_bytes(), 6, mtime=0)) for path in sorted(site.glob(pattern))]
+        if sent:
+            pages[kind] = {"number": len(sent), "median": statistics.median(sent), "largest": max(sent)}
+    everything = [path for path in site.rglob("*") if path.is_file()]
+    downloads = [path for path in everything if path.is_relative_to(site / "downloads")]
+    index = site / "search" / "search_index.json"
+    return {
+        "pages_gzip_bytes": pages,
+        "search_index_bytes": index.stat().st_size if index.is_file() else 0,
+        "site_bytes": sum(path.stat().st_size for path in everything),
+        "downloads_bytes": sum(path.stat().st_size for path in downloads),
+    }
+
+
+def figures(result: dict[str, object]) -> Iterator[tuple[str, float, str, str, float]]:
+    """Rows of the table: what, value, unit, budget, limit."""
+    if not result:
+        return
+    yield "site, cold", result["cold"]["s"], "s", "≤ 120 s", 120
+    yield "site, warm (nothing changed)", result["warm"]["s"], "s", "≤ 15 s", 15
+    yield "site, one model changed", result["one_model_changed"]["s"], "s", "", 0
+    yield "floor: MkDocs Material, same pages", result["floor"]["s"], "s", "", 0
+    yield "warm / floor", result["warm"]["s"] / result["floor"]["s"], "x", "≤ 1.3 x", 1.3
+    found = result["sizes"]
+    beside = found["site_bytes"] - found["downloads_bytes"]
+    yield "site beside the downloads", beside / 1e6, "MB", "≤ 60 MB", 60
+    yield "downloads", found["downloads_bytes"] / 1e6, "MB", "", 0
+    yield "search index", found["search_index_bytes"] / 1e6, "MB", "≤ 1 MB", 1
+    for kind, one in found["pages_gzip_bytes"].items():
+        yield f"largest {kind} page, gzip", one["largest"] / 1e3, "kB", "≤ 150 kB", 150
+    growth = result.get("growth", {})
+    for factor, one in growth.items():
+        yield f"{factor} x models, cold, without chapters", one["cold_s"], "s", "", 0
+    if growth:
+        least, most = growth[FACTORS[0]]["cold_s"], growth[FACTORS[-1]]["cold_s"]
+        yield f"{FACTORS[-1]} x models / 1 x", most / least, "x", f"≤ {FACTORS[-1]} x", FACTORS[-1]

@@ -1,0 +1,127 @@
+"""One measurement each, run in a process of its own so that its memory is its own.
+
+``python -m bench.tasks NAME [ARGUMENTS]`` prints one JSON object.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import statistics
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+REPEATS = 5
+
+
+def compute(models: str = "*") -> dict[str, float]:
+    """Rows per second of the published grid and of one with 128 contexts, on one core, nothing written.
+
+    Seconds are processor time, so that what else the machine does counts less; the best of three.
+    """
+    from kvreport.catalog.load import load_catalogue
+    from kvreport.dataset.grid import axes
+    from kvreport.dataset.matrix import matrix
+
+    catalogue = load_catalogue()
+    published = axes(catalogue, models=models)
+    # 128 contexts, and as many models, evenly drawn, as make ten million rows.
+    wide = axes(catalogue, models=models, contexts=[1024 * (i + 1) for i in range(128)])
+    rows = wide.rows_per_pair * len(wide.accelerators) * len(wide.models)
+    dense = replace(wide, models=wide.models[:: max(1, round(rows / 12_000_000))])
+    result: dict[str, float] = {}
+    for name, chosen in (("published", published), ("dense", dense)):
+        times = []
+        for _ in range(3):
+            began = time.process_time()
+            rows = _rows(matrix(chosen))
+            times.append(time.process_time() - began)
+        result[f"{name}_rows"] = rows
+        result[f"{name}_s"] = min(times)
+        result[f"{name}_rows_per_s"] = rows / min(times)
+    return result
+
+
+def publish(models: str = "*") -> dict[str, float]:
+    """The published dataset, every file of it, with all processors."""
+    import pyarrow.parquet as pq
+
+    from kvreport.catalog.load import load_catalogue
+    from kvreport.dataset.files import available_processors
+    from kvreport.dataset.grid import axes
+    from kvreport.dataset.write import publish as write
+
+    catalogue = load_catalogue()
+    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
+        out = Path(folder)
+        began = time.perf_counter()
+        write(catalogue, axes(catalogue, models=models), out, version="2026.01.01")
+        spent = time.perf_counter() - began
+        rows = pq.read_metadata(out / "capacity.parquet").num_rows
+        size = {path.name: path.stat().st_size for path in out.iterdir() if path.is_file()}
+    self, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+    own, child = self.ru_maxrss << 10, children.ru_maxrss << 10
+    return {
+        "rows": rows,
+        "s": spent,
+        "cpu_s": self.ru_utime + self.ru_stime + children.ru_utime + children.ru_stime,
+        "rows_per_s": rows / spent,
+        # No process was larger than the largest, so their sum was at most this.
+        "peak_bytes_all_processes": own + child * available_processors(),
+        "capacity_parquet_bytes": size["capacity.parquet"],
+        "capacity_csv_bytes": sum(
+            value for name, value in size.items() if name.startswith("capacity") and "csv" in name
+        ),
+    }
+
+
+def stream(rows: str, models: str = "*") -> dict[str, float]:
+    """A matrix of about so many rows, streamed into a partitioned Parquet dataset, in one process."""
+    from kvreport.catalog.load import load_catalogue
+    from kvreport.dataset.grid import axes
+    from kvreport.dataset.matrix import matrix
+    from kvreport.dataset.write import write_partitioned
+
+    catalogue = load_catalogue()
+    per_context = _rows(matrix(axes(catalogue, models=models, contexts=[8192])))
+    number = max(1, round(int(rows) / per_context))
+    chosen = axes(catalogue, models=models, contexts=[512 * (i + 1) for i in range(number)])
+    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
+        began = time.perf_counter()
+        written = write_partitioned(chosen, Path(folder))
+        spent = time.perf_counter() - began
+        size = sum(path.stat().st_size for path in Path(folder).rglob("*.parquet"))
+    return {
+        "rows": written,
+        "s": spent,
+        "rows_per_s": written / spent,
+        "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10,
+        "bytes": size,
+    }
+
+
+def estimate() -> dict[str, float]:
+    """One estimate in a process that has the catalogue open; the median of many."""
+    import kvreport
+    from kvreport.catalog.load import open_catalogue
+
+    catalogue = open_catalogue()
+    times = []
+    for _ in range(200):
+        began = time.perf_counter()
+        kvreport.estimate("Qwen/Qwen2.5-7B", gpu="h100-sxm-80gb", context_tokens=8192, catalog=catalogue)
+        times.append(time.perf_counter() - began)
+    return {"first_s": times[0], "median_s": statistics.median(times)}
+
+
+def _rows(cubes) -> int:
+    return sum(cube.rows for cube in cubes)
+
+
+TASKS = {task.__name__: task for task in (compute, publish, stream, estimate)}
+
+if __name__ == "__main__":
+    print(json.dumps(TASKS[sys.argv[1]](*sys.argv[2:])))

@@ -1,0 +1,164 @@
+"""Hold the block planner against a recorded run of vLLM's own planner.
+
+    python scripts/check_planner.py RECORDS.jsonl CONFIGS [--list]
+
+RECORDS has one line per run of the engine's planner without a GPU: ``id``, ``gpu`` (H100, A100,
+B200), ``tp``, ``dcp``, ``kv_cache_dtype`` (auto or fp8), ``enable_prefix_caching``,
+``max_num_batched_tokens``, ``run`` and, under ``per_len`` and ``at``, the blocks, tokens and
+concurrency that it printed for a pool. CONFIGS is a folder with one JSON file per model: a
+``config.json``, alone or under the key ``config``. Each model is read from its config alone, then
+planned; the figures are compared point by point. Nothing of a record but the flags goes in.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import Counter, defaultdict
+from pathlib import Path
+
+from kvreport.accounting import capacity
+from kvreport.accounting.blocks import BlockPlan, Serving, default_kv_format, plan
+from kvreport.catalog.accelerator import Accelerator
+from kvreport.catalog.engine import Engine
+from kvreport.catalog.formats import KvFormat
+from kvreport.catalog.huggingface import read_config
+from kvreport.catalog.load import load_catalogue
+from kvreport.catalog.model import Model
+from kvreport.errors import InputError
+from kvreport.units import GIB
+
+ACCELERATORS = {"H100": "h100-sxm-80gb", "A100": "a100-sxm4-80gb", "B200": "b200-sxm-180gb"}
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("records", type=Path)
+    arguments.add_argument("configs", type=Path)
+    arguments.add_argument("--list", action="store_true", help="name every row that differs")
+    given = arguments.parse_args()
+
+    catalogue = load_catalogue()
+    engine = catalogue.engine("vllm")
+    models: dict[str, Model | str] = {}
+    points, equal, near, unread = 0, 0, 0, Counter()
+    rows = [json.loads(line) for line in given.records.read_text().splitlines()]
+    answers = defaultdict(set)
+    for row in rows:
+        answers[_flags(row)].add(row["pool_bytes_per_block"])
+    twice = solved = 0
+    for row in rows:
+        if row["id"] not in models:
+            models[row["id"]] = _read(given.configs, row["id"])
+        model = models[row["id"]]
+        if isinstance(model, str):
+            unread[f"{row['id']}: {model}"] += 1
+            continue
+        accelerator = catalogue.accelerator(ACCELERATORS[row["gpu"]])
+        # Most runs leave the checkpoint's quantisation out, and its declared KV format with it.
+        kept = row["run"] == "checkpoint_quantization_kept"
+        asked = model if kept else model.model_copy(update={"kv_format": None})
+        named = default_kv_format(asked, engine, accelerator)
+        if row["kv_cache_dtype"] == "fp8":
+            named = "fp8"
+        kv_format = catalogue.kv_format(named) if named else None
+        try:
+            block_plan = _plan(model, engine, row, kv_format, accelerator)
+        except InputError as error:
+            unread[f"{row['id']} tp {row['tp']} {row['kv_cache_dtype']}: {error}"] += 1
+            continue
+        worst = 0.0
+        contradicted = len(answers[_flags(row)]) > 1
+        by_hand = (
+            _plan(model, engine, row, kv_format, accelerator, block_tokens=row["block_size"])
+            if contradicted
+            else None
+        )
+        for length in row["per_len"]:
+            for at in length["at"]:
+                points += 1
+                error = _difference(block_plan, length["max_model_len"], at)
+                if by_hand is not None and error > 0:
+                    twice += 1
+                    solved += _difference(by_hand, length["max_model_len"], at) == 0
+                equal += error == 0
+                near += error <= 0.01
+                worst = max(worst, error)
+        if worst and given.list:
+            print(
+                f"{row['id']} {row['run']} {row['gpu']} tp{row['tp']} {row['kv_cache_dtype']} "
+                f"worst {worst:.4f}: block {block_plan.block_bytes} ({block_plan.block_tokens} tokens), "
+                f"recorded {row['pool_bytes_per_block']} ({row['block_size']} tokens)"
+                f"{'; the same flags are recorded with another answer too' if contradicted else ''}"
+            )
+    for reason, count in unread.items():
+        print(f"not compared ({count} rows): {reason}")
+    if twice:
+        print(
+            f"{twice} of the points that differ belong to rows recorded twice with different answers; "
+            f"{solved} of them are equal once the recorded tokens per block are given by hand"
+        )
+    print(f"points {points}  equal {equal} ({equal / points:.2%})  within 1 % {near} ({near / points:.2%})")
+
+
+def _plan(
+    model: Model,
+    engine: Engine,
+    row: dict,
+    kv_format: KvFormat | None,
+    accelerator: Accelerator,
+    *,
+    block_tokens: int | None = None,
+) -> BlockPlan:
+    return plan(
+        model,
+        engine,
+        serving=Serving(
+            max_batched_tokens=row["max_num_batched_tokens"],
+            block_tokens=block_tokens,
+            prefix_caching=row["enable_prefix_caching"],
+            context_parallel=row["dcp"],
+            hybrid_manager=not row["disable_hybrid"],
+        ),
+        kv_format=kv_format,
+        tensor_parallel=row["tp"],
+        accelerator=accelerator,
+    )
+
+
+def _flags(row: dict) -> tuple:
+    names = ("id", "run", "gpu", "tp", "dcp", "kv_cache_dtype", "enable_prefix_caching")
+    return tuple(row[name] for name in (*names, "max_num_batched_tokens", "disable_hybrid"))
+
+
+def _read(folder: Path, model_id: str) -> Model | str:
+    path = folder / (model_id.replace("/", "--") + ".json")
+    if not path.is_file():
+        return "no config"
+    content = json.loads(path.read_text())
+    config = content.get("config", content)
+    try:
+        return read_config(config, id=model_id)
+    except InputError as error:
+        return f"not readable: {error}"
+
+
+def _difference(block_plan: BlockPlan, context: int, at: dict) -> float:
+    """Largest relative difference of blocks, tokens and concurrency; 1 if start and refusal differ."""
+    pool = at["gib"] * GIB
+    starts = int(capacity.users(pool, block_plan, context)) >= 1
+    if "error" in at:
+        return 1.0 if starts else 0.0
+    if not starts:
+        return 1.0
+    found = float(capacity.concurrency(pool, block_plan, context))
+    pairs = [
+        (int(capacity.blocks(pool, block_plan)), at["num_blocks"]),
+        (int(found * context), at["tokens"]),
+        (round(found, 6), at["concurrency"]),
+    ]
+    return max(abs(a - b) / b for a, b in pairs)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,28 @@
+"""Keep the figures of a release, so that the next one can say what changed.
+
+python scripts/snapshot.py        writes data/releases/<version>.json
+"""
+
+from __future__ import annotations
+
+import json
+
+from kvreport.catalog.load import load_catalogue
+from kvreport.dataset.release import data_version
+from kvreport.report.changes import FOLDER, snapshot
+from kvreport.report.gather import gather
+from kvreport.report.whole import write_whole
+
+
+def main() -> None:
+    """Write the snapshot of the public catalogue as it stands."""
+    catalogue = load_catalogue()
+    version = data_version(catalogue.folder)
+    content = json.dumps(snapshot(gather(catalogue, version=version)), indent=1)
+    path = catalogue.folder / FOLDER / f"{version}.json"
+    write_whole(path, f"{content}\n".encode())
+    print(f"{path.name}: {len(content):,} bytes")
+
+
+if __name__ == "__main__":
+    main()
