@@ -1,0 +1,100 @@
+"""The arithmetic in the browser, held equal to the dataset on every row of a large sample."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kvreport.accounting.capacity import Verdict
+from kvreport.catalog.load import load_catalogue
+from kvreport.dataset.grid import axes
+from kvreport.dataset.matrix import cube_of
+from kvreport.report import profiles
+from kvreport.report.gather import gather
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("tiny-site")]
+
+EVERY = 9
+"""One model in so many is taken: all families come in, and the test stays short."""
+ROWS = 60_000
+
+ANSWER = """({site, models, rows}) => {
+    const by = Object.fromEntries(models.map((model) => [model.id, model]));
+    const gpus = Object.fromEntries(site.gpus.map((gpu) => [gpu.id, gpu]));
+    const wrong = [];
+    let compared = 0;
+    for (const [id, gpu, size, weights, kv, context, want] of rows) {
+        const config = kvCapacity.configure(site, by[id], gpus[gpu], site.sizes.indexOf(size), weights, kv);
+        let got = null;
+        if (config) {
+            const answer = kvCapacity.answer(config, context);
+            got = [config.weights, answer.token, config.state, answer.request, config.pool,
+                   answer.users, answer.ceiling, config.longest, answer.verdict];
+        }
+        compared += 1;
+        if (JSON.stringify(got) !== JSON.stringify(want)) wrong.push({row: [id, gpu, size, weights, kv, context], want, got});
+    }
+    return {compared, wrong: wrong.slice(0, 5), count: wrong.length};
+}"""
+
+COLUMNS = (
+    "weight_bytes_per_gpu",
+    "kv_bytes_per_token_per_gpu",
+    "state_bytes_per_request_per_gpu",
+    "kv_bytes_per_request_per_gpu",
+    "kv_pool_bytes_per_gpu",
+    "max_concurrent_requests",
+    "max_concurrent_requests_ceiling",
+    "max_context_tokens",
+)
+
+
+def rows_of(cube: Any, take: np.random.Generator, number: int) -> list[list[Any]]:
+    """Rows of one model, picked by chance; a combination that cannot be configured has no answer."""
+    shape = cube.values["verdict"].shape
+    picked = take.choice(int(np.prod(shape)), size=min(number, int(np.prod(shape))), replace=False)
+    rows = []
+    for g, t, w, k, c in zip(*np.unravel_index(picked, shape), strict=True):
+        key = [
+            cube.model.id,
+            cube.gpus[g],
+            cube.tensor_parallel[t],
+            cube.weight_formats[w],
+            cube.kv_formats[k],
+            cube.contexts[c],
+        ]
+        want = None
+        if cube.possible[g, t, w, k]:
+            verdict = Verdict(int(cube.values["verdict"][g, t, w, k, c])).label
+            want = [*(int(cube.values[name][g, t, w, k, c]) for name in COLUMNS), verdict]
+        rows.append([*key, want])
+    return rows
+
+
+def test_the_browser_answers_as_the_dataset_does(repository, chromium_path, chromium_flags):
+    from playwright.sync_api import sync_playwright
+
+    catalogue = load_catalogue()
+    chosen = sorted(catalogue.models)[::EVERY]
+    site = gather(catalogue, models=",".join(chosen), version="2026.01.01")
+    shared, models = profiles.site_facts(site), [profiles.model_facts(site, model) for model in site.models]
+    everything = axes(catalogue, models=",".join(chosen))
+    take = np.random.default_rng(20261121)
+    rows: list[list[Any]] = []
+    for model in everything.models:
+        part = axes(catalogue, models=model.id)
+        rows += rows_of(cube_of(model, part), take, ROWS // len(everything.models))
+    assert sum(row[-1] is not None for row in rows) > ROWS // 2
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium_path, args=chromium_flags)
+        page = browser.new_page()
+        page.add_script_tag(path=str(repository / "docs/assets/kv-capacity.js"))
+        data = json.loads(profiles.encode({"site": shared, "models": models, "rows": rows}))
+        found = page.evaluate(ANSWER, data)
+        browser.close()
+    assert found["compared"] == len(rows)
+    assert found["count"] == 0, found["wrong"]

@@ -1,0 +1,301 @@
+"""The built site in a real browser: it loads, finds, draws, switches, and asks nobody else."""
+
+from __future__ import annotations
+
+import http.server
+import threading
+from collections.abc import Iterator
+from functools import partial
+from importlib.resources import files
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("tiny-site")]
+
+LLAMA = "models/meta-llama--Llama-3.1-8B-Instruct/"
+H100 = "gpus/h100-sxm-80gb/"
+KINDS = ("", "models/", LLAMA, "gpus/", H100, "explore/", "compare/", "sizer/", "log/", "data/")
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    """A file server that says nothing."""
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture(scope="module")
+def address(tiny_site) -> Iterator[str]:
+    server = http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), partial(Quiet, directory=str(tiny_site.folder))
+    )
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture(scope="module")
+def browser(chromium_path, chromium_flags) -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=chromium_path, args=chromium_flags)
+        yield started
+        started.close()
+
+
+class Visit:
+    """A page, and what went wrong on it."""
+
+    def __init__(self, browser: Any, address: str, **options: Any) -> None:
+        # Playwright waits for a condition by running a text in the page, which our policy refuses;
+        # that the pages themselves keep to it is looked at in test_policy.py.
+        self.context = browser.new_context(bypass_csp=True, **options)
+        self.page = self.context.new_page()
+        self.address = address
+        self.faults: list[str] = []
+        self.page.on("console", self._heard)
+        self.page.on("pageerror", lambda error: self.faults.append(str(error)))
+        self.page.on("request", self._asked)
+        self.page.on(
+            "response", lambda r: self.faults.append(f"{r.status} {r.url}") if r.status >= 400 else None
+        )
+
+    def _heard(self, message: Any) -> None:
+        if message.type in ("error", "warning"):
+            self.faults.append(message.text)
+
+    def _asked(self, request: Any) -> None:
+        if not request.url.startswith((self.address, "data:", "blob:")):
+            self.faults.append(f"asks {request.url}")
+
+    def go(self, uri: str) -> Any:
+        self.page.goto(self.address + uri)
+        self.page.wait_for_selector("html.js")
+        return self.page
+
+    def query(self) -> dict[str, list[str]]:
+        return parse_qs(urlsplit(self.page.url).query)
+
+
+@pytest.fixture
+def visit(browser, address) -> Iterator[Visit]:
+    made = Visit(browser, address, viewport={"width": 1280, "height": 900})
+    yield made
+    made.context.close()
+    assert not made.faults
+
+
+@pytest.mark.parametrize("uri", KINDS)
+def test_every_kind_of_page_loads_without_a_fault_and_without_other_hosts(visit, uri):
+    page = visit.go(uri)
+    page.wait_for_load_state("networkidle")
+    assert page.locator("h1").count() == 1
+
+
+@pytest.mark.parametrize("uri", KINDS)
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
+def test_axe_finds_nothing_of_ours(browser, address, uri, scheme, width):
+    made = Visit(browser, address, viewport={"width": width, "height": 900}, color_scheme=scheme)
+    page = made.go(uri)
+    page.wait_for_load_state("networkidle")
+    page.wait_for_timeout(300)
+    page.evaluate(files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8"))
+    found = page.evaluate("axe.run('.md-content')")
+    made.context.close()
+    faults = [
+        (v["id"], v["nodes"][0]["html"][:160], v["nodes"][0]["failureSummary"][:300])
+        for v in found["violations"]
+    ]
+    assert not faults, faults
+
+
+@pytest.mark.parametrize("uri", KINDS)
+def test_a_phone_never_scrolls_sideways(browser, address, uri):
+    made = Visit(browser, address, viewport={"width": 390, "height": 844}, has_touch=True)
+    page = made.go(uri)
+    page.wait_for_load_state("networkidle")
+    wide = page.evaluate("document.documentElement.scrollWidth")
+    made.context.close()
+    assert wide <= 390
+
+
+@pytest.mark.parametrize("uri", [LLAMA, H100, "", "models/"])
+def test_a_page_is_whole_without_scripts(browser, address, uri):
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(address + uri)
+    assert page.locator(".kv-chart svg").first.is_visible()
+    assert page.locator("main").inner_text().count("\n") > 20
+    context.close()
+
+
+@pytest.mark.parametrize(
+    ("asked", "first"),
+    [
+        ("llama 70b", "models/meta-llama--Llama-3.1-70B-Instruct/"),
+        ("h100", H100),
+        ("deepseek", "models/deepseek-ai--DeepSeek-V3/"),
+        ("gpt-oss", "models/openai--gpt-oss-20b/"),
+        ("mi300x", "gpus/mi300x/"),
+    ],
+)
+def test_search_finds_the_right_page_first(visit, asked, first):
+    page = visit.go("")
+    page.locator(".md-search__input").click()
+    page.locator(".md-search__input").press_sequentially(asked)
+    link = page.locator(".md-search-result__link").first
+    link.wait_for(timeout=10_000)
+    page.wait_for_timeout(500)
+    assert urlsplit(page.locator(".md-search-result__link").first.get_attribute("href")).path.endswith(first)
+
+
+def test_a_chart_comes_to_life_when_it_comes_into_view(visit):
+    page = visit.go(LLAMA)
+    assert page.locator(".kv-chart > svg").count() >= 1
+    page.locator(".kv-chart").first.scroll_into_view_if_needed()
+    page.mouse.move(500, 500)
+    page.wait_for_selector(".kv-chart[data-kv-live] .vega-embed svg", timeout=15_000)
+    assert page.locator(".kv-chart > svg").count() == 0
+
+
+def test_dark_mode_changes_the_chart_s_colours(browser, address):
+    inks = {}
+    for scheme in ("light", "dark"):
+        made = Visit(browser, address, color_scheme=scheme)
+        page = made.go(LLAMA)
+        inks[scheme] = page.evaluate(
+            "getComputedStyle(document.querySelector('.kv-chart svg [stroke=\"var(--kv-l1)\"]')).stroke"
+        )
+        made.context.close()
+    assert inks["light"] != inks["dark"]
+    assert all(ink.startswith("rgb") for ink in inks.values())
+
+
+def test_an_index_filters_by_text_and_facet_and_keeps_it_in_the_address(visit):
+    page = visit.go("models/")
+    visible = page.locator("#models-table tbody tr:visible")
+    assert visible.count() == 5
+    page.locator("input[name=q]").fill("llama 70b")
+    page.wait_for_function("document.querySelectorAll('#models-table tbody tr:not([hidden])').length === 1")
+    assert visit.query() == {"q": ["llama 70b"]}
+    page.locator("input[name=q]").fill("")
+    page.locator("fieldset[data-facet=kind] button[value=latent]").click()
+    assert visible.count() == 1
+    assert visit.query() == {"kind": ["latent"]}
+    assert "remembers by latent" in page.locator(".kv-said").inner_text()
+    page.go_back()
+    page.wait_for_function("document.querySelectorAll('#models-table tbody tr:not([hidden])').length > 1")
+    page.go_forward()
+    page.wait_for_function("document.querySelectorAll('#models-table tbody tr:not([hidden])').length === 1")
+
+
+def test_a_stale_filter_is_said_and_an_empty_result_explained(visit):
+    page = visit.go("models/?kind=latent&flavour=vanilla&maker=Nobody")
+    said = page.locator(".kv-said").inner_text()
+    assert "flavour=vanilla" in said
+    assert "maker=Nobody" in said
+    assert page.locator("#models-table tbody tr:visible").count() == 1
+    page = visit.go("models/?kind=latent&q=llama")
+    assert "Without the name there would be 1." in page.locator(".kv-said").inner_text()
+
+
+def test_a_column_sorts_both_ways(visit):
+    page = visit.go("models/")
+    button = page.locator("#models-table thead th button").nth(1)
+    button.click()
+    first = page.locator("#models-table tbody th").first
+    assert "DeepSeek-V3" in first.inner_text()
+    button.click()
+    assert "DeepSeek-V3" not in first.inner_text()
+    assert page.locator("#models-table thead th").nth(1).get_attribute("aria-sort") == "ascending"
+
+
+def test_the_switches_of_a_model_page_answer_as_the_package_does(visit, tiny_site):
+    from kvreport import estimate
+    from kvreport.catalog.load import load_catalogue
+
+    catalogue = load_catalogue(tiny_site.catalogue)
+    page = visit.go(LLAMA)
+    page.locator("select[name=weights]").select_option("fp8")
+    page.locator("select[name=kv]").select_option("fp8")
+    page.wait_for_function("document.querySelector('.kv-said').textContent.startsWith('Now')")
+    assert visit.query() == {"weights": ["fp8"], "kv": ["fp8"]}
+    shown = page.locator("#on-h100-sxm-80gb td").nth(4).inner_text()
+    answer = estimate(
+        "meta-llama/Llama-3.1-8B-Instruct",
+        gpu="H100",
+        context_tokens="8K",
+        weights="fp8",
+        kv="fp8",
+        catalog=catalogue,
+    )
+    assert shown == f"{answer.max_concurrent_requests:,}"
+
+
+def test_the_front_page_answers_another_question(visit):
+    page = visit.go("")
+    page.locator("select[name=model]").select_option("Qwen--Qwen3.6-27B")
+    page.locator("select[name=gpu]").select_option("b200-sxm-180gb")
+    page.wait_for_function("document.querySelector('.kv-big').textContent.includes('Qwen3.6')")
+    assert "on one B200" in page.locator(".kv-big").inner_text()
+    assert page.locator(".kv-bar rect.kv-fill-state").count() == 1
+    again = visit.page.url
+    page.goto(again)
+    page.wait_for_function("document.querySelector('.kv-big').textContent.includes('Qwen3.6')")
+
+
+def test_the_explorer_filters_says_so_and_hands_out_rows_of_the_dataset(visit, tiny_site):
+    import pandas as pd
+
+    page = visit.go("explore/")
+    page.wait_for_selector("#explore-table tbody tr")
+    assert visit.query()["gpu"] == ["h100-sxm-80gb"]
+    before = page.evaluate("performance.now()")
+    page.locator("fieldset", has_text="devices").locator(".kv-chip[value='2']").click()
+    page.wait_for_function("document.querySelector('.kv-said').textContent.includes('devices 1 or 2')")
+    page.locator(".kv-chip[value=tight]").click()
+    page.locator(".kv-chip[value=fits]").click()
+    assert page.evaluate("performance.now()") - before < 5_000
+    page.wait_for_function("document.querySelector('.kv-said').textContent.includes('verdict tight or fits')")
+    said = page.locator(".kv-said").inner_text()
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name="Download as CSV").click()
+    selection = pd.read_csv(waiting.value.path())
+    assert len(selection) == int(said.split(" row", 1)[0].replace(",", ""))
+    keys = ["model", "gpu", "tensor_parallel", "weight_format", "kv_format", "context_tokens"]
+    whole = pd.read_parquet(tiny_site.folder / "downloads/capacity.parquet")
+    both = selection.merge(
+        whole.astype({key: selection[key].dtype for key in keys}), on=keys, suffixes=("", "_published")
+    )
+    assert len(both) == len(selection)
+    for name in selection.columns.difference(keys):
+        assert (both[name].astype(str) == both[f"{name}_published"].astype(str)).all(), name
+
+
+def test_a_comparison_overlays_two_models(visit):
+    page = visit.go("compare/?models=openai--gpt-oss-20b&models=Qwen--Qwen3.6-27B&gpu=mi300x&zap=1")
+    page.wait_for_selector(".kv-chart .vega-embed svg", timeout=15_000)
+    assert page.locator(".kv-compare tbody tr").count() == 2
+    assert "zap=1" in page.locator(".kv-said").inner_text()
+
+
+def test_sizes_switch_between_gib_and_gb(visit):
+    page = visit.go(LLAMA)
+    cell = page.locator("#weights-table .kv-size").first
+    assert cell.inner_text() == "14.96"  # 16,060,522,496 bytes / 2^30
+    page.locator("#weights-table .kv-units").click()
+    assert cell.inner_text() == "16.06"
+
+
+def test_instant_navigation_starts_the_next_page_too(visit):
+    page = visit.go("models/")
+    page.locator("#models-table a", has_text="Llama 3.1 8B").first.click()
+    page.wait_for_url(f"**/{LLAMA}")
+    page.locator("select[name=weights]").select_option("int4")
+    page.wait_for_function("document.querySelector('.kv-said').textContent.startsWith('Now')")

@@ -1,0 +1,139 @@
+"""The policy of every page in a real browser: nothing of ours is refused, anything else is."""
+
+from __future__ import annotations
+
+import http.server
+import re
+import threading
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+
+from kvreport.adapters.policy import Policy, inline
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("tiny-site")]
+
+LLAMA = "models/meta-llama--Llama-3.1-8B-Instruct/"
+KINDS = (
+    "",
+    "models/",
+    LLAMA,
+    "gpus/h100-sxm-80gb/",
+    "explore/",
+    "compare/",
+    "sizer/",
+    "log/",
+    "data/",
+    "by-hand/",
+)
+HEAR = """
+window.refused = [];
+document.addEventListener("securitypolicyviolation", (e) => window.refused.push(`${e.violatedDirective} ${e.blockedURI} ${e.sample}`));
+"""
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    """A file server that says nothing."""
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture(scope="module")
+def address(tiny_site) -> Iterator[str]:
+    handler = partial(Quiet, directory=str(tiny_site.folder))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def page(chromium_path, chromium_flags) -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium_path, args=chromium_flags)
+        made = browser.new_page(viewport={"width": 1280, "height": 900})
+        made.add_init_script(HEAR)
+        yield made
+        browser.close()
+
+
+def policy_of(html: str) -> str:
+    return re.search(r'<meta http-equiv="Content-Security-Policy" content="([^"]+)">', html)[1]
+
+
+def test_every_page_states_one_policy_before_its_first_script(tiny_site):
+    stated = set()
+    for path in tiny_site.folder.rglob("*.html"):
+        html = path.read_text(encoding="utf-8")
+        stated.add(policy_of(html))
+        assert html.index("Content-Security-Policy") < html.index("<script"), path
+    (only,) = stated
+    assert "unsafe-eval" not in only
+    (scripts,) = (part for part in only.split("; ") if part.startswith("script-src "))
+    assert "unsafe-inline" not in scripts
+
+
+def test_pages_run_under_their_policy_and_break_no_rule_of_it(page, address):
+    for uri in KINDS:
+        page.goto(address + uri)
+        page.wait_for_load_state("networkidle")
+        assert page.evaluate("window.refused") == [], uri
+        assert page.evaluate("typeof __md_scope") == "object", uri
+
+
+def test_charts_come_to_life_without_eval(page, address):
+    page.goto(address + LLAMA)
+    page.locator(".kv-chart").first.scroll_into_view_if_needed()
+    page.mouse.move(500, 500)
+    page.wait_for_selector(".kv-chart[data-kv-live] .vega-embed svg", timeout=15_000)
+    assert page.evaluate("window.refused") == []
+
+
+def test_search_and_the_way_from_page_to_page_are_allowed(page, address):
+    from playwright.sync_api import expect
+
+    page.goto(address)
+    page.locator(".md-search__input").click()
+    page.locator(".md-search__input").press_sequentially("gpt-oss")
+    page.locator(".md-search-result__link").first.wait_for(timeout=10_000)
+    page.keyboard.press("Escape")
+    page.goto(address + "models/")
+    page.locator("#models-table a", has_text="Llama 3.1 8B").first.click()
+    page.wait_for_url(f"**/{LLAMA}")
+    page.locator("select[name=weights]").select_option("int4")
+    expect(page.locator(".kv-said").first).to_contain_text("Now")
+    assert page.evaluate("window.refused") == []
+
+
+def test_a_script_that_is_not_the_themes_is_refused_by_the_browser_and_told_by_the_build(
+    page, address, tiny_site
+):
+    html = tiny_site.html(LLAMA).replace("</article>", "<script>window.hit = 1</script></article>")
+    other = tiny_site.folder / "spoiled.html"
+    other.write_text(html, encoding="utf-8")
+    try:
+        page.goto(address + "spoiled.html")
+        page.wait_for_load_state("networkidle")
+        assert page.evaluate("window.refused.length") == 1
+        assert page.evaluate("window.hit") is None
+    finally:
+        other.unlink()
+    policy = Policy((tiny_site.folder / "404.html").read_text(encoding="utf-8"))
+    assert list(policy.refused(html)) == ["window.hit = 1"]
+    assert not list(policy.refused(tiny_site.html(LLAMA)))
+
+
+def test_what_a_browser_would_not_run_is_no_script():
+    html = (
+        "<script>a()</script><script src='x.js'></script><script type=application/json>{}</script>"
+        '<script type="module">b()</script ><SCRIPT>c()</SCRIPT>'
+    )
+    assert list(inline(html)) == ["a()", "b()", "c()"]

@@ -1,0 +1,226 @@
+"""The sizer's and the log reader's pages in a real browser: they answer, remember, refuse and keep quiet."""
+
+from __future__ import annotations
+
+import http.server
+import threading
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from kvreport.catalog.load import open_catalogue
+from kvreport.estimation.size import size
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("tiny-site")]
+
+ANSWER = "[data-kv-sized][data-kv-state]"
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    """A file server that says nothing."""
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture(scope="module")
+def address(tiny_site) -> Iterator[str]:
+    server = http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), partial(Quiet, directory=str(tiny_site.folder))
+    )
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def page(chromium_path, chromium_flags, address) -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium_path, args=chromium_flags)
+        context = browser.new_context()
+        context.grant_permissions(["clipboard-read", "clipboard-write"])
+        opened = context.new_page()
+        opened.faults = []
+        opened.asked = []
+        opened.on("pageerror", lambda error: opened.faults.append(str(error)))
+        opened.on("console", lambda said: opened.faults.append(said.text) if said.type == "error" else None)
+        opened.on("request", lambda request: opened.asked.append(request.url))
+        yield opened
+        assert opened.faults == []
+        assert all(url.startswith((address, "data:", "blob:")) for url in opened.asked)
+        browser.close()
+
+
+def until(page: Any, expression: str) -> None:
+    """Wait for an expression to hold; asked from outside, because the page lets nobody evaluate text."""
+    for _ in range(400):
+        if page.evaluate(expression):
+            return
+        page.wait_for_timeout(25)
+    pytest.fail(f"never came true: {expression}")
+
+
+def answer(page: Any) -> dict[str, Any]:
+    """The JSON that the page would export."""
+    page.wait_for_selector("[data-kv-sized][data-kv-state=sized]")
+    found: dict[str, Any] = page.eval_on_selector("[data-kv-sized]", "box => box.kvAnswer")
+    return found
+
+
+def test_the_sizer_answers_at_once_and_as_python_does(page: Any, address: str, tiny_site) -> None:
+    page.goto(f"{address}sizer/?gpu=h100-sxm-80gb&concurrent=40&context=4K&prompt=2000&output=500")
+    found = answer(page)
+    ours = size(
+        found["model"],
+        context=4096,
+        prompt=2000,
+        output=500,
+        concurrent=40,
+        burst=1.5,
+        spare_replicas=1,
+        gpus=["h100-sxm-80gb"],
+        catalog=open_catalogue(tiny_site.catalogue),
+    )
+    best = ours.describe(ours.ranking.deployments[0])
+    theirs = found["best"]
+    for name in (
+        "devices",
+        "tensor_parallel",
+        "users_per_replica",
+        "kv_pool_bytes_per_gpu",
+        "binds",
+        "commands",
+    ):
+        assert theirs[name] == best[name], name
+    assert theirs["replicas"] == best["replicas"]
+    shown = page.inner_text("[data-kv-sized]")
+    for words in (
+        "on average",
+        "at the peak (× 1.5)",
+        "with one spare (N+1)",
+        "How it is computed",
+        "vllm serve",
+    ):
+        assert words in shown
+
+
+def test_a_preset_fills_the_form_and_the_address_remembers_it(page: Any, address: str) -> None:
+    page.goto(f"{address}sizer/")
+    answer(page)
+    page.click("text=coding agent")
+    until(page, "document.querySelector('[data-kv-sized]').kvAnswer?.workload.longest === 131072")
+    kept = answer(page)
+    state = parse_qs(urlsplit(page.url).query)
+    assert state["context"] == ["128K"]
+    page.goto(page.url)
+    again = answer(page)
+    assert again["workload"] == kept["workload"]
+    assert again["best"] == kept["best"]
+
+
+def test_an_emptied_field_stays_empty_in_a_shared_link(page: Any, address: str) -> None:
+    page.goto(f"{address}sizer/")
+    answer(page)
+    page.fill("input[name=burst]", "")
+    until(page, "location.search.includes('burst=none')")
+    page.goto(page.url)
+    assert answer(page)["workload"]["burst"] == 1
+    assert page.input_value("input[name=burst]") == ""
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "sentence"),
+    [
+        ("tpot", "0.01", "relax time per token"),
+        ("context", "1000", "shorten one of them or raise the context"),
+        ("context", "many", "is no length"),
+        ("prices", "rtx-9999=1", "is no price"),
+        ("users", "30", "Give either the requests in flight"),
+    ],
+)
+def test_what_is_impossible_gets_a_sentence(
+    page: Any, address: str, field: str, text: str, sentence: str
+) -> None:
+    page.goto(f"{address}sizer/")
+    answer(page)
+    page.fill(f"input[name={field}]", text)
+    page.wait_for_selector("[data-kv-sized][data-kv-state=refused]")
+    assert sentence in page.inner_text("[data-kv-sized]")
+
+
+def test_the_answer_is_taken_away_as_markdown_and_link(page: Any, address: str) -> None:
+    page.goto(f"{address}sizer/")
+    answer(page)
+    page.click("text=copy as Markdown")
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied.startswith("## ")
+    assert "| accelerator | GPUs |" in copied
+    assert "```sh\nvllm serve " in copied
+    page.click("text=copy link")
+    assert page.evaluate("navigator.clipboard.readText()") == page.url
+
+
+def test_a_log_is_read_and_goes_nowhere(page: Any, address: str) -> None:
+    page.goto(f"{address}log/")
+    page.wait_for_selector("[data-kv-log]")
+    until(page, "Boolean(window.kvreport && kvreport.log)")
+    before = len(page.asked)
+    page.fill(
+        "textarea[name=log]",
+        "vllm serve my/secret-model --max-model-len 32768 --gpu-memory-utilization 0.9\n"
+        "Free memory on device (79.0/80.00 GiB) on startup.\nAvailable KV cache memory: 10.00 GiB\n"
+        "GPU KV cache size: 21,360 tokens\nMaximum concurrency for 32,768 tokens per request: 0.65x\n<b>moon</b>\n",
+    )
+    page.wait_for_selector("[data-kv-logged] .kv-big")
+    shown = page.inner_text("[data-kv-logged]")
+    assert "0.65×: one request of 32,768 tokens does not fit." in shown
+    for words in ("lower max-model-len to 21,360", "fp8): 1.30×", "gpu-memory-utilization to 0.95: 0.91×"):
+        assert words in shown
+    page.click("text=Not understood, and not used: 1 lines")
+    # What was pasted is text, never markup.
+    assert "<b>moon</b>" in page.inner_text("[data-kv-logged]")
+    assert page.query_selector("[data-kv-logged] b") is None
+    assert page.asked[before:] == []
+    assert "secret" not in page.url
+
+
+def test_the_log_of_a_known_model_is_compared(page: Any, address: str) -> None:
+    page.goto(f"{address}log/")
+    until(page, "Boolean(window.kvreport && kvreport.log)")
+    page.fill(
+        "textarea[name=log]",
+        "vllm serve meta-llama/Llama-3.1-8B-Instruct --max-model-len 131072\nModel loading took 14.99 GiB\n"
+        "Available KV cache memory: 40.00 GiB\nGPU KV cache size: 327,680 tokens\n"
+        "Maximum concurrency for 131,072 tokens per request: 2.50x\n",
+    )
+    page.wait_for_selector("text=Beside our numbers")
+    cells = page.eval_on_selector_all(
+        "[data-kv-logged] tbody tr", "rows => rows.map((row) => row.innerText.split('\\t'))"
+    )
+    # 40 GiB / (131,072 tokens x 131,072 B) = 2.5, exactly; 8.03e9 parameters at 2 B are 14.96 GiB, and
+    # a table of 131,072 positions x 128 x 2 B makes 14.99 of it, as the engine says.
+    assert ["maximum concurrency", "2.50", "2.50", "+0.0 %"] in cells
+    assert ["cache size", "327,680", "327,680", "+0.0 %"] in cells
+    assert any(row[0] == "weights on a device" and row[2] == "14.99 GiB" for row in cells)
+
+
+def test_both_pages_are_whole_without_javascript(chromium_path, chromium_flags, address) -> None:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium_path, args=chromium_flags)
+        bare = browser.new_context(java_script_enabled=False).new_page()
+        bare.goto(f"{address}sizer/")
+        assert "kvreport size" in bare.inner_text("article")
+        assert bare.locator("article table tbody tr").count() >= 1
+        bare.goto(f"{address}log/")
+        assert "kvreport log" in bare.inner_text("article")
+        browser.close()

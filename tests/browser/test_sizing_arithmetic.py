@@ -1,0 +1,363 @@
+"""The sizer's arithmetic in a real browser, held equal to Python's over many workloads."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kvreport.accounting.ranking import Choices, Offer, Ranking, rank
+from kvreport.accounting.sizing import Workload
+from kvreport.catalog.load import open_catalogue
+from kvreport.errors import InputError
+from kvreport.estimation.size import size
+from kvreport.report import profiles, sizer_data
+from kvreport.report.gather import gather
+from kvreport.report.site import SiteData
+
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
+
+MODELS = (
+    "meta-llama/Llama-3.1-70B-Instruct",
+    "Qwen/Qwen2.5-7B-Instruct",
+    "openai/gpt-oss-120b",
+    "deepseek-ai/DeepSeek-V3",
+    "google/gemma-3-27b-it",
+    "Qwen/Qwen3.6-27B",
+)
+CATALOGUE = open_catalogue()
+# Every field of a deployment that both sides have; times are compared within rounding.
+EXACT = (
+    "gpu",
+    "ranks",
+    "weights",
+    "kv",
+    "each",
+    "held",
+    "replicas",
+    "devices",
+    "memory",
+    "sure",
+    "binds",
+    "request",
+)
+
+
+@cache
+def site(model: str) -> SiteData:
+    return gather(CATALOGUE, models=model, version="test", site_url="", progress=lambda _: None)
+
+
+@pytest.fixture(scope="module")
+def page(chromium_path: str, chromium_flags: list[str], repository: Path) -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium_path, args=chromium_flags)
+        opened = browser.new_page()
+        for name in ("kv-capacity.js", "kv-sizing.js"):
+            opened.add_script_tag(path=repository / "docs" / "assets" / name)
+        yield opened
+        browser.close()
+
+
+def workloads(model: str, count: int) -> list[dict[str, Any]]:
+    """Workloads of every kind, the same every time."""
+    draw = random.Random(model)  # noqa: S311 - a spread of cases, no secret
+    found = []
+    for _ in range(count):
+        longest = min(int(2 ** draw.uniform(7, 16)), CATALOGUE.model(model).context_tokens)
+        output = draw.randint(1, max(1, longest // 3))
+        prompt = draw.randint(1, longest - output)
+        mean = draw.randint(1, longest)
+        found.append(
+            {
+                "concurrent": draw.choice([1, 3.5, 40, 64, 700]),
+                "longest": longest,
+                "mean": mean,
+                "prompt": prompt,
+                "output": output,
+                "ttft": draw.choice([None, None, 0.2, 2.0, 20.0]),
+                "tpot": draw.choice([None, None, 0.01, 0.03, 0.2]),
+                "burst": draw.choice([1, 1.5, 3]),
+                "spares": draw.choice([0, 1]),
+                "prefix": draw.choice([0, 0, min(prompt, mean) // 2]),
+                "efficiency": draw.choice([0.6, 1.0]),
+            }
+        )
+    return found
+
+
+def in_python(model: str, work: dict[str, Any], options: dict[str, Any]) -> Ranking:
+    record = CATALOGUE.model(model)
+    engine = CATALOGUE.engine(CATALOGUE.grid.engine)
+    prices = options["prices"] or {}
+    return rank(
+        [record],
+        Workload(
+            concurrent=work["concurrent"],
+            longest_tokens=work["longest"],
+            mean_tokens=work["mean"],
+            prompt_tokens=work["prompt"],
+            output_tokens=work["output"],
+            ttft_s=work["ttft"],
+            tpot_s=work["tpot"],
+            burst=work["burst"],
+            spare_replicas=work["spares"],
+            shared_prefix_tokens=work["prefix"],
+            efficiency=work["efficiency"],
+        ),
+        [
+            Offer(gpu, options["available"], prices.get(gpu.id))
+            for gpu in site(model).gpus
+            if options["gpus"] is None or gpu.id in options["gpus"]
+        ],
+        Choices(
+            engine=engine,
+            formats=CATALOGUE.weight_formats,
+            weight_formats={
+                name: None if name == "released" else CATALOGUE.weight_format(name)
+                for name in options["weights"]
+            },
+            kv_formats={name: CATALOGUE.kv_format(name) for name in options["kv"]},
+            all_kv_formats=CATALOGUE.kv_formats,
+            tensor_parallel=tuple(profiles.published_axes(site(model)).tensor_parallel),
+        ),
+    )
+
+
+IN_BROWSER = """([data, works, options]) => works.map((work) => {
+  work.peak = Math.ceil(work.concurrent * work.burst);
+  const found = kvSizing.rank(data.site, data.peaks, data.model, data.times, work, options);
+  return {
+    refused: found.refused,
+    relax: found.deployments.length ? null : kvSizing.whatToRelax(work, found),
+    deployments: found.deployments.map((one) => ({
+      gpu: one.gpu.id, ranks: one.ranks, weights: one.weightFormat, kv: one.kv, each: one.each, held: one.held,
+      replicas: one.replicas, devices: one.devices, memory: one.memory, sure: one.sure, binds: one.binds,
+      request: one.request, tpot: Number.isNaN(one.tpot) ? null : one.tpot, ttft: Number.isNaN(one.ttft) ? null : one.ttft,
+    })),
+  };
+})"""
+
+
+def data(model: str) -> dict[str, Any]:
+    """What the page would fetch, through JSON as it would."""
+    here = site(model)
+    record = here.models[0]
+    return json.loads(
+        json.dumps(
+            {
+                "site": profiles.site_facts(here),
+                "peaks": sizer_data.peaks_facts(here),
+                "model": profiles.model_facts(here, record),
+                "times": sizer_data.times_facts(here, record),
+            }
+        )
+    )
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_the_browser_ranks_as_python_does(page: Any, model: str) -> None:
+    given = data(model)
+    kv = list(
+        dict.fromkeys([given["model"]["kv"], *(name for name in ("fp8",) if name in given["model"]["plan"])])
+    )
+    options = {
+        "gpus": None,
+        "weights": ["released", "fp8"],
+        "kv": kv,
+        "sizes": None,
+        "available": None,
+        "prices": None,
+    }
+    works = workloads(model, 14)
+    answers = page.evaluate(IN_BROWSER, [given, works, options])
+    compared = 0
+    for work, answer in zip(works, answers, strict=True):
+        ranking = in_python(model, work, options)
+        assert answer["refused"] == ranking.refused, work
+        assert len(answer["deployments"]) == len(ranking.deployments), work
+        for theirs, ours in zip(answer["deployments"], ranking.deployments, strict=True):
+            mine = {
+                "gpu": ours.offer.accelerator.id,
+                "ranks": ours.tensor_parallel,
+                "weights": ours.weight_format,
+                "kv": ours.kv_format,
+                "each": ours.users_each,
+                "held": ours.users_held,
+                "replicas": list(ours.replicas),
+                "devices": ours.devices,
+                "memory": ours.memory_bytes,
+                "sure": ours.sure,
+                "binds": ours.binds,
+                "request": ours.request_bytes,
+            }
+            assert {name: theirs[name] for name in EXACT} == mine, work
+            for name, seconds in (("tpot", ours.tpot_bound_s), ("ttft", ours.ttft_bound_s)):
+                if math.isnan(seconds):
+                    assert theirs[name] is None
+                else:
+                    assert theirs[name] == pytest.approx(seconds, rel=1e-9)
+            compared += 1
+    # A comparison of nothing would pass, too.
+    assert compared > 200
+
+
+def test_prices_and_limits_order_alike(page: Any) -> None:
+    model = MODELS[0]
+    options = {
+        "gpus": ["h100-sxm-80gb", "h200-sxm-141gb", "a100-sxm-80gb"],
+        "weights": ["fp8"],
+        "kv": ["fp8"],
+        "sizes": None,
+        "available": 8,
+        "prices": {"h100-sxm-80gb": 2.0, "h200-sxm-141gb": 9.0, "a100-sxm-80gb": 1.5},
+    }
+    works = workloads(model, 12)
+    answers = page.evaluate(IN_BROWSER, [data(model), works, options])
+    for work, answer in zip(works, answers, strict=True):
+        ranking = in_python(model, work, options)
+        assert answer["refused"] == ranking.refused
+        assert [(one["gpu"], one["ranks"]) for one in answer["deployments"]] == [
+            (one.offer.accelerator.id, one.tensor_parallel) for one in ranking.deployments
+        ]
+
+
+ASK = """([data, asked, options]) => {
+  const made = kvSizing.workload(asked);
+  if (made.error) return { error: made.error };
+  const found = kvSizing.rank(data.site, data.peaks, data.model, data.times, made.work, options);
+  if (!found.deployments.length) return { error: kvSizing.whatToRelax(made.work, found) };
+  const best = found.deployments[0];
+  const back = kvSizing.inverses(data.site, data.peaks, best, made.work);
+  return {
+    peak: made.work.peak, devices: best.devices, pool: back.pool, utilization: back.utilization,
+    fractions: back.fractions, longest: back.longest, mean: made.work.mean,
+    vllm: kvSizing.command("vllm", best, made.work, data.model.kv, data.site.engine.utilization),
+    sglang: kvSizing.command("sglang", best, made.work, data.model.kv, back.fractions && back.fractions.highest),
+  };
+}"""
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"concurrent": 64, "context": 6000},
+        {"users": 500, "perMinute": 0.5, "latency": 20, "context": 8192, "prompt": 3000, "output": 500},
+        {"concurrent": 12, "context": 32768, "output": 2000, "burst": 2, "spares": 1, "prefix": 1000},
+        {
+            "concurrent": 40,
+            "context": 4096,
+            "average": 700,
+            "prompt": 600,
+            "output": 200,
+            "tpot": 0.05,
+            "ttft": 1.5,
+        },
+    ],
+)
+def test_the_inverses_and_commands_are_pythons(page: Any, asked: dict[str, Any]) -> None:
+    model = MODELS[0]
+    options = {
+        "gpus": ["h100-sxm-80gb"],
+        "weights": ["fp8"],
+        "kv": ["fp8"],
+        "sizes": None,
+        "available": None,
+        "prices": None,
+    }
+    theirs = page.evaluate(ASK, [data(model), asked, options])
+    words = {
+        "perMinute": "requests_per_minute",
+        "latency": "latency_s",
+        "spares": "spare_replicas",
+        "prefix": "shared_prefix",
+        "tpot": "tpot_s",
+        "ttft": "ttft_s",
+    }
+    ours = size(
+        model,
+        gpus=["h100-sxm-80gb"],
+        weights=["fp8"],
+        kv=["fp8"],
+        catalog=CATALOGUE,
+        **{words.get(name, name): value for name, value in asked.items()},
+    )
+    facts = ours.describe(ours.ranking.deployments[0])
+    assert theirs == {
+        "peak": ours.workload.peak,
+        "mean": ours.workload.mean_tokens,
+        "devices": facts["devices"],
+        "pool": facts["smallest_pool_bytes"],
+        "utilization": facts["smallest_utilization"],
+        "fractions": facts["mem_fraction_static"],
+        "longest": facts["longest_context_tokens"],
+        "vllm": facts["commands"]["vllm"],
+        "sglang": facts["commands"]["sglang"],
+    }
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"context": 6000},
+        {"context": 6000, "concurrent": 4, "users": 3},
+        {"context": 6000, "concurrent": 0},
+        {"context": 6000, "concurrent": 4, "average": 7000},
+        {"context": 6000, "concurrent": 4, "prompt": 5000, "output": 2000},
+        {"context": 6000, "concurrent": 4, "prefix": 5900},
+        {"context": 6000, "concurrent": 4, "burst": 0.5},
+        {"context": 6000, "concurrent": 4, "tpot": 0.0001},
+        {"context": 200_000, "concurrent": 4},
+    ],
+)
+def test_what_python_refuses_the_browser_refuses(page: Any, asked: dict[str, Any]) -> None:
+    options = {
+        "gpus": None,
+        "weights": ["fp8"],
+        "kv": ["fp8"],
+        "sizes": None,
+        "available": None,
+        "prices": None,
+    }
+    assert page.evaluate(ASK, [data(MODELS[0]), asked, options])["error"]
+    words = {"tpot": "tpot_s", "prefix": "shared_prefix"}
+    with pytest.raises(InputError):
+        size(
+            MODELS[0],
+            weights=["fp8"],
+            kv=["fp8"],
+            catalog=CATALOGUE,
+            **{words.get(name, name): value for name, value in asked.items()},
+        )
+
+
+def test_the_whole_catalogue_is_ranked_at_once(page: Any) -> None:
+    # The budget is 50 ms after a change; here only that it is not a matter of seconds.
+    options = {
+        "gpus": None,
+        "weights": ["released", "fp8", "int4"],
+        "kv": ["bf16", "fp8"],
+        "sizes": None,
+        "available": None,
+        "prices": None,
+    }
+    took = page.evaluate(
+        f"""([data, works, options]) => {{
+          const rank = {IN_BROWSER};
+          rank([data, works, options]);
+          const start = performance.now();
+          rank([data, works, options]);
+          return (performance.now() - start) / works.length;
+        }}""",
+        [data(MODELS[0]), workloads(MODELS[0], 20), options],
+    )
+    assert took < 500
+    print(f"one ranking takes {took:.1f} ms")

@@ -1,0 +1,234 @@
+"""Whole models through the block planner, against vLLM 0.33.0's own planner run without a GPU.
+
+For a pool of 40 GiB the engine's planner printed these blocks, tokens and concurrency. The models
+come from the catalogue; nothing but the flags goes in. ``scripts/check_planner.py`` does the same
+for a whole recorded run.
+"""
+
+import pytest
+
+from kvreport.accounting import capacity
+from kvreport.accounting.blocks import Serving, plan
+from kvreport.catalog.load import Catalogue, open_catalogue
+from kvreport.errors import InputError
+from kvreport.units import GIB
+
+
+@pytest.fixture(scope="module")
+def catalogue() -> Catalogue:
+    return open_catalogue()
+
+
+SPOTS = [
+    # model, gpu, tp, dcp, kv, batched, context, block bytes, blocks, tokens, concurrency
+    ("openai/gpt-oss-120b", "h100-sxm-80gb", 1, 1, None, 8192, 131_072, 589_824, 72_817, 1_034_609, 7.893442),
+    (
+        "openai/gpt-oss-120b",
+        "b200-sxm-180gb",
+        8,
+        1,
+        "fp8",
+        16_384,
+        131_072,
+        36_864,
+        1_165_084,
+        14_899_979,
+        113.677822,
+    ),
+    (
+        "openai/gpt-oss-120b",
+        "a100-sxm4-80gb",
+        1,
+        1,
+        None,
+        2048,
+        131_072,
+        589_824,
+        72_817,
+        1_128_564,
+        8.610264,
+    ),
+    (
+        "google/gemma-3-27b-it",
+        "h100-sxm-80gb",
+        1,
+        1,
+        None,
+        8192,
+        131_072,
+        1_310_720,
+        32_768,
+        291_658,
+        2.22518,
+    ),
+    (
+        "google/gemma-3-27b-it",
+        "a100-sxm4-80gb",
+        8,
+        1,
+        None,
+        2048,
+        131_072,
+        163_840,
+        262_144,
+        3_395_902,
+        25.908678,
+    ),
+    ("Qwen/Qwen3.6-27B", "h100-sxm-80gb", 1, 1, None, 8192, 131_072, 54_525_952, 787, 617_686, 4.712575),
+    ("Qwen/Qwen3.6-27B", "h100-sxm-80gb", 8, 1, "fp8", 8192, 131_072, 6_815_744, 6_301, 4_945_417, 37.730539),
+    (
+        "deepseek-ai/DeepSeek-V3",
+        "h100-sxm-80gb",
+        8,
+        1,
+        None,
+        8192,
+        131_072,
+        1_124_352,
+        38_199,
+        611_184,
+        4.662964,
+    ),
+    (
+        "deepseek-ai/DeepSeek-V3",
+        "h100-sxm-80gb",
+        8,
+        1,
+        "fp8",
+        8192,
+        131_072,
+        2_248_704,
+        19_099,
+        1_222_336,
+        9.325684,
+    ),
+    (
+        "deepseek-ai/DeepSeek-V3",
+        "b200-sxm-180gb",
+        8,
+        1,
+        None,
+        16_384,
+        131_072,
+        2_248_704,
+        19_099,
+        611_168,
+        4.662842,
+    ),
+    (
+        "deepseek-ai/DeepSeek-V3",
+        "h100-sxm-80gb",
+        8,
+        8,
+        None,
+        8192,
+        131_072,
+        1_124_352,
+        38_199,
+        4_889_472,
+        37.303711,
+    ),
+]
+
+
+@pytest.mark.parametrize("spot", SPOTS, ids=lambda spot: f"{spot[0]}-{spot[1]}-tp{spot[2]}-{spot[4]}")
+def test_blocks_tokens_and_concurrency_are_those_that_the_engine_prints(
+    catalogue: Catalogue, spot: tuple
+) -> None:
+    model, gpu, tp, dcp, kv, batched, context, block, blocks, tokens, concurrency = spot
+    found = plan(
+        catalogue.model(model),
+        catalogue.engine("vllm"),
+        serving=Serving(max_batched_tokens=batched, context_parallel=dcp),
+        kv_format=catalogue.kv_format(kv) if kv else None,
+        tensor_parallel=tp,
+        accelerator=catalogue.accelerator(gpu),
+    )
+    assert found.block_bytes == block
+    assert int(capacity.blocks(40 * GIB, found)) == blocks
+    printed = float(capacity.concurrency(40 * GIB, found, context))
+    assert round(printed, 6) == concurrency
+    assert int(printed * context) == tokens
+
+
+def test_a_request_that_needs_the_null_block_too_is_refused_and_the_longest_said(
+    catalogue: Catalogue,
+) -> None:
+    # Llama-3.1-70B at 131,072 tokens needs exactly 40 GiB; the engine refuses and estimates 131,056.
+    found = plan(
+        catalogue.model("meta-llama/Llama-3.1-70B-Instruct"),
+        catalogue.engine("vllm"),
+        serving=Serving(max_batched_tokens=8192),
+        accelerator=catalogue.accelerator("h100-sxm-80gb"),
+    )
+    assert int(capacity.users(40 * GIB, found, 131_072)) == 0
+    assert int(capacity.longest_context(40 * GIB, found, 131_072)) == 131_056
+
+
+def test_prefix_caching_off_takes_one_state_and_no_checkpoint_alignment(catalogue: Catalogue) -> None:
+    # Logs of 0.19, where prefix caching was off for these models, set 784 tokens per block.
+    found = plan(
+        catalogue.model("Qwen/Qwen3.6-27B"),
+        catalogue.engine("vllm"),
+        serving=Serving(max_batched_tokens=8192, prefix_caching=False),
+        accelerator=catalogue.accelerator("h100-sxm-80gb"),
+    )
+    assert found.block_tokens == 784
+    assert int(found.profile.request_bytes(784)) == 4 * found.block_bytes
+
+
+def test_sequences_that_share_cells_each_keep_a_window_in_llama_cpp(catalogue: Catalogue) -> None:
+    # Four sequences of 4096-token windows and a micro-batch exceed 8192 cells, so that a log of
+    # four sequences in one row shows 8192 cells for the windows, as many as for full attention.
+    gemma, engine = catalogue.model("google/gemma-2-9b"), catalogue.engine("llama-cpp")
+    alone, together = (plan(gemma, engine, serving=Serving(1, sequences=n)) for n in (1, 4))
+    caps = [min(term.cap_tokens for term in found.profile.terms) for found in (alone, together)]
+    assert caps == [4096 + 512, 4 * 4096 + 512]
+
+
+def test_heads_that_do_not_divide_are_refused_with_what_would_work(catalogue: Catalogue) -> None:
+    with pytest.raises(
+        InputError, match=r"tensor parallel: found 8, which does not divide .*allowed up to 16: 1, 2, 4"
+    ):
+        plan(
+            catalogue.model("Qwen/Qwen2.5-7B"),
+            catalogue.engine("vllm"),
+            serving=Serving(max_batched_tokens=8192),
+            tensor_parallel=8,
+        )
+
+
+def test_a_format_that_cannot_store_the_cache_is_refused_with_what_it_stores(catalogue: Catalogue) -> None:
+    with pytest.raises(InputError, match=r"'nvfp4' cannot store the latent cache.*it stores: full"):
+        plan(
+            catalogue.model("deepseek-ai/DeepSeek-V3"),
+            catalogue.engine("vllm"),
+            serving=Serving(max_batched_tokens=8192),
+            kv_format=catalogue.kv_format("nvfp4"),
+        )
+
+
+def test_the_ceiling_reproduces_a_published_rule_of_thumb(catalogue: Catalogue) -> None:
+    # "Understanding KV Cache in LLM Inference" (JingchaoZhang.github.io) prints 504, 126, 31 and 7
+    # users of Qwen2.5-7B at 2K, 8K, 32K and 128K on an H100: 85 % of what the weights leave.
+    from kvreport.accounting.budget import pool_bytes
+
+    engine = catalogue.engine("ceiling")
+    model = catalogue.model("Qwen/Qwen2.5-7B")
+    weights = 2 * sum(group.parameters for group in model.weights)
+    pool = pool_bytes(engine, catalogue.accelerator("h100-sxm-80gb").usable_bytes, weights, utilization=0.85)
+    found = plan(model, engine, serving=Serving(max_batched_tokens=1))
+    users = capacity.users(pool, found, [2048, 8192, 32_768, 131_072])
+    assert users.tolist() == [504, 126, 31, 7]
+
+
+def test_a_state_models_kernels_divide_by_their_channels(catalogue: Catalogue) -> None:
+    # Jamba on eight H100 in the engine's planner: 8,192 channels of depthwise kernels divide.
+    found = plan(
+        catalogue.model("ai21labs/Jamba-v0.1"),
+        catalogue.engine("vllm"),
+        serving=Serving(max_batched_tokens=8192),
+        tensor_parallel=8,
+        accelerator=catalogue.accelerator("h100-sxm-80gb"),
+    )
+    assert found.block_tokens == 80

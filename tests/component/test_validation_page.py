@@ -1,0 +1,111 @@
+"""The evidence page prints the validation: every comparison, every exclusion, the same every time."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from bs4 import BeautifulSoup
+
+from kvreport.catalog.load import Catalogue, open_catalogue
+from kvreport.catalog.peer import load_peers
+from kvreport.errors import CatalogueError
+from kvreport.report import validation_page
+from kvreport.report.links import check
+from kvreport.report.page import Page
+from kvreport.report.validation import Validation
+
+
+@pytest.fixture(scope="module")
+def catalogue() -> Catalogue:
+    return open_catalogue()
+
+
+@pytest.fixture(scope="module")
+def found(catalogue: Catalogue) -> Validation:
+    made = validation_page.of(catalogue)
+    assert made is not None
+    return made
+
+
+@pytest.fixture(scope="module")
+def page(catalogue: Catalogue) -> Page:
+    made = validation_page.page(catalogue)
+    assert made is not None
+    return made
+
+
+def section(page: Page, name: str) -> BeautifulSoup:
+    return BeautifulSoup(next(part.html for part in page.sections if part.id == name), "html.parser")
+
+
+def test_every_printed_figure_has_a_row(page: Page, found: Validation) -> None:
+    rows = section(page, "logs").select("tbody tr")
+    assert len(rows) == sum(len(case.comparisons) for case in found.cases)
+
+
+def test_every_exclusion_is_said(page: Page, found: Validation) -> None:
+    text = section(page, "excluded").get_text()
+    assert all(reason in text for case in found.cases for reason in case.excluded)
+
+
+def test_starts_and_refusals_add_up(page: Page, found: Validation) -> None:
+    table = section(page, "errors").select("table")[1]
+    cells = [int(cell.get_text()) for cell in table.select("td")]
+    assert sum(cells) == sum(count for _, _, count in found.starts)
+
+
+def test_the_published_file_is_the_validation(catalogue: Catalogue, found: Validation) -> None:
+    (content,) = validation_page.files(catalogue).values()
+    assert json.loads(content) == json.loads(json.dumps(found.to_dict()))
+
+
+def test_links_within_the_site_lead_to_the_file_the_method_and_models(
+    page: Page, catalogue: Catalogue
+) -> None:
+    html = page.lead + "".join(part.html for part in page.sections)
+    known = {validation_page.FILE, "about/engines/", validation_page.URI}
+    known |= {f"models/{model.slug}/" for model in catalogue.models.values()}
+    assert list(check(page.uri, html, known)) == []
+
+
+def test_other_tools_stand_beside_our_own_answer_and_a_missing_one_says_why(
+    page: Page, catalogue: Catalogue
+) -> None:
+    peers = load_peers(catalogue.folder)
+    assert peers is not None
+    rows = section(page, "peers").select("tbody tr")
+    assert len(rows) == len(peers.cases)
+    for row, case in zip(rows, peers.cases, strict=True):
+        ours, ceiling, *theirs = (cell.get_text() for cell in row.select("td.kv-num"))
+        assert int(ours.replace(",", "")) <= int(ceiling.replace(",", ""))
+        assert [text == "–" for text in theirs] == [answer.requests is None for answer in case.answers]
+        assert all(answer.note in row.get_text() for answer in case.answers if answer.note)
+
+
+def test_an_answer_without_a_number_or_a_reason_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "peers.yaml").write_text(
+        "schema_version: 1\ndate: '2026-01-01'\ntools: [{key: a, name: A, url: 'https://a.example', how: run}]\n"
+        "cases: [{model: a/b, gpu: c, utilization: 0.9, context_tokens: 1, answers: [{tool: a}]}]\n"
+    )
+    with pytest.raises(CatalogueError, match=r"peers\.yaml.*a note that says why"):
+        load_peers(tmp_path)
+
+
+def test_a_logs_own_words_are_escaped(found: Validation) -> None:
+    case = next(case for case in found.cases if case.comparisons)
+    observation = case.observation.model_copy(update={"model": "<script>alert(1)</script>"})
+    made = validation_page.page_of(replace(found, cases=(replace(case, observation=observation),)))
+    html = "".join(part.html for part in made.sections)
+    assert "<script>alert" not in html
+    assert "&lt;script&gt;alert(1)" in html
+
+
+def test_a_catalogue_without_observations_has_no_page(catalogue: Catalogue, tmp_path: Path) -> None:
+    for name in ("formats.yaml", "grid.yaml"):
+        shutil.copy(catalogue.folder / name, tmp_path)
+    for name in ("models", "accelerators", "engines"):
+        (tmp_path / name).mkdir()
+    assert validation_page.page(open_catalogue(tmp_path)) is None
+    assert validation_page.files(open_catalogue(tmp_path)) == {}

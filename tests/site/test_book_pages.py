@@ -1,0 +1,259 @@
+"""The book as it is, and a small book built by MkDocs with everything that can go wrong in it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from bs4 import BeautifulSoup
+from mkdocs.exceptions import Abort, PluginError
+from nbclient.exceptions import CellExecutionError
+from tiny import copy_catalogue
+
+from kvreport import resources
+from kvreport.catalog.load import open_catalogue
+from kvreport.report import prose
+from kvreport.report.quantities import Quantities
+
+REPOSITORY = Path(__file__).parents[2]
+DOCS = REPOSITORY / "docs"
+CHAPTERS = sorted((DOCS / "chapters").glob("*.py"))
+PAGES = [*CHAPTERS, *sorted(DOCS.rglob("*.md"))]
+
+
+def run(path: Path) -> None:
+    """Execute a chapter in this process, as its kernel would."""
+    exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), {"__name__": "chapter"})  # noqa: S102
+
+
+@pytest.fixture(scope="module")
+def quantities():
+    return Quantities(open_catalogue(REPOSITORY / "data"))
+
+
+def test_there_are_twelve_chapters_and_twenty_questions():
+    assert [path.name[:2] for path in CHAPTERS] == [f"{n:02}" for n in range(1, 13)]
+    assert len(list((DOCS / "questions").glob("*.md"))) == 21  # twenty, and the list of them
+
+
+@pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
+def test_a_chapter_runs_and_its_claims_hold(path):
+    run(path)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(DOCS).as_posix())
+def test_every_number_stated_in_prose_holds(path, quantities):
+    _, faults = prose.resolve(prose.markdown_of(path), quantities, path.name)
+    assert [str(fault) for fault in faults] == []
+
+
+def test_no_quantity_stands_naked():
+    pages = [(path.relative_to(DOCS).as_posix(), prose.markdown_of(path)) for path in PAGES]
+    allowed = prose.load_allowed(REPOSITORY / "data" / "prose-allow.yaml")
+    assert [str(fault) for fault in prose.naked(pages, allowed)] == []
+
+
+@pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
+def test_a_chapter_has_every_part(path):
+    text = prose.markdown_of(path)
+    headings = re.findall(r"^## (.+)$", text, re.MULTILINE)
+    for part in ("The question", "Make a guess first", "The formula", "Exercises", "Remember", "Read on"):
+        assert part in headings, part
+    assert any(heading.startswith("The numbers put in") for heading in headings)
+    assert any(heading.startswith("Where this") for heading in headings)
+    assert 'class="kv-predict"' in text
+    assert 'class="kv-card"' in text
+    assert path.read_text(encoding="utf-8").count("fold(") >= 1
+    assert (
+        re.search(r"^(curves|bars)\(", path.read_text(encoding="utf-8"), re.MULTILINE)
+        or path.stem[:2] == "12"
+    )
+
+
+@pytest.mark.parametrize("path", sorted((DOCS / "questions").glob("*.md")), ids=lambda path: path.stem)
+def test_a_question_is_answered_with_computed_numbers_in_a_screen(path):
+    text = path.read_text(encoding="utf-8")
+    if path.stem == "index":
+        return
+    assert "{{" in text
+    assert "https://github.com/" in text
+    assert len(re.sub(r"\{\{.*?\}\}", "0", text).split()) < 420
+
+
+# One per cent --------------------------------------------------------------------------------------
+
+
+def scaled(catalogue: Path, file: str, pattern: str) -> None:
+    """Make one number of a catalogue file one per cent larger."""
+    path = catalogue / file
+    text = path.read_text(encoding="utf-8")
+    changed, times = re.subn(pattern, lambda m: f"{m[1]}{round(int(m[2]) * 1.01)}", text, count=1)
+    assert times == 1
+    assert changed != text
+    path.write_text(changed, encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("file", "pattern"),
+    [
+        ("models/meta-llama--Llama-3.1-8B-Instruct.yaml", r"(key_dim: )(128)"),
+        ("models/Qwen--Qwen2.5-7B.yaml", r"(value_dim: )(128)"),
+        ("models/deepseek-ai--DeepSeek-V3.yaml", r"(latent_dim: )(512)"),
+        ("models/Qwen--Qwen3.6-27B.yaml", r"(channels: 48, columns: )(16384)"),
+        ("accelerators/h100-sxm-80gb.yaml", r"(usable:\n    value: )(\d+)"),
+        ("accelerators/h100-sxm-80gb.yaml", r"(bandwidth_bytes_per_s:\n  value: )(\d+)"),
+    ],
+)
+def test_one_per_cent_more_in_the_catalogue_stops_every_page_that_depends_on_it(tmp_path, file, pattern):
+    catalogue = tmp_path / "data"
+    shutil.copytree(REPOSITORY / "data", catalogue, ignore=shutil.ignore_patterns("claims", "observations"))
+    before = {path.name for path in PAGES if _faults(path, REPOSITORY / "data")}
+    scaled(catalogue, file, pattern)
+    after = {path.name for path in PAGES if _faults(path, catalogue)}
+    assert not before
+    assert after
+
+
+def _faults(path: Path, catalogue: Path) -> list[object]:
+    return prose.resolve(prose.markdown_of(path), Quantities(open_catalogue(catalogue)), path.name)[1]
+
+
+# A small book, built -------------------------------------------------------------------------------
+
+CONFIGURATION = """\
+site_name: book
+docs_dir: {root}/docs
+site_dir: {root}/site
+theme: {{name: material, font: false}}
+plugins:
+  - mkdocs-jupyter:
+      include: ["chapters/*.py"]
+      execute: true
+      allow_errors: false
+      no_prompt: true
+      remove_tag_config: {{remove_input_tags: [hide]}}
+  - kvreport:
+      catalogue: {root}/data
+      downloads: false
+      prose: {root}/data/prose-allow.yaml
+markdown_extensions: [md_in_html, tables, {{toc: {{permalink: true}}}}]
+"""
+CHAPTER = """\
+# %% [markdown]
+# # One chapter
+#
+# A token costs {{ 131,072 bytes = kv_per_token("llama-3.1-8b") }}; see [the page](../by-hand.md) and its KV heads.
+#
+# ## The numbers
+
+# %% tags=["hide"]
+from kvreport.report.chapter import claim, table
+
+claim(2 * 32 * 8 * 128 * 2, 131_072)
+
+# %%
+table("cap", ["a", "b"], [["x", 40 + 2]])
+"""
+BY_HAND = (
+    '# By hand\n\nA request of 8K: {{ kv_request("llama-3.1-8b", tokens=8192) as GiB.1 }}, in 16 bits.\n'
+)
+ALLOW = 'schema_version: 1\nallowed:\n  - {text: "16 bits", reason: "a width"}\n'
+GLOSSARY = "schema_version: 1\nterms:\n  - {id: kv-heads, term: KV heads, plain: What is kept.}\n"
+
+
+@pytest.fixture(scope="module")
+def small_book(tmp_path_factory):
+    root = tmp_path_factory.mktemp("book")
+    (root / "docs" / "chapters").mkdir(parents=True)
+    (root / "docs" / "chapters" / "01-one.py").write_text(CHAPTER, encoding="utf-8")
+    (root / "docs" / "by-hand.md").write_text(BY_HAND, encoding="utf-8")
+    data = copy_catalogue(REPOSITORY, root / "data")
+    for path in (data / "models").glob("*.yaml"):
+        if "8B" not in path.name:
+            path.unlink()
+    for path in (data / "accelerators").glob("*.yaml"):
+        if "h100" not in path.name:
+            path.unlink()
+    (data / "prose-allow.yaml").write_text(ALLOW, encoding="utf-8")
+    (data / "glossary.yaml").write_text(GLOSSARY, encoding="utf-8")
+    (root / "mkdocs.yml").write_text(CONFIGURATION.format(root=root), encoding="utf-8")
+    return root
+
+
+@pytest.fixture
+def attempt(small_book, build_site, monkeypatch):
+    """Build the small book with some of its texts replaced; put them back afterwards."""
+    # Whoever works on the package while the tests run shall not change the key between two builds.
+    monkeypatch.setattr(resources, "package_dir", lambda: small_book / "docs")
+    kept = {path: path.read_text(encoding="utf-8") for path in (small_book / "docs").rglob("*.*")}
+
+    def build(**texts: str) -> Path:
+        names = {"chapter": "chapters/01-one.py", "by_hand": "by-hand.md"}
+        for name, text in texts.items():
+            (small_book / "docs" / names[name]).write_text(text, encoding="utf-8")
+        build_site(small_book / "mkdocs.yml")
+        return small_book / "site"
+
+    yield build
+    for path, text in kept.items():
+        path.write_text(text, encoding="utf-8")
+
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("book")]
+
+
+def test_a_chapter_is_executed_and_its_page_made(attempt):
+    site = attempt()
+    page = BeautifulSoup((site / "learn" / "one" / "index.html").read_text(encoding="utf-8"), "html.parser")
+    article = page.find("article")
+    assert article.h1.get_text().startswith("One chapter")
+    assert "131,072\u00a0bytes" in article.get_text()
+    assert "{{" not in article.get_text()
+    assert [td.text for td in article.select("table td")] == ["42"]
+    assert article.select_one("details.kv-code") is not None
+    assert "131_072" not in article.get_text()  # the checking cell is hidden
+    assert article.find("a", string="the page")["href"] == "../../by-hand/"
+    term = article.select_one("a.kv-term")
+    assert term["title"] == "What is kept."
+    assert term["href"] == "../../glossary/#kv-heads"
+    assert not article.find_all(["style", "script"])
+    by_hand = (site / "by-hand" / "index.html").read_text(encoding="utf-8")
+    assert "1.0\u00a0GiB" in by_hand
+    assert (site / "glossary" / "index.html").is_file()
+
+
+def test_an_unchanged_chapter_is_not_executed_again(attempt, monkeypatch):
+    attempt()
+    import mkdocs_jupyter.convert
+
+    def refuse(*_args, **_options):
+        raise AssertionError("executed again")
+
+    monkeypatch.setattr(mkdocs_jupyter.convert, "nb2html", refuse)
+    attempt()
+    with pytest.raises(AssertionError, match="executed again"):
+        attempt(chapter=CHAPTER.replace("40 + 2", "40 + 3"))
+
+
+def test_a_failing_claim_stops_the_build(attempt):
+    with pytest.raises((CellExecutionError, Abort, AssertionError)):
+        attempt(chapter=CHAPTER.replace("128 * 2, 131_072", "128 * 2, 131_073"))
+
+
+def test_a_figure_that_does_not_hold_stops_the_build(attempt, caplog):
+    with pytest.raises((PluginError, Abort)):
+        attempt(chapter=CHAPTER.replace("131,072 bytes", "131,073 bytes"))
+    assert "the page says 131,073 bytes, the arithmetic gives 131,072 bytes" in caplog.text
+
+
+def test_a_naked_quantity_stops_the_build(attempt, caplog):
+    with pytest.raises((PluginError, Abort)):
+        attempt(by_hand=BY_HAND + "\nIt takes 17 GB.\n")
+    assert "by-hand.md:5: found the naked quantity '17 GB'" in caplog.text
+
+
+def test_a_dead_link_in_a_chapter_stops_a_strict_build(attempt):
+    with pytest.raises(Abort, match="warning"):
+        attempt(chapter=CHAPTER.replace("../by-hand.md", "../nowhere.md"))

@@ -1,0 +1,307 @@
+"""A catalogue written by somebody who means harm: its texts stay texts, everywhere they are shown."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+import tiny
+import yaml
+from bs4 import BeautifulSoup
+
+from kvreport.catalog.accelerator import Accelerator
+from kvreport.catalog.claim import ClaimsFile
+from kvreport.catalog.engine import Engine
+from kvreport.catalog.load import load_catalogue
+from kvreport.catalog.model import Model
+from kvreport.catalog.shelf import read_yaml, validate
+from kvreport.errors import CatalogueError, InputError
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("hostile-site")]
+
+MODELS = ("meta-llama--Llama-3.1-8B-Instruct", "openai--gpt-oss-20b")
+ACCELERATORS = ("h100-sxm-80gb", "rtx-4090")
+MARKUP = (
+    "</td></svg></template></title><script>kvhit()</script><img src=x onerror=kvhit()>"
+    "\"'><i class=kvhit> {{ 7 * 191 }} {% raw %} [kvhit](javascript:kvhit()) {{ 1 bytes = 2 + 2 }} <!-- kv:section 0 -->"
+)
+FORMULAS = ("=cmd|' /C calc'!A0 ", "+1+kvhit ", "@SUM(kvhit) ", "-2+kvhit ", "\t=kvhit ")
+NOT_TEXT = {"id", "covers", "component", "split", "kind", "weights", "compute", "weight_format", "kv_format"}
+RECORDS = {"models": Model, "accelerators": Accelerator, "engines": Engine, "claims": ClaimsFile}
+
+
+def spoiled(data: Any, accepts: Any, path: tuple[Any, ...] = ()) -> int:
+    """Put markup into every text that a record takes it in; return how many took it."""
+    here: Any = data
+    for step in path:
+        here = here[step]
+    if isinstance(here, str):
+        parent: Any = data
+        for step in path[:-1]:
+            parent = parent[step]
+        for start in (FORMULAS[len(str(path)) % len(FORMULAS)], ""):
+            for length in (4000, 399, 120):
+                parent[path[-1]] = f"{start}{MARKUP} {here}"[:length]
+                if accepts(data):
+                    return 1
+        parent[path[-1]] = here
+        if here.startswith("https://"):
+            parent[path[-1]] = f'{here}"><script>kvhit()</script>'
+            if accepts(data):
+                return 1
+            parent[path[-1]] = here
+        return 0
+    if isinstance(here, dict):
+        return sum(spoiled(data, accepts, (*path, key)) for key in here if key not in NOT_TEXT)
+    if isinstance(here, list):
+        return sum(spoiled(data, accepts, (*path, number)) for number in range(len(here)))
+    return 0
+
+
+def spoil(file: Path) -> int:
+    record = RECORDS[file.parent.name]
+    data = read_yaml(file, file.name)
+
+    def accepts(candidate: object) -> bool:
+        try:
+            validate(record, candidate, file.name)
+        except InputError:
+            return False
+        return True
+
+    changed = spoiled(data, accepts)
+    file.write_text(yaml.safe_dump(data, allow_unicode=True, sort_keys=False), encoding="utf-8")
+    return changed
+
+
+@pytest.fixture(scope="module")
+def catalogue(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two models, two accelerators, an engine and a ledger, spoiled."""
+    folder = tmp_path_factory.mktemp("hostile") / "data"
+    public = tiny.copy_catalogue(repository, folder)
+    for kind, kept in (("models", MODELS), ("accelerators", ACCELERATORS)):
+        for file in (public / kind).iterdir():
+            if file.stem not in kept:
+                file.unlink()
+    for kind in ("models", "accelerators", "engines"):
+        changed = {file.name: spoil(file) for file in sorted((folder / kind).iterdir())}
+        assert all(changed.values()), changed
+    return folder
+
+
+@pytest.fixture(scope="module")
+def site(catalogue: Path, build_site) -> Path:
+    """The site of that catalogue, with one hand-written page."""
+    root = catalogue.parent
+    (root / "docs").mkdir()
+    (root / "docs/by-hand.md").write_text("# By hand\n\n[A model](models/index.md)\n", encoding="utf-8")
+    config = root / "mkdocs.yml"
+    config.write_text(
+        tiny.CONFIGURATION.format(docs=root / "docs", site=root / "site", catalogue=catalogue),
+        encoding="utf-8",
+    )
+    build_site(config)
+    return root / "site"
+
+
+def document(path: Path) -> BeautifulSoup:
+    return BeautifulSoup(path.read_text(encoding="utf-8"), "html5lib")
+
+
+def injected(page: BeautifulSoup) -> list[str]:
+    """What the browser would make an element or an attribute of, though it came from a text."""
+    found = [str(node)[:200] for node in page.select("script") if "kvhit" in node.decode_contents()]
+    for node in page.find_all(True):
+        for name, value in node.attrs.items():
+            words = value if isinstance(value, str) else " ".join(value)
+            runs = name.startswith("on") or words.strip().lower().startswith("javascript:")
+            if runs or (name == "class" and "kvhit" in words) or (name == "src" and words == "x"):
+                found.append(str(node)[:200])
+    return found
+
+
+def test_no_text_becomes_an_element_on_any_page(site):
+    pages = sorted(site.rglob("*.html"))
+    assert len(pages) > 10
+    for path in pages:
+        page = document(path)
+        assert not injected(page), path
+        for template in page.select("template"):
+            inner = BeautifulSoup(template.decode_contents(), "html5lib")
+            assert not injected(inner), path
+
+
+def test_the_texts_are_shown_as_they_were_written(site, catalogue):
+    data = load_catalogue(catalogue)
+    for model in data.models.values():
+        page = document(site / f"models/{model.slug}/index.html")
+        heading = page.h1.get_text()
+        assert "<script>kvhit()</script>" in model.name
+        assert " ".join(model.name.split()) in " ".join(heading.split())
+        assert "{{ 7 * 191 }}" in model.name
+        assert "1337" not in page.get_text()
+    gpu = data.accelerator("h100-sxm-80gb")
+    heading = document(site / f"gpus/{gpu.id}/index.html").h1.get_text()
+    assert " ".join(gpu.name.split()) in " ".join(heading.split())
+
+
+def test_charts_hold_no_foreign_element(site):
+    for path in site.rglob("*.html"):
+        for svg in document(path).select("svg"):
+            assert not svg.select("script, foreignObject, image, img, iframe"), path
+
+
+def test_no_cell_of_a_csv_begins_a_formula(site):
+    files = [*site.rglob("*.csv"), *site.rglob("*.csv.gz")]
+    assert len(files) >= 4
+    for path in files:
+        raw = path.read_bytes()
+        text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode()
+        rows = list(csv.reader(io.StringIO(text)))
+        for row in rows:
+            assert len(row) == len(rows[0]), path
+            for cell in row:
+                number = re.fullmatch(r"-?\d+(\.\d+)?(e[+-]?\d+)?", cell)
+                assert number or not cell.lstrip().startswith(("=", "+", "-", "@")), (path, cell)
+
+
+def test_files_for_machines_are_well_formed(site):
+    for path in site.rglob("*.json"):
+        json.loads(path.read_text(encoding="utf-8"))
+    for path in site.rglob("*.xml"):
+        root = ET.parse(path).getroot()  # noqa: S314 (our own file)
+        assert not [node for node in root.iter() if node.tag.rpartition("}")[2] in ("script", "img", "i")]
+    lines = (site / "llms.txt").read_text(encoding="utf-8").splitlines()
+    assert lines[0] == "# kvreport"
+    assert yaml.safe_load((site / "CITATION.cff").read_text(encoding="utf-8"))["type"] == "dataset"
+
+
+def test_the_search_index_holds_no_markup_that_a_result_would_run(site):
+    index = json.loads((site / "search/search_index.json").read_text(encoding="utf-8"))
+    for entry in index["docs"]:
+        # The theme puts titles and texts into the page as HTML.
+        for field in ("title", "text"):
+            assert not injected(BeautifulSoup(entry[field], "html5lib")), (entry["location"], field)
+
+
+# What is refused --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small(repository: Path, tmp_path: Path) -> Path:
+    """One model and one accelerator."""
+    folder = tiny.copy_catalogue(repository, tmp_path / "data")
+    for kind, kept in (("models", MODELS[0]), ("accelerators", ACCELERATORS[0])):
+        for file in (folder / kind).iterdir():
+            if file.stem != kept:
+                file.unlink()
+    return folder
+
+
+def refusal(folder: Path) -> list[str]:
+    with pytest.raises(CatalogueError) as caught:
+        load_catalogue(folder)
+    return [str(fault) for fault in caught.value.faults]
+
+
+@pytest.mark.parametrize(
+    "model_id",
+    [
+        "../../etc/passwd",
+        "a/../b",
+        "a/..",
+        "/a/b",
+        "a/b/c",
+        "a\\b/c",
+        "a/b\n",
+        "a /b",
+        "a/" + "b" * 200,
+        "con:/x",
+    ],
+)
+def test_an_id_cannot_lead_out_of_its_folder(small, model_id):
+    file = small / "models" / f"{MODELS[0]}.yaml"
+    text = file.read_text(encoding="utf-8")
+    file.write_text(re.sub(r"(?m)^id: .*$", lambda _: f"id: {json.dumps(model_id)}", text), encoding="utf-8")
+    (line,) = refusal(small)
+    assert line.startswith(f"models/{MODELS[0]}.yaml: id: found ")
+    assert "\n" not in line
+
+
+@pytest.mark.parametrize("gpu", ["../h100", "H100/../x", "h100\n", ".", "..", "-rm", "h" * 300])
+def test_an_accelerators_id_cannot_lead_out_of_its_folder(small, gpu):
+    file = small / "accelerators" / f"{ACCELERATORS[0]}.yaml"
+    text = file.read_text(encoding="utf-8")
+    file.write_text(re.sub(r"(?m)^id: .*$", lambda _: f"id: {json.dumps(gpu)}", text), encoding="utf-8")
+    (line,) = refusal(small)
+    assert line.startswith(f"accelerators/{ACCELERATORS[0]}.yaml: id: found ")
+
+
+@pytest.mark.parametrize(
+    "sign", ["\u202e", "\u2066", "\x1b[31m", "\x07", "\x00", "\x7f"], ids=lambda sign: f"{ord(sign[0]):04x}"
+)
+def test_signs_that_turn_the_text_around_them_are_refused(small, sign):
+    file = small / "models" / f"{MODELS[0]}.yaml"
+    text = file.read_text(encoding="utf-8")
+    value = json.dumps(f"Llama {sign}gnp.exe")
+    file.write_text(re.sub(r"(?m)^name: .*$", lambda _: f"name: {value}", text), encoding="utf-8")
+    (line,) = refusal(small)
+    assert line.startswith(f"models/{MODELS[0]}.yaml: name: found ")
+    assert line.endswith("allowed: text without control signs or direction overrides")
+    assert sign not in line
+
+
+def test_letters_that_run_from_right_to_left_are_welcome(small):
+    file = small / "models" / f"{MODELS[0]}.yaml"
+    text = file.read_text(encoding="utf-8")
+    file.write_text(re.sub(r"(?m)^name: .*$", "name: جيس 30B \U0001f999", text), encoding="utf-8")
+    (model,) = load_catalogue(small).models.values()
+    assert model.name == "جيس 30B \U0001f999"
+
+
+BOMB = "a: &a [x, x, x]\n" + "".join(
+    f"{chr(98 + n)}: &{chr(98 + n)} [{', '.join([f'*{chr(97 + n)}'] * 9)}]\n" for n in range(9)
+)
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (BOMB, "an anchor or alias"),
+        ("id: a/b\n<<: *base\n", "an anchor or alias"),
+        ("x" * 10_000_000, "10,000,000 bytes"),
+        ("[" * 100_000, "nested too deeply"),
+        ("a: " + "{a: " * 50_000, "nested too deeply"),
+        ("name: !!python/object/apply:os.system [id]\n", "could not determine a constructor"),
+        (b"name: \xff\xfe\n", "not UTF-8"),
+        ("", "found a NoneType"),
+        ("--- 1\n--- 2\n", "found another document"),
+    ],
+    ids=["bomb", "merge", "large", "deep-list", "deep-map", "object", "bytes", "empty", "two"],
+)
+def test_a_file_beyond_reason_is_one_line_of_error(small, content, expected):
+    file = small / "models" / f"{MODELS[0]}.yaml"
+    file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    (line,) = refusal(small)
+    assert line.startswith(f"models/{MODELS[0]}.yaml")
+    assert expected in line
+    assert "\n" not in line
+    assert len(line) < 400
+
+
+def test_a_link_to_another_kind_of_file_is_refused_for_its_content(small, tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_text("password: abc\n", encoding="utf-8")
+    file = small / "models" / f"{MODELS[0]}.yaml"
+    file.unlink()
+    file.symlink_to(secret)
+    lines = refusal(small)
+    assert lines
+    assert any(line.startswith(f"models/{MODELS[0]}.yaml: id: found nothing") for line in lines)

@@ -1,0 +1,257 @@
+"""What is kept between builds: never a lie, and the same site from any place, zone, locale or day."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tiny
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("kept-site")]
+
+MODELS = ("meta-llama--Llama-3.1-8B-Instruct", "openai--gpt-oss-20b")
+ACCELERATORS = ("h100-sxm-80gb", "rtx-4090")
+LLAMA = "models/meta-llama--Llama-3.1-8B-Instruct/index.html"
+
+
+def project(repository: Path, root: Path) -> Path:
+    """A project of two models and two accelerators; return its configuration."""
+    (root / "docs").mkdir(parents=True)
+    (root / "docs/by-hand.md").write_text("# By hand\n\n[A model](models/index.md)\n", encoding="utf-8")
+    data = tiny.copy_catalogue(repository, root / "data")
+    for kind, kept in (("models", MODELS), ("accelerators", ACCELERATORS)):
+        for file in (data / kind).iterdir():
+            if file.stem not in kept:
+                file.unlink()
+    config = root / "mkdocs.yml"
+    text = tiny.CONFIGURATION.format(docs=root / "docs", site=root / "site", catalogue=data)
+    config.write_text(text, encoding="utf-8")
+    return config
+
+
+def start(config: Path, **environment: str) -> subprocess.Popen[str]:
+    """Begin a strict build in a process of its own."""
+    inherited = {
+        k: v for k, v in os.environ.items() if k not in ("SOURCE_DATE_EPOCH", "LC_ALL", "TZ", "PYTHONUTF8")
+    }
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--config-file", str(config)]
+    return subprocess.Popen(command, env=inherited | environment, stderr=subprocess.PIPE, text=True)
+
+
+def finish(*builds: subprocess.Popen[str]) -> None:
+    said = [build.communicate(timeout=300)[1] for build in builds]
+    assert [build.returncode for build in builds] == [0] * len(builds), said
+
+
+def digests(site: Path) -> dict[str, str]:
+    return {
+        path.relative_to(site).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(site.rglob("*"))
+        if path.is_file()
+    }
+
+
+@pytest.fixture(scope="module")
+def built(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project, built once; its folder."""
+    root = tmp_path_factory.mktemp("kept") / "project"
+    finish(start(project(repository, root)))
+    return root
+
+
+@pytest.fixture
+def mine(built: Path, tmp_path: Path) -> Path:
+    """A copy of the built project, caches and all, in another folder."""
+    root = tmp_path / "copy"
+    shutil.copytree(built, root)
+    config = root / "mkdocs.yml"
+    text = config.read_text(encoding="utf-8")
+    config.write_text(text.replace(str(built), str(root)), encoding="utf-8")
+    return root
+
+
+def test_place_zone_locale_hash_seed_and_caches_change_no_byte(built, repository, tmp_path):
+    other = project(repository, tmp_path / "ä very/long way from there")
+    finish(start(other, TZ="Pacific/Kiritimati", LC_ALL="C", PYTHONHASHSEED="77", PYTHONUTF8="1"))
+    first = digests(built / "site")
+    assert len(first) > 40
+    assert {"sitemap.xml.gz", "search/search_index.json", "downloads/capacity.parquet"} <= set(first)
+    assert digests(other.parent / "site") == first
+    finish(start(other, TZ="America/Anchorage", PYTHONHASHSEED="5"))  # with everything kept
+    assert digests(other.parent / "site") == first
+
+
+def test_the_day_of_a_build_is_the_releases_or_the_one_it_is_told(built, mine):
+    release = (built / "data/RELEASE").read_text(encoding="ascii").strip().replace(".", "-")
+    days = re.findall(r"<lastmod>([^<]*)", (built / "site/sitemap.xml").read_text(encoding="utf-8"))
+    assert set(days) == {release}
+    finish(start(mine / "mkdocs.yml", SOURCE_DATE_EPOCH="1700000000"))  # 2023-11-14 22:13:20 UTC
+    days = re.findall(r"<lastmod>([^<]*)", (mine / "site/sitemap.xml").read_text(encoding="utf-8"))
+    assert set(days) == {"2023-11-14"}
+    assert "2023-11-14T00:00:00Z" in (mine / "site/data/releases.xml").read_text(encoding="utf-8")
+
+
+def test_nothing_published_names_the_machine_that_built_it(built):
+    words = [str(built).encode(), str(Path.home()).encode() + b"/", sys.prefix.encode()]
+    for path in (built / "site").rglob("*"):
+        if path.is_file():
+            content = path.read_bytes()
+            assert not [word for word in words if len(word) > 6 and word in content], path
+
+
+def everything_kept(root: Path) -> list[Path]:
+    return [path for path in sorted((root / ".cache/kvreport").rglob("*")) if path.is_file()]
+
+
+@pytest.mark.parametrize("harm", ["cut", "empty", "flipped", "garbage"])
+def test_damaged_files_are_noticed_and_made_anew(built, mine, harm, build_site):
+    kept = everything_kept(mine)
+    kinds = {path.relative_to(mine / ".cache/kvreport").parts[0].split("-")[0] for path in kept}
+    assert {"charts", "dataset", "fonts", "report", "vega"} <= kinds
+    for path in kept:
+        whole = path.read_bytes()
+        middle = len(whole) // 2
+        path.write_bytes(
+            {
+                "cut": whole[:middle],
+                "empty": b"",
+                "flipped": whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :],
+                "garbage": b"\x80\x05]\x94." + whole,
+            }[harm]
+        )
+    build_site(mine / "mkdocs.yml")
+    assert digests(mine / "site") == digests(built / "site")
+
+
+def test_a_download_that_was_edited_in_the_site_is_mended(built, mine, build_site):
+    build_site(mine / "mkdocs.yml")  # its files are links into the cache now
+    with (mine / "site/downloads/models.csv").open("ab") as file:
+        file.write(b"someone was here\n")
+    build_site(mine / "mkdocs.yml")
+    assert digests(mine / "site") == digests(built / "site")
+
+
+def test_a_changed_number_changes_page_chart_dataset_and_browser_data(built, mine, build_site):
+    file = mine / "data/accelerators/h100-sxm-80gb.yaml"
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text.replace("value: 84943715697", "value: 64943715697"), encoding="utf-8")
+    build_site(mine / "mkdocs.yml")
+    before, after = digests(built / "site"), digests(mine / "site")
+    changed = {name for name in before if before[name] != after.get(name)}
+    assert {LLAMA, "gpus/h100-sxm-80gb/index.html", "index.html", "downloads/accelerators.csv"} <= changed
+    assert {"downloads/capacity.parquet", "downloads/capacity.csv.gz", "downloads/SHA256SUMS"} <= changed
+    assert "downloads/v1/site.json" in changed
+    drawn = re.search(
+        r'<svg class="kv-svg".*?</svg>', (built / "site" / LLAMA).read_text(encoding="utf-8"), re.DOTALL
+    )
+    assert drawn[0] not in (mine / "site" / LLAMA).read_text(encoding="utf-8")
+
+
+def test_a_changed_template_changes_the_page(mine, build_site):
+    folder = mine / "templates"
+    folder.mkdir()
+    (folder / "model_serve.html").write_text("<p>First.</p>", encoding="utf-8")
+    config = mine / "mkdocs.yml"
+    text = config.read_text(encoding="utf-8")
+    config.write_text(
+        text.replace("      catalogue:", f"      templates: {folder}\n      catalogue:"), encoding="utf-8"
+    )
+    for words in ("First.", "Second."):
+        (folder / "model_serve.html").write_text(f"<p>{words}</p>", encoding="utf-8")
+        build_site(config)
+        assert words in (mine / "site" / LLAMA).read_text(encoding="utf-8")
+
+
+def test_a_chart_is_drawn_anew_for_other_code_colours_or_fonts(monkeypatch):
+    from kvreport.report import cards, drawing, fonts
+
+    def key() -> str:
+        drawing._code.cache_clear()
+        return drawing._code()
+
+    try:
+        keys = [key(), key()]
+        assert keys[0] == keys[1]
+        monkeypatch.setattr(fonts, "CHARACTERS", fonts.CHARACTERS + "€₿")
+        keys.append(key())
+        monkeypatch.setattr(cards, "light_tokens", lambda: {"ink": "#123456"})
+        keys.append(key())
+        monkeypatch.setattr(drawing, "version", lambda _: "9.9")
+        keys.append(key())
+        monkeypatch.setattr(drawing, "__file__", __file__)
+        keys.append(key())
+        assert len(set(keys)) == 5
+    finally:
+        drawing._code.cache_clear()
+
+
+def test_a_font_is_cut_anew_for_other_characters(tmp_path, monkeypatch):
+    from kvreport.report import fonts
+
+    monkeypatch.setattr(fonts, "_cut", lambda _: fonts.CHARACTERS.encode())
+    first = dict(fonts.web_fonts(tmp_path))
+    monkeypatch.setattr(fonts, "CHARACTERS", "abc")
+    assert set(dict(fonts.web_fonts(tmp_path)).values()) == {b"abc"}
+    assert b"abc" not in first.values()
+
+
+def test_two_builds_side_by_side_do_not_harm_each_other(built, mine, build_site):
+    shutil.rmtree(mine / ".cache")
+    config = mine / "mkdocs.yml"
+    finish(start(config), start(config))
+    assert digests(mine / "site") == digests(built / "site")
+    assert not list(mine.glob(".site-*"))
+    build_site(config)  # and what they kept is sound
+    assert digests(mine / "site") == digests(built / "site")
+
+
+@pytest.mark.parametrize("fault", ["catalogue", "page", "warning"])
+def test_a_build_that_fails_leaves_the_last_good_site(mine, fault, build_site):
+    from mkdocs.exceptions import Abort
+
+    before = digests(mine / "site")
+    if fault == "catalogue":
+        (mine / "data/RELEASE").write_text("someday\n", encoding="ascii")
+    elif fault == "page":
+        (mine / "docs/wrong.md").write_text("{{ 1 byte = kv_per_token('llama-3.1-8b') }}\n", encoding="utf-8")
+    else:
+        (mine / "docs/wrong.md").write_text("[nowhere](nowhere.md)\n", encoding="utf-8")
+    with pytest.raises(Abort):
+        build_site(mine / "mkdocs.yml")
+    assert digests(mine / "site") == before
+    assert not list(mine.glob(".site-*"))
+
+
+def test_a_build_that_is_interrupted_leaves_the_last_good_site(mine, build_site, monkeypatch):
+    from kvreport.report.pages import Report
+
+    before = digests(mine / "site")
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Report, "write_files", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        build_site(mine / "mkdocs.yml")
+    assert digests(mine / "site") == before
+
+
+def test_a_full_disk_leaves_the_last_good_site(mine, build_site, monkeypatch):
+    from kvreport.report.pages import Report
+
+    before = digests(mine / "site")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Report, "write_files", full)
+    with pytest.raises(OSError, match="No space left"):
+        build_site(mine / "mkdocs.yml")
+    assert digests(mine / "site") == before
+    assert not list(mine.glob(".site-*"))

@@ -1,0 +1,69 @@
+"""The lock says what pyproject.toml asks for, by hash, and names no registry."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+PYTHONS = ("3.11", "3.12", "3.13")
+PIN = re.compile(
+    r"^(?P<pin>[a-z0-9-]+==[^\\]+?) \\\n(?P<hashes>(?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", re.M
+)
+
+
+def locked(text: str, python: str) -> dict[str, Version]:
+    """Which version of each package a Python gets on Linux."""
+    here = {"python_version": python, "python_full_version": f"{python}.0", "sys_platform": "linux"}
+    pins = [Requirement(found["pin"]) for found in PIN.finditer(text)]
+    return {
+        canonicalize_name(pin.name): Version(str(pin.specifier).removeprefix("=="))
+        for pin in pins
+        if pin.marker is None or pin.marker.evaluate(here)
+    }
+
+
+def asked(project: dict, python: str, *, dev: bool) -> list[Requirement]:
+    """What pyproject.toml names for a Python."""
+    groups = project["dependency-groups"]
+    lines = list(project["project"]["dependencies"])
+    if dev:
+        lines += groups["build"] + [line for line in groups["dev"] if isinstance(line, str)]
+    requirements = map(Requirement, lines)
+    return [
+        one for one in requirements if one.marker is None or one.marker.evaluate({"python_version": python})
+    ]
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+@pytest.mark.parametrize("name", ["runtime", "dev"])
+def test_the_lock_satisfies_what_is_asked(repository, name, python):
+    project = tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))
+    pins = locked((repository / f"requirements/{name}.txt").read_text(encoding="utf-8"), python)
+    wrong = [
+        f"{one}: the lock has {pins.get(canonicalize_name(one.name))}; run make lock"
+        for one in asked(project, python, dev=name == "dev")
+        if not (found := pins.get(canonicalize_name(one.name))) or found not in one.specifier
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("name", ["runtime", "dev"])
+def test_every_pin_has_a_hash_and_no_address(repository, name):
+    text = (repository / f"requirements/{name}.txt").read_text(encoding="utf-8")
+    pins = re.findall(r"^[a-z0-9-]+==", text, re.M)
+    assert len(PIN.findall(text)) == len(pins) > 50
+    assert "://" not in text
+    assert "index-url" not in text
+
+
+def test_the_tests_run_with_what_the_site_is_built_with(repository):
+    runtime, dev = (
+        locked((repository / f"requirements/{name}.txt").read_text(encoding="utf-8"), "3.12")
+        for name in ("runtime", "dev")
+    )
+    assert runtime.items() <= dev.items()

@@ -1,0 +1,103 @@
+"""A tiny site: a few models and accelerators of the public catalogue, built once into a temporary folder."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+MODELS = (
+    "meta-llama/Llama-3.1-8B-Instruct",  # full attention
+    "meta-llama/Llama-3.1-70B-Instruct",
+    "openai/gpt-oss-20b",  # windows, MXFP4
+    "deepseek-ai/DeepSeek-V3",  # latent, too large for small machines
+    "Qwen/Qwen3.6-27B",  # states
+)
+ACCELERATORS = ("h100-sxm-80gb", "b200-sxm-180gb", "rtx-4090", "mi300x")
+CONFIGURATION = """\
+site_name: tiny
+site_url: https://example.org/tiny/
+use_directory_urls: true
+docs_dir: {docs}
+site_dir: {site}
+theme:
+  name: material
+  font: false
+  features: [navigation.instant, navigation.tabs, search.highlight]
+  palette:
+    - {{media: "(prefers-color-scheme: light)", scheme: default, toggle: {{icon: material/weather-sunny, name: Dark}}}}
+    - {{media: "(prefers-color-scheme: dark)", scheme: slate, toggle: {{icon: material/weather-night, name: Light}}}}
+plugins:
+  - search:
+      separator: '[\\s\\-/,:!=\\[\\]()"`_&;]+|\\.(?!\\d)|(?<=[a-z])(?=[A-Z][a-z])'
+  - kvreport:
+      catalogue: {catalogue}
+markdown_extensions: [admonition, attr_list, md_in_html, tables, {{toc: {{permalink: true}}}}]
+"""
+
+
+@dataclass(frozen=True)
+class TinySite:
+    """A built site.
+
+    Attributes:
+        folder: Where its files are.
+        config: The configuration that it was built with.
+        catalogue: Its catalogue.
+    """
+
+    folder: Path
+    config: Path
+    catalogue: Path
+
+    def html(self, uri: str) -> str:
+        """Return the page at an address."""
+        return (self.folder / uri / "index.html").read_text(encoding="utf-8")
+
+
+def copy_catalogue(repository: Path, target: Path) -> Path:
+    """Copy what a few models and accelerators need."""
+    data = repository / "data"
+    for name in ("formats.yaml", "grid.yaml", "RELEASE"):
+        target.mkdir(parents=True, exist_ok=True)
+        shutil.copy(data / name, target / name)
+    shutil.copytree(data / "engines", target / "engines")
+    for folder, names in (("models", [m.replace("/", "--") for m in MODELS]), ("accelerators", ACCELERATORS)):
+        (target / folder).mkdir()
+        for name in names:
+            shutil.copy(data / folder / f"{name}.yaml", target / folder)
+    return target
+
+
+def build(config: Path) -> None:
+    """Build a site in this process, warnings being errors."""
+    from mkdocs.commands.build import build as mkdocs_build
+    from mkdocs.config import load_config
+
+    loaded = load_config(str(config), strict=True)
+    loaded.plugins.on_startup(command="build", dirty=False)
+    mkdocs_build(loaded)
+
+
+@pytest.fixture(scope="session")
+def build_site() -> Callable[[Path], None]:
+    """What builds a site from its configuration."""
+    return build
+
+
+@pytest.fixture(scope="session")
+def tiny_site(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> TinySite:
+    """The tiny site; one hand-written page beside the generated ones."""
+    root = tmp_path_factory.mktemp("tiny")
+    docs = root / "docs"
+    docs.mkdir()
+    (docs / "by-hand.md").write_text("# By hand\n\n[A model](models/index.md)\n", encoding="utf-8")
+    catalogue = copy_catalogue(repository, root / "data")
+    config = root / "mkdocs.yml"
+    text = CONFIGURATION.format(docs=docs, site=root / "site", catalogue=catalogue)
+    config.write_text(text, encoding="utf-8")
+    build(config)
+    return TinySite(root / "site", config, catalogue)

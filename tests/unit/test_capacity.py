@@ -1,0 +1,88 @@
+"""How many requests fit, how long a context, and the verdict."""
+
+import numpy as np
+import pytest
+
+from kvreport.accounting import capacity
+from kvreport.accounting.capacity import Verdict
+from kvreport.accounting.plan import BlockPlan
+from kvreport.accounting.profile import CacheProfile, Term
+
+# Blocks of 100 bytes hold 16 tokens; one block is the engine's own. A pool of 10,050 bytes is 100
+# blocks; a request of 160 tokens takes 10 of them.
+PLAN = BlockPlan(100, CacheProfile((Term("full", 100, step_tokens=16),)), kept_blocks=1)
+
+
+def test_the_printed_concurrency_counts_the_block_that_the_engine_keeps() -> None:
+    assert float(capacity.concurrency(10_050, PLAN, 160)) == 10.0
+
+
+def test_whole_users_are_the_printed_figure_rounded_down() -> None:
+    assert capacity.users(10_050, PLAN, [160, 176]).tolist() == [10, 9]
+
+
+def test_nobody_fits_where_the_engine_refuses_to_start() -> None:
+    # 100 blocks hold 1,600 tokens, but one block is the engine's own: 1,585 tokens need the 100th.
+    assert capacity.users(10_050, PLAN, [1584, 1585]).tolist() == [1, 0]
+
+
+def test_llama_2_7b_with_66_gib_for_the_cache_serves_33_of_4k() -> None:
+    # 32 layers x 2 x 32 heads x 128 x 2 B = 524,288 B per token: 2 GiB for 4,096 tokens.
+    plan = BlockPlan(16 * 524_288, CacheProfile((Term("full", 16 * 524_288, step_tokens=16),)), kept_blocks=1)
+    assert int(capacity.users(66 << 30, plan, 4096)) == 33
+
+
+def test_the_longest_context_fills_every_free_block() -> None:
+    assert int(capacity.longest_context(10_050, PLAN, 1 << 20)) == 99 * 16
+
+
+def test_the_boundary_for_one_user_is_the_longest_context_and_falls_with_users() -> None:
+    lengths = capacity.boundary(10_050, PLAN, [1, 3, 99, 100], 1 << 20)
+    assert lengths.tolist() == [99 * 16, 33 * 16, 16, 16]
+
+
+def test_everything_broadcasts_over_pools_and_contexts() -> None:
+    users = capacity.users(np.array([[0], [10_050], [100_000]]), PLAN, np.array([16, 160]))
+    assert users.tolist() == [[0, 0], [100, 10], [1000, 100]]
+
+
+def test_a_request_that_holds_nothing_is_never_limited() -> None:
+    plan = BlockPlan(1, CacheProfile(()))
+    assert int(capacity.users(1000, plan, 4096)) == capacity.UNLIMITED_USERS
+    assert float(capacity.concurrency(1000, plan, 4096)) == float("inf")
+
+
+@pytest.mark.parametrize(
+    ("weights", "context", "pool", "uncertainty", "expected"),
+    [
+        (101, 999, 0, 0, Verdict.WEIGHTS_EXCEED_MEMORY),
+        (100, 999, 0, 0, Verdict.CONTEXT_EXCEEDS_MODEL),
+        (100, 160, 1_000, 0, Verdict.CACHE_EXCEEDS_POOL),
+        (100, 160, 1_100, 1, Verdict.TIGHT),
+        (100, 160, 1_100, 0, Verdict.FITS),
+        (100, 160, -5, 0, Verdict.CACHE_EXCEEDS_POOL),
+    ],
+)
+def test_the_worst_reason_is_the_verdict(
+    weights: int, context: int, pool: int, uncertainty: int, expected: Verdict
+) -> None:
+    code = capacity.verdict(
+        memory_bytes=100,
+        weight_bytes=weights,
+        pool_bytes=pool,
+        plan=PLAN,
+        context_tokens=context,
+        limit_tokens=512,
+        uncertainty_bytes=uncertainty,
+    )
+    assert Verdict(int(code)) is expected
+
+
+def test_verdicts_are_named_as_in_the_dataset() -> None:
+    assert [v.label for v in Verdict] == [
+        "fits",
+        "tight",
+        "cache_exceeds_pool",
+        "context_exceeds_model",
+        "weights_exceed_memory",
+    ]

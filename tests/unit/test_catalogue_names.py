@@ -1,0 +1,23 @@
+"""A name is found however it is spelled."""
+
+import pytest
+
+from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.shelf import spoken
+
+
+def test_case_and_separators_do_not_make_another_name() -> None:
+    assert (
+        len({spoken(name) for name in ("Llama 3.1 8B", "llama-3.1-8b", "LLAMA_3.1--8b", "llama/3.1 8b")}) == 1
+    )
+    assert spoken("llama-3.1") != spoken("llama-31")
+
+
+@pytest.mark.parametrize("name", ["qwen3.6 27b", "Qwen3.6_27B", "qwen--qwen3.6-27b", "QWEN/qwen3.6-27b"])
+def test_a_model_is_found_by_any_spelling(name: str) -> None:
+    assert open_catalogue().model(name).id == "Qwen/Qwen3.6-27B"
+
+
+@pytest.mark.parametrize("name", ["H100", "h100 sxm 80gb", "h100-sxm-80gb"])
+def test_an_accelerator_is_found_by_any_spelling(name: str) -> None:
+    assert open_catalogue().accelerator(name).id == "h100-sxm-80gb"

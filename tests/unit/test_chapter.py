@@ -1,0 +1,79 @@
+import itertools
+
+import pytest
+from bs4 import BeautifulSoup
+
+from kvreport.report import figures
+from kvreport.report.chapter import Html, bars, claim, curves, fold, formula, table
+
+
+def test_a_claim_that_does_not_hold_stops_the_chapter():
+    claim(131_072, 131_072)
+    claim(101.0, 100, within=0.02)
+    with pytest.raises(AssertionError, match=r"says 131,072.*gives 132,382"):
+        claim(132_382, 131_072)
+    with pytest.raises(AssertionError):
+        claim(101.0, 100)
+
+
+def test_a_table_has_row_heads_a_caption_and_one_width_of_decimals_in_a_column():
+    made = table("cap", ["name", "n", "size"], [["a", 1234, 0.5], ["b", 5, 12.25]], mark=1)
+    soup = BeautifulSoup(made.html, "html.parser")
+    assert soup.caption.text == "cap"
+    assert [th["scope"] for th in soup.thead.find_all("th")] == ["col"] * 3
+    assert [[c.text for c in row.find_all(["th", "td"])] for row in soup.tbody.find_all("tr")] == [
+        ["a", "1,234", "0.50"],
+        ["b", "5", "12.25"],
+    ]
+    assert "kv-marked" in str(soup.tbody.find_all("tr")[1])
+
+
+def test_texts_are_escaped_everywhere():
+    bad = "<script>x</script>"
+    for html in (
+        table(bad, [bad, bad], [[bad, bad]]).html,
+        formula(bad).html,
+        fold(bad, bad).html,
+        bars(bad, {bad: {"weights": (bad, 2**30)}}, limit_bytes=2**30, limit_name=bad).html,
+        curves(bad, x=[1, 2], lines={bad: [1, 2], "b": [2, 3]}, x_title=bad, y_title=bad).html,
+    ):
+        assert "<script>" not in html
+
+
+def test_pieces_add_up():
+    assert (Html("a") + Html("b")).html == "ab"
+    assert (
+        fold("s", Html("<b>x</b>"))._repr_html_()
+        == '<details class="kv-fold"><summary>s</summary><b>x</b></details>'
+    )
+
+
+def test_a_bar_is_as_long_as_its_bytes():
+    made = bars("t", {"one": {"weights": ("weights", 30 * 2**30), "cache": ("cache", 10 * 2**30)}})
+    widths = [float(r["width"]) for r in BeautifulSoup(made.html, "html.parser").find_all("rect")]
+    assert widths[0] / widths[1] == pytest.approx(3, rel=0.01)
+
+
+def test_a_curve_in_powers_of_two_is_straight():
+    x = [1024, 2048, 4096, 8192]
+    made = curves("t", x=x, lines={"users": [64, 32, 16, 8]}, x_title="x", y_title="y", y_log=True)
+    soup = BeautifulSoup(made.html, "html.parser")
+    points = [tuple(map(float, p.split(","))) for p in soup.polyline["points"].split()]
+    steps = [(b[0] - a[0], b[1] - a[1]) for a, b in itertools.pairwise(points)]
+    assert steps == [pytest.approx(steps[0], abs=0.11)] * 3
+    assert steps[0][1] > 0  # down the page
+
+
+def test_a_figure_carries_its_data_and_a_description():
+    made = curves(
+        "Users by length.", x=[1024, 2048], lines={"a": [2, 1], "b": [4, None]}, x_title="x", y_title="y"
+    )
+    soup = BeautifulSoup(made.html, "html.parser")
+    assert soup.svg["aria-label"] == "Users by length."
+    assert soup.figcaption.text == "Users by length."
+    cells = [[c.text for c in row.find_all(["th", "td"])] for row in soup.tbody.find_all("tr")]
+    assert cells == [["1K", "2", "4"], ["2K", "1", "–"]]
+
+
+def test_figures_have_no_colour_of_their_own():
+    assert all(colour.startswith("var(--kv-") for colour in (*figures.COLOURS.values(), *figures.LINES))

@@ -1,0 +1,144 @@
+"""Logs beside our numbers, and what to change."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kvreport.catalog.load import open_catalogue
+from kvreport.cli import main
+from kvreport.diagnosis import Diagnosis, diagnose
+from kvreport.errors import InputError
+
+GIB = 1 << 30
+CATALOGUE = open_catalogue()
+
+# vLLM 0.10.1.1, four A100 80GB (a published log): pool, tokens and concurrency as printed.
+GPT_OSS = """\
+INFO [core.py] Initializing a V1 LLM engine (v0.10.1.1) with config: model='openai/gpt-oss-120b', \
+max_seq_len=16384, tensor_parallel_size=4, kv_cache_dtype=auto
+INFO [gpu_worker.py:276] Available KV cache memory: 45.32 GiB
+INFO [kv_cache_utils.py:1013] GPU KV cache size: 2,640,144 tokens
+INFO [kv_cache_utils.py:1017] Maximum concurrency for 16,384 tokens per request: 284.25x
+"""
+
+# The refusal that the issue "0.65x" stands for, with a model nobody knows.
+SHORT = """\
+vllm serve my/model --max-model-len 32768 --gpu-memory-utilization 0.9
+Free memory on device (79.0/80.00 GiB) on startup.
+Available KV cache memory: 10.00 GiB
+GPU KV cache size: 21,360 tokens
+Maximum concurrency for 32,768 tokens per request: 0.65x
+"""
+
+
+def read(text: str, **given: object) -> Diagnosis:
+    return diagnose(text, catalog=CATALOGUE, **given)  # type: ignore[arg-type]
+
+
+def changes(found: Diagnosis) -> dict[str, tuple[float | str, float | None]]:
+    return {one.name: (one.value, one.concurrency) for one in found.changes}
+
+
+def test_the_engines_own_figures_follow_from_its_pool() -> None:
+    found = {one.fact: one for one in read(GPT_OSS, gpu="a100-sxm-80gb").comparisons}
+    assert found["concurrency"].predicted == pytest.approx(284.25, abs=0.01)
+    assert found["kv_tokens"].predicted == pytest.approx(2_640_144, rel=1e-4)
+
+
+def test_a_request_that_does_not_fit_gets_three_ways_out() -> None:
+    found = read(SHORT)
+    # Twice 0.65 is 1.3; 10 GiB and 5 % of 80 GiB more are 14 GiB: 0.65 x 1.4 = 0.91.
+    assert changes(found) == {
+        "max_model_len": (21_360, 1.0),
+        "kv_dtype": ("fp8", 1.3),
+        "utilization": (0.95, pytest.approx(0.91)),
+    }
+    assert found.headline == (
+        "0.65x: one request of 32,768 tokens does not fit. Lower max-model-len to 21,360: 1.00x; or store the "
+        "cache as fp8 (--kv-cache-dtype fp8): 1.30x; or raise gpu-memory-utilization to 0.95: 0.91x."
+    )
+
+
+def test_a_refusal_is_checked_against_the_formula() -> None:
+    # Qwen2.5-72B on two GPUs: 80 layers x 4 KV heads x 256 x 2 B x 32,768 = 5.00 GiB, as the engine says.
+    found = read(
+        "vllm serve Qwen/Qwen2.5-72B-Instruct --tensor-parallel-size 2\n"
+        "ValueError: To serve at least one request with the model's max seq len (32768), (5.00 GiB KV cache is "
+        "needed, which is larger than the available KV cache memory (3.20 GiB)."
+    )
+    assert found.concurrency == pytest.approx(0.64)
+    assert found.comparisons[0].predicted == 5 * GIB
+    # 3.20 GiB less the null block, in blocks of 16 tokens: 20,971 tokens, 1,310 blocks, less one: 20,944.
+    assert changes(found)["max_model_len"] == (20_944, 1.0)
+    assert changes(found)["kv_dtype"] == ("fp8", pytest.approx(1.28))
+
+
+def test_nothing_is_changed_where_it_fits_but_the_limit_of_sequences() -> None:
+    found = read(
+        "vllm serve my/model --max-model-len 8192 --max-num-seqs 256\nGPU KV cache size: 100,000 tokens\n"
+        "Maximum concurrency for 8,192 tokens per request: 12.20x"
+    )
+    assert changes(found) == {"max_seqs": (12, None)}
+    assert found.headline == "12.20x: 12 requests of 8,192 tokens fit at once."
+    # Without the model every token costs the same: 100,000 / 4,096 = 24.
+    assert found.shorter[:2] == ((8192, 12), (4096, 24))
+    assert found.linear
+
+
+def test_an_fp8_cache_cannot_be_halved_again() -> None:
+    found = read(SHORT + "kv_cache_dtype=fp8\n")
+    assert "kv_dtype" not in changes(found)
+
+
+def test_a_server_with_memory_to_spare_may_take_a_larger_fraction() -> None:
+    found = read(
+        "server_args=ServerArgs(model_path='my/model', mem_fraction_static=0.80)\n"
+        "Load weight begin. avail mem=78.00 GB\nKV Cache is allocated. #tokens: 400000, K size: 12.0 GB, V size: 12.0 GB\n"
+        "max_total_num_tokens=400000, chunked_prefill_size=8192, context_len=32768, available_gpu_mem=14.00 GB\n"
+    )
+    # 14 less 8 GiB of 78 are 0.0769.
+    assert changes(found)["mem_fraction"] == (0.876, None)
+    assert found.concurrency == pytest.approx(400_000 / 32_768)
+
+
+def test_sglangs_tokens_follow_from_its_pool() -> None:
+    # Qwen2.5-7B: 28 layers x 4 KV heads x 256 x 2 B = 57,344 B per token; 2 x 20.80 GiB are 778,942 tokens.
+    found = read(
+        "server_args=ServerArgs(model_path='Qwen/Qwen2.5-7B-Instruct', kv_cache_dtype='auto')\n"
+        "KV Cache is allocated. #tokens: 778900, K size: 20.80 GB, V size: 20.80 GB\n"
+        "max_total_num_tokens=778900, chunked_prefill_size=8192, context_len=32768"
+    )
+    assert [(one.fact, one.predicted) for one in found.comparisons] == [("kv_tokens", 778_942)]
+
+
+def test_what_is_missing_is_asked_for() -> None:
+    notes = read("GPU KV cache size: 100,000 tokens").notes
+    assert any("does not name its model" in note for note in notes)
+    assert any("Say which GPU" in note for note in notes)
+    assert any("does not know my/model" in note for note in read(SHORT).notes)
+
+
+def test_a_model_given_by_hand_must_be_known() -> None:
+    with pytest.raises(InputError, match="model"):
+        read(SHORT, model="no/such-model")
+
+
+def test_the_command_reads_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "vllm.log"
+    log.write_bytes(GPT_OSS.encode() + b"\xff\xfe nothing\n")
+    assert main(["log", str(log), "--gpu", "a100-sxm-80gb"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("284.25x: 284 requests of 16,384 tokens fit at once.")
+    assert "we compute 284.25 (" in shown
+    assert "Not understood, and not used (1):" in shown
+    assert main(["log", str(log), "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["facts"]["kv_tokens"] == 2_640_144
+
+
+def test_a_missing_or_empty_file_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["log", str(tmp_path / "absent.log")]) == 2
+    empty = tmp_path / "empty.log"
+    empty.touch()
+    assert main(["log", str(empty)]) == 2
+    assert capsys.readouterr().err.count("\n") == 2

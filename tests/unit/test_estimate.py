@@ -1,0 +1,231 @@
+"""The front door answers with the numbers that others worked out."""
+
+from __future__ import annotations
+
+import pytest
+
+import kvreport
+from kvreport.errors import InputError
+
+# 16-bit KV bytes per token on one GPU: layers x KV heads x (key + value) x 2, each worked out by hand
+# from the published config; issue 2 lists the same figures.
+BYTES_PER_TOKEN = {
+    "meta-llama/Llama-3.1-8B-Instruct": 131_072,  # 32 x 8 x 256 x 2
+    "meta-llama/Llama-2-7b-hf": 524_288,  # 32 x 32 x 256 x 2
+    "Qwen/Qwen2.5-7B": 57_344,  # 28 x 4 x 256 x 2
+    "Qwen/Qwen2.5-72B": 327_680,  # 80 x 8 x 256 x 2
+    "meta-llama/Llama-3.1-70B-Instruct": 327_680,
+    "mistralai/Mistral-7B-Instruct-v0.3": 131_072,
+    "deepseek-ai/DeepSeek-V3": 70_272,  # 61 x (512 + 64) x 2
+    "Qwen/Qwen3.6-27B": 65_536,  # 16 x 4 x 512 x 2: only 16 of 64 layers keep keys and values
+    "openai/gpt-oss-120b": 36_864,  # 18 x 8 x 128 x 2: past the window, half of the layers grow
+    "google/gemma-3-27b-it": 81_920,  # 10 x 16 x 256 x 2: every sixth of 62 layers
+}
+
+
+@pytest.mark.parametrize(("model", "expected"), BYTES_PER_TOKEN.items())
+def test_bytes_per_token_at_32k_are_those_worked_out_by_hand(model, expected):
+    answer = kvreport.estimate(model, gpu="h200-sxm-141gb", context_tokens="32K", kv="bf16")
+    assert answer.kv_bytes_per_token_per_gpu == expected
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        ("Qwen/Qwen2.5-72B", 163_840),
+        ("Qwen/Qwen3.6-27B", 32_768),
+        ("meta-llama/Llama-3.1-8B-Instruct", 65_536),
+    ],
+)
+def test_fp8_halves_the_bytes_per_token(model, expected):
+    answer = kvreport.estimate(model, gpu="h200-sxm-141gb", context_tokens="32K", kv="fp8")
+    assert answer.kv_bytes_per_token_per_gpu == expected
+
+
+@pytest.mark.parametrize("tensor_parallel", [1, 2, 4, 8])
+def test_a_latent_is_whole_on_every_rank(tensor_parallel):
+    answer = kvreport.estimate(
+        "deepseek-ai/DeepSeek-V3", gpu="h200-sxm-141gb", tensor_parallel=tensor_parallel, kv="bf16"
+    )
+    assert answer.kv_bytes_per_token_per_gpu == 70_272
+
+
+def test_kv_heads_divide_until_there_is_one_each():
+    # Llama 3.1 70B: 80 layers, 8 KV heads; 16 ranks hold one head each, as 8 ranks do.
+    per_rank = [
+        kvreport.estimate(
+            "meta-llama/Llama-3.1-70B-Instruct", gpu="H100", tensor_parallel=ranks
+        ).kv_bytes_per_token_per_gpu
+        for ranks in (1, 2, 8, 16)
+    ]
+    assert per_rank == [327_680, 163_840, 40_960, 40_960]
+
+
+def test_a_hybrid_has_a_constant_state_beside_its_cache():
+    # 48 layers x (conv 10,240 x 3 x 2 B + recurrent 48 x 128 x 128 x 4 B)
+    answer = kvreport.estimate("Qwen/Qwen3.6-27B", gpu="H100", context_tokens="8K")
+    assert answer.state_bytes_per_request_per_gpu == 153_944_064
+
+
+def test_windows_stop_growing():
+    below = kvreport.estimate("openai/gpt-oss-120b", gpu="H200", context_tokens=64)
+    past = kvreport.estimate("openai/gpt-oss-120b", gpu="H200", context_tokens=4096)
+    assert below.kv_bytes_per_token_per_gpu == 73_728
+    assert past.kv_bytes_per_token_per_gpu == 36_864
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        # model.safetensors.index.json of the three repositories, divided by two bytes
+        ("meta-llama/Llama-3.1-8B-Instruct", 8_030_261_248),
+        ("meta-llama/Llama-2-7b-hf", 6_738_415_616),
+        ("Qwen/Qwen2.5-7B", 7_615_616_512),
+    ],
+)
+def test_parameters_are_exact(model, expected):
+    counted = kvreport.estimate(model, gpu="H100").parameters
+    assert counted["total"] == expected
+    assert sum(counted["by_component"].values()) == expected
+
+
+@pytest.mark.parametrize(("context", "requests"), [("2K", 504), ("8K", 126), ("32K", 31), ("128K", 7)])
+def test_the_rule_of_85_percent_gives_the_published_table(context, requests):
+    """A published table for Qwen2.5 7B in 16-bit on an H100 80GB: 85 % of what the weights leave."""
+    answer = kvreport.estimate(
+        "Qwen/Qwen2.5-7B", gpu="h100-sxm-80gb", context_tokens=context, engine="ceiling", utilization=0.85
+    )
+    assert answer.max_concurrent_requests == requests
+
+
+def test_llama_2_with_66_gib_left_serves_33_requests_of_4k():
+    # 80 GiB less 14 GiB set aside is 66 GiB; one request of 4,096 tokens takes 2 GiB.
+    answer = kvreport.estimate(
+        "meta-llama/Llama-2-7b-hf", gpu="H100", context_tokens="4K", engine="ceiling", kv_pool="66GiB"
+    )
+    assert answer.kv_bytes_per_request_per_gpu == 2 << 30
+    assert answer.max_concurrent_requests == 33
+
+
+def test_a_request_of_a_70b_model_takes_two_and_a_half_gib_at_8k():
+    answer = kvreport.estimate("meta-llama/Llama-3.1-70B-Instruct", gpu="H200", context_tokens=8192)
+    assert answer.kv_bytes_per_request_per_gpu == 2_684_354_560
+
+
+# vLLM 0.33.0's own planner, run on Qwen2.5 7B's shape with given pools: blocks, tokens and
+# concurrency as it prints them. 40 GiB // (16 x 57,344 B) = 46,811 blocks; / 512 blocks for 8K.
+def test_a_given_pool_is_divided_as_the_engine_prints_it():
+    answer = kvreport.estimate("Qwen/Qwen2.5-7B", gpu="H100", context_tokens=8192, kv_pool="40GiB")
+    assert answer.budget.kv_pool_bytes == 40 << 30
+    assert answer.max_concurrency == pytest.approx(46_811 / 512)
+    assert answer.kv_pool_tokens == 46_811 * 16
+    assert answer.max_concurrent_requests == 91
+
+
+def test_the_budget_adds_up():
+    answer = kvreport.estimate("Qwen/Qwen2.5-7B", gpu="H100", context_tokens=8192)
+    limits = answer.to_dict()["budget"]
+    taken = sum(
+        limits[part] for part in ("weights", "activations", "non_framework", "graphs", "kv_pool_bytes")
+    )
+    assert abs(taken - limits["total_bytes"] * limits["utilization"]) < 2
+
+
+def test_every_verdict_is_reached():
+    def judge(model, gpu, context, **more):
+        return kvreport.estimate(model, gpu=gpu, context_tokens=context, **more).verdict
+
+    assert judge("Qwen/Qwen2.5-7B", "H100", "8K") == "fits"
+    assert judge("Qwen/Qwen2.5-7B", "H100", "256K") == "context_exceeds_model"
+    assert judge("Qwen/Qwen2.5-7B", "rtx-4090", "128K") == "cache_exceeds_pool"
+    assert judge("Qwen/Qwen2.5-72B", "rtx-4090", "8K") == "weights_exceed_memory"
+    pool = kvreport.estimate("Qwen/Qwen2.5-7B", gpu="rtx-4090").max_context_tokens
+    assert judge("Qwen/Qwen2.5-7B", "rtx-4090", pool) == "tight"
+
+
+def test_a_context_beyond_the_model_is_still_answered():
+    answer = kvreport.estimate("Qwen/Qwen2.5-7B", gpu="H200", context_tokens=1 << 20)
+    assert answer.verdict == "context_exceeds_model"
+    assert answer.kv_bytes_per_request_per_gpu == 57_344 << 20
+    assert answer.max_context_tokens <= 131_072
+
+
+def test_the_explanation_puts_the_numbers_in():
+    lines = kvreport.estimate("Qwen/Qwen3.6-27B", gpu="H100", context_tokens="8K").explanation
+    text = "\n".join(lines)
+    assert "16 layers x 4 KV heads x (256 + 256) x 2 B = 65,536 B per token" in text
+    assert "48 layers x (61,440 B conv + 3,145,728 B recurrent) = 153,944,064 B per request" in text
+    assert all("\n" not in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"model": "nobody/nothing"}, "model"),
+        ({"gpu": "h1000"}, "accelerator"),
+        ({"gpu": ""}, "accelerator"),
+        ({"engine": "vlm"}, "engine"),
+        ({"weights": "int3"}, "weight format"),
+        ({"kv": "int3"}, "KV format"),
+        ({"utilization": 0.0}, "utilization"),
+        ({"utilization": 1.01}, "utilization"),
+        ({"utilization": float("nan")}, "utilization"),
+        ({"tensor_parallel": 0}, "tensor-parallel"),
+        ({"tensor_parallel": 3}, "tensor parallel"),
+        ({"tensor_parallel": True}, "tensor-parallel"),
+        ({"context_tokens": 0}, "context"),
+        ({"context_tokens": "many"}, "context"),
+        ({"context_tokens": 1 << 31}, "context"),
+        ({"kv_pool": "0GiB"}, "kv-pool"),
+        ({"block_size": 0}, "block-size"),
+        ({"max_batched_tokens": 0}, "max-batched-tokens"),
+        ({"max_seqs": -1}, "max-seqs"),
+        ({"speculative": -1}, "speculative"),
+        ({"dcp": 3}, "context parallel"),
+    ],
+)
+def test_what_cannot_be_answered_is_refused_in_one_line(arguments, said):
+    question = {"model": "Qwen/Qwen2.5-7B", "gpu": "H100", **arguments}
+    with pytest.raises(InputError) as refused:
+        kvreport.estimate(question.pop("model"), **question)
+    message = str(refused.value)
+    assert said in message
+    assert "allowed" in message
+    assert "\n" not in message
+
+
+def test_a_latent_cannot_be_stored_per_token_and_head():
+    with pytest.raises(InputError, match=r"cannot store .* latent cache"):
+        kvreport.estimate("deepseek-ai/DeepSeek-V3", gpu="H200", tensor_parallel=8, kv="int8_per_token_head")
+
+
+def test_the_public_names_are_there():
+    for name in kvreport.__all__:
+        assert getattr(kvreport, name) is not None
+    assert set(kvreport.__all__) <= set(dir(kvreport))
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        kvreport.nothing  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("model", "per_token", "per_request"),
+    [
+        # Layers 2 + 21 (4:1) + 20 (128:1), pages padded to 576 B. Per token: 41 compressed latents,
+        # 21 x 585/4 + 20 x 864/128 = 3,206.25, and index keys 21 x 135/4 = 708.75. Per request: windows
+        # 43 x 128 x 585 = 3,219,840; rings 21 x 8 x (8,208 + 2,160) + 20 x 128 x 4,104 = 12,248,064.
+        ("deepseek-ai/DeepSeek-V4-Flash", 3_915, 3_219_840 + 12_248_064),
+        # 30 (4:1) + 31 (128:1): 4,596.75 + 1,012.5 per token; 4,567,680 + 18,772,992 per request.
+        ("deepseek-ai/DeepSeek-V4-Pro", 5_609, 4_567_680 + 18_772_992),
+    ],
+)
+def test_a_compressed_cache_has_a_small_rate_and_a_large_fixed_part(model, per_token, per_request):
+    answer = kvreport.estimate(model, gpu="b200-sxm-180gb", tensor_parallel=8, context_tokens="32K")
+    assert answer.kv_bytes_per_token_per_gpu == per_token
+    assert answer.state_bytes_per_request_per_gpu == per_request
+
+
+def test_fp8_means_the_packed_layout_where_there_is_no_other():
+    model, gpu = "deepseek-ai/DeepSeek-V4-Flash", "b200-sxm-180gb"
+    asked, own = (kvreport.estimate(model, gpu=gpu, tensor_parallel=8, kv=kv) for kv in ("fp8", "auto"))
+    assert asked.to_dict() == own.to_dict()
+    assert asked.to_dict()["kv_format"] == "fp8_ds_mla_v4"

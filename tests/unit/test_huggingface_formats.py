@@ -1,0 +1,284 @@
+"""In which format each tensor was published, read from what the checkpoint says of itself."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from huggingface_configs import COUNTED, DEEPSEEK_V3, GPT_OSS_120B, LLAMA_3_1_8B, plain
+
+from kvreport.catalog.huggingface import read_config
+from kvreport.catalog.model import Model
+from kvreport.errors import InputError
+
+FP8 = {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}
+
+
+def model(config: dict[str, Any], **quantization: Any) -> Model:
+    return read_config({**config, **quantization}, id="a/b")
+
+
+def released(of: Model) -> dict[str, set[str | None]]:
+    """Formats met, by the last two parts of the module."""
+    found: dict[str, set[str | None]] = {}
+    for row in of.weights:
+        if row.component != "mtp":
+            name = ".".join(row.name.removesuffix(".weight").split(".")[-2:])
+            found.setdefault(name, set()).add(row.released)
+    return found
+
+
+def billions(of: Model, form: str | None) -> float:
+    return sum(row.parameters for row in of.weights if row.released == form) / 1e9
+
+
+def test_a_plain_checkpoint_is_16_bit_throughout() -> None:
+    read = model(LLAMA_3_1_8B)
+    assert read.weight_format == "bf16"
+    assert {row.released for row in read.weights} == {None}
+    assert read.kv_format is None
+
+
+def test_deepseek_publishes_its_layers_in_fp8_blocks_and_its_ends_in_16_bit() -> None:
+    read = model(DEEPSEEK_V3, quantization_config=FP8)
+    forms = released(read)
+    assert read.weight_format == "fp8-block"
+    assert forms["*.gate_proj"] == {"fp8-block"}
+    assert forms["self_attn.kv_b_proj"] == {"fp8-block"}
+    for kept in ("model.embed_tokens", "lm_head", "mlp.gate", "*.input_layernorm"):
+        assert forms[kept] == {None}, kept
+
+
+def test_gpt_oss_publishes_only_its_experts_in_mxfp4() -> None:
+    skipped = ["model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"]
+    quantization = {"quant_method": "mxfp4", "modules_to_not_convert": skipped}
+    read = model(GPT_OSS_120B, quantization_config=quantization)
+    assert read.weight_format == "mxfp4"
+    # 36 layers x 128 experts x 3 x 2,880 x 2,880; the experts' biases stay 16-bit.
+    assert billions(read, "mxfp4") == pytest.approx(36 * 128 * 3 * 2880 * 2880 / 1e9)
+    assert {row.component for row in read.weights if row.released == "mxfp4"} == {"routed_experts"}
+
+
+def test_layers_left_alone_become_rows_of_their_own() -> None:
+    quantization = {
+        "quant_method": "fbgemm_fp8",
+        "modules_to_not_convert": ["model.layers.0.mlp.down_proj", "model.layers.31.mlp.down_proj"],
+    }
+    read = model(LLAMA_3_1_8B, quantization_config=quantization)
+    rows = {row.released: row.count for row in read.weights if row.name.endswith("mlp.down_proj.weight")}
+    assert rows == {"fp8-channel": 30, None: 2}
+
+
+def test_modelopt_names_a_format_for_all_and_exceptions_with_wildcards() -> None:
+    quantization = {
+        "quant_algo": "NVFP4",
+        "kv_cache_quant_algo": "FP8",
+        "exclude_modules": ["lm_head", "model.layers.0*", "model.layers.1.*", "model.layers.*.self_attn*"],
+    }
+    read = model(LLAMA_3_1_8B, hf_quant_config={"quantization": quantization})
+    assert (read.weight_format, read.kv_format) == ("nvfp4", "fp8")
+    rows = {row.released: row.count for row in read.weights if row.name.endswith("mlp.up_proj.weight")}
+    # "model.layers.0*" is layer 0 alone, and "model.layers.1.*" is not layers 10 to 19.
+    assert rows == {"nvfp4": 30, None: 2}
+    assert released(read)["self_attn.q_proj"] == {None}
+
+
+def test_mixed_precision_is_read_module_by_module() -> None:
+    layers = {}
+    for index in range(32):
+        layers[f"model.layers.{index}.mlp.up_proj"] = {"quant_algo": "W4A16_NVFP4", "group_size": 16}
+        layers[f"model.layers.{index}.self_attn.o_proj"] = {"quant_algo": "FP8"}
+    quantization = {"quant_algo": "MIXED_PRECISION", "quantized_layers": layers}
+    read = model(LLAMA_3_1_8B, hf_quant_config={"quantization": quantization})
+    forms = released(read)
+    assert read.weight_format == "nvfp4"
+    assert forms["mlp.up_proj"] == {"nvfp4"}
+    assert forms["self_attn.o_proj"] == {"fp8-tensor"}
+    assert forms["mlp.down_proj"] == {None}
+
+
+def test_a_layer_of_experts_may_be_listed_once_or_expert_by_expert() -> None:
+    moe = COUNTED["Qwen/Qwen3-30B-A3B"][0]
+    once = {f"model.layers.{i}.mlp.experts": {"quant_algo": "NVFP4"} for i in range(48)}
+    each = {
+        f"model.layers.{i}.mlp.experts.{e}.{name}": {"quant_algo": "NVFP4"}
+        for i in range(48)
+        for e in range(3)
+        for name in ("gate_proj", "up_proj", "down_proj")
+    }
+    for layers in (once, each):
+        quantization = {"quant_algo": "MIXED_PRECISION", "quantized_layers": layers}
+        read = model(moe, hf_quant_config={"quantization": quantization})
+        # 48 layers x 128 experts x 3 x 2,048 x 768.
+        assert billions(read, "nvfp4") == pytest.approx(48 * 128 * 3 * 2048 * 768 / 1e9)
+
+
+def test_compressed_tensors_follow_targets_and_exceptions() -> None:
+    group = {"targets": ["Linear"], "weights": {"num_bits": 4, "type": "int", "group_size": 32}}
+    quantization = {
+        "quant_method": "compressed-tensors",
+        "config_groups": {"group_0": group},
+        "ignore": ["lm_head", r"re:.*self_attn.*", r"re:.*mlp\.shared_experts.*"],
+    }
+    read = model(DEEPSEEK_V3, quantization_config=quantization)
+    forms = released(read)
+    assert read.weight_format == "int4-g32"
+    assert forms["self_attn.q_b_proj"] == {None}
+    assert forms["shared_experts.up_proj"] == {None}
+    assert forms["*.up_proj"] == {"int4-g32"}
+
+
+@pytest.mark.parametrize(
+    ("weights", "expected"),
+    [
+        ({"num_bits": 8, "type": "float", "strategy": "channel"}, "fp8-channel"),
+        ({"num_bits": 8, "type": "float", "strategy": "tensor"}, "fp8-tensor"),
+        ({"num_bits": 8, "type": "float", "strategy": "block"}, "fp8-block"),
+        ({"num_bits": 4, "type": "float", "group_size": 16}, "nvfp4"),
+        ({"num_bits": 4, "type": "float", "group_size": 32}, "mxfp4"),
+        ({"num_bits": 8, "type": "int", "strategy": "channel"}, "int8"),
+        ({"num_bits": 4, "type": "int", "group_size": 128}, "int4"),
+    ],
+)
+def test_every_scheme_has_its_name(weights: dict[str, Any], expected: str) -> None:
+    quantization = {
+        "quant_method": "compressed-tensors",
+        "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights}},
+        "ignore": ["lm_head"],
+    }
+    assert model(LLAMA_3_1_8B, quantization_config=quantization).weight_format == expected
+
+
+def test_awq_and_gptq_are_int4_in_groups() -> None:
+    awq = {"quant_method": "awq", "bits": 4, "group_size": 128}
+    gptq = {"quant_method": "gptq", "bits": 4, "group_size": 64}
+    assert model(LLAMA_3_1_8B, quantization_config=awq).weight_format == "int4"
+    assert model(LLAMA_3_1_8B, quantization_config=gptq).weight_format == "int4-g64"
+
+
+@pytest.mark.parametrize(
+    ("scheme", "expected"),
+    [({"num_bits": 8, "type": "float"}, "fp8"), ("FP8", "fp8"), (None, None)],
+)
+def test_a_checkpoint_may_declare_its_cache_format(scheme: object, expected: str | None) -> None:
+    assert model(LLAMA_3_1_8B, quantization_config={**FP8, "kv_cache_scheme": scheme}).kv_format == expected
+
+
+def test_deepseek_v4_publishes_its_experts_narrower_than_the_rest() -> None:
+    v4 = COUNTED["deepseek-ai/DeepSeek-V4-Flash"][0]
+    read = model(v4, quantization_config=FP8, expert_dtype="fp4")
+    assert read.weight_format == "mxfp4"
+    assert {row.released for row in read.weights if row.component == "routed_experts"} == {"mxfp4"}
+    assert {row.released for row in read.weights if row.component == "shared_experts"} == {"fp8-block"}
+
+
+def test_a_file_beside_the_config_is_read_too(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA_3_1_8B), encoding="utf-8")
+    beside = {
+        "quantization": {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8", "exclude_modules": ["lm_head"]}
+    }
+    (tmp_path / "hf_quant_config.json").write_text(json.dumps(beside), encoding="utf-8")
+    read = read_config(tmp_path, id="a/b")
+    assert (read.weight_format, read.kv_format) == ("fp8-tensor", "fp8")
+
+
+@pytest.mark.parametrize(
+    ("quantization", "named"),
+    [
+        ({"quant_method": "squeeze"}, "quant_method: found 'squeeze'"),
+        ({"quant_method": "gptq", "bits": 3}, "bits: found '3 bits"),
+        ({"quant_method": "fp8", "weight_block_size": [64, 64]}, "weight_block_size: found [64, 64]"),
+        ({"quant_algo": "FP2"}, "quant_algo: found 'FP2'"),
+        ({"quant_algo": "MIXED_PRECISION"}, "quantized_layers: found nothing"),
+        (
+            {**FP8, "modules_to_not_convert": "lm_head"},
+            "modules_to_not_convert: found 'lm_head'; allowed: a list",
+        ),
+        ({**FP8, "modules_to_not_convert": ["re:(a+)+$"]}, "found '(a+)+$'"),
+        ({**FP8, "kv_cache_scheme": {"num_bits": 3}}, "kv_cache_scheme.num_bits: found 3"),
+    ],
+)
+def test_what_cannot_be_read_is_named(quantization: dict[str, Any], named: str) -> None:
+    with pytest.raises(InputError) as caught:
+        model(LLAMA_3_1_8B, quantization_config=quantization)
+    assert named in str(caught.value)
+
+
+def test_float32_checkpoints_are_counted_as_they_are_served() -> None:
+    read = model(plain("LlamaForCausalLM", 64, 2, 4, 4, 128, 100, 100), torch_dtype="float32")
+    assert read.dtype == "bfloat16"
+    assert any("float32" in note for note in read.notes)
+
+
+QUARK_FP8 = {"weight": {"dtype": "fp8_e4m3", "qscheme": "per_tensor"}, "output_tensors": None}
+
+
+def test_quark_says_what_it_left_alone_and_what_goes_into_the_cache() -> None:
+    out = {**QUARK_FP8, "output_tensors": {"dtype": "fp8_e4m3"}}
+    read = read_config(
+        {
+            **LLAMA_3_1_8B,
+            "quantization_config": {
+                "quant_method": "quark",
+                "exclude": ["lm_head"],
+                "global_quant_config": QUARK_FP8,
+                "layer_quant_config": {"*k_proj": out, "*v_proj": out},
+            },
+        },
+        id="a/b",
+    )
+    assert (read.weight_format, read.kv_format) == ("fp8-tensor", "fp8")
+    assert {row.released for row in read.weights if "_proj" in row.name} == {"fp8-tensor"}
+    assert all(row.released is None for row in read.weights if "_proj" not in row.name)
+
+
+@pytest.mark.parametrize(
+    ("weight", "form"),
+    [
+        ({"dtype": "fp8_e4m3", "qscheme": "per_channel"}, "fp8-channel"),
+        ({"dtype": "fp4", "qscheme": "per_group", "group_size": 32}, "mxfp4"),
+        ({"dtype": "int8", "qscheme": "per_channel"}, "int8"),
+        ({"dtype": "uint4", "qscheme": "per_group", "group_size": 128}, "int4"),
+    ],
+)
+def test_quark_names_a_type_and_a_scheme(weight: dict[str, object], form: str) -> None:
+    quark = {"quant_method": "quark", "global_quant_config": {"weight": weight}, "exclude": ["*self_attn*"]}
+    read = read_config({**LLAMA_3_1_8B, "quantization_config": quark}, id="a/b")
+    assert read.weight_format == form
+    assert {row.name.split(".")[-2] for row in read.weights if row.released} == {
+        "gate_proj",
+        "up_proj",
+        "down_proj",
+    }
+
+
+def test_eight_bits_of_bitsandbytes_are_int8() -> None:
+    quantised = {"quant_method": "bitsandbytes", "load_in_8bit": True}
+    assert read_config({**LLAMA_3_1_8B, "quantization_config": quantised}, id="a/b").weight_format == "int8"
+
+
+@pytest.mark.parametrize(
+    ("keys", "field"),
+    [
+        ({"quantization": {"group_size": 64, "bits": 4}}, "quantization: found"),
+        ({"quantization_config": {"group_size": 64, "bits": 4}}, "quantization_config.quant_algo"),
+        ({"quantization_config": {"quant_method": "modelopt"}}, "quantization_config.quant_algo"),
+        ({"quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True}}, "bitsandbytes"),
+        ({"quantization_config": {"quant_method": "quark"}}, "global_quant_config"),
+        (
+            {
+                "quantization_config": {
+                    "quant_method": "quark",
+                    "global_quant_config": {"weight": {"dtype": "fp6", "qscheme": "per_group"}},
+                }
+            },
+            "global_quant_config.weight.dtype",
+        ),
+    ],
+)
+def test_a_method_that_is_not_known_is_never_taken_for_none(keys: dict[str, object], field: str) -> None:
+    with pytest.raises(InputError) as caught:
+        read_config({**LLAMA_3_1_8B, **keys}, id="a/b")
+    assert field in str(caught.value)

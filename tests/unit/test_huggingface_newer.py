@@ -1,0 +1,214 @@
+"""Apertus, Arcee, Nemotron-4, Helium, Trinity, Solar Open, Hunyuan 3, LongCat-Flash, OLMo Hybrid.
+
+Totals are counts on the meta device with transformers 5.23.0 from the same configs, unless a comment
+names another source.
+"""
+
+import pytest
+from reading import kinds, parts, read, total
+
+from kvreport.catalog.caches import Latent
+from kvreport.errors import InputError
+
+SMALL = {
+    "hidden_size": 256,
+    "intermediate_size": 300,
+    "num_attention_heads": 8,
+    "num_hidden_layers": 6,
+    "num_key_value_heads": 2,
+    "vocab_size": 1000,
+}
+FEW = {"num_experts": 4, "num_experts_per_tok": 2}
+
+COUNTED = [
+    (
+        "ApertusForCausalLM",
+        {"intermediate_size": 21504, "num_hidden_layers": 32, "num_key_value_heads": 8},
+        8_053_338_240,
+    ),
+    ("ApertusForCausalLM", {**SMALL, "attention_bias": True, "hidden_act": "silu"}, 2_424_192),
+    (
+        "ArceeForCausalLM",
+        {**SMALL, "vocab_size": 129000, "num_hidden_layers": 3, "attention_bias": True, "mlp_bias": True},
+        67_005_700,
+    ),
+    ("NemotronForCausalLM", {**SMALL, "attention_bias": True, "mlp_bias": True, "head_dim": 32}, 2_430_472),
+    ("HeliumForCausalLM", {**SMALL, "attention_bias": True, "mlp_bias": True, "head_dim": 32}, 2_888_208),
+    (
+        "AfmoeForCausalLM",
+        {
+            **SMALL,
+            **FEW,
+            "attention_bias": True,
+            "head_dim": 16,
+            "num_dense_layers": 2,
+            "global_attn_every_n_layers": 3,
+        },
+        27_626_576,
+    ),
+    (
+        "SolarOpenForCausalLM",
+        {
+            "hidden_size": 256,
+            "num_attention_heads": 8,
+            "num_hidden_layers": 6,
+            "vocab_size": 1000,
+            "attention_bias": True,
+            "n_routed_experts": 4,
+            "num_experts_per_tok": 2,
+            "n_shared_experts": 2,
+        },
+        42_220_824,
+    ),
+    (
+        "HYV3ForCausalLM",
+        {**SMALL, **FEW, "attention_bias": True, "mlp_bias": True, "moe_intermediate_size": 64},
+        5_926_892,
+    ),
+    (
+        "LongcatFlashForCausalLM",
+        {
+            "hidden_size": 256,
+            "ffn_hidden_size": 300,
+            "num_attention_heads": 8,
+            "num_layers": 3,
+            "vocab_size": 1000,
+            "n_routed_experts": 4,
+            "moe_topk": 2,
+            "zero_expert_num": 0,
+            "attention_bias": True,
+        },
+        46_065_804,
+    ),
+    ("OlmoHybridForCausalLM", {**SMALL, "vocab_size": 101000, "attention_bias": True}, 55_264_768),
+    (
+        "OlmoHybridForCausalLM",
+        {
+            **SMALL,
+            "vocab_size": 101000,
+            "num_hidden_layers": 2,
+            "linear_num_key_heads": 4,
+            "linear_num_value_heads": 8,
+            "linear_key_head_dim": 24,
+            "linear_value_head_dim": 32,
+            "linear_conv_kernel_dim": 3,
+        },
+        52_589_488,
+    ),
+]
+
+
+@pytest.mark.parametrize(("architecture", "keys", "expected"), COUNTED)
+def test_parameters_equal_those_of_the_class_itself(
+    architecture: str, keys: dict[str, object], expected: int
+) -> None:
+    assert total(read(architecture, **keys)) == expected
+
+
+def test_longcat_flash_has_its_published_parameters_without_the_experts_that_do_nothing() -> None:
+    model = read("LongcatFlashForCausalLM", hidden_size=6144)
+    # Published as 560 billion. transformers 5.23.0 builds 741,053,606,912, because it also allots gate and
+    # up matrices to the 256 zero experts of each of the 28 layers; no checkpoint has those.
+    assert total(model) == 741_053_606_912 - 28 * 256 * 2 * 2048 * 6144
+    assert round(total(model) / 1e9) == 561
+    # The router scores them all the same.
+    assert parts(model)["router"] == 28 * (768 * 6144 + 768)
+
+
+def test_longcat_flash_keeps_two_latents_in_each_of_28_layers() -> None:
+    model = read("LongcatFlashForCausalLM", hidden_size=6144)
+    assert model.layer_count == 28
+    assert model.layers[0].caches == (Latent(latent_dim=512, rope_dim=64),) * 2
+    assert read("LongcatFlashForCausalLM", num_hidden_layers=56).layer_count == 28
+
+
+LING_MINI = {
+    "hidden_size": 2048,
+    "intermediate_size": 5120,
+    "num_attention_heads": 16,
+    "num_hidden_layers": 20,
+    "num_key_value_heads": 4,
+    "head_dim": 128,
+    "vocab_size": 157184,
+    "num_experts": 256,
+    "num_experts_per_tok": 8,
+    "num_shared_experts": 1,
+    "moe_intermediate_size": 512,
+    "moe_shared_expert_intermediate_size": 512,
+    "moe_router_enable_expert_bias": True,
+    "first_k_dense_replace": 1,
+    "use_qk_norm": True,
+    "max_position_embeddings": 32768,
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "billions"),
+    [
+        # The maker's own names for the sizes: Ling-mini-2.0 (16B), Ling-flash-2.0 (103B), Ling-1T.
+        ({}, 16.26),
+        (
+            {
+                "hidden_size": 4096,
+                "intermediate_size": 9216,
+                "num_attention_heads": 32,
+                "num_hidden_layers": 32,
+                "moe_intermediate_size": 1024,
+                "moe_shared_expert_intermediate_size": 1024,
+            },
+            102.89,
+        ),
+        (
+            {
+                "hidden_size": 8192,
+                "intermediate_size": 18432,
+                "num_attention_heads": 64,
+                "num_hidden_layers": 80,
+                "num_key_value_heads": 8,
+                "moe_intermediate_size": 2048,
+                "moe_shared_expert_intermediate_size": 2048,
+                "first_k_dense_replace": 4,
+            },
+            999.71,
+        ),
+    ],
+)
+def test_ling_2_has_the_sizes_that_its_names_say(changes: dict[str, object], billions: float) -> None:
+    assert round(total(read("BailingMoeV2ForCausalLM", **{**LING_MINI, **changes})) / 1e9, 2) == billions
+
+
+def test_ling_says_which_of_its_layers_it_does_not_count() -> None:
+    model = read("BailingMoeV2ForCausalLM", **LING_MINI, num_nextn_predict_layers=1)
+    assert any("multi-token prediction" in note for note in model.notes)
+
+
+def test_ling_without_a_dimension_is_refused() -> None:
+    with pytest.raises(InputError, match="hidden_size"):
+        read("BailingMoeForCausalLM", **{**LING_MINI, "hidden_size": None})
+
+
+def test_trinity_reads_everything_on_every_fourth_layer() -> None:
+    assert kinds(read("AfmoeForCausalLM", hidden_size=2048))[:8] == (["sliding"] * 3 + ["full"]) * 2
+
+
+def test_olmo_hybrid_attends_on_every_fourth_layer() -> None:
+    assert kinds(read("OlmoHybridForCausalLM", hidden_size=3840))[:8] == (["state"] * 3 + ["full"]) * 2
+    assert kinds(read("OlmoHybridForCausalLM", num_hidden_layers=2)) == ["state", "full"]
+
+
+@pytest.mark.parametrize(
+    ("architecture", "keys", "field"),
+    [
+        ("LongcatFlashForCausalLM", {"num_hidden_layers": 55}, "num_hidden_layers"),
+        (
+            "AfmoeForCausalLM",
+            {"hidden_size": 2048, "global_attn_every_n_layers": 0},
+            "global_attn_every_n_layers",
+        ),
+        ("HYV3ForCausalLM", {"hidden_size": 4096, "mlp_layer_types": ["dense"]}, "mlp_layer_types"),
+        ("OlmoHybridForCausalLM", {**SMALL, "linear_num_value_heads": 12}, "linear_num_value_heads"),
+    ],
+)
+def test_a_bad_value_is_refused_by_name(architecture: str, keys: dict[str, object], field: str) -> None:
+    with pytest.raises(InputError, match=field):
+        read(architecture, **keys)

@@ -1,0 +1,174 @@
+"""Qwen's Omni thinkers, InternVL in its makers' layout, Kimi-VL, Gemma 4 without towers.
+
+Totals of the thinkers and of Gemma 4 are counts on the meta device with transformers 5.23.0 from the
+same configs; that of InternVL3-8B is its published one.
+"""
+
+import pytest
+from reading import parts, read, total
+
+THINKERS = [
+    (
+        "Qwen2_5OmniThinkerForConditionalGeneration",
+        {
+            "text_config": {
+                "hidden_size": 2048,
+                "intermediate_size": 11008,
+                "num_attention_heads": 16,
+                "num_hidden_layers": 2,
+                "num_key_value_heads": 2,
+                "tie_word_embeddings": False,
+            },
+            "vision_config": {"depth": 3, "hidden_size": 1280, "out_hidden_size": 2048},
+            "audio_config": {"encoder_layers": 3, "output_dim": 2048},
+        },
+        941_398_568,
+    ),
+    (
+        "Qwen3OmniMoeThinkerForConditionalGeneration",
+        {
+            "text_config": {
+                "head_dim": 128,
+                "num_attention_heads": 32,
+                "num_experts": 16,
+                "num_hidden_layers": 2,
+                "vocab_size": 152064,
+            },
+            "vision_config": {"deepstack_visual_indexes": [2, 4, 6], "depth": 9, "out_hidden_size": 2048},
+            "audio_config": {"encoder_layers": 3, "output_dim": 2048},
+        },
+        1_153_275_856,
+    ),
+    (
+        "Qwen3OmniMoeThinkerForConditionalGeneration",
+        {
+            "text_config": {
+                "attention_bias": True,
+                "decoder_sparse_step": 2,
+                "hidden_size": 3584,
+                "num_experts": 8,
+                "num_hidden_layers": 4,
+            },
+            "audio_config": {"encoder_layers": 3, "num_mel_bins": 80},
+        },
+        1_325_258_096,
+    ),
+]
+INTERN_TOWER = {
+    "hidden_size": 1024,
+    "image_size": 448,
+    "intermediate_size": 4096,
+    "norm_type": "layer_norm",
+    "num_channels": 3,
+    "num_hidden_layers": 24,
+    "patch_size": 14,
+    "qk_normalization": False,
+    "qkv_bias": True,
+}
+QWEN = {
+    "architectures": ["Qwen2ForCausalLM"],
+    "hidden_size": 3584,
+    "intermediate_size": 18944,
+    "num_attention_heads": 28,
+    "num_hidden_layers": 28,
+    "num_key_value_heads": 4,
+    "vocab_size": 151674,
+}
+
+
+@pytest.mark.parametrize(("name", "config", "parameters"), THINKERS)
+def test_parameters_of_a_thinker_are_exact(name: str, config: dict[str, object], parameters: int) -> None:
+    assert total(read(name, **config)) == parameters
+
+
+def test_of_an_omni_model_the_thinker_counts() -> None:
+    name, config, parameters = THINKERS[1]
+    model = read("Qwen3OmniMoeForConditionalGeneration", thinker_config=config, talker_config={"a": 1})
+    assert total(model) == parameters
+    assert parts(model)["audio"] > parts(model)["vision"] // 10
+    assert any("Only the thinker" in note for note in model.notes)
+    assert "visual.merger_list.*.mlp.0.weight" in {row.name for row in model.weights}
+    assert read(name, **config).layers == model.layers
+
+
+def test_internvl_says_its_text_model_under_llm_config() -> None:
+    model = read("InternVLChatModel", llm_config=QWEN, vision_config=INTERN_TOWER, tie_word_embeddings=True)
+    assert total(model) == 7_944_373_760
+    assert parts(model)["output_head"] == 151_674 * 3584
+    assert model.context_tokens == 32_768
+
+
+def test_internvit_of_the_large_kind_has_norms_of_queries_and_keys() -> None:
+    # 6B: no biases at queries, keys and values, and RMSNorm everywhere.
+    model = read("InternVLChatModel", llm_config=QWEN)
+    names = {row.name for row in model.weights}
+    assert "vision_model.encoder.layers.*.attn.q_norm.weight" in names
+    assert "vision_model.encoder.layers.*.attn.qkv.bias" not in names
+    assert "vision_model.encoder.layers.*.attn.proj.bias" in names
+
+
+def test_kimi_vl_keeps_a_latent() -> None:
+    model = read(
+        "KimiVLForConditionalGeneration",
+        text_config={
+            "first_k_dense_replace": 1,
+            "hidden_size": 2048,
+            "intermediate_size": 11264,
+            "moe_intermediate_size": 1408,
+            "n_routed_experts": 64,
+            "n_shared_experts": 2,
+            "num_attention_heads": 16,
+            "num_experts_per_tok": 6,
+            "num_hidden_layers": 27,
+            "q_lora_rank": None,
+            "vocab_size": 163840,
+        },
+        vision_config={"init_pos_emb_height": 64, "init_pos_emb_width": 64},
+    )
+    assert {group.caches[0].kind for group in model.layers} == {"latent"}
+    # The text model alone, a DeepSeek-V3 of 27 layers: counted with transformers, 26 x 64 offsets and all.
+    assert total(model) - parts(model)["vision"] == 15_960_108_544 + 1_664
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "counted"),
+    [
+        (
+            "Gemma4UnifiedForConditionalGeneration",
+            {
+                "text_config": {"num_hidden_layers": 7},
+                "vision_config": {"patch_size": 16},
+                "audio_config": {"audio_embed_dim": 640},
+            },
+            1_222_858_752,
+        ),
+        (
+            "Gemma4UnifiedForConditionalGeneration",
+            {
+                "text_config": {
+                    "attention_k_eq_v": True,
+                    "hidden_size": 3840,
+                    "intermediate_size": 15360,
+                    "num_attention_heads": 16,
+                    "num_global_key_value_heads": 1,
+                    "num_hidden_layers": 14,
+                    "num_key_value_heads": 8,
+                    "num_kv_shared_layers": 2,
+                    "use_double_wide_mlp": True,
+                },
+                "vision_config": {
+                    "mm_embed_dim": 1000,
+                    "mm_posemb_size": 100,
+                    "output_proj_dims": 1000,
+                    "patch_size": 14,
+                },
+            },
+            4_543_354_880,
+        ),
+        ("Gemma4UnifiedForCausalLM", {"num_hidden_layers": 7}, 1_177_360_128),
+    ],
+)
+def test_gemma_4_without_towers_is_exact(name: str, config: dict[str, object], counted: int) -> None:
+    # Each layer's scale is a buffer of the class, and a tensor of the checkpoint.
+    model = read(name, **config)
+    assert total(model) == counted + len(model.pattern)

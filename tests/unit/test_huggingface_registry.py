@@ -1,0 +1,63 @@
+"""The table of classes and the modules that read them say the same."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from kvreport.catalog.huggingface import families, read_config, registry
+from kvreport.errors import InputError
+
+
+def modules() -> list[str]:
+    folder = Path(families.__file__).parent
+    return sorted(path.stem for path in folder.glob("*.py") if path.stem != "__init__")
+
+
+def test_every_module_registers_what_the_table_says() -> None:
+    for module in modules():
+        import_module(f"{families.__name__}.{module}")
+    registered = {
+        name: entry.read.__module__.rpartition(".")[2] for name, entry in registry._BY_CLASS.items()
+    }
+    assert dict(families.CLASSES) == registered
+    assert dict(families.MODEL_TYPES) == {
+        model_type: entry.name for model_type, entry in registry._BY_MODEL_TYPE.items()
+    }
+
+
+def test_every_module_reads_some_class() -> None:
+    assert set(modules()) == set(families.CLASSES.values())
+
+
+def test_an_unknown_class_is_named_and_never_replaced() -> None:
+    with pytest.raises(InputError) as caught:
+        read_config({"architectures": ["GreenLlamaForCausalLM"], "model_type": "llama"}, id="a/b")
+    text = str(caught.value)
+    assert "GreenLlamaForCausalLM" in text
+    assert "architectures" in text
+    assert "model_type" in text
+
+
+def test_the_first_known_class_counts() -> None:
+    small = {"hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2, "vocab_size": 100}
+    read = read_config({"architectures": ["Unheard", "LlamaForCausalLM"], **small}, id="a/b")
+    assert read.architecture == "LlamaForCausalLM"
+
+
+def test_model_type_decides_where_no_class_is_named() -> None:
+    small = {"hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2, "vocab_size": 100}
+    assert read_config({"model_type": "llama", **small}, id="a/b").architecture == "LlamaForCausalLM"
+
+
+def test_a_config_that_names_nothing_is_refused() -> None:
+    with pytest.raises(InputError, match="architectures: found nothing"):
+        read_config({}, id="a/b")
+
+
+def test_a_class_without_dimensions_is_refused() -> None:
+    # The class has defaults for all of them, but a config that states none describes no model.
+    with pytest.raises(InputError, match="at least one of these dimensions"):
+        read_config({"architectures": ["LlamaForCausalLM"]}, id="a/b")

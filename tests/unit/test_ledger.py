@@ -1,0 +1,318 @@
+"""Verdicts on claims; the figures are those of the five publications, worked out by hand."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from bs4 import BeautifulSoup
+
+from kvreport.catalog.claim import Claim, ClaimsFile, Publication, Reading, Stated, load_claims
+from kvreport.catalog.load import open_catalogue
+from kvreport.errors import CatalogueError
+from kvreport.report import ledger_page
+from kvreport.report.ledger import Verdict, judge, ledger, summary, to_json
+from kvreport.report.prose import naked
+from kvreport.report.quantities import Quantities
+
+DATA = Path(__file__).parents[2] / "data"
+
+
+@pytest.fixture(scope="module")
+def quantities():
+    return Quantities(open_catalogue(DATA))
+
+
+@pytest.fixture(scope="module")
+def entries(quantities):
+    return {entry.claim.id: entry for entry in ledger(load_claims(DATA / "claims"), quantities)}
+
+
+def claim_of(value, unit, *readings, about=False, relation="equals", measured=False):
+    made = Claim(
+        id="c",
+        place="p",
+        quote="q",
+        stated=Stated(value=value, unit=unit, about=about, relation=relation),
+        readings=tuple(Reading(role=role, name=name, compute=compute) for role, name, compute in readings),
+        measured=measured,
+    )
+    source = Publication(key="s", title="t", published="p", evidence="unverified")
+    return made, ClaimsFile(source=source, claims=(made,))
+
+
+def verdict_of(quantities, *args, **options):
+    return judge(*claim_of(*args, **options), quantities)
+
+
+def test_an_exact_figure_is_confirmed(quantities):
+    found = verdict_of(quantities, "57,344", "bytes", ("stated", "the formula", "2 * 28 * 4 * 128 * 2"))
+    assert found.verdict is Verdict.CONFIRMED
+    assert found.ratio == 1
+
+
+def test_printed_digits_bound_what_is_rounding(quantities):
+    assert verdict_of(quantities, "16.06", "GB", ("stated", "w", "16060522496")).verdict is Verdict.ROUNDED
+    assert verdict_of(quantities, "16.1", "GB", ("stated", "w", "16060522496")).verdict is Verdict.ROUNDED
+    assert (
+        verdict_of(quantities, "16.2", "GB", ("stated", "w", "16060522496")).verdict is Verdict.CONTRADICTED
+    )
+
+
+def test_gibibytes_called_gigabytes_are_a_unit_slip_and_no_more(quantities):
+    found = verdict_of(quantities, "7", "GB", ("stated", "the rate × 131,072", "57344 * 131072"))
+    assert found.verdict is Verdict.UNIT_SLIP
+    assert "7 GiB" in found.explanation
+    assert found.ratio == pytest.approx(7e9 / 7_516_192_768)
+
+
+def test_a_figure_that_needs_something_unsaid_depends_on_it(quantities):
+    found = verdict_of(
+        quantities,
+        "504",
+        "requests",
+        ("stated", "all that is left", "593"),
+        ("assumption", "only 85 % of it is used", "504"),
+    )
+    assert found.verdict is Verdict.DEPENDS
+    assert found.assumption == "only 85 % of it is used"
+
+
+def test_a_figure_between_fair_readings_depends_on_which_is_meant(quantities):
+    found = verdict_of(
+        quantities,
+        "10",
+        "×",
+        ("stated", "its own heads", "71"),
+        ("assumption", "shared heads", "3.5"),
+        about=True,
+    )
+    assert found.verdict is Verdict.DEPENDS
+
+
+def test_a_known_mistake_explains_and_does_not_excuse(quantities):
+    found = verdict_of(
+        quantities,
+        "40",
+        "GB",
+        ("stated", "FP8", "163840 * 128000"),
+        ("cause", "16 bits", "327680 * 128000"),
+        about=True,
+    )
+    assert found.verdict is Verdict.CONTRADICTED
+    assert found.cause == "16 bits"
+    assert found.ratio == pytest.approx(40 / 20.97152)
+
+
+def test_a_contradiction_without_a_cause_says_so(quantities):
+    found = verdict_of(quantities, "29", "GB", ("stated", "the product", "15032385536"), about=True)
+    assert found.verdict is Verdict.CONTRADICTED
+    assert "Cause not found" in found.explanation
+
+
+@pytest.mark.parametrize(
+    ("relation", "computed", "verdict"),
+    [
+        ("more_than", "81", Verdict.CONFIRMED),
+        ("more_than", "80", Verdict.CONTRADICTED),
+        ("at_least", "80", Verdict.CONFIRMED),
+        ("at_most", "80", Verdict.CONFIRMED),
+        ("at_most", "81", Verdict.CONTRADICTED),
+        ("less_than", "80", Verdict.CONTRADICTED),
+    ],
+)
+def test_a_bound_is_held_as_the_words_have_it(quantities, relation, computed, verdict):
+    assert verdict_of(quantities, "80", "", ("stated", "r", computed), relation=relation).verdict is verdict
+
+
+def test_a_measurement_is_only_ever_consistent(quantities):
+    found = verdict_of(
+        quantities, "719", "ms", ("stated", "bound", "0.0045"), relation="at_most", measured=True
+    )
+    assert found.verdict is Verdict.MEASURED
+
+
+def test_a_cause_cannot_be_the_first_reading():
+    with pytest.raises(ValueError, match="first"):
+        claim_of("1", "", ("cause", "c", "1"))
+
+
+# The published ledger ------------------------------------------------------------------------------
+
+
+def test_the_ledger_holds_more_than_a_hundred_claims_of_five_sources(entries):
+    assert len(entries) > 100
+    assert {entry.file for entry in entries.values()} == {f"source-{n}" for n in range(1, 6)}
+
+
+def test_the_guessed_cache_is_found_out_with_its_exact_cause(entries):
+    # √(8.03e9 / (12 × 32)) = 4572.9; × 2 × 32 × 2 bytes = 585,331.8 a token; × 2,048 = 1.19876 GB
+    entry = entries["s1-b-kv"]
+    assert entry.verdict is Verdict.CONTRADICTED
+    assert entry.ratio == pytest.approx(1.20e9 / 268_435_456)
+    assert "parameters / (12 × layers)" in entry.cause
+
+
+def test_every_size_of_the_guess_is_explained_by_it(entries):
+    guessed = [e for key, e in entries.items() if re.fullmatch(r"s1-(batch-\d+|b|long)-(kv|total)", key)]
+    assert len(guessed) == 18
+    assert all(entry.cause for entry in guessed)
+
+
+def test_a_hybrid_counted_as_full_is_four_times_too_high(entries):
+    entry = entries["s3-q-token"]
+    assert entry.verdict is Verdict.CONTRADICTED
+    assert entry.ratio == 4
+
+
+def test_forty_gigabytes_are_twenty_one(entries):
+    entry = entries["s2-128000"]
+    assert entry.verdict is Verdict.CONTRADICTED
+    assert entry.computed == pytest.approx(20.97152)
+
+
+def test_the_measured_capacity_table_is_a_formula(entries):
+    for tokens in (2048, 8192, 32768, 131072):
+        assert entries[f"s5-e3-{tokens}"].verdict is Verdict.DEPENDS
+        assert "85 %" in entries[f"s5-e3-{tokens}"].assumption
+
+
+def test_twenty_nine_gigabytes_are_fifteen(entries):
+    assert entries["s5-scores"].computed == pytest.approx(15.032385536)
+
+
+def test_a_correct_lesson_is_confirmed_throughout(entries):
+    verdicts = {entry.verdict for key, entry in entries.items() if key.startswith("s4-")}
+    assert verdicts == {Verdict.CONFIRMED}
+
+
+def test_the_json_has_the_published_fields(entries):
+    records = json.loads(to_json(entries.values()))
+    assert len(records) == len(entries)
+    for record in records:
+        assert list(record) == [
+            "id",
+            "source",
+            "file",
+            "statement",
+            "stated_value",
+            "stated_unit",
+            "computed_value",
+            "computed_unit",
+            "ratio",
+            "verdict",
+            "explanation",
+        ]
+        assert record["verdict"] in {verdict.value for verdict in Verdict}
+        assert record["explanation"]
+    assert sum(summary(entries.values()).values()) == len(records)
+
+
+def test_no_verdict_is_written_in_the_data():
+    for path in (DATA / "claims").glob("*.yaml"):
+        text = path.read_text(encoding="utf-8")
+        assert "verdict" not in text
+        assert "ratio:" not in text
+
+
+def test_notes_state_no_naked_quantity():
+    pages = [
+        (claim.id, claim.note)
+        for file in load_claims(DATA / "claims")
+        for claim in file.claims
+        if claim.note is not None
+    ]
+    assert pages
+    assert [str(fault) for fault in naked(pages, [])] == []
+
+
+def test_one_per_cent_more_changes_verdicts(quantities):
+    exact = verdict_of(quantities, "131,072", "bytes", ("stated", "f", 'kv_per_token("llama-3.1-8b")'))
+    moved = verdict_of(quantities, "131,072", "bytes", ("stated", "f", '1.01 * kv_per_token("llama-3.1-8b")'))
+    assert exact.verdict is Verdict.CONFIRMED
+    assert moved.verdict is Verdict.CONTRADICTED
+
+
+# Faults of the data --------------------------------------------------------------------------------
+
+GOOD = """
+schema_version: 1
+source: {key: one, title: t, published: p, evidence: unverified}
+claims:
+  - {id: a, place: p, quote: q, stated: {value: "1", unit: GB}, readings: [{name: n, compute: "1"}]}
+"""
+
+
+def test_all_faults_of_claims_files_are_reported_at_once(tmp_path):
+    (tmp_path / "one.yaml").write_text(GOOD.replace("quote: q", "qoute: q"), encoding="utf-8")
+    (tmp_path / "two.yaml").write_text("{", encoding="utf-8")
+    with pytest.raises(CatalogueError) as caught:
+        load_claims(tmp_path)
+    text = str(caught.value)
+    assert "one.yaml" in text
+    assert "qoute" in text
+    assert "two.yaml" in text
+
+
+def test_a_claim_id_is_used_once(tmp_path):
+    (tmp_path / "one.yaml").write_text(GOOD, encoding="utf-8")
+    (tmp_path / "two.yaml").write_text(GOOD.replace("key: one", "key: two"), encoding="utf-8")
+    with pytest.raises(CatalogueError, match="an id not used"):
+        load_claims(tmp_path)
+
+
+@pytest.mark.parametrize("bad", ['value: "1 GB"', 'value: "-"', "value: 1"])
+def test_a_stated_value_is_a_number_as_text(tmp_path, bad):
+    (tmp_path / "one.yaml").write_text(GOOD.replace('value: "1"', bad), encoding="utf-8")
+    with pytest.raises(CatalogueError, match=r"stated\.value"):
+        load_claims(tmp_path)
+
+
+def test_expressions_that_cannot_be_computed_are_faults_with_the_claims_name(tmp_path, quantities):
+    (tmp_path / "one.yaml").write_text(
+        GOOD.replace('compute: "1"', 'compute: "nothing(1)"'), encoding="utf-8"
+    )
+    with pytest.raises(CatalogueError, match="nothing") as caught:
+        ledger(load_claims(tmp_path), quantities)
+    assert caught.value.faults[0].field == "a"
+
+
+# The page ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def ledger_document():
+    return ledger_page.page(open_catalogue(DATA))
+
+
+def test_the_page_has_a_row_for_every_claim_with_its_anchor(ledger_document, entries):
+    soup = BeautifulSoup("".join(section.html for section in ledger_document.sections), "html.parser")
+    assert {row["id"] for row in soup.select("tr[id]")} == set(entries)
+    assert soup.select_one("#s1-b-kv .kv-verdict").text == "contradicted"
+    numbers = [cell.text for cell in soup.select_one("#s5-e3-2048").select(".kv-num")]
+    assert numbers[:2] == ["504\u00a0requests", "593\u00a0requests"]
+
+
+def test_the_headline_counts_add_up(ledger_document, entries):
+    counts = [int(number) for number in re.findall(r"\d+", ledger_document.description)]
+    assert counts[0] == len(entries) == sum(counts[1:])
+
+
+def test_every_cause_leads_to_a_claim(ledger_document, entries):
+    soup = BeautifulSoup(ledger_document.sections[1].html, "html.parser")
+    targets = [a["href"].removeprefix("#") for a in soup.find_all("a")]
+    assert targets
+    assert set(targets) <= set(entries)
+    first = soup.tbody.find("tr")
+    assert "parameters / (12 × layers)" in first.text
+    assert [cell.text for cell in first.select(".kv-num")] == ["31", "4.47"]
+
+
+def test_a_catalogue_without_claims_has_no_ledger(tmp_path):
+    shutil.copytree(
+        DATA, tmp_path / "data", ignore=shutil.ignore_patterns("claims", "observations", "models")
+    )
+    (tmp_path / "data" / "models").mkdir()
+    assert ledger_page.page(open_catalogue(tmp_path / "data")) is None
+    assert ledger_page.files(open_catalogue(tmp_path / "data")) == {}

@@ -1,0 +1,185 @@
+"""The matrix is the estimate, many times."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+import kvreport
+from kvreport.accounting.blocks import Serving, plan, same_on_every_device
+from kvreport.accounting.budget import scheduler_sizes
+from kvreport.accounting.capacity import Verdict
+from kvreport.catalog.load import load_catalogue
+from kvreport.dataset.columns import CAPACITY
+from kvreport.dataset.grid import axes, parse_shard
+from kvreport.dataset.matrix import cube_of, matrix
+from kvreport.errors import InputError
+
+KINDS = "a100-sxm4-80gb,b200-sxm-180gb,gaudi3,h100-sxm-80gb,l4,m4-max-128,mi300x,rtx-5090,tpu-v5e"
+
+
+@pytest.fixture(scope="module")
+def catalogue():
+    return load_catalogue()
+
+
+@pytest.fixture(scope="module")
+def cubes(catalogue):
+    """Every model, on one accelerator of each kind."""
+    return list(matrix(axes(catalogue, gpus=KINDS)))
+
+
+def test_a_random_sample_of_rows_equals_the_estimate_of_the_same_combination(catalogue, cubes):
+    """One formula: 300 rows drawn from all models, every shared field equal."""
+    draw = random.Random(20261121)  # noqa: S311
+    for _ in range(300):
+        cube = draw.choice(cubes)
+        where = draw.choice(np.argwhere(cube.possible).tolist())
+        c = draw.randrange(len(cube.contexts))
+        g, t, w, k = where
+        answer = kvreport.estimate(
+            cube.model,
+            gpu=cube.gpus[g],
+            tensor_parallel=cube.tensor_parallel[t],
+            weights=cube.weight_formats[w],
+            kv=cube.kv_formats[k],
+            context_tokens=cube.contexts[c],
+            catalog=catalogue,
+        ).to_dict()
+        row = {name: values[g, t, w, k, c] for name, values in cube.values.items()}
+        row["verdict"] = Verdict(int(row["verdict"])).label
+        expected = {name: answer[name] for name in row if name in answer}
+        expected["kv_pool_bytes_per_gpu"] = answer["budget"]["kv_pool_bytes"]
+        found = {name: row[name] for name in expected}
+        for bound in ("decode_ms_lower_bound", "prefill_ms_lower_bound"):
+            value = found.pop(bound)
+            assert (None if np.isnan(value) else value) == (
+                None if expected[bound] is None else np.float32(expected[bound])
+            )
+            del expected[bound]
+        assert found == expected, (cube.model.id, where, cube.contexts[c])
+
+
+def test_combinations_left_out_are_those_that_the_estimate_refuses(catalogue):
+    chosen = axes(catalogue, models="Qwen/Qwen2.5-7B,deepseek-ai/DeepSeek-V3", kv=["nvfp4", "bf16"])
+    for cube in matrix(chosen):
+        for g, t, _, k in np.argwhere(~cube.possible).tolist():
+            with pytest.raises(InputError):
+                kvreport.estimate(
+                    cube.model,
+                    gpu=cube.gpus[g],
+                    tensor_parallel=cube.tensor_parallel[t],
+                    kv=cube.kv_formats[k],
+                    catalog=catalogue,
+                )
+
+
+def test_only_blackwell_keeps_a_cache_in_nvfp4(catalogue):
+    (cube,) = matrix(axes(catalogue, models="Qwen/Qwen2.5-7B", gpus="h100-sxm-80gb,b200*", kv=["nvfp4"]))
+    assert dict(zip(cube.gpus, cube.possible.any(axis=(1, 2, 3)), strict=True)) == {
+        "b200-sxm-180gb": True,
+        "h100-sxm-80gb": False,
+    }
+
+
+def test_a_latent_model_has_no_rows_for_formats_that_cannot_store_it(catalogue):
+    chosen = axes(catalogue, models="deepseek-ai/DeepSeek-V3", kv=["int8", "fp8"])
+    (cube,) = matrix(chosen)
+    assert cube.kv_formats == ("fp8",)
+
+
+def test_heads_that_do_not_divide_are_no_rows(catalogue):
+    # Qwen2.5 7B has 28 heads.
+    (cube,) = matrix(axes(catalogue, models="Qwen/Qwen2.5-7B", tensor_parallel=[1, 2, 4, 8]))
+    assert cube.tensor_parallel == (1, 2, 4)
+
+
+def test_what_does_not_fit_is_a_row_with_its_verdict(catalogue):
+    (cube,) = matrix(axes(catalogue, models="Qwen/Qwen2.5-72B", gpus="rtx-4090"))
+    codes = cube.values["verdict"]
+    released, alone = cube.weight_formats.index("released"), cube.tensor_parallel.index(1)
+    assert (codes[:, alone, released] == Verdict.WEIGHTS_EXCEED_MEMORY).all()
+    assert (cube.values["max_concurrent_requests"][:, alone, released] == 0).all()
+
+
+def test_users_never_grow_with_the_context_and_never_pass_the_ceiling(cubes):
+    for cube in cubes:
+        users = cube.values["max_concurrent_requests"]
+        assert (np.diff(users, axis=-1) <= 0).all(), cube.model.id
+        assert (users <= cube.values["max_concurrent_requests_ceiling"]).all(), cube.model.id
+
+
+def test_every_value_is_a_described_column(cubes):
+    described = set(CAPACITY.names) - set(CAPACITY.key)
+    assert set(cubes[0].values) <= described
+
+
+@pytest.mark.parametrize("of", [1, 2, 5, 23])
+def test_shards_are_disjoint_and_their_union_is_the_whole(catalogue, of):
+    chosen = axes(catalogue, models="*qwen*", gpus="*h100*,b200*,a100*", contexts=[2048])
+
+    def pairs(shard):
+        return [(cube.model.id, gpu) for cube in matrix(chosen, shard) for gpu in cube.gpus]
+
+    whole = pairs((1, 1))
+    parts = [pairs((number, of)) for number in range(1, of + 1)]
+    assert [pair for part in parts for pair in part] == whole
+    assert max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
+@pytest.mark.parametrize("text", ["0/3", "4/3", "1", "1/", "a/b", "1/3/4", "-1/3", "1.0/3"])
+def test_a_shard_that_is_none_is_refused(text):
+    with pytest.raises(InputError, match="shard"):
+        parse_shard(text)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"models": "nobody*"},
+        {"gpus": "nothing*"},
+        {"contexts": []},
+        {"tensor_parallel": [0]},
+        {"weights": ["int3"]},
+        {"kv": ["int3"]},
+        {"engine": "vlm"},
+    ],
+)
+def test_an_axis_that_cannot_be_is_refused(catalogue, asked):
+    with pytest.raises(InputError):
+        axes(catalogue, **asked)
+
+
+def test_any_context_can_be_asked_for(catalogue):
+    chosen = axes(catalogue, models="Qwen/Qwen2.5-7B", gpus="h100-sxm-80gb", contexts=[1, 7, 1 << 20])
+    cube = cube_of(chosen.models[0], chosen)
+    # 28 layers x 4 heads x 256 x 2 B, in blocks of 16 tokens
+    assert cube.values["kv_bytes_per_request_per_gpu"][0, 0, 0, 0].tolist() == [
+        16 * 57_344,
+        16 * 57_344,
+        57_344 << 20,
+    ]
+
+
+def test_what_is_planned_once_is_planned_alike_everywhere(catalogue):
+    """The short cut for models that no device changes: all kinds of device give them the same plan."""
+    engine = catalogue.engine("vllm")
+    devices = [catalogue.accelerator(name) for name in KINDS.split(",")]
+    plain = [model for model in catalogue.models.values() if same_on_every_device(model, engine)]
+    assert 20 < len(plain) < len(catalogue.models)
+    for model in plain[::3]:
+        for kv in ("bf16", "fp8"):
+            plans = set()
+            for device in devices:
+                tokens, rows = scheduler_sizes(engine, device)
+                made = plan(
+                    model,
+                    engine,
+                    serving=Serving(max_batched_tokens=tokens, max_seqs=rows),
+                    kv_format=catalogue.kv_format(kv),
+                    accelerator=device,
+                )
+                plans.add((made.block_bytes, made.kept_blocks, made.profile))
+            assert len(plans) == 1, (model.id, kv)

@@ -1,0 +1,120 @@
+"""The page of the experiments: what it says follows from the files, and nothing else."""
+
+from bs4 import BeautifulSoup
+
+from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.measurement import Measurement
+from kvreport.report import figures, measured
+from kvreport.report.links import check
+from kvreport.report.measured import QUESTIONS, answer, verdict
+
+
+def measurement(device: str = "cpu", readings: list[dict[str, object]] | None = None) -> Measurement:
+    plain = {
+        "name": f"e1-cache-bytes-{device}",
+        "experiment": "e1-cache-bytes",
+        "device": device,
+        "date": "2026-11-21",
+        "machine": {"label": "a <test> machine"},
+        "versions": {"torch": "2.13.0"},
+        "command": f"python -m experiments run e1 --device {device}",
+        "readings": readings or [read(context, 2 * context, 2 * context) for context in (128, 256, 512)],
+    }
+    return Measurement.model_validate(plain | {"readings": tuple(plain["readings"])})
+
+
+def read(context: int, measured_bytes: int | None, computed: int | None, **more: object) -> dict[str, object]:
+    return {
+        "case": "grouped heads",
+        "quantity": "cache",
+        "unit": "bytes",
+        "at": {"context_tokens": context},
+        "measured": measured_bytes,
+        "computed": computed,
+    } | more
+
+
+def test_every_experiment_asks_a_question():
+    names = [question.experiment for question in QUESTIONS]
+    assert [name[:2] for name in names] == ["e1", "e2", "e3", "e4", "e5", "e6", "e7"]
+
+
+def test_an_experiment_without_a_gpu_says_which_command_remains():
+    asked = answer(QUESTIONS[0], [measurement("cpu")])
+    assert asked.remains == "python -m experiments run e1 --device cuda"
+    assert [run.command for run in asked.runs] == ["python -m experiments run e1 --device cpu"]
+
+
+def test_a_gpus_run_comes_first_and_leaves_nothing_to_run():
+    asked = answer(QUESTIONS[0], [measurement("cpu"), measurement("meta"), measurement("cuda")])
+    assert [run.file[-9:-5] for run in asked.runs] == ["cuda", "-cpu", "meta"]
+    assert asked.remains == ""
+
+
+def test_equal_readings_are_called_equal():
+    assert verdict(measurement().readings) == "All 3 readings equal the computed figure exactly."
+
+
+def test_one_reading_that_differs_is_said_with_its_size():
+    off = measurement(readings=[read(128, 256, 256), read(256, 640, 512)])
+    assert (
+        verdict(off.readings)
+        == "1 of 2 readings equal the computed figure; the largest difference is 25.00%."
+    )
+
+
+def test_a_broken_bound_is_said():
+    bounds = [
+        read(128, 300, 256, relation="at_most", unit="requests"),
+        read(256, 200, 256, relation="at_most", unit="requests"),
+    ]
+    assert verdict(measurement(readings=bounds).readings) == "1 of 2 keep within their bound."
+
+
+def test_what_nothing_was_computed_for_is_not_counted_as_right():
+    alone = [read(128, 300, None, relation="none")]
+    assert verdict(measurement(readings=alone).readings) == "1 have nothing computed to be held against."
+
+
+def test_a_machines_name_is_escaped():
+    asked = answer(QUESTIONS[0], [measurement()])
+    assert "<test>" not in str(asked.runs[0].chart)
+    assert "&lt;test&gt;" in str(asked.runs[0].chart)
+
+
+def test_a_chart_has_a_line_computed_and_a_ring_for_each_reading():
+    chart = BeautifulSoup(str(answer(QUESTIONS[0], [measurement()]).runs[0].chart), "html.parser")
+    assert len(chart.find_all("polyline")) == 1
+    assert len(chart.find_all("circle", fill="none")) == 3
+    assert chart.find("th", string="grouped heads, measured") is not None
+
+
+def test_rings_stand_where_the_values_are():
+    drawn = figures.curves(
+        figures.Curves(
+            "t", "x", "y", (1, 2, 4), (("a", (1.0, 2.0, 4.0)),), y_log=True, marks=((1.0, 2.0, 4.0),)
+        )
+    )
+    soup = BeautifulSoup(drawn, "html.parser")
+    points = soup.find("polyline")["points"].split()
+    rings = [f"{ring['cx']},{ring['cy']}" for ring in soup.find_all("circle")]
+    assert rings == points
+
+
+def test_the_published_page_links_to_every_raw_file_and_to_nothing_missing():
+    catalogue = open_catalogue()
+    page = measured.page(catalogue)
+    assert page is not None
+    files = measured.files(catalogue)
+    html = page.lead + "".join(section.html for section in page.sections)
+    assert list(check(page.uri, html, set(files))) == []
+    assert all(name.rpartition("/")[2] in html for name in files)
+    assert "Not yet measured on a GPU" in html or all("cuda" in name for name in files)
+
+
+def test_a_catalogue_without_measurements_has_no_such_page(tmp_path):
+    for name in ("models", "accelerators", "engines"):
+        (tmp_path / name).mkdir()
+    from kvreport.catalog.load import Catalogue
+
+    assert measured.page(Catalogue(tmp_path)) is None

@@ -1,0 +1,87 @@
+"""The observed logs: every one with a source, and its figures in the lines it quotes."""
+
+from pathlib import Path
+
+import pytest
+
+from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.observation import Observation, load_observations
+from kvreport.errors import CatalogueError
+from kvreport.resources import data_dir
+
+ALL = load_observations(data_dir())
+
+MINIMAL = """
+schema_version: 1
+observations:
+  - {id: one, engine: vllm, model: some/model, gpu_named: H100, completeness: full,
+     printed: {kv_tokens: 1000}, origin: {kind: issue}}
+"""
+
+
+def test_there_are_logs_of_several_engines() -> None:
+    assert len(ALL) >= 100
+    assert {"vllm", "sglang", "llama.cpp"} <= {observation.engine for observation in ALL}
+
+
+@pytest.mark.parametrize("observation", ALL, ids=lambda observation: observation.id)
+def test_an_observation_has_figures_and_an_origin(observation: Observation) -> None:
+    assert observation.printed.model_fields_set
+    assert observation.origin.url or observation.origin.kind
+    assert observation.origin.lines or observation.notes
+
+
+@pytest.mark.parametrize("observation", ALL, ids=lambda observation: observation.id)
+def test_token_counts_stand_in_a_quoted_line(observation: Observation) -> None:
+    printed = observation.printed
+    # A rounded count is in somebody's words; a table's may be in another of its rows.
+    if printed.kv_tokens is None or printed.kv_tokens % 1000 == 0:
+        return
+    if observation.origin.kind == "published table":
+        return
+    digits = "".join(observation.origin.lines).replace(",", "").replace("_", "")
+    # Older engines print blocks of 16 tokens.
+    in_blocks = printed.gpu_blocks is not None and printed.gpu_blocks * 16 == printed.kv_tokens
+    assert str(printed.gpu_blocks if in_blocks else printed.kv_tokens) in digits
+
+
+def test_accelerators_and_formats_are_the_catalogues() -> None:
+    catalogue = open_catalogue()
+    for observation in ALL:
+        assert observation.gpu is None or observation.gpu in catalogue.accelerators, observation.id
+        assert (observation.gpu is None) == (observation.gpu_certainty is None), observation.id
+        known = {None, "released", *catalogue.weight_formats}
+        assert observation.weight_format in known, observation.id
+        assert observation.kv_format in {None, "auto", *catalogue.kv_formats}, observation.id
+
+
+def test_what_a_log_calls_the_devices_total_is_what_the_catalogue_says() -> None:
+    # Driver versions differ by about 0.1 GiB on the same device.
+    catalogue = open_catalogue()
+    seen = 0
+    for observation in ALL:
+        total = observation.printed.total_gpu_gib
+        if total is not None and observation.gpu is not None:
+            usable = catalogue.accelerators[observation.gpu].usable_bytes / 2**30
+            assert usable == pytest.approx(total, abs=0.15), observation.id
+            seen += 1
+    assert seen >= 10
+
+
+def test_nothing_to_read_is_nothing(tmp_path: Path) -> None:
+    assert load_observations(tmp_path) == ()
+
+
+def test_all_faults_of_all_files_are_named_at_once(tmp_path: Path) -> None:
+    folder = tmp_path / "observations"
+    folder.mkdir()
+    (folder / "a.yaml").write_text(MINIMAL)
+    (folder / "b.yaml").write_text(MINIMAL)
+    (folder / "c.yaml").write_text(MINIMAL.replace("kv_tokens: 1000", "kv_tokens: many"))
+    (folder / "d.yaml").write_text(MINIMAL.replace("completeness: full", "completness: full"))
+    with pytest.raises(CatalogueError) as caught:
+        load_observations(tmp_path)
+    text = str(caught.value)
+    assert "observations/b.yaml: observations.0.id: found 'one'; allowed: an id that no other has" in text
+    assert "observations/c.yaml: observations.0.printed.kv_tokens: found 'many'" in text
+    assert "observations/d.yaml: observations.0.completness" in text

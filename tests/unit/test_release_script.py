@@ -1,0 +1,90 @@
+"""Releases: refused until they are ready, and the same bytes from the same commit."""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import os
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def release(repository: Path):
+    spec = importlib.util.spec_from_file_location("release", repository / "scripts/release.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A committed repository that is ready for release 1.2.3."""
+    root = tmp_path / "repository"
+    (root / "site").mkdir(parents=True)
+    (root / "site/index.html").write_text("<p>hello</p>", encoding="utf-8")
+    (root / ".gitignore").write_text("/site/\n/dist/\n", encoding="utf-8")
+    (root / "pyproject.toml").write_text('[project]\nversion = "1.2.3"\n', encoding="utf-8")
+    (root / "CHANGELOG.md").write_text(
+        "## [Unreleased]\n\n## [1.2.3] - 2026-11-21\n\n- A thing.\n", encoding="utf-8"
+    )
+    git(root, "init", "-q")
+    commit(root)
+    return root
+
+
+def git(root: Path, *words: str) -> None:
+    who = ["-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"]
+    subprocess.run(["git", *who, *words], cwd=root, check=True, capture_output=True)
+
+
+def commit(root: Path) -> None:
+    git(root, "add", "-A")
+    git(root, "commit", "-q", "--allow-empty", "-m", "Change something")
+
+
+def test_a_committed_version_with_its_changes_is_ready(release, root):
+    assert list(release.unready(root)) == []
+    git(root, "tag", "v1.2.3")
+    assert list(release.unready(root)) == []
+
+
+def test_what_stands_in_the_way_is_said(release, root):
+    (root / "CHANGELOG.md").write_text(
+        "## [Unreleased]\n\n## [1.2.3] - 2026-11-21\n\n## [1.2.2] - 2026-11-20\n- x\n"
+    )
+    (line,) = [line for line in release.unready(root) if line.startswith("CHANGELOG")]
+    assert "no section for 1.2.3" in line
+    assert any("changed or unknown files" in line for line in release.unready(root))
+    (root / "site/index.html").unlink()
+    assert any(line.startswith("site/: found no site") for line in release.unready(root))
+
+
+def test_a_version_that_was_released_before_is_refused(release, root):
+    git(root, "tag", "v1.2.3")
+    commit(root)
+    assert list(release.unready(root)) == [
+        "version: found 1.2.3 in pyproject.toml, and v1.2.3 is another commit; raise the version"
+    ]
+
+
+def test_a_packed_folder_is_the_same_bytes_whenever_and_whoever_packs_it(release, tmp_path):
+    archives = []
+    for number, names in enumerate((["b/two", "a"], ["a", "b/two"])):
+        folder = tmp_path / str(number) / "site"
+        for name in names:
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(name, encoding="utf-8")
+            path.chmod(0o600 if number else 0o664)
+            os.utime(path, (number + 1, number + 1))
+        release.pack(folder, tmp_path / str(number) / "kvreport-site-1.tar.gz", 1_700_000_000)
+        archives.append((tmp_path / str(number) / "kvreport-site-1.tar.gz").read_bytes())
+    assert archives[0] == archives[1]
+    assert gzip.decompress(archives[0])
+    with tarfile.open(tmp_path / "0/kvreport-site-1.tar.gz") as archive:
+        found = [(entry.name, entry.mtime, entry.mode, entry.uname) for entry in archive]
+    assert found == [(f"kvreport-site-1/{name}", 1_700_000_000, 0o644, "") for name in ("a", "b/two")]

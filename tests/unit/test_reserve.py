@@ -1,0 +1,152 @@
+"""What an engine keeps beside weights and cache, and what loading adds."""
+
+import json
+
+import pytest
+
+from kvreport.accounting.budget import budget
+from kvreport.accounting.loaded import load_overhead
+from kvreport.accounting.reserve import Shape, captured_sizes, reserve
+from kvreport.catalog.engine import Engine, engine_for_version, version_number
+from kvreport.catalog.load import Catalogue, open_catalogue
+from kvreport.errors import InputError
+from kvreport.units import GIB
+
+
+@pytest.fixture(scope="module")
+def catalogue() -> Catalogue:
+    return open_catalogue()
+
+
+def plain(**coefficients: float) -> Engine:
+    """An engine whose every coefficient is 0 unless given."""
+    names = [
+        "expert_bytes_per_hidden",
+        "forward_bytes_per_hidden",
+        "forward_bytes_per_inner",
+        "graph_bytes_per_expert_layer",
+        "graph_bytes_per_layer",
+        "graph_bytes_per_split_layer",
+        "non_framework_bytes",
+        "non_framework_parallel_bytes",
+        "sampling_bytes_per_logit",
+        "uncertainty_bytes",
+        "uncertainty_share",
+        "vision_bytes_per_width",
+    ]
+    source = {"covers": ["coefficients"], "title": "made up", "evidence": "derived"}
+    return Engine.model_validate_json(
+        json.dumps(
+            {
+                "name": "test",
+                "label": "Test",
+                "family": "vllm",
+                "utilization": 0.9,
+                "coefficients": dict.fromkeys(names, 0.0) | coefficients,
+                "sources": [source],
+            }
+        )
+    )
+
+
+def test_the_larger_of_forward_and_sampling_is_the_peak(catalogue: Catalogue) -> None:
+    model = catalogue.model("meta-llama/Llama-3.1-8B-Instruct")  # hidden 4096, inner 14336, 128256 tokens
+    engine = plain(forward_bytes_per_hidden=2, forward_bytes_per_inner=1, sampling_bytes_per_logit=4)
+    long_step = reserve(model, engine, max_batched_tokens=100_000, max_seqs=10)
+    assert long_step.activations == 100_000 * (2 * 4096 + 14336)
+    many_rows = reserve(model, engine, max_batched_tokens=1000, max_seqs=1000)
+    assert many_rows.activations == 1000 * 128_256 * 4
+    halved = reserve(model, engine, max_batched_tokens=100_000, max_seqs=10, tensor_parallel=2)
+    assert halved.activations == 100_000 * (2 * 4096 + 14336 // 2)
+
+
+def test_experts_count_as_often_as_a_token_passes_through_them(catalogue: Catalogue) -> None:
+    sizes = Shape.of(catalogue.model("openai/gpt-oss-120b"))
+    assert (sizes.inner, sizes.expert_inner, sizes.experts_per_token) == (0, 2880, 4)
+    engine = plain(forward_bytes_per_inner=1, expert_bytes_per_hidden=3)
+    kept = reserve(catalogue.model("openai/gpt-oss-120b"), engine, max_batched_tokens=1000, max_seqs=1)
+    assert kept.activations == 1000 * 4 * (2880 + 3 * 2880)
+
+
+def test_graphs_are_kept_only_where_captured_and_subtracted(catalogue: Catalogue) -> None:
+    model, engine = catalogue.model("Qwen/Qwen2.5-7B"), plain(graph_bytes_per_layer=3)
+    assert reserve(model, engine, max_batched_tokens=2048, max_seqs=256).graphs == 3 * 28 * 51
+    assert reserve(model, engine, max_batched_tokens=2048, max_seqs=256, eager=True).graphs == 0
+    older = engine.model_copy(update={"graphs_reserved": False})
+    assert reserve(model, older, max_batched_tokens=2048, max_seqs=256).graphs == 0
+
+
+def test_graphs_of_experts_and_of_split_layers_are_larger(catalogue: Catalogue) -> None:
+    engine = plain(graph_bytes_per_expert_layer=5, graph_bytes_per_split_layer=7)
+    dense, experts = catalogue.model("Qwen/Qwen2.5-7B"), catalogue.model("openai/gpt-oss-20b")
+    arguments = {"max_batched_tokens": 2048, "max_seqs": 256}
+    assert reserve(dense, engine, **arguments).graphs == 0
+    assert reserve(dense, engine, tensor_parallel=2, **arguments).graphs == 7 * 28 * 51
+    assert reserve(experts, engine, tensor_parallel=2, **arguments).graphs == (5 + 7) * 24 * 51
+
+
+@pytest.mark.parametrize(("max_seqs", "sizes"), [(1, 2), (4, 4), (8, 5), (256, 51), (1024, 51)])
+def test_captured_sizes_follow_the_engines_list(max_seqs: int, sizes: int) -> None:
+    # 1, 2, 4, then 8 to 256 by 8, then to 512 by 16: 3 + 32 + 16 = 51 (vLLM's default list);
+    # with 8 requests 1, 2, 4, 8, 16, as a log of 0.23 prints.
+    assert captured_sizes(max_seqs) == sizes
+
+
+def test_a_missing_coefficient_is_named(catalogue: Catalogue) -> None:
+    engine = plain().model_copy(update={"coefficients": {}})
+    with pytest.raises(InputError, match=r"coefficients: .* is missing"):
+        reserve(catalogue.model("Qwen/Qwen2.5-7B"), engine, max_batched_tokens=1, max_seqs=1)
+
+
+def test_versions_find_the_rules_of_their_time(catalogue: Catalogue) -> None:
+    def found(version: str | None) -> str:
+        engine = engine_for_version(catalogue.engines.values(), "vllm", version)
+        assert engine is not None
+        return engine.name
+
+    assert found("0.10.1.1") == "vllm-0.10"
+    assert found("0.11.0") == "vllm-0.11"
+    assert found("0.19.2rc1.dev134+gfe9c3d6c5") == "vllm-0.19"
+    assert found("0.21.0") == found("0.33.0") == found(None) == "vllm"
+    assert version_number("image (0.10.1 dev)") == (0, 10, 1)
+    assert catalogue.engine("vllm@0.11.0").name == "vllm-0.11"
+    with pytest.raises(InputError, match=r"allowed: a version of .*vllm-0.11"):
+        catalogue.engine("vllm@latest")
+
+
+@pytest.mark.parametrize(
+    ("model", "gpu", "ranks", "loaded_gib"),
+    [
+        # "Model loading took ... GiB" (data/observations: obs-134, -131, -132, -058, -136).
+        ("meta-llama/Llama-3.1-8B-Instruct", "h100-sxm-80gb", 1, 14.99),
+        ("openai/gpt-oss-20b", "h100-sxm-80gb", 1, 13.47),
+        ("openai/gpt-oss-120b", "h100-sxm-80gb", 1, 64.38),
+        ("openai/gpt-oss-120b", "a100-sxm4-80gb", 4, 17.22),
+    ],
+)
+def test_weights_as_loaded_agree_with_logs(
+    catalogue: Catalogue, model: str, gpu: str, ranks: int, loaded_gib: float
+) -> None:
+    from kvreport.accounting.weights import weight_bytes
+
+    record, formats = catalogue.model(model), catalogue.weight_formats
+    added = load_overhead(record, catalogue.engine("vllm"), None, formats, catalogue.accelerator(gpu), ranks)
+    size = weight_bytes(record, None, formats, ranks) + sum(added.values())
+    assert size / GIB == pytest.approx(loaded_gib, rel=0.004)
+
+
+@pytest.mark.parametrize(("ranks", "taken"), [(1, 500_000_000), (4, 2_300_000_000)])
+def test_sglangs_share_is_of_what_is_free_before_loading(
+    catalogue: Catalogue, ranks: int, taken: int
+) -> None:
+    engine, gpu = catalogue.engine("sglang"), catalogue.accelerator("h100-sxm-80gb")
+    found = budget(
+        catalogue.model("Qwen/Qwen2.5-7B"),
+        engine,
+        gpu,
+        weight_bytes=4 * GIB,
+        tensor_parallel=ranks,
+        utilization=0.75,
+    )
+    assert found.kv_pool_bytes == pytest.approx(0.75 * (gpu.usable_bytes - taken) - 4 * GIB, abs=2)
+    assert found.activations == found.graphs == 0

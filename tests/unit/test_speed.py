@@ -1,0 +1,68 @@
+"""The speed section of a model's page: numbers that the roofline gives, drawn where they belong."""
+
+from functools import cache
+
+import pytest
+from bs4 import BeautifulSoup
+
+from kvreport.catalog.load import open_catalogue
+from kvreport.report import model_page, speed
+from kvreport.report.gather import gather
+from kvreport.report.site import SiteData
+from kvreport.report.speed import SpeedContext
+from kvreport.report.templating import render
+
+MODEL = "meta-llama/Llama-3.1-8B-Instruct"
+
+
+@cache
+def site() -> SiteData:
+    return gather(
+        open_catalogue(),
+        models=MODEL,
+        gpus="h100-sxm-80gb",
+        version="t",
+        site_url="",
+        progress=lambda _: None,
+    )
+
+
+@cache
+def made() -> SpeedContext:
+    here = site()
+    found = speed.context(here, here.models[0], model_page.best_series(here, here.models[0]))
+    assert found is not None
+    return found
+
+
+def test_one_user_of_llama_8b_on_an_h100_waits_four_and_a_half_milliseconds() -> None:
+    # 15.01 GB at 3.35 TB/s (test_roofline.py works it out).
+    assert ("4.5 ms", True) in made().sentence
+
+
+def test_lines_start_together_at_one_user_and_fall() -> None:
+    starts = {path.dots[0].x for path in made().paths}
+    assert starts == {float(speed.LEFT)}
+    for path in made().paths:
+        heights = [dot.y for dot in path.dots]
+        assert heights == sorted(heights)
+        assert all(0 <= dot.x <= speed.WIDTH and 0 <= dot.y <= speed.HEIGHT for dot in path.dots)
+
+
+def test_the_table_says_that_all_users_together_get_users_times_one() -> None:
+    for row in made().table.rows:
+        users, _, each, together, *_ = (cell.value for cell in row.cells)
+        assert users is not None
+        assert each is not None
+        assert together == pytest.approx(users * each)
+
+
+def test_the_section_is_one_figure_with_its_data() -> None:
+    page = BeautifulSoup(render("model_speed.html", "models/x/", made()), "html5lib")
+    assert len(page.select("figure svg.kv-speed path")) == len(made().paths) == 4
+    assert len(page.select("table tbody tr")) == 4
+    assert page.select_one("[role=img]")["aria-label"]  # type: ignore[index]
+
+
+def test_a_model_that_nothing_holds_has_no_section() -> None:
+    assert speed.context(site(), site().models[0], None) is None
