@@ -71,7 +71,8 @@
     const added = model.loaded[weightFormat][size];
     const resident = weights + (Array.isArray(added) ? added[gpu.kind] : added);
     const [reserve, uncertainty] = model.reserve[gpu.reserve][size];
-    const [heldConstant, heldTerms, state] = model.held[kvFormat][size];
+    const layout = model.held[kvFormat][size];
+    const [heldConstant, heldTerms, state] = layout.kinds ? layout.kinds[gpu.kind] : layout;
     const pool = Math.max(gpu.memory - resident - reserve, 0);
     const free = freeBytes(pool, block, kept);
     const whole = freeBytes(pool, block, 0);

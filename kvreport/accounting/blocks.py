@@ -27,6 +27,7 @@ __all__ = [
     "plan",
     "reserves_for_steps",
     "same_on_every_device",
+    "stored_format",
 ]
 
 
@@ -66,7 +67,7 @@ def plan(
             accelerator=accelerator,
         )
     if engine.family == "sglang":
-        return pools.sglang(model, kv_format, tensor_parallel)
+        return pools.sglang(model, stored_format(model, engine, kv_format, accelerator), tensor_parallel)
     if engine.family == "llama_cpp":
         return pools.llama_cpp(model, kv_format, serving)
     return pools.transformers(model, kv_format, tensor_parallel)
@@ -77,6 +78,18 @@ def default_kv_format(model: Model, engine: Engine, accelerator: Accelerator | N
     if engine.family == "vllm":
         return vllm.default_kv_format(model, accelerator)
     return model.kv_format
+
+
+def stored_format(
+    model: Model, engine: Engine, kv_format: KvFormat | None, accelerator: Accelerator | None
+) -> KvFormat | None:
+    """What an engine really stores when asked for a format, where a device's kernels decide the layout.
+
+    The format keeps its name. What one token of it takes is :func:`kvreport.accounting.kv_cache.held`.
+    """
+    if engine.family in ("vllm", "sglang"):
+        return vllm.stored_format(model, kv_format, accelerator)
+    return kv_format
 
 
 def same_on_every_device(model: Model, engine: Engine) -> bool:

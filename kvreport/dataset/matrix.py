@@ -14,7 +14,14 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from kvreport.accounting.blocks import BlockPlan, Serving, plan, reserves_for_steps, same_on_every_device
+from kvreport.accounting.blocks import (
+    BlockPlan,
+    Serving,
+    plan,
+    reserves_for_steps,
+    same_on_every_device,
+    stored_format,
+)
 from kvreport.accounting.budget import memory_bytes, pool_bytes, scheduled_reserve, scheduler_sizes
 from kvreport.accounting.capacity import longest_context, users, verdict
 from kvreport.accounting.demand import Demand, demand
@@ -110,11 +117,12 @@ def cube_of(model: Model, axes: Axes) -> Cube:
             [demand(model, form, axes.formats, tensor_parallel=size) for _, form in axes.weight_formats]
         )
         for k, cache in enumerate(caches):
-            need = held(model, cache, tensor_parallel=size)
-            answer.per_token[:, t, :, k] = np.rint(need.marginal_bytes(contexts))
-            answer.state[:, t, :, k] = need.state_bytes
-            unrounded = BlockPlan(block_bytes=1, profile=need)
-            answer.ceiling[:, t, :, k] = users(top[:, :, None], unrounded, contexts)
+            for layout, members in _layouts(model, axes, cache, kinds):
+                need = held(model, layout, tensor_parallel=size)
+                answer.per_token[members, t, :, k] = np.rint(need.marginal_bytes(contexts))
+                answer.state[members, t, :, k] = need.state_bytes
+                unrounded = BlockPlan(block_bytes=1, profile=need)
+                answer.ceiling[members, t, :, k] = users(top[members][:, :, None], unrounded, contexts)
             for blocks, members in _plans(model, axes, size, cache, kinds):
                 room = pool[members]
                 answer.possible[members, t, :, k] = True
@@ -153,6 +161,21 @@ def _kinds(axes: Axes, model: Model) -> tuple[list[int], ...]:
     if same_on_every_device(model, axes.engine):
         return (list(range(len(axes.accelerators))),)
     return axes.fleet.planned_alike if reserves_for_steps(model, axes.engine) else axes.fleet.loaded_alike
+
+
+def _layouts(
+    model: Model, axes: Axes, cache: KvFormat, kinds: tuple[list[int], ...]
+) -> Iterator[tuple[KvFormat | None, list[int]]]:
+    """Yield the layouts that kernels give a format, with the accelerators that have each."""
+    found: list[tuple[KvFormat | None, list[int]]] = []
+    for members in kinds:
+        layout = stored_format(model, axes.engine, cache, axes.accelerators[members[0]])
+        same = next((others for known, others in found if known == layout), None)
+        if same is None:
+            found.append((layout, list(members)))
+        else:
+            same.extend(members)
+    yield from found
 
 
 def _plans(

@@ -244,7 +244,7 @@ def answer(request: Request) -> Estimate:
         accelerator=accelerator,
     )
     need = held(
-        model, request.kv_format, tensor_parallel=tp, context_parallel=request.serving.context_parallel
+        model, request.stored_format, tensor_parallel=tp, context_parallel=request.serving.context_parallel
     )
     loaded = weights_by_component(model, request.weight_format, request.weight_formats, tp)
     weights = sum(loaded.values())

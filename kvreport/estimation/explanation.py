@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 def explain(estimate: Estimate) -> Iterator[str]:
     """Yield the lines: cache, request, weights, budget, blocks, division, verdict."""
     request = estimate.request
-    yield from cache_lines(request.model, request.kv_format, request.tensor_parallel)
+    yield from cache_lines(request.model, request.stored_format, request.tensor_parallel)
     yield _request_line(estimate)
     yield from _weight_lines(estimate)
     yield from _budget_lines(estimate)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from kvreport.accounting.blocks import Serving, default_kv_format
+from kvreport.accounting.blocks import Serving, default_kv_format, stored_format
 from kvreport.accounting.budget import check_utilization, scheduler_sizes
 from kvreport.accounting.parallel import MOST_RANKS, check_context_parallel, check_tensor_parallel
 from kvreport.catalog.accelerator import Accelerator
@@ -56,6 +56,11 @@ class Request:
     def weight_format_name(self) -> str:
         """The name of the weight format in the dataset."""
         return RELEASED if self.weight_format is None else self.weight_format.name
+
+    @property
+    def stored_format(self) -> KvFormat | None:
+        """``kv_format`` in the layout that the engine gives it on this device."""
+        return stored_format(self.model, self.engine, self.kv_format, self.accelerator)
 
 
 AUTO = "auto"

@@ -14,7 +14,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, Final
 
-from kvreport.accounting.blocks import BlockPlan, Serving, plan
+from kvreport.accounting.blocks import BlockPlan, Serving, plan, stored_format
 from kvreport.accounting.budget import memory_bytes, scheduled_reserve, scheduler_sizes
 from kvreport.accounting.kv_cache import held
 from kvreport.accounting.loaded import load_overhead
@@ -118,7 +118,8 @@ def model_facts(site: SiteData, model: Model) -> dict[str, Any]:
     adds: one number, or one for each kind of device; ``reserve[class][size]`` is [bytes,
     uncertainty]; ``plans[n]`` is [block bytes, kept blocks, constant, [[rate, step, cap], …]];
     ``plan[kv][size][kind]`` is an index into ``plans`` or -1; ``held[kv][size]`` is what the
-    architecture itself needs, [constant, [[rate, step, cap], …], state]; a cap of 0 is none.
+    architecture itself needs, [constant, [[rate, step, cap], …], state], or {kinds: [one for each kind
+    of device]} where their kernels lay the format out differently; a cap of 0 is none.
     """
     grid = published_axes(site)
     sizes = grid.parallel_sizes(model)
@@ -172,7 +173,7 @@ def model_facts(site: SiteData, model: Model) -> dict[str, Any]:
         "plan": placed,
         "held": {
             name: [
-                _held(held(model, cache, tensor_parallel=size)) if size in sizes else None
+                _held(site, model, cache, size, examples) if size in sizes else None
                 for size in grid.tensor_parallel
             ]
             for name, cache in caches.items()
@@ -180,9 +181,15 @@ def model_facts(site: SiteData, model: Model) -> dict[str, Any]:
     }
 
 
-def _held(profile: CacheProfile) -> list[Any]:
-    """A profile, and which of its bytes are state rather than tokens."""
-    return [*_profile(profile), profile.state_bytes]
+def _held(
+    site: SiteData, model: Model, cache: KvFormat, size: int, examples: dict[int, Accelerator]
+) -> list[Any] | dict[str, list[Any]]:
+    """What a request holds: a profile and which of its bytes are state, or one for each kind of device."""
+    layouts = [stored_format(model, site.engine, cache, examples[kind]) for kind in sorted(examples)]
+    alike = all(layout == layouts[0] for layout in layouts)
+    found = [held(model, layout, tensor_parallel=size) for layout in (layouts[:1] if alike else layouts)]
+    each = [[*_profile(profile), profile.state_bytes] for profile in found]
+    return each[0] if alike else {"kinds": each}
 
 
 def _of_size(facts: dict[str, Any], place: int) -> dict[str, Any]:

@@ -229,3 +229,22 @@ def test_fp8_means_the_packed_layout_where_there_is_no_other():
     asked, own = (kvreport.estimate(model, gpu=gpu, tensor_parallel=8, kv=kv) for kv in ("fp8", "auto"))
     assert asked.to_dict() == own.to_dict()
     assert asked.to_dict()["kv_format"] == "fp8_ds_mla_v4"
+
+
+@pytest.mark.parametrize(
+    ("gpu", "row_bytes"),
+    [("h200-sxm-141gb", 656), ("rtx-pro-6000-server", 656), ("b200-sxm-180gb", 576)],
+)
+def test_sparse_latents_in_fp8_have_the_layout_of_the_devices_kernels(gpu, row_bytes):
+    """512 + 4 x 4 + 64 x 2 where the rotary part stays at 16 bits; (512 + 64) x 1 on Blackwell's own."""
+    answer = kvreport.estimate("deepseek-ai/DeepSeek-V3.2", gpu=gpu, tensor_parallel=8, kv="fp8")
+    assert answer.request.kv_format.name == "fp8"
+    assert answer.kv_bytes_per_token_per_gpu == 61 * (row_bytes + 132)
+    assert answer.kv_bytes_per_token_reserved_per_gpu == 61 * (row_bytes + 132)
+    assert f"{61 * row_bytes:,} B per token" in "\n".join(answer.explanation)
+
+
+def test_a_plain_latent_in_fp8_is_plain_everywhere():
+    for gpu in ("h200-sxm-141gb", "b200-sxm-180gb"):
+        answer = kvreport.estimate("deepseek-ai/DeepSeek-V3", gpu=gpu, tensor_parallel=8, kv="fp8")
+        assert answer.kv_bytes_per_token_per_gpu == 61 * 576

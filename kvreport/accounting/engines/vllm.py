@@ -22,6 +22,7 @@ from kvreport.accounting.engines.pages import (
     terms_of,
 )
 from kvreport.accounting.kv_cache import (
+    SERVED_BYTES,
     heads_per_rank,
     index_bytes,
     latent_bytes,
@@ -62,6 +63,17 @@ _WIDE_HEAD: Final = 512
 
 _MLA_ROWS: Final = (320, 512, 576)
 """Widths of latent and rotary part together that MLA kernels other than Triton's are built for."""
+
+_WIDE_ROTARY: Final = KvFormat(
+    name="fp8_ds_mla",
+    label="FP8 latent with a 16-bit rotary part",
+    bits=8,
+    scale_bytes=4,
+    scale_every=128,
+    wide_rope_bytes=SERVED_BYTES,
+    stores=("latent",),
+)
+"""The layout of sparse latents in FP8 (vLLM 0.33.0, ``flashmla_sparse.py``): 512 + 16 + 128 = 656 bytes."""
 
 _PACKED_ROW: Final = 584
 _PACKED_ALIGNMENT: Final = 576
@@ -160,6 +172,26 @@ def default_kv_format(model: Model, accelerator: Accelerator | None) -> str | No
     return None
 
 
+def stored_format(
+    model: Model, kv_format: KvFormat | None, accelerator: Accelerator | None
+) -> KvFormat | None:
+    """What this engine's kernels on this device store when asked for a format.
+
+    Sparse MLA in FP8 (DeepSeek-V3.2, GLM-5): everywhere but on Blackwell data-centre GPUs, whose kernels
+    take plain rows, one latent is FP8 with a float32 scale per 128 elements and a 16-bit rotary part.
+    The format keeps its name; its bytes are those of the layout.
+    """
+    shape, device = _Shape.of(model), Device.of(accelerator)
+    if shape.latent is None or not shape.indexed or shape.packed or not device.nvidia:
+        return kv_format
+    if kv_format is None:
+        return _WIDE_ROTARY if device.major == 12 else None
+    if kv_format.bits != _WIDE_ROTARY.bits or device.major == 10:
+        return kv_format
+    layout = ("scale_bytes", "scale_every", "wide_rope_bytes")
+    return kv_format.model_copy(update={field: getattr(_WIDE_ROTARY, field) for field in layout})
+
+
 def plan(
     model: Model,
     engine: Engine,
@@ -178,7 +210,7 @@ def plan(
         model=model,
         engine=engine,
         serving=serving,
-        kv_format=_plain(kv_format),
+        kv_format=_plain(stored_format(model, kv_format, accelerator)),
         tensor_parallel=tensor_parallel,
         device=Device.of(accelerator),
     )
@@ -342,25 +374,12 @@ class _Layers:
             kind="latent",
             layout=("latent", cache.latent_dim, cache.rope_dim),
             block_tokens=self.block_tokens,
-            content_bytes=self.block_tokens * self._row_bytes(cache),
+            content_bytes=self.block_tokens * latent_bytes(cache, self.kv_format),
             latent=True,
         )
         if cache.window is None:
             return page
         return self._windowed(page, cache.window)
-
-    def _row_bytes(self, cache: Latent) -> int:
-        """Bytes of one latent: sparse kernels of Hopper and SM12x keep the rotary part at 16 bits."""
-        if self.shape.indexed and self._sparse_row_is_wide():
-            return cache.latent_dim + 4 * -(-cache.latent_dim // 128) + 2 * cache.rope_dim
-        return latent_bytes(cache, self.kv_format)
-
-    def _sparse_row_is_wide(self) -> bool:
-        if not self.device.nvidia:
-            return False
-        if self.device.major == 12:
-            return self.fp8 or self.kv_format is None
-        return self.fp8 and self.device.major != 10
 
     def _indexer(self, cache: Indexer) -> Page:
         if self.shape.packed:
@@ -495,7 +514,7 @@ class _Layers:
 
     def _attention_bytes_per_token(self) -> int:
         if self.shape.latent is not None:
-            return self._row_bytes(self.shape.latent)
+            return latent_bytes(self.shape.latent, self.kv_format)
         for group in self.model.layers:
             for cache in group.caches:
                 if isinstance(cache, FullAttention | SlidingWindow | ChunkedAttention):
