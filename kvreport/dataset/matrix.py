@@ -92,7 +92,6 @@ def cube_of(model: Model, axes: Axes) -> Cube:
     )
     total = np.asarray([device.usable_bytes for device in axes.accelerators], dtype=np.int64)
     memory = np.asarray([memory_bytes(axes.engine, size) for size in total.tolist()], dtype=np.int64)
-    kinds = _kinds(axes, model)
     for t, size in enumerate(sizes):
         loaded = np.asarray(
             [weight_bytes(model, form, axes.formats, size) for _, form in axes.weight_formats], dtype=np.int64
@@ -117,13 +116,13 @@ def cube_of(model: Model, axes: Axes) -> Cube:
             [demand(model, form, axes.formats, tensor_parallel=size) for _, form in axes.weight_formats]
         )
         for k, cache in enumerate(caches):
-            for layout, members in _layouts(model, axes, cache, kinds):
+            for layout, members in layouts(model, axes, cache):
                 need = held(model, layout, tensor_parallel=size)
                 answer.per_token[members, t, :, k] = np.rint(need.marginal_bytes(contexts))
                 answer.state[members, t, :, k] = need.state_bytes
                 unrounded = BlockPlan(block_bytes=1, profile=need)
                 answer.ceiling[members, t, :, k] = users(top[members][:, :, None], unrounded, contexts)
-            for blocks, members in _plans(model, axes, size, cache, kinds):
+            for blocks, members in plans(model, axes, size, cache):
                 room = pool[members]
                 answer.possible[members, t, :, k] = True
                 answer.request[members, t, :, k] = blocks.profile.request_bytes(contexts)
@@ -163,12 +162,10 @@ def _kinds(axes: Axes, model: Model) -> tuple[list[int], ...]:
     return axes.fleet.planned_alike if reserves_for_steps(model, axes.engine) else axes.fleet.loaded_alike
 
 
-def _layouts(
-    model: Model, axes: Axes, cache: KvFormat, kinds: tuple[list[int], ...]
-) -> Iterator[tuple[KvFormat | None, list[int]]]:
-    """Yield the layouts that kernels give a format, with the accelerators that have each."""
+def layouts(model: Model, axes: Axes, cache: KvFormat) -> Iterator[tuple[KvFormat | None, list[int]]]:
+    """Yield the layouts that kernels give a format, with the accelerators, by position, that have each."""
     found: list[tuple[KvFormat | None, list[int]]] = []
-    for members in kinds:
+    for members in _kinds(axes, model):
         layout = stored_format(model, axes.engine, cache, axes.accelerators[members[0]])
         same = next((others for known, others in found if known == layout), None)
         if same is None:
@@ -178,12 +175,13 @@ def _layouts(
     yield from found
 
 
-def _plans(
-    model: Model, axes: Axes, size: int, cache: KvFormat, kinds: tuple[list[int], ...]
-) -> Iterator[tuple[BlockPlan, list[int]]]:
-    """Yield the different block plans with the accelerators they serve; impossible ones with none."""
+def plans(model: Model, axes: Axes, size: int, cache: KvFormat) -> Iterator[tuple[BlockPlan, list[int]]]:
+    """Yield the different block plans with the accelerators, by position, that they serve.
+
+    Accelerators on which the combination is impossible are with none.
+    """
     found: dict[Hashable, tuple[BlockPlan, list[int]]] = {}
-    for alike in kinds:
+    for alike in _kinds(axes, model):
         members = [position for position in alike if storable_on(cache, axes.accelerators[position])]
         if not members:
             continue

@@ -14,8 +14,8 @@ import json
 from collections.abc import Iterator
 from typing import Any, Final
 
-from kvreport.accounting.blocks import BlockPlan, Serving, plan, stored_format
-from kvreport.accounting.budget import memory_bytes, scheduled_reserve, scheduler_sizes
+from kvreport.accounting.blocks import BlockPlan
+from kvreport.accounting.budget import memory_bytes, scheduled_reserve
 from kvreport.accounting.kv_cache import held
 from kvreport.accounting.loaded import load_overhead
 from kvreport.accounting.profile import UNBOUNDED, CacheProfile
@@ -23,9 +23,9 @@ from kvreport.accounting.weights import active_parameters, parameters, weight_by
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.model import Model
-from kvreport.dataset.grid import Axes, axes
-from kvreport.errors import InputError
-from kvreport.estimation.request import AUTO, automatic_kv_format, storable_on
+from kvreport.dataset.grid import Axes
+from kvreport.dataset.matrix import layouts, plans
+from kvreport.estimation.request import automatic_kv_format
 from kvreport.report.index_pages import cache_kind
 from kvreport.report.site import SiteData, short_name
 
@@ -73,8 +73,8 @@ def site_facts(site: SiteData) -> dict[str, Any]:
     ``gpus[].memory`` is what the engine may take of ``usable``; ``gpus[].reserve`` and
     ``gpus[].kind`` say which of a model's reserves and plans apply to it.
     """
-    grid = published_axes(site)
-    reserves, kinds = reserve_classes(site), device_kinds(site)
+    grid = site.axes
+    reserves, kinds = site.reserve_classes, site.device_kinds
     return {
         "schema": SCHEMA,
         "release": site.version,
@@ -92,7 +92,7 @@ def site_facts(site: SiteData) -> dict[str, Any]:
             for name, form in sorted(grid.weight_formats, key=lambda item: item[1] is not None)
         ],
         "kv_formats": [
-            {"name": name, "label": site.catalogue.kv_format(name).label} for name in _kv_names(site)
+            {"name": name, "label": site.catalogue.kv_format(name).label} for name in site.kv_names
         ],
         "models": [[model.slug, model.name] for model in site.models],
         "gpus": [
@@ -121,21 +121,24 @@ def model_facts(site: SiteData, model: Model) -> dict[str, Any]:
     architecture itself needs, [constant, [[rate, step, cap], …], state], or {kinds: [one for each kind
     of device]} where their kernels lay the format out differently; a cap of 0 is none.
     """
-    grid = published_axes(site)
+    grid = site.axes
     sizes = grid.parallel_sizes(model)
-    plans: dict[str, int] = {}
+    made: dict[str, int] = {}
     caches = {form.name: form for form in grid.caches(model)}
-    examples = {number: gpu for gpu, number in _by_number(site, device_kinds(site))}
-    classes = {number: gpu for gpu, number in _by_number(site, reserve_classes(site))}
-    placed = {
-        name: [
-            [_plan_index(site, model, cache, size, examples[kind], plans) for kind in sorted(examples)]
-            if size in sizes
-            else [NONE] * len(examples)
-            for size in grid.tensor_parallel
-        ]
-        for name, cache in caches.items()
-    }
+    kinds = site.device_kinds
+    kind_at = [kinds[gpu.id] for gpu in grid.accelerators]
+    examples = {number: gpu for gpu, number in _by_number(site, kinds)}
+    classes = {number: gpu for gpu, number in _by_number(site, site.reserve_classes)}
+    placed = {}
+    for name, cache in caches.items():
+        rows = placed[name] = [[NONE] * len(examples) for _ in grid.tensor_parallel]
+        for row, size in zip(rows, grid.tensor_parallel, strict=True):
+            if size not in sizes or site.refusal(model):
+                continue
+            for blocks, members in plans(model, grid, size, cache):
+                index = made.setdefault(json.dumps(_plan(blocks)), len(made))
+                for position in members:
+                    row[kind_at[position]] = index
     return {
         "slug": model.slug,
         "id": model.id,
@@ -169,11 +172,11 @@ def model_facts(site: SiteData, model: Model) -> dict[str, Any]:
             ]
             for number in sorted(classes)
         ],
-        "plans": [json.loads(text) for text in plans],
+        "plans": [json.loads(text) for text in made],
         "plan": placed,
         "held": {
             name: [
-                _held(site, model, cache, size, examples) if size in sizes else None
+                _held(model, grid, cache, size, kind_at) if size in sizes else None
                 for size in grid.tensor_parallel
             ]
             for name, cache in caches.items()
@@ -182,14 +185,16 @@ def model_facts(site: SiteData, model: Model) -> dict[str, Any]:
 
 
 def _held(
-    site: SiteData, model: Model, cache: KvFormat, size: int, examples: dict[int, Accelerator]
+    model: Model, grid: Axes, cache: KvFormat, size: int, kind_at: list[int]
 ) -> list[Any] | dict[str, list[Any]]:
     """What a request holds: a profile and which of its bytes are state, or one for each kind of device."""
-    layouts = [stored_format(model, site.engine, cache, examples[kind]) for kind in sorted(examples)]
-    alike = all(layout == layouts[0] for layout in layouts)
-    found = [held(model, layout, tensor_parallel=size) for layout in (layouts[:1] if alike else layouts)]
-    each = [[*_profile(profile), profile.state_bytes] for profile in found]
-    return each[0] if alike else {"kinds": each}
+    by_kind: dict[int, list[Any]] = {}
+    for layout, members in layouts(model, grid, cache):
+        profile = held(model, layout, tensor_parallel=size)
+        one = [*_profile(profile), profile.state_bytes]
+        by_kind |= {kind_at[position]: one for position in members}
+    each = [by_kind[kind] for kind in sorted(by_kind)]
+    return each[0] if all(one == each[0] for one in each) else {"kinds": each}
 
 
 def _of_size(facts: dict[str, Any], place: int) -> dict[str, Any]:
@@ -217,35 +222,6 @@ def own_kv(site: SiteData, model: Model) -> str:
     return site.catalogue.kv_format(automatic_kv_format(model)).name
 
 
-def reserve_classes(site: SiteData) -> dict[str, int]:
-    """Return for each accelerator the number of its class: equal scheduler sizes, equal reserve."""
-    return _numbered({gpu.id: scheduler_sizes(site.engine, gpu) for gpu in site.gpus})
-
-
-def device_kinds(site: SiteData) -> dict[str, int]:
-    """Return for each accelerator the number of its kind: what an engine plans blocks alike for."""
-    return _numbered(
-        {gpu.id: (scheduler_sizes(site.engine, gpu), gpu.vendor, gpu.compute_capability) for gpu in site.gpus}
-    )
-
-
-def published_axes(site: SiteData) -> Axes:
-    """Return the axes that the files cover: the grid, with every KV format that a model declares."""
-    return axes(site.catalogue, engine=site.engine.name, kv=list(_kv_names(site)))
-
-
-def _kv_names(site: SiteData) -> tuple[str, ...]:
-    """The grid's KV formats, and what ``auto`` means for the models that declare another."""
-    listed = [name for name in site.catalogue.grid.kv_formats if name != AUTO]
-    declared = sorted({m.kv_format for m in site.models if m.kv_format} - set(listed))
-    return (*listed, *declared)
-
-
-def _numbered(keys: dict[str, tuple[object, ...]]) -> dict[str, int]:
-    order: dict[tuple[object, ...], int] = {}
-    return {name: order.setdefault(key, len(order)) for name, key in keys.items()}
-
-
 def _by_number(site: SiteData, numbers: dict[str, int]) -> Iterator[tuple[Accelerator, int]]:
     for gpu in reversed(site.gpus):
         yield gpu, numbers[gpu.id]
@@ -268,24 +244,8 @@ def _loaded(
     return added[0] if len(set(added)) == 1 else added
 
 
-def _plan_index(
-    site: SiteData, model: Model, cache: KvFormat, size: int, gpu: Accelerator, plans: dict[str, int]
-) -> int:
-    if site.refusal(model) or not storable_on(cache, gpu):
-        return NONE
-    tokens, rows = scheduler_sizes(site.engine, gpu)
-    serving = Serving(max_batched_tokens=tokens, max_seqs=rows)
-    try:
-        made = plan(
-            model, site.engine, serving=serving, kv_format=cache, tensor_parallel=size, accelerator=gpu
-        )
-    except InputError:
-        return NONE
-    return plans.setdefault(json.dumps(_plan(made)), len(plans))
-
-
-def _plan(made: BlockPlan) -> list[Any]:
-    return [made.block_bytes, made.kept_blocks, *_profile(made.profile)]
+def _plan(blocks: BlockPlan) -> list[Any]:
+    return [blocks.block_bytes, blocks.kept_blocks, *_profile(blocks.profile)]
 
 
 def _profile(profile: CacheProfile) -> list[Any]:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
+from kvreport.accounting.blocks import kernel_class
+from kvreport.accounting.budget import reserve_class, scheduler_sizes
 from kvreport.accounting.weights import parameters
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.model import Model
+from kvreport.dataset.grid import Axes, Fleet, axes
+from kvreport.estimation.request import AUTO, storable_on
 from kvreport.report.downloads import Downloads
 from kvreport.report.rows import Config, Series, smallest_serving
 
@@ -87,6 +91,39 @@ class SiteData:
         """Parameters that an engine loads, by model id."""
         return {model.id: parameters(model) for model in self.models}
 
+    @cached_property
+    def kv_names(self) -> tuple[str, ...]:
+        """The grid's KV formats, and what ``auto`` means for the models that declare another."""
+        listed = [name for name in self.catalogue.grid.kv_formats if name != AUTO]
+        declared = sorted({m.kv_format for m in self.models if m.kv_format} - set(listed))
+        return (*listed, *declared)
+
+    @cached_property
+    def axes(self) -> Axes:
+        """The axes that the JSON files cover: the grid, with every KV format that a model declares."""
+        grid = axes(self.catalogue, engine=self.engine.name, kv=list(self.kv_names))
+        return replace(grid, models=self.models, fleet=Fleet(self.accelerators, self.engine))
+
+    @cached_property
+    def reserve_classes(self) -> dict[str, int]:
+        """For each accelerator the number of its class: equal reserve whatever the model."""
+        return _numbered({gpu.id: (reserve_class(self.engine, gpu),) for gpu in self.gpus})
+
+    @cached_property
+    def device_kinds(self) -> dict[str, int]:
+        """For each accelerator the number of its kind: what the engine lays caches and weights out alike for."""
+        formats = self.catalogue.kv_formats.values()
+        return _numbered(
+            {
+                gpu.id: (
+                    scheduler_sizes(self.engine, gpu),
+                    kernel_class(self.engine, gpu),
+                    tuple(storable_on(form, gpu) for form in formats),
+                )
+                for gpu in self.gpus
+            }
+        )
+
     def refusal(self, model: Model) -> str:
         """Return why the engine does not run a model, or "" if it does."""
         for name in (self.engine.name, self.engine.family):
@@ -124,3 +161,8 @@ def short_name(accelerator: Accelerator) -> str:
 def devices(number: int, name: str) -> str:
     """Return ``one H100`` or ``8 × H100``."""
     return f"one {name}" if number == 1 else f"{number} × {name}"
+
+
+def _numbered(keys: dict[str, tuple[object, ...]]) -> dict[str, int]:
+    order: dict[tuple[object, ...], int] = {}
+    return {name: order.setdefault(key, len(order)) for name, key in keys.items()}

@@ -21,7 +21,7 @@ from kvreport.accounting.sizing import MAX_REQUESTS, sglang_reserve
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.model import Model
-from kvreport.report.profiles import FOLDER, SCHEMA, encode, published_axes
+from kvreport.report.profiles import FOLDER, SCHEMA, encode
 from kvreport.report.site import SiteData
 
 NOTHING_SEEN: Final = -1
@@ -60,7 +60,7 @@ def times_facts(site: SiteData, model: Model) -> dict[str, Any]:
     operations of the output head}]; ``reach[kv][size]`` is a list of [bytes per entry, operations,
     operations while prefilling, cap (0: none, -1: nothing is seen), tokens per entry, chunked, constant entries].
     """
-    grid = published_axes(site)
+    grid = site.axes
     sizes = grid.parallel_sizes(model)
     caches = grid.caches(model)
     first = caches[0]
@@ -112,7 +112,7 @@ def _device(site: SiteData, gpu: Accelerator) -> dict[str, Any]:
             sglang_reserve(gpu.usable_bytes, default.max_batched_tokens, default.max_seqs, size)
             if default
             else None
-            for size in published_axes(site).tensor_parallel
+            for size in site.axes.tensor_parallel
         ],
     }
 

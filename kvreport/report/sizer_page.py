@@ -11,7 +11,7 @@ from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 from kvreport.estimation.size import Sizing, size
 from kvreport.report.page import Page, Section
-from kvreport.report.profiles import FOLDER, published_axes
+from kvreport.report.profiles import FOLDER
 from kvreport.report.site import SiteData
 from kvreport.report.tables import Cell, Column, Row, Table
 from kvreport.report.templating import render
@@ -102,9 +102,7 @@ def context(site: SiteData) -> SizerContext:
     """Return what the template is given."""
     model = _example(site)
     longest = min(LONGEST_EXAMPLE, model.context_tokens)
-    formats = [
-        (name, form.label if form else "as released") for name, form in published_axes(site).weight_formats
-    ]
+    formats = [(name, form.label if form else "as released") for name, form in site.axes.weight_formats]
     formats.sort(key=lambda pair: pair[0] != RELEASED)
     return SizerContext(
         folder=f"{FOLDER}/",
