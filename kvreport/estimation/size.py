@@ -367,9 +367,13 @@ def _requests(
             )
         return concurrent
     if users is None or per_minute is None or latency_s is None:
+        named = {"users": users, "requests per minute": per_minute, "latency": latency_s}
+        given = [name for name, value in named.items() if value is not None]
+        missing = " and ".join(name for name, value in named.items() if value is None)
+        found_words = f"{' and '.join(given)} without {missing}" if given else "no number of requests"
         raise InputError(
-            "workload: found neither the requests in flight nor users, requests per minute and latency "
-            "together; allowed: one of the two"
+            f"workload: found {found_words}; allowed: concurrent (the requests in flight), or users, requests "
+            "per minute and latency together"
         )
     found = in_flight(users * per_minute / 60, latency_s)
     assumed.append(

@@ -279,7 +279,8 @@ def test_the_answer_is_json_without_nan() -> None:
     ("changes", "sentence"),
     [
         ({"users": 5}, "either the requests in flight, or all three"),
-        ({"concurrent": None}, "neither the requests in flight"),
+        ({"concurrent": None}, "found no number of requests; allowed: concurrent"),
+        ({"concurrent": None, "users": 40}, "found users without requests per minute and latency"),
         ({"concurrent": 0}, "concurrent: found 0"),
         ({"average": 7000}, "lower the average or raise the maximum"),
         ({"prompt": 5000, "output": 2000}, "shorten one of them or raise the context"),
