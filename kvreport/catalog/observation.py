@@ -172,6 +172,11 @@ class Observation(Record):
     notes: LongText | None = None
     origin: Origin
 
+    @property
+    def complete(self) -> bool:
+        """Whether every flag that matters is known."""
+        return self.completeness == "full"
+
 
 class ObservationsFile(Record):
     """The content of one file of ``data/observations/``."""
