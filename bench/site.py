@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench.synthetic import grow
+from kvreport.adapters.scaffold import scaffold
 
 ROOT = Path(__file__).resolve().parent.parent
 WORK = ROOT / "build" / "bench-site"
@@ -124,17 +125,15 @@ def floor(project: Path, target: Path) -> Path:
 
 
 def grown(factor: int) -> dict[str, float]:
-    """Cold and warm at ``factor`` times the models, chapters left out: they do not grow.
+    """Cold and warm at ``factor`` times the models, as a site of one's own: chapters and prose do not grow.
 
     Growth is compared in processor seconds: a build several times as long meets more of what else the
     machine does.
     """
-    project = copy_project(WORK / f"times-{factor}", factor)
-    text = (project / "mkdocs.yml").read_text(encoding="utf-8")
-    text = re.sub(r"(?m)^  - mkdocs-jupyter:\n(?:      .*\n|        .*\n)*", "", text)
-    text = re.sub(r"(?m)^ +- chapters/.*\n", "", text)
-    (project / "mkdocs.yml").write_text(text, encoding="utf-8")
-    shutil.rmtree(project / "docs" / "chapters", ignore_errors=True)
+    project = WORK / f"times-{factor}"
+    scaffold(project, model="Qwen/Qwen2.5-7B", gpu="h100-sxm-80gb")
+    shutil.rmtree(project / "data")
+    print(f"· {project.name}: {grow(ROOT / 'data', project / 'data', factor)} models", file=sys.stderr)
     cold, warm = build(project), build(project)
     found = sizes(project / "site")
     shutil.rmtree(project)
@@ -184,7 +183,7 @@ def figures(result: dict[str, object]) -> Iterator[tuple[str, float, str, str, f
         yield f"largest {kind} page, gzip", one["largest"] / 1e3, "kB", "≤ 150 kB", 150
     growth = result.get("growth", {})
     for factor, one in growth.items():
-        yield f"{factor} x models, cold, without chapters", one["cold_s"], "s", "", 0
+        yield f"{factor} x models, cold, no chapters", one["cold_s"], "s", "", 0
         yield "  processor time", one["cold_cpu_s"], "s", "", 0
         yield "  warm", one["warm_s"], "s", "", 0
         yield "  search index", one["search_index_bytes"] / 1e6, "MB", "", 0
