@@ -27,7 +27,8 @@ from mkdocs.structure.toc import get_toc
 from mkdocs.utils import get_build_date
 
 from kvreport import resources
-from kvreport.adapters.book import Book, key_cache, no_foreign_scripts
+from kvreport.adapters.ahead import Ahead
+from kvreport.adapters.book import Book, is_chapter, key_cache, no_foreign_scripts
 from kvreport.adapters.policy import Policy
 from kvreport.adapters.staging import Staging, stage, warned
 from kvreport.catalog.load import open_catalogue
@@ -92,6 +93,7 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         self.book: Book | None = None
         self.policy: Policy | None = None
         self.staging: Staging | None = None
+        self.ahead: Ahead | None = None
         self.publishes = False
 
     def on_startup(self, *, command: Literal["build", "gh-deploy", "serve"], dirty: bool) -> None:
@@ -122,6 +124,8 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
             PluginError: The catalogue or the configuration is at fault; the message says where.
         """
         self._take_book(files, config)
+        if self.publishes and self.book is not None:
+            self.ahead = Ahead(config, len(self.book.titles))
         cache = Path(config.config_file_path or ".").parent / self.config.cache
         templating.override(Path(self.config.templates) if self.config.templates else None)
         try:
@@ -189,6 +193,12 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         for file in files.documentation_pages():
             if file.page is not None and file.page.update_date == get_build_date():
                 file.page.update_date = day
+
+    def on_pre_page(self, page: HostPage, *, config: MkDocsConfig, files: Files) -> HostPage:
+        """Wait for the chapters before the first of them is rendered."""
+        if self.ahead is not None and is_chapter(page.file.src_uri):
+            self.ahead.wait()
+        return page
 
     @event_priority(50)
     def on_page_content(self, html: str, page: HostPage, config: MkDocsConfig, files: Files) -> str:
@@ -266,6 +276,8 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
 
     def on_build_error(self, *, error: Exception) -> None:
         """Leave the last good site where it stands."""
+        if self.ahead is not None:
+            self.ahead.stop()
         if self.staging is not None:
             self.staging.discard()
 

@@ -237,6 +237,30 @@ def test_an_unchanged_chapter_is_not_executed_again(attempt, monkeypatch):
         attempt(chapter=CHAPTER.replace("40 + 2", "40 + 3"))
 
 
+def test_several_chapters_are_executed_by_another_process_meanwhile(attempt, small_book, monkeypatch):
+    import mkdocs_jupyter.convert
+
+    def refuse(*_args, **_options):
+        raise AssertionError("executed here")
+
+    second = small_book / "docs" / "chapters" / "02-two.py"
+    second.write_text(CHAPTER.replace("One chapter", "Another"), encoding="utf-8")
+    try:
+        with monkeypatch.context() as patched:
+            patched.setattr(mkdocs_jupyter.convert, "nb2html", refuse)
+            site = attempt(chapter=CHAPTER.replace("40 + 2", "40 + 4"))
+        for name, number in (("one", "44"), ("two", "42")):
+            html = (site / "learn" / name / "index.html").read_text(encoding="utf-8")
+            cells = BeautifulSoup(html, "html.parser").select("article table td")
+            assert [cell.text for cell in cells] == [number]
+        # What fails there fails here, where it is told.
+        second.write_text(CHAPTER.replace("131_072", "131_073").replace("40 + 2", "40 + 5"), encoding="utf-8")
+        with pytest.raises((CellExecutionError, Abort, AssertionError)):
+            attempt(chapter=CHAPTER.replace("40 + 2", "40 + 6"))
+    finally:
+        second.unlink()
+
+
 def test_a_failing_claim_stops_the_build(attempt):
     with pytest.raises((CellExecutionError, Abort, AssertionError)):
         attempt(chapter=CHAPTER.replace("128 * 2, 131_072", "128 * 2, 131_073"))

@@ -1,0 +1,89 @@
+"""Chapters executed while the pages are computed: another process fills mkdocs-jupyter's cache.
+
+MkDocs renders page after page, and a chapter mostly waits for its kernel. So a build of nothing but
+the chapters is started beside this one, with the same settings and therefore the same cache keys;
+when this build comes to its first chapter it waits for that one and finds them done. Whatever the
+other one could not do, a failing cell for instance, is done here as it always was, and told here.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+
+PLUGIN: Final = "mkdocs-jupyter"
+_WORTH_IT: Final = 2
+"""Chapters from which on another process is worth starting."""
+
+
+class Ahead:
+    """Another process that executes chapters.
+
+    Attributes:
+        process: It; None where there is nothing to execute.
+    """
+
+    def __init__(self, config: MkDocsConfig, chapters: int) -> None:
+        """Start it, unless the cache has as many chapters as there are.
+
+        Args:
+            config: The site's configuration, with mkdocs-jupyter's final settings.
+            chapters: How many chapters the site has.
+        """
+        self.process: subprocess.Popen[bytes] | None = None
+        plugin = config.plugins.get(PLUGIN)
+        if plugin is None or not plugin.config["cache"] or not plugin.config["execute"]:
+            return
+        kept = sum(1 for _ in Path(plugin.config["cache_dir"]).glob("*.json"))
+        if chapters < _WORTH_IT or chapters - kept < _WORTH_IT:
+            return
+        self._folder = TemporaryDirectory(prefix="kvreport-chapters-")
+        root = Path(self._folder.name)
+        settings = root / "mkdocs.yml"
+        # JSON is YAML.
+        settings.write_text(json.dumps(_settings(config, dict(plugin.config), root)), encoding="utf-8")
+        (root / "theme").mkdir()
+        (root / "theme" / "main.html").touch()
+        self.process = subprocess.Popen(  # noqa: S603
+            [sys.executable, "-m", "mkdocs", "build", "--quiet", "--config-file", str(settings)],
+            cwd=Path(config.config_file_path or ".").resolve().parent,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+    def wait(self) -> None:
+        """Wait until it has done what it can."""
+        if self.process is not None:
+            self.process.wait()
+            self._clear()
+
+    def stop(self) -> None:
+        """End it: the build that it worked for has failed."""
+        if self.process is not None:
+            self.process.terminate()
+            self.process.wait()
+            self._clear()
+
+    def _clear(self) -> None:
+        self.process = None
+        self._folder.cleanup()
+
+
+def _settings(config: MkDocsConfig, options: dict[str, Any], root: Path) -> dict[str, Any]:
+    """Settings of a build of the chapters alone, whose pages are empty and therefore not written."""
+    return {
+        "site_name": "chapters",
+        "docs_dir": config.docs_dir,
+        "site_dir": str(root / "site"),
+        "theme": {"name": None, "custom_dir": str(root / "theme")},
+        "exclude_docs": "*\n!/chapters/*.py\n",
+        "plugins": [{PLUGIN: {**options, "cache_dir": str(Path(options["cache_dir"]).resolve())}}],
+    }
