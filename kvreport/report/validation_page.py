@@ -132,7 +132,7 @@ def _statistic_cells(one: Statistic) -> tuple[Cell, ...]:
         Cell(units.count(one.count), "kv-num", value=one.count),
         *(Cell(_share(value), "kv-num", value=value) for value in (one.median, one.p90, one.largest)),
         Cell(f"{one.within_1_percent:.0%}", "kv-num", value=one.within_1_percent),
-        Cell(share(one.bias) if abs(one.bias) >= 1e-6 else "0", "kv-num", value=one.bias),
+        Cell(f"{one.bias * 100:+.2f}\u202f%", "kv-num", value=one.bias),
     )
 
 
