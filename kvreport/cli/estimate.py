@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from kvreport.cli.output import Add, add_data_option, table, write, write_json
@@ -10,6 +12,7 @@ from kvreport.units import count, gib, human_tokens
 
 if TYPE_CHECKING:
     from kvreport.estimation import Estimate
+    from kvreport.estimation.remedies import Remedy
 
 _EPILOG = """\
 examples:
@@ -72,7 +75,9 @@ def register(add: Add) -> None:
 def _run(options: argparse.Namespace) -> int:
     from kvreport.catalog.load import open_catalogue
     from kvreport.estimation import estimate
+    from kvreport.estimation.remedies import remedies
 
+    catalogue = open_catalogue(options.data)
     result = estimate(
         options.model,
         gpu=options.gpu,
@@ -90,18 +95,18 @@ def _run(options: argparse.Namespace) -> int:
         prefix_caching=options.prefix_caching,
         speculative=options.speculative,
         dcp=options.dcp,
-        catalog=open_catalogue(options.data),
+        catalog=catalogue,
     )
     if options.format == "json":
         write_json(result.to_dict())
     else:
-        for line in text(result):
+        for line in text(result, remedies(result, catalogue.kv_formats), options.model):
             write(line)
     return 0
 
 
-def text(result: Estimate) -> list[str]:
-    """Lay an estimate out: the conclusion, contexts, where memory goes, the arithmetic."""
+def text(result: Estimate, remedies: Sequence[Remedy] = (), name: str = "MODEL") -> list[str]:
+    """Lay an estimate out: the conclusion, contexts, where memory goes, what would help, the arithmetic."""
     from kvreport.estimation.explanation import headline
 
     request = result.request
@@ -126,8 +131,27 @@ def text(result: Estimate) -> list[str]:
     ]
     lines += [*table(rows, ">>>><"), ""]
     lines += [*table(_memory_rows(result), "<>>"), ""]
+    lines += _remedy_lines(result, remedies, name)
     lines += ["How it is computed", *(f"  {line}" for line in result.explanation)]
     return lines
+
+
+def _remedy_lines(result: Estimate, remedies: Sequence[Remedy], name: str) -> list[str]:
+    from kvreport.estimation.remedies import HOPELESS
+
+    if result.verdict not in HOPELESS:
+        return []
+    if not remedies:
+        asked = f"{quote(name)} --context {result.request.context_tokens} --concurrent 1"
+        return [f"Nothing tried makes it fit on this device; others: kvreport size {asked}", ""]
+    single = not any(" --" in remedy.flags for remedy in remedies)
+    title = "Any of these makes it fit" if single else "No single change makes it fit; these two together do"
+    return [title, *table([(remedy.flags, _gives(remedy)) for remedy in remedies], "<<"), ""]
+
+
+def _gives(remedy: Remedy) -> str:
+    noun = "request" if remedy.requests == 1 else "requests"
+    return f"{count(remedy.requests)} {noun}{', tight' if remedy.verdict == 'tight' else ''}"
 
 
 def _memory_rows(result: Estimate) -> list[tuple[str, str, str]]:

@@ -1,0 +1,116 @@
+"""What would make a request fit that does not: one change each, or two where no single one is enough."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Final
+
+from kvreport.accounting.ranking import USUAL_NODE
+from kvreport.catalog.formats import KvFormat
+from kvreport.errors import InputError
+from kvreport.estimation.estimate import Estimate, answer
+from kvreport.estimation.request import Request, as_declared, storable_on
+
+HOPELESS: Final = ("cache_exceeds_pool", "weights_exceed_memory")
+"""Verdicts that a change can mend."""
+
+_MORE_MEMORY: Final = 0.95
+_WEIGHTS: Final = ("fp8", "int4")
+_KV: Final = ("fp8", "nvfp4")
+_MOST_PAIRS: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """A change, and what it gives.
+
+    Attributes:
+        flags: The change as it is said on the command line.
+        requests: Whole requests that fit with it.
+        verdict: ``fits`` or ``tight``.
+    """
+
+    flags: str
+    requests: int
+    verdict: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    axis: str
+    flags: str
+    request: Request
+
+
+def remedies(result: Estimate, kv_formats: Mapping[str, KvFormat]) -> tuple[Remedy, ...]:
+    """Find what would make one request fit where none does.
+
+    Args:
+        result: An estimate.
+        kv_formats: KV formats by name.
+
+    Returns:
+        Every single change that is enough, cheapest first: a shorter context, smaller formats, flags,
+        more devices. Where none is, the first pairs of two that are. Empty where the request fits.
+    """
+    if result.verdict not in HOPELESS:
+        return ()
+    single = list(_changes(result, kv_formats))
+    found = [made for change in single if (made := _tried(change.flags, change.request)) is not None]
+    if found:
+        return tuple(found)
+    for one, other in combinations(single, 2):
+        if one.axis != other.axis:
+            made = _tried(f"{one.flags} {other.flags}", _both(result.request, one, other))
+            if made is not None:
+                found.append(made)
+    return tuple(found[:_MOST_PAIRS])
+
+
+def _changes(result: Estimate, kv_formats: Mapping[str, KvFormat]) -> Iterator[_Change]:
+    request = result.request
+    longest = result.max_context_tokens
+    if 0 < longest < request.context_tokens:
+        yield _Change("context", f"--context {longest}", replace(request, context_tokens=longest))
+    for name in _KV:
+        form = as_declared(kv_formats[name], request.model, kv_formats) if name in kv_formats else None
+        if form and form.bits < request.kv_format.bits and storable_on(form, request.accelerator):
+            yield _Change("kv", f"--kv {name}", replace(request, kv_format=form))
+    if request.kv_pool_bytes is None:
+        for name in _WEIGHTS:
+            smaller = request.weight_formats.get(name)
+            if smaller is not None and smaller != request.weight_format:
+                yield _Change("weights", f"--weights {name}", replace(request, weight_format=smaller))
+        if request.engine.family != "ceiling":
+            if request.utilization < _MORE_MEMORY:
+                more = replace(request, utilization=_MORE_MEMORY)
+                yield _Change("utilization", f"--utilization {_MORE_MEMORY}", more)
+            if not request.eager:
+                yield _Change("eager", "--eager", replace(request, eager=True))
+    ranks = request.tensor_parallel * 2
+    while ranks <= (request.accelerator.devices_per_node or USUAL_NODE):
+        yield _Change("ranks", f"--tensor-parallel {ranks}", replace(request, tensor_parallel=ranks))
+        ranks *= 2
+
+
+def _both(request: Request, one: _Change, other: _Change) -> Request:
+    """Apply what the second change changed on top of the first."""
+    changed = {
+        name: value
+        for name in Request.__slots__
+        if (value := getattr(other.request, name)) is not getattr(request, name)
+    }
+    return replace(one.request, **changed)
+
+
+def _tried(flags: str, request: Request) -> Remedy | None:
+    """The remedy, or None where it is impossible or not enough."""
+    try:
+        result = answer(request)
+    except InputError:
+        return None
+    if result.verdict not in ("fits", "tight"):
+        return None
+    return Remedy(flags, result.max_concurrent_requests, result.verdict)

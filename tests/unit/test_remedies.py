@@ -1,0 +1,77 @@
+"""What would make it fit: every change named is enough, and no change is named where none is needed."""
+
+from __future__ import annotations
+
+import shlex
+from itertools import pairwise
+
+import pytest
+
+import kvreport
+from kvreport.catalog.load import open_catalogue
+from kvreport.cli import main
+from kvreport.estimation.remedies import HOPELESS, remedies
+
+CATALOGUE = open_catalogue()
+CASES = [
+    ("meta-llama/Llama-3.1-70B-Instruct", "h100-sxm-80gb", "8K"),
+    ("meta-llama/Llama-3.1-8B-Instruct", "rtx-4090", "128K"),
+    ("Qwen/Qwen3-32B", "rtx-4090", "32K"),
+    ("deepseek-ai/DeepSeek-V3", "h100-sxm-80gb", "32K"),
+    ("openai/gpt-oss-120b", "h100-sxm-80gb", "128K"),
+    ("deepseek-ai/DeepSeek-V4-Flash", "b200-sxm-180gb", "64K"),
+]
+NAMES = {"--tensor-parallel": int, "--context": int, "--weights": str, "--kv": str, "--utilization": float}
+
+
+def asked(model, gpu, context, flags=""):
+    words = shlex.split(flags)
+    question = {"tensor_parallel": 1, "context": context, "eager": "--eager" in words}
+    for name, value in pairwise(words):
+        if name in NAMES:
+            question[name.removeprefix("--").replace("-", "_")] = NAMES[name](value)
+    return kvreport.estimate(
+        model, gpu=gpu, context_tokens=question.pop("context"), catalog=CATALOGUE, **question
+    )
+
+
+@pytest.mark.parametrize(("model", "gpu", "context"), CASES)
+def test_each_change_named_gives_what_it_says(model, gpu, context):
+    before = asked(model, gpu, context)
+    found = remedies(before, CATALOGUE.kv_formats)
+    assert before.verdict not in HOPELESS or found
+    for remedy in found:
+        after = asked(model, gpu, context, remedy.flags)
+        assert (after.max_concurrent_requests, after.verdict) == (remedy.requests, remedy.verdict)
+        assert remedy.requests >= 1
+
+
+def test_where_it_fits_nothing_is_named():
+    answer = asked("Qwen/Qwen2.5-7B", "h100-sxm-80gb", "8K")
+    assert remedies(answer, CATALOGUE.kv_formats) == ()
+
+
+def test_a_context_that_is_too_long_is_told_how_long_it_may_be():
+    before = asked("meta-llama/Llama-3.1-8B-Instruct", "l4", "128K")
+    first = remedies(before, CATALOGUE.kv_formats)[0]
+    assert first.flags == f"--context {before.max_context_tokens}"
+    assert first.requests == 1
+    longer = asked("meta-llama/Llama-3.1-8B-Instruct", "l4", before.max_context_tokens + 1)
+    assert longer.verdict in HOPELESS
+
+
+def test_two_changes_are_named_only_where_no_single_one_is_enough():
+    found = remedies(asked("deepseek-ai/DeepSeek-V3", "h100-sxm-80gb", "32K"), CATALOGUE.kv_formats)
+    assert found
+    assert all(remedy.flags.count("--") == 2 for remedy in found)
+
+
+def test_the_command_says_it(capsys):
+    assert main(["estimate", "llama-3.1-70b", "--gpu", "h100", "--context", "8K"]) == 0
+    said = capsys.readouterr().out
+    assert "Any of these makes it fit" in said
+    assert "--weights int4" in said
+    assert main(["estimate", "llama 3.1 405b", "--gpu", "rtx-4090", "--context", "8K"]) == 0
+    said = capsys.readouterr().out
+    assert "Nothing tried makes it fit on this device" in said
+    assert "kvreport size 'llama 3.1 405b' --context 8192 --concurrent 1" in said
