@@ -11,7 +11,8 @@ Three things make this more than "all weights, all cache":
 - a mixture reads only the experts that some token of the step is sent to, on average
   ``E * (1 - (1 - k/E)^tokens)`` of ``E`` if every token picks ``k`` evenly (real routers are less
   even, so they touch fewer; this is the middle, not the edge);
-- the embedding is looked up, not read: a row per token. A tied one is read as the output head;
+- the embedding and other tables are looked up, not read: a row per token. A tied embedding is read
+  as the output head;
 - windows, chunks and sparse attention see a part of the context.
 
 Everything left out (norms' arithmetic, softmax, sampling, activations written and read back)
@@ -29,7 +30,13 @@ import numpy.typing as npt
 
 from kvreport.accounting.kv_cache import SERVED_BYTES, cache_terms, heads_per_rank
 from kvreport.accounting.profile import UNBOUNDED
-from kvreport.accounting.weights import format_of, is_matrix, rank_elements, weights_by_component
+from kvreport.accounting.weights import (
+    format_of,
+    is_matrix,
+    rank_elements,
+    row_bytes,
+    weights_by_component,
+)
 from kvreport.catalog.caches import (
     Cache,
     ChunkedAttention,
@@ -215,11 +222,16 @@ def demand(
     tied = all(row.component != "output_head" for row in model.weights)
     head: Component = "embedding" if tied else "output_head"
     resident = weights_by_component(model, weight_format, formats, tensor_parallel, without=idle)
+    tables = sum(
+        row_bytes(model, row, weight_format, formats, tensor_parallel)
+        for row in model.weights
+        if row.looked_up and row.component not in idle and row.component != "embedding"
+    )
     per_token = model.experts.per_token / model.experts.routed if model.experts else 1.0
     body: dict[Multiplies, float] = {}
     last: dict[Multiplies, float] = {}
     for row in model.weights:
-        looked_up = row.component == "embedding" and not tied
+        looked_up = row.looked_up or (row.component == "embedding" and not tied)
         if row.component in idle or looked_up or not is_matrix(row.shape):
             continue
         form = format_of(model, row, weight_format, formats)
@@ -233,7 +245,8 @@ def demand(
             size
             for component, size in resident.items()
             if component != "routed_experts" and (component != "embedding" or tied)
-        ),
+        )
+        - tables,
         expert_bytes=resident.get("routed_experts", 0),
         experts=model.experts.routed if model.experts else 0,
         experts_per_token=model.experts.per_token if model.experts else 0,
@@ -249,10 +262,10 @@ def demand(
 def _reaches(model: Model, kv_format: KvFormat | None, ranks: int) -> Iterator[Reach]:
     """What a token sees, layer group by layer group."""
     for group in model.layers:
-        picked = _picked(model, group)
         for cache in group.caches:
             source = _read_by(model, cache) if isinstance(cache, Shared) else cache
             if source is not None:
+                picked = _picked(model, group, source)
                 yield from _reach(model, group.count, source, kv_format, ranks, picked)
 
 
@@ -296,15 +309,22 @@ def _reach(
             return
 
 
-def _picked(model: Model, group: LayerGroup) -> int | None:
-    """Tokens that sparse attention reads; 0 if the source does not say how many; None if all.
+def _picked(model: Model, group: LayerGroup, cache: Cache) -> int | None:
+    """Entries that sparse attention reads; 0 if the source does not say how many; None if all.
 
-    Layers without an indexer of their own reuse another layer's choice (GLM-5.2), so one indexer
-    makes all latents sparse; layers with keys and values are sparse only with their own.
+    Latents of single tokens in a layer without an indexer of its own are picked by another layer's
+    (GLM-5.2). Windows, and latents that compress many tokens to one and have no indexer
+    (DeepSeek-V4's 128:1), are read whole; keys and values are picked only by their own layer's.
     """
-    groups = model.layers if any(cache.kind == "latent" for cache in group.caches) else (group,)
-    indexers = [c for other in groups for c in other.caches if isinstance(c, Indexer)]
-    return None if not indexers else min(cache.top_k or 0 for cache in indexers)
+    shared = False
+    if isinstance(cache, Latent):
+        if cache.window is not None:
+            return None
+        shared = cache.stride == 1
+    own = [other for other in group.caches if isinstance(other, Indexer)]
+    if not own and shared:
+        own = [other for its in model.layers for other in its.caches if isinstance(other, Indexer)]
+    return min(other.top_k or 0 for other in own) if own else None
 
 
 def _read_by(model: Model, cache: Shared) -> Cache | None:

@@ -81,16 +81,42 @@ def weights_by_component(
         InputError: If a released tensor names a format that ``formats`` does not have.
     """
     skipped = frozenset(model.not_loaded if without is None else without)
-    tied = all(row.component != "output_head" for row in model.weights)
+    tied = _tied(model)
     total = dict.fromkeys(COMPONENTS, 0)
     for row in model.weights:
-        if row.component in skipped:
-            continue
-        form = format_of(model, row, weight_format, formats)
-        bits = None if form is None else _wider_bits(row, form, tied=tied)
-        shape, share = _share(row, tensor_parallel)
-        total[row.component] += row.count * _rank_bytes(shape, form, bits, SERVED_BYTES, share)
+        if row.component not in skipped:
+            total[row.component] += _row_bytes(model, row, weight_format, formats, tensor_parallel, tied=tied)
     return {component: size for component, size in total.items() if size}
+
+
+def row_bytes(
+    model: Model,
+    row: WeightGroup,
+    weight_format: WeightFormat | None,
+    formats: Mapping[str, WeightFormat],
+    tensor_parallel: int = 1,
+) -> int:
+    """Bytes that one rank holds of one row's tensors, all ``count`` of them."""
+    return _row_bytes(model, row, weight_format, formats, tensor_parallel, tied=_tied(model))
+
+
+def _tied(model: Model) -> bool:
+    return all(row.component != "output_head" for row in model.weights)
+
+
+def _row_bytes(
+    model: Model,
+    row: WeightGroup,
+    weight_format: WeightFormat | None,
+    formats: Mapping[str, WeightFormat],
+    tensor_parallel: int,
+    *,
+    tied: bool,
+) -> int:
+    form = format_of(model, row, weight_format, formats)
+    bits = None if form is None else _wider_bits(row, form, tied=tied)
+    shape, share = _share(row, tensor_parallel)
+    return row.count * _rank_bytes(shape, form, bits, SERVED_BYTES, share)
 
 
 def weight_bytes(
@@ -138,11 +164,12 @@ def active_parameters(model: Model) -> int:
     """Parameters that one token of text passes through.
 
     Everything but vision, audio and multi-token prediction, with routed experts counted by the
-    share that a token is sent to. Embedding and output head count in full.
+    share that a token is sent to. Embedding and output head count in full; tables beside the
+    embedding, of which a token reads single rows (Gemma 3n's per-layer embeddings), do not count.
     """
     total = 0
     for row in model.weights:
-        if row.component in _INACTIVE:
+        if row.component in _INACTIVE or row.looked_up:
             continue
         if row.component == "routed_experts" and model.experts is not None:
             total += row.parameters * model.experts.per_token // model.experts.routed

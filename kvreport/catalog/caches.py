@@ -78,8 +78,9 @@ class Indexer(Record):
         stride: Tokens per stored key.
         scaled: True if engines store it as FP8 with a 4-byte scale per 128 elements
             (DeepSeek-V3.2, GLM-5); False if in the model's own type (MiniMax-M3).
-        top_k: Tokens that it picks for the layer's attention to read (``index_topk``); None if the
-            source does not say. Changes reading time, never memory.
+        top_k: Entries of the layer's cache that it picks for attention to read (``index_topk``): tokens,
+            or compressed latents where those are kept (DeepSeek-V4). None if the source does not say.
+            Changes reading time, never memory.
     """
 
     kind: Literal["indexer"] = "indexer"

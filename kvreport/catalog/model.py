@@ -96,6 +96,9 @@ class WeightGroup(Record):
         heads: For ``heads``, ``kv_heads`` and ``groups``: how many there are to divide.
         released: Storage format in the published checkpoint (a name in ``formats.yaml``); None
             means the model's own 16- or 32-bit type.
+        looked_up: True for a table of which a token reads single rows (per-layer embeddings,
+            n-grams, positions): resident as a whole, but neither read nor multiplied as a whole.
+            The component ``embedding`` needs no mark.
     """
 
     name: Text
@@ -105,6 +108,7 @@ class WeightGroup(Record):
     split: Split = "replicated"
     heads: Positive | None = None
     released: Slug | None = None
+    looked_up: bool = False
 
     @property
     def parameters(self) -> int:

@@ -256,7 +256,7 @@ MODELS: Final = Table(
         Column(
             "active_parameters",
             "int64",
-            "Parameters that one token reads: all, less the routed experts that it does not use.",
+            "Parameters that one token reads: all, less routed experts that it does not use and tables it looks up.",
             unit="parameters",
             minimum=1,
         ),

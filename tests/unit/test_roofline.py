@@ -14,6 +14,7 @@ from kvreport.accounting.roofline import (
     prefill,
     prefill_seconds,
 )
+from kvreport.accounting.weights import active_parameters, weight_bytes
 from kvreport.catalog.huggingface import read_config
 from kvreport.catalog.load import open_catalogue
 
@@ -154,6 +155,40 @@ def test_sparse_attention_reads_what_its_indexer_picks() -> None:
     # Where the source does not say how many, the bound leaves the latents out.
     silent = asks_config(DEEPSEEK_V32)
     assert float(silent.cache_bytes_read(100_000)) == 61 * 100_000 * 132
+
+
+def test_layers_without_an_indexer_read_what_another_layers_picked() -> None:
+    # GLM-5.2: 21 of 78 layers run an indexer, all 78 read its 2,048 latents of 1,152 B.
+    glm = asks("zai-org/GLM-5.2")
+    assert float(glm.cache_bytes_read(100_000)) == 78 * 2048 * 1152 + 21 * 100_000 * 132
+
+
+def test_compressed_attention_picks_only_where_its_layer_has_an_indexer() -> None:
+    # DeepSeek-V4-Flash: 43 windows of 128 latents of 585 B; 21 layers pick 512 of the latents that stand for
+    # 4 tokens each and score all their index keys of 135 B; 20 layers read all of 1/128, 864 B each.
+    flash = asks("deepseek-ai/DeepSeek-V4-Flash", kv="fp8_ds_mla_v4")
+    windows, picked = 43 * 128 * 585, 21 * 512 * 585
+    scored, coarse = 21 * 25_000 * 135, 20 * (100_000 // 128) * 864
+    assert float(flash.cache_bytes_read(100_000)) == windows + picked + scored + coarse
+
+
+def test_sparse_grouped_queries_read_the_blocks_that_they_pick() -> None:
+    # MiniMax-M3: 16 blocks of 128 tokens on 57 layers, everything on 3; 2,048 B of keys and values per
+    # token and layer, 256 B of index key.
+    m3 = asks("MiniMaxAI/MiniMax-M3")
+    assert float(m3.cache_bytes_read(100_000)) == 57 * (2048 * 2048 + 100_000 * 256) + 3 * 100_000 * 2048
+
+
+def test_a_table_of_which_a_token_takes_rows_is_neither_read_nor_multiplied() -> None:
+    # Gemma 3n E4B: 262,144 rows for 35 layers x 256, beside an embedding that is also the output head.
+    model = CATALOGUE.model("google/gemma-3n-E4B-it")
+    table = 262_144 * 35 * 256
+    held = weight_bytes(model, None, CATALOGUE.weight_formats, without=("vision", "audio"))
+    asked = asks(model.id)
+    assert asked.dense_bytes == held - 2 * table
+    multiplied = sum(asked.operations_per_token.values()) + sum(asked.head_operations.values())
+    assert multiplied < 2 * (held / 2 - table)
+    assert active_parameters(model) == held // 2 - table
 
 
 def test_windows_bound_what_a_token_reads() -> None:

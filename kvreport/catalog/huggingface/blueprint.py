@@ -29,6 +29,7 @@ class Tensor:
         heads: Heads or groups to divide, where the split needs them.
         count: How many there are in the layer (experts).
         linear: True if it is the weight of a linear layer, which quantisers may convert.
+        looked_up: True for a table of which a token reads single rows.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Tensor:
     heads: int | None = None
     count: int = 1
     linear: bool = False
+    looked_up: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,7 @@ def weight_groups(blueprint: Blueprint, released: Released) -> tuple[WeightGroup
             tensor.split,
             tensor.heads,
             released(path, tensor) if tensor.linear else None,
+            tensor.looked_up,
         )
         rows[key] = rows.get(key, 0) + tensor.count
 
@@ -120,7 +123,8 @@ def weight_groups(blueprint: Blueprint, released: Released) -> tuple[WeightGroup
                 "heads": heads,
                 "released": form,
                 "count": count,
+                "looked_up": table,
             }
         )
-        for (name, component, shape, split, heads, form), count in rows.items()
+        for (name, component, shape, split, heads, form, table), count in rows.items()
     )

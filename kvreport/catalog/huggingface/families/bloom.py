@@ -169,7 +169,7 @@ def opt(keys: Keys) -> Blueprint:
     last = affine and keys.flag("do_layer_norm_before") and not keys.flag("_remove_final_layer_norm")
     base = "model.decoder"
     positions = its.context + _OPT_OFFSET
-    extra: Tensors = (Tensor(f"{base}.embed_positions.weight", "other", (positions, hidden)),)
+    extra: Tensors = (Tensor(f"{base}.embed_positions.weight", "other", (positions, hidden), looked_up=True),)
     if narrow != hidden:
         extra += linear(f"{base}.project_in", "other", hidden, narrow)
         extra += linear(f"{base}.project_out", "other", narrow, hidden)

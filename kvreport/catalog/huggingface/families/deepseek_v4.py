@@ -73,7 +73,7 @@ def deepseek_v4(keys: Keys) -> Blueprint:
     attention = {ratio: _attention(keys, hidden, ratio) for ratio in set(ratios)}
     caches = {ratio: _caches(keys, ratio) for ratio in set(ratios)}
     mixed = _mixture(keys, hidden, routed)
-    by_hash = Tensor("ffn.gate.tid2eid", "router", (vocabulary_size, per_token))
+    by_hash = Tensor("ffn.gate.tid2eid", "router", (vocabulary_size, per_token), looked_up=True)
     by_score = Tensor("ffn.gate.bias", "router", (routed,))
     built = [
         Layer(
@@ -147,7 +147,7 @@ def _caches(keys: Keys, ratio: int) -> tuple[Cache, ...]:
     return (
         window,
         compressed,
-        Indexer(index_dim=index, stride=ratio),
+        Indexer(index_dim=index, stride=ratio, top_k=keys.optional("index_topk", low=1, high=1 << 20)),
         Ring(elements_per_token=4 * width, window=2 * ratio),
         Ring(elements_per_token=4 * index, window=2 * ratio),
     )

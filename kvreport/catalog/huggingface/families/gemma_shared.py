@@ -218,7 +218,13 @@ def _per_layer_embedding(keys: Keys, its: Sizes, base: str, inner: int) -> Tenso
     """A second embedding that gives every layer its own small vector per token."""
     rows = keys.whole("vocab_size_per_layer_input", high=MAX_VOCABULARY)
     return (
-        Tensor(f"{base}.embed_tokens_per_layer.weight", "other", (rows, its.layers * inner), "vocabulary"),
+        Tensor(
+            f"{base}.embed_tokens_per_layer.weight",
+            "other",
+            (rows, its.layers * inner),
+            "vocabulary",
+            looked_up=True,
+        ),
         *linear(f"{base}.per_layer_model_projection", "other", its.layers * inner, its.hidden),
         Tensor(f"{base}.per_layer_projection_norm.weight", "other", (inner,)),
     )

@@ -77,7 +77,7 @@ def _gpt2(keys: Keys, its: Sizes) -> Blueprint:
         *fused_attention(its, "attn.c_attn", "attn.c_proj", qkv_bias=True, output_bias=True),
         *plain_mlp(its.hidden, width, names=("c_fc", "c_proj"), bias=True),
     )
-    positions = (Tensor("transformer.wpe.weight", "other", (its.context, its.hidden)),)
+    positions = (Tensor("transformer.wpe.weight", "other", (its.context, its.hidden), looked_up=True),)
     return decoder(
         keys,
         its,

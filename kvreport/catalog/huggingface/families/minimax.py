@@ -118,7 +118,7 @@ def minimax_m3(keys: Keys) -> Blueprint:
     kind, full = attention_cache("full", its.kv_heads, its.head_dim)
     with_index: tuple[str, tuple[Cache, ...]] = (
         f"{FULL} with index keys",
-        (*full, Indexer(index_dim=index_dim, scaled=False)),
+        (*full, Indexer(index_dim=index_dim, scaled=False, top_k=_m3_picked(keys, inner))),
     )
     attention = (
         *norms("input_layernorm", "post_attention_layernorm", width=its.hidden),
@@ -155,6 +155,13 @@ def minimax_m3(keys: Keys) -> Blueprint:
         experts=(routed, per_token),
         extra=_m3_vision(keys, its.hidden) if nested else (),
     )
+
+
+def _m3_picked(keys: Keys, inner: Keys) -> int | None:
+    """Return the tokens of the blocks that a query picks; those right before it, always seen, come on top."""
+    blocks = inner.optional("sparse_topk_blocks", low=1) or keys.optional("index_topk_blocks", low=1)
+    size = inner.optional("sparse_block_size", low=1) or keys.optional("index_block_size", low=1)
+    return blocks * size if blocks and size else None
 
 
 def _m3_indexed(keys: Keys, inner: Keys, layers: int) -> list[bool]:
