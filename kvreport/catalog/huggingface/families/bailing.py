@@ -29,7 +29,7 @@ BAILING: Final = {
     "use_qkv_bias": False,
     "use_rmsnorm": True,
 }
-_UNCOUNTED: Final = "Its layers for multi-token prediction, which only speculation loads, are not counted."
+UNCOUNTED: Final = "Its layers for multi-token prediction, which only speculation loads, are not counted."
 
 
 @reads(
@@ -61,9 +61,9 @@ def bailing_moe(keys: Keys) -> Blueprint:
     width = keys.whole("intermediate_size")
     experts = expert_counts(keys, "num_experts")
     bias = keys.flag("use_bias")
-    attention = _attention(keys, its, bias=bias)
+    attention = grouped_attention(keys, its, bias=bias)
     dense = (*attention, *gated_mlp(hidden, width, bias=bias))
-    mixed = (*attention, *_mixture(keys, hidden, experts[0], bias=bias))
+    mixed = (*attention, *mixture(keys, hidden, experts[0], bias=bias))
     first = keys.whole("first_k_dense_replace", low=0, high=MAX_LAYERS)
     layers = attention_layers(its, [dense if index < first else mixed for index in range(its.layers)])
     return decoder(
@@ -73,11 +73,12 @@ def bailing_moe(keys: Keys) -> Blueprint:
         embed="word_embeddings",
         intermediate=width,
         experts=experts,
-        notes=[_UNCOUNTED] if keys.whole("num_nextn_predict_layers", default=0, low=0, high=64) else [],
+        notes=[UNCOUNTED] if keys.whole("num_nextn_predict_layers", default=0, low=0, high=64) else [],
     )
 
 
-def _attention(keys: Keys, its: Sizes, *, bias: bool) -> Tensors:
+def grouped_attention(keys: Keys, its: Sizes, *, bias: bool) -> Tensors:
+    """Grouped queries in one matrix, and the norms of the layer."""
     each: Tensors = ()
     if keys.flag("use_qk_norm"):
         names = ("attention.query_layernorm", "attention.key_layernorm")
@@ -95,7 +96,8 @@ def _attention(keys: Keys, its: Sizes, *, bias: bool) -> Tensors:
     )
 
 
-def _mixture(keys: Keys, hidden: int, routed: int, *, bias: bool) -> Tensors:
+def mixture(keys: Keys, hidden: int, routed: int, *, bias: bool) -> Tensors:
+    """Router with learned offsets, routed experts, and the shared ones as one MLP of their joint width."""
     width = keys.whole("moe_intermediate_size")
     shared = keys.whole("num_shared_experts", low=0, high=1 << 10)
     joint = shared * keys.whole("moe_shared_expert_intermediate_size", default=width)

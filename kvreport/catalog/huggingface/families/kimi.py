@@ -149,30 +149,41 @@ def kda_state(heads: int, head_dim: int, kernel: int) -> tuple[str, tuple[Cache,
     return "Kimi Delta Attention", (RecurrentState(mechanism="kda", tensors=(conv, state)),)
 
 
-def kda_tensors(hidden: int, heads: int, head_dim: int, kernel: int, *, full_gate: bool) -> Tensors:
-    """Kimi Delta Attention: a delta rule whose decay is per channel, through a low-rank gate."""
+def kda_tensors(
+    hidden: int, heads: int, head_dim: int, kernel: int, *, full_gate: bool, full_decay: bool = False
+) -> Tensors:
+    """Kimi Delta Attention: a delta rule whose decay is per channel.
+
+    Args:
+        hidden: Width of the residual stream.
+        heads: Heads.
+        head_dim: Width of a head.
+        kernel: Width of the convolution.
+        full_gate: Whether the output's gate is one matrix; else it goes through a waist of a head's width.
+        full_decay: The same of the decay.
+    """
     wide = heads * head_dim
     path = "self_attn"
 
     def into(name: str, outputs: int, inputs: int = hidden) -> Tensors:
         return linear(f"{path}.{name}", "recurrent", outputs, inputs, "heads", heads=heads)
 
-    gate = (
-        into("g_proj", wide)
-        if full_gate
-        else (*linear(f"{path}.g_a_proj", "recurrent", head_dim, hidden), *into("g_b_proj", wide, head_dim))
-    )
+    def gate(name: str, *, full: bool) -> Tensors:
+        if full:
+            return into(f"{name}_proj", wide)
+        waist = linear(f"{path}.{name}_a_proj", "recurrent", head_dim, hidden)
+        return (*waist, *into(f"{name}_b_proj", wide, head_dim))
+
     return (
         *into("q_proj", wide),
         *into("k_proj", wide),
         *into("v_proj", wide),
         Tensor(f"{path}.conv1d.weight", "recurrent", (3 * wide, 1, kernel), "heads", heads),
-        *linear(f"{path}.f_a_proj", "recurrent", head_dim, hidden),
-        *into("f_b_proj", wide, head_dim),
+        *gate("f", full=full_decay),
         Tensor(f"{path}.dt_bias", "recurrent", (wide,), "heads", heads),
         Tensor(f"{path}.A_log", "recurrent", (heads,), "heads", heads),
         *into("b_proj", heads),
-        *gate,
+        *gate("g", full=full_gate),
         *norm(f"{path}.o_norm", head_dim, component="recurrent"),
         *out_linear(f"{path}.o_proj", "recurrent", hidden, wide, heads),
     )
