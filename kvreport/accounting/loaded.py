@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kvreport.accounting.kv_cache import SERVED_BYTES
-from kvreport.accounting.weights import format_of
+from kvreport.accounting.weights import format_of, rank_elements
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.caches import Cache, ChunkedAttention, FullAttention, Latent, SlidingWindow
 from kvreport.catalog.engine import Engine
@@ -20,6 +20,8 @@ from kvreport.catalog.model import Model, WeightGroup
 
 _BLOCK_FLOAT: Final = "mxfp4"
 _SCALED_FLOAT: Final = "nvfp4"
+_WIDENED_SCALES: Final = "bnb-4bit-dq"
+_WIDE_SCALE_BYTES: Final = 4
 _SCALED_TILES: Final = (128, 1)
 _HOPPER_TILE: Final = 256
 _MARLIN_TILES: Final = (128, 256)
@@ -45,13 +47,15 @@ def load_overhead(
         tensor_parallel: Ranks that the weights are divided by.
 
     Returns:
-        ``position_table``, ``absorbed_projection`` and ``expert_padding``, where they apply.
+        ``position_table``, ``absorbed_projection``, ``widened_scales`` and ``expert_padding``, where
+        they apply.
     """
     if engine.family != "vllm":
         return {}
     parts = {
         "position_table": _position_table(model),
         "absorbed_projection": _absorbed(model, weight_format, formats, tensor_parallel),
+        "widened_scales": _widened_scales(model, weight_format, formats, tensor_parallel),
         "expert_padding": _expert_padding(model, weight_format, formats, accelerator, tensor_parallel),
     }
     return {name: size for name, size in parts.items() if size}
@@ -83,6 +87,28 @@ def _absorbed(
         if format_of(model, row, weight_format, formats) is not None:
             size += row.parameters * SERVED_BYTES // tensor_parallel
     return size
+
+
+def _widened_scales(
+    model: Model,
+    weight_format: WeightFormat | None,
+    formats: Mapping[str, WeightFormat],
+    tensor_parallel: int,
+) -> int:
+    """Scales that bitsandbytes quantised a second time are kept as float32, so that kernels need not."""
+    added = 0.0
+    for row in model.weights:
+        form = format_of(model, row, weight_format, formats)
+        if (
+            form is None
+            or form.name != _WIDENED_SCALES
+            or form.block is None
+            or row.component in model.not_loaded
+        ):
+            continue
+        scales = rank_elements(row, tensor_parallel) / form.block[1]
+        added += scales * (_WIDE_SCALE_BYTES - form.scale_bytes)
+    return int(added)
 
 
 def _expert_padding(

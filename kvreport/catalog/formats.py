@@ -45,7 +45,7 @@ class WeightFormat(Record):
         bits: Bits of one element.
         block: Block that shares one scale, or None if there is no scale.
         scale_bytes: Bytes of one block's scale (and zero point).
-        tensor_bytes: Bytes once per tensor (a global scale).
+        tensor_bytes: Bytes once per tensor (a global scale, a table of values).
         quantises: Components it applies to; the others keep the model's type.
         wider: Tensors that a mixed format stores wider; the first that applies counts.
         multiplies: The type that engines multiply these weights in, where the device has it
@@ -59,7 +59,7 @@ class WeightFormat(Record):
     bits: Annotated[float, Field(gt=0, le=64)]
     block: Annotated[tuple[int, int], Field()] | None = None
     scale_bytes: Annotated[float, Field(ge=0, le=64)] = 0
-    tensor_bytes: Annotated[int, Field(ge=0, le=64)] = 0
+    tensor_bytes: Annotated[int, Field(ge=0, le=4096)] = 0
     quantises: tuple[Component, ...] = ()
     wider: tuple[WiderTensors, ...] = ()
     multiplies: Literal["bf16", "fp8", "int8", "fp4"] = "bf16"

@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from huggingface_configs import COUNTED, DEEPSEEK_V3, GPT_OSS_120B, LLAMA_3_1_8B, plain
+from huggingface_configs import COUNTED, DEEPSEEK_V3, GEMMA_3_27B, GPT_OSS_120B, LLAMA_3_1_8B, plain
 
+from kvreport.accounting.loaded import load_overhead
+from kvreport.accounting.weights import released_bytes
 from kvreport.catalog.huggingface import read_config
+from kvreport.catalog.load import open_catalogue
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 
@@ -265,7 +268,8 @@ def test_eight_bits_of_bitsandbytes_are_int8() -> None:
         ({"quantization": {"group_size": 64, "bits": 4}}, "quantization: found"),
         ({"quantization_config": {"group_size": 64, "bits": 4}}, "quantization_config.quant_algo"),
         ({"quantization_config": {"quant_method": "modelopt"}}, "quantization_config.quant_algo"),
-        ({"quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True}}, "bitsandbytes"),
+        ({"quantization_config": {"quant_method": "bitsandbytes"}}, "load_in_8bit to be true"),
+        ({"quantization_config": {"group_size": 64, "bits": 4}}, "MLX's: give the config it was made from"),
         ({"quantization_config": {"quant_method": "quark"}}, "global_quant_config"),
         (
             {
@@ -282,3 +286,192 @@ def test_a_method_that_is_not_known_is_never_taken_for_none(keys: dict[str, obje
     with pytest.raises(InputError) as caught:
         read_config({**LLAMA_3_1_8B, **keys}, id="a/b")
     assert field in str(caught.value)
+
+
+def forms_by_component(config: dict[str, Any], quantization: dict[str, Any]) -> dict[str, set[str | None]]:
+    found: dict[str, set[str | None]] = {}
+    for row in model(config, quantization_config=quantization).weights:
+        if len(row.shape) >= 2:
+            found.setdefault(row.component, set()).add(row.released)
+    return found
+
+
+BNB = {"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": "nf4"}
+
+
+def test_four_bits_of_bitsandbytes_cover_every_linear_layer_but_the_head() -> None:
+    expected = {
+        "embedding": {None},
+        "output_head": {None},
+        "attention": {"bnb-4bit"},
+        "dense_mlp": {"bnb-4bit"},
+    }
+    assert forms_by_component(LLAMA_3_1_8B, BNB) == expected
+    # Towers too: of SigLIP everything but its convolution and its positions.
+    kept = {
+        row.name
+        for row in model(GEMMA_3_27B, quantization_config=BNB).weights
+        if row.component == "vision" and len(row.shape) >= 2 and row.released is None
+    }
+    assert not [name for name in kept if "_proj.weight" in name]
+
+
+def test_four_bits_of_bitsandbytes_take_what_its_blocks_take() -> None:
+    formats = open_catalogue().weight_formats
+    plain = model(LLAMA_3_1_8B, quantization_config=BNB)
+    doubly = model(LLAMA_3_1_8B, quantization_config={**BNB, "bnb_4bit_use_double_quant": True})
+    assert (plain.weight_format, doubly.weight_format) == ("bnb-4bit", "bnb-4bit-dq")
+    # Llama 3.1 8B: 6,979,321,856 weights in 224 matrices; the rest, 1,050,939,392, at 16 bits.
+    matrices, rest = 6_979_321_856, 2 * 1_050_939_392
+    blocks = matrices // 64
+    assert released_bytes(plain, formats) == matrices // 2 + 4 * blocks + 224 * 64 + rest
+    assert released_bytes(doubly, formats) == matrices // 2 + blocks + 4 * blocks // 256 + 224 * 1088 + rest
+
+
+def test_vllm_widens_doubly_quantised_scales_while_loading() -> None:
+    catalogue = open_catalogue()
+    doubly = model(LLAMA_3_1_8B, quantization_config={**BNB, "bnb_4bit_use_double_quant": True})
+    gpu = catalogue.accelerator("h100-sxm-80gb")
+    for ranks in (1, 4):
+        added = load_overhead(
+            doubly, catalogue.engine("vllm"), None, catalogue.weight_formats, gpu, tensor_parallel=ranks
+        )
+        # Of every 64 weights a byte and a 256th of a float32 become a float32.
+        assert added["widened_scales"] == 6_979_321_856 // ranks // 64 * (4 - 1 - 4 / 256)
+
+
+def test_what_bitsandbytes_was_told_to_skip_stays() -> None:
+    skipped = {**BNB, "llm_int8_skip_modules": ["lm_head", "model.layers.1.mlp", "self_attn.o_proj"]}
+    read = model(LLAMA_3_1_8B, quantization_config=skipped)
+    rows = {(row.name.split(".")[-2], row.released): row.count for row in read.weights}
+    assert rows["o_proj", None] == 32
+    assert rows["up_proj", None] == 1
+    assert rows["up_proj", "bnb-4bit"] == 31
+
+
+def test_gptq_may_leave_modules_out_or_give_them_bits_of_their_own() -> None:
+    gptq = {
+        "quant_method": "gptq",
+        "bits": 4,
+        "group_size": 128,
+        "dynamic": {
+            r"-:model\.layers\.0\..*": {},
+            r"+:.*down_proj": {"bits": 8},
+            r".*gate_proj": {"group_size": 64},
+        },
+    }
+    read = model(LLAMA_3_1_8B, quantization_config=gptq)
+    rows = {(row.name.split(".")[-2], row.released): row.count for row in read.weights}
+    assert rows["up_proj", None] == 1
+    assert rows["up_proj", "int4"] == 31
+    assert rows["down_proj", "int8"] == 31
+    assert rows["gate_proj", "int4-g64"] == 31
+
+
+def test_gptq_may_quantise_listed_modules_alone_and_the_head() -> None:
+    listed = [["self_attn.q_proj", "self_attn.k_proj"], ["mlp.up_proj"]]
+    gptq = {
+        "quant_method": "gptq",
+        "bits": 4,
+        "group_size": 128,
+        "modules_in_block_to_quantize": listed,
+        "lm_head": False,
+    }
+    forms = released(model(LLAMA_3_1_8B, quantization_config=gptq))
+    assert forms["self_attn.q_proj"] == forms["self_attn.k_proj"] == forms["mlp.up_proj"] == {"int4"}
+    assert forms["self_attn.v_proj"] == forms["mlp.down_proj"] == forms["lm_head"] == {None}
+    del gptq["modules_in_block_to_quantize"]
+    assert released(model(LLAMA_3_1_8B, quantization_config={**gptq, "lm_head": True}))["lm_head"] == {"int4"}
+
+
+def test_auto_round_names_its_exceptions() -> None:
+    rounded = {
+        "quant_method": "auto-round",
+        "bits": 4,
+        "group_size": 128,
+        "extra_config": {
+            "model.layers.0.mlp.up_proj": {"bits": 16},
+            "model.layers.1.mlp.up_proj": {"bits": 8},
+        },
+    }
+    read = model(LLAMA_3_1_8B, quantization_config=rounded)
+    rows = {row.released: row.count for row in read.weights if row.name.endswith("up_proj.weight")}
+    assert rows == {None: 1, "int8": 1, "int4": 30}
+
+
+@pytest.mark.parametrize(
+    ("quantization", "form", "bits"),
+    [
+        (
+            {"quant_method": "hqq", "quant_config": {"weight_quant_params": {"nbits": 4, "group_size": 64}}},
+            "int4-z16-g64",
+            4.5,
+        ),
+        ({"quant_method": "torchao", "quant_type": "int4_weight_only"}, "int4-z16", 4.25),
+        (
+            {
+                "quant_method": "torchao",
+                "quant_type": {"default": {"_type": "Int4WeightOnlyConfig", "_data": {"group_size": 32}}},
+            },
+            "int4-z16-g32",
+            5,
+        ),
+        ({"quant_method": "torchao", "quant_type": "int8_weight_only"}, "int8", None),
+        (
+            {
+                "quant_method": "torchao",
+                "quant_type": {
+                    "default": {
+                        "_type": "Float8DynamicActivationFloat8WeightConfig",
+                        "_data": {"granularity": [{"_type": "PerRow"}]},
+                    }
+                },
+            },
+            "fp8-channel",
+            None,
+        ),
+    ],
+)
+def test_hqq_and_torchao_name_one_scheme_for_all_linear_layers(
+    quantization: dict[str, Any], form: str, bits: float | None
+) -> None:
+    read = model(LLAMA_3_1_8B, quantization_config=quantization)
+    assert read.weight_format == form
+    assert {row.released for row in read.weights if row.component in ("attention", "dense_mlp")} == {form}
+    assert {row.released for row in read.weights if row.component == "output_head"} == {None}
+    if bits is not None:
+        its = open_catalogue().weight_formats[form]
+        assert its.block is not None
+        assert its.bits + 8 * its.scale_bytes / its.block[1] == bits
+
+
+@pytest.mark.parametrize(
+    ("quantization", "named"),
+    [
+        ({**BNB, "bnb_4bit_quant_type": "nf3"}, "bnb_4bit_quant_type: found 'nf3'"),
+        ({"quant_method": "hqq", "quant_config": {"a.b": {}}}, "weight_quant_params: found nothing"),
+        (
+            {"quant_method": "hqq", "quant_config": {"weight_quant_params": {"nbits": 3, "group_size": 64}}},
+            "nbits: found '3 bits in groups of 64'",
+        ),
+        ({"quant_method": "torchao", "quant_type": "uintx"}, "quant_type: found 'uintx'"),
+        ({"quant_method": "torchao", "quant_type": {"default": {}, "x": {}}}, "an object with default alone"),
+        (
+            {"quant_method": "gptq", "bits": 4, "modules_in_block_to_quantize": ["q_proj"]},
+            "a list of lists of module names",
+        ),
+        ({"quant_method": "gptq", "bits": 4, "dynamic": {"-:(a+)+$": {}}}, "found '(a+)+$'"),
+        (
+            {
+                "quant_method": "compressed-tensors",
+                "config_groups": {"g": {"targets": ["Linear"], "weights": {"num_bits": 8, "type": "float"}}},
+                "sparsity_config": {"format": "sparse-24-bitmask"},
+            },
+            "sparsity_config.format: found 'sparse-24-bitmask'",
+        ),
+    ],
+)
+def test_a_scheme_that_is_not_known_is_named(quantization: dict[str, Any], named: str) -> None:
+    with pytest.raises(InputError) as caught:
+        model(LLAMA_3_1_8B, quantization_config=quantization)
+    assert named in str(caught.value)

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from kvreport.catalog.base import Source
 from kvreport.catalog.huggingface.blueprint import Blueprint, layer_groups, weight_groups
+from kvreport.catalog.huggingface.instead import CONFIG_FILES, as_config, config_file
 from kvreport.catalog.huggingface.keys import Keys, read_json
 from kvreport.catalog.huggingface.quantization import read_quantization
 from kvreport.catalog.huggingface.registry import find_architecture
@@ -39,8 +40,9 @@ def read_config(
     """Read a Hugging Face ``config.json`` into a model.
 
     Args:
-        source: A path to the file or its folder, or the parsed object. ``hf_quant_config.json``
-            beside the file is read too; in an object it may stand under ``hf_quant_config``.
+        source: A path to the file or its folder, or the parsed object; Mistral's own ``params.json``
+            will do too. ``hf_quant_config.json`` beside the file is read as well; in an object it may
+            stand under ``hf_quant_config``.
         id: ``org/name``; without it, the folder's name under ``local/``.
         name: What people call it; without it, the last part of the id.
         family: Family; without it, that of the architecture.
@@ -100,17 +102,15 @@ def read_config(
 def _open(source: Path | str | Mapping[str, Any], where: str | None) -> tuple[Keys, Keys | None, str, str]:
     if isinstance(source, Mapping):
         place = where or "config"
-        return Keys(source, place), None, place, "config"
-    path = Path(source)
-    if path.is_dir():
-        path /= "config.json"
+        return Keys(as_config(source, place), place), None, place, "config"
+    path = config_file(Path(source), where)
     place = where or str(path)
-    config = Keys(read_json(path, place), place)
+    config = Keys(as_config(read_json(path, place), place), place)
     neighbour = path.with_name("hf_quant_config.json")
     beside = None
     if path.name != neighbour.name and neighbour.is_file():
         beside = Keys(read_json(neighbour, str(neighbour)), str(neighbour))
-    stem = path.resolve().parent.name if path.name == "config.json" else path.stem
+    stem = path.resolve().parent.name if path.name in CONFIG_FILES else path.stem
     return config, beside, place, stem
 
 
