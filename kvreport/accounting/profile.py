@@ -154,6 +154,13 @@ class CacheProfile:
             Tokens, the shape of ``pool_bytes``; 0 where not even one token fits.
         """
         pool = np.asarray(pool_bytes, dtype=np.int64)
+        growing = [term for term in self.terms if term.rate_bytes]
+        steps_of = {term.step_tokens for term in growing}
+        if len(steps_of) == 1 and all(term.cap_tokens >= limit_tokens for term in growing):
+            # One step size and no cap in reach, as most models have: a division.
+            (step,) = steps_of
+            steps = (pool - self.constant_bytes) // sum(term.rate_bytes for term in growing)
+            return np.minimum(np.clip(steps, 0, -(-limit_tokens // step)) * step, limit_tokens)
         low = np.zeros(pool.shape, dtype=np.int64)
         high = np.full(pool.shape, limit_tokens, dtype=np.int64)
         for _ in range(int(limit_tokens).bit_length()):

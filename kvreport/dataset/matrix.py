@@ -92,6 +92,7 @@ def cube_of(model: Model, axes: Axes) -> Cube:
     )
     total = np.asarray([device.usable_bytes for device in axes.accelerators], dtype=np.int64)
     memory = np.asarray([memory_bytes(axes.engine, size) for size in total.tolist()], dtype=np.int64)
+    kinds = laid_out_alike(model, axes)
     for t, size in enumerate(sizes):
         loaded = np.asarray(
             [weight_bytes(model, form, axes.formats, size) for _, form in axes.weight_formats], dtype=np.int64
@@ -116,13 +117,13 @@ def cube_of(model: Model, axes: Axes) -> Cube:
             [demand(model, form, axes.formats, tensor_parallel=size) for _, form in axes.weight_formats]
         )
         for k, cache in enumerate(caches):
-            for layout, members in layouts(model, axes, cache):
+            for layout, members in layouts(model, axes, cache, kinds):
                 need = held(model, layout, tensor_parallel=size)
                 answer.per_token[members, t, :, k] = np.rint(need.marginal_bytes(contexts))
                 answer.state[members, t, :, k] = need.state_bytes
                 unrounded = BlockPlan(block_bytes=1, profile=need)
                 answer.ceiling[members, t, :, k] = users(top[members][:, :, None], unrounded, contexts)
-            for blocks, members in plans(model, axes, size, cache):
+            for blocks, members in plans(model, axes, size, cache, kinds):
                 room = pool[members]
                 answer.possible[members, t, :, k] = True
                 answer.request[members, t, :, k] = blocks.profile.request_bytes(contexts)
@@ -155,17 +156,22 @@ def cube_of(model: Model, axes: Axes) -> Cube:
     )
 
 
-def _kinds(axes: Axes, model: Model) -> tuple[list[int], ...]:
+def laid_out_alike(model: Model, axes: Axes) -> tuple[list[int], ...]:
     """Accelerators, by position, on which the engine lays this model out alike."""
     if same_on_every_device(model, axes.engine):
         return (list(range(len(axes.accelerators))),)
     return axes.fleet.planned_alike if reserves_for_steps(model, axes.engine) else axes.fleet.loaded_alike
 
 
-def layouts(model: Model, axes: Axes, cache: KvFormat) -> Iterator[tuple[KvFormat | None, list[int]]]:
-    """Yield the layouts that kernels give a format, with the accelerators, by position, that have each."""
+def layouts(
+    model: Model, axes: Axes, cache: KvFormat, kinds: tuple[list[int], ...]
+) -> Iterator[tuple[KvFormat | None, list[int]]]:
+    """Yield the layouts that kernels give a format, with the accelerators, by position, that have each.
+
+    ``kinds`` are those of :func:`laid_out_alike`.
+    """
     found: list[tuple[KvFormat | None, list[int]]] = []
-    for members in _kinds(axes, model):
+    for members in kinds:
         layout = stored_format(model, axes.engine, cache, axes.accelerators[members[0]])
         same = next((others for known, others in found if known == layout), None)
         if same is None:
@@ -175,13 +181,16 @@ def layouts(model: Model, axes: Axes, cache: KvFormat) -> Iterator[tuple[KvForma
     yield from found
 
 
-def plans(model: Model, axes: Axes, size: int, cache: KvFormat) -> Iterator[tuple[BlockPlan, list[int]]]:
+def plans(
+    model: Model, axes: Axes, size: int, cache: KvFormat, kinds: tuple[list[int], ...]
+) -> Iterator[tuple[BlockPlan, list[int]]]:
     """Yield the different block plans with the accelerators, by position, that they serve.
 
-    Accelerators on which the combination is impossible are with none.
+    ``kinds`` are those of :func:`laid_out_alike`. Accelerators on which the combination is impossible are
+    with none.
     """
     found: dict[Hashable, tuple[BlockPlan, list[int]]] = {}
-    for alike in _kinds(axes, model):
+    for alike in kinds:
         members = [position for position in alike if storable_on(cache, axes.accelerators[position])]
         if not members:
             continue

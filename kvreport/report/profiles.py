@@ -24,7 +24,7 @@ from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.model import Model
 from kvreport.dataset.grid import Axes
-from kvreport.dataset.matrix import layouts, plans
+from kvreport.dataset.matrix import laid_out_alike, layouts, plans
 from kvreport.estimation.request import automatic_kv_format
 from kvreport.report.index_pages import cache_kind
 from kvreport.report.site import SiteData, short_name
@@ -127,6 +127,7 @@ def model_facts(site: SiteData, model: Model) -> dict[str, Any]:
     caches = {form.name: form for form in grid.caches(model)}
     kinds = site.device_kinds
     kind_at = [kinds[gpu.id] for gpu in grid.accelerators]
+    alike = laid_out_alike(model, grid)
     examples = {number: gpu for gpu, number in _by_number(site, kinds)}
     classes = {number: gpu for gpu, number in _by_number(site, site.reserve_classes)}
     placed = {}
@@ -135,7 +136,7 @@ def model_facts(site: SiteData, model: Model) -> dict[str, Any]:
         for row, size in zip(rows, grid.tensor_parallel, strict=True):
             if size not in sizes or site.refusal(model):
                 continue
-            for blocks, members in plans(model, grid, size, cache):
+            for blocks, members in plans(model, grid, size, cache, alike):
                 index = made.setdefault(json.dumps(_plan(blocks)), len(made))
                 for position in members:
                     row[kind_at[position]] = index
@@ -176,7 +177,7 @@ def model_facts(site: SiteData, model: Model) -> dict[str, Any]:
         "plan": placed,
         "held": {
             name: [
-                _held(model, grid, cache, size, kind_at) if size in sizes else None
+                _held(model, grid, cache, size, kind_at, alike) if size in sizes else None
                 for size in grid.tensor_parallel
             ]
             for name, cache in caches.items()
@@ -185,11 +186,11 @@ def model_facts(site: SiteData, model: Model) -> dict[str, Any]:
 
 
 def _held(
-    model: Model, grid: Axes, cache: KvFormat, size: int, kind_at: list[int]
+    model: Model, grid: Axes, cache: KvFormat, size: int, kind_at: list[int], alike: tuple[list[int], ...]
 ) -> list[Any] | dict[str, list[Any]]:
     """What a request holds: a profile and which of its bytes are state, or one for each kind of device."""
     by_kind: dict[int, list[Any]] = {}
-    for layout, members in layouts(model, grid, cache):
+    for layout, members in layouts(model, grid, cache, alike):
         profile = held(model, layout, tensor_parallel=size)
         one = [*_profile(profile), profile.state_bytes]
         by_kind |= {kind_at[position]: one for position in members}
