@@ -13,6 +13,8 @@ STAMP  := $(VENV)/.installed
 # Files are UTF-8 whatever the machine's locale says.
 export PYTHONUTF8 := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# The theme announces at every build what becomes of the engine under it; docs/adr/0001 has our answer.
+export NO_MKDOCS_2_WARNING := 1
 
 # What may be said on the command line, as in `make test PYTEST_ARGS="-k budget"`.
 PYTHON      ?=
