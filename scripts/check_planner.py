@@ -8,13 +8,20 @@ B200), ``tp``, ``dcp``, ``kv_cache_dtype`` (auto or fp8), ``enable_prefix_cachin
 concurrency that it printed for a pool. CONFIGS is a folder with one JSON file per model: a
 ``config.json``, alone or under the key ``config``. Each model is read from its config alone, then
 planned; the figures are compared point by point. Nothing of a record but the flags goes in.
+
+One flag was not recorded. Runs on one H100 were made twice, and where a kernel wants blocks of other
+than 16 tokens the two answers differ. The second are those of ``--block-size 16``: their blocks have 16
+tokens, hybrids have the same blocks both times, and FlashMLA's alignment of 64, which the first runs
+recorded, is gone from them, as vLLM then takes another kernel (``v1/attention/selector.py``,
+``platforms/interface.py::update_block_size_for_backend``). So a row that repeats the flags of an earlier
+one is planned with that flag. The figures are printed with and without it.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections import Counter, defaultdict
+from collections import Counter
 from pathlib import Path
 
 from kvreport.accounting import capacity
@@ -28,6 +35,7 @@ from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 from kvreport.units import GIB
 
+GIVEN_BLOCK = 16
 ACCELERATORS = {"H100": "h100-sxm-80gb", "A100": "a100-sxm4-80gb", "B200": "b200-sxm-180gb"}
 
 
@@ -41,13 +49,14 @@ def main() -> None:
     catalogue = load_catalogue()
     engine = catalogue.engine("vllm")
     models: dict[str, Model | str] = {}
-    points, equal, near, unread = 0, 0, 0, Counter()
+    points, equal, near, without, unread = 0, 0, 0, 0, Counter()
     rows = [json.loads(line) for line in given.records.read_text().splitlines()]
-    answers = defaultdict(set)
+    met: set[tuple] = set()
+    repeated = 0
     for row in rows:
-        answers[_flags(row)].add(row["pool_bytes_per_block"])
-    twice = solved = 0
-    for row in rows:
+        again = _flags(row) in met
+        met.add(_flags(row))
+        repeated += again
         if row["id"] not in models:
             models[row["id"]] = _read(given.configs, row["id"])
         model = models[row["id"]]
@@ -63,24 +72,21 @@ def main() -> None:
             named = "fp8"
         kv_format = catalogue.kv_format(named) if named else None
         try:
-            block_plan = _plan(model, engine, row, kv_format, accelerator)
+            recorded_flags = _plan(model, engine, row, kv_format, accelerator)
+            block_plan = (
+                _plan(model, engine, row, kv_format, accelerator, block_tokens=GIVEN_BLOCK)
+                if again
+                else recorded_flags
+            )
         except InputError as error:
             unread[f"{row['id']} tp {row['tp']} {row['kv_cache_dtype']}: {error}"] += 1
             continue
         worst = 0.0
-        contradicted = len(answers[_flags(row)]) > 1
-        by_hand = (
-            _plan(model, engine, row, kv_format, accelerator, block_tokens=row["block_size"])
-            if contradicted
-            else None
-        )
         for length in row["per_len"]:
             for at in length["at"]:
                 points += 1
                 error = _difference(block_plan, length["max_model_len"], at)
-                if by_hand is not None and error > 0:
-                    twice += 1
-                    solved += _difference(by_hand, length["max_model_len"], at) == 0
+                without += _difference(recorded_flags, length["max_model_len"], at) == 0
                 equal += error == 0
                 near += error <= 0.01
                 worst = max(worst, error)
@@ -89,15 +95,11 @@ def main() -> None:
                 f"{row['id']} {row['run']} {row['gpu']} tp{row['tp']} {row['kv_cache_dtype']} "
                 f"worst {worst:.4f}: block {block_plan.block_bytes} ({block_plan.block_tokens} tokens), "
                 f"recorded {row['pool_bytes_per_block']} ({row['block_size']} tokens)"
-                f"{'; the same flags are recorded with another answer too' if contradicted else ''}"
             )
     for reason, count in unread.items():
         print(f"not compared ({count} rows): {reason}")
-    if twice:
-        print(
-            f"{twice} of the points that differ belong to rows recorded twice with different answers; "
-            f"{solved} of them are equal once the recorded tokens per block are given by hand"
-        )
+    print(f"{repeated} rows repeat the flags of an earlier one: planned with --block-size {GIVEN_BLOCK}")
+    print(f"equal without that flag {without} ({without / points:.2%})")
     print(f"points {points}  equal {equal} ({equal / points:.2%})  within 1 % {near} ({near / points:.2%})")
 
 

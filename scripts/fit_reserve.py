@@ -29,7 +29,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kvreport.accounting.budget import scheduler_sizes
+from kvreport.accounting.budget import own_expert_kernels, scheduler_sizes
 from kvreport.accounting.reserve import reserve
 from kvreport.catalog.engine import Engine, engine_for_version
 from kvreport.catalog.huggingface import read_config
@@ -50,11 +50,20 @@ SHARED = {
     "non_framework_parallel_bytes": 0.3 * GIB,
     "graph_bytes_per_layer": 1.4e5,
     "graph_bytes_per_expert_layer": 2e5,
+    "graph_bytes_per_indexed_layer": 2e5,
     "graph_bytes_per_split_layer": 3e5,
 }
-SAMPLING = {"vllm-0.7": 38.0, "vllm-0.10": 14.0, "vllm-0.11": 38.0, "vllm-0.19": 14.0, "vllm": 14.0}
-SAME_SAMPLING = (("vllm-0.7",), ("vllm-0.10",), ("vllm-0.11",), ("vllm-0.19",), ("vllm",))
-"""Releases that sample the same way would share one figure; each has its own."""
+CURRENT = ("vllm-0.23", "vllm-0.25", "vllm")
+SAMPLING = {"vllm-0.7": 38.0, "vllm-0.10": 14.0, "vllm-0.11": 38.0, "vllm-0.19": 14.0} | dict.fromkeys(
+    CURRENT, 38.0
+)
+SAME_SAMPLING = (("vllm-0.7",), ("vllm-0.10",), ("vllm-0.11",), ("vllm-0.19",), CURRENT)
+"""Releases that sample the same way share one figure. Those read from 0.22 to 0.33 run the sampler that
+sorts, too, while they measure (``_dummy_sampler_run``), as those of late 2025 did."""
+
+ALL_SORT = ("vllm-0.7", "vllm-0.11", *CURRENT)
+SORTING = "vllm-0.11"
+"""A run of another release that says it falls back to PyTorch's sampling takes this one's figure."""
 
 STEPS = np.geomspace(0.9, 1 / 0.9, 9)
 FLOOR_BYTES = 0.25 * GIB
@@ -68,6 +77,7 @@ class Row:
     model: Model
     tokens: int
     rows: int
+    own_expert_kernels: bool
     measured: dict[str, float]
 
     @property
@@ -147,6 +157,7 @@ def collect(catalogue: Catalogue, observations: tuple[Observation, ...], configs
             accelerator,
             max_batched_tokens=observation.max_batched_tokens,
             max_seqs=observation.max_seqs,
+            offline=bool(observation.offline),
         )
         measured: dict[str, float] = {}
         if whole:
@@ -161,7 +172,7 @@ def collect(catalogue: Catalogue, observations: tuple[Observation, ...], configs
         if graphs is not None:
             measured["graphs"] = graphs
         if measured:
-            yield Row(observation, engine, model, tokens, rows, measured)
+            yield Row(observation, engine, model, tokens, rows, own_expert_kernels(accelerator), measured)
 
 
 def captured(observation: Observation) -> float | None:
@@ -198,6 +209,8 @@ def predicted(row: Row, values: dict[str, float]) -> dict[str, float]:
         "tensor_parallel": row.observation.tensor_parallel or 1,
         "eager": bool(row.observation.eager),
         "images": serves_images(row.observation),
+        "own_expert_kernels": row.own_expert_kernels,
+        "sorts": bool(row.observation.sorts),
     }
     kept = reserve(row.model, engine, **arguments)
     # The estimate is printed by releases that do not take it off the pool, too.
@@ -213,6 +226,8 @@ def predicted(row: Row, values: dict[str, float]) -> dict[str, float]:
 def coefficients(values: dict[str, float], engine: str) -> dict[str, float]:
     own = {name: value for name, value in values.items() if "@" not in name}
     own["sampling_bytes_per_logit"] = values[f"sampling_bytes_per_logit@{engine}"]
+    sorting = engine if engine in ALL_SORT else SORTING
+    own["sorting_bytes_per_logit"] = values[f"sampling_bytes_per_logit@{sorting}"]
     own.setdefault("uncertainty_bytes", 0.0)
     own.setdefault("uncertainty_share", 0.0)
     return dict(sorted(own.items()))
@@ -244,7 +259,8 @@ def cost(rows: list[Row], values: dict[str, float]) -> float:
         found = predicted(row, values)
         for name, measured in row.measured.items():
             total += abs(found[name] - measured) / (measured + FLOOR_BYTES)
-    starts = SHARED | {f"sampling_bytes_per_logit@{name}": start for name, start in SAMPLING.items()}
+    # Releases that share a figure pull once.
+    starts = SHARED | {f"sampling_bytes_per_logit@{same[0]}": SAMPLING[same[0]] for same in SAME_SAMPLING}
     pull = sum(abs(np.log(values[name] / start)) for name, start in starts.items())
     return total / len(rows) + 0.01 * pull
 

@@ -123,6 +123,7 @@ def budget(
     max_seqs: int | None = None,
     eager: bool = False,
     images: bool = True,
+    sorts: bool = False,
     kv_pool_bytes: int | None = None,
 ) -> Budget:
     """The budget of one device of a tensor-parallel group.
@@ -138,6 +139,7 @@ def budget(
         max_seqs: Requests that run at once; None for the default of the device class.
         eager: True if no graphs are captured.
         images: False if the engine was told to serve text only.
+        sorts: True if the engine said that sampling sorts all logits.
         kv_pool_bytes: A pool given by hand, which replaces the computation (its error band is 0).
 
     Raises:
@@ -154,6 +156,7 @@ def budget(
         max_seqs=max_seqs,
         eager=eager,
         images=images,
+        sorts=sorts,
     )
     if engine.family == "sglang" and share < 1:
         # A share given by hand is mem_fraction_static: it replaces what SGLang would work out.
@@ -183,6 +186,7 @@ def scheduled_reserve(
     max_seqs: int | None = None,
     eager: bool = False,
     images: bool = True,
+    sorts: bool = False,
 ) -> Reserve:
     """The engine's reserve with the scheduler sizes that it would choose on this device.
 
@@ -199,6 +203,8 @@ def scheduled_reserve(
         tensor_parallel=tensor_parallel,
         eager=eager,
         images=images,
+        sorts=sorts,
+        own_expert_kernels=own_expert_kernels(accelerator),
     )
     if engine.family != "sglang":
         return kept
@@ -213,7 +219,18 @@ def scheduled_reserve(
 def reserve_class(engine: Engine, accelerator: Accelerator) -> Hashable:
     """What of an accelerator decides the reserve: those of equal class have equal reserves."""
     sizes = scheduler_sizes(engine, accelerator)
-    return (*sizes, accelerator.usable_bytes) if engine.family == "sglang" else sizes
+    if engine.family == "sglang":
+        return (*sizes, accelerator.usable_bytes)
+    return (*sizes, own_expert_kernels(accelerator))
+
+
+def own_expert_kernels(accelerator: Accelerator) -> bool:
+    """True for Blackwell data-centre GPUs: their kernels for experts come with buffers of their own.
+
+    vLLM 0.33 takes FlashInfer's TensorRT-LLM kernels there (``fused_moe/oracle``); elsewhere Triton's
+    and Marlin's, which compute in buffers that the engine allocates.
+    """
+    return (accelerator.compute_capability or "").split(".")[0] == "10"
 
 
 def taken_before_loading(engine: Engine, tensor_parallel: int = 1) -> int:
@@ -233,8 +250,16 @@ def scheduler_sizes(
     *,
     max_batched_tokens: int | None = None,
     max_seqs: int | None = None,
+    offline: bool = False,
 ) -> tuple[int, int]:
     """Tokens of one step and requests at once: as given, or as the engine defaults them.
+
+    Args:
+        engine: The engine's policy.
+        accelerator: The device, which decides the defaults.
+        max_batched_tokens: Tokens of one scheduler step, where given.
+        max_seqs: Requests that run at once, where given.
+        offline: True for the defaults of the engine's offline class.
 
     Raises:
         InputError: If a given number is below 1.
@@ -245,5 +270,8 @@ def scheduler_sizes(
     if not engine.device_classes:
         return max_batched_tokens or 1, max_seqs or 1
     default = engine.device_class(accelerator.id, accelerator.usable_bytes)
-    tokens = max_batched_tokens or default.max_batched_tokens
+    usual = default.max_batched_tokens
+    if offline:
+        usual = default.offline_batched_tokens or usual
+    tokens = max_batched_tokens or usual
     return tokens, min(max_seqs or default.max_seqs, tokens)

@@ -5,12 +5,15 @@ The terms follow what vLLM really allocates while it measures itself:
 * a forward pass of ``max_batched_tokens`` tokens: per token some copies of the residual stream,
   of the MLP's inner side, and with experts of each chosen expert's inner side and output;
 * a sampling step of ``max_seqs`` rows of logits, a fixed number of bytes per logit (an engine that
-  sorts them, as late-2025 releases did, takes almost three times as many);
+  sorts them, as late-2025 releases did, takes two to four times as many; others do where FlashInfer is
+  not installed, and say so in their log);
 * for models with a vision tower, an encoder pass over images of the largest size.
 
-The largest of these is the activation peak. What lies outside the framework is a context per
+The largest of these is the activation peak. Releases since 0.16 keep the buffers that experts compute
+in, so that a sampling step comes on top of them; not on Blackwell data-centre GPUs, whose kernels for
+experts bring their own. What lies outside the framework is a context per
 device and buffers for talking to others. A graph keeps every kernel launch of every layer, once
-per captured batch size: experts launch more, and layers split over devices talk. The counts of bytes are fitted on published start-up logs (``scripts/fit_reserve.py``)
+per captured batch size: experts launch more, indexers too, and layers split over devices talk. The counts of bytes are fitted on published start-up logs (``scripts/fit_reserve.py``)
 and stand in the engine's data as ``coefficients``.
 """
 
@@ -20,6 +23,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import Final
 
+from kvreport.accounting.kv_cache import SERVED_BYTES
+from kvreport.catalog.caches import Indexer
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
@@ -71,6 +76,8 @@ class Shape:
         vocabulary: Rows of the output head.
         layers: Layers.
         vision: Width of the vision tower (0 without one).
+        indexed: True if layers choose the tokens they attend to through an indexer.
+        streams: Residual streams side by side (hyper-connections); 1 in most models.
     """
 
     hidden: int
@@ -80,6 +87,8 @@ class Shape:
     vocabulary: int
     layers: int
     vision: int
+    indexed: bool = False
+    streams: int = 1
 
     @classmethod
     def of(cls, model: Model) -> Shape:
@@ -92,6 +101,7 @@ class Shape:
         ]
         vision = [row for row in model.weights if row.component == "vision" and len(row.shape) == 2]
         repeated = max(vision, key=lambda row: row.count, default=None)
+        joined = [row.shape[-1] for row in model.weights if row.name.endswith("hc_head_fn")]
         return cls(
             hidden=model.hidden_size,
             inner=max((prod(shape[-2:]) // model.hidden_size for shape in dense), default=0),
@@ -100,6 +110,8 @@ class Shape:
             vocabulary=model.vocabulary,
             layers=model.layer_count,
             vision=min(repeated.shape) if repeated else 0,
+            indexed=any(isinstance(cache, Indexer) for group in model.layers for cache in group.caches),
+            streams=max(joined, default=model.hidden_size) // model.hidden_size,
         )
 
 
@@ -120,6 +132,8 @@ def reserve(
     tensor_parallel: int = 1,
     eager: bool = False,
     images: bool = True,
+    own_expert_kernels: bool = False,
+    sorts: bool = False,
 ) -> Reserve:
     """Estimate an engine's reserve for one model on one device.
 
@@ -131,6 +145,8 @@ def reserve(
         tensor_parallel: Ranks that the model is split over.
         eager: True if no graphs are captured.
         images: False if the engine was told to serve text only.
+        own_expert_kernels: True if the device's kernels for experts bring their own buffers.
+        sorts: True if the engine said that sampling sorts all logits, whatever its release does otherwise.
 
     Raises:
         InputError: If the engine's data lacks a coefficient.
@@ -144,15 +160,22 @@ def reserve(
     sizes = Shape.of(model)
     rows = min(max_seqs, max_batched_tokens)
     forward = max_batched_tokens * forward_bytes_per_token(sizes, engine, tensor_parallel)
-    sampling = constant(engine, "sampling_bytes_per_logit") * rows * sizes.vocabulary
+    per_logit = constant(engine, "sorting_bytes_per_logit" if sorts else "sampling_bytes_per_logit")
+    sampling = per_logit * rows * sizes.vocabulary
     encoding = constant(engine, "vision_bytes_per_width") * sizes.vision * images
+    if engine.expert_workspace_kept and not own_expert_kernels:
+        sampling += max_batched_tokens * expert_workspace_bytes_per_token(sizes, tensor_parallel)
     activations = max(forward, sampling, encoding)
+    if engine.streams_buffer_kept and sizes.streams > 1:
+        activations += max_batched_tokens * sizes.streams * sizes.hidden * SERVED_BYTES
     non_framework = constant(engine, "non_framework_bytes")
     if tensor_parallel > 1:
         non_framework += constant(engine, "non_framework_parallel_bytes")
     graphs = 0.0
     if engine.graphs_reserved and not eager:
         per_layer = constant(engine, "graph_bytes_per_layer")
+        if sizes.indexed:
+            per_layer += constant(engine, "graph_bytes_per_indexed_layer")
         if sizes.experts_per_token:
             per_layer += constant(engine, "graph_bytes_per_expert_layer")
         if tensor_parallel > 1:
@@ -184,11 +207,23 @@ def sglang_reserve(*, max_batched_tokens: int, max_seqs: int, tensor_parallel: i
 
 def forward_bytes_per_token(sizes: Shape, engine: Engine, tensor_parallel: int = 1) -> float:
     """Bytes that one token takes at the peak of a forward pass."""
-    dense = constant(engine, "forward_bytes_per_hidden") * sizes.hidden
+    dense = constant(engine, "forward_bytes_per_hidden") * sizes.hidden * sizes.streams
     dense += constant(engine, "forward_bytes_per_inner") * sizes.inner / tensor_parallel
     expert = constant(engine, "forward_bytes_per_inner") * sizes.expert_inner / tensor_parallel
     expert += constant(engine, "expert_bytes_per_hidden") * sizes.hidden
     return dense + sizes.experts_per_token * expert
+
+
+def expert_workspace_bytes_per_token(sizes: Shape, tensor_parallel: int = 1) -> float:
+    """Bytes per token of the two buffers that Triton's and Marlin's experts compute in, 16 bits each.
+
+    Per chosen expert one buffer holds the inner side or the output, the other both halves of the inner
+    side or the output (vLLM 0.22.0, ``fused_moe/experts/marlin_moe.py::workspace_shapes``,
+    ``fused_moe/modular_kernel.py::_allocate_buffers``, ``v1/worker/workspace.py``).
+    """
+    inner = sizes.expert_inner / tensor_parallel
+    widths = max(inner, sizes.hidden) + max(2 * inner, sizes.hidden)
+    return sizes.experts_per_token * widths * SERVED_BYTES
 
 
 def constant(engine: Engine, name: str) -> float:

@@ -25,12 +25,14 @@ class DeviceClass(Record):
         min_bytes: Smallest usable memory of the class; the largest class that applies is taken.
         not_architectures: Accelerator ids or name parts that fall through to the next class.
         max_batched_tokens: Tokens of one scheduler step (the activation peak is measured there).
+        offline_batched_tokens: The same for the engine's offline class, where that takes more.
         max_seqs: Requests that run at once, whatever memory says.
     """
 
     min_bytes: Annotated[int, Field(ge=0)]
     not_architectures: tuple[Text, ...] = ()
     max_batched_tokens: Positive
+    offline_batched_tokens: Positive | None = None
     max_seqs: Positive
 
 
@@ -55,6 +57,14 @@ class Engine(Record):
         token_line: What the engine's log line of cached tokens counts: ``concurrency`` times the
             context, or tokens of all ``blocks`` over the cache groups.
         graphs_reserved: True if the memory of captured graphs is taken off the pool.
+        packed_blocks: How large a block of unequal pages is: as the ``widest`` group of layers, or as
+            whole ``tuples`` of one page of every size, as many as the largest group has layers of a size.
+        expert_workspace_kept: True if the buffers that experts compute in stay allocated after a forward
+            pass, so that they come on top of sampling.
+        streams_buffer_kept: True if models with several residual streams keep those of one step for a
+            draft model, whether one is served or not.
+        loaded_scales_kept: True if the 32-bit scales that MXFP4 experts were loaded with stay beside
+            those that their kernels read.
         device_classes: Scheduler defaults, largest devices first.
         coefficients: Fitted constants of the reserve, in bytes or dimensionless, by name.
     """
@@ -75,6 +85,10 @@ class Engine(Record):
     state_checkpoints: bool = True
     token_line: Literal["concurrency", "blocks"] = "concurrency"
     graphs_reserved: bool = True
+    packed_blocks: Literal["widest", "tuples"] = "widest"
+    expert_workspace_kept: bool = False
+    streams_buffer_kept: bool = False
+    loaded_scales_kept: bool = False
     device_classes: tuple[DeviceClass, ...] = ()
     coefficients: dict[Text, float] = Field(default_factory=dict)
     notes: tuple[LongText, ...] = ()

@@ -131,6 +131,8 @@ class Observation(Record):
         utilization: Share of memory the engine was given (vLLM).
         utilization_from: Whether that was stated or is the engine's default at the time.
         static_share: SGLang's ``mem_fraction_static``.
+        sorts: True if the log says that sampling fell back to PyTorch's own, which sorts all logits.
+        offline: True if started with vLLM's offline class, whose steps take more tokens by default.
         completeness: Whether the flags are all known, known in part, or assumed to be defaults.
         flags: Other flags that bear on memory.
         towers: What is said about vision or audio.
@@ -161,6 +163,8 @@ class Observation(Record):
     context_tokens: Positive | None = None
     max_batched_tokens: Positive | None = None
     max_seqs: Positive | None = None
+    offline: bool | None = None
+    sorts: bool | None = None
     block_tokens: Positive | None = None
     eager: bool | None = None
     speculative: Text | None = None

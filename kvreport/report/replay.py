@@ -157,6 +157,7 @@ class Start:
             self.accelerator,
             max_batched_tokens=observation.max_batched_tokens,
             max_seqs=observation.max_seqs,
+            offline=bool(observation.offline),
         )
 
     def _kv_format(self) -> KvFormat | None:
@@ -208,6 +209,7 @@ class Start:
         if observation.printed.total_gpu_gib is None and observation.gpu is None:
             self.excluded.append("end to end: the device's memory is not known")
             return
+        tokens, rows = self._scheduler()
         limits = budget(
             self.model,
             self.engine,
@@ -215,10 +217,11 @@ class Start:
             weight_bytes=weights,
             tensor_parallel=self.ranks,
             utilization=share_taken(observation),
-            max_batched_tokens=observation.max_batched_tokens,
-            max_seqs=observation.max_seqs,
+            max_batched_tokens=tokens,
+            max_seqs=rows,
             eager=bool(observation.eager),
             images=serves_images(observation),
+            sorts=bool(observation.sorts),
         )
         stated, taken = observation.utilization, share_taken(observation)
         if stated is not None and taken is not None and abs(stated - taken) > STATED_WITHIN:

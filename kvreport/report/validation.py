@@ -165,19 +165,23 @@ def _engine(catalogue: Catalogue, observation: Observation) -> Engine | None:
     family = FAMILIES.get(observation.engine)
     if family is None:
         return None
-    version = observation.engine_version if family == "vllm" else None
-    if family == "vllm" and version is None and observation.origin.date is not None:
-        version = _version_of_date(observation.origin.date)
+    version = observation.engine_version if family in _RELEASES else None
+    if family in _RELEASES and version is None and observation.origin.date is not None:
+        version = _version_of_date(family, observation.origin.date)
     return engine_for_version(catalogue.engines.values(), family, version)
 
 
-_RELEASES: Final = (("2025-09-13", "0.10.1"), ("2026-02-25", "0.11"), ("2026-05-15", "0.19"))
-"""vLLM's release that was current before a day, where a log does not say (0.10.2 came out on
-2025-09-13, 0.16 in February 2026, 0.21 in May 2026); later logs count as the current rules."""
+_RELEASES: Final = {
+    "vllm": (("2025-09-13", "0.10.1"), ("2026-02-25", "0.11"), ("2026-05-15", "0.19")),
+    "sglang": (("2026-07-25", "0.5.15"),),
+}
+"""The release that was current before a day, where a log does not say (vLLM 0.10.2 came out on
+2025-09-13, 0.16 in February 2026, 0.21 in May 2026; SGLang 0.5.16 was packed on 2026-07-25); later
+logs count as the current rules."""
 
 
-def _version_of_date(date: str) -> str | None:
-    return next((version for day, version in _RELEASES if date < day), None)
+def _version_of_date(family: str, date: str) -> str | None:
+    return next((version for day, version in _RELEASES[family] if date < day), None)
 
 
 def _started(observation: Observation) -> bool | None:

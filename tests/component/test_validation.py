@@ -13,11 +13,12 @@ from kvreport.report.validation import Validation, validate
 
 LIMITS = {
     # quantity: (least cases, median, 90th percentile)
-    "weights": (24, 0.003, 0.02),
+    "weights": (24, 0.003, 0.012),
+    "free memory taken by loading": (2, 0.06, 0.11),
     "tokens given pool": (15, 0.0002, 0.001),
     "concurrency given pool": (14, 0.0003, 0.002),
-    "pool": (21, 0.016, 0.12),
-    "tokens": (11, 0.025, 0.12),
+    "pool": (21, 0.005, 0.045),
+    "tokens": (11, 0.01, 0.03),
     "buffers": (10, 0.0001, 0.0001),
 }
 
@@ -40,7 +41,15 @@ def test_the_error_against_complete_logs_stays_published(validation: Validation,
 def test_starts_and_refusals_are_told_apart(validation: Validation) -> None:
     counts = {(predicted, observed): count for predicted, observed, count in validation.starts}
     right = sum(count for (predicted, observed), count in counts.items() if predicted == observed)
-    assert right / sum(counts.values()) >= 0.9
+    assert right / sum(counts.values()) >= 0.95
+
+
+def test_deepseek_v4_is_refused_as_it_was(validation: Validation) -> None:
+    # An offline start of 0.22 on two devices of 96 GB: 5.44 GiB left, 6.66 GiB needed.
+    case = next(case for case in validation.cases if case.observation.id == "obs-105")
+    assert (case.starts_predicted, case.starts_observed) == (False, False)
+    (pool,) = (one for one in case.comparisons if one.quantity == "pool")
+    assert abs(pool.error) < 0.1
 
 
 def test_every_observation_is_compared_or_says_why_not(validation: Validation) -> None:

@@ -169,6 +169,21 @@ def test_a_checkpoint_may_declare_its_cache_format(scheme: object, expected: str
     assert model(LLAMA_3_1_8B, quantization_config={**FP8, "kv_cache_scheme": scheme}).kv_format == expected
 
 
+def test_a_cache_format_counts_under_a_named_method_only() -> None:
+    # As in Qwen3-32B-FP8-Static-PerTensor; vLLM's planner kept 16-bit keys and values for it.
+    scale = {"num_bits": 8, "type": "float", "dynamic": False}
+    flat = {
+        "config_groups": {"group_0": {"targets": ["Linear"], "weights": scale}},
+        "ignore": ["lm_head"],
+        "kv_cache_scheme": "FP8",
+        "producer": {"name": "modelopt", "version": "0.31.0"},
+        "quant_algo": "FP8",
+    }
+    unnamed = model(LLAMA_3_1_8B, quantization_config=flat)
+    assert (unnamed.weight_format, unnamed.kv_format) == ("fp8-tensor", None)
+    assert model(LLAMA_3_1_8B, quantization_config={**flat, "quant_method": "modelopt"}).kv_format == "fp8"
+
+
 def test_deepseek_v4_publishes_its_experts_narrower_than_the_rest() -> None:
     v4 = COUNTED["deepseek-ai/DeepSeek-V4-Flash"][0]
     read = model(v4, quantization_config=FP8, expert_dtype="fp4")

@@ -3,6 +3,8 @@
 Expected figures: vLLM 0.33.0's own planner, run without a GPU, for these layers.
 """
 
+from dataclasses import replace
+
 import pytest
 
 from kvreport.accounting.engines.pages import (
@@ -12,8 +14,10 @@ from kvreport.accounting.engines.pages import (
     group_layers,
     promote_windows,
     terms_of,
+    tuple_block_bytes,
 )
 from kvreport.accounting.profile import CacheProfile
+from kvreport.units import GIB
 
 IN_FLIGHT = 2 * 8192
 
@@ -120,6 +124,29 @@ def test_deepseek_v4_packs_unequal_pages_side_by_side() -> None:
     assert size == 1_435_968
     assert blocks_at(groups, size, 2048) == [33, 33, 8, 257, 513]
     assert blocks_at(groups, size, 131_072) == [259, 259, 512, 2065, 4099]
+
+
+def test_until_023_packed_layers_lie_in_tuples_of_one_page_of_every_size() -> None:
+    # DeepSeek-V4-Flash, 43 layers. A log of 0.22 needs 6.66 GiB for 30,000 tokens with steps of 16,384
+    # and fits 13,528 into 5.44 GiB (data/observations: obs-105); blocks of the widest group would need
+    # 6.35 GiB and fit 14,192.
+    step = 16_384
+    layers = [
+        (replace(packed("latent", "window", 64, 37_376, 128), window=127 + step), 43),
+        (packed("latent", "c4", 256, 37_376), 21),
+        (packed("indexer", "c4", 256, 8_448), 21),
+        (replace(packed("ring", "c4", 4, 32_768, 8), window=7 + step), 21),
+        (replace(packed("ring", "index", 4, 8_192, 8), window=7 + step), 21),
+        (packed("latent", "c128", 256, 1_168), 20),
+        (replace(packed("ring", "c128", 8, 32_768, 128), window=127 + step), 20),
+    ]
+    groups = group_layers(layers, interleaved=True)
+    size = tuple_block_bytes(groups)
+    assert size == (37_440 + 8_640 + 1_728) * 22
+    profile = CacheProfile.of(term for group in groups for term in terms_of(group, size))
+    assert round(int(profile.request_bytes(30_000)) / GIB, 2) == 6.66
+    free = (int(5.44 * GIB) // size - 1) * size
+    assert int(profile.longest_context(free, 30_000)) == pytest.approx(13_528, rel=0.01)
 
 
 def test_without_the_hybrid_manager_windows_cost_like_full_attention() -> None:

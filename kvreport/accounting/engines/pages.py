@@ -158,6 +158,19 @@ def block_bytes(groups: Iterable[Group], *, interleaved: bool = False) -> int:
     return -(-widest // stride) * stride
 
 
+def tuple_block_bytes(groups: Iterable[Group]) -> int:
+    """Bytes that one block id costs where packed layers lie in tuples (vLLM until 0.23).
+
+    A tuple has one page of every size that the full-attention group has; every group is charged for
+    as many tuples as the longest run of equal pages in any group
+    (vLLM 0.22.0, ``v1/core/kv_cache_utils.py::_get_kv_cache_config_deepseek_v4``).
+    """
+    groups = tuple(groups)
+    sizes = {page.page_bytes for group in groups for page, _ in group.pages if page.growth == "full"}
+    tuples = max(max(_layers_by_size(group.pages).values()) for group in groups)
+    return sum(sizes) * tuples
+
+
 def promote_windows(layers: Sequence[tuple[Page, int]]) -> list[tuple[Page, int]]:
     """Charge windows and chunks like full attention, as without the hybrid cache manager.
 

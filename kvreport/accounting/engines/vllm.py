@@ -20,6 +20,7 @@ from kvreport.accounting.engines.pages import (
     group_layers,
     promote_windows,
     terms_of,
+    tuple_block_bytes,
 )
 from kvreport.accounting.kv_cache import (
     SERVED_BYTES,
@@ -229,7 +230,8 @@ def plan(
         raise InputError(f"{model.id}: {engine.label} cannot lay out its cache: {error}") from error
     if not groups:
         return BlockPlan(block_bytes=1, profile=CacheProfile(()))
-    size = block_bytes(groups, interleaved=interleaved)
+    in_tuples = interleaved and len(groups) > 1 and engine.packed_blocks == "tuples"
+    size = tuple_block_bytes(groups) if in_tuples else block_bytes(groups, interleaved=interleaved)
     terms = [term for group in groups for term in terms_of(group, size, serving.context_parallel)]
     return BlockPlan(
         block_bytes=size,

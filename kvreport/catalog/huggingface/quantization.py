@@ -69,6 +69,11 @@ def read_quantization(config: Keys, text: Keys, beside: Keys | None = None) -> Q
         raise config.fault("quantization", config.raw("quantization"), "quantization_config (this is MLX's)")
     if own is not None and found.kv_format is None:
         found.kv_format = _kv_scheme(own)
+    if own is not None and not own.text("quant_method") and own.section("quantization") is None:
+        # vLLM 0.33 reads a declared cache format under a method only, and takes one from ModelOpt's
+        # nested section alone (utils/torch_utils.py::get_kv_cache_quant_algo_string,
+        # transformers_utils/model_arch_config_convertor.py::_normalize_quantization_config).
+        found.kv_format = None
     return found
 
 
