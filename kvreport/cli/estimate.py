@@ -34,7 +34,12 @@ def register(add: Add) -> None:
     )
     command.add_argument("--gpu", required=True, metavar="GPU", help="accelerator slug or alias (H100)")
     command.add_argument(
-        "--tensor-parallel", type=int, default=1, metavar="N", help="GPUs that one copy is split over (1)"
+        "--tensor-parallel",
+        "--tp",
+        type=int,
+        default=1,
+        metavar="N",
+        help="GPUs that one copy is split over (1)",
     )
     command.add_argument(
         "--context", metavar="TOKENS", help="tokens of every request, such as 32K (the model's own limit)"

@@ -35,7 +35,7 @@ def register(add: Add) -> None:
     )
     command.add_argument("--gpu", metavar="GPU", help="the accelerator, to predict the pool")
     command.add_argument(
-        "--tensor-parallel", type=int, metavar="N", help="GPUs of one copy, if the log does not say"
+        "--tensor-parallel", "--tp", type=int, metavar="N", help="GPUs of one copy, if the log does not say"
     )
     command.add_argument("--weights", metavar="FORMAT", help="weight format (as released)")
     command.add_argument("--kv", metavar="FORMAT", help="KV format, if the log does not say")

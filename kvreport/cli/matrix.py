@@ -27,7 +27,10 @@ def register(add: Add) -> None:
     command.add_argument("--gpus", default="*", metavar="GLOB", help="accelerators, by slug (all)")
     command.add_argument("--contexts", metavar="LIST", help="contexts (those of the catalogue's grid)")
     command.add_argument(
-        "--tensor-parallel", metavar="LIST", help="GPUs that one copy is split over (those of the grid)"
+        "--tensor-parallel",
+        "--tp",
+        metavar="LIST",
+        help="GPUs that one copy is split over (those of the grid)",
     )
     command.add_argument(
         "--weights", metavar="LIST", help="weight formats, 'released' among them (the grid's)"

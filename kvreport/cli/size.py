@@ -65,7 +65,9 @@ def register(add: Add) -> None:
         "--weights", default="released", metavar="FORMATS", help="to try, with commas (released)"
     )
     limits.add_argument("--kv", default="auto", metavar="FORMATS", help="to try, with commas (auto)")
-    limits.add_argument("--tensor-parallel", default="1,2,4,8", metavar="SIZES", help="to try (1,2,4,8)")
+    limits.add_argument(
+        "--tensor-parallel", "--tp", default="1,2,4,8", metavar="SIZES", help="to try (1,2,4,8)"
+    )
     limits.add_argument("--engine", default="vllm", metavar="NAME", help="whose rules apply (vllm)")
     limits.add_argument("--utilization", type=float, metavar="F", help="share of memory (engine's default)")
     limits.add_argument("--max-seqs", type=int, metavar="N", help="requests at once (engine's default)")

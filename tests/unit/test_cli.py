@@ -81,6 +81,23 @@ def refused(outcome):
     return err
 
 
+def test_tp_is_short_for_tensor_parallel(run, capsys, tmp_path) -> None:
+    long = run(*ASK, "--tensor-parallel", "2", "--format", "json")
+    assert run(*ASK, "--tp", "2", "--format", "json") == long
+    assert json.loads(long[1])["tensor_parallel"] == 2
+    log = tmp_path / "log"
+    log.write_text("vllm serve Qwen/Qwen2.5-7B\nAvailable KV cache memory: 10.00 GiB\n")
+    asked = ("log", str(log), "--gpu", "h100-sxm-80gb", "--format", "json")
+    assert run(*asked, "--tp", "2") == run(*asked, "--tensor-parallel", "2") != run(*asked)
+    size = ("size", "Qwen/Qwen2.5-7B", "--concurrent", "4", "--context", "4K", "--gpu", "h100-sxm-80gb")
+    assert run(*size, "--tp", "2") == run(*size, "--tensor-parallel", "2")
+    for command in ("estimate", "size", "log", "matrix"):
+        with pytest.raises(SystemExit):
+            parser().parse_args([command, "--help"])
+        assert "--tensor-parallel" in (shown := capsys.readouterr().out)
+        assert "--tp" in shown
+
+
 def test_json_has_every_key_of_the_contract(run):
     status, out, err = run(*ASK, "--context", "8K", "--format", "json")
     answer = json.loads(out)
