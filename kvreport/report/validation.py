@@ -172,12 +172,18 @@ def _engine(catalogue: Catalogue, observation: Observation) -> Engine | None:
 
 
 _RELEASES: Final = {
-    "vllm": (("2025-09-13", "0.10.1"), ("2026-02-25", "0.11"), ("2026-05-15", "0.19")),
+    "vllm": (
+        ("2025-09-13", "0.10.1"),
+        ("2026-02-25", "0.11"),
+        ("2026-05-15", "0.19"),
+        ("2026-06-29", "0.23"),
+        ("2026-07-25", "0.25"),
+    ),
     "sglang": (("2026-07-25", "0.5.15"),),
 }
 """The release that was current before a day, where a log does not say (vLLM 0.10.2 came out on
-2025-09-13, 0.16 in February 2026, 0.21 in May 2026; SGLang 0.5.16 was packed on 2026-07-25); later
-logs count as the current rules."""
+2025-09-13, 0.16 in February 2026, 0.21 in May 2026; 0.24 was packed on 2026-06-29, 0.26 on 2026-07-25,
+SGLang 0.5.16 on 2026-07-25); later logs count as the current rules."""
 
 
 def _version_of_date(family: str, date: str) -> str | None:
