@@ -104,7 +104,28 @@
     };
   }
 
-  const api = { widen, requestBytes, marginalBytes, freeBytes, longest, configure, answer, BEYOND };
+  /* Batch sizes that vLLM captures graphs of: 1, 2, 4, then by 8 to 256, then by 16 to 512. */
+  function capturedSizes(rows) {
+    const largest = Math.min(2 * rows, 512);
+    return [1, 2, 4].filter((size) => size <= largest).length
+      + Math.floor(Math.min(largest, 256) / 8) + Math.floor(Math.max(largest - 256, 0) / 16);
+  }
+
+  /* The reserve under given scheduler sizes: activations, what lies outside the framework, graphs. */
+  function reserveAt(rates, tokens, rows, { eager = false, own = false } = {}) {
+    const [forward, workspace, streams, row, encoding, outside, graphs] = rates;
+    const asked = Math.min(rows, tokens);
+    const sampling = (own ? 0 : workspace * tokens) + row * asked;
+    return roundHalfEven(Math.max(forward * tokens, sampling, encoding) + streams * tokens)
+      + roundHalfEven(outside) + roundHalfEven(eager ? 0 : graphs * capturedSizes(rows));
+  }
+
+  /* Terms of a plan with other steps than it supposes: windows hold the tokens in flight besides theirs. */
+  function inFlight(terms, further) {
+    return terms.map(([rate, step, cap]) => [rate, step, cap ? cap + further : cap]);
+  }
+
+  const api = { reserveAt, inFlight, widen, requestBytes, marginalBytes, freeBytes, longest, configure, answer, BEYOND };
   if (typeof module === "object" && module.exports) module.exports = api;
   else root.kvCapacity = api;
 })(typeof globalThis === "object" ? globalThis : this);

@@ -42,7 +42,7 @@
       lay(reading, found, compare(reading, found, site, model, rules, gpu), notes(reading, site, model, rules, gpu));
     }
 
-    /* The model's block plan under the current release's defaults, where the log is vLLM's. */
+    /* The model's block plan under the log's flags and the current release's rules, where the log is vLLM's. */
     function layout(reading, site, model, gpu) {
       if (!site || !model || reading.engine === "sglang") return null;
       const size = site.sizes.indexOf(reading.facts.tensor_parallel || 1);
@@ -56,17 +56,34 @@
       const own = plan(kv);
       if (!own) return null;
       const other = kv === "bf16" ? plan("fp8") : null;
-      const bytes = (made) => (length) => kvCapacity.requestBytes(made[2], made[3], length);
+      const supposed = (gpu || site.gpus.find((one) => one.kind === kind)).step;
+      const tokens = reading.facts.max_batched_tokens || supposed[0];
+      const rows = Math.min(reading.facts.max_seqs || supposed[1], tokens);
+      const further = site.engine.in_flight * (tokens - supposed[0]);
+      const terms = (made) => kvCapacity.inFlight(made[3], further);
+      const bytes = (made) => (length) => kvCapacity.requestBytes(made[2], terms(made), length);
       return {
-        kv, size, own: bytes(own), fp8: other && bytes(other), block: own[0],
-        longest: (pool, limit) => kvCapacity.longest(kvCapacity.freeBytes(pool, own[0], own[1]), own[2], own[3], limit),
+        kv, size, tokens, rows, own: bytes(own), fp8: other && bytes(other), block: own[0],
+        longest: (pool, limit) => kvCapacity.longest(kvCapacity.freeBytes(pool, own[0], own[1]), own[2], terms(own), limit),
         current: currentRelease(reading, site),
       };
     }
 
     function currentRelease(reading, site) {
       const stated = /^v?(\d+)\.(\d+)/.exec(reading.facts.engine_version || "");
-      return !stated || site.engine.version === null || Number(stated[1]) > 0 || Number(stated[2]) >= 21;
+      if (!stated || site.engine.since === null) return true;
+      const [major, minor] = site.engine.since.split(".").map(Number);
+      return Number(stated[1]) > major || (Number(stated[1]) === major && Number(stated[2]) >= minor);
+    }
+
+    /* Flags of the log that change memory and that the published data cannot follow. */
+    function ignored(facts) {
+      const names = [];
+      if (facts.block_tokens !== undefined) names.push(`--block-size ${facts.block_tokens}`);
+      if (facts.context_parallel > 1) names.push(`--decode-context-parallel-size ${facts.context_parallel}`);
+      if (facts.pipeline_parallel > 1) names.push(`--pipeline-parallel-size ${facts.pipeline_parallel}`);
+      if (facts.quantization !== undefined && facts.quantization !== "None") names.push(`--quantization ${facts.quantization}`);
+      return names;
     }
 
     function compare(reading, found, site, model, rules, gpu) {
@@ -85,7 +102,10 @@
         if (facts.needed) add("needed", request);
       }
       if (gpu && rules.current && facts.kv_pool > 0 && weights) {
-        const reserve = model.reserve[gpu.reserve][rules.size][0];
+        const rates = model.rates && model.rates[rules.size];
+        const reserve = rates
+          ? kvCapacity.reserveAt(rates, rules.tokens, rules.rows, { eager: Boolean(facts.eager), own: gpu.own })
+          : model.reserve[gpu.reserve][rules.size][0];
         const share = facts.utilization === undefined ? gpu.memory : Math.ceil(gpu.usable * facts.utilization);
         add("kv_pool", Math.max(share - weights - reserve, 0));
       }
@@ -98,7 +118,11 @@
       if (!gpu) said.push("Choose the accelerator, and the pool itself is predicted.");
       if (model && reading.engine === "sglang") said.push("Block plans are checked for vLLM only; SGLang’s tokens are taken as stated.");
       if (rules && !rules.current) said.push(`The log is from an older release. This page has the rules of ${site.engine.label}; kvreport log has those of the log’s own version.`);
-      else if (rules) said.push(`Computed with the rules and default flags of ${site.engine.label}; kvreport log takes the log’s own flags.`);
+      else if (rules) {
+        const missed = ignored(reading.facts);
+        said.push(`Computed with the rules of ${site.engine.label} and the log’s own length, cache type, tensor-parallel size, utilisation, step and graphs; what it does not state is the engine’s default.`);
+        if (missed.length) said.push(`Not followed here: ${missed.join(", ")}; kvreport log follows block size and context parallelism. Weights are counted as released.`);
+      }
       return said;
     }
 
@@ -137,6 +161,7 @@
       }
       box.replaceChildren(...children);
       box.kvFound = found;
+      box.kvCompared = compared;
     }
 
     function headline(found) {

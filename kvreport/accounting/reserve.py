@@ -115,6 +115,67 @@ class Shape:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class ReserveRates:
+    """vLLM's reserve before the scheduler's sizes are known: bytes per token of a step, row and graph.
+
+    Attributes:
+        forward_per_token: Of a forward pass.
+        workspace_per_token: Of the buffers that experts compute in, where they stay during sampling.
+        streams_per_token: Of residual streams kept for a draft model.
+        sampling_per_row: Of one row of logits while it is sampled from.
+        encoding: Of an encoder pass over images.
+        non_framework: Outside the framework.
+        graphs_per_size: Of the graphs of one captured batch size (0 where they are not reserved for).
+    """
+
+    forward_per_token: float
+    workspace_per_token: float
+    streams_per_token: float
+    sampling_per_row: float
+    encoding: float
+    non_framework: float
+    graphs_per_size: float
+
+    @classmethod
+    def of(
+        cls,
+        model: Model,
+        engine: Engine,
+        *,
+        tensor_parallel: int = 1,
+        images: bool = True,
+        own_expert_kernels: bool = False,
+        sorts: bool = False,
+    ) -> ReserveRates:
+        """Read the rates off a model and an engine's constants; arguments as for :func:`reserve`.
+
+        Raises:
+            InputError: If the engine's data lacks a coefficient.
+        """
+        sizes = Shape.of(model)
+        split = tensor_parallel > 1
+        per_logit = constant(engine, "sorting_bytes_per_logit" if sorts else "sampling_bytes_per_logit")
+        workspace = engine.expert_workspace_kept and not own_expert_kernels
+        streams = engine.streams_buffer_kept and sizes.streams > 1
+        per_layer = constant(engine, "graph_bytes_per_layer")
+        per_layer += constant(engine, "graph_bytes_per_indexed_layer") * sizes.indexed
+        per_layer += constant(engine, "graph_bytes_per_expert_layer") * bool(sizes.experts_per_token)
+        per_layer += constant(engine, "graph_bytes_per_split_layer") * split
+        return cls(
+            forward_per_token=forward_bytes_per_token(sizes, engine, tensor_parallel),
+            workspace_per_token=(
+                expert_workspace_bytes_per_token(sizes, tensor_parallel) if workspace else 0.0
+            ),
+            streams_per_token=sizes.streams * sizes.hidden * SERVED_BYTES if streams else 0,
+            sampling_per_row=per_logit * sizes.vocabulary,
+            encoding=constant(engine, "vision_bytes_per_width") * sizes.vision * images,
+            non_framework=constant(engine, "non_framework_bytes")
+            + constant(engine, "non_framework_parallel_bytes") * split,
+            graphs_per_size=per_layer * sizes.layers if engine.graphs_reserved else 0.0,
+        )
+
+
 def captured_sizes(max_seqs: int) -> int:
     """Batch sizes that vLLM captures by default: 1, 2, 4, then by 8 to 256, then by 16."""
     largest = min(2 * max_seqs, LARGEST_CAPTURE)
@@ -157,30 +218,20 @@ def reserve(
         )
     if engine.family != "vllm":
         return NOTHING
-    sizes = Shape.of(model)
+    rates = ReserveRates.of(
+        model,
+        engine,
+        tensor_parallel=tensor_parallel,
+        images=images,
+        own_expert_kernels=own_expert_kernels,
+        sorts=sorts,
+    )
     rows = min(max_seqs, max_batched_tokens)
-    forward = max_batched_tokens * forward_bytes_per_token(sizes, engine, tensor_parallel)
-    per_logit = constant(engine, "sorting_bytes_per_logit" if sorts else "sampling_bytes_per_logit")
-    sampling = per_logit * rows * sizes.vocabulary
-    encoding = constant(engine, "vision_bytes_per_width") * sizes.vision * images
-    if engine.expert_workspace_kept and not own_expert_kernels:
-        sampling += max_batched_tokens * expert_workspace_bytes_per_token(sizes, tensor_parallel)
-    activations = max(forward, sampling, encoding)
-    if engine.streams_buffer_kept and sizes.streams > 1:
-        activations += max_batched_tokens * sizes.streams * sizes.hidden * SERVED_BYTES
-    non_framework = constant(engine, "non_framework_bytes")
-    if tensor_parallel > 1:
-        non_framework += constant(engine, "non_framework_parallel_bytes")
-    graphs = 0.0
-    if engine.graphs_reserved and not eager:
-        per_layer = constant(engine, "graph_bytes_per_layer")
-        if sizes.indexed:
-            per_layer += constant(engine, "graph_bytes_per_indexed_layer")
-        if sizes.experts_per_token:
-            per_layer += constant(engine, "graph_bytes_per_expert_layer")
-        if tensor_parallel > 1:
-            per_layer += constant(engine, "graph_bytes_per_split_layer")
-        graphs = per_layer * sizes.layers * captured_sizes(max_seqs)
+    forward = rates.forward_per_token * max_batched_tokens
+    sampling = rates.workspace_per_token * max_batched_tokens + rates.sampling_per_row * rows
+    activations = max(forward, sampling, rates.encoding) + rates.streams_per_token * max_batched_tokens
+    non_framework = rates.non_framework
+    graphs = 0.0 if eager else rates.graphs_per_size * captured_sizes(max_seqs)
     total = activations + non_framework + graphs
     uncertainty = constant(engine, "uncertainty_bytes") + constant(engine, "uncertainty_share") * total
     return Reserve(

@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import astuple
 from typing import Any, Final
 
 from kvreport.accounting.blocks import BlockPlan
-from kvreport.accounting.budget import memory_bytes, scheduled_reserve
+from kvreport.accounting.budget import memory_bytes, own_expert_kernels, scheduled_reserve, scheduler_sizes
 from kvreport.accounting.kv_cache import held
 from kvreport.accounting.loaded import load_overhead
 from kvreport.accounting.profile import UNBOUNDED, CacheProfile
+from kvreport.accounting.reserve import ReserveRates
 from kvreport.accounting.weights import active_parameters, parameters, weight_bytes
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.formats import KvFormat, WeightFormat
@@ -47,7 +49,7 @@ def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
         everything.append(facts)
         yield (
             f"{FOLDER}/models/{model.slug}.json",
-            encode({"schema": SCHEMA, "release": site.version, **facts}),
+            encode({"schema": SCHEMA, "release": site.version, **facts, "rates": reserve_rates(site, model)}),
         )
     yield f"{FOLDER}/explore.json", encode({"site": shared, "models": everything})
     for place, size in enumerate(shared["sizes"]):
@@ -71,7 +73,9 @@ def site_facts(site: SiteData) -> dict[str, Any]:
     """Return what all models share.
 
     ``gpus[].memory`` is what the engine may take of ``usable``; ``gpus[].reserve`` and
-    ``gpus[].kind`` say which of a model's reserves and plans apply to it.
+    ``gpus[].kind`` say which of a model's reserves and plans apply to it; ``gpus[].step`` is [tokens of
+    one scheduler step, requests at once] that they suppose, ``gpus[].own`` whether its kernels for experts
+    bring their own buffers. ``engine.since`` is the first release with these rules.
     """
     grid = site.axes
     reserves, kinds = site.reserve_classes, site.device_kinds
@@ -83,6 +87,8 @@ def site_facts(site: SiteData) -> dict[str, Any]:
             "label": site.engine.label,
             "version": site.engine.version,
             "utilization": site.engine.utilization,
+            "since": site.engine.versions[0] if site.engine.versions else None,
+            "in_flight": site.engine.steps_in_flight,
         },
         "known": list(site.known_gpus),
         "contexts": list(grid.contexts),
@@ -105,6 +111,8 @@ def site_facts(site: SiteData) -> dict[str, Any]:
                 "memory": memory_bytes(site.engine, gpu.usable_bytes),
                 "reserve": reserves[gpu.id],
                 "kind": kinds[gpu.id],
+                "step": list(scheduler_sizes(site.engine, gpu)),
+                "own": own_expert_kernels(gpu),
             }
             for gpu in site.gpus
         ],
@@ -183,6 +191,21 @@ def model_facts(site: SiteData, model: Model) -> dict[str, Any]:
             for name, cache in caches.items()
         },
     }
+
+
+def reserve_rates(site: SiteData, model: Model) -> list[list[float] | None] | None:
+    """Return what a log's own flags need: the reserve's rates for every size, None without such rules.
+
+    ``[forward, workspace, streams, row, encoding, non-framework, graphs]``: bytes per token of a step (three),
+    per row of logits, of an encoder pass, outside the framework, and per captured batch size.
+    """
+    if site.engine.family != "vllm":
+        return None
+    sizes = site.axes.parallel_sizes(model)
+    return [
+        list(astuple(ReserveRates.of(model, site.engine, tensor_parallel=size))) if size in sizes else None
+        for size in site.axes.tensor_parallel
+    ]
 
 
 def _held(

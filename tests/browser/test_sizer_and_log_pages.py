@@ -12,6 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from kvreport.catalog.load import open_catalogue
+from kvreport.diagnosis import diagnose
 from kvreport.estimation.size import size
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("tiny-site")]
@@ -210,6 +211,53 @@ def test_the_log_of_a_known_model_is_compared(page: Any, address: str) -> None:
     assert ["maximum concurrency", "2.50", "2.50", "+0.0 %"] in cells
     assert ["cache size", "327,680", "327,680", "+0.0 %"] in cells
     assert any(row[0] == "weights on a device" and row[2] == "14.99 GiB" for row in cells)
+
+
+FLAGGED = """\
+INFO Initializing a V1 LLM engine (v0.33.0) with config: model='openai/gpt-oss-20b', tensor_parallel_size=2
+vllm serve openai/gpt-oss-20b --max-model-len 65536 --gpu-memory-utilization 0.85 --max-num-batched-tokens 2048 \
+--max-num-seqs 64 {further}
+Model loading took 7.00 GiB
+Available KV cache memory: 30.00 GiB
+GPU KV cache size: 1,000,000 tokens
+Maximum concurrency for 65,536 tokens per request: 15.00x
+"""
+
+
+@pytest.mark.parametrize("further", ["", "--enforce-eager", "--kv-cache-dtype fp8", "--block-size 32"])
+def test_a_logs_own_flags_are_followed_as_the_command_does(
+    page: Any, address: str, tiny_site, further: str
+) -> None:
+    # Windows reserve for the steps in flight, and the reserve is of the log's own steps and requests.
+    text = FLAGGED.format(further=further)
+    gpu = "h100-sxm-80gb"
+    ours = diagnose(text, gpu=gpu, catalog=open_catalogue(tiny_site.catalogue))
+    page.goto(f"{address}log/")
+    until(page, "Boolean(window.kvreport && kvreport.log)")
+    page.select_option("select[name=gpu]", gpu)
+    page.fill("textarea[name=log]", text)
+    page.wait_for_selector("text=Beside our numbers")
+    until(page, "document.querySelector('[data-kv-logged]').innerText.includes('cache pool on a device')")
+    theirs = page.eval_on_selector("[data-kv-logged]", "box => box.kvCompared")
+    by_name = {name: predicted for name, _, predicted in theirs}
+    assert {"weights", "concurrency", "kv_tokens", "kv_pool"} <= set(by_name)
+    shown = page.inner_text("[data-kv-logged]")
+    if "block-size" in further:
+        assert "Not followed here: --block-size 32" in shown
+        return
+    assert "Not followed here" not in shown
+    for one in ours.comparisons:
+        assert by_name[one.fact] == pytest.approx(one.predicted, rel=1e-6), one.fact
+
+
+def test_an_older_log_is_not_held_against_newer_rules(page: Any, address: str) -> None:
+    page.goto(f"{address}log/")
+    until(page, "Boolean(window.kvreport && kvreport.log)")
+    page.fill("textarea[name=log]", FLAGGED.format(further="").replace("v0.33.0", "v0.25.1"))
+    page.wait_for_selector("text=from an older release")
+    assert "maximum concurrency" not in page.eval_on_selector_all(
+        "[data-kv-logged] tbody th", "cells => cells.map((cell) => cell.innerText)"
+    )
 
 
 def test_both_pages_are_whole_without_javascript(chromium_path, chromium_flags, address) -> None:
