@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from kvreport.accounting.engines import pools, vllm
+from kvreport.accounting.engines import pools, vllm, vllm_kernels
 from kvreport.accounting.kv_cache import held
 from kvreport.accounting.parallel import check_context_parallel, check_tensor_parallel
 from kvreport.accounting.plan import BlockPlan, CacheGroup, Serving
@@ -76,7 +76,7 @@ def plan(
 def default_kv_format(model: Model, engine: Engine, accelerator: Accelerator | None) -> str | None:
     """The KV format that an engine takes when told ``auto``, by name; None for the model's own type."""
     if engine.family == "vllm":
-        return vllm.default_kv_format(model, accelerator)
+        return vllm_kernels.default_kv_format(model, accelerator)
     return model.kv_format
 
 
@@ -88,19 +88,21 @@ def stored_format(
     The format keeps its name. What one token of it takes is :func:`kvreport.accounting.kv_cache.held`.
     """
     if engine.family in ("vllm", "sglang"):
-        return vllm.stored_format(model, kv_format, accelerator)
+        return vllm_kernels.stored_format(model, kv_format, accelerator)
     return kv_format
 
 
 def same_on_every_device(model: Model, engine: Engine) -> bool:
     """True if the plan of this model does not depend on the accelerator, nor on scheduler sizes."""
-    return engine.family == "ceiling" or (engine.family == "vllm" and vllm.same_on_every_device(model))
+    return engine.family == "ceiling" or (
+        engine.family == "vllm" and vllm_kernels.same_on_every_device(model)
+    )
 
 
 def reserves_for_steps(model: Model, engine: Engine) -> bool:
     """True if scheduler sizes change the plan of this model."""
     return engine.family not in ("ceiling", "vllm") or (
-        engine.family == "vllm" and vllm.reserves_for_steps(model)
+        engine.family == "vllm" and vllm_kernels.reserves_for_steps(model)
     )
 
 
@@ -113,5 +115,5 @@ def kernel_class(engine: Engine, accelerator: Accelerator) -> Hashable:
     if engine.family == "ceiling":
         return None
     if engine.family == "vllm":
-        return vllm.Device.of(accelerator)
+        return vllm_kernels.Device.of(accelerator)
     return accelerator.vendor, accelerator.compute_capability

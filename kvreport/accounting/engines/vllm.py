@@ -1,16 +1,15 @@
 """vLLM's block plan: from a model's caches to pages, by the rules of vLLM 0.33.0.
 
-What each layer asks for (``get_kv_cache_spec`` of the attention and state layers), which block
-size the chosen kernels force (``platforms/interface.py::update_block_size_for_backend``) and how
-states set the block of a hybrid (``_align_hybrid_block_size``). Grouping follows in
-:mod:`kvreport.accounting.engines.pages`.
+What each layer asks for (``get_kv_cache_spec`` of the attention and state layers) and how states
+set the block of a hybrid (``_align_hybrid_block_size``). Which kernels run, and what they force, is in
+:mod:`kvreport.accounting.engines.vllm_kernels`; grouping follows in :mod:`kvreport.accounting.engines.pages`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from kvreport.accounting.engines.pages import (
@@ -22,8 +21,8 @@ from kvreport.accounting.engines.pages import (
     terms_of,
     tuple_block_bytes,
 )
+from kvreport.accounting.engines.vllm_kernels import SIXTEEN_BIT_CACHE, Device, Kernels, Traits, stored_format
 from kvreport.accounting.kv_cache import (
-    SERVED_BYTES,
     heads_per_rank,
     index_bytes,
     latent_bytes,
@@ -50,147 +49,9 @@ from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 
-_UNCHECKPOINTED: Final = frozenset({"KimiLinearForCausalLM", "OlmoHybridForCausalLM"})
-"""Classes whose state layers cannot hand out a state from inside a prefill."""
-
-_FP8_LATENT_ON_SM100: Final = frozenset({"GlmMoeDsaForCausalLM"})
-"""Classes whose cache becomes FP8 on Blackwell data-centre GPUs unless the user says otherwise."""
-
-_SIXTEEN_BIT_CACHE: Final = frozenset({"FalconForCausalLM", "RWForCausalLM"})
-"""Classes whose attention never sees the flag: their cache stays in the model's type."""
-
-_WIDE_HEAD: Final = 512
-"""Head width for which Hopper's FP8 kernels want blocks of 64."""
-
-_MLA_ROWS: Final = (320, 512, 576)
-"""Widths of latent and rotary part together that MLA kernels other than Triton's are built for."""
-
-_WIDE_ROTARY: Final = KvFormat(
-    name="fp8_ds_mla",
-    label="FP8 latent with a 16-bit rotary part",
-    bits=8,
-    scale_bytes=4,
-    scale_every=128,
-    wide_rope_bytes=SERVED_BYTES,
-    stores=("latent",),
-)
-"""The layout of sparse latents in FP8 (vLLM 0.33.0, ``flashmla_sparse.py``): 512 + 16 + 128 = 656 bytes."""
-
 _PACKED_ROW: Final = 584
 _PACKED_ALIGNMENT: Final = 576
 _FLOAT32_BYTES: Final = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Device:
-    """What of an accelerator decides kernels.
-
-    Attributes:
-        nvidia: True for NVIDIA GPUs.
-        major: Major compute capability; 0 where there is none.
-        hybrid: False where the engine has no hybrid cache manager (neither GPU nor CPU).
-    """
-
-    nvidia: bool
-    major: int
-    hybrid: bool
-
-    @classmethod
-    def of(cls, accelerator: Accelerator | None) -> Device:
-        """Read it off an accelerator; without one a Hopper GPU."""
-        if accelerator is None:
-            return cls(nvidia=True, major=9, hybrid=True)
-        nvidia = accelerator.vendor.upper() == "NVIDIA"
-        capability = accelerator.compute_capability or ""
-        major = int(capability.split(".")[0]) if nvidia and capability else 0
-        hybrid = accelerator.vendor.upper() in ("NVIDIA", "AMD", "INTEL")
-        return cls(nvidia=nvidia, major=major, hybrid=hybrid)
-
-
-@dataclass(frozen=True, slots=True)
-class _Shape:
-    """What of a model decides block sizes."""
-
-    latent: Latent | None
-    indexed: bool
-    packed: bool
-    paired: bool
-    states: tuple[RecurrentState, ...]
-    widest_head: int
-
-    @classmethod
-    def of(cls, model: Model) -> _Shape:
-        caches = [cache for group in model.layers for cache in group.caches]
-        latents = [cache for cache in caches if isinstance(cache, Latent)]
-        indexers = [cache for cache in caches if isinstance(cache, Indexer)]
-        heads = [c.key_dim for c in caches if isinstance(c, FullAttention | SlidingWindow)]
-        packed = any(isinstance(cache, Ring) for cache in caches) or any(
-            latent.stride > 1 for latent in latents
-        )
-        return cls(
-            latent=latents[0] if latents else None,
-            indexed=bool(indexers),
-            packed=packed,
-            paired=bool(indexers) and not latents,
-            states=tuple(cache for cache in caches if isinstance(cache, RecurrentState)),
-            widest_head=max(heads, default=0),
-        )
-
-
-def same_on_every_device(model: Model) -> bool:
-    """True if no device changes the plan: full attention only, in heads that every kernel takes.
-
-    Windows reserve for the scheduler's steps, and latents, states and the widest heads have kernels
-    with block sizes of their own.
-    """
-    caches = [cache for group in model.layers for cache in group.caches]
-    plain = all(isinstance(cache, FullAttention | CrossAttention | Shared) for cache in caches)
-    return plain and _Shape.of(model).widest_head < _WIDE_HEAD
-
-
-def reserves_for_steps(model: Model) -> bool:
-    """True if scheduler sizes change the plan: windows and rings hold tokens in flight besides theirs."""
-    caches = [cache for group in model.layers for cache in group.caches]
-    return any(isinstance(cache, SlidingWindow | ChunkedAttention | Ring) for cache in caches) or any(
-        isinstance(cache, Latent) and cache.window is not None for cache in caches
-    )
-
-
-def default_kv_format(model: Model, accelerator: Accelerator | None) -> str | None:
-    """The KV format that vLLM takes when told ``auto``, by name; None for the model's own type.
-
-    What the checkpoint declares, else what the device's kernels ask for: FP8 for GLM-5 on Blackwell
-    data-centre GPUs, and the only layout that sparse latents can have on SM12x.
-    """
-    device = Device.of(accelerator)
-    if model.kv_format is not None or not device.nvidia:
-        return model.kv_format
-    if model.architecture in _FP8_LATENT_ON_SM100 and device.major == 10:
-        return "fp8"
-    sparse = _Shape.of(model)
-    if sparse.latent is not None and sparse.indexed and not sparse.packed and device.major == 12:
-        return "fp8_ds_mla"
-    return None
-
-
-def stored_format(
-    model: Model, kv_format: KvFormat | None, accelerator: Accelerator | None
-) -> KvFormat | None:
-    """What this engine's kernels on this device store when asked for a format.
-
-    Sparse MLA in FP8 (DeepSeek-V3.2, GLM-5): everywhere but on Blackwell data-centre GPUs, whose kernels
-    take plain rows, one latent is FP8 with a float32 scale per 128 elements and a 16-bit rotary part.
-    The format keeps its name; its bytes are those of the layout.
-    """
-    shape, device = _Shape.of(model), Device.of(accelerator)
-    if shape.latent is None or not shape.indexed or shape.packed or not device.nvidia:
-        return kv_format
-    if kv_format is None:
-        return _WIDE_ROTARY if device.major == 12 else None
-    if kv_format.bits != _WIDE_ROTARY.bits or device.major == 10:
-        return kv_format
-    layout = ("scale_bytes", "scale_every", "wide_rope_bytes")
-    return kv_format.model_copy(update={field: getattr(_WIDE_ROTARY, field) for field in layout})
 
 
 def plan(
@@ -280,15 +141,20 @@ class _Layers:
         self.serving = serving
         self.tensor_parallel = tensor_parallel
         self.device = device
-        self.shape = _Shape.of(model)
+        self.shape = Traits.of(model)
         self.kv_format = kv_format
         self.fp8 = kv_format is not None and kv_format.bits == 8
-        if model.architecture in _SIXTEEN_BIT_CACHE:
+        if model.architecture in SIXTEEN_BIT_CACHE:
             self.kv_format, self.fp8 = None, False
         caching = serving.prefix_caching
         self.prefix_caching = engine.state_prefix_caching if caching is None else caching
         self.in_flight = engine.steps_in_flight * serving.max_batched_tokens
-        self.block_tokens = self._hybrid_block() if self._is_hybrid() else self._kernel_block()
+        self.kernels = Kernels(engine, device, self.shape, model.architecture, self.fp8)
+        self.block_tokens = (
+            self._hybrid_block()
+            if self._is_hybrid()
+            else self.kernels.block_tokens(self.serving.block_tokens)
+        )
 
     def only_packed(self) -> bool:
         """True if the model's latents can only be kept in a packed layout on this device."""
@@ -429,7 +295,7 @@ class _Layers:
             padded = self.block_tokens * self._attention_bytes_per_token()
         slots = 1 + self.serving.draft_tokens
         if self.prefix_caching:
-            slots += 1 + int(self._checkpoint_tokens() is not None)
+            slots += 1 + int(self.kernels.checkpoint_tokens() is not None)
         return Page(
             growth="state",
             kind="state",
@@ -453,63 +319,12 @@ class _Layers:
     def _is_hybrid(self) -> bool:
         return bool(self.shape.states) and (self.shape.latent is not None or self.shape.widest_head > 0)
 
-    def _kernel_block(self) -> int:
-        """The default block size, raised to what the chosen kernels accept."""
-        if self.serving.block_tokens is not None:
-            return self.serving.block_tokens
-        default = self.engine.block_tokens
-        if self.shape.packed:
-            return 256
-        if self.shape.paired:
-            return 128
-        if self.shape.latent is not None:
-            return max(default, self._latent_kernel_block(self.shape.latent))
-        if self.fp8 and self.device.major == 9 and self.shape.widest_head == _WIDE_HEAD:
-            return max(default, 64)
-        return default
-
-    def _latent_kernel_block(self, latent: Latent) -> int:
-        if not self.device.nvidia:
-            return 1
-        if self.shape.indexed:
-            return 64
-        if latent.latent_dim + latent.rope_dim not in _MLA_ROWS:
-            return 16
-        if self.device.major == 10:
-            return 32
-        return 64 if self.device.major == 9 and self.fp8 else 16
-
-    def _checkpoint_tokens(self) -> int | None:
-        """Tokens to which a state inside a prefill must be aligned; None if none can be kept.
-
-        Every kind of state in the model must be able to.
-        """
-        alignment = 1
-        for cache in self.shape.states:
-            own = self._own_checkpoint_tokens(cache)
-            if own is None:
-                return None
-            alignment = math.lcm(alignment, own)
-        return alignment
-
-    def _own_checkpoint_tokens(self, cache: RecurrentState) -> int | None:
-        fast = self.device.nvidia and self.device.major in (9, 10, 12)
-        if not self.engine.state_checkpoints or self.model.architecture in _UNCHECKPOINTED:
-            return None
-        if cache.mechanism == "mamba2":
-            return 1
-        if cache.mechanism == "gated_deltanet" and fast:
-            return 64
-        if cache.mechanism == "kda" and fast:
-            return 16
-        return None
-
     def _hybrid_block(self) -> int:
         """The block whose attention page holds a whole state: states and attention share the pool."""
-        kernel = self._kernel_block()
+        kernel = self.kernels.block_tokens(self.serving.block_tokens)
         align = max(kernel, 128) if self.shape.latent is not None else kernel
         if self.prefix_caching:
-            align = math.lcm(align, self._checkpoint_tokens() or 1)
+            align = math.lcm(align, self.kernels.checkpoint_tokens() or 1)
         state = max(self._state_bytes(cache) for cache in self.shape.states)
         needed = align * -(-state // (align * self._attention_bytes_per_token()))
         return max(kernel, needed)

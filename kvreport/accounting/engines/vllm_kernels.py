@@ -1,0 +1,247 @@
+"""Which kernels vLLM runs on a device, and what they force: block sizes, layouts, checkpoints of states.
+
+``platforms/interface.py::update_block_size_for_backend`` takes the smallest block that every chosen
+kernel accepts; sparse latents have layouts of their own; a state inside a prefill can be kept only where
+its kernel hands it out (vLLM 0.33.0).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+from kvreport.accounting.kv_cache import SERVED_BYTES
+from kvreport.catalog.accelerator import Accelerator
+from kvreport.catalog.caches import (
+    ChunkedAttention,
+    CrossAttention,
+    FullAttention,
+    Indexer,
+    Latent,
+    RecurrentState,
+    Ring,
+    Shared,
+    SlidingWindow,
+)
+from kvreport.catalog.engine import Engine
+from kvreport.catalog.formats import KvFormat
+from kvreport.catalog.model import Model
+
+_UNCHECKPOINTED: Final = frozenset({"KimiLinearForCausalLM", "OlmoHybridForCausalLM"})
+"""Classes whose state layers cannot hand out a state from inside a prefill."""
+
+_FP8_LATENT_ON_SM100: Final = frozenset({"GlmMoeDsaForCausalLM"})
+"""Classes whose cache becomes FP8 on Blackwell data-centre GPUs unless the user says otherwise."""
+
+SIXTEEN_BIT_CACHE: Final = frozenset({"FalconForCausalLM", "RWForCausalLM"})
+"""Classes whose attention never sees the flag: their cache stays in the model's type."""
+
+_WIDE_HEAD: Final = 512
+"""Head width for which Hopper's FP8 kernels want blocks of 64."""
+
+_MLA_ROWS: Final = (320, 512, 576)
+"""Widths of latent and rotary part together that MLA kernels other than Triton's are built for."""
+
+_WIDE_ROTARY: Final = KvFormat(
+    name="fp8_ds_mla",
+    label="FP8 latent with a 16-bit rotary part",
+    bits=8,
+    scale_bytes=4,
+    scale_every=128,
+    wide_rope_bytes=SERVED_BYTES,
+    stores=("latent",),
+)
+"""The layout of sparse latents in FP8 (vLLM 0.33.0, ``flashmla_sparse.py``): 512 + 16 + 128 = 656 bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """What of an accelerator decides kernels.
+
+    Attributes:
+        nvidia: True for NVIDIA GPUs.
+        major: Major compute capability; 0 where there is none.
+        hybrid: False where the engine has no hybrid cache manager (neither GPU nor CPU).
+    """
+
+    nvidia: bool
+    major: int
+    hybrid: bool
+
+    @classmethod
+    def of(cls, accelerator: Accelerator | None) -> Device:
+        """Read it off an accelerator; without one a Hopper GPU."""
+        if accelerator is None:
+            return cls(nvidia=True, major=9, hybrid=True)
+        nvidia = accelerator.vendor.upper() == "NVIDIA"
+        capability = accelerator.compute_capability or ""
+        major = int(capability.split(".")[0]) if nvidia and capability else 0
+        hybrid = accelerator.vendor.upper() in ("NVIDIA", "AMD", "INTEL")
+        return cls(nvidia=nvidia, major=major, hybrid=hybrid)
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What of a model decides kernels and block sizes.
+
+    Attributes:
+        latent: Its first latent cache, if it has one.
+        indexed: True if it chooses the tokens it attends to through an indexer.
+        packed: True if its latents are compressed (DeepSeek-V4) and lie side by side.
+        paired: True if it has index keys beside keys and values (MiniMax-M3).
+        states: Its recurrent states.
+        widest_head: Width of its widest attention head; 0 without attention heads.
+    """
+
+    latent: Latent | None
+    indexed: bool
+    packed: bool
+    paired: bool
+    states: tuple[RecurrentState, ...]
+    widest_head: int
+
+    @classmethod
+    def of(cls, model: Model) -> Traits:
+        """Read it off a model's caches."""
+        caches = [cache for group in model.layers for cache in group.caches]
+        latents = [cache for cache in caches if isinstance(cache, Latent)]
+        indexers = [cache for cache in caches if isinstance(cache, Indexer)]
+        heads = [c.key_dim for c in caches if isinstance(c, FullAttention | SlidingWindow)]
+        packed = any(isinstance(cache, Ring) for cache in caches) or any(
+            latent.stride > 1 for latent in latents
+        )
+        return cls(
+            latent=latents[0] if latents else None,
+            indexed=bool(indexers),
+            packed=packed,
+            paired=bool(indexers) and not latents,
+            states=tuple(cache for cache in caches if isinstance(cache, RecurrentState)),
+            widest_head=max(heads, default=0),
+        )
+
+
+def same_on_every_device(model: Model) -> bool:
+    """True if no device changes the plan: full attention only, in heads that every kernel takes.
+
+    Windows reserve for the scheduler's steps, and latents, states and the widest heads have kernels
+    with block sizes of their own.
+    """
+    caches = [cache for group in model.layers for cache in group.caches]
+    plain = all(isinstance(cache, FullAttention | CrossAttention | Shared) for cache in caches)
+    return plain and Traits.of(model).widest_head < _WIDE_HEAD
+
+
+def reserves_for_steps(model: Model) -> bool:
+    """True if scheduler sizes change the plan: windows and rings hold tokens in flight besides theirs."""
+    caches = [cache for group in model.layers for cache in group.caches]
+    return any(isinstance(cache, SlidingWindow | ChunkedAttention | Ring) for cache in caches) or any(
+        isinstance(cache, Latent) and cache.window is not None for cache in caches
+    )
+
+
+def default_kv_format(model: Model, accelerator: Accelerator | None) -> str | None:
+    """The KV format that vLLM takes when told ``auto``, by name; None for the model's own type.
+
+    What the checkpoint declares, else what the device's kernels ask for: FP8 for GLM-5 on Blackwell
+    data-centre GPUs, and the only layout that sparse latents can have on SM12x.
+    """
+    device = Device.of(accelerator)
+    if model.kv_format is not None or not device.nvidia:
+        return model.kv_format
+    if model.architecture in _FP8_LATENT_ON_SM100 and device.major == 10:
+        return "fp8"
+    sparse = Traits.of(model)
+    if sparse.latent is not None and sparse.indexed and not sparse.packed and device.major == 12:
+        return "fp8_ds_mla"
+    return None
+
+
+def stored_format(
+    model: Model, kv_format: KvFormat | None, accelerator: Accelerator | None
+) -> KvFormat | None:
+    """What this engine's kernels on this device store when asked for a format.
+
+    Sparse MLA in FP8 (DeepSeek-V3.2, GLM-5): everywhere but on Blackwell data-centre GPUs, whose kernels
+    take plain rows, one latent is FP8 with a float32 scale per 128 elements and a 16-bit rotary part.
+    The format keeps its name; its bytes are those of the layout.
+    """
+    shape, device = Traits.of(model), Device.of(accelerator)
+    if shape.latent is None or not shape.indexed or shape.packed or not device.nvidia:
+        return kv_format
+    if kv_format is None:
+        return _WIDE_ROTARY if device.major == 12 else None
+    if kv_format.bits != _WIDE_ROTARY.bits or device.major == 10:
+        return kv_format
+    layout = ("scale_bytes", "scale_every", "wide_rope_bytes")
+    return kv_format.model_copy(update={field: getattr(_WIDE_ROTARY, field) for field in layout})
+
+
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    """The kernels of one model on one device, and what they force.
+
+    Attributes:
+        engine: The engine's policy.
+        device: What of the accelerator decides.
+        traits: What of the model decides.
+        architecture: The model's class.
+        fp8: True if the cache is stored in FP8.
+    """
+
+    engine: Engine
+    device: Device
+    traits: Traits
+    architecture: str
+    fp8: bool
+
+    def block_tokens(self, given: int | None = None) -> int:
+        """The default block size, raised to what the chosen kernels accept."""
+        if given is not None:
+            return given
+        default = self.engine.block_tokens
+        if self.traits.packed:
+            return 256
+        if self.traits.paired:
+            return 128
+        if self.traits.latent is not None:
+            return max(default, self._latent_block(self.traits.latent))
+        if self.fp8 and self.device.major == 9 and self.traits.widest_head == _WIDE_HEAD:
+            return max(default, 64)
+        return default
+
+    def _latent_block(self, latent: Latent) -> int:
+        if not self.device.nvidia:
+            return 1
+        if self.traits.indexed:
+            return 64
+        if latent.latent_dim + latent.rope_dim not in _MLA_ROWS:
+            return 16
+        if self.device.major == 10:
+            return 32
+        return 64 if self.device.major == 9 and self.fp8 else 16
+
+    def checkpoint_tokens(self) -> int | None:
+        """Tokens to which a state inside a prefill must be aligned; None if none can be kept.
+
+        Every kind of state in the model must be able to.
+        """
+        alignment = 1
+        for cache in self.traits.states:
+            own = self._own_checkpoint_tokens(cache)
+            if own is None:
+                return None
+            alignment = math.lcm(alignment, own)
+        return alignment
+
+    def _own_checkpoint_tokens(self, cache: RecurrentState) -> int | None:
+        fast = self.device.nvidia and self.device.major in (9, 10, 12)
+        if not self.engine.state_checkpoints or self.architecture in _UNCHECKPOINTED:
+            return None
+        if cache.mechanism == "mamba2":
+            return 1
+        if cache.mechanism == "gated_deltanet" and fast:
+            return 64
+        if cache.mechanism == "kda" and fast:
+            return 16
+        return None
