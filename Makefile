@@ -92,6 +92,14 @@ release: site ## build wheel, source archive and site archive with checksums and
 
 venv: $(STAMP) ## make the environment .venv from the lock (PYTHON=python3.12 to choose)
 
+# A Python that is named and is not the environment's makes the environment anew.
+ifneq ($(PYTHON),)
+VERSION_OF = $(shell $(1) -c 'import sys; print(*sys.version_info[:2])' 2>/dev/null)
+ifneq ($(call VERSION_OF,$(PYTHON)),$(call VERSION_OF,$(BIN)/python))
+.PHONY: $(STAMP)
+endif
+endif
+
 $(STAMP): $(LOCK) pyproject.toml hatch_build.py Makefile
 	@python=; \
 	for candidate in $(if $(PYTHON),$(PYTHON),python3.13 python3.12 python3.11 python3 python); do \

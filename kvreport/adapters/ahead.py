@@ -83,7 +83,8 @@ def _settings(config: MkDocsConfig, options: dict[str, Any], root: Path) -> dict
         "site_name": "chapters",
         "docs_dir": config.docs_dir,
         "site_dir": str(root / "site"),
-        "theme": {"name": None, "custom_dir": str(root / "theme")},
+        # The theme's name is a part of the cache's keys.
+        "theme": {"name": config.theme.name, "custom_dir": str(root / "theme")},
         "exclude_docs": "*\n!/chapters/*.py\n",
         "plugins": [{PLUGIN: {**options, "cache_dir": str(Path(options["cache_dir"]).resolve())}}],
     }

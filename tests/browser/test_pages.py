@@ -185,6 +185,7 @@ def test_an_index_filters_by_text_and_facet_and_keeps_it_in_the_address(visit):
     page.wait_for_function("document.querySelectorAll('#models-table tbody tr:not([hidden])').length === 1")
     assert visit.query() == {"q": ["llama 70b"]}
     page.locator("input[name=q]").fill("")
+    page.wait_for_function("location.search === ''")
     page.locator("fieldset[data-facet=kind] button[value=latent]").click()
     assert visible.count() == 1
     assert visit.query() == {"kind": ["latent"]}
