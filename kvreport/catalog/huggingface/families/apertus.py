@@ -76,23 +76,28 @@ def apertus(keys: Keys) -> Blueprint:
 @reads("ArceeForCausalLM", family="Arcee", model_types=("arcee",), defaults=ARCEE)
 def arcee(keys: Keys) -> Blueprint:
     """As Llama, with squared ReLU instead of a gate."""
+    return ungated(keys, norm_bias=False)
+
+
+def ungated(keys: Keys, *, norm_bias: bool) -> Blueprint:
+    """Return a decoder whose MLP has two matrices, without a gate.
+
+    Args:
+        keys: The (text) config.
+        norm_bias: Whether its norms have a bias (LayerNorm).
+    """
     its = sizes(keys)
     width = keys.whole("intermediate_size")
     bias = keys.flag("attention_bias")
     mlp = plain_mlp(its.hidden, width, bias=keys.flag("mlp_bias"))
-    tensors = block(its, mlp, qkv_bias=bias, output_bias=bias)
-    return decoder(keys, its, attention_layers(its, tensors), intermediate=width)
+    tensors = block(its, mlp, norm_bias=norm_bias, qkv_bias=bias, output_bias=bias)
+    return decoder(keys, its, attention_layers(its, tensors), norm_bias=norm_bias, intermediate=width)
 
 
 @reads("NemotronForCausalLM", family="Nemotron-4", model_types=("nemotron",), defaults=NEMOTRON)
 def nemotron(keys: Keys) -> Blueprint:
     """Nemotron-4 and Minitron: as Arcee, with LayerNorms."""
-    its = sizes(keys)
-    width = keys.whole("intermediate_size")
-    bias = keys.flag("attention_bias")
-    mlp = plain_mlp(its.hidden, width, bias=keys.flag("mlp_bias"))
-    tensors = block(its, mlp, norm_bias=True, qkv_bias=bias, output_bias=bias)
-    return decoder(keys, its, attention_layers(its, tensors), norm_bias=True, intermediate=width)
+    return ungated(keys, norm_bias=True)
 
 
 @reads("HeliumForCausalLM", family="Helium", model_types=("helium",), defaults=HELIUM)

@@ -11,7 +11,7 @@ from kvreport.catalog.caches import Cache, RecurrentState, StateTensor
 from kvreport.catalog.huggingface.attention import attention_cache, grouped_heads, head_dim, latent_cache
 from kvreport.catalog.huggingface.blueprint import Blueprint, Layer
 from kvreport.catalog.huggingface.decoder import Sizes, context, decoder, expert_counts, vocabulary
-from kvreport.catalog.huggingface.families.bailing import UNCOUNTED, grouped_attention, mixture
+from kvreport.catalog.huggingface.families.bailing import BAILING, UNCOUNTED, grouped_attention, mixture
 from kvreport.catalog.huggingface.families.deepseek import latent_sizes, latent_tensors
 from kvreport.catalog.huggingface.families.kimi import kda_state, kda_tensors
 from kvreport.catalog.huggingface.keys import MAX_LAYERS, Keys
@@ -33,17 +33,7 @@ _LATENT: Final = {
     "tie_word_embeddings": False,
     "v_head_dim": 128,
 }
-BAILING_LINEAR: Final = {
-    "first_k_dense_replace": 0,
-    "moe_router_enable_expert_bias": False,
-    "num_shared_experts": 0,
-    "tie_word_embeddings": False,
-    "use_bias": False,
-    "use_qk_norm": False,
-    "use_qkv_bias": False,
-    "use_rmsnorm": True,
-}
-BAILING_V2_5: Final = {**_LATENT, **BAILING_LINEAR}
+BAILING_V2_5: Final = {**_LATENT, **BAILING}
 BAILING_V3: Final = {
     **_LATENT,
     "attention_bias": False,
@@ -115,7 +105,7 @@ def bailing_v2_5(keys: Keys) -> Blueprint:
     "BailingMoeLinearForCausalLM",
     family="Ling",
     model_types=("bailing_moe_linear",),
-    defaults=BAILING_LINEAR,
+    defaults=BAILING,
 )
 def bailing_linear(keys: Keys) -> Blueprint:
     """Ring-linear 2.0: lightning attention, then Ling 2.0's grouped queries."""

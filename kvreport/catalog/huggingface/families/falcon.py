@@ -9,7 +9,7 @@ from kvreport.catalog.huggingface.blueprint import Blueprint, Layer
 from kvreport.catalog.huggingface.decoder import Sizes, context, decoder, sizes, vocabulary
 from kvreport.catalog.huggingface.dense import attention_layers, fused_attention
 from kvreport.catalog.huggingface.keys import MAX_LAYERS, Keys
-from kvreport.catalog.huggingface.mamba import mamba2_state, mamba2_tensors
+from kvreport.catalog.huggingface.mamba import mamba2_mixer
 from kvreport.catalog.huggingface.registry import reads
 from kvreport.catalog.huggingface.weights import gated_mlp, norms, plain_mlp, self_attention
 
@@ -121,33 +121,26 @@ def falcon_h1(keys: Keys) -> Blueprint:
     width = keys.whole("intermediate_size")
     bias = keys.flag("attention_bias")
     heads, head_dim = _mamba_heads(keys, its.hidden)
-    groups = keys.whole("mamba_n_groups", high=1 << 12)
-    state = keys.whole("mamba_d_state", high=1 << 14)
-    kernel = keys.whole("mamba_d_conv", low=2, high=1 << 10)
+    state, mixer = mamba2_mixer(
+        keys,
+        its.hidden,
+        heads,
+        head_dim,
+        output_bias=keys.flag("projectors_bias"),
+        gated_norm=keys.flag("mamba_rms_norm"),
+    )
     attention = self_attention(
         its.hidden, its.heads, its.kv_heads, its.head_dim, qkv_bias=bias, output_bias=bias
     )
     tensors = (
         *norms("input_layernorm", "pre_ff_layernorm", width=its.hidden),
         *attention,
-        *mamba2_tensors(
-            its.hidden,
-            heads,
-            head_dim,
-            groups,
-            state,
-            kernel,
-            path="mamba",
-            bias=keys.flag("mamba_proj_bias"),
-            output_bias=keys.flag("projectors_bias"),
-            conv_bias=keys.flag("mamba_conv_bias"),
-            gated_norm=keys.flag("mamba_rms_norm"),
-        ),
+        *mixer,
         *gated_mlp(its.hidden, width, "feed_forward", bias=keys.flag("mlp_bias")),
     )
     caches = (
         FullAttention(kv_heads=its.kv_heads, key_dim=its.head_dim, value_dim=its.head_dim),
-        mamba2_state(heads, head_dim, groups, state, kernel),
+        state,
     )
     layer = Layer("full attention and Mamba-2", caches, tensors)
     return decoder(keys, its, [layer] * its.layers, final_norm="final_layernorm", intermediate=width)

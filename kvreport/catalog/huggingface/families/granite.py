@@ -10,7 +10,7 @@ from kvreport.catalog.huggingface.decoder import Sizes, decoder, expert_counts, 
 from kvreport.catalog.huggingface.dense import PRE_NORMS, attention_layers, block
 from kvreport.catalog.huggingface.families.llama import LLAMA
 from kvreport.catalog.huggingface.keys import MAX_EXPERTS, Keys
-from kvreport.catalog.huggingface.mamba import mamba2_state, mamba2_tensors
+from kvreport.catalog.huggingface.mamba import mamba2_mixer
 from kvreport.catalog.huggingface.registry import reads
 from kvreport.catalog.huggingface.weights import (
     Tensors,
@@ -195,18 +195,5 @@ def _mamba(keys: Keys, its: Sizes, beside: Tensors) -> Layer:
         if stated in (None, "auto")
         else keys.whole("mamba_d_head", high=1 << 14)
     )
-    groups = keys.whole("mamba_n_groups", high=heads)
-    state = keys.whole("mamba_d_state", high=1 << 14)
-    kernel = keys.whole("mamba_d_conv", low=2, high=1 << 10)
-    mixer = mamba2_tensors(
-        its.hidden,
-        heads,
-        width,
-        groups,
-        state,
-        kernel,
-        path="mamba",
-        bias=keys.flag("mamba_proj_bias"),
-        conv_bias=keys.flag("mamba_conv_bias"),
-    )
-    return Layer("Mamba-2", (mamba2_state(heads, width, groups, state, kernel),), (*beside, *mixer))
+    state, mixer = mamba2_mixer(keys, its.hidden, heads, width)
+    return Layer("Mamba-2", (state,), (*beside, *mixer))

@@ -15,6 +15,7 @@ from kvreport.catalog.huggingface.keys import MAX_LAYERS, Keys
 from kvreport.catalog.huggingface.mamba import (
     mamba1_state,
     mamba1_tensors,
+    mamba2_mixer,
     mamba2_state,
     mamba2_tensors,
     state_caches,
@@ -159,27 +160,14 @@ def bamba(keys: Keys) -> Blueprint:
     width = keys.whole("intermediate_size")
     bias = keys.flag("attention_bias")
     heads, head_dim = _mamba2_heads(keys, its.hidden, "mamba_n_heads", "mamba_d_head")
-    groups = keys.whole("mamba_n_groups", high=1 << 12)
-    state = keys.whole("mamba_d_state", high=1 << 14)
-    kernel = keys.whole("mamba_d_conv", low=2, high=1 << 10)
-    mixer = mamba2_tensors(
-        its.hidden,
-        heads,
-        head_dim,
-        groups,
-        state,
-        kernel,
-        path="mamba",
-        bias=keys.flag("mamba_proj_bias"),
-        conv_bias=keys.flag("mamba_conv_bias"),
-    )
+    state, mixer = mamba2_mixer(keys, its.hidden, heads, head_dim)
     attention = self_attention(
         its.hidden, its.heads, its.kv_heads, its.head_dim, qkv_bias=bias, output_bias=bias
     )
     mlp = gated_mlp(its.hidden, width, "feed_forward", bias=keys.flag("mlp_bias"))
     around = norms(*_AROUND, width=its.hidden)
     full = attention_cache("full", its.kv_heads, its.head_dim)
-    mamba = state_caches("Mamba-2", mamba2_state(heads, head_dim, groups, state, kernel))
+    mamba = state_caches("Mamba-2", state)
     attends = set(keys.wholes("attn_layer_indices", high=its.layers - 1) or [])
     layers = [
         Layer(*full, (*around, *attention, *mlp))
