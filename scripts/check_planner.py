@@ -1,6 +1,6 @@
 """Hold the block planner against a recorded run of vLLM's own planner.
 
-    python scripts/check_planner.py RECORDS.jsonl CONFIGS [--list]
+    python scripts/check_planner.py RECORDS.jsonl CONFIGS [--list] [--write]
 
 RECORDS has one line per run of the engine's planner without a GPU: ``id``, ``gpu`` (H100, A100,
 B200), ``tp``, ``dcp``, ``kv_cache_dtype`` (auto or fp8), ``enable_prefix_caching``,
@@ -32,7 +32,9 @@ from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.huggingface import read_config
 from kvreport.catalog.load import load_catalogue
 from kvreport.catalog.model import Model
+from kvreport.catalog.planner_check import PlannerCheck
 from kvreport.errors import InputError
+from kvreport.resources import data_dir
 from kvreport.units import GIB
 
 GIVEN_BLOCK = 16
@@ -44,6 +46,7 @@ def main() -> None:
     arguments.add_argument("records", type=Path)
     arguments.add_argument("configs", type=Path)
     arguments.add_argument("--list", action="store_true", help="name every row that differs")
+    arguments.add_argument("--write", action="store_true", help="write data/planner_check.yaml")
     given = arguments.parse_args()
 
     catalogue = load_catalogue()
@@ -52,11 +55,11 @@ def main() -> None:
     points, equal, near, without, unread = 0, 0, 0, 0, Counter()
     rows = [json.loads(line) for line in given.records.read_text().splitlines()]
     met: set[tuple] = set()
-    repeated = 0
+    repeated = compared = 0
+    names: set[str] = set()
     for row in rows:
         again = _flags(row) in met
         met.add(_flags(row))
-        repeated += again
         if row["id"] not in models:
             models[row["id"]] = _read(given.configs, row["id"])
         model = models[row["id"]]
@@ -81,6 +84,9 @@ def main() -> None:
         except InputError as error:
             unread[f"{row['id']} tp {row['tp']} {row['kv_cache_dtype']}: {error}"] += 1
             continue
+        compared += 1
+        repeated += again
+        names.add(row["id"])
         worst = 0.0
         for length in row["per_len"]:
             for at in length["at"]:
@@ -100,6 +106,21 @@ def main() -> None:
         print(f"not compared ({count} rows): {reason}")
     print(f"{repeated} rows repeat the flags of an earlier one: planned with --block-size {GIVEN_BLOCK}")
     print(f"equal without that flag {without} ({without / points:.2%})")
+    if given.write:
+        found = PlannerCheck(
+            engine=f"vLLM {rows[0]['vllm']}",
+            models=len(names),
+            rows=compared,
+            points=points,
+            equal=equal,
+            near=near,
+            equal_as_recorded=without,
+            inferred_rows=repeated,
+            inferred_flag=f"--block-size {GIVEN_BLOCK}",
+            left_out_rows=sum(unread.values()),
+        )
+        lines = [f"{name}: {value}" for name, value in found.model_dump().items()]
+        (data_dir() / "planner_check.yaml").write_text("\n".join(lines) + "\n")
     print(f"points {points}  equal {equal} ({equal / points:.2%})  within 1 % {near} ({near / points:.2%})")
 
 

@@ -19,6 +19,17 @@ from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import WeightFormat
 from kvreport.catalog.model import Model, WeightGroup
 
+_SEVERAL_AXES: Final = frozenset(
+    {
+        "Qwen2VLForConditionalGeneration",
+        "Qwen2_5_VLForConditionalGeneration",
+        "Qwen3VLForConditionalGeneration",
+        "Qwen3VLMoeForConditionalGeneration",
+    }
+)
+"""Classes whose whole heads rotate by time, height and width."""
+
+_AXES_FACTOR: Final = 4
 _FLOAT_BYTES: Final = 4
 _BLOCK_FLOAT: Final = "mxfp4"
 _SCALED_FLOAT: Final = "nvfp4"
@@ -68,9 +79,15 @@ def load_overhead(
 
 
 def _position_table(model: Model) -> int:
-    """Cosines and sines of every position, once per width; 16 bits each, on every rank."""
+    """Cosines and sines of every position, once per width; 16 bits each, on every rank.
+
+    Models that place images and time on axes of their own get a table of four times the positions
+    (vLLM 0.8 to 0.33, ``rotary_embedding/mrope.py``). Of Qwen3.5's heads a quarter rotates, so that its
+    table is that of its whole heads and plain positions.
+    """
     widths = {_rotary_width(cache) for group in model.layers for cache in group.caches}
-    return sum(model.context_tokens * width * SERVED_BYTES for width in widths)
+    positions = model.context_tokens * (_AXES_FACTOR if model.architecture in _SEVERAL_AXES else 1)
+    return sum(positions * width * SERVED_BYTES for width in widths)
 
 
 def _float_position_table(model: Model) -> int:

@@ -125,6 +125,8 @@ class Observation(Record):
         kv_format: The catalogue's name, ``auto`` if left to the engine; None if not stated.
         gpu_named: As the source names it.
         gpu: The catalogue's accelerator; None if it is not named or several are mixed.
+        kernels_of: One of several mixed devices of equal compute capability: how weights are laid out
+            follows from it, and nothing else.
         gpu_certainty: ``named``, or ``form_factor_assumed`` where the name leaves it open and the
             usual one was taken (its memory is the same or nearly so).
         devices: How many; None if not stated.
@@ -150,6 +152,7 @@ class Observation(Record):
     kv_format: FormatName | None = None
     gpu_named: Text
     gpu: Slug | None = None
+    kernels_of: Slug | None = None
     gpu_certainty: Literal["named", "form_factor_assumed"] | None = None
     devices: Positive | None = None
     tensor_parallel: Positive | None = None

@@ -110,8 +110,11 @@ class Start:
         if not serves_images(observation):
             parts = {name: size for name, size in parts.items() if name not in TOWERS}
         total = sum(parts.values())
-        if self.accelerator is not None:
-            added = load_overhead(self.model, self.engine, form, formats, self.accelerator, self.ranks)
+        device = self.accelerator
+        if device is None and observation.kernels_of is not None:
+            device = self.catalogue.accelerator(observation.kernels_of)
+        if device is not None:
+            added = load_overhead(self.model, self.engine, form, formats, device, self.ranks)
             total += sum(added.values())
         if (observation.pipeline_parallel or 1) > 1:
             self.excluded.append("weights: pipeline stages are not told apart in the source")

@@ -15,6 +15,7 @@ from markupsafe import Markup
 
 from kvreport import units
 from kvreport.catalog.peer import PeersFile, Question, load_peers
+from kvreport.catalog.planner_check import PlannerCheck, load_planner_check
 from kvreport.estimation import estimate
 from kvreport.report import figures
 from kvreport.report.measured import share
@@ -72,6 +73,9 @@ def page(catalogue: Catalogue) -> Page | None:
         return None
     peers = load_peers(catalogue.folder)
     others = [] if peers is None else [("peers", "Beside other tools", _tables(_peers(catalogue, peers)))]
+    checked = load_planner_check(catalogue.folder)
+    if checked is not None:
+        others.insert(0, ("planner", "Beside the engine's own planner", _tables(_planner(checked))))
     return page_of(found, others)
 
 
@@ -180,6 +184,30 @@ def _starts(found: Validation) -> Table:
         Column("", numeric=False),
         (Column("started"), Column("refused")),
         rows,
+    )
+
+
+def _planner(found: PlannerCheck) -> Table:
+    """How many points of the engine's own planner are met, and with what assumption."""
+
+    def row(text: str, count: int, of: int | None = None) -> Row:
+        share = Cell("" if of is None else f"{count / of:.2%}", "kv-num")
+        return Row(Cell(text), (Cell(units.count(count), "kv-num", value=count), share))
+
+    return Table(
+        f"Blocks, tokens and concurrency of {found.engine}'s planner, run without a GPU, from config.json alone",
+        Column("", numeric=False),
+        (Column("count"), Column("share")),
+        (
+            row("models", found.models),
+            row("rows: a model under one set of flags", found.rows),
+            row("points: pools and lengths", found.points),
+            row("points that are equal", found.equal, found.points),
+            row("points within 1\u00a0%", found.near, found.points),
+            row("points that are equal if no flag is inferred", found.equal_as_recorded, found.points),
+            row(f"rows that a missing flag is inferred for ({found.inferred_flag})", found.inferred_rows),
+            row("rows left out: their config is not at hand", found.left_out_rows),
+        ),
     )
 
 

@@ -13,12 +13,12 @@ from kvreport.report.validation import Validation, validate
 
 LIMITS = {
     # quantity: (least cases, median, 90th percentile)
-    "weights": (24, 0.003, 0.012),
+    "weights": (24, 0.003, 0.01),
     "free memory taken by loading": (2, 0.06, 0.11),
     "tokens given pool": (15, 0.0002, 0.001),
     "concurrency given pool": (14, 0.0003, 0.002),
-    "pool": (21, 0.005, 0.045),
-    "tokens": (11, 0.01, 0.03),
+    "pool": (21, 0.004, 0.045),
+    "tokens": (11, 0.004, 0.03),
     "buffers": (10, 0.0001, 0.0001),
 }
 

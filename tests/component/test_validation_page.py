@@ -10,11 +10,13 @@ from bs4 import BeautifulSoup
 
 from kvreport.catalog.load import Catalogue, open_catalogue
 from kvreport.catalog.peer import load_peers
+from kvreport.catalog.planner_check import load_planner_check
 from kvreport.errors import CatalogueError
 from kvreport.report import validation_page
 from kvreport.report.links import check
 from kvreport.report.page import Page
 from kvreport.report.validation import Validation
+from kvreport.resources import data_dir
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +56,23 @@ def test_starts_and_refusals_add_up(page: Page, found: Validation) -> None:
     table = section(page, "errors").select("table")[1]
     cells = [int(cell.get_text()) for cell in table.select("td")]
     assert sum(cells) == sum(count for _, _, count in found.starts)
+
+
+def test_the_planner_check_is_published_as_it_was_written(page: Page, catalogue: Catalogue) -> None:
+    written = load_planner_check(catalogue.folder)
+    assert written is not None
+    cells = {row.th.get_text(): row.td.get_text() for row in section(page, "planner").select("tbody tr")}
+    assert cells["points that are equal"] == f"{written.equal:,}"
+    assert cells["points that are equal if no flag is inferred"] == f"{written.equal_as_recorded:,}"
+    assert written.near / written.points >= 0.99
+
+
+def test_a_check_cannot_agree_in_more_points_than_there_are(tmp_path: Path) -> None:
+    text = (data_dir() / "planner_check.yaml").read_text()
+    (tmp_path / "planner_check.yaml").write_text(text.replace("points: 10000", "points: 9000"))
+    with pytest.raises(CatalogueError, match="equal <= near <= points"):
+        load_planner_check(tmp_path)
+    assert load_planner_check(tmp_path / "none") is None
 
 
 def test_the_published_file_is_the_validation(catalogue: Catalogue, found: Validation) -> None:

@@ -49,6 +49,8 @@ def test_accelerators_and_formats_are_the_catalogues() -> None:
     catalogue = open_catalogue()
     for observation in ALL:
         assert observation.gpu is None or observation.gpu in catalogue.accelerators, observation.id
+        kernels = observation.kernels_of
+        assert kernels is None or (kernels in catalogue.accelerators and observation.gpu is None)
         assert (observation.gpu is None) == (observation.gpu_certainty is None), observation.id
         known = {None, "released", *catalogue.weight_formats}
         assert observation.weight_format in known, observation.id

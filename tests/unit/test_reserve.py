@@ -193,6 +193,18 @@ def test_weights_as_loaded_agree_with_logs(
     assert size / GIB == pytest.approx(loaded_gib, rel=0.004)
 
 
+def test_images_on_axes_of_their_own_have_four_times_the_positions(catalogue: Catalogue) -> None:
+    formats, gpu, engine = (
+        catalogue.weight_formats,
+        catalogue.accelerator("rtx-5070ti"),
+        catalogue.engine("vllm"),
+    )
+    several = catalogue.model("Qwen/Qwen3-VL-2B-Instruct")  # 262144 positions, heads of 128
+    assert load_overhead(several, engine, None, formats, gpu)["position_table"] == 262_144 * 128 * 2 * 4
+    plain_axis = catalogue.model("Qwen/Qwen2.5-7B")
+    assert load_overhead(plain_axis, engine, None, formats, gpu)["position_table"] == 131_072 * 128 * 2
+
+
 def test_sglang_kept_the_scales_it_loaded_until_0516(catalogue: Catalogue) -> None:
     model, formats = catalogue.model("deepseek-ai/DeepSeek-V4-Pro"), catalogue.weight_formats
     older = engine_for_version(catalogue.engines.values(), "sglang", "0.5.15.post1")

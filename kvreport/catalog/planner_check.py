@@ -1,0 +1,60 @@
+"""What ``scripts/check_planner.py`` found: the block planner against a recorded run of the engine's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from kvreport.catalog.base import SCHEMA_VERSION, Positive, Record, Text
+from kvreport.catalog.shelf import read_yaml, validate
+
+Count = Annotated[int, Field(ge=0)]
+
+
+class PlannerCheck(Record):
+    """The content of ``planner_check.yaml``, which the script writes.
+
+    Attributes:
+        engine: Whose planner was recorded.
+        models: Models compared.
+        rows: Rows compared: a model under one set of flags.
+        points: Pools and lengths, over all rows.
+        equal: Points whose blocks, tokens and concurrency (or refusal) are equal.
+        near: Points within 1 %.
+        equal_as_recorded: Equal points if no flag is inferred.
+        inferred_rows: Rows planned with a flag that the record leaves out.
+        inferred_flag: That flag.
+        left_out_rows: Rows whose model has no config beside the record.
+    """
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    engine: Text
+    models: Positive
+    rows: Positive
+    points: Positive
+    equal: Count
+    near: Count
+    equal_as_recorded: Count
+    inferred_rows: Count
+    inferred_flag: Text
+    left_out_rows: Count
+
+    @model_validator(mode="after")
+    def _no_more_than_all(self) -> Self:
+        if not max(self.equal_as_recorded, self.equal) <= self.near <= self.points:
+            raise ValueError(
+                "equal, near: found more than there are points; allowed: equal <= near <= points"
+            )
+        return self
+
+
+def load_planner_check(data_dir: Path) -> PlannerCheck | None:
+    """Read ``planner_check.yaml`` of a catalogue's folder; None if there is none.
+
+    Raises:
+        CatalogueError: If the file is not right.
+    """
+    path = data_dir / "planner_check.yaml"
+    return validate(PlannerCheck, read_yaml(path, path.name), path.name) if path.is_file() else None
