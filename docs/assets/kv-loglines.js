@@ -57,7 +57,7 @@
           const fact = name.replace(/_+$/, "");
           stated[fact] = value(table, fact, found, unit);
         }
-        if (pattern.name === "eager") stated.eager = true;
+        for (const flag of ["eager", "sorts"]) if (pattern.name === flag) stated[flag] = true;
         recognised.push({ number: index + 1, text: shown, pattern: pattern.name, facts: stated, says: explain(table, pattern.says, stated) });
         if (pattern.engine) votes[pattern.engine] += 1;
         for (const [name, one] of Object.entries(stated)) facts[name] = merged(table, name, facts[name], one);

@@ -149,6 +149,7 @@ def _compare_pool(
         max_batched_tokens=reading.whole("max_batched_tokens"),
         max_seqs=reading.whole("max_seqs"),
         eager=bool(reading.facts.get("eager")),
+        sorts=bool(reading.facts.get("sorts")),
         catalog=known,
     )
     return [Comparison("kv_pool", stated, predicted.budget.kv_pool_bytes)]

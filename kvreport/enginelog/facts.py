@@ -40,6 +40,7 @@ FACTS: Final[dict[str, Fact]] = {
     "quantization": Fact("weight quantisation", "text"),
     "block_tokens": Fact("block size", "tokens"),
     "eager": Fact("graphs off", "flag"),
+    "sorts": Fact("sampling sorts", "flag"),
     "total_memory": Fact("memory of the device", "bytes", "least"),
     "free_memory": Fact("free memory at the start", "bytes", "least"),
     "weights": Fact("weights on a device", "bytes", "most"),

@@ -220,6 +220,12 @@ PATTERNS: Final[tuple[Pattern, ...]] = (
         r"--enforce-eager\b|enforce_eager=(?P<eager>True)|'enforce_eager': (?P<eager_>True)",
         "CUDA graphs are off: no memory goes to them, and decoding is slower.",
     ),
+    Pattern(
+        "sorts",
+        "vllm",
+        r"(?P<sorts>Falling back) to (?:the )?PyTorch-native implementation of top-p",
+        "Sampling sorts all logits for want of FlashInfer, which reserves several times the memory for it.",
+    ),
     # vLLM: where memory goes.
     Pattern(
         "vllm_free",

@@ -175,6 +175,7 @@ def estimate(
     max_seqs: int | None = None,
     block_size: int | None = None,
     eager: bool = False,
+    sorts: bool = False,
     prefix_caching: bool | None = None,
     speculative: int = 0,
     dcp: int = 1,
@@ -197,6 +198,7 @@ def estimate(
         max_seqs: Requests at once; None for the engine's default here.
         block_size: Tokens per block; None for the engine's choice.
         eager: True if the engine captures no graphs.
+        sorts: True if the engine said that sampling sorts all logits, for want of FlashInfer.
         prefix_caching: None for the engine's default.
         speculative: Draft tokens per step.
         dcp: Ranks that share a request's tokens while decoding.
@@ -219,6 +221,7 @@ def estimate(
         max_seqs=max_seqs,
         block_size=block_size,
         eager=eager,
+        sorts=sorts,
         prefix_caching=prefix_caching,
         speculative=speculative,
         dcp=dcp,
@@ -262,6 +265,7 @@ def answer(request: Request) -> Estimate:
         max_batched_tokens=request.serving.max_batched_tokens,
         max_seqs=request.serving.max_seqs,
         eager=request.eager,
+        sorts=request.sorts,
         kv_pool_bytes=request.kv_pool_bytes,
     )
     pool = limits.kv_pool_bytes

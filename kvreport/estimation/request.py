@@ -36,6 +36,7 @@ class Request:
         kv_pool_bytes: Pool per device given by hand, or None.
         serving: Scheduler sizes and flags that change the block plan.
         eager: True if no graphs are captured.
+        sorts: True if the engine said that sampling sorts all logits.
     """
 
     model: Model
@@ -51,6 +52,7 @@ class Request:
     kv_pool_bytes: int | None
     serving: Serving
     eager: bool
+    sorts: bool
 
     @property
     def weight_format_name(self) -> str:
@@ -116,6 +118,7 @@ def resolve(
     max_seqs: int | None,
     block_size: int | None,
     eager: bool,
+    sorts: bool,
     prefix_caching: bool | None,
     speculative: int,
     dcp: int,
@@ -176,6 +179,7 @@ def resolve(
             context_parallel=dcp,
         ),
         eager=eager,
+        sorts=sorts,
     )
 
 

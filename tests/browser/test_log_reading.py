@@ -36,6 +36,8 @@ Graph capturing finished in 101 secs, took 1.88 GiB
 model='org/m', dtype=torch.bfloat16, max_seq_len=262144, tensor_parallel_size=2, quantization=None, kv_cache_dtype=auto
 Setting attention block size to 1568 tokens to ensure that attention page size is >= mamba page size.
 Padding mamba page size by 0.13%
+WARNING [topk_topp_sampler.py:61] FlashInfer is not available. Falling back to the PyTorch-native implementation of \
+top-p & top-k sampling. For the best performance, please install FlashInfer.
 Estimated CUDA graph memory: 0.78 GiB total
 Graph capturing finished in 8 secs, took -0.17 GiB
 At gmu 0.90: Available KV cache memory: -0.12 GiB and the engine refuses

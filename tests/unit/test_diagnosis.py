@@ -46,6 +46,27 @@ def test_the_engines_own_figures_follow_from_its_pool() -> None:
     assert found["kv_tokens"].predicted == pytest.approx(2_640_144, rel=1e-4)
 
 
+def test_a_sampler_that_falls_back_makes_the_pool_smaller() -> None:
+    # vLLM 0.10.1.1 on two A100 40GB without FlashInfer (a published log, obs-061).
+    log = """\
+Initializing a V1 LLM engine (v0.10.1.1) with config: model='Qwen/Qwen2-7B-Instruct', max_seq_len=16384, \
+tensor_parallel_size=2, kv_cache_dtype=auto
+'gpu_memory_utilization': 0.5
+FlashInfer is not available. Falling back to the PyTorch-native implementation of top-p & top-k sampling.
+Available KV cache memory: 11.03 GiB
+"""
+    found = read(log, gpu="a100-sxm4-40gb")
+    assert found.reading.facts["sorts"] is True
+    (with_it,) = (one for one in found.comparisons if one.fact == "kv_pool")
+    assert abs(with_it.difference) < 0.03
+    (without,) = (
+        one
+        for one in read(log.replace("Falling back", ""), gpu="a100-sxm4-40gb").comparisons
+        if one.fact == "kv_pool"
+    )
+    assert without.difference > 0.07
+
+
 def test_a_request_that_does_not_fit_gets_three_ways_out() -> None:
     found = read(SHORT)
     # Twice 0.65 is 1.3; 10 GiB and 5 % of 80 GiB more are 14 GiB: 0.65 x 1.4 = 0.91.
