@@ -150,7 +150,7 @@ class Shared(Record):
     """Nothing of its own: the layer reads another layer's cache (Gemma 3n, cross-layer sharing)."""
 
     kind: Literal["shared"] = "shared"
-    reads: Literal["full", "sliding", "chunked"]
+    reads: Literal["full", "sliding", "chunked", "latent"]
 
 
 Cache = Annotated[

@@ -73,6 +73,14 @@ DEEPSEEK_V32: Final = {
     "max_position_embeddings": 163840,
 }
 
+AXK1: Final = {
+    **DEEPSEEK_V3,
+    "first_k_dense_replace": 1,
+    "max_position_embeddings": 32768,
+    "n_routed_experts": 192,
+    "num_attention_heads": 64,
+    "vocab_size": 163840,
+}
 YOUTU: Final = {
     "attention_bias": False,
     "hidden_size": 2048,
@@ -197,6 +205,7 @@ def latent_mixture(
     base: str = "model",
     head: str = "lm_head",
     extra: Tensors = (),
+    beside: Tensors = (),
 ) -> Blueprint:
     """Latent attention in every layer, a mixture of experts in most.
 
@@ -207,6 +216,7 @@ def latent_mixture(
         base: Module that holds embedding, layers and final norm.
         head: Name of the output head.
         extra: Tensors outside the layers.
+        beside: Tensors of every layer with a mixture, beside it.
     """
     its, rank, rope = latent_sizes(keys)
     width = keys.whole("intermediate_size")
@@ -220,7 +230,7 @@ def latent_mixture(
     attention = latent_tensors(keys, its, rank, rope)
     plain = latent_cache(rank, rope)
     dense = gated_mlp(its.hidden, width)
-    mixed = mixture(keys, its.hidden, routed, correction=correction)
+    mixed = (*mixture(keys, its.hidden, routed, correction=correction), *beside)
     with_index = ("latent attention with indexer", (*plain[1], *_indexer(keys)) if indexed else ())
     indexer = indexer_tensors(keys, its) if indexed is not None else ()
     layers = [
@@ -293,6 +303,12 @@ def deepseek_moe(keys: Keys) -> Blueprint:
     kind, caches = attention_cache("full", its.kv_heads, its.head_dim)
     layers = [Layer(kind, caches, mixed if sparse else dense) for sparse in mixture_pattern(keys, its.layers)]
     return decoder(keys, its, layers, intermediate=width, experts=(routed, per_token))
+
+
+@reads("AXK1ForCausalLM", family="A.X", model_types=("axk1",), defaults=AXK1)
+def axk1(keys: Keys) -> Blueprint:
+    """A.X K1: DeepSeek-V3's layers with one more norm behind every mixture."""
+    return latent_mixture(keys, beside=norm("post_mlp_layernorm", keys.whole("hidden_size")))
 
 
 @reads("YoutuForCausalLM", family="Youtu", model_types=("youtu", "youtu_llm"), defaults=YOUTU)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from kvreport.catalog.caches import Cache, FullAttention, RecurrentState, StateTensor
+from kvreport.catalog.huggingface.attention import Kind, attention_cache, window
 from kvreport.catalog.huggingface.blueprint import Blueprint, Layer, Tensor
 from kvreport.catalog.huggingface.decoder import Sizes, decoder, expert_counts, sizes
 from kvreport.catalog.huggingface.keys import MAX_LAYERS, Keys
@@ -45,6 +46,23 @@ LFM2_MOE: Final = {
     "num_experts": 32,
     "num_experts_per_tok": 4,
     "use_expert_bias": True,
+}
+LFM3: Final = {
+    "attention_bias": False,
+    "conv_L_cache": 7,
+    "conv_bias": False,
+    "head_dim": 128,
+    "hidden_size": 2048,
+    "intermediate_size": 7680,
+    "max_position_embeddings": 128000,
+    "num_attention_heads": 16,
+    "num_hidden_layers": 24,
+    "num_key_value_heads": 4,
+    "sliding_window": 256,
+    "tie_word_embeddings": True,
+    "use_attention_gate": True,
+    "use_sandwich_norm": True,
+    "vocab_size": 128000,
 }
 _NAMES: Final = ("w1", "w3", "w2")
 
@@ -103,31 +121,34 @@ def _adjusted(keys: Keys) -> int:
 
 
 def _layers(keys: Keys, its: Sizes, kinds: Sequence[str], mlps: Sequence[Tensors]) -> list[Layer]:
-    kernel = keys.whole("conv_L_cache", low=2, high=1 << 10)
-    bias = keys.flag("conv_bias")
     hidden = its.hidden
     attention = (
         *self_attention(hidden, its.heads, its.kv_heads, its.head_dim, output="out_proj"),
         *norms("self_attn.q_layernorm", "self_attn.k_layernorm", width=its.head_dim),
     )
-    convolution = (
-        *linear("conv.in_proj", "recurrent", 3 * hidden, hidden, "columns", bias=bias),
-        Tensor("conv.conv.weight", "recurrent", (hidden, 1, kernel), "columns"),
-        *((Tensor("conv.conv.bias", "recurrent", (hidden,), "columns"),) if bias else ()),
-        *linear("conv.out_proj", "recurrent", hidden, hidden, "rows", bias=bias),
-    )
+    convolution, state = _convolution(keys, hidden)
     around = norms("operator_norm", "ffn_norm", width=hidden)
     full: Cache = FullAttention(kv_heads=its.kv_heads, key_dim=its.head_dim, value_dim=its.head_dim)
-    state: Cache = RecurrentState(
-        mechanism="short_conv",
-        tensors=(StateTensor(name="conv", channels=hidden, columns=kernel - 1),),
-    )
     return [
         Layer("full attention", (full,), (*around, *attention, *mlp))
         if kind == "full_attention"
         else Layer("short convolution", (state,), (*around, *convolution, *mlp))
         for kind, mlp in zip(kinds, mlps, strict=True)
     ]
+
+
+def _convolution(keys: Keys, hidden: int) -> tuple[Tensors, RecurrentState]:
+    """A gated short convolution, and the columns that it keeps."""
+    kernel = keys.whole("conv_L_cache", low=2, high=1 << 10)
+    bias = keys.flag("conv_bias")
+    tensors = (
+        *linear("conv.in_proj", "recurrent", 3 * hidden, hidden, "columns", bias=bias),
+        Tensor("conv.conv.weight", "recurrent", (hidden, 1, kernel), "columns"),
+        *((Tensor("conv.conv.bias", "recurrent", (hidden,), "columns"),) if bias else ()),
+        *linear("conv.out_proj", "recurrent", hidden, hidden, "rows", bias=bias),
+    )
+    kept = StateTensor(name="conv", channels=hidden, columns=kernel - 1)
+    return tensors, RecurrentState(mechanism="short_conv", tensors=(kept,))
 
 
 def _assemble(
@@ -137,3 +158,39 @@ def _assemble(
     return decoder(
         keys, its, layers, tie=tie, final_norm="embedding_norm", intermediate=width, experts=experts
     )
+
+
+@reads("Lfm3ForCausalLM", family="LFM3", model_types=("lfm3",), defaults=LFM3)
+def lfm3(keys: Keys) -> Blueprint:
+    """LFM3: windows beside full attention and convolutions, gated heads, norms on both sides."""
+    its = sizes(keys)
+    width = keys.whole("intermediate_size")
+    words = ("full_attention", "sliding_attention", "conv")
+    kinds = keys.texts("layer_types", length=its.layers, of=words) or [
+        "full_attention" if index % 4 == 2 else "conv" if index % 4 or not index else "sliding_attention"
+        for index in range(its.layers)
+    ]
+    bias = keys.flag("attention_bias")
+    after = ("post_operator_norm", "post_ffn_norm") if keys.flag("use_sandwich_norm") else ()
+    around = norms("operator_norm", "ffn_norm", *after, width=its.hidden)
+    mlp = gated_mlp(its.hidden, width, "feed_forward", names=_NAMES)
+    attention = (
+        *self_attention(its.hidden, its.heads, its.kv_heads, its.head_dim, qkv_bias=bias, output_bias=bias),
+        *norms("self_attn.q_norm", "self_attn.k_norm", width=its.head_dim),
+        *(
+            linear("self_attn.g_proj", "attention", its.heads, its.hidden, "heads", heads=its.heads)
+            if keys.flag("use_attention_gate")
+            else ()
+        ),
+    )
+    convolution, state = _convolution(keys, its.hidden)
+    span = window(keys)
+    layers = []
+    for kind in kinds:
+        if kind == "conv":
+            layers.append(Layer("short convolution", (state,), (*around, *convolution, *mlp)))
+            continue
+        short: Kind = "sliding" if kind == "sliding_attention" else "full"
+        kept = attention_cache(short, its.kv_heads, its.head_dim, span=span)
+        layers.append(Layer(*kept, (*around, *attention, *mlp)))
+    return _assemble(keys, its, layers, width, None)

@@ -41,6 +41,7 @@ _CWM_PERIOD: Final = 4
 
 @reads(
     "LlamaForCausalLM",
+    "IQuestCoderForCausalLM",
     "LLaMAForCausalLM",
     "SolarForCausalLM",
     family="Llama",

@@ -95,7 +95,7 @@ def mistral3(keys: Keys) -> Blueprint:
     if keys.raw("model_type") == "ministral3":
         keys = keys.with_defaults(MINISTRAL3)
     vision = section_or_default(keys.outer, "vision_config", PIXTRAL)
-    extra = _pixtral(keys, vision, keys.whole("hidden_size"))
+    extra = pixtral(keys, vision, keys.whole("hidden_size"))
     if keys.raw("model_type") == "mistral4":
         return latent_mixture(
             keys.with_defaults(MISTRAL4), correction=False, base="model.language_model", extra=extra
@@ -142,7 +142,8 @@ def pixtral_tower(vision: Keys, tower: str) -> Tensors:
     )
 
 
-def _pixtral(keys: Keys, vision: Keys, text_hidden: int) -> Tensors:
+def pixtral(keys: Keys, vision: Keys, text_hidden: int) -> Tensors:
+    """Pixtral's tower and a projector that merges 2x2 patches."""
     hidden = vision.whole("hidden_size")
     side = keys.outer.whole("spatial_merge_size", default=2, high=64)
     bias = keys.outer.flag("multimodal_projector_bias", default=False)

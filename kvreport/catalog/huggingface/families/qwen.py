@@ -7,6 +7,7 @@ from typing import Final
 from kvreport.catalog.huggingface.attention import Kind, attention_cache, layer_kinds, window
 from kvreport.catalog.huggingface.blueprint import Blueprint, Layer
 from kvreport.catalog.huggingface.decoder import Sizes, decoder, expert_counts, sizes
+from kvreport.catalog.huggingface.dense import attention_layers
 from kvreport.catalog.huggingface.keys import MAX_LAYERS, Keys
 from kvreport.catalog.huggingface.registry import reads
 from kvreport.catalog.huggingface.weights import (
@@ -56,6 +57,20 @@ QWEN2_MOE: Final = {
     "num_hidden_layers": 24,
     "num_key_value_heads": 16,
     "shared_expert_intermediate_size": 5632,
+}
+
+MELLUM: Final = {
+    **QWEN3_MOE,
+    "attention_bias": False,
+    "head_dim": 128,
+    "hidden_size": 2304,
+    "intermediate_size": 7168,
+    "max_position_embeddings": 131072,
+    "moe_intermediate_size": 896,
+    "num_experts": 64,
+    "num_hidden_layers": 28,
+    "sliding_window": 1024,
+    "vocab_size": 98304,
 }
 
 
@@ -170,3 +185,28 @@ def sparse(
         for (kind, span), chosen in zip(qwen_windows(keys, its), sparse_layers(keys, its.layers), strict=True)
     ]
     return decoder(keys, its, layers, base=base, intermediate=width, experts=(routed, per_token), extra=extra)
+
+
+@reads("MellumForCausalLM", family="Mellum", model_types=("mellum",), defaults=MELLUM)
+def mellum(keys: Keys) -> Blueprint:
+    """Mellum 2: Qwen3's mixture with a kind for every layer's attention and MLP."""
+    its = sizes(keys)
+    routed, per_token = expert_counts(keys, "num_experts", "num_local_experts")
+    attention = _attention(keys, its, qkv_bias=keys.flag("attention_bias"), qk_norm=True)
+    width = keys.whole("intermediate_size")
+    mlps = {
+        "dense": gated_mlp(its.hidden, width),
+        "sparse": mixture(keys, its.hidden, routed),
+    }
+    chosen = keys.texts("mlp_layer_types", length=its.layers, of=tuple(mlps)) or ["sparse"] * its.layers
+    kinds = layer_kinds(keys, its.layers, lambda _index: "full", ("full", "sliding"))
+    tensors = [(*attention, *mlps[kind]) for kind in chosen]
+    predicts = keys.whole("num_nextn_predict_layers", "num_mtp_layers", default=0, low=0, high=64)
+    return decoder(
+        keys,
+        its,
+        attention_layers(its, tensors, kinds=kinds, span=window(keys)),
+        intermediate=width,
+        experts=(routed, per_token),
+        notes=["Its layer for multi-token prediction is not counted."] if predicts else [],
+    )
