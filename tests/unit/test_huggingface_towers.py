@@ -143,3 +143,41 @@ def test_a_minicpm_v_without_its_towers_config_is_refused() -> None:
     config = {key: value for key, value in MINICPM_V_2_6.items() if key != "vision_config"}
     with pytest.raises(InputError, match="vision_config: found nothing"):
         read_config({"architectures": ["MiniCPMV"], **config}, id="a/b")
+
+
+def test_voxtral_has_the_parameters_of_its_class() -> None:
+    # Voxtral Mini 3B, counted on the meta device with transformers 5.23.0.
+    text = {
+        "model_type": "llama",
+        "head_dim": 128,
+        "hidden_size": 3072,
+        "intermediate_size": 8192,
+        "max_position_embeddings": 131072,
+        "num_attention_heads": 32,
+        "num_hidden_layers": 30,
+        "num_key_value_heads": 8,
+        "vocab_size": 131072,
+    }
+    model = read("VoxtralForConditionalGeneration", text_config=text, audio_config={})
+    assert total(model) == 4_676_271_104
+    # Four frames of 1,280 go up to 3,072 at once; then a square matrix, both without a bias.
+    projector = [row for row in model.weights if "multi_modal_projector" in row.name]
+    assert sum(row.parameters for row in projector) == 5120 * 3072 + 3072 * 3072
+
+
+def test_qwen2_audio_has_the_parameters_of_its_class() -> None:
+    # Counted on the meta device with transformers 5.23.0; Whisper's own names for the encoder's sizes.
+    text = {
+        "model_type": "qwen2",
+        "hidden_size": 4096,
+        "intermediate_size": 11008,
+        "max_position_embeddings": 8192,
+        "num_attention_heads": 32,
+        "num_hidden_layers": 32,
+        "num_key_value_heads": 32,
+        "vocab_size": 156032,
+    }
+    audio = {"d_model": 1280, "encoder_layers": 4}
+    model = read("Qwen2AudioForConditionalGeneration", text_config=text, audio_config=audio)
+    assert total(model) == 7_846_162_432
+    assert set(kinds(model)) == {"full"}
