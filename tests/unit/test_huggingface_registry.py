@@ -61,3 +61,23 @@ def test_a_class_without_dimensions_is_refused() -> None:
     # The class has defaults for all of them, but a config that states none describes no model.
     with pytest.raises(InputError, match="at least one of these dimensions"):
         read_config({"architectures": ["LlamaForCausalLM"]}, id="a/b")
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("Phi4MMForCausalLM", "Phi4MultimodalForCausalLM"),
+        ("MiniCPMO", "MiniCPMV"),
+        ("RWKV7ForCausalLM", "Rwkv"),
+    ],
+)
+def test_a_class_whose_config_does_not_tell_its_bytes_is_answered_with_another(
+    name: str, instead: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        read_config({"architectures": [name]}, id="a/b")
+    text = str(caught.value)
+    assert text.startswith(f"config: architectures: found '{name}'; allowed: {instead}")
+    # What is named instead can be read, and the class itself cannot.
+    assert name not in families.CLASSES
+    assert any(known.startswith(instead) for known in families.CLASSES)

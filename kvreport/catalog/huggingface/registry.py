@@ -32,6 +32,16 @@ class Architecture:
     read: Reader
 
 
+_NOT_READ: Final = {
+    "MiniCPMO": "MiniCPMV for its text and images; the config does not size the parts that hear and speak",
+    "Phi4MMForCausalLM": (
+        "Phi4MultimodalForCausalLM, the library's form of the same model; this config sizes neither the towers"
+        " nor the adapters that its checkpoint holds"
+    ),
+    "RWKV7ForCausalLM": "RwkvForCausalLM (versions 4 and 5); the low-rank parts of 7 are sized by code",
+}
+"""What to give in place of classes that people ask for and whose bytes their configs do not tell."""
+
 _BY_CLASS: Final[dict[str, Architecture]] = {}
 _BY_MODEL_TYPE: Final[dict[str, Architecture]] = {}
 
@@ -98,7 +108,8 @@ def find_architecture(config: Keys) -> Architecture:
         " and model_type; see the page on adding a model)"
     )
     if classes:
-        raise config.fault("architectures", ", ".join(classes), allowed)
+        reason = next((_NOT_READ[name] for name in classes if name in _NOT_READ), allowed)
+        raise config.fault("architectures", ", ".join(classes), reason)
     raise config.fault(
         "architectures", f"no class, and model_type {model_type}" if model_type else None, allowed
     )
