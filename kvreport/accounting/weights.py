@@ -164,12 +164,14 @@ def active_parameters(model: Model) -> int:
     """Parameters that one token of text passes through.
 
     Everything but vision, audio and multi-token prediction, with routed experts counted by the
-    share that a token is sent to. Embedding and output head count in full; tables beside the
-    embedding, of which a token reads single rows (Gemma 3n's per-layer embeddings), do not count.
+    share that a token is sent to. As in published counts, the embedding and the output head count in
+    full, and so do tables beside them with a row for every token or position (Gemma 3n's per-layer
+    embeddings); tables of hashed n-grams, which have many times as many rows, do not count.
     """
     total = 0
+    most_rows = max(model.vocabulary, model.context_tokens)
     for row in model.weights:
-        if row.component in _INACTIVE or row.looked_up:
+        if row.component in _INACTIVE or (row.looked_up and row.shape[0] > most_rows):
             continue
         if row.component == "routed_experts" and model.experts is not None:
             total += row.parameters * model.experts.per_token // model.experts.routed

@@ -188,7 +188,8 @@ def test_a_table_of_which_a_token_takes_rows_is_neither_read_nor_multiplied() ->
     assert asked.dense_bytes == held - 2 * table
     multiplied = sum(asked.operations_per_token.values()) + sum(asked.head_operations.values())
     assert multiplied < 2 * (held / 2 - table)
-    assert active_parameters(model) == held // 2 - table
+    # Counted all the same, as the embedding is: transformers 5.23.0 has 6,835,235,568 without the towers.
+    assert active_parameters(model) == held // 2 == 6_835_235_568
 
 
 def test_windows_bound_what_a_token_reads() -> None:
