@@ -8,7 +8,8 @@ from itertools import combinations
 from typing import Final
 
 from kvreport.accounting.ranking import USUAL_NODE
-from kvreport.catalog.formats import KvFormat
+from kvreport.accounting.weights import weight_bytes
+from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.errors import InputError
 from kvreport.estimation.estimate import Estimate, answer
 from kvreport.estimation.request import Request, as_declared, storable_on
@@ -17,6 +18,9 @@ HOPELESS: Final = ("cache_exceeds_pool", "weights_exceed_memory")
 """Verdicts that a change can mend."""
 
 _MORE_MEMORY: Final = 0.95
+_SHORT_STEP: Final = 2048
+_WORTH_CONVERTING: Final = 0.2
+"""Share of the weights that another format must save: nobody converts MXFP4 to INT4 for less."""
 _WEIGHTS: Final = ("fp8", "int4")
 _KV: Final = ("fp8", "nvfp4")
 _MOST_PAIRS: Final = 4
@@ -81,18 +85,31 @@ def _changes(result: Estimate, kv_formats: Mapping[str, KvFormat]) -> Iterator[_
     if request.kv_pool_bytes is None:
         for name in _WEIGHTS:
             smaller = request.weight_formats.get(name)
-            if smaller is not None and smaller != request.weight_format:
+            if smaller is not None and _saves(request, smaller) >= _WORTH_CONVERTING:
                 yield _Change("weights", f"--weights {name}", replace(request, weight_format=smaller))
         if request.engine.family != "ceiling":
             if request.utilization < _MORE_MEMORY:
                 more = replace(request, utilization=_MORE_MEMORY)
                 yield _Change("utilization", f"--utilization {_MORE_MEMORY}", more)
+            steps = request.serving
+            if steps.max_batched_tokens > _SHORT_STEP:
+                short = replace(
+                    steps, max_batched_tokens=_SHORT_STEP, max_seqs=min(steps.max_seqs, _SHORT_STEP)
+                )
+                flags = f"--max-batched-tokens {_SHORT_STEP}"
+                yield _Change("steps", flags, replace(request, serving=short))
             if not request.eager:
                 yield _Change("eager", "--eager", replace(request, eager=True))
     ranks = request.tensor_parallel * 2
     while ranks <= (request.accelerator.devices_per_node or USUAL_NODE):
         yield _Change("ranks", f"--tensor-parallel {ranks}", replace(request, tensor_parallel=ranks))
         ranks *= 2
+
+
+def _saves(request: Request, smaller: WeightFormat) -> float:
+    known, ranks = request.weight_formats, request.tensor_parallel
+    now = weight_bytes(request.model, request.weight_format, known, ranks)
+    return 1 - weight_bytes(request.model, smaller, known, ranks) / now
 
 
 def _both(request: Request, one: _Change, other: _Change) -> Request:

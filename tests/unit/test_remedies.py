@@ -21,7 +21,14 @@ CASES = [
     ("openai/gpt-oss-120b", "h100-sxm-80gb", "128K"),
     ("deepseek-ai/DeepSeek-V4-Flash", "b200-sxm-180gb", "64K"),
 ]
-NAMES = {"--tensor-parallel": int, "--context": int, "--weights": str, "--kv": str, "--utilization": float}
+NAMES = {
+    "--tensor-parallel": int,
+    "--context": int,
+    "--weights": str,
+    "--kv": str,
+    "--utilization": float,
+    "--max-batched-tokens": int,
+}
 
 
 def asked(model, gpu, context, flags=""):
