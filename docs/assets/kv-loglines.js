@@ -49,7 +49,6 @@
       table.patterns.forEach((pattern, place) => {
         const match = tests[place].exec(shown);
         if (!match) return;
-        any = true;
         const stated = {};
         for (const [group, found] of Object.entries(match.groups || {})) {
           if (found === undefined) continue;
@@ -58,6 +57,8 @@
           stated[fact] = value(table, fact, found, unit);
         }
         for (const flag of ["eager", "sorts"]) if (pattern.name === flag) stated[flag] = true;
+        if (Object.values(stated).some((one) => typeof one === "number" && Math.abs(one) > table.largest)) return;
+        any = true;
         recognised.push({ number: index + 1, text: shown, pattern: pattern.name, facts: stated, says: explain(table, pattern.says, stated) });
         if (pattern.engine) votes[pattern.engine] += 1;
         for (const [name, one] of Object.entries(stated)) facts[name] = merged(table, name, facts[name], one);

@@ -10,12 +10,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from pydantic import Field, StringConstraints, ValidationError
+from pydantic import Field, StringConstraints
 
 from kvreport.catalog.base import SCHEMA_VERSION, LongText, Record, Slug, Text
-from kvreport.errors import CatalogueError, Fault
+from kvreport.catalog.shelf import read_json, validate
+from kvreport.errors import CatalogueError, Fault, shorten
 
-MAX_FILE_BYTES: Final = 8 << 20
 SUFFIX: Final = ".json"
 
 Experiment = Literal[
@@ -154,17 +154,7 @@ def read_measurement(path: Path) -> Measurement:
         CatalogueError: With every fault of the file.
     """
     where = f"measurements/{path.name}"
-    if path.stat().st_size > MAX_FILE_BYTES:
-        raise CatalogueError(
-            [Fault(where, "", f"{path.stat().st_size:,} bytes", f"at most {MAX_FILE_BYTES:,} bytes")]
-        )
-    try:
-        made = Measurement.model_validate_json(path.read_bytes())
-    except ValidationError as error:
-        raise CatalogueError(
-            Fault(where, ".".join(map(str, fault["loc"])), str(fault.get("input"))[:60], fault["msg"])
-            for fault in error.errors(include_url=False)
-        ) from error
+    made = validate(Measurement, read_json(path, where), where)
     if made.name != path.stem:
-        raise CatalogueError([Fault(where, "name", made.name, f"the file's own name, {path.stem}")])
+        raise CatalogueError([Fault(where, "name", shorten(made.name), f"the file's own name, {path.stem}")])
     return made

@@ -1,7 +1,7 @@
 """A folder of catalogue files, each one record: found by name, read when asked for.
 
-YAML is read strictly: no anchors or aliases, no key twice, no objects, no file beyond reason. A
-record is validated as JSON is, so nothing is converted silently.
+YAML is read strictly: no anchors or aliases, no key twice, no objects, no file beyond reason; JSON,
+which programs write, likewise. A record is validated as JSON is, so nothing is converted silently.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from kvreport.catalog.base import SCHEMA_VERSION, Record
 from kvreport.errors import CatalogueError, Fault, shorten
 
 MAX_FILE_BYTES: Final = 4 << 20
+MAX_JSON_BYTES: Final = 8 << 20
 MAX_DEPTH: Final = 100
 _MANY_OPENINGS: Final = 3000
 """More signs that open a level than the compiled YAML reader, which descends without a limit, can take."""
@@ -27,6 +28,7 @@ _MANY_OPENINGS: Final = 3000
 R = TypeVar("R", bound=Record)
 
 _MAYBE_ANCHOR: Final = re.compile(r"(?m)(?:^|[\s\[{,:-])[&*][^\s,\[\]{}]")
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_ ./@+-]{0,59}")
 _SEPARATORS: Final = re.compile(r"[\s_/-]+")
 # Signs that change how the text around them is read: controls, and overrides of the writing direction.
 # Letters of scripts that run from right to left are welcome; the signs that turn a whole line are not.
@@ -70,20 +72,12 @@ def read_yaml(path: Path, where: str) -> object:
         return CatalogueError([Fault(where, "", found, allowed)])
 
     try:
-        if not path.is_file():
-            raise fault("no regular file", "a YAML file")
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise fault(f"{path.stat().st_size:,} bytes", f"at most {MAX_FILE_BYTES:,} bytes")
-        text = path.read_text(encoding="utf-8")
+        text = _text(path, "YAML", MAX_FILE_BYTES, fault)
         if _MAYBE_ANCHOR.search(text):
             _refuse_anchors(text, fault)
         if sum(text.count(sign) for sign in ("[", "{", "- ", "? ")) > _MANY_OPENINGS:
             _refuse_depth(text, fault)
         return yaml.load(text, Loader=_StrictLoader)  # noqa: S506 - a safe loader, made stricter
-    except UnicodeDecodeError as error:
-        raise fault(f"a byte that is not UTF-8 at position {error.start}", "YAML in UTF-8") from error
-    except OSError as error:
-        raise fault(error.strerror or "an unreadable file", "a readable file") from error
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
@@ -94,6 +88,53 @@ def read_yaml(path: Path, where: str) -> object:
         raise fault(shorten(str(error)), "YAML") from error
     except RecursionError as error:
         raise fault("values nested too deeply", "a catalogue file") from error
+
+
+def read_json(path: Path, where: str) -> object:
+    """Read one JSON file strictly: no key twice, no number that is none.
+
+    Raises:
+        CatalogueError: If the file cannot be read as such.
+    """
+
+    def fault(found: str, allowed: str) -> CatalogueError:
+        return CatalogueError([Fault(where, "", found, allowed)])
+
+    def once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        made: dict[str, object] = {}
+        for key, value in pairs:
+            if key in made:
+                raise fault(f"the key {shorten(key)} twice", "JSON, every key once")
+            made[key] = value
+        return made
+
+    def number(word: str) -> None:
+        raise fault(word, "finite numbers")
+
+    try:
+        text = _text(path, "JSON", MAX_JSON_BYTES, fault)
+        data: object = json.loads(text, object_pairs_hook=once, parse_constant=number)
+    except CatalogueError:
+        raise
+    except ValueError as error:
+        raise fault(shorten(str(error), 120), "JSON") from error
+    except RecursionError as error:
+        raise fault("values nested too deeply", "a catalogue file") from error
+    return data
+
+
+def _text(path: Path, kind: str, limit: int, fault: Callable[[str, str], CatalogueError]) -> str:
+    """Return what a file says, if it is one and not beyond reason."""
+    try:
+        if not path.is_file():
+            raise fault("no regular file", f"a {kind} file")
+        if path.stat().st_size > limit:
+            raise fault(f"{path.stat().st_size:,} bytes", f"at most {limit:,} bytes")
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise fault(f"a byte that is not UTF-8 at position {error.start}", f"{kind} in UTF-8") from error
+    except OSError as error:
+        raise fault(error.strerror or "an unreadable file", "a readable file") from error
 
 
 def _refuse_anchors(text: str, fault: Callable[[str, str], CatalogueError]) -> None:
@@ -168,7 +209,10 @@ def _texts(data: object, location: tuple[int | str, ...] = ()) -> Iterator[tuple
 
 
 def _field(location: tuple[int | str, ...]) -> str:
-    return ".".join(str(part) for part in location)
+    # A key may be any text: what is no plain name is printed so that it stays on its line.
+    return ".".join(
+        part if isinstance(part, str) and _NAME.fullmatch(part) else shorten(part) for part in location
+    )
 
 
 def _found(fault: ErrorDetails) -> str:

@@ -2,6 +2,9 @@
 
 Expressions are valid in Python and, named groups apart, in JavaScript: the page that reads logs in the
 browser works from the same table. A line that none of these matches is not understood, never guessed.
+
+A log may come from anybody, so every expression takes time in proportion to the line: what repeats is
+bounded, and a gap ends where its own beginning stands again.
 """
 
 from __future__ import annotations
@@ -43,9 +46,9 @@ def _setting(name: str, fact: str, spelling: str, value: str, says: str, unit: s
     )
 
 
-_NUMBER: Final = r"-?[0-9][0-9,]*(?:\.[0-9]+)?"
-_WHOLE: Final = r"[0-9][0-9,]*"
-_WORD: Final = r"[A-Za-z0-9_.:/~@+-]+"
+# Longer than any size that a machine has, and not as long as a line can be.
+_WHOLE: Final = r"[0-9](?:,?[0-9]){0,20}(?!,?[0-9])"
+_NUMBER: Final = r"-?[0-9](?:,?[0-9]){0,20}(?:\.[0-9]{1,20})?(?!,?[0-9])"
 
 PATTERNS: Final[tuple[Pattern, ...]] = (
     # Which engine, which model.
@@ -61,11 +64,16 @@ PATTERNS: Final[tuple[Pattern, ...]] = (
         r"vLLM API server version (?P<engine_version>\S{1,60})",
         "vLLM {engine_version} starts.",
     ),
-    Pattern("vllm_model", "vllm", r"with config: .*?\bmodel='(?P<model>[^']{1,300})'", "It loads {model}."),
+    Pattern(
+        "vllm_model",
+        "vllm",
+        r"with config: (?:(?!with config: ).)*?\bmodel='(?P<model>[^']{1,300})'",
+        "It loads {model}.",
+    ),
     Pattern(
         "vllm_args_model",
         "vllm",
-        r"non-default args: .*?'model(?:_tag)?': '(?P<model>[^']{1,300})'",
+        r"non-default args: (?:(?!non-default args: ).)*?'model(?:_tag)?': '(?P<model>[^']{1,300})'",
         "It loads {model}.",
     ),
     Pattern(
@@ -80,7 +88,7 @@ PATTERNS: Final[tuple[Pattern, ...]] = (
     Pattern(
         "sglang_launch",
         "sglang",
-        r"sglang\.launch_server\b.*?--model(?:-path)?(?:=| +)(?P<model>[A-Za-z0-9_./~-]{1,300})",
+        r"sglang\.launch_server\b(?:(?!sglang\.launch_server).)*?--model(?:-path)?(?:=| +)(?P<model>[A-Za-z0-9_./~-]{1,300})",
         "The command that serves {model}.",
     ),
     # What it was told.
@@ -230,7 +238,7 @@ PATTERNS: Final[tuple[Pattern, ...]] = (
     Pattern(
         "vllm_free",
         "vllm",
-        rf"Free memory on device \S*? ?\(?(?P<free_memory__gib>{_NUMBER})/(?P<total_memory__gib>{_NUMBER}) ?GiB\)",
+        rf"Free memory on device \S{{0,60}}? ?\(?(?P<free_memory__gib>{_NUMBER})/(?P<total_memory__gib>{_NUMBER}) ?GiB\)",
         "{free_memory} of the device's {total_memory} were free when the engine started.",
     ),
     Pattern(
@@ -288,7 +296,7 @@ PATTERNS: Final[tuple[Pattern, ...]] = (
     Pattern(
         "vllm_graphs",
         "vllm",
-        rf"Graph capturing finished in .*?took (?P<graphs__gib>{_NUMBER}) ?GiB",
+        rf"Graph capturing finished in .{{0,80}}?took (?P<graphs__gib>{_NUMBER}) ?GiB",
         "CUDA graphs took {graphs} in the end.",
     ),
     Pattern(
@@ -378,13 +386,13 @@ PATTERNS: Final[tuple[Pattern, ...]] = (
     Pattern(
         "sglang_loaded",
         "sglang",
-        rf"Load weight end\..*?avail mem=(?P<after_load__gb>{_NUMBER}) GB, mem usage=(?P<weights__gb>{_NUMBER}) GB",
+        rf"Load weight end\..{{0,400}}?avail mem=(?P<after_load__gb>{_NUMBER}) GB, mem usage=(?P<weights__gb>{_NUMBER}) GB",
         "The weights took {weights} on each device; {after_load} are free.",
     ),
     Pattern(
         "sglang_kv",
         "sglang",
-        rf"KV Cache is allocated\..*?#tokens: (?P<kv_tokens>{_WHOLE})",
+        rf"KV Cache is allocated\..{{0,200}}?#tokens: (?P<kv_tokens>{_WHOLE})",
         "The pool holds {kv_tokens} tokens.",
     ),
     Pattern(
@@ -421,7 +429,7 @@ PATTERNS: Final[tuple[Pattern, ...]] = (
     Pattern(
         "sglang_graphs",
         "sglang",
-        rf"Capture (?:target decode |draft )?(?:cuda|CUDA) graph end\..*?mem usage=(?P<graphs__gb>{_NUMBER}) GB",
+        rf"Capture (?:target decode |draft )?(?:cuda|CUDA) graph end\..{{0,200}}?mem usage=(?P<graphs__gb>{_NUMBER}) GB",
         "CUDA graphs took {graphs}.",
     ),
     Pattern(

@@ -16,6 +16,8 @@ Value = int | float | str | bool
 MAX_CHARACTERS: Final = 20_000_000
 MAX_LINES: Final = 200_000
 MAX_LINE: Final = 20_000
+LARGEST: Final = 1 << 53
+"""No number beyond it is believed: no machine has so much, and a browser's numbers end there."""
 
 _COMPILED: Final = tuple(re.compile(pattern.expression, re.ASCII) for pattern in PATTERNS)
 _SCALES: Final = {"gib": GIB, "gb": GIB, "mib": 1 << 20}
@@ -83,7 +85,8 @@ def read_log(text: str) -> Reading:
     """
     if not text.strip():
         raise InputError("log: found nothing but blanks; allowed: the start-up log of vLLM or SGLang")
-    if len(text) > MAX_CHARACTERS or text.count("\n") > MAX_LINES:
+    breaks = text.count("\n") + text.count("\r") - text.count("\r\n")
+    if len(text) > MAX_CHARACTERS or breaks > MAX_LINES:
         raise InputError(
             f"log: found {len(text):,} characters; allowed: {MAX_CHARACTERS:,} characters in {MAX_LINES:,} "
             "lines; the start of the log, up to the first request, is enough"
@@ -148,6 +151,7 @@ def table() -> dict[str, Any]:
             for pattern in PATTERNS
         ],
         "scales": dict(_SCALES),
+        "largest": LARGEST,
     }
 
 
@@ -165,6 +169,8 @@ def _match(line: str) -> list[tuple[Pattern, dict[str, Value]]]:
                 stated[name] = _value(name, text, unit)
         if pattern.name == "eager":
             stated["eager"] = True
+        if any(abs(value) > LARGEST for value in stated.values() if not isinstance(value, str)):
+            continue
         found.append((pattern, stated))
     return found
 

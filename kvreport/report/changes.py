@@ -7,19 +7,22 @@ one before, and the catalogue as it stands with the latest. Written by ``scripts
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+from pydantic import Field, StringConstraints
 
 from kvreport import units
 from kvreport.accounting.weights import parameters
-from kvreport.errors import CatalogueError, Fault
+from kvreport.catalog.base import Record, Text
+from kvreport.catalog.shelf import read_json, validate
 from kvreport.report.site import SiteData
 
 FOLDER: Final = "releases"
+Figure = Annotated[int, Field(ge=0, lt=1 << 63)]
 _MODEL_FIGURES: Final = {
     "parameters": "parameters",
     "weight_bytes": "bytes of weights as released",
@@ -28,6 +31,24 @@ _MODEL_FIGURES: Final = {
 }
 _NAMED: Final = 12
 """How many changed entries a line names before it counts the rest."""
+
+
+class Snapshot(Record):
+    """The figures of one release that a later one is compared with.
+
+    Attributes:
+        version: The release.
+        engine: Label of the engine that they were computed for.
+        gpu: The accelerator that they were computed on.
+        models: Figures by name, for each model's id.
+        gpus: Usable memory in bytes, for each accelerator's slug.
+    """
+
+    version: Annotated[str, StringConstraints(pattern=r"^20[0-9]{2}\.[0-9]{2}\.[0-9]{2}$")]
+    engine: Text
+    gpu: Text | None = None
+    models: dict[Text, dict[Text, Figure]]
+    gpus: dict[Text, Figure]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,17 +140,15 @@ def _listed(title: str, names: list[str]) -> Iterator[str]:
 
 
 def _kept(data: Path) -> list[dict[str, Any]]:
-    found = [_read(path) for path in sorted((data / FOLDER).glob("*.json"))]
+    found = [read_snapshot(path) for path in sorted((data / FOLDER).glob("*.json"))]
     return sorted(found, key=lambda one: str(one["version"]))
 
 
-def _read(path: Path) -> dict[str, Any]:
-    allowed = "a snapshot made by scripts/snapshot.py"
-    try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise CatalogueError([Fault(f"{FOLDER}/{path.name}", "", str(error), allowed)]) from error
-    missing = {"version", "engine", "models", "gpus"} - set(content)
-    if missing:
-        raise CatalogueError([Fault(f"{FOLDER}/{path.name}", "", f"no {min(missing)}", allowed)])
-    return content
+def read_snapshot(path: Path) -> dict[str, Any]:
+    """Read a kept snapshot.
+
+    Raises:
+        CatalogueError: If it is none.
+    """
+    where = f"{FOLDER}/{path.name}"
+    return validate(Snapshot, read_json(path, where), where).model_dump(exclude_none=True)

@@ -7,75 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fuzzing import examples
+from hypothesis import HealthCheck, given, settings
+from startup_logs import LOGS, mutated_logs
 
 from kvreport.catalog.load import open_catalogue
 from kvreport.diagnosis import diagnose
 from kvreport.enginelog import read_log, table
-from kvreport.report.log_page import EXAMPLE
+from kvreport.errors import InputError
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 
 CATALOGUE = open_catalogue()
-
-# Start-up lines as published in issues and repositories of both engines, with what surrounds them.
-LOGS = {
-    "vllm-ranks": """\
-(EngineCore_0 pid=1159) (RayWorkerWrapper pid=343, ip=10.42.9.224) INFO 09-10 23:48:00 [gpu_model_runner.py:2007] \
-Model loading took 17.2217 GiB and 1229.597812 seconds
-(EngineCore_0 pid=1159) (RayWorkerWrapper pid=344, ip=10.42.9.225) INFO Model loading took 17.3 GiB and 12 seconds
-(EngineCore_0 pid=1159) INFO [gpu_worker.py:276] Available KV cache memory: 45.32 GiB [repeated 3x across cluster]
-INFO Available KV cache memory: 45.30 GiB
-INFO 09-10 23:48:39 [kv_cache_utils.py:1013] GPU KV cache size: 2,640,144 tokens
-INFO 09-10 23:48:39 [kv_cache_utils.py:1017] Maximum concurrency for 16,384 tokens per request: 284.25x
-Graph capturing finished in 101 secs, took 1.88 GiB
-""",
-    "vllm-config": """\
-\x1b[1;36m(APIServer pid=1)\x1b[0m INFO non-default args: {'model': 'org/m', 'max_model_len': 262144, \
-'enforce_eager': True, 'gpu_memory_utilization': 0.82, 'max_num_batched_tokens': 2048, 'max_num_seqs': 1}
-(EngineCore pid=32) INFO [core.py:113] Initializing a V1 LLM engine (v0.22.1rc1.dev357+g74b5964f0) with config: \
-model='org/m', dtype=torch.bfloat16, max_seq_len=262144, tensor_parallel_size=2, quantization=None, kv_cache_dtype=auto
-Setting attention block size to 1568 tokens to ensure that attention page size is >= mamba page size.
-Padding mamba page size by 0.13%
-WARNING [topk_topp_sampler.py:61] FlashInfer is not available. Falling back to the PyTorch-native implementation of \
-top-p & top-k sampling. For the best performance, please install FlashInfer.
-Estimated CUDA graph memory: 0.78 GiB total
-Graph capturing finished in 8 secs, took -0.17 GiB
-At gmu 0.90: Available KV cache memory: -0.12 GiB and the engine refuses
-""",
-    "vllm-v0": """\
-the current vLLM instance can use total_gpu_memory (47.50GiB) x gpu_memory_utilization (0.78) = 37.18GiB
-model weights take 0.52GiB; non_torch_memory takes 0.08GiB; PyTorch activation peak memory takes 1.78GiB; the rest of \
-the memory reserved for KV Cache is 34.81GiB.
-# cuda blocks: 190100, # CPU blocks: 0
-Maximum concurrency for 32768 tokens per request: 92.82x
-The model's max seq len (131072) is larger than the maximum number of tokens that can be stored in KV cache (81536).
-""",
-    "refused": EXAMPLE,
-    "issue": """\
-vllm serve my/model --max-model-len 32768 --gpu-memory-utilization 0.9
-Free memory on device (79.0/80.00 GiB) on startup.
-Available KV cache memory: 10.00 GiB
-GPU KV cache size: 21,360 tokens
-Maximum concurrency for 32,768 tokens per request: 0.65x
-""",
-    "sglang": """\
-[2026-06-07] server_args=ServerArgs(model_path='Qwen/Q', kv_cache_dtype='auto', mem_fraction_static=0.8, tp_size=2)
-[2026-06-07 19:06:00] Load weight begin. avail mem=78.26 GB
-[2026-06-07 19:06:22] Load weight end. elapsed=22.28 s, type=Qwen2ForCausalLM, avail mem=75.01 GB, mem usage=3.25 GB.
-[2026-06-07 19:06:24] KV Cache is allocated. #tokens: 1557709, K size: 20.80 GB, V size: 20.80 GB
-[2026-06-07 19:06:24] Memory pool end. avail mem=26.18 GB
-[2026-06-07 19:06:37] Capture cuda graph end. Time elapsed: 12.89 s. mem usage=2.23 GB. avail mem=23.06 GB.
-Mamba Cache is allocated. max_mamba_cache_size: 360, conv_state size: 0.99GB, ssm_state size: 50.77GB
-max_total_num_tokens=1557709, chunked_prefill_size=8192, max_prefill_tokens=16384, max_running_requests=4096, \
-context_len=32768, available_gpu_mem=22.15 GB
-""",
-    "others": "llama_kv_cache: size = 1792.00 MiB (131072 cells,  14 layers,  1/1 seqs)\nthe moon\n",
-    "seqs": """\
-vllm serve my/model --max-model-len 8192 --max-num-seqs 256
-GPU KV cache size: 100,000 tokens
-Maximum concurrency for 8,192 tokens per request: 12.20x
-""",
-}
 
 READ = """([table, text]) => {
   const reading = kvLogLines.readLog(table, text);
@@ -127,3 +70,20 @@ def test_blanks_are_refused(page: Any) -> None:
     assert "blanks" in page.evaluate(
         "([table, text]) => kvLogLines.readLog(table, text).error", [table(), " \n"]
     )
+
+
+@settings(max_examples=examples(100), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(text=mutated_logs())
+def test_the_browser_reads_what_nobody_wrote_as_python_does(page: Any, text: str) -> None:
+    theirs = page.evaluate("([table, text]) => kvLogLines.readLog(table, text)", [table(), text])
+    try:
+        ours = read_log(text)
+    except InputError:
+        assert "error" in theirs
+        return
+    assert theirs["facts"] == ours.facts
+    assert theirs["engine"] == ours.engine
+    assert theirs["unknown"] == [list(one) for one in ours.unknown]
+    assert [(one["number"], one["pattern"]) for one in theirs["recognised"]] == [
+        (one.number, one.pattern) for one in ours.recognised
+    ]

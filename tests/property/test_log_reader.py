@@ -1,0 +1,125 @@
+"""What must hold for the log reader, whatever a log says: facts or one clear sentence, and in time."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import pytest
+from fuzzing import examples
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from startup_logs import LOGS, mutated_logs
+
+from kvreport.catalog.load import open_catalogue
+from kvreport.cli.log import text as laid_out
+from kvreport.diagnosis import diagnose
+from kvreport.enginelog import FACTS, PATTERNS, read_log
+from kvreport.enginelog.reading import LARGEST, MAX_LINE, MAX_LINES
+from kvreport.errors import InputError
+
+CATALOGUE = open_catalogue()
+MODELS = (
+    "meta-llama/Llama-3.1-8B-Instruct",
+    "openai/gpt-oss-20b",
+    "deepseek-ai/DeepSeek-V3",
+    "Qwen/Qwen3.6-27B",
+)
+SECONDS = 1.0
+"""Processor time that 200,000 characters may take; they take less than a tenth of it."""
+
+
+def holds(text: str) -> None:
+    """Read a log, and look at everything that was made of it."""
+    try:
+        reading = read_log(text)
+    except InputError as error:
+        said = str(error)
+        assert "\n" not in said
+        return
+    names = {pattern.name for pattern in PATTERNS}
+    assert set(reading.facts) <= set(FACTS)
+    for value in reading.facts.values():
+        assert isinstance(value, str) or (math.isfinite(value) and abs(value) <= LARGEST)
+    for line in reading.recognised:
+        assert line.pattern in names
+        assert len(line.text) <= MAX_LINE
+        assert "{" not in line.says or "{" in line.text, line
+
+
+@settings(max_examples=examples(300))
+@given(mutated_logs())
+def test_any_log_is_facts_or_one_clear_sentence(text: str) -> None:
+    holds(text)
+
+
+@settings(max_examples=examples(100))
+@given(st.text(max_size=2000))
+def test_any_text_is_facts_or_one_clear_sentence(text: str) -> None:
+    holds(text)
+
+
+@settings(max_examples=examples(100))
+@given(st.binary(max_size=2000))
+def test_any_bytes_are_facts_or_one_clear_sentence(content: bytes) -> None:
+    holds(content.decode("utf-8", errors="replace"))
+
+
+@settings(max_examples=examples(150))
+@given(
+    text=mutated_logs(),
+    model=st.sampled_from((None, *MODELS)),
+    gpu=st.sampled_from((None, "h100-sxm-80gb", "mi300x", "m4-max-128")),
+    tensor_parallel=st.sampled_from((None, 1, 2, 3, 8)),
+)
+def test_any_log_has_a_diagnosis_or_one_clear_sentence(
+    text: str, model: str | None, gpu: str | None, tensor_parallel: int | None
+) -> None:
+    try:
+        found = diagnose(text, model=model, gpu=gpu, tensor_parallel=tensor_parallel, catalog=CATALOGUE)
+    except InputError as error:
+        said = str(error)
+        assert "\n" not in said
+        return
+    assert laid_out(found)[0] == found.headline
+    assert found.to_dict()["headline"] == found.headline
+    assert found.concurrency is None or math.isfinite(found.concurrency)
+
+
+@settings(max_examples=examples(80))
+@given(
+    beginning=st.sampled_from(sorted({line for text in LOGS.values() for line in text.splitlines()})),
+    cut=st.integers(0, 400),
+    repeated=st.sampled_from(("", "1", "1,", "a", " ", "'", "=", "-", "\x1b[", "--model ")),
+)
+def test_the_time_grows_no_faster_than_the_log(beginning: str, cut: int, repeated: str) -> None:
+    # A beginning without its end, again and again; or once, with something that never ends.
+    part = beginning[: cut % (len(beginning) + 1)]
+    line = part + repeated * MAX_LINE if repeated else (part or "x") * MAX_LINE
+    text = f"{line[:MAX_LINE]}\n" * 10
+    start = time.process_time()
+    read_log(text + "end")
+    assert time.process_time() - start < SECONDS
+
+
+def test_a_line_of_a_megabyte_is_read_to_its_limit() -> None:
+    line = "GPU KV cache size: 21,360 tokens" + " x" * 500_000
+    reading = read_log(line)
+    assert reading.facts == {"kv_tokens": 21_360}
+    assert len(reading.recognised[0].text) == MAX_LINE
+    assert read_log("x" * 1_000_000 + line).facts == {}
+
+
+@pytest.mark.parametrize("digits", [16, 19, 40, 400, 15_000])
+def test_a_number_that_no_machine_has_is_not_understood(digits: int) -> None:
+    for line in (f"max_total_num_tokens={'9' * digits}", f"Model loading took {'9' * digits}.0 GiB"):
+        reading = read_log(line)
+        assert (reading.facts, reading.recognised) == ({}, ())
+        assert reading.unknown == ((1, line),)
+
+
+def test_the_lines_of_every_kind_of_line_end_are_counted() -> None:
+    for end in ("\n", "\r", "\r\n"):
+        with pytest.raises(InputError, match=f"{MAX_LINES:,} lines"):
+            read_log(f"x{end}" * (MAX_LINES + 1))
+    assert len(read_log("x\r\n" * MAX_LINES).unknown) == MAX_LINES
