@@ -39,6 +39,17 @@ markdown_extensions: [admonition, attr_list, md_in_html, tables, {{toc: {{permal
 """
 
 
+BY_HAND = """\
+# By hand
+
+[A model](models/index.md)
+
+| what | how many | where |
+| :--- | ---: | :---: |
+| users | 12 | here |
+"""
+
+
 @dataclass(frozen=True)
 class TinySite:
     """A built site.
@@ -94,7 +105,7 @@ def tiny_site(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Tin
     root = tmp_path_factory.mktemp("tiny")
     docs = root / "docs"
     docs.mkdir()
-    (docs / "by-hand.md").write_text("# By hand\n\n[A model](models/index.md)\n", encoding="utf-8")
+    (docs / "by-hand.md").write_text(BY_HAND, encoding="utf-8")
     catalogue = copy_catalogue(repository, root / "data")
     config = root / "mkdocs.yml"
     text = CONFIGURATION.format(docs=docs, site=root / "site", catalogue=catalogue)

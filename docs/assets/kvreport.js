@@ -536,7 +536,10 @@
     host.style.visibility = "hidden";
     host.style.position = "absolute";
     chart.append(host);
-    const result = await vegaEmbed(host, spec, { renderer: "svg", actions: false, ast: true, tooltip: { theme: "custom" } });
+    // Neither expressions nor styles are made from text: the page's policy would refuse both.
+    const result = await vegaEmbed(host, spec, {
+      renderer: "svg", actions: false, ast: true, defaultStyle: false, tooltip: { theme: "custom", disableDefaultStyle: true },
+    });
     chart.kvView = result.view;
     host.removeAttribute("style");
     drawn?.remove();

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from kvreport import resources
+from kvreport.adapters.policy import Policy
 from kvreport.dataset.files import staged
 from kvreport.report.page import Page
 from kvreport.report.pages import Report, build
@@ -79,7 +80,7 @@ def export(
 
 
 def document(report: Report, page: Page) -> str:
-    """Return a page as a whole HTML document."""
+    """Return a page as a whole HTML document; its scripts and styles are files beside it."""
     known = {one.uri for one in report.pages}
     names = {
         "page": page,
@@ -87,4 +88,4 @@ def document(report: Report, page: Page) -> str:
         "scripts": SCRIPTS,
         "nav": [(title, uri) for title, uri in NAV if uri in known],
     }
-    return f"{render('plain_page.html', page.uri, names)}\n"
+    return Policy().applied(f"{render('plain_page.html', page.uri, names)}\n")

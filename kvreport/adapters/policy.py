@@ -1,16 +1,19 @@
-"""The Content-Security-Policy of every page: scripts of this site and the theme's own, and no others.
+"""The Content-Security-Policy of every page: scripts and styles of this site and the theme's own, no others.
 
-The theme writes a few lines of script into each page. They are allowed by their digest, taken from
-the one page that no text of the catalogue reaches, ``404.html``; the same policy stands on every
-page, because the theme changes pages without loading them anew. A text that became a script in
-spite of all escaping is not among these digests: the browser refuses it, and the build says so.
+The theme writes a few lines of script into each page, and with some settings a style. They are allowed
+by their digest, taken from the one page that no text of the catalogue reaches, ``404.html``; the same
+policy stands on every page, because the theme changes pages without loading them anew. A text that
+became a script or a style in spite of all escaping is not among these digests: the browser refuses it,
+and the build says so.
+
+This module stands alone: an exported project carries a copy of it.
 """
 
 from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from typing import Final
 
@@ -19,33 +22,41 @@ _ATTRIBUTE: Final = re.compile(r"""\b(src|type)\s*=\s*["']?([^"'\s>]*)""", re.IG
 _RUN: Final = ("", "module", "text/javascript", "application/javascript")
 _BASE: Final = re.compile(r'(__md_scope=new URL\(")[^"]*(",location\))')
 _DEPTHS: Final = (".", *("/".join([".."] * depth) for depth in range(1, 9)))
-_REST: Final = (
-    "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; "
-    "object-src 'none'; base-uri 'none'; form-action 'self'"
-)
+_STYLE: Final = re.compile(r"<style\b[^>]*>(.*?)</style\s*>", re.DOTALL | re.IGNORECASE)
+_TAG: Final = re.compile(r"""<[a-zA-Z](?:[^<>"']|"[^"]*"|'[^']*')*>""")
+_VALUE: Final = re.compile(r"""\s([^\s=<>"'/]+)\s*=\s*("[^"]*"|'[^']*'|[^\s<>"']+)""")
+_REST: Final = "object-src 'none'; base-uri 'none'; form-action 'self'"
 
 
 class Policy:
-    """What pages may run.
+    """What pages may run, and how they may look.
 
     Attributes:
-        allowed: Digests of the scripts that may stand in a page.
+        scripts: Digests of the scripts that may stand in a page.
+        styles: Digests of the style sheets that may stand in a page; none may stand in an attribute.
+        preview: True while the host shows pages under work and writes a script of its own into each.
     """
 
-    def __init__(self, reference: str) -> None:
-        """Allow the scripts of ``reference``, a page that the theme alone wrote."""
+    def __init__(self, reference: str = "", *, preview: bool = False) -> None:
+        """Allow the scripts and styles of ``reference``, a page that the theme alone wrote."""
         variants = {
             variant
             for script in inline(reference)
             for variant in (script, *(_BASE.sub(rf"\g<1>{base}\g<2>", script) for base in _DEPTHS))
         }
-        self.allowed = frozenset(map(_digest, variants))
+        self.scripts = frozenset(map(_digest, variants))
+        self.styles = frozenset(map(_digest, _STYLE.findall(reference)))
+        self.preview = preview
 
     @property
     def tag(self) -> str:
         """The ``<meta>`` that states the policy; it comes before every script."""
-        digests = " ".join(f"'{digest}'" for digest in sorted(self.allowed))
-        return f'<meta http-equiv="Content-Security-Policy" content="{_REST}; script-src \'self\' {digests}">'
+        scripts = _sources(()) + " 'unsafe-inline'" if self.preview else _sources(self.scripts)
+        text = (
+            f"default-src 'self'; img-src 'self' data:; style-src {_sources(self.styles)}; {_REST}; "
+            f"script-src {scripts}"
+        )
+        return f'<meta http-equiv="Content-Security-Policy" content="{text}">'
 
     def applied(self, html: str) -> str:
         """Return a page with the policy at the beginning of its head."""
@@ -54,8 +65,16 @@ class Policy:
     def refused(self, html: str) -> Iterator[str]:
         """Yield the beginning of every script in a page that the policy refuses."""
         for script in inline(html):
-            if _digest(script) not in self.allowed:
+            if _digest(script) not in self.scripts:
                 yield " ".join(script.split())[:60]
+
+    def unstyled(self, html: str) -> Iterator[str]:
+        """Yield the beginning of every style in a page that the policy refuses."""
+        found = [style for style in _STYLE.findall(html) if _digest(style) not in self.styles]
+        for tag in _TAG.findall(html) if "style" in html.lower() else ():
+            found += [value.strip("\"'") for name, value in _VALUE.findall(tag) if name.lower() == "style"]
+        for style in found:
+            yield " ".join(style.split())[:60]
 
 
 def inline(html: str) -> Iterator[str]:
@@ -64,6 +83,10 @@ def inline(html: str) -> Iterator[str]:
         found = {name.lower(): value.lower() for name, value in _ATTRIBUTE.findall(attributes)}
         if "src" not in found and found.get("type", "") in _RUN:
             yield content
+
+
+def _sources(digests: Iterable[str]) -> str:
+    return " ".join(["'self'", *(f"'{digest}'" for digest in sorted(digests))])
 
 
 def _digest(script: str) -> str:

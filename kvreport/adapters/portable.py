@@ -17,6 +17,7 @@ from typing import Any, Final
 import yaml
 
 from kvreport import resources
+from kvreport.adapters import policy
 from kvreport.adapters.book import CHAPTERS
 from kvreport.adapters.chapters import executed
 from kvreport.adapters.export import SCRIPTS, STYLES
@@ -28,6 +29,33 @@ from kvreport.report.glossary import chapter_address
 from kvreport.report.page import Page
 from kvreport.report.pages import Report, build
 from kvreport.report.quantities import Quantities
+
+_HOOK: Final = '''
+
+_policy: Policy | None = None
+_serves = False
+
+
+def on_startup(*, command: str, **_: object) -> None:
+    """Learn whether pages are shown under work."""
+    global _serves
+    _serves = command == "serve"
+
+
+def on_post_template(output: str, *, template_name: str, **_: object) -> str:
+    """Take the theme's scripts and styles from the page that it writes alone."""
+    global _policy
+    if template_name != "404.html":
+        return output
+    _policy = Policy(output, preview=_serves)
+    return _policy.applied(output)
+
+
+def on_post_page(output: str, **_: object) -> str:
+    """State what the finished page may run."""
+    return output if _policy is None else _policy.applied(output)
+'''
+"""What makes the copy of the policy a hook of the engine."""
 
 _TOPS: Final = ("", "models/", "gpus/", "explore/", "compare/", "sizer/", "log/", "data/")
 _CHAPTER_LINK: Final = re.compile(
@@ -90,6 +118,7 @@ def export_project(
                 staging.write(f"docs/assets/{name}", path.read_bytes())
         settings = yaml.safe_dump(_settings(report, site_url), sort_keys=False, allow_unicode=True)
         staging.write("mkdocs.yml", settings.encode())
+        staging.write("hooks/policy.py", (Path(policy.__file__).read_text(encoding="utf-8") + _HOOK).encode())
     report.write_files(out / "docs")
     return len(pages)
 
@@ -147,7 +176,14 @@ def _settings(report: Report, site_url: str) -> dict[str, Any]:
         "extra_css": [style for style in STYLES if not style.endswith("plain.css")],
         "extra_javascript": list(SCRIPTS),
         "plugins": ["search"],
-        "markdown_extensions": ["abbr", "attr_list", "md_in_html", "tables", {"toc": {"permalink": True}}],
+        "markdown_extensions": [
+            "abbr",
+            "attr_list",
+            "md_in_html",
+            {"tables": {"use_align_attribute": True}},
+            {"toc": {"permalink": True}},
+        ],
+        "hooks": ["hooks/policy.py"],
         "validation": {"nav": {"omitted_files": "ignore"}},
         "nav": [{known[uri].heading: f"{uri}index.md"} for uri in _TOPS if uri in known],
     }

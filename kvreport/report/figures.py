@@ -246,7 +246,8 @@ def _svg(inner: str, height: float, title: str) -> str:
 
 def _legend(keys: Sequence[tuple[str, str]]) -> str:
     items = "".join(
-        f'<span class="kv-key"><i style="background:{colour}"></i>{escape(name)}</span>'
+        '<span class="kv-key"><svg viewBox="0 0 16 10" aria-hidden="true">'
+        f'<rect width="16" height="10" rx="2" fill="{colour}"/></svg>{escape(name)}</span>'
         for colour, name in keys
     )
     return f'<div class="kv-keys">{items}</div>'

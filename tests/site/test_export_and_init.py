@@ -11,6 +11,7 @@ import yaml
 from bs4 import BeautifulSoup
 
 from kvreport.adapters.chapters import page_address
+from kvreport.adapters.policy import Policy
 from kvreport.adapters.portable import export_project, markdown
 from kvreport.adapters.scaffold import scaffold
 from kvreport.cli import main
@@ -81,9 +82,13 @@ def test_another_engine_builds_the_same_pages(exported: Path) -> None:
     pytest.importorskip("properdocs")
     built = run("properdocs", "build", "--strict", cwd=exported)
     assert built.returncode == 0, built.stdout + built.stderr
+    policy = Policy((exported / "site/404.html").read_text(encoding="utf-8"))
     for source in sorted((exported / "docs").rglob("index.md")):
         uri = source.parent.relative_to(exported / "docs")
-        page = BeautifulSoup((exported / "site" / uri / "index.html").read_text(encoding="utf-8"), "lxml")
+        html = (exported / "site" / uri / "index.html").read_text(encoding="utf-8")
+        assert 0 < html.find(policy.tag) < html.index("<script"), uri
+        assert not [*policy.refused(html), *policy.unstyled(html)], uri
+        page = BeautifulSoup(html, "lxml")
         written = BeautifulSoup(source.read_text(encoding="utf-8").split("---\n", 2)[2], "lxml")
         article = page.select_one("article")
         assert article is not None
