@@ -8,6 +8,7 @@ other one could not do, a failing cell for instance, is done here as it always w
 
 from __future__ import annotations
 
+import atexit
 import json
 import subprocess
 import sys
@@ -58,6 +59,7 @@ class Ahead:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
+        atexit.register(self.stop)  # Ctrl-C ends this build without a word to its plugins
 
     def wait(self) -> None:
         """Wait until it has done what it can."""
@@ -74,6 +76,7 @@ class Ahead:
 
     def _clear(self) -> None:
         self.process = None
+        atexit.unregister(self.stop)
         self._folder.cleanup()
 
 

@@ -3,8 +3,7 @@
 mkdocs-jupyter executes the chapters and turns them into HTML. What is left to do here, the same
 for its old and its new versions:
 
-* its cache is keyed by the chapter alone; :func:`key_cache` adds our code, the data and the lock,
-  so that a number can never be older than what it was computed from;
+* its cache is keyed by the chapter alone, and believed; :mod:`kvreport.adapters.notebooks` keeps it;
 * chapters live under ``learn/`` without their numbers (:func:`place`);
 * its styles and scripts are dropped, ours are in the site's style sheet (:func:`clean`);
 * links in chapters are resolved like those of Markdown pages, and a dead one is a fault
@@ -14,13 +13,11 @@ for its old and its new versions:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from hashlib import sha256
 from html import escape, unescape
 from pathlib import Path
 from posixpath import dirname, join, normpath
-from shutil import rmtree
 from typing import TYPE_CHECKING, Final
 
 from kvreport.errors import Fault
@@ -44,6 +41,8 @@ _CODE: Final = re.compile(r'<div class="highlight[^"]*"><pre>.*?</pre>\s*</div>'
 _COLLAPSER: Final = re.compile(r'<div class="jp-Collapser[^"]*">\s*</div>')
 _PROMPT: Final = re.compile(r'<div class="jp-(?:Input|Output)Prompt[^"]*">.*?</div>', re.DOTALL)
 _ANCHOR: Final = re.compile(r'<a class="anchor-link" href="(#[^"]*)">¶</a>')
+_CELL: Final = re.compile(r' id="cell-id=[^"]*"')  # drawn at random in every execution
+_ALIGNED: Final = re.compile(r'(<t[dhr]\b[^<>]*) style="text-align: ?(left|right|center);?"')
 _HREF: Final = re.compile(r'(<a\b[^>]*?\bhref=")([^"]*)(")')
 _SCHEME: Final = re.compile(r"^(?:[a-z][a-z0-9+.-]*:|//|#|$)", re.IGNORECASE)
 _WORD: Final = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
@@ -131,31 +130,6 @@ def no_foreign_scripts(config: MkDocsConfig) -> None:
         plugin.config["mathjax_version"] = 2
 
 
-def key_cache(config: MkDocsConfig, folders: Iterable[Path], lock: Path) -> None:
-    """Give mkdocs-jupyter a cache folder that is named by everything a chapter depends on.
-
-    Args:
-        config: The site's configuration.
-        folders: Folders of code and data.
-        lock: The lock file of the environment, if there is one.
-    """
-    plugin = config.plugins.get("mkdocs-jupyter")
-    if plugin is None or not plugin.config["cache"]:
-        return
-    root = Path(config.config_file_path or ".").parent / ".cache" / "mkdocs-jupyter"
-    digest = sha256(lock.read_bytes() if lock.is_file() else b"")
-    for folder in folders:
-        for path in sorted(folder.rglob("*")):
-            if path.suffix in (".py", ".yaml") and path.is_file():
-                digest.update(path.relative_to(folder).as_posix().encode())
-                digest.update(path.read_bytes())
-    here = root / digest.hexdigest()[:20]
-    for stale in root.glob("*"):
-        if stale.is_dir() and stale != here:
-            rmtree(stale, ignore_errors=True)
-    plugin.config["cache_dir"] = str(here)
-
-
 def place(files: Files, config: MkDocsConfig) -> None:
     """Move the chapters' addresses: ``chapters/02-the-formula.py`` is ``learn/the-formula/``."""
     for file in files:
@@ -169,9 +143,10 @@ def place(files: Files, config: MkDocsConfig) -> None:
 
 def clean(html: str) -> str:
     """Drop what mkdocs-jupyter puts around a chapter: styles, scripts, prompts, copies of code."""
-    for pattern in (_BLOCK, _COPY_BUTTON, _CLIPBOARD, _COLLAPSER, _PROMPT, _COMMENT):
+    for pattern in (_BLOCK, _COPY_BUTTON, _CLIPBOARD, _COLLAPSER, _PROMPT, _COMMENT, _CELL):
         html = pattern.sub("", html)
     html = html.replace('class="highlight-ipynb hl-python', 'class="highlight')
+    html = _ALIGNED.sub(r'\1 align="\2"', html)
     html = _CODE.sub(r'<details class="kv-code"><summary>How this is computed</summary>\g<0></details>', html)
     return _ANCHOR.sub(r'<a class="headerlink" href="\1" title="Link to this section">¶</a>', html)
 

@@ -28,7 +28,8 @@ from mkdocs.utils import get_build_date
 
 from kvreport import resources
 from kvreport.adapters.ahead import Ahead
-from kvreport.adapters.book import Book, is_chapter, key_cache, no_foreign_scripts
+from kvreport.adapters.book import Book, is_chapter, no_foreign_scripts
+from kvreport.adapters.notebooks import Notebooks, notebooks
 from kvreport.adapters.policy import Policy
 from kvreport.adapters.staging import Staging, stage, warned
 from kvreport.catalog.load import open_catalogue
@@ -92,6 +93,7 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         self.known: set[str] = set()
         self.book: Book | None = None
         self.policy: Policy | None = None
+        self.notebooks: Notebooks | None = None
         self.staging: Staging | None = None
         self.ahead: Ahead | None = None
         self.publishes = False
@@ -108,9 +110,11 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         present = {str(script) for script in config.extra_javascript}
         config.extra_javascript[:0] = [script for script in SCRIPTS if script not in present]
         data = Path(self.config.catalogue) if self.config.catalogue else resources.data_dir()
-        root = Path(config.config_file_path or ".").parent
         no_foreign_scripts(config)
-        key_cache(config, (resources.package_dir(), data), root / "requirements" / "dev.txt")
+        if self.config.policy:
+            # Columns are aligned by an attribute; a style in the page would be refused.
+            config.mdx_configs.setdefault("tables", {}).setdefault("use_align_attribute", True)
+        self.notebooks = notebooks(config, (resources.package_dir(), resources.data_dir(), data))
         self.policy = None
         self.staging = stage(Path(config.site_dir)) if self.publishes else None
         if self.staging is not None:
@@ -198,6 +202,8 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         """Wait for the chapters before the first of them is rendered."""
         if self.ahead is not None and is_chapter(page.file.src_uri):
             self.ahead.wait()
+            if self.notebooks is not None:
+                self.notebooks.keep()
         return page
 
     @event_priority(50)
@@ -205,6 +211,8 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         """Give MkDocs the skeleton: what is searched, and where the sections will go."""
         ours = self.pages.get(page.file.src_uri)
         if ours is None:
+            if self.notebooks is not None and is_chapter(page.file.src_uri):
+                self.notebooks.keep()
             if self.book is None:
                 return html
             html, dead, faults = self.book.finish(html, page)
@@ -237,12 +245,14 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         """State what the finished page may run."""
         if self.policy is None:
             return output
-        for script in self.policy.refused(output):
-            log.warning(
-                "%s: a script in the page, which its policy refuses (%s…): put it into a file, or set policy: false",
-                page.file.src_uri,
-                script,
-            )
+        for kind, found in (("script", self.policy.refused), ("style", self.policy.unstyled)):
+            for text in found(output):
+                log.warning(
+                    "%s: a %s in the page, which its policy refuses (%s…): put it into a file, or set policy: false",
+                    page.file.src_uri,
+                    kind,
+                    text,
+                )
         return self.policy.applied(output)
 
     on_post_page = CombinedEvent(_on_post_page_sections, _on_post_page_policy)
@@ -250,9 +260,9 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
     @event_priority(-100)
     def on_post_template(self, output_content: str, *, template_name: str, config: MkDocsConfig) -> str:
         """Take the theme's scripts from the page that it writes alone."""
-        if template_name != "404.html" or not (self.config.policy and self.publishes):
+        if template_name != "404.html" or not self.config.policy:
             return output_content
-        self.policy = Policy(output_content)
+        self.policy = Policy(output_content, preview=not self.publishes)
         return self.policy.applied(output_content)
 
     def _on_post_build_write(self, config: MkDocsConfig) -> None:
@@ -264,6 +274,8 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
     @event_priority(-100)
     def _on_post_build_publish(self, config: MkDocsConfig) -> None:
         """Put the site in its place, unless the host is about to refuse it for its warnings."""
+        if self.notebooks is not None:
+            self.notebooks.finish()
         if self.staging is None:
             return
         config.site_dir = str(self.staging.place)
@@ -278,6 +290,8 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         """Leave the last good site where it stands."""
         if self.ahead is not None:
             self.ahead.stop()
+        if self.notebooks is not None:
+            self.notebooks.close()
         if self.staging is not None:
             self.staging.discard()
 

@@ -16,6 +16,7 @@ from kvreport import resources
 from kvreport.catalog.load import open_catalogue
 from kvreport.report import prose
 from kvreport.report.quantities import Quantities
+from kvreport.report.state import read_sealed
 
 REPOSITORY = Path(__file__).parents[2]
 DOCS = REPOSITORY / "docs"
@@ -259,6 +260,22 @@ def test_several_chapters_are_executed_by_another_process_meanwhile(attempt, sma
             attempt(chapter=CHAPTER.replace("40 + 2", "40 + 6"))
     finally:
         second.unlink()
+
+
+def test_a_damaged_chapter_is_noticed_and_executed_again(attempt):
+    address = "learn/one/index.html"
+    site = attempt()
+    whole = (site / address).read_bytes()
+    # The latest state; one older is kept, too.
+    states = (site.parent / ".cache/mkdocs-jupyter").iterdir()
+    (kept,) = max(states, key=lambda state: state.stat().st_mtime).iterdir()
+    content = kept.read_bytes()
+    for harmed in (content[: len(content) // 2], content.replace(b">42<", b">43<"), b"", b'{"content": ""}'):
+        assert harmed != content
+        kept.write_bytes(harmed)
+        attempt()
+        assert (site / address).read_bytes() == whole
+        assert b">42<" in (read_sealed(kept) or b"")
 
 
 def test_a_failing_claim_stops_the_build(attempt):

@@ -1,6 +1,5 @@
 from types import SimpleNamespace
 
-import pytest
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
@@ -10,6 +9,7 @@ from kvreport.adapters import book
 NOTEBOOK = """<style>.jp{color:red}</style><script>MathJax()</script><!-- Load mathjax -->
 <div class="jp-Cell jp-MarkdownCell"><div class="jp-Collapser jp-InputCollapser"></div>
 <div class="jp-InputPrompt jp-InputArea-prompt"></div>
+<p id="cell-id=9e39c390">x</p><table><tr style="text-align: right;"></tr></table>
 <h1 id="t">T<a class="anchor-link" href="#t">¶</a></h1></div>
 <div class="zeroclipboard-container"><clipboard-copy for="cell-1"><svg></svg></clipboard-copy></div>
 <div class="highlight-ipynb hl-python "><pre><span></span>x = 1</pre></div>
@@ -36,9 +36,10 @@ def test_a_chapter_lives_under_learn_without_its_number(tmp_path):
 
 def test_foreign_styles_scripts_prompts_and_copies_are_dropped():
     html = book.clean(NOTEBOOK)
-    for gone in ("<style", "<script", "clipboard", "Prompt", "Collapser", "<!--"):
+    for gone in ("<style", "<script", "clipboard", "Prompt", "Collapser", "<!--", "cell-id", "style="):
         assert gone not in html
     assert html.count("x = 1") == 1
+    assert '<tr align="right">' in html
     assert '<details class="kv-code">' in html
     assert '<a class="headerlink" href="#t"' in html
 
@@ -78,39 +79,3 @@ def test_newer_mkdocs_jupyter_is_told_to_leave_other_pages_alone():
         book.no_foreign_scripts(SimpleNamespace(plugins={"mkdocs-jupyter": jupyter}))
         assert jupyter.config == expected
     book.no_foreign_scripts(SimpleNamespace(plugins={}))
-
-
-@pytest.fixture
-def plugin(tmp_path):
-    jupyter = SimpleNamespace(config={"cache": True, "cache_dir": "elsewhere"})
-    config = SimpleNamespace(
-        plugins={"mkdocs-jupyter": jupyter}, config_file_path=str(tmp_path / "mkdocs.yml")
-    )
-    code = tmp_path / "code"
-    code.mkdir()
-    (code / "a.py").write_text("x = 1", encoding="utf-8")
-    (tmp_path / "lock").write_text("one", encoding="utf-8")
-
-    def key():
-        book.key_cache(config, [code], tmp_path / "lock")
-        return jupyter.config["cache_dir"]
-
-    return SimpleNamespace(key=key, code=code, lock=tmp_path / "lock", root=tmp_path)
-
-
-def test_the_cache_is_keyed_by_code_data_and_lock(plugin):
-    first = plugin.key()
-    assert plugin.key() == first
-    (plugin.code / "a.py").write_text("x = 2", encoding="utf-8")
-    second = plugin.key()
-    (plugin.code / "m.yaml").write_text("layers: 32", encoding="utf-8")
-    third = plugin.key()
-    plugin.lock.write_text("two", encoding="utf-8")
-    assert len({first, second, third, plugin.key()}) == 4
-
-
-def test_what_was_computed_from_older_inputs_is_removed(plugin):
-    old = plugin.root / ".cache" / "mkdocs-jupyter" / "0123"
-    old.mkdir(parents=True)
-    plugin.key()
-    assert not old.exists()

@@ -1,0 +1,151 @@
+"""Chapters kept between builds: under everything they depend on, and believed only if they are whole."""
+
+from __future__ import annotations
+
+from importlib import metadata
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from kvreport.adapters import notebooks as module
+from kvreport.adapters.notebooks import Notebooks, dependencies, notebooks
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> SimpleNamespace:
+    """A project with code, data and a chapter."""
+    for name, text in (
+        ("code/a.py", "x = 1"),
+        ("data/models/m.yaml", "layers: 32"),
+        ("data/measurements/e.json", "{}"),
+        ("data/RELEASE", "2026.01.02"),
+        ("docs/chapters/01-one.py", "# %%"),
+        ("docs/chapters/table.csv", "a,b"),
+    ):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    jupyter = SimpleNamespace(config={"cache": True, "cache_dir": "elsewhere"})
+    config = SimpleNamespace(
+        plugins={"mkdocs-jupyter": jupyter},
+        config_file_path=str(tmp_path / "mkdocs.yml"),
+        docs_dir=str(tmp_path / "docs"),
+    )
+    return SimpleNamespace(
+        root=tmp_path,
+        jupyter=jupyter,
+        open=lambda: notebooks(config, [tmp_path / "code", tmp_path / "data"]),
+        key=lambda: dependencies([tmp_path / "code", tmp_path / "data"], tmp_path / "docs/chapters"),
+    )
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "code/a.py",
+        "data/models/m.yaml",
+        "data/measurements/e.json",
+        "data/RELEASE",
+        "docs/chapters/table.csv",
+    ],
+)
+def test_every_file_that_a_chapter_may_read_changes_the_key(book, name):
+    first = book.key()
+    assert book.key() == first
+    text = (book.root / name).read_text(encoding="utf-8")
+    (book.root / name).write_text(f"{text} ", encoding="utf-8")
+    assert book.key() != first
+    (book.root / name).write_text(text, encoding="utf-8")
+    assert book.key() == first
+    (book.root / name).rename((book.root / name).with_name("other"))
+    assert book.key() != first
+
+
+def test_a_chapters_own_text_does_not_change_the_key_of_the_others(book):
+    first = book.key()
+    (book.root / "docs/chapters/01-one.py").write_text("# %% [markdown]", encoding="utf-8")
+    assert book.key() == first
+
+
+def test_packages_and_interpreter_change_the_key(book, monkeypatch):
+    keys = [book.key()]
+    with monkeypatch.context() as patch:
+        known = [SimpleNamespace(name=one.name, version=one.version) for one in metadata.distributions()]
+        known[0].version += ".post1"
+        patch.setattr(module, "distributions", lambda: known)
+        keys.append(book.key())
+    with monkeypatch.context() as patch:
+        patch.setattr(module.sys, "version", "3.99.0")
+        keys.append(book.key())
+    assert book.key() == keys[0]
+    assert len(set(keys)) == 3
+
+
+def executed(made: Notebooks, name: str, text: str) -> None:
+    """Do as mkdocs-jupyter does when it has executed a chapter."""
+    (made.folder / f"{name}.json").write_text(text, encoding="utf-8")
+
+
+def found(made: Notebooks) -> dict[str, str]:
+    return {path.stem: path.read_text(encoding="utf-8") for path in made.folder.glob("*.json")}
+
+
+def test_what_was_executed_is_there_for_the_next_build_and_in_a_folder_of_its_own(book):
+    first = book.open()
+    assert book.jupyter.config["cache_dir"] == str(first.folder)
+    executed(first, "one", '{"content": "1"}')
+    first.keep()
+    second = book.open()
+    assert second.folder != first.folder
+    assert found(second) == {"one": '{"content": "1"}'}
+    executed(second, "one", '{"content": "half of a')  # the second build is killed while it writes
+    assert found(first) == found(book.open()) == {"one": '{"content": "1"}'}
+    first.finish()
+    assert not first.folder.exists()
+
+
+@pytest.mark.parametrize("harm", ["cut", "empty", "flipped", "another"])
+def test_a_damaged_chapter_is_not_believed(book, harm):
+    made = book.open()
+    executed(made, "one", '{"content": "1"}')
+    executed(made, "two", '{"content": "2"}')
+    made.keep()
+    path = made.store / "one.sealed"
+    whole = path.read_bytes()
+    path.write_bytes(
+        {
+            "cut": whole[:-3],
+            "empty": b"",
+            "flipped": whole[:-3] + bytes([whole[-3] ^ 1]) + whole[-2:],
+            "another": b'{"content": "0"}',
+        }[harm]
+    )
+    assert found(book.open()) == {"two": '{"content": "2"}'}
+
+
+def test_what_another_process_left_unfinished_is_dropped(book):
+    made = book.open()
+    executed(made, "one", '{"content": "1"}')
+    executed(made, "two", '{"content": "half of a')
+    made.keep()
+    assert found(made) == found(book.open()) == {"one": '{"content": "1"}'}
+
+
+def test_what_no_chapter_needs_is_forgotten_and_of_older_states_all_but_one(book):
+    for number in range(4):
+        (book.root / "code/a.py").write_text(f"x = {number}", encoding="utf-8")
+        made = book.open()
+        executed(made, "old", "{}")
+        executed(made, "new", "{}")
+        made.keep()
+        (made.folder / "old.json").unlink()  # mkdocs-jupyter removes what it did not ask for
+        made.finish()
+        assert [path.name for path in made.store.iterdir()] == ["new.sealed"]
+    assert len(list(made.store.parent.iterdir())) == 2
+
+
+def test_a_book_that_shall_not_be_kept_is_left_alone(book):
+    book.jupyter.config["cache"] = False
+    assert book.open() is None
+    assert book.jupyter.config["cache_dir"] == "elsewhere"
