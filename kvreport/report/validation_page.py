@@ -24,6 +24,7 @@ from kvreport.report.replay import Comparison
 from kvreport.report.tables import Cell, Column, Row, Table, count_cell
 from kvreport.report.templating import render
 from kvreport.report.validation import Statistic, Validation, validate
+from kvreport.resources import data_dir
 
 if TYPE_CHECKING:
     from kvreport.catalog.load import Catalogue
@@ -76,15 +77,19 @@ def page(catalogue: Catalogue) -> Page | None:
     checked = load_planner_check(catalogue.folder)
     if checked is not None:
         others.insert(0, ("planner", "Beside the engine's own planner", _tables(_planner(checked))))
-    return page_of(found, others)
+    # The public logs are those that the constants were fitted on, and the public site has a page about that.
+    return page_of(found, others, public=catalogue.folder.resolve() == data_dir().resolve())
 
 
-def page_of(found: Validation, others: Sequence[tuple[str, str, Markup]] = ()) -> Page:
+def page_of(
+    found: Validation, others: Sequence[tuple[str, str, Markup]] = (), *, public: bool = False
+) -> Page:
     """Return the page of one validation.
 
     Args:
         found: The validation.
         others: Further sections: anchor, title and finished body.
+        public: Whether these are the public catalogue's logs.
     """
     conclusion = _conclusion(found)
     sections = [
@@ -101,7 +106,7 @@ def page_of(found: Validation, others: Sequence[tuple[str, str, Markup]] = ()) -
         title="Evidence: predictions beside engines' own logs",
         heading="Predictions beside what engines printed",
         description=conclusion,
-        lead=render("validation_lead.html", URI, {"conclusion": conclusion, "file": FILE}),
+        lead=render("validation_lead.html", URI, {"conclusion": conclusion, "file": FILE, "public": public}),
         sections=tuple(Section(*parts) for parts in sections),
         names=("validation", "evidence", "accuracy", "error"),
     )

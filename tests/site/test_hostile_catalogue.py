@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -20,9 +21,14 @@ from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.claim import ClaimsFile
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.load import load_catalogue
+from kvreport.catalog.measurement import Measurement
 from kvreport.catalog.model import Model
-from kvreport.catalog.shelf import read_yaml, validate
+from kvreport.catalog.observation import ObservationsFile
+from kvreport.catalog.peer import PeersFile
+from kvreport.catalog.shelf import read_json, read_yaml, validate
 from kvreport.errors import CatalogueError, InputError
+from kvreport.report.changes import Snapshot
+from kvreport.report.glossary import Glossary
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("hostile-site")]
 
@@ -34,7 +40,121 @@ MARKUP = (
 )
 FORMULAS = ("=cmd|' /C calc'!A0 ", "+1+kvhit ", "@SUM(kvhit) ", "-2+kvhit ", "\t=kvhit ")
 NOT_TEXT = {"id", "covers", "component", "split", "kind", "weights", "compute", "weight_format", "kv_format"}
-RECORDS = {"models": Model, "accelerators": Accelerator, "engines": Engine, "claims": ClaimsFile}
+RECORDS = {
+    "models": Model,
+    "accelerators": Accelerator,
+    "engines": Engine,
+    "claims": ClaimsFile,
+    "observations": ObservationsFile,
+    "peers.yaml": PeersFile,
+    "glossary.yaml": Glossary,
+    "measurements": Measurement,
+    "releases": Snapshot,
+}
+CLAIMS = {
+    "source": {
+        "key": "source-9",
+        "title": "a title",
+        "published": "somewhere",
+        "url": "https://example.org/claims",
+        "evidence": "unverified",
+        "note": "a note",
+    },
+    "claims": [
+        {
+            "id": f"s9-{value}",
+            "place": "a place",
+            "quote": "the words",
+            "stated": {"value": value, "unit": "bytes"},
+            "inputs": {"a length": "8K", f"an input {MARKUP[:200]}": "x"},
+            "readings": [
+                {"name": "as they stand", "compute": 'kv_per_token("meta-llama/Llama-3.1-8B-Instruct")'},
+                {
+                    "role": "cause",
+                    "name": "twice",
+                    "compute": '2 * kv_per_token("meta-llama/Llama-3.1-8B-Instruct")',
+                },
+            ],
+            "note": "a note",
+        }
+        for value in ("131072", "262144", "7")
+    ],
+}
+GLOSSARY = {
+    "terms": [
+        {
+            "id": "kv-cache",
+            "term": "KV cache",
+            "also": ["users"],
+            "plain": "What is kept.",
+            "more": "Much more.",
+        },
+        {"id": "weights", "term": "weights", "plain": "What is loaded."},
+    ]
+}
+PEERS = {
+    "date": "2026-11-21",
+    "tools": [{"key": "tool", "name": "a tool", "url": "https://example.org/tool", "how": "it was called"}],
+    "cases": [
+        {
+            "model": "meta-llama/Llama-3.1-8B-Instruct",
+            "gpu": "h100-sxm-80gb",
+            "utilization": 0.9,
+            "context_tokens": 8192,
+            "answers": [{"tool": "tool", "requests": 52, "note": "a note"}],
+        },
+        {
+            "model": "meta-llama/Llama-3.1-8B-Instruct",
+            "gpu": "h100-sxm-80gb",
+            "utilization": 0.9,
+            "context_tokens": 2048,
+            "answers": [{"tool": "tool", "note": "no answer"}],
+        },
+    ],
+}
+OBSERVATIONS = {
+    "observations": [
+        {
+            "id": f"web-{number}",
+            "engine": "vllm",
+            "engine_version": "0.31.0",
+            "model": "meta-llama/Llama-3.1-8B-Instruct",
+            "model_id": "meta-llama/Llama-3.1-8B-Instruct",
+            "quantization": "none",
+            "weight_format": "released",
+            "kv_format": "auto",
+            "gpu_named": "H100",
+            "gpu": "h100-sxm-80gb",
+            "gpu_certainty": "form_factor_assumed",
+            "devices": 1,
+            "tensor_parallel": 1,
+            "utilization": 0.9,
+            "utilization_from": "default",
+            "context_tokens": 131072,
+            "eager": False,
+            "speculative": "none",
+            "towers": "none",
+            "flags": "no flags",
+            "printed": {"kv_tokens": 440000, "max_concurrency": 3.4, "available_kv_gib": 53.7},
+            "completeness": "full",
+            "notes": "a note",
+            "origin": {
+                "kind": "an issue",
+                "url": "https://example.org/log",
+                "date": "2026-10-06",
+                "lines": ["GPU KV cache size: 440,000 tokens", "another line"],
+            },
+        }
+        for number in ("1", "2")
+    ]
+}
+RELEASE = {
+    "version": "2020.01.02",
+    "engine": "an engine",
+    "gpu": "h100-sxm-80gb",
+    "models": {f"gone/{MARKUP}"[:400]: {"parameters": 1}, "openai/gpt-oss-20b": {"parameters": 7}},
+    "gpus": {f"gone {MARKUP}"[:400]: 1, "h100-sxm-80gb": 7},
+}
 
 
 def spoiled(data: Any, accepts: Any, path: tuple[Any, ...] = ()) -> int:
@@ -46,9 +166,12 @@ def spoiled(data: Any, accepts: Any, path: tuple[Any, ...] = ()) -> int:
         parent: Any = data
         for step in path[:-1]:
             parent = parent[step]
+        computed = path[0] == "terms" or (path[0] in ("claims", "source") and path[-1] == "note")
+        # There ``{{ … }}`` is computed, and one that cannot be stops the build.
+        markup = re.sub(r"\{[{%].*?[%}]\}", "", MARKUP) if computed else MARKUP
         for start in (FORMULAS[len(str(path)) % len(FORMULAS)], ""):
             for length in (4000, 399, 120):
-                parent[path[-1]] = f"{start}{MARKUP} {here}"[:length]
+                parent[path[-1]] = f"{start}{markup} {here}"[:length]
                 if accepts(data):
                     return 1
         parent[path[-1]] = here
@@ -66,8 +189,8 @@ def spoiled(data: Any, accepts: Any, path: tuple[Any, ...] = ()) -> int:
 
 
 def spoil(file: Path) -> int:
-    record = RECORDS[file.parent.name]
-    data = read_yaml(file, file.name)
+    record = RECORDS[file.name if file.name in RECORDS else file.parent.name]
+    data = (read_json if file.suffix == ".json" else read_yaml)(file, file.name)
 
     def accepts(candidate: object) -> bool:
         try:
@@ -76,9 +199,31 @@ def spoil(file: Path) -> int:
             return False
         return True
 
+    assert accepts(data), file
     changed = spoiled(data, accepts)
-    file.write_text(yaml.safe_dump(data, allow_unicode=True, sort_keys=False), encoding="utf-8")
+    if file.suffix == ".json":
+        text = json.dumps(data, ensure_ascii=False)
+    else:
+        text = yaml.safe_dump(data, allow_unicode=True, sort_keys=False)
+    file.write_text(text, encoding="utf-8")
     return changed
+
+
+def write_everything_else(repository: Path, folder: Path) -> list[Path]:
+    """Write one file of every kind that a catalogue may have besides models, accelerators and engines."""
+    written = {
+        "claims/source-9.yaml": CLAIMS,
+        "observations/web.yaml": OBSERVATIONS,
+        "peers.yaml": PEERS,
+        "glossary.yaml": GLOSSARY,
+        "releases/2020.01.02.json": RELEASE,
+    }
+    for name, content in written.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        text = json.dumps(content) if name.endswith(".json") else yaml.safe_dump(content, sort_keys=False)
+        (folder / name).write_text(text, encoding="utf-8")
+    shutil.copytree(repository / "data/measurements", folder / "measurements")
+    return [*(folder / name for name in written), *sorted((folder / "measurements").iterdir())]
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +238,8 @@ def catalogue(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
     for kind in ("models", "accelerators", "engines"):
         changed = {file.name: spoil(file) for file in sorted((folder / kind).iterdir())}
         assert all(changed.values()), changed
+    changed = {file.name: spoil(file) for file in write_everything_else(repository, folder)}
+    assert all(changed.values()), changed
     return folder
 
 
@@ -150,6 +297,23 @@ def test_the_texts_are_shown_as_they_were_written(site, catalogue):
     gpu = data.accelerator("h100-sxm-80gb")
     heading = document(site / f"gpus/{gpu.id}/index.html").h1.get_text()
     assert " ".join(gpu.name.split()) in " ".join(heading.split())
+
+
+PAGES = (
+    "evidence/index.html",
+    "evidence/claims/index.html",
+    "evidence/measured/index.html",
+    "glossary/index.html",
+)
+
+
+@pytest.mark.parametrize("uri", [*PAGES, "data/index.html"])
+def test_texts_of_every_other_file_are_shown_as_they_were_written(site, uri):
+    page = document(site / uri)
+    shown = " ".join(page.get_text().split())
+    assert "<script>kvhit()</script><img src=x onerror=kvhit()>" in shown
+    assert "1337" not in shown
+    assert not [link for link in page.select("a[href]") if "kvhit" in link["href"].partition(":")[0]]
 
 
 def test_charts_hold_no_foreign_element(site):
