@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import os
 import re
 import shutil
+import signal
+import socket
 import subprocess
 import sys
+import tempfile
+import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -17,6 +23,59 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("kept-site")]
 
 MODELS = ("meta-llama--Llama-3.1-8B-Instruct", "openai--gpt-oss-20b")
 ACCELERATORS = ("h100-sxm-80gb", "rtx-4090")
+EXECUTED = """\
+  - mkdocs-jupyter:
+      include: ["chapters/*.py"]
+      execute: true
+      allow_errors: false
+"""
+CHAPTER = """\
+# %% [markdown]
+# # One chapter
+#
+# A token costs {{ 131,072 bytes = kv_per_token("llama-3.1-8b") }}.
+
+# %%
+from kvreport.report.chapter import table
+
+table("cap", ["a", "b"], [["x", 40 + 2]])
+"""
+ANOTHER_DAY = """\
+import datetime
+import time
+
+AHEAD = 400.25 * 86_400
+now, now_ns, localtime, gmtime, strftime = time.time, time.time_ns, time.localtime, time.gmtime, time.strftime
+time.time = lambda: now() + AHEAD
+time.time_ns = lambda: now_ns() + int(AHEAD * 1e9)
+time.localtime = lambda seconds=None: localtime(time.time() if seconds is None else seconds)
+time.gmtime = lambda seconds=None: gmtime(time.time() if seconds is None else seconds)
+time.strftime = lambda form, moment=None: strftime(form, time.localtime() if moment is None else moment)
+
+
+class Later(datetime.datetime):
+    @classmethod
+    def now(cls, tz=None):
+        return cls.fromtimestamp(time.time(), tz)
+
+
+# The class itself stays: compiled modules hold its layout.
+import mkdocs.utils
+
+mkdocs.utils.datetime = Later
+"""
+"""A ``sitecustomize`` under which a build believes that it is more than a year later."""
+
+OWN = {
+    "USER": "zebulon-quux",
+    "LOGNAME": "zebulon-quux",
+    "HOSTNAME": "build-box-7731.corp.invalid",
+    "EMAIL": "zebulon@corp.invalid",
+    "CI_JOB_TOKEN": "glcbt-64_hunter2hunter2",
+    "AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMIxK7MDENGxbPxRfiCYzEXAMPLE",
+}
+"""What an environment holds that is nobody's business."""
+
 LLAMA = "models/meta-llama--Llama-3.1-8B-Instruct/index.html"
 
 
@@ -29,19 +88,27 @@ def project(repository: Path, root: Path) -> Path:
         for file in (data / kind).iterdir():
             if file.stem not in kept:
                 file.unlink()
+    (root / "docs/chapters").mkdir()
+    (root / "docs/chapters/01-one.py").write_text(CHAPTER, encoding="utf-8")
     config = root / "mkdocs.yml"
     text = tiny.CONFIGURATION.format(docs=root / "docs", site=root / "site", catalogue=data)
-    config.write_text(text, encoding="utf-8")
+    config.write_text(text.replace("plugins:\n", f"plugins:\n{EXECUTED}"), encoding="utf-8")
     return config
 
 
-def start(config: Path, **environment: str) -> subprocess.Popen[str]:
-    """Begin a strict build in a process of its own."""
+def start(config: Path, *, prepare: str = "", **environment: str) -> subprocess.Popen[str]:
+    """Begin a strict build in a process of its own, which runs the Python of ``prepare`` before."""
     inherited = {
         k: v for k, v in os.environ.items() if k not in ("SOURCE_DATE_EPOCH", "LC_ALL", "TZ", "PYTHONUTF8")
     }
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--config-file", str(config)]
-    return subprocess.Popen(command, env=inherited | environment, stderr=subprocess.PIPE, text=True)
+    command = ["-m", "mkdocs", "build", "--strict", "--quiet", "--config-file", str(config)]
+    become = f"import os, resource, sys; {prepare or 'pass'}; os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+    return subprocess.Popen(
+        [sys.executable, "-c", become, *command],
+        env=inherited | environment,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 def finish(*builds: subprocess.Popen[str]) -> None:
@@ -76,15 +143,51 @@ def mine(built: Path, tmp_path: Path) -> Path:
     return root
 
 
-def test_place_zone_locale_hash_seed_and_caches_change_no_byte(built, repository, tmp_path):
-    other = project(repository, tmp_path / "ä very/long way from there")
-    finish(start(other, TZ="Pacific/Kiritimati", LC_ALL="C", PYTHONHASHSEED="77", PYTHONUTF8="1"))
+@pytest.fixture(scope="module")
+def elsewhere(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same project built cold, with all else different; its folder."""
+    root = tmp_path_factory.mktemp("elsewhere")
+    home, clock = root / "home", root / "clock"
+    home.mkdir()
+    clock.mkdir()
+    (clock / "sitecustomize.py").write_text(ANOTHER_DAY, encoding="utf-8")
+    config = project(repository, root / "ä very/long way from there")
+    finish(
+        start(
+            config,
+            prepare="os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:1])",
+            TZ="Pacific/Kiritimati",
+            LC_ALL="C",
+            PYTHONHASHSEED="77",
+            PYTHONUTF8="1",
+            HOME=str(home),
+            PYTHONPATH=os.pathsep.join(filter(None, [str(clock), os.environ.get("PYTHONPATH", "")])),
+            **OWN,
+        )
+    )
+    return config.parent
+
+
+def test_place_day_zone_locale_processors_hash_seed_and_caches_change_no_byte(built, elsewhere):
     first = digests(built / "site")
     assert len(first) > 40
     assert {"sitemap.xml.gz", "search/search_index.json", "downloads/capacity.parquet"} <= set(first)
-    assert digests(other.parent / "site") == first
-    finish(start(other, TZ="America/Anchorage", PYTHONHASHSEED="5"))  # with everything kept
-    assert digests(other.parent / "site") == first
+    assert "learn/one/index.html" in first
+    assert digests(elsewhere / "site") == first
+    finish(
+        start(elsewhere / "mkdocs.yml", TZ="America/Anchorage", PYTHONHASHSEED="5")
+    )  # with everything kept
+    assert digests(elsewhere / "site") == first
+
+
+def test_another_day_is_another_day_indeed(elsewhere):
+    said = (
+        "import time; from mkdocs.utils import get_build_date; print(get_build_date(), time.strftime('%F'))"
+    )
+    clock = {**os.environ, "PYTHONPATH": str(elsewhere.parents[1] / "clock")}
+    days = subprocess.run([sys.executable, "-c", said], env=clock, capture_output=True, text=True, check=True)
+    (day,) = set(days.stdout.split())
+    assert day > (datetime.now(tz=UTC) + timedelta(days=300)).date().isoformat()
 
 
 def test_the_day_of_a_build_is_the_releases_or_the_one_it_is_told(built, mine):
@@ -97,12 +200,43 @@ def test_the_day_of_a_build_is_the_releases_or_the_one_it_is_told(built, mine):
     assert "2023-11-14T00:00:00Z" in (mine / "site/data/releases.xml").read_text(encoding="utf-8")
 
 
-def test_nothing_published_names_the_machine_that_built_it(built):
-    words = [str(built).encode(), str(Path.home()).encode() + b"/", sys.prefix.encode()]
-    for path in (built / "site").rglob("*"):
-        if path.is_file():
-            content = path.read_bytes()
-            assert not [word for word in words if len(word) > 6 and word in content], path
+def opened(path: Path) -> bytes:
+    content = path.read_bytes()
+    return content + (gzip.decompress(content) if path.suffix == ".gz" else b"")
+
+
+@pytest.mark.parametrize("place", ["built", "elsewhere"])
+def test_nothing_published_names_the_machine_that_built_it(place, request, repository):
+    root = request.getfixturevalue(place)
+    words = {
+        str(root),
+        str(root.parent / "home"),
+        str(repository),
+        str(Path.home()) + "/",
+        tempfile.gettempdir() + "/",
+        sys.prefix,
+        sys.base_prefix,
+        socket.gethostname(),
+        *OWN.values(),
+    }
+    # A machine may be called "vm": as a word, that says nothing.
+    known = [word.encode() for word in sorted(words) if len(word) > 4]
+    assert len(known) > 8
+    folders = re.compile(
+        rb"(?<![\w.:-])/(?:home|root|Users|private|var/folders|tmp|builds)/|[A-Z]:\\\\Users\\\\"
+    )
+    files = [path for path in sorted((root / "site").rglob("*")) if path.is_file()]
+    assert len(files) > 40
+    for path in files:
+        content = opened(path)
+        assert not [word for word in known if word in content], path
+        if path.suffix not in (".parquet", ".woff2", ".jpg", ".png") and "vega" not in path.name:
+            assert not folders.search(content), path
+
+
+def test_the_search_for_machines_would_find_them(tmp_path):
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"/home/me/x"))
+    assert b"/home/me/x" in opened(tmp_path / "a.csv.gz")
 
 
 def everything_kept(root: Path) -> list[Path]:
@@ -240,6 +374,51 @@ def test_a_build_that_is_interrupted_leaves_the_last_good_site(mine, build_site,
     with pytest.raises(KeyboardInterrupt):
         build_site(mine / "mkdocs.yml")
     assert digests(mine / "site") == before
+
+
+@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda sign: sign.name)
+def test_a_build_that_is_stopped_anywhere_leaves_the_last_good_site(built, mine, sign, build_site):
+    config, file = mine / "mkdocs.yml", mine / "data/accelerators/h100-sxm-80gb.yaml"
+    before, text = digests(mine / "site"), file.read_text(encoding="utf-8")
+    file.write_text(text.replace("value: 84943715697", "value: 64943715697"), encoding="utf-8")
+    stopped = 0
+    # Before anything is written, and when so many files of the new site are there.
+    for many in (0, 1, len(before) // 2, len(before) - 2):
+        build = start(config)
+        end = time.monotonic() + 120
+        while build.poll() is None and time.monotonic() < end:
+            folder = mine / f".site-building-{build.pid}"
+            if folder.is_dir() and sum(len(files) for _, _, files in os.walk(folder)) >= many:
+                build.send_signal(sign)
+                break
+            time.sleep(0.005)
+        build.communicate(timeout=60)
+        if build.returncode == 0:  # it was faster, and put its site in place
+            continue
+        stopped += 1
+        assert digests(mine / "site") == before
+    assert stopped >= 2
+    file.write_text(text, encoding="utf-8")
+    build_site(config)
+    assert digests(mine / "site") == digests(built / "site")
+    assert not list(mine.glob(".site-*"))
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["kept", "cold"])
+@pytest.mark.parametrize("limit", [40_000, 400_000])
+def test_files_that_cannot_be_written_whole_leave_the_last_good_site(built, mine, limit, kept, build_site):
+    before = digests(mine / "site")
+    if not kept:
+        shutil.rmtree(mine / ".cache")
+    build = start(
+        mine / "mkdocs.yml", prepare=f"resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))"
+    )
+    _, said = build.communicate(timeout=300)
+    assert build.returncode != 0, said
+    assert digests(mine / "site") == before
+    assert not list(mine.glob(".site-*"))
+    build_site(mine / "mkdocs.yml")  # and nothing that was cut short is believed
+    assert digests(mine / "site") == digests(built / "site")
 
 
 def test_a_full_disk_leaves_the_last_good_site(mine, build_site, monkeypatch):
