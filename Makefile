@@ -24,7 +24,7 @@ OUT         ?= build/export
 UV          ?= uv
 FUZZ        ?= 50
 
-.PHONY: help site serve test fuzz torch-check check format bench export fit wheel release lock venv clean distclean
+.PHONY: help site serve test fuzz audit torch-check check format bench export fit wheel release lock venv clean distclean
 
 help: ## list what can be made
 	@printf 'make ...\n'
@@ -55,6 +55,17 @@ torch-check: $(STAMP) ## compare our counts with real tensors of transformers (C
 	@[ -x $(TORCH_VENV)/bin/python ] || $(BIN)/python -m venv $(TORCH_VENV)
 	@$(TORCH_VENV)/bin/python -m pip install --quiet -e '.[torch-check]'
 	@$(TORCH_VENV)/bin/python -m experiments check $(CONFIGS)
+
+# The tool is in no lock and has an environment of its own. It asks a database of known vulnerabilities, so it
+# needs the network and its answer changes from day to day: no test depends on it. `--strict`, because without it
+# a package that the database could not be asked about passes unseen. AUDIT_ARGS="-s osv" asks another database.
+AUDIT_VENV ?= .venv-audit
+AUDIT_ARGS ?=
+audit: $(STAMP) ## ask for known vulnerabilities of every pinned package (needs the network)
+	@[ -x $(AUDIT_VENV)/bin/pip-audit ] || { $(BIN)/python -m venv $(AUDIT_VENV) && \
+		$(AUDIT_VENV)/bin/python -m pip install --quiet pip-audit; }
+	@for lock in requirements/*.txt; do echo "· $$lock"; \
+		$(AUDIT_VENV)/bin/pip-audit --strict --disable-pip --require-hashes --progress-spinner off -r "$$lock" $(AUDIT_ARGS); done
 
 check: $(STAMP) ## style, types, layers and the catalogue, without running a test
 	@failed=; \
@@ -144,4 +155,4 @@ clean: ## remove what was built, but for the environment and the caches
 	@rm -rf site build dist
 
 distclean: clean ## remove the environment and the caches too
-	@rm -rf $(VENV) $(TORCH_VENV) .cache .hypothesis
+	@rm -rf $(VENV) $(TORCH_VENV) $(AUDIT_VENV) .cache .hypothesis
