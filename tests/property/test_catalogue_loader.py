@@ -24,6 +24,7 @@ from kvreport.catalog.measurement import Measurement, read_measurement
 from kvreport.catalog.model import Model
 from kvreport.catalog.observation import ObservationsFile
 from kvreport.catalog.peer import PeersFile
+from kvreport.catalog.planner_check import PlannerCheck
 from kvreport.catalog.shelf import read_yaml, validate
 from kvreport.dataset.release import data_version
 from kvreport.errors import CatalogueError, InputError
@@ -47,6 +48,7 @@ RECORDS: Final = {
     "claims/source-1.yaml": ClaimsFile,
     "observations": ObservationsFile,
     "peers.yaml": PeersFile,
+    "planner_check.yaml": PlannerCheck,
 }
 SNAPSHOT: Final = {
     "version": "2026.01.02",

@@ -25,6 +25,7 @@ from kvreport.catalog.measurement import Measurement
 from kvreport.catalog.model import Model
 from kvreport.catalog.observation import ObservationsFile
 from kvreport.catalog.peer import PeersFile
+from kvreport.catalog.planner_check import PlannerCheck
 from kvreport.catalog.shelf import read_json, read_yaml, validate
 from kvreport.errors import CatalogueError, InputError
 from kvreport.report.changes import Snapshot
@@ -47,6 +48,7 @@ RECORDS = {
     "claims": ClaimsFile,
     "observations": ObservationsFile,
     "peers.yaml": PeersFile,
+    "planner_check.yaml": PlannerCheck,
     "glossary.yaml": Glossary,
     "measurements": Measurement,
     "releases": Snapshot,
@@ -215,6 +217,7 @@ def write_everything_else(repository: Path, folder: Path) -> list[Path]:
         "claims/source-9.yaml": CLAIMS,
         "observations/web.yaml": OBSERVATIONS,
         "peers.yaml": PEERS,
+        "planner_check.yaml": read_yaml(repository / "data/planner_check.yaml", "planner_check.yaml"),
         "glossary.yaml": GLOSSARY,
         "releases/2020.01.02.json": RELEASE,
     }
