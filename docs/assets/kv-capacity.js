@@ -46,17 +46,22 @@
     return low;
   }
 
-  /* A model of a file of one size only, made to look like one of all sizes. */
-  function widen(site, size, model) {
-    const at = (value) => site.sizes.map((one) => (one === size ? value : null));
-    const each = (object, call) => Object.fromEntries(Object.entries(object).map(([key, value]) => [key, call(value)]));
+  /* The models of a file of one size only, made to look like those of all sizes. What a field has for
+     one model stands in each list at the model's place in site.models. */
+  function unpack(site, size, packed) {
     const kinds = 1 + Math.max(...site.gpus.map((gpu) => gpu.kind));
     const none = new Array(kinds).fill(-1);
-    return {
-      ...model,
-      weights: each(model.weights, at), loaded: each(model.loaded, at), held: each(model.held, at), reserve: model.reserve.map(at),
-      plan: each(model.plan, (row) => site.sizes.map((one) => (one === size ? (Array.isArray(row) ? row : new Array(kinds).fill(row)) : none))),
-    };
+    const at = (value) => site.sizes.map((one) => (one === size ? value : null));
+    const spread = (row) => site.sizes.map((one) => (one === size ? (Array.isArray(row) ? row : new Array(kinds).fill(row)) : none));
+    return site.models.map(([slug, name], n) => {
+      const each = (group, call) => Object.fromEntries(Object.entries(packed[group]).filter(([, list]) => list[n] !== null || group !== "plan").map(([key, list]) => [key, call(list[n])]));
+      return {
+        slug, name, id: slug.replace("--", "/"),
+        family: packed.family[n], maker: packed.maker[n], kind: packed.kind[n], limit: packed.limit[n], kv: packed.kv[n], aliases: packed.aliases[n],
+        weights: each("weights", at), loaded: each("loaded", at), held: each("held", at),
+        reserve: packed.reserve.map((list) => at(list[n])), plans: packed.plans[n], plan: each("plan", spread),
+      };
+    });
   }
 
   /* One configuration: everything but the context. Null where it cannot be configured.
@@ -125,7 +130,7 @@
     return terms.map(([rate, step, cap]) => [rate, step, cap ? cap + further : cap]);
   }
 
-  const api = { reserveAt, inFlight, widen, requestBytes, marginalBytes, freeBytes, longest, configure, answer, BEYOND };
+  const api = { reserveAt, inFlight, unpack, requestBytes, marginalBytes, freeBytes, longest, configure, answer, BEYOND };
   if (typeof module === "object" && module.exports) module.exports = api;
   else root.kvCapacity = api;
 })(typeof globalThis === "object" ? globalThis : this);

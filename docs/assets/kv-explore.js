@@ -3,9 +3,10 @@
 (function () {
   "use strict";
 
-  const { $, make, count, plural, tokens, roughTokens, gib, load, usersCell, readState, writeState, ignoredNote, debounce, matches } = kvreport;
+  const { $, make, count, plural, tokens, roughTokens, gib, load, usersCell, readState, writeState, ignoredNote, debounce, matches, units } = kvreport;
   const MOST = 400000; /* rows that are evaluated at once */
-  const PAGE = 100; /* rows shown at a time */
+  const PAGE = 50; /* rows shown at first */
+  const FEW = 8; /* choices of a long list that are shown at first */
   const VERDICTS = { fits: "fits", tight: "tight", cache_exceeds_pool: "cache exceeds pool", context_exceeds_model: "beyond the model's limit", weights_exceed_memory: "weights exceed memory" };
   const START = { gpu: ["h100-sxm-80gb"], context: ["8192"], tp: ["1"], weights: ["released"], kv: ["own"] };
 
@@ -23,8 +24,8 @@
     /* The models with the numbers of one tensor-parallel size; each size is a file of its own. */
     async function ofSize(size) {
       if (!bySize.has(size)) {
-        const rows = await load(new URL(`explore/${size}.json`, new URL(root.dataset.kvExplore, location.href)));
-        bySize.set(size, rows.map((model) => ({ ...kvCapacity.widen(site, size, model), text: [model.name, model.id, model.family, model.maker, model.kind, ...model.aliases].join(" ").toLowerCase() })));
+        const packed = await load(new URL(`explore/${size}.json`, new URL(root.dataset.kvExplore, location.href)));
+        bySize.set(size, kvCapacity.unpack(site, size, packed).map((model) => ({ ...model, text: [model.name, model.id, model.family, model.maker, model.kind, ...model.aliases].join(" ").toLowerCase() })));
       }
       return bySize.get(size);
     }
@@ -51,25 +52,29 @@
     }
 
     function build() {
-      const text = make("input", { type: "search", name: "q", placeholder: "llama 70b, mla, qwen …", autocomplete: "off" });
+      const text = make("input", { type: "search", name: "name", placeholder: "llama 70b, mla, qwen …", autocomplete: "off" });
       const least = make("input", { type: "number", name: "users", min: 0, step: 1, placeholder: "0" });
-      text.addEventListener("input", debounce(() => { set("q", text.value ? [text.value] : [], true); }, 90));
+      text.addEventListener("input", debounce(() => { set("name", text.value ? [text.value] : [], true); }, 90));
       least.addEventListener("input", debounce(() => { set("users", least.value ? [least.value] : [], true); }, 90));
       facets = axes();
       const fields = facets.map((facet) => {
-        facet.chips = facet.values.map(([value, label], n) => {
-          const chip = make("button", { type: "button", class: "kv-chip", "aria-pressed": "false", value }, label);
-          chip.hidden = facet.many && n >= 8;
-          chip.addEventListener("click", () => {
+        const box = make("div", { class: "kv-chips" });
+        facet.chips = new Map();
+        facet.reveal = ([value, label]) => {
+          if (facet.chips.has(value)) return;
+          const chip = make("button", { type: "button", class: "kv-chip", "aria-pressed": "false", value, onclick: () => {
             const now = new Set(state[facet.key] || []);
             if (!now.delete(value)) now.add(value);
             set(facet.key, [...now]);
-          });
-          return chip;
-        });
-        const rest = facet.many ? facet.chips.length - 8 : 0;
-        const more = rest > 0 && make("button", { type: "button", class: "kv-chip kv-more", onclick: () => { facet.chips.forEach((chip) => { chip.hidden = false; }); more.remove(); } }, `${rest} more`);
-        return make("fieldset", {}, make("legend", {}, facet.label), make("div", { class: "kv-chips" }, ...facet.chips, more || null));
+          } }, label);
+          facet.chips.set(value, chip);
+          box.insertBefore(chip, more);
+        };
+        const rest = facet.many ? facet.values.length - FEW : 0;
+        const more = rest > 0 ? make("button", { type: "button", class: "kv-chip kv-more", onclick: () => { facet.values.forEach(facet.reveal); more.remove(); } }, `${rest} more`) : null;
+        if (more) box.append(more);
+        facet.values.slice(0, rest > 0 ? FEW : undefined).forEach(facet.reveal);
+        return make("fieldset", {}, make("legend", {}, facet.label), box);
       });
       facets.text = text;
       facets.least = least;
@@ -94,9 +99,9 @@
       ["longest", longest, true],
       ["weights", (row) => row.config.weightFormat, false],
       ["KV cache", (row) => row.config.kvFormat, false],
-      ["weights", (row) => row.config.weights, true, "GiB each"],
-      ["pool", (row) => row.config.pool, true, "GiB each"],
-      ["one request", (row) => row.request, true, "GiB each"],
+      ["weights", (row) => row.config.weights, true, "each"],
+      ["pool", (row) => row.config.pool, true, "each"],
+      ["one request", (row) => row.request, true, "each"],
     ];
 
     function set(key, values, replace) {
@@ -107,7 +112,7 @@
     }
 
     function search() {
-      const wanted = (model) => (!state.q || matches(model.text, state.q[0])) && (!state.kind || state.kind.includes(model.kind)) && (!state.maker || state.maker.includes(model.maker));
+      const wanted = (model) => (!state.name || matches(model.text, state.name[0])) && (!state.kind || state.kind.includes(model.kind)) && (!state.maker || state.maker.includes(model.maker));
       const gpus = site.gpus.filter((gpu) => !state.gpu || state.gpu.includes(gpu.id));
       const forms = site.weight_formats.map((one) => one.name).filter((name) => !state.weights || state.weights.includes(name));
       const contexts = site.contexts.filter((n) => !state.context || state.context.includes(String(n)));
@@ -149,12 +154,11 @@
     }
 
     function showNow() {
-      for (const facet of facets) for (const chip of facet.chips) {
-        const on = Boolean(state[facet.key]?.includes(chip.value));
-        chip.setAttribute("aria-pressed", on);
-        if (on) chip.hidden = false;
+      for (const facet of facets) {
+        for (const value of state[facet.key] || []) facet.reveal(facet.values.find(([one]) => one === value));
+        for (const [value, chip] of facet.chips) chip.setAttribute("aria-pressed", Boolean(state[facet.key]?.includes(value)));
       }
-      if (facets.text.value !== (state.q?.[0] || "")) facets.text.value = state.q?.[0] || "";
+      if (facets.text.value !== (state.name?.[0] || "")) facets.text.value = state.name?.[0] || "";
       if (facets.least.value !== (state.users?.[0] || "")) facets.least.value = state.users?.[0] || "";
       found = search();
       order();
@@ -171,7 +175,7 @@
     }
 
     function words() {
-      const parts = state.q ? [`model contains “${state.q[0]}”`] : [];
+      const parts = state.name ? [`model contains “${state.name[0]}”`] : [];
       for (const facet of facets) if (state[facet.key]) parts.push(`${facet.label} ${state[facet.key].map((value) => (facet.values.find(([one]) => one === value) || [0, value])[1]).join(" or ")}`);
       if (state.users) parts.push(`at least ${state.users[0]} users`);
       return parts;
@@ -191,13 +195,13 @@
 
     function culprit() {
       const kept = state, would = [];
-      for (const key of ["q", "users", ...facets.map((facet) => facet.key)]) {
+      for (const key of ["name", "users", ...facets.map((facet) => facet.key)]) {
         if (!kept[key]) continue;
         state = { ...kept };
         delete state[key];
         if (!wantedSizes().every((n) => bySize.has(n))) continue;
         const rest = search();
-        if (rest.wide || rest.rows.length) would.push(`Without ${key === "q" ? "the model's name" : key === "users" ? "the least number of users" : facets.find((facet) => facet.key === key).label} there would be ${rest.wide ? "many" : count(rest.rows.length)}.`);
+        if (rest.wide || rest.rows.length) would.push(`Without ${key === "name" ? "the model's name" : key === "users" ? "the least number of users" : facets.find((facet) => facet.key === key).label} there would be ${rest.wide ? "many" : count(rest.rows.length)}.`);
       }
       state = kept;
       return would.length ? would.join(" ") : "No single filter empties it; clear them.";
@@ -206,25 +210,27 @@
     function draw() {
       const heads = COLUMNS.map(([title, , numeric, unit], n) => {
         const sorted = state.sort?.[0]?.replace(/^-/, "") === String(n + 1) && (state.sort[0].startsWith("-") ? "descending" : "ascending");
-        const button = make("button", { type: "button", class: "kv-sort", onclick: () => { const now = state.sort?.[0]; const mine = String(n + 1); set("sort", [now === mine ? `-${mine}` : now === `-${mine}` ? mine : numeric ? `-${mine}` : mine], true); } }, title, unit ? make("span", { class: "kv-unit" }, unit) : null);
+        const button = make("button", { type: "button", class: "kv-sort", onclick: () => { const now = state.sort?.[0]; const mine = String(n + 1); set("sort", [now === mine ? `-${mine}` : now === `-${mine}` ? mine : numeric ? `-${mine}` : mine], true); } }, title, unit ? make("span", { class: "kv-unit" }, make("span", { class: "kv-gib" }, "GiB"), ` ${unit}`) : null);
         return make("th", { scope: "col", class: numeric && "kv-num", "aria-sort": sorted }, button);
       });
       const body = make("tbody", {}, ...found.rows.slice(0, shown).map(line));
-      table.replaceChildren(make("caption", { class: "kv-sr" }, "The rows that the filters leave"), make("thead", {}, make("tr", {}, ...heads)), body);
+      table.replaceChildren(make("caption", {}, "Users of the whole deployment; sizes on each device"), make("thead", {}, make("tr", {}, ...heads)), body);
+      units(table);
       const left = found.rows.length - shown;
-      $(".kv-after", root).replaceChildren(...(left > 0 ? [make("button", { type: "button", class: "kv-button", onclick: () => { const from = shown; shown += PAGE * 5; body.append(...found.rows.slice(from, shown).map(line)); rest(); } }, `Show ${count(Math.min(PAGE * 5, left))} more of ${count(left)}`)] : []));
+      $(".kv-after", root).replaceChildren(...(left > 0 ? [make("button", { type: "button", class: "kv-button", onclick: () => { const from = shown; shown += PAGE * 10; body.append(...found.rows.slice(from, shown).map(line)); units(table); rest(); } }, `Show ${count(Math.min(PAGE * 10, left))} more of ${count(left)}`)] : []));
     }
 
     function rest() {
       const left = found.rows.length - shown;
       const button = $(".kv-after button", root);
-      if (left > 0) button.textContent = `Show ${count(Math.min(PAGE * 5, left))} more of ${count(left)}`;
+      if (left > 0) button.textContent = `Show ${count(Math.min(PAGE * 10, left))} more of ${count(left)}`;
       else button.remove();
     }
 
     function line(row) {
       const { config } = row;
       const up = new URL("../", location.href);
+      const size = (value, text) => make("td", { class: "kv-num kv-size", "data-value": value }, text);
       const number = (value, text) => make("td", { class: "kv-num", "data-value": value }, text);
       const ownLongest = longest(row);
       return make("tr", {},
@@ -236,7 +242,7 @@
         number(row.ceiling, count(row.ceiling)),
         number(ownLongest, roughTokens(ownLongest)),
         make("td", {}, config.weightFormat), make("td", {}, config.kvFormat),
-        number(config.weights, gib(config.weights)), number(config.pool, gib(config.pool)), number(row.request, gib(row.request, 3)));
+        size(config.weights, gib(config.weights)), size(config.pool, gib(config.pool)), size(row.request, gib(row.request, 3)));
     }
 
     function longest({ config }) {
@@ -254,7 +260,7 @@
 
     function restore() {
       if (!site) return;
-      const known = { q: null, users: null, show: ["all"], sort: COLUMNS.flatMap((_, n) => [String(n + 1), `-${n + 1}`]) };
+      const known = { name: null, users: null, show: ["all"], sort: COLUMNS.flatMap((_, n) => [String(n + 1), `-${n + 1}`]) };
       for (const facet of facets) known[facet.key] = facet.values.map(([value]) => value);
       ({ state, ignored } = readState(known));
       if (state.users && !/^\d{1,9}$/.test(state.users[0])) { ignored.push(`users=${state.users[0]}`); delete state.users; }

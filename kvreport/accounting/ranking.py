@@ -3,7 +3,9 @@
 Every offered accelerator is tried at every tensor-parallel size, weight format and KV format; what
 holds the workload is ranked: what surely fits before what fits within the error of the estimate, then
 by price where prices are given, otherwise by the memory that it takes in all (the least hardware that
-does it), then by the number of devices. Accelerators that an engine
+does it), then by the number of devices. Where nobody has said which accelerators there are, those
+that more than one cloud rents out come first: the least memory is no help on a machine that few can
+get. Accelerators that an engine
 treats alike share a block plan and are evaluated together.
 """
 
@@ -71,6 +73,7 @@ class Choices:
         utilization: Share of memory, or None for the engine's default.
         max_seqs: Requests at once per replica, or None for the engine's default.
         max_batched_tokens: Tokens of one step, or None for the engine's default.
+        rented_first: Whether accelerators that are commonly rented come before others.
     """
 
     engine: Engine
@@ -82,6 +85,7 @@ class Choices:
     utilization: float | None = None
     max_seqs: int | None = None
     max_batched_tokens: int | None = None
+    rented_first: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +210,7 @@ def rank(models: Sequence[Model], workload: Workload, offers: Sequence[Offer], c
     found.sort(
         key=lambda one: (
             not one.sure,
+            choices.rented_first and not one.offer.accelerator.is_commonly_rented,
             (one.price_per_hour or 0.0) if priced else 0.0,
             one.memory_bytes,
             one.devices,

@@ -88,6 +88,7 @@ class Accelerator(Record):
         devices_per_package: Devices that one package shows to software (2 for MI250X).
         devices_per_node: How many devices the usual server holds.
         interconnect_bytes_per_s: Scale-up link of one device, both directions together.
+        rented_as: Machine types of large public clouds that have it, one for each provider.
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION
@@ -110,6 +111,7 @@ class Accelerator(Record):
     pcie: Text | None = None
     power_watts: Figure | None = None
     notes: tuple[LongText, ...] = ()
+    rented_as: tuple[Text, ...] = ()
     sources: Annotated[tuple[Source, ...], Field(min_length=1)]
 
     @property
@@ -121,6 +123,11 @@ class Accelerator(Record):
     def usable_bytes(self) -> int:
         """Memory that a process finds, in bytes."""
         return self.memory.usable.value
+
+    @property
+    def is_commonly_rented(self) -> bool:
+        """Whether more than one provider rents it out by the hour."""
+        return len(self.rented_as) > 1
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:

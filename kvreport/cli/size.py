@@ -55,7 +55,11 @@ def register(add: Add) -> None:
     load.add_argument("--efficiency", type=float, metavar="F", help="share of the roofline reached (0.6)")
     limits = command.add_argument_group("limits")
     limits.add_argument(
-        "--gpu", action="append", default=[], metavar="GPU", help="slug, alias or pattern; repeatable"
+        "--gpu",
+        action="append",
+        default=[],
+        metavar="GPU",
+        help="slug, alias or pattern (any, commonly rented first); repeatable",
     )
     limits.add_argument("--available", type=int, metavar="N", help="GPUs there are of each kind")
     limits.add_argument(

@@ -33,6 +33,12 @@ USUAL_OUTPUT: Final = 512
 """Tokens of an answer where nothing is said of it: a page of text."""
 
 
+RENTED_FIRST: Final = (
+    "no accelerator was named, so those that more than one cloud rents out come first, each by the memory "
+    "that it takes in all; gpus '*' ranks every accelerator alike"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Sizing:
     """Ranked deployments for a workload.
@@ -274,7 +280,7 @@ def size(
         spare_replicas: Replicas that may fail.
         shared_prefix: Leading tokens that all requests share.
         efficiency: Share of the roofline that servers are taken to reach.
-        gpus: Accelerators: slugs, aliases or shell patterns over slugs; empty for all.
+        gpus: Accelerators: slugs, aliases or shell patterns over slugs; empty for all, commonly rented ones first.
         available: Devices there are of each kind; None for as many as it takes.
         prices: Price of a device per hour, by slug or alias; only priced accelerators are tried.
         weights: Weight formats to try.
@@ -336,7 +342,10 @@ def size(
         tensor_parallel=tuple(tensor_parallel),
         utilization=utilization,
         max_seqs=max_seqs,
+        rented_first=not gpus and not prices,
     )
+    if choices.rented_first:
+        assumed.append(RENTED_FIRST)
     offers = _offers(known, gpus, available, prices)
     ranking = rank(records, work, offers, choices)
     if not ranking.deployments:

@@ -227,7 +227,7 @@ class GpuContext:
     Attributes:
         slug: Name on the command line.
         headline: The conclusion in one sentence; (text, emphasised) pieces.
-        conditions: Under which engine and formats the headline holds.
+        conditions: Under which engine and formats the headline holds, and which clouds rent it out.
         facts: Figures under the headline.
         bar: Advertised, visible and usable memory as one bar.
         memory: The three sizes with their evidence and quotes.
@@ -348,6 +348,7 @@ class ToolContext:
         gpus: (slug, name) of every accelerator.
         contexts: (tokens, label) of the grid's contexts.
         example: A table that stands there without JavaScript.
+        example_href: Address of the same table with every model.
         usual: Slugs of well-known models, to begin a comparison with.
         engine: Label of the engine.
     """
@@ -357,5 +358,6 @@ class ToolContext:
     gpus: tuple[tuple[str, str], ...]
     contexts: tuple[tuple[int, str], ...]
     example: Table
+    example_href: str
     usual: tuple[str, ...]
     engine: str

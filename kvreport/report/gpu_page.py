@@ -36,7 +36,8 @@ def context(site: SiteData, gpu: Accelerator) -> GpuContext:
     return GpuContext(
         slug=gpu.id,
         headline=headline(site, gpu),
-        conditions=f"{site.engine.label} with its defaults, weights as released. From formulas, not measured.",
+        conditions=f"{site.engine.label} with its defaults, weights as released. From formulas, not measured."
+        + (f" Rented out as {', '.join(gpu.rented_as)}." if gpu.rented_as else ""),
         facts=tuple(_facts(gpu)),
         bar=_bar(gpu),
         memory=_memory(gpu),

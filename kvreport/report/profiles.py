@@ -33,8 +33,8 @@ from kvreport.report.site import SiteData, short_name
 
 SCHEMA: Final = 1
 FOLDER: Final = "downloads/v1"
-_NAMES: Final = ("slug", "id", "name", "family", "maker", "kind", "limit", "kv", "aliases")
-"""What tells a model from others, without its numbers."""
+_NAMES: Final = ("family", "maker", "kind", "limit", "kv", "aliases")
+"""What tells a model from others, beside its name."""
 NONE: Final = -1
 """Index of a plan that cannot be made."""
 
@@ -53,7 +53,7 @@ def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
         )
     yield f"{FOLDER}/explore.json", encode({"site": shared, "models": everything})
     for place, size in enumerate(shared["sizes"]):
-        yield f"{FOLDER}/explore/{size}.json", encode([_of_size(facts, place) for facts in everything])
+        yield f"{FOLDER}/explore/{size}.json", encode(of_size(everything, place))
 
 
 def names(site: SiteData) -> tuple[str, ...]:
@@ -73,7 +73,8 @@ def site_facts(site: SiteData) -> dict[str, Any]:
     """Return what all models share.
 
     ``gpus[].memory`` is what the engine may take of ``usable``; ``gpus[].reserve`` and
-    ``gpus[].kind`` say which of a model's reserves and plans apply to it; ``gpus[].step`` is [tokens of
+    ``gpus[].kind`` say which of a model's reserves and plans apply to it; ``gpus[].rented`` whether
+    a ranking puts it first; ``gpus[].step`` is [tokens of
     one scheduler step, requests at once] that they suppose, ``gpus[].own`` whether its kernels for experts
     bring their own buffers. ``engine.since`` is the first release with these rules.
     """
@@ -111,6 +112,7 @@ def site_facts(site: SiteData) -> dict[str, Any]:
                 "memory": memory_bytes(site.engine, gpu.usable_bytes),
                 "reserve": reserves[gpu.id],
                 "kind": kinds[gpu.id],
+                "rented": gpu.is_commonly_rented,
                 "step": list(scheduler_sizes(site.engine, gpu)),
                 "own": own_expert_kernels(gpu),
             }
@@ -221,19 +223,47 @@ def _held(
     return each[0] if all(one == each[0] for one in each) else {"kinds": each}
 
 
-def _of_size(facts: dict[str, Any], place: int) -> dict[str, Any]:
-    """Return a model's file with the numbers of one tensor-parallel size only, for a first look."""
-    used = sorted({index for rows in facts["plan"].values() for index in rows[place] if index >= 0})
-    where = {index: position for position, index in enumerate(used)} | {NONE: NONE}
+def of_size(everything: list[dict[str, Any]], place: int) -> dict[str, Any]:
+    """Return every model with the numbers of one tensor-parallel size only, for a quick first look.
+
+    A list for each field, its models in the order of ``site.json``, which has their names: like
+    stands beside like, and it travels a third smaller than a list of models.
+    """
+    used = [
+        sorted({index for rows in facts["plan"].values() for index in rows[place] if index >= 0})
+        for facts in everything
+    ]
+    where = [{index: position for position, index in enumerate(indices)} | {NONE: NONE} for indices in used]
     return {
-        **{name: facts[name] for name in _NAMES},
-        "weights": {form: sizes[place] for form, sizes in facts["weights"].items()},
-        "loaded": {form: sizes[place] for form, sizes in facts["loaded"].items()},
-        "reserve": [sizes[place] for sizes in facts["reserve"]],
-        "plans": [facts["plans"][index] for index in used],
-        "plan": {kv: _alike([where[index] for index in rows[place]]) for kv, rows in facts["plan"].items()},
-        "held": {kv: sizes[place] for kv, sizes in facts["held"].items()},
+        **{name: [facts[name] for facts in everything] for name in _NAMES},
+        "plans": [
+            [facts["plans"][index] for index in indices]
+            for facts, indices in zip(everything, used, strict=True)
+        ],
+        "plan": {
+            kv: [
+                _alike([new[index] for index in facts["plan"][kv][place]]) if kv in facts["plan"] else None
+                for facts, new in zip(everything, where, strict=True)
+            ]
+            for kv in _members(everything, "plan")
+        },
+        "reserve": [
+            [facts["reserve"][number][place] for facts in everything]
+            for number in range(max((len(facts["reserve"]) for facts in everything), default=0))
+        ],
+        **{
+            group: {
+                name: [facts[group][name][place] if name in facts[group] else None for facts in everything]
+                for name in _members(everything, group)
+            }
+            for group in ("weights", "loaded", "held")
+        },
     }
+
+
+def _members(everything: list[dict[str, Any]], group: str) -> list[str]:
+    """Names that any model has in a group, in the order in which they first come."""
+    return list(dict.fromkeys(name for facts in everything for name in facts[group]))
 
 
 def _alike(indices: list[int]) -> int | list[int]:

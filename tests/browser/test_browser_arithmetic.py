@@ -42,6 +42,25 @@ ANSWER = """({site, models, rows}) => {
     return {compared, wrong: wrong.slice(0, 5), count: wrong.length};
 }"""
 
+# The explorer's files hold one size each, field by field; they must give the same configurations.
+UNPACKED = """({site, models, packed, rows}) => {
+    const by = Object.fromEntries(models.map((model) => [model.id, model]));
+    const gpus = Object.fromEntries(site.gpus.map((gpu) => [gpu.id, gpu]));
+    const small = Object.fromEntries(site.sizes.map((size) => [
+        size, Object.fromEntries(kvCapacity.unpack(site, size, packed[size]).map((model) => [model.id, model]))]));
+    const wrong = [];
+    let compared = 0;
+    const facts = (config) => JSON.stringify(config && {...config, model: null});
+    for (const [id, gpu, size, weights, kv] of rows) {
+        const place = site.sizes.indexOf(size);
+        const whole = kvCapacity.configure(site, by[id], gpus[gpu], place, weights, kv);
+        const part = kvCapacity.configure(site, small[size][id], gpus[gpu], place, weights, kv);
+        compared += 1;
+        if (facts(whole) !== facts(part)) wrong.push([id, gpu, size, weights, kv]);
+    }
+    return {compared, wrong: wrong.slice(0, 5)};
+}"""
+
 COLUMNS = (
     "weight_bytes_per_gpu",
     "kv_bytes_per_token_per_gpu",
@@ -97,6 +116,13 @@ def test_the_browser_answers_as_the_dataset_does(repository, chromium_path, chro
         page.add_script_tag(path=str(repository / "docs/assets/kv-capacity.js"))
         data = json.loads(profiles.encode({"site": shared, "models": models, "rows": rows}))
         found = page.evaluate(ANSWER, data)
+        packed = {
+            size: json.loads(profiles.encode(profiles.of_size(models, place)))
+            for place, size in enumerate(shared["sizes"])
+        }
+        unpacked = page.evaluate(UNPACKED, {**data, "packed": packed})
         browser.close()
     assert found["compared"] == len(rows)
     assert found["count"] == 0, found["wrong"]
+    assert unpacked["compared"] > ROWS // 2
+    assert unpacked["wrong"] == []

@@ -128,6 +128,7 @@ def in_python(model: str, work: dict[str, Any], options: dict[str, Any]) -> Rank
             kv_formats={name: CATALOGUE.kv_format(name) for name in options["kv"]},
             all_kv_formats=CATALOGUE.kv_formats,
             tensor_parallel=tuple(site(model).axes.tensor_parallel),
+            rented_first=options["gpus"] is None and not prices,
         ),
     )
 

@@ -209,8 +209,28 @@ def test_the_whole_catalogue_is_ranked_and_every_deployment_serves_the_peak() ->
     for one in found.ranking.deployments:
         assert one.replicas[1] * one.users_each >= found.workload.peak
         assert one.weight_bytes + one.reserve_bytes + one.pool_bytes <= one.total_bytes
-    order = [(not one.sure, one.memory_bytes) for one in found.ranking.deployments]
+    order = [
+        (not one.sure, not one.offer.accelerator.is_commonly_rented, one.memory_bytes)
+        for one in found.ranking.deployments
+    ]
     assert order == sorted(order)
+
+
+def test_what_is_commonly_rented_comes_first_unless_accelerators_are_named() -> None:
+    asked = {"context": 6000, "concurrent": 64, "catalog": CATALOGUE}
+    usual, alike = size(LLAMA_70B, **asked), size(LLAMA_70B, gpus=["*"], **asked)  # type: ignore[arg-type]
+    kinds = [one.offer.accelerator.is_commonly_rented for one in usual.ranking.best_of_each() if one.sure]
+    assert kinds == sorted(kinds, reverse=True)
+    assert {True, False} == set(kinds)
+    assert any("more than one cloud" in text for text in usual.assumptions)
+    by_memory = [one.memory_bytes for one in alike.ranking.deployments if one.sure]
+    assert by_memory == sorted(by_memory)
+    assert not any("more than one cloud" in text for text in alike.assumptions)
+
+    def every(found: object) -> set[tuple[str, int]]:
+        return {(one.offer.accelerator.id, one.tensor_parallel) for one in found.ranking.deployments}  # type: ignore[attr-defined]
+
+    assert every(usual) == every(alike)
 
 
 @pytest.mark.parametrize(
