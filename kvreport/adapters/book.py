@@ -103,6 +103,13 @@ class Book:
                 html = glossary.explain(html, self.terms, home.url_relative_to(page.file))
         return html, dead, faults
 
+    def names(self, uri: str) -> tuple[str, ...]:
+        """Return other names under which a search finds a page: its file's, and terms that it explains."""
+        told = (term for term in self.terms if term.chapter == uri)
+        stem = Path(uri).stem
+        own = () if is_chapter(uri) or stem == "index" else (stem,)
+        return (*own, *(name for term in told for name in (term.term, *term.also)))
+
     def _way(self, uri: str, step: int, file: File) -> dict[str, str] | None:
         order = list(self.titles)
         number = order.index(uri) + step

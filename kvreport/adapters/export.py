@@ -18,7 +18,7 @@ from kvreport.report.pages import Report, build
 from kvreport.report.templating import render
 
 STYLES: Final = ("assets/fonts.css", "assets/kvreport.css", "assets/book.css", "assets/plain.css")
-SCRIPTS: Final = ("assets/kv-capacity.js", "assets/kvreport.js")
+SCRIPTS: Final = ("assets/kvreport.js",)
 NAV: Final = (
     ("Models", "models/"),
     ("GPUs", "gpus/"),

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+from collections.abc import Collection
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -27,6 +28,7 @@ from mkdocs.structure.toc import get_toc
 from mkdocs.utils import get_build_date
 
 from kvreport import resources
+from kvreport.adapters import search
 from kvreport.adapters.ahead import Ahead
 from kvreport.adapters.book import Book, is_chapter, no_foreign_scripts
 from kvreport.adapters.notebooks import Notebooks, notebooks
@@ -35,7 +37,7 @@ from kvreport.adapters.staging import Staging, stage, warned
 from kvreport.catalog.load import open_catalogue
 from kvreport.dataset.release import data_version
 from kvreport.errors import Fault, InputError
-from kvreport.report import feeds, glossary, links, templating
+from kvreport.report import feeds, fonts, glossary, links, templating
 from kvreport.report.page import Page, Section, link
 from kvreport.report.pages import Report, build
 from kvreport.report.quantities import Quantities
@@ -56,7 +58,7 @@ _NAMED_DIALOG = (
 )
 
 STYLES = ("assets/fonts.css", "assets/kvreport.css", "assets/book.css")
-SCRIPTS = ("assets/kv-capacity.js", "assets/kvreport.js")
+SCRIPTS = ("assets/kvreport.js",)
 
 
 class KvreportConfig(Config):
@@ -127,6 +129,7 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         Raises:
             PluginError: The catalogue or the configuration is at fault; the message says where.
         """
+        search.wait(files, config)
         self._take_book(files, config)
         if self.publishes and self.book is not None:
             self.ahead = Ahead(config, len(self.book.titles))
@@ -140,6 +143,7 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
                 cache=cache,
                 dataset=self.config.downloads,
                 site_url=config.site_url or "",
+                written=tuple(file.url for file in files.documentation_pages() if file.name == "index"),
                 progress=log.info,
             )
         except InputError as error:
@@ -216,6 +220,9 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
             if self.book is None:
                 return html
             html, dead, faults = self.book.finish(html, page)
+            names = self.book.names(page.file.src_uri)
+            if names:
+                page.meta["tags"] = [*(page.meta.get("tags") or ()), *names]
             for fault in dead:
                 log.warning(fault)
             self._refuse(faults)
@@ -235,6 +242,7 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
                 output = output.replace(_placeholder(number), section.html, 1)
             output = output.replace("</head>", f"{_head(ours, config.site_url or '')}</head>", 1)
         output = output.replace(*_NAMED_DIALOG, 1)
+        output = _fonts_first(output, page.url, self.known)
         if self.report is not None:
             for fault in links.check("" if page.url in (".", "./") else page.url, output, self.known):
                 log.warning(fault)
@@ -324,6 +332,17 @@ def _heading(section: Section) -> str:
         return ""
     mark = f'<a class="headerlink" href="#{section.id}" title="Link to this section">¶</a>'
     return f'<h2 id="{section.id}" data-search-exclude="true">{escape(section.title)}{mark}</h2>\n'
+
+
+def _fonts_first(output: str, url: str, known: Collection[str]) -> str:
+    """Ask for the faces before the styles that name them."""
+    here = "" if url in (".", "./") else url
+    ask = "".join(
+        f'<link rel="preload" href="{link(here, face)}" as="font" type="font/woff2" crossorigin>'
+        for face in fonts.ADDRESSES
+        if face in known
+    )
+    return output.replace("<title>", f"{ask}<title>", 1)
 
 
 def _placeholder(number: int) -> str:

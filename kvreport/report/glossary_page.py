@@ -40,8 +40,10 @@ def page(catalogue: Catalogue) -> Page | None:
         description=f"{len(terms)} terms of memory and serving, each in one plain sentence.",
         lead=lead,
         names=_names(terms),
+        boost=0.3,  # it mentions everything; a page about the thing itself comes first
     )
 
 
 def _names(terms: tuple[Term, ...]) -> tuple[str, ...]:
-    return tuple(term.term for term in terms)
+    # A term that a chapter explains is found there.
+    return ("glossary", *(name for t in terms if t.chapter is None for name in (t.term, *t.also)))
