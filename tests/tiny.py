@@ -26,7 +26,7 @@ site_dir: {site}
 theme:
   name: material
   font: false
-  features: [navigation.instant, navigation.tabs, search.highlight]
+  features: [navigation.instant, navigation.tabs]
   palette:
     - {{media: "(prefers-color-scheme: light)", scheme: default, toggle: {{icon: material/weather-sunny, name: Dark}}}}
     - {{media: "(prefers-color-scheme: dark)", scheme: slate, toggle: {{icon: material/weather-night, name: Light}}}}

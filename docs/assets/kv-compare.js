@@ -2,7 +2,7 @@
 (function () {
   "use strict";
 
-  const { $, $$, make, count, tokens, roughTokens, gib, load, script, usersCell, readState, writeState, ignoredNote, enliven } = kvreport;
+  const { $, $$, make, count, tokens, roughTokens, gib, load, script, usersCell, readState, writeState, ignoredNote, enliven, units } = kvreport;
   const MOST = 4;
 
   function compare(root) {
@@ -114,16 +114,17 @@
 
     function tabulate(all) {
       const up = new URL("../", location.href);
-      const heads = ["", "devices", ...site.contexts.map(tokens), "longest", "weights"].map((text, n) => make("th", { scope: "col", class: n ? "kv-num" : false }, text || "what", n === site.contexts.length + 3 ? make("span", { class: "kv-unit" }, "GiB each") : null));
+      const heads = ["", "devices", ...site.contexts.map(tokens), "longest", "weights"].map((text, n) => make("th", { scope: "col", class: n ? "kv-num" : false }, text || "what", n === site.contexts.length + 3 ? make("span", { class: "kv-unit" }, make("span", { class: "kv-gib" }, "GiB"), " each") : null));
       const rows = all.map((thing) => make("tr", {},
         make("th", { scope: "row" }, make("a", { href: new URL(thing.href, up).href }, thing.label)),
         ...(thing.config ? [
           make("td", { class: "kv-num" }, String(thing.config.size)),
           ...thing.answers.map((answer) => usersCell(answer.users, answer.verdict)),
           make("td", { class: "kv-num", title: `${count(thing.config.longest)} tokens` }, roughTokens(thing.config.longest)),
-          make("td", { class: "kv-num" }, gib(thing.config.weights)),
+          make("td", { class: "kv-num kv-size", "data-value": thing.config.weights }, gib(thing.config.weights)),
         ] : [make("td", { class: "kv-no kv-why", colspan: site.contexts.length + 3 }, "not offered: this split does not exist here")])));
       $("table", root).replaceChildren(make("caption", {}, "Simultaneous users, by context of each request in tokens"), make("thead", {}, make("tr", {}, ...heads)), make("tbody", {}, ...rows));
+      units($("table", root));
     }
 
     async function draw(all) {

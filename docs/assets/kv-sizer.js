@@ -2,7 +2,7 @@
 (function () {
   "use strict";
 
-  const { $, $$, make, count, gib, tokens, onDevices, load, readState, writeState, ignoredNote, debounce } = kvreport;
+  const { $, $$, make, count, gib, tokens, onDevices, load, readState, writeState, ignoredNote, debounce, units } = kvreport;
   const GIB = 2 ** 30;
   const BINDS = {
     cache: "cache", state: "recurrent states", max_seqs: "the engine’s limit of requests", time: "time",
@@ -77,8 +77,9 @@
       const gpus = fields.gpu.value ? [fields.gpu.value] : given.prices ? Object.keys(given.prices) : null;
       const choices = { gpus, weights: fields.weights.value.split(","), kv, sizes: null, available: given.available, prices: given.prices };
       const ranking = kvSizing.rank(site, peaks, model, times, made.work, choices);
+      if (!gpus) made.assumed.push("no accelerator was named, so those that more than one cloud rents out come first, each by the memory that it takes in all");
       if (!ranking.deployments.length) { refuse(kvSizing.whatToRelax(made.work, ranking), ignored); return; }
-      lay({ site, peaks, model, work: made.work, assumed: made.assumed, listed: kvSizing.bestOfEach(ranking.deployments), all: ranking.deployments, priced: Boolean(given.prices) }, ignored);
+      lay({ site, peaks, model, work: made.work, assumed: made.assumed, listed: kvSizing.bestOfEach(ranking.deployments), all: ranking.deployments, priced: Boolean(given.prices), alike: Boolean(gpus) }, ignored);
     }
 
     function refuse(sentence, ignored) {
@@ -102,7 +103,7 @@
         make("h2", {}, "How it is computed"),
         make("div", { class: "kv-steps", role: "region", tabindex: "0", "aria-label": "The arithmetic with its numbers" }, make("ol", {}, ...lines.map((line) => make("li", {}, line)))),
         make("h2", {}, "Others that serve it"),
-        ranked(listed, work, answer.priced),
+        ranked(listed, work, answer),
         make("h2", {}, "Serve it"),
         ...commands.map(command),
         make("p", { class: "kv-note" }, `${site.engine.label}. ${assumed.length ? `Assumed: ${assumed.join("; ")}. ` : ""}Times are bounds at peak rates, never promises; what surely fits comes first, then ${answer.priced ? "the price" : "the memory taken in all"} decides.`),
@@ -112,6 +113,7 @@
           ["JSON", () => save(JSON.stringify(json(answer, best, back, commands), null, 2))],
         ].flatMap(([name, act]) => [make("button", { type: "button", class: "kv-button", onclick: act }, name), " "])),
       );
+      units(box);
       box.dataset.kvState = "sized";
       box.kvAnswer = json(answer, best, back, commands);
     }
@@ -182,7 +184,8 @@
       return lines;
     }
 
-    function ranked(listed, work, priced) {
+    function ranked(listed, work, answer) {
+      const { priced } = answer;
       const up = new URL("../", location.href);
       const heads = ["accelerator", "GPUs", "replicas × size", "weights", "cache", "users each", "room left", "memory in all", ...(priced ? ["per hour"] : []), "what binds"];
       const numeric = new Set(["GPUs", "replicas × size", "users each", "room left", "memory in all", "per hour"]);
@@ -197,7 +200,7 @@
         make("td", {}, BINDS[one.binds])));
       return make("div", { class: "kv-scroll", role: "region", tabindex: "0", "aria-label": "Deployments, best first" },
         make("table", { class: "kv-table" },
-          make("caption", {}, `The best deployment on each of ${count(listed.length)} accelerators${listed.length > 20 ? "; the first 20" : ""}`),
+          make("caption", {}, `The best deployment on each of ${count(listed.length)} accelerators${answer.alike ? "" : ", commonly rented ones first"}${listed.length > 20 ? "; the first 20" : ""}`),
           make("thead", {}, make("tr", {}, ...heads.map((text) => make("th", { scope: "col", class: numeric.has(text) ? "kv-num" : false }, text, text === "memory in all" ? make("span", { class: "kv-unit kv-gib" }, "GiB") : null)))),
           make("tbody", {}, ...rows)));
     }

@@ -68,6 +68,7 @@ def page(site: SiteData) -> Page:
         title="Data: downloads and dictionary",
         heading="Take the numbers",
         description=made.headline,
+        names=("data", "download", "downloads", "dataset", "Parquet", "CSV"),
         sections=(
             Section("downloads", "Downloads", render("data_files.html", "data/", names)),
             Section("dictionary", "Dictionary", render("data_dictionary.html", "data/", names)),

@@ -20,10 +20,10 @@ PACKAGE: Final = "font-source-sans-pro"
 FACES: Final = {400: "SourceSansPro-Regular.ttf", 600: "SourceSansPro-Semibold.ttf"}
 CHARACTERS: Final = (
     "".join(chr(c) for c in range(0x20, 0x7F))
-    + "".join(chr(c) for c in range(0xA0, 0x180))
+    + "".join(chr(c) for c in range(0xA0, 0x100))
     + "–—‘’“”„…·•×÷−≈≤≥≠±→←↑↓↕′″‑ ⁻¹²³⁴⁵⁶⁷⁸⁹⁰½¼¾§¶†∞√∑€"
 )
-FEATURES: Final = ("kern", "liga", "tnum", "pnum", "lnum", "zero", "frac", "sups", "mark", "ccmp")
+FEATURES: Final = ("kern", "tnum", "lnum", "ccmp", "mark")
 
 
 def folder() -> Path | None:
@@ -85,7 +85,10 @@ def _cut(source: Path) -> bytes:
 
 STYLE: Final = "".join(
     f"@font-face{{font-family:'KV Sans';font-weight:{'500 700' if weight > 400 else '400'};"
-    f"font-display:swap;src:url(fonts/kv-sans-{weight}.woff2) format('woff2')}}\n"
+    f"font-display:optional;src:url(fonts/kv-sans-{weight}.woff2) format('woff2')}}\n"
     for weight in FACES
 )
-"""The style that names the faces, beside ``assets/fonts/``."""
+"""The style that names the faces, beside ``assets/fonts/``: a page never changes its letters once they stand."""
+
+ADDRESSES: Final = tuple(f"assets/fonts/kv-sans-{weight}.woff2" for weight in FACES)
+"""What a page asks for first, so that the letters are there when it is drawn."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import fields
 from typing import Final
 
@@ -20,22 +21,33 @@ EXAMPLES: Final = ("meta-llama/Llama-3.1-8B-Instruct", "meta-llama/Llama-3.1-8B"
 
 TITLE: Final = "How many users fit?"
 DOORS: Final = (
-    Link(
-        "Models", "models/", "One page each: users by accelerator and context, the boundary, the arithmetic."
-    ),
-    Link("GPUs", "gpus/", "What the label says, what a process finds, which models it serves."),
-    Link("Sizer", "sizer/", "From users, lengths and time targets to GPUs, replicas and flags."),
-    Link("Log", "log/", "Paste a start-up log: every number explained, and what to change."),
-    Link("Explore", "explore/", "The whole matrix, every axis a facet, the result as CSV."),
-    Link("Compare", "compare/", "Two to four models or accelerators on one boundary chart."),
-    Link("Data", "data/", "Every row as Parquet and CSV, a dictionary of every column, checksums."),
+    Link("Models", "models/", "One page each: users, boundary, arithmetic, sources."),
+    Link("GPUs", "gpus/", "What the label says, what a process finds, what it serves."),
+    Link("Explore", "explore/", "The whole matrix: filter, sort, take it along as CSV."),
+    Link("Compare", "compare/", "Two to four models or accelerators, side by side."),
+    Link("Sizer", "sizer/", "From users and time targets to GPUs, replicas and flags."),
+    Link("Log", "log/", "Paste a start-up log; each number is explained."),
+    Link("Learn", "learn/", "Twelve short chapters, every number computed."),
+    Link("Questions", "questions/", "What people ask most, answered with the numbers."),
+    Link("Evidence", "evidence/", "Predictions beside what engines printed."),
+    Link("Data", "data/", "Every row as Parquet and CSV, every column described."),
 )
+"""Ways on from the front page; those whose page the site has."""
 
 
-def page(site: SiteData, best: dict[str, Series | None], drawings: dict[str, Drawing]) -> Page:
-    """Return the front page."""
+def page(
+    site: SiteData, best: dict[str, Series | None], drawings: dict[str, Drawing], known: Collection[str]
+) -> Page:
+    """Return the front page.
+
+    Args:
+        site: What every page may ask.
+        best: The series of each model's headline, by model id.
+        drawings: The charts, by digest.
+        known: Addresses of the site's other pages.
+    """
     model = _example(site, best)
-    made = context(site, model, best[model.id])
+    made = context(site, model, best[model.id], known)
     names = {field.name: getattr(made, field.name) for field in fields(made)}
     names["drawing"] = drawings[made.chart.digest] if made.chart else None
     return Page(
@@ -43,6 +55,7 @@ def page(site: SiteData, best: dict[str, Series | None], drawings: dict[str, Dra
         kind="home",
         title=TITLE,
         heading=TITLE,
+        names=("how many users",),
         description=f"{model.name}: {model_page.plain(made.answer)} {len(site.models)} models on "
         f"{len(site.gpus)} accelerators, as an open dataset.",
         lead=render("home_lead.html", "", names),
@@ -53,8 +66,8 @@ def page(site: SiteData, best: dict[str, Series | None], drawings: dict[str, Dra
     )
 
 
-def context(site: SiteData, model: Model, best: Series | None) -> HomeContext:
-    """Return the front page's context for an example model."""
+def context(site: SiteData, model: Model, best: Series | None, known: Collection[str]) -> HomeContext:
+    """Return the front page's context for an example model, with doors to the pages that are known."""
     gpu = best.config.gpu if best else site.gpus[0].id
     detail = model_page.context(site, model, best)
     return HomeContext(
@@ -74,7 +87,7 @@ def context(site: SiteData, model: Model, best: Series | None) -> HomeContext:
             Fact("accelerators", units.count(len(site.gpus))),
             Fact("data release", site.version),
         ),
-        doors=DOORS,
+        doors=tuple(door for door in DOORS if door.href in known),
     )
 
 

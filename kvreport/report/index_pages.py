@@ -258,11 +258,22 @@ def gpus(site: SiteData) -> IndexContext:
 
 
 def facet_values(context: IndexContext) -> tuple[tuple[str, str, tuple[tuple[str, int], ...]], ...]:
-    """Return each facet as (key, label, ((value, count), …)), the most frequent first."""
+    """Return each facet as (key, label, ((value, count), …)).
+
+    Sizes rise, years fall, and of everything else the most frequent comes first; what is not known
+    comes last.
+    """
+    rising = {label: place for place, (_, label) in enumerate(SIZES)}
+
+    def place(key: str, value: str, count: int) -> tuple[bool, int, str]:
+        order = {"size": rising.get(value, 0), "year": -int(value) if value.isdigit() else 0}
+        return value == "unknown", order.get(key, -count), value
+
     found = []
     for key, label in context.facets:
         counts = Counter(dict(row.keys).get(key, "") for row in context.table.rows)
-        found.append((key, label, tuple(sorted(counts.items(), key=lambda item: (-item[1], item[0])))))
+        values = sorted(counts.items(), key=lambda item: place(key, *item))
+        found.append((key, label, tuple(values)))
     return tuple(found)
 
 

@@ -56,6 +56,7 @@ def page(site: SiteData) -> Page:
         kind="tool",
         title=TITLE,
         heading=TITLE,
+        names=("log", "log reader", "start-up log"),
         description="Paste a start-up log of vLLM or SGLang: every number explained, compared with the formula, and "
         "what to change. Nothing leaves the page.",
         sections=(Section("log", "", render("log_body.html", URI, context(site))),),

@@ -184,7 +184,7 @@ def boundary_request(
     serving = [one for gpu in site.known_gpus if (one := site.serving(model, gpu)) is not None]
     others = [one for one in serving if one.config.gpu != best.config.gpu]
     shown = [best, *others][:LINES]
-    lines = tuple(charts.Line(_series_name(site, one), _to_the_end(one, model)) for one in shown)
+    lines = tuple(charts.Line(_series_name(site, one), _to_the_end(site, one, model)) for one in shown)
     data = charts.Boundary(
         lines=lines,
         ceiling=best.line(best.ceiling),
@@ -203,12 +203,34 @@ def _with_pool(best: Series, answer: Estimate, more_bytes: int) -> tuple[tuple[i
     return best.line(counts)
 
 
-def _to_the_end(one: Series, model: Model) -> tuple[tuple[int, int], ...]:
-    """Return a series' line, drawn on to the longest context that one request can have."""
+def _to_the_end(site: SiteData, one: Series, model: Model) -> tuple[tuple[int, int], ...]:
+    """Return a series' line, drawn on to the longest context that one request can have.
+
+    Where memory ends it, one request is left there; where the model's own limit does, as many as fit.
+    """
     points = [point for point in one.line() if point[0] <= model.context_tokens]
     if one.longest and (not points or points[-1][0] < one.longest <= model.context_tokens):
-        points.append((one.longest, 1))
+        points.append(
+            (one.longest, 1 if one.longest < model.context_tokens else _users_at_limit(site, one, model))
+        )
     return tuple(points)
+
+
+def _users_at_limit(site: SiteData, one: Series, model: Model) -> int:
+    """Users at the model's own limit, where that is no context of the grid."""
+    kept = site.users_at_limit
+    if one.config not in kept:
+        kept[one.config] = estimate(
+            model,
+            gpu=one.config.gpu,
+            tensor_parallel=one.config.tensor_parallel,
+            context_tokens=model.context_tokens,
+            weights=RELEASED,
+            kv=one.config.kv_format,
+            engine=site.engine.name,
+            catalog=site.catalogue,
+        ).max_concurrent_requests
+    return max(kept[one.config], 1)
 
 
 def boundary_chart(

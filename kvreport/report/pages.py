@@ -108,6 +108,7 @@ def build(
     cache: Path,
     dataset: bool = True,
     site_url: str = "",
+    written: tuple[str, ...] = (),
     progress: Callable[[str], None] = lambda _: None,
 ) -> Report:
     """Make the whole report.
@@ -119,6 +120,7 @@ def build(
         cache: Folder that keeps drawings and files between builds.
         dataset: Whether to write the dataset, the largest part.
         site_url: Where the site will stand, or "".
+        written: Addresses of pages that the site has beside the generated ones, for the front page's doors.
         progress: Told how far the build is.
 
     Raises:
@@ -132,6 +134,7 @@ def build(
         gpus,
         dataset,
         site_url,
+        sorted(written),
         os.environ.get("SOURCE_DATE_EPOCH", ""),
         fonts.state(),
     )
@@ -141,7 +144,7 @@ def build(
         if here.downloads.complete():
             progress(f"report: {len(here.pages)} pages, nothing has changed since they were made")
             return here
-    made = _build(data, models, gpus, cache, site_url, progress, dataset=dataset)
+    made = _build(data, models, gpus, cache, site_url, written, progress, dataset=dataset)
     keep(cache / "report", state, made)
     return made
 
@@ -152,6 +155,7 @@ def _build(
     gpus: str,
     cache: Path,
     site_url: str,
+    written: tuple[str, ...],
     progress: Callable[[str], None],
     *,
     dataset: bool,
@@ -178,7 +182,7 @@ def _build(
     best = {model.id: model_page.best_series(site, model) for model in site.models}
     drawings = drawing.draw(_requests(site, best), cache, site.progress)
     return Report(
-        pages=tuple(pages(site, best, drawings)),
+        pages=tuple(pages(site, best, drawings, written)),
         assets=(*_assets(cache), *_cards(site, drawings, best)),
         files=tuple(files(site)),
         downloads=published,
@@ -196,20 +200,43 @@ def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
     yield from feeds.files(site)
 
 
-def pages(site: SiteData, best: dict[str, Series | None], drawings: dict[str, Drawing]) -> Iterator[Page]:
+def pages(
+    site: SiteData,
+    best: dict[str, Series | None],
+    drawings: dict[str, Drawing],
+    written: tuple[str, ...] = (),
+) -> Iterator[Page]:
     """Yield every generated page.
 
     Args:
         site: What every page may ask.
         best: The series of each model's headline, by model id.
         drawings: The charts, by digest.
+        written: Addresses of pages that the site has beside these.
     """
-    yield home_page.page(site, best, drawings)
+    others = tuple(_all_but_home(site, best, drawings))
+    yield home_page.page(site, best, drawings, {*(page.uri for page in others), *written})
+    yield from others
+
+
+def _all_but_home(
+    site: SiteData, best: dict[str, Series | None], drawings: dict[str, Drawing]
+) -> Iterator[Page]:
     yield _index(
-        "models/", "Models", index_pages.models(site), drawings, "Every model: weights, cache, users"
+        "models/",
+        "Models",
+        index_pages.models(site),
+        drawings,
+        "Every model: weights, cache, users",
+        names=("models", "model"),
     )
     yield _index(
-        "gpus/", "GPUs and other accelerators", index_pages.gpus(site), drawings, "Every accelerator"
+        "gpus/",
+        "GPUs and other accelerators",
+        index_pages.gpus(site),
+        drawings,
+        "Every accelerator",
+        names=("GPUs", "GPU", "accelerators"),
     )
     for model in site.models:
         yield model_document(site, model, best[model.id], drawings)
@@ -291,10 +318,7 @@ def card_address(model: Model) -> str:
 
 
 def _search_names(model: Model) -> tuple[str, ...]:
-    kinds = {cache.kind for group in model.layers for cache in group.caches}
-    words = [model.id, *model.aliases[:6]]
-    del kinds
-    return tuple(dict.fromkeys(words))
+    return tuple(dict.fromkeys([model.id, *model.aliases[:6]]))
 
 
 def gpu_document(site: SiteData, gpu: Accelerator, drawings: dict[str, Drawing]) -> Page:
@@ -328,9 +352,15 @@ def gpu_document(site: SiteData, gpu: Accelerator, drawings: dict[str, Drawing])
 
 
 def _index(
-    uri: str, title: str, context: IndexContext, drawings: dict[str, Drawing], description: str
+    uri: str,
+    title: str,
+    context: IndexContext,
+    drawings: dict[str, Drawing],
+    description: str,
+    *,
+    names: tuple[str, ...],
 ) -> Page:
-    names = _names(context) | {
+    given = _names(context) | {
         "facet_values": index_pages.facet_values(context),
         "drawing": drawings[context.chart.digest] if context.chart else None,
     }
@@ -340,7 +370,9 @@ def _index(
         title=title,
         heading=title,
         description=f"{description}. {context.headline}",
-        sections=(Section("all", "", render("index_body.html", uri, names)),),
+        sections=(Section("all", "", render("index_body.html", uri, given)),),
+        names=names,
+        boost=3.0,
     )
 
 

@@ -124,6 +124,11 @@ class SiteData:
             }
         )
 
+    @cached_property
+    def users_at_limit(self) -> dict[Config, int]:
+        """Users at a model's own limit where it is no context of the grid; filled as charts ask for it."""
+        return {}
+
     def refusal(self, model: Model) -> str:
         """Return why the engine does not run a model, or "" if it does."""
         for name in (self.engine.name, self.engine.family):

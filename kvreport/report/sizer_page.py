@@ -92,6 +92,7 @@ def page(site: SiteData) -> Page:
         kind="tool",
         title=TITLE,
         heading=TITLE,
+        names=("sizer", "size a deployment", "capacity planning", "how many GPUs"),
         description="From users, lengths and time targets to accelerators, replicas, formats and flags, ranked; "
         "computed in the browser from the published data.",
         sections=(Section("sizer", "", render("sizer_body.html", URI, context(site))),),
@@ -139,7 +140,7 @@ def _table(site: SiteData, model: Model, longest: int) -> Table:
             concurrent=64,
             burst=1.5,
             spare_replicas=1,
-            gpus=[gpu.id for gpu in site.gpus],
+            gpus=() if len(site.gpus) == len(site.catalogue.accelerators) else [g.id for g in site.gpus],
             catalog=site.catalogue,
         )
     except InputError as error:

@@ -24,6 +24,7 @@ def pages(site: SiteData) -> Iterator[Page]:
         kind="tool",
         title="Explore the whole matrix",
         heading="Explore the whole matrix",
+        names=("explore", "explorer", "matrix", "filter"),
         description="Every model, accelerator, size, weight format, KV format and context: filter, sort, download.",
         sections=(Section("matrix", "", render("explore_body.html", "explore/", made)),),
     )
@@ -32,6 +33,7 @@ def pages(site: SiteData) -> Iterator[Page]:
         kind="tool",
         title="Compare models or GPUs",
         heading="Compare models or GPUs",
+        names=("compare", "comparison"),
         description="Two to four models or accelerators on one boundary chart and in one table.",
         sections=(Section("comparison", "", render("compare_body.html", "compare/", made)),),
     )
@@ -45,16 +47,17 @@ def context(site: SiteData) -> ToolContext:
         gpus=tuple((g.id, g.name) for g in site.gpus),
         contexts=tuple((n, units.human_tokens(n)) for n in site.contexts),
         example=_example(site),
+        example_href=f"gpus/{site.known_gpus[0]}/#users",
         usual=tuple(site.catalogue.models[m].slug for m in EXAMPLES if m in site.released),
         engine=site.engine.label,
     )
 
 
 def _example(site: SiteData) -> Table:
-    """Every model on one of the best-known accelerator: what the explorer shows first."""
+    """A few models on one of the best-known accelerator; the accelerator's own page has them all."""
     gpu = site.known_gpus[0]
     rows = []
-    for model in site.models:
+    for model in [m for m in site.models if m.id in EXAMPLES] or site.models[:10]:
         one = next((s for s in site.on(model, gpu) if s.config.tensor_parallel == 1), None)
         if one is None:
             continue

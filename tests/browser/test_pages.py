@@ -181,10 +181,10 @@ def test_an_index_filters_by_text_and_facet_and_keeps_it_in_the_address(visit):
     page = visit.go("models/")
     visible = page.locator("#models-table tbody tr:visible")
     assert visible.count() == 5
-    page.locator("input[name=q]").fill("llama 70b")
+    page.locator("input[name=name]").fill("llama 70b")
     page.wait_for_function("document.querySelectorAll('#models-table tbody tr:not([hidden])').length === 1")
-    assert visit.query() == {"q": ["llama 70b"]}
-    page.locator("input[name=q]").fill("")
+    assert visit.query() == {"name": ["llama 70b"]}
+    page.locator("input[name=name]").fill("")
     page.wait_for_function("location.search === ''")
     page.locator("fieldset[data-facet=kind] button[value=latent]").click()
     assert visible.count() == 1
@@ -202,8 +202,49 @@ def test_a_stale_filter_is_said_and_an_empty_result_explained(visit):
     assert "flavour=vanilla" in said
     assert "maker=Nobody" in said
     assert page.locator("#models-table tbody tr:visible").count() == 1
-    page = visit.go("models/?kind=latent&q=llama")
+    page = visit.go("models/?kind=latent&name=llama")
     assert "Without the name there would be 1." in page.locator(".kv-said").inner_text()
+
+
+def test_the_tools_say_what_of_an_address_they_ignore_and_what_empties_a_result(visit):
+    page = visit.go("explore/?gpu=h100-sxm-80gb&kv=fp5&flavour=vanilla&users=many&context=8192&name=zzz")
+    said = page.locator(".kv-explore .kv-said")
+    said.wait_for()
+    page.wait_for_function("document.querySelector('.kv-said').textContent.includes('Ignored')")
+    for ignored in ("kv=fp5", "flavour=vanilla", "users=many"):
+        assert ignored in said.inner_text().split("Ignored")[1]
+    assert "model contains “zzz”" in said.inner_text()
+    assert "Without the model's name there would be" in said.inner_text()
+    assert page.locator("#explore-table tbody tr").count() == 0
+    page = visit.go("sizer/?context=4K&weights=fp5&flavour=vanilla&gpu=gone")
+    page.wait_for_function("document.querySelector('[data-kv-sized]').dataset.kvState === 'sized'")
+    told = page.locator("[data-kv-sized] .kv-ignored").inner_text()
+    assert all(ignored in told for ignored in ("weights=fp5", "flavour=vanilla", "gpu=gone"))
+    assert page.locator("input[name=context]").input_value() == "4K"
+
+
+def test_a_filter_by_name_survives_a_reload_and_opens_no_search(visit):
+    page = visit.go("models/?name=llama+70b")
+    page.wait_for_load_state("networkidle")
+    assert page.locator("#models-table tbody tr:visible").count() == 1
+    assert not page.locator("#__search").is_checked()
+    assert visit.query() == {"name": ["llama 70b"]}
+
+
+def test_the_front_page_leads_to_the_pages_that_the_site_has(visit):
+    page = visit.go("")
+    doors = page.locator(".kv-doors a").all_inner_texts()
+    assert doors == ["Models", "GPUs", "Explore", "Compare", "Sizer", "Log", "Data"]
+
+
+def test_the_explorer_s_sizes_switch_to_gb(visit):
+    page = visit.go("explore/?name=llama+70b&gpu=h100-sxm-80gb&context=8192&tp=4&weights=released&kv=own")
+    cell = page.locator("#explore-table tbody td.kv-size").first
+    cell.wait_for()
+    before = float(cell.inner_text())
+    page.locator("#explore-table .kv-units").click()
+    assert float(cell.inner_text()) == pytest.approx(before * 2**30 / 1e9, abs=0.01)
+    assert "GB" in page.locator("#explore-table thead").inner_text()
 
 
 def test_a_column_sorts_both_ways(visit):

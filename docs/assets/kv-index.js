@@ -1,0 +1,171 @@
+/* Indexes and long tables: facets, a text filter, sorting; what is chosen stands in the address. */
+(function () {
+  "use strict";
+
+  const { $, $$, make, count, plural, readState, writeState, ignoredNote, debounce, matches } = kvreport;
+
+  /* --- sorting ------------------------------------------------------------------------------------ */
+
+  function sortable(table, changed) {
+    const heads = $$("thead th", table);
+    heads.forEach((head, index) => {
+      if ($(".kv-sort", head)) return;
+      const button = make("button", { type: "button", class: "kv-sort" });
+      button.append(...head.childNodes);
+      head.append(button);
+      button.addEventListener("click", () => {
+        const numeric = head.classList.contains("kv-num");
+        const now = head.getAttribute("aria-sort");
+        const falling = now ? now === "ascending" : numeric;
+        sortBy(table, index, falling);
+        changed(`${falling ? "-" : ""}${slug(head)}`);
+      });
+    });
+  }
+
+  const slug = (head) => head.textContent.trim().toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-|-$/g, "");
+
+  function sortBy(table, index, falling) {
+    $$("thead th", table).forEach((head, n) => {
+      if (n === index) head.setAttribute("aria-sort", falling ? "descending" : "ascending");
+      else head.removeAttribute("aria-sort");
+    });
+    const body = table.tBodies[0];
+    const keyed = Array.from(body.rows, (row) => {
+      const cell = row.cells[index];
+      if (!cell || cell.colSpan > 1) return [null, row];
+      const value = cell.dataset.value;
+      return [value !== undefined ? Number(value) : cell.textContent.trim().toLowerCase(), row];
+    });
+    keyed.sort(([a], [b]) => {
+      if (a === null || b === null) return (a === null) - (b === null);
+      const order = typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), "en", { numeric: true });
+      return falling ? -order : order;
+    });
+    body.append(...keyed.map(([, row]) => row));
+  }
+
+  /* --- indexes: facets, text, sort ---------------------------------------------------------------- */
+
+  function index(tools) {
+    const table = document.getElementById(tools.dataset.kvIndex);
+    const noun = tools.dataset.kvNoun;
+    const rows = Array.from(table.tBodies[0].rows);
+    const text = $("input[name=name]", tools), said = $(".kv-said", tools);
+    const facets = $$("fieldset", tools).map((field) => ({
+      key: field.dataset.facet,
+      label: $("legend", field).textContent,
+      chips: $$(".kv-chip:not(.kv-more)", field),
+      more: $(".kv-more", field),
+    }));
+    const heads = $$("thead th", table).map(slug);
+    const known = { name: null, sort: heads.flatMap((head) => [head, `-${head}`]) };
+    for (const facet of facets) known[facet.key] = facet.chips.map((chip) => chip.value);
+    let state = {}, ignored = [];
+
+    const passes = (row, without) =>
+      (without === "name" || !state.name || matches(row.dataset.search, state.name[0])) &&
+      facets.every(({ key }) => key === without || !state[key] || state[key].includes(row.dataset[key]));
+
+    function show() {
+      let shown = 0;
+      for (const row of rows) {
+        row.hidden = !passes(row);
+        if (!row.hidden) shown += 1;
+      }
+      for (const { key, chips, more } of facets) {
+        const left = new Map();
+        for (const row of rows) if (passes(row, key)) left.set(row.dataset[key], (left.get(row.dataset[key]) || 0) + 1);
+        for (const chip of chips) {
+          const on = Boolean(state[key]?.includes(chip.value));
+          chip.setAttribute("aria-pressed", on);
+          $("small", chip).textContent = left.get(chip.value) || 0;
+          if (on && chip.hidden) chip.hidden = false;
+        }
+        if (more && more.getAttribute("aria-expanded") === "true") more.hidden = true;
+      }
+      if (text.value !== (state.name?.[0] || "")) text.value = state.name?.[0] || "";
+      const words = filterWords();
+      said.replaceChildren(shown === rows.length && !words.length ? `All ${count(rows.length)} ${noun}.` : `${count(shown)} of ${plural(rows.length, noun)}${words.length ? ": " + words.join("; ") : ""}.`);
+      if (!shown) said.append(` ${culprit()}`);
+      if (words.length) said.append(" ", make("button", { type: "button", class: "kv-chip", onclick: () => { state = state.sort ? { sort: state.sort } : {}; ignored = []; apply(); } }, "clear"));
+      said.append(ignoredNote(ignored) || "");
+    }
+
+    function filterWords() {
+      const words = state.name ? [`name contains “${state.name[0]}”`] : [];
+      for (const { key, label } of facets) if (state[key]) words.push(`${label} ${state[key].join(" or ")}`);
+      return words;
+    }
+
+    function culprit() {
+      const active = ["name", ...facets.map((facet) => facet.key)].filter((key) => state[key]);
+      const would = active.map((key) => [key, rows.filter((row) => passes(row, key)).length]).filter(([, n]) => n);
+      if (!would.length) return "No single filter empties it; clear them.";
+      return would.map(([key, n]) => `Without ${key === "name" ? "the name" : facets.find((f) => f.key === key).label} there would be ${count(n)}.`).join(" ");
+    }
+
+    function sortAsAsked() {
+      const asked = state.sort?.[0];
+      if (!asked) return;
+      sortBy(table, heads.indexOf(asked.replace(/^-/, "")), asked.startsWith("-"));
+    }
+
+    function apply(replace) { show(); writeState(state, replace); }
+
+    function restore() {
+      ({ state, ignored } = readState(known));
+      sortAsAsked();
+      show();
+    }
+
+    const takeText = () => { if (text.value) state.name = [text.value]; else delete state.name; };
+    const typed = debounce(() => { takeText(); apply(true); }, 80);
+    text.addEventListener("input", typed);
+    for (const { key, chips, more } of facets) {
+      for (const chip of chips) {
+        chip.addEventListener("click", () => {
+          takeText(); // what was typed a moment ago counts too
+          const now = new Set(state[key] || []);
+          if (!now.delete(chip.value)) now.add(chip.value);
+          if (now.size) state[key] = [...now]; else delete state[key];
+          apply();
+        });
+      }
+      more?.addEventListener("click", () => {
+        chips.forEach((chip) => { chip.hidden = false; });
+        more.setAttribute("aria-expanded", "true");
+        more.hidden = true;
+      });
+    }
+    sortable(table, (asked) => { state.sort = [asked]; writeState(state, true); });
+    restore();
+    return { restore };
+  }
+
+  /* --- a text filter alone (GPU pages) -------------------------------------------------------------- */
+
+  function textFilter(tools) {
+    const table = document.getElementById(tools.dataset.kvFilter);
+    const rows = Array.from(table.tBodies[0].rows);
+    const text = $("input[name=name]", tools);
+    const said = tools.nextElementSibling;
+    const texts = new Map(rows.map((row) => [row, `${row.cells[0].textContent} ${row.id}`.toLowerCase()]));
+    function restore() {
+      const { state, ignored } = readState({ name: null });
+      text.value = state.name?.[0] || "";
+      show();
+      said.append(ignoredNote(ignored) || "");
+    }
+    function show() {
+      const query = text.value;
+      const shown = rows.filter((row) => !(row.hidden = Boolean(query) && !matches(texts.get(row), query))).length;
+      said.textContent = query ? `${count(shown)} of ${count(rows.length)} models: name contains “${query}”.` : "";
+    }
+    text.addEventListener("input", debounce(() => { show(); writeState({ name: text.value }, true); }, 80));
+    restore();
+    return { restore };
+  }
+
+  Object.assign(kvreport, { index, textFilter });
+})();

@@ -1,0 +1,57 @@
+"""The boundary's lines end where memory or the model ends them."""
+
+from __future__ import annotations
+
+import pytest
+
+from kvreport import estimate
+from kvreport.catalog.load import open_catalogue
+from kvreport.report import index_pages, model_page
+from kvreport.report.contexts import IndexContext
+from kvreport.report.gather import gather
+from kvreport.report.tables import Cell, Column, Row, Table
+
+CATALOGUE = open_catalogue()
+MODEL = "deepseek-ai/DeepSeek-V3"
+
+
+@pytest.fixture(scope="module")
+def site():
+    return gather(CATALOGUE, models=MODEL, version="2026.01.01")
+
+
+def test_at_a_limit_between_two_contexts_a_line_shows_as_many_users_as_fit(site):
+    model = site.models[0]
+    assert model.context_tokens not in site.contexts
+    request, shown = model_page.boundary_request(site, model, model_page.best_series(site, model))
+    ends = {"limit": 0, "memory": 0}
+    for line, one in zip(request.data.lines, shown, strict=True):
+        context, users = line.points[-1]
+        answer = estimate(
+            MODEL,
+            gpu=one.config.gpu,
+            tensor_parallel=one.config.tensor_parallel,
+            context_tokens=context,
+            catalog=CATALOGUE,
+        )
+        assert users == answer.max_concurrent_requests
+        assert context == answer.max_context_tokens
+        ends["limit" if context == model.context_tokens else "memory"] += 1
+    assert all(ends.values())
+
+
+def test_a_facet_s_values_stand_in_the_order_in_which_people_look_for_them():
+    sizes, years = ["160B and more", "under 4B", "16B to 48B"], ["2024", "unknown", "2026"]
+    makers = ["Zed", "Ann", "Zed"]
+    rows = tuple(
+        Row(Cell(maker), (), keys=(("size", size), ("year", year), ("maker", maker)))
+        for size, year, maker in zip(sizes, years, makers, strict=True)
+    )
+    table = Table("", Column("model", numeric=False), (), rows)
+    facets = (("size", "size"), ("year", "released"), ("maker", "maker"))
+    found = index_pages.facet_values(IndexContext("", table, facets, "models", None))
+    assert [[value for value, _ in values] for _, _, values in found] == [
+        ["under 4B", "16B to 48B", "160B and more"],
+        ["2026", "2024", "unknown"],
+        ["Zed", "Ann"],
+    ]
