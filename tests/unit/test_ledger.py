@@ -301,9 +301,11 @@ def test_the_headline_counts_add_up(ledger_document, entries):
 
 def test_every_cause_leads_to_a_claim(ledger_document, entries):
     soup = BeautifulSoup(ledger_document.sections[1].html, "html.parser")
-    targets = [a["href"].removeprefix("#") for a in soup.find_all("a")]
+    targets = [a["href"].removeprefix("#") for a in soup.select("td:first-child a")]
     assert targets
     assert set(targets) <= set(entries)
+    sources = {a["href"].removeprefix("#") for a in soup.select("td:not(:first-child) a")}
+    assert sources <= {section.id for section in ledger_document.sections}
     first = soup.tbody.find("tr")
     assert "parameters / (12 × layers)" in first.text
     assert [cell.text for cell in first.select(".kv-num")] == ["31", "4.47"]
