@@ -24,7 +24,7 @@
     const start = Object.fromEntries(Object.entries(fields).map(([name, field]) => [name, field.value]));
     const known = { name: null };
     for (const [name, field] of Object.entries(fields)) if (field.options) known[name] = Array.from(field.options, (option) => option.value);
-    const printed = table.tBodies[0].cloneNode(true);
+    let printed = null; /* the rows as they came; kept when they are first rewritten */
     const changed = () => Object.keys(fields).filter((name) => fields[name].value !== start[name]);
 
     async function show(ignored = []) {
@@ -43,7 +43,7 @@
     }
 
     function restoreRows() {
-      table.tBodies[0].replaceWith(printed.cloneNode(true));
+      if (printed) table.tBodies[0].replaceWith(printed.cloneNode(true));
     }
 
     function reset() {
@@ -54,6 +54,7 @@
 
     function rewrite(site, model) {
       restoreRows();
+      printed ||= table.tBodies[0].cloneNode(true);
       const columns = $$("thead th", table).length - 1;
       const contexts = site.contexts.slice(0, columns - 2);
       const gpus = new Map(site.gpus.map((gpu) => [gpu.id, gpu]));
