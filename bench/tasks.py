@@ -46,7 +46,10 @@ def compute(models: str = "*") -> dict[str, float]:
 
 
 def publish(models: str = "*") -> dict[str, float]:
-    """The published dataset, every file of it, with all processors."""
+    """The published dataset, every file of it, with all processors; the best of three.
+
+    What else a machine does only ever adds time.
+    """
     import pyarrow.parquet as pq
 
     from kvreport.catalog.load import load_catalogue
@@ -55,19 +58,23 @@ def publish(models: str = "*") -> dict[str, float]:
     from kvreport.dataset.write import publish as write
 
     catalogue = load_catalogue()
-    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
-        out = Path(folder)
-        began = time.perf_counter()
-        write(catalogue, axes(catalogue, models=models), out, version="2026.01.01")
-        spent = time.perf_counter() - began
-        rows = pq.read_metadata(out / "capacity.parquet").num_rows
-        size = {path.name: path.stat().st_size for path in out.iterdir() if path.is_file()}
+    times, processor = [], []
+    for _ in range(3):
+        with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
+            out = Path(folder)
+            used, began = _processor_seconds(), time.perf_counter()
+            write(catalogue, axes(catalogue, models=models), out, version="2026.01.01")
+            times.append(time.perf_counter() - began)
+            processor.append(_processor_seconds() - used)
+            rows = pq.read_metadata(out / "capacity.parquet").num_rows
+            size = {path.name: path.stat().st_size for path in out.iterdir() if path.is_file()}
+    spent = min(times)
     self, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
     own, child = self.ru_maxrss << 10, children.ru_maxrss << 10
     return {
         "rows": rows,
         "s": spent,
-        "cpu_s": self.ru_utime + self.ru_stime + children.ru_utime + children.ru_stime,
+        "cpu_s": min(processor),
         "rows_per_s": rows / spent,
         # No process was larger than the largest, so their sum was at most this.
         "peak_bytes_all_processes": own + child * available_processors(),
@@ -115,6 +122,11 @@ def estimate() -> dict[str, float]:
         kvreport.estimate("Qwen/Qwen2.5-7B", gpu="h100-sxm-80gb", context_tokens=8192, catalog=catalogue)
         times.append(time.perf_counter() - began)
     return {"first_s": times[0], "median_s": statistics.median(times)}
+
+
+def _processor_seconds() -> float:
+    both = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in both)
 
 
 def _rows(cubes) -> int:
