@@ -74,7 +74,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", choices=PARTS)
     parser.add_argument("--more", action="store_true", help="add to what the last run measured")
     parser.add_argument("--page", action="store_true", help="write docs/about/performance.md too")
-    parser.add_argument("--quick", action="store_true", help="no growth of the site (it takes half an hour)")
+    parser.add_argument("--quick", action="store_true", help="no growth of the site (it takes ten minutes)")
     return parser.parse_args()
 
 
@@ -188,7 +188,8 @@ timed in the tests: a test that depends on what else a machine does is no test.
   nothing changed.
 - **floor**: MkDocs Material alone, given the finished content of the same pages. The ratio to it is what the report
   costs.
-- **growth**: a site of one's own (`kvreport init`) whose catalogue is ours, its models copied under other names.
+- **models, cold, no chapters**: a site of one's own (`kvreport init`) whose catalogue is one in three of our models, and
+  three and ten times as many, copied under other names. They are compared in processor time.
 - **pages**: the largest of its kind, as sent with gzip.
 """
 

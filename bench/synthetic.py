@@ -10,8 +10,8 @@ from pathlib import Path
 SEED = 20261121
 
 
-def grow(source: Path, target: Path, factor: int) -> int:
-    """Copy a catalogue and give it ``factor`` times the models.
+def grow(source: Path, target: Path, factor: int, every: int = 1) -> int:
+    """Copy a catalogue and give it ``factor`` times the models, or times one model in ``every``.
 
     A copy differs from its original in id, name and aliases, and in the number of its vocabulary,
     drawn from a seeded generator, so that nothing that is kept by content is found twice.
@@ -22,6 +22,9 @@ def grow(source: Path, target: Path, factor: int) -> int:
     shutil.copytree(source, target, dirs_exist_ok=True)
     draw = random.Random(SEED)  # noqa: S311 - names, not secrets
     originals = sorted((source / "models").glob("*.yaml"))
+    for left_out in set(originals) - set(originals[::every]):
+        (target / "models" / left_out.name).unlink()
+    originals = originals[::every]
     for copy in range(1, factor):
         for path in originals:
             text = path.read_text(encoding="utf-8")
