@@ -167,8 +167,8 @@ description: What kvreport takes in time and memory, measured, beside the budget
 # Performance
 
 Measured with `make bench` on {day}: {facts["cpu"]}, {facts["processors"]} processors, Python {facts["python"]},
-{facts["system"]}; load average {facts["load_average"]} when it began. Every line was measured in a process of its own. *Budget* is what the project allows itself; a
-line without one is for information.
+{facts["system"]}; load average {facts["load_average"]} when it began. Every line was measured in a process of
+its own. *Budget* is what the project allows itself; a line without one is for information.
 
 ```text
 {measured}

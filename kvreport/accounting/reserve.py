@@ -11,10 +11,11 @@ The terms follow what vLLM really allocates while it measures itself:
 
 The largest of these is the activation peak. Releases since 0.16 keep the buffers that experts compute
 in, so that a sampling step comes on top of them; not on Blackwell data-centre GPUs, whose kernels for
-experts bring their own. What lies outside the framework is a context per
-device and buffers for talking to others. A graph keeps every kernel launch of every layer, once
-per captured batch size: experts launch more, indexers too, and layers split over devices talk. The counts of bytes are fitted on published start-up logs (``scripts/fit_reserve.py``)
-and stand in the engine's data as ``coefficients``.
+experts bring their own. What lies outside the framework is a context per device and buffers for
+talking to others. A graph keeps every kernel launch of every layer, once per captured batch size:
+experts launch more, indexers too, and layers split over devices talk. The counts of bytes are fitted
+on published start-up logs (``scripts/fit_reserve.py``) and stand in the engine's data as
+``coefficients``.
 """
 
 from __future__ import annotations

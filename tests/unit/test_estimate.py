@@ -248,3 +248,14 @@ def test_a_plain_latent_in_fp8_is_plain_everywhere():
     for gpu in ("h200-sxm-141gb", "b200-sxm-180gb"):
         answer = kvreport.estimate("deepseek-ai/DeepSeek-V3", gpu=gpu, tensor_parallel=8, kv="fp8")
         assert answer.kv_bytes_per_token_per_gpu == 61 * 576
+
+
+@pytest.mark.parametrize("model", ["deepseek-ai/DeepSeek-V3.2", "zai-org/GLM-5"])
+def test_fp8_of_sparse_latents_on_hopper_is_the_catalogues_format_of_that_layout(model):
+    """The engine's rule and ``formats.yaml`` state the same layout; neither may drift from the other."""
+    asked, named = (
+        kvreport.estimate(model, gpu="h200-sxm-141gb", tensor_parallel=8, kv=kv).to_dict()
+        for kv in ("fp8", "fp8_ds_mla")
+    )
+    same = ("kv_bytes_per_token_per_gpu", "kv_bytes_per_request_per_gpu", "max_concurrency")
+    assert [asked[name] for name in same] == [named[name] for name in same]
