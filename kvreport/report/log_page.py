@@ -1,4 +1,4 @@
-"""The log reader: a start-up log understood in the browser, with the patterns of :mod:`kvreport.enginelog`."""
+"""The log reader: a start-up log understood in the browser, with the patterns of :mod:`kvreport.startup_log`."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import json
 from dataclasses import dataclass
 from typing import Final
 
-from kvreport.enginelog import FACTS, PATTERNS, table
 from kvreport.report.page import Page, Section
 from kvreport.report.profiles import FOLDER
 from kvreport.report.site import SiteData
 from kvreport.report.tables import Cell, Column, Row, Table
 from kvreport.report.templating import render
+from kvreport.startup_log import FACTS, PATTERNS, table
 
 URI: Final = "log/"
 TITLE: Final = "What is this log telling me?"

@@ -20,11 +20,11 @@ from kvreport.estimation import estimate
 from kvreport.report import figures
 from kvreport.report.measured import share
 from kvreport.report.page import Page, Section
-from kvreport.report.replay import Comparison
 from kvreport.report.tables import Cell, Column, Row, Table, count_cell
 from kvreport.report.templating import render
 from kvreport.report.validation import Statistic, Validation, validate
 from kvreport.resources import data_dir
+from kvreport.startup_log.observed import Comparison
 
 if TYPE_CHECKING:
     from kvreport.catalog.load import Catalogue
