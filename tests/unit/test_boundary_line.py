@@ -6,10 +6,11 @@ import pytest
 
 from kvreport import estimate
 from kvreport.catalog.load import open_catalogue
-from kvreport.report import index_pages, model_page
-from kvreport.report.contexts import IndexContext
-from kvreport.report.gather import gather
-from kvreport.report.tables import Cell, Column, Row, Table
+from kvreport.publish.page_data import gather
+from kvreport.site.kit.contexts import IndexContext
+from kvreport.site.kit.tables import Cell, Column, Row, Table
+from kvreport.site.pages import index as index_pages
+from kvreport.site.pages import model as model_page
 
 CATALOGUE = open_catalogue()
 MODEL = "deepseek-ai/DeepSeek-V3"
