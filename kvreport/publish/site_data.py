@@ -87,6 +87,11 @@ class SiteData:
         return known or tuple(gpu.id for gpu in self.gpus[:6])
 
     @cached_property
+    def headline(self) -> dict[str, Series | None]:
+        """The series that each model's headline speaks of, by model id; see :func:`best_series`."""
+        return {model.id: best_series(self, model) for model in self.models}
+
+    @cached_property
     def parameters(self) -> dict[str, int]:
         """Parameters that an engine loads, by model id."""
         return {model.id: parameters(model) for model in self.models}
@@ -155,6 +160,20 @@ class SiteData:
     def gpu_name(self, gpu: str) -> str:
         """Return what people call an accelerator, short: ``H100`` where that alias is its own."""
         return short_name(self.catalogue.accelerators[gpu])
+
+
+def best_series(site: SiteData, model: Model) -> Series | None:
+    """Return the series of the headline, or None if no well-known accelerator serves the model.
+
+    The fewest devices that hold one request of the model's full context; where none does, the
+    fewest that serve. Among equals the best-known accelerator.
+    """
+    serving = [one for gpu in site.known_gpus for one in site.on(model, gpu) if one.serves]
+
+    def order(one: Series) -> tuple[bool, int]:
+        return (one.longest < model.context_tokens, one.config.tensor_parallel)
+
+    return min(serving, key=order) if serving else None
 
 
 def short_name(accelerator: Accelerator) -> str:

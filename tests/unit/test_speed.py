@@ -9,9 +9,8 @@ from kvreport.catalog.load import open_catalogue
 from kvreport.publish.page_data import gather
 from kvreport.publish.site_data import SiteData
 from kvreport.site.kit.templating import render
-from kvreport.site.pages import model as model_page
-from kvreport.site.pages import model_speed as speed
-from kvreport.site.pages.model_speed import SpeedContext
+from kvreport.site.pages.model import speed
+from kvreport.site.pages.model.speed import SpeedContext
 
 MODEL = "meta-llama/Llama-3.1-8B-Instruct"
 
@@ -31,7 +30,7 @@ def site() -> SiteData:
 @cache
 def made() -> SpeedContext:
     here = site()
-    found = speed.context(here, here.models[0], model_page.best_series(here, here.models[0]))
+    found = speed.context(here, here.models[0], here.headline[here.models[0].id])
     assert found is not None
     return found
 

@@ -19,7 +19,7 @@ from kvreport.catalog.caches import (
     SlidingWindow,
 )
 from kvreport.catalog.model import LayerGroup, Model
-from kvreport.site.kit.contexts import Bar, Slice, Strip, Tick
+from kvreport.site.kit.elements import Bar, Slice, Strip, Tick
 
 TICK: Final = 10
 _ROLE_WORDS: Final = {

@@ -7,7 +7,7 @@ from typing import Final
 
 from kvreport.catalog.accelerator import Figure
 from kvreport.catalog.base import Evidence, Source
-from kvreport.site.kit.contexts import SourceLine
+from kvreport.site.kit.elements import SourceLine
 from kvreport.site.kit.tables import Cell
 
 EVIDENCE: Final[dict[Evidence, str]] = {

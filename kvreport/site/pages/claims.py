@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -14,6 +14,7 @@ from kvreport.catalog.claim import Claim, ClaimsFile, Publication, load_claims
 from kvreport.evidence.claims import MEANINGS, Entry, Verdict, ledger, plural, summary, to_json
 from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.templating import render
+from kvreport.site.page_type import Inputs, PageType
 
 if TYPE_CHECKING:
     from kvreport.catalog.load import Catalogue
@@ -210,3 +211,13 @@ def _short(value: float) -> str:
     return (
         f"{value:,.0f}" if value == int(value) else f"{value:,.1f}" if abs(value) >= 1000 else f"{value:.4g}"
     )
+
+
+def pages(inputs: Inputs) -> Iterator[Page]:
+    """Yield the page, where the catalog has what it shows."""
+    made = page(inputs.site.catalogue)
+    if made is not None:
+        yield made
+
+
+TYPE: Final = PageType("claims", pages, files=lambda site: files(site.catalogue).items())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import dataclass
 from typing import Final
 
 from kvreport import units
@@ -11,10 +11,11 @@ from kvreport.dataset import columns
 from kvreport.publish.changes import history
 from kvreport.publish.downloads import FOLDER
 from kvreport.publish.site_data import SiteData
-from kvreport.site.kit.contexts import DataContext, Fact, Link
+from kvreport.site.kit.elements import Fact, Link
 from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.site.kit.templating import render
+from kvreport.site.page_type import Inputs, PageType, names_of
 
 _PANDAS: Final = """\
 import pandas as pd
@@ -58,10 +59,37 @@ NOTES: Final = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class DataContext:
+    """The data page.
+
+    Attributes:
+        headline: What is published, in one sentence.
+        facts: Rows, models, accelerators, version.
+        downloads: Every file with its size.
+        tables: (title, description, dictionary) of every published table.
+        readers: (library, code) that reads the Parquet file.
+        changes: (release, what it changed, a sentence each), the latest first.
+        cite: How to cite the dataset.
+        bibtex: The same for BibTeX.
+        version: The release's version.
+    """
+
+    headline: str
+    facts: tuple[Fact, ...]
+    downloads: tuple[Link, ...]
+    tables: tuple[tuple[str, str, Table], ...]
+    readers: tuple[tuple[str, str], ...]
+    changes: tuple[tuple[str, tuple[str, ...]], ...]
+    cite: str
+    bibtex: str
+    version: str
+
+
 def page(site: SiteData) -> Page:
     """Return the data page."""
     made = context(site)
-    names = {field.name: getattr(made, field.name) for field in fields(made)}
+    names = names_of(made)
     return Page(
         uri="data/",
         kind="data",
@@ -154,3 +182,11 @@ def _dictionary(table: columns.Table) -> Table:
         name=table.name,
         css="kv-dictionary",
     )
+
+
+def pages(inputs: Inputs) -> Iterator[Page]:
+    """Yield the page."""
+    yield page(inputs.site)
+
+
+TYPE: Final = PageType("data", pages)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from kvreport.book.glossary import Term, load_glossary
@@ -10,6 +11,7 @@ from kvreport.book.quantities import Quantities
 from kvreport.errors import CatalogueError
 from kvreport.site.kit.page import Page
 from kvreport.site.kit.templating import render
+from kvreport.site.page_type import Inputs, PageType
 
 if TYPE_CHECKING:
     from kvreport.catalog.load import Catalogue
@@ -47,3 +49,13 @@ def page(catalogue: Catalogue) -> Page | None:
 def _names(terms: tuple[Term, ...]) -> tuple[str, ...]:
     # A term that a chapter explains is found there.
     return ("glossary", *(name for t in terms if t.chapter is None for name in (t.term, *t.also)))
+
+
+def pages(inputs: Inputs) -> Iterator[Page]:
+    """Yield the page, where the catalog has what it shows."""
+    made = page(inputs.site.catalogue)
+    if made is not None:
+        yield made
+
+
+TYPE: Final = PageType("glossary", pages)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from kvreport import units
@@ -11,11 +12,14 @@ from kvreport.catalog.load import RELEASED
 from kvreport.catalog.model import Model
 from kvreport.publish.series import Series
 from kvreport.publish.site_data import SiteData
-from kvreport.site.kit import charts, tables
-from kvreport.site.kit import diagrams as pictures
-from kvreport.site.kit.contexts import Bar, Chart, Fact, GpuContext
+from kvreport.site.kit import charts, diagrams, tables
+from kvreport.site.kit.elements import Bar, Chart, Fact, SourceLine
+from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.sources import evidence_cell, source_cell, source_lines
 from kvreport.site.kit.tables import Cell, Column, Row, Table
+from kvreport.site.kit.templating import render
+from kvreport.site.page_type import Inputs, PageType, names_of
+from kvreport.site.pages.model.headline import plain
 
 EXAMPLES: Final = (
     "meta-llama/Llama-3.1-8B-Instruct",
@@ -29,6 +33,87 @@ EXAMPLES: Final = (
 """Models that a GPU's chart shows where the catalogue has them; up to six that it serves."""
 
 _TERA: Final = 10**12
+
+
+@dataclass(frozen=True, slots=True)
+class GpuContext:
+    """An accelerator's page.
+
+    Attributes:
+        slug: Name on the command line.
+        headline: The conclusion in one sentence; (text, emphasised) pieces.
+        conditions: Under which engine and formats the headline holds, and which clouds rent it out.
+        facts: Figures under the headline.
+        bar: Advertised, visible and usable memory as one bar.
+        memory: The three sizes with their evidence and quotes.
+        chart: The boundary of a few models on it, or None.
+        grid: Models by contexts.
+        largest: The largest model that fits, by weight format.
+        rates: Bandwidth and peak rates with their evidence.
+        notes: Remarks of the catalogue.
+        sources: Where its facts come from.
+        estimate: Command that computes a row again.
+        cite: How to cite this page.
+    """
+
+    slug: str
+    headline: tuple[tuple[str, bool], ...]
+    conditions: str
+    facts: tuple[Fact, ...]
+    bar: Bar | None
+    memory: Table
+    chart: Chart | None
+    grid: Table
+    largest: Table
+    rates: Table
+    notes: tuple[str, ...]
+    sources: tuple[SourceLine, ...]
+    estimate: str
+    cite: str
+
+
+def pages(inputs: Inputs) -> Iterator[Page]:
+    """Yield every accelerator's page."""
+    for gpu in inputs.site.gpus:
+        yield page(inputs, gpu)
+
+
+def page(inputs: Inputs, gpu: Accelerator) -> Page:
+    """Return an accelerator's page."""
+    uri = f"gpus/{gpu.id}/"
+    made = context(inputs.site, gpu)
+    names = names_of(made) | {"drawing": inputs.drawing(made.chart)}
+
+    def section(anchor: str, title: str, template: str, **more: object) -> Section:
+        return Section(anchor, title, render(template, uri, names | more))
+
+    return Page(
+        uri=uri,
+        kind="gpu",
+        title=f"{gpu.name}: {plain(made.headline).rstrip('.')}",
+        heading=gpu.name,
+        description=f"{gpu.name}: {plain(made.headline)}",
+        lead=render("gpu/lead.html", uri, names),
+        sections=(
+            section("memory", "How much memory it really has", "gpu/memory.html"),
+            section("boundary", "Where models stop fitting", "gpu/boundary.html"),
+            section("users", "Users of every model", "gpu/users.html"),
+            section("largest", "The largest model that fits", "_only_table.html", table=made.largest),
+            section("rates", "Bandwidth and peak rates", "_only_table.html", table=made.rates),
+            section("sources", "Where each figure comes from", "gpu/sources.html"),
+        ),
+        names=tuple(dict.fromkeys([gpu.id, *gpu.aliases])),
+        boost=2.0,
+        card=None,
+    )
+
+
+def requests(site: SiteData) -> Iterator[charts.Request]:
+    """Yield the boundary chart of each accelerator that has one."""
+    for gpu in site.gpus:
+        request = boundary_request(site, gpu)
+        if request is not None:
+            yield request
 
 
 def context(site: SiteData, gpu: Accelerator) -> GpuContext:
@@ -114,7 +199,7 @@ def _bar(gpu: Accelerator) -> Bar | None:
         ("driver", "kept by the driver", visible - gpu.usable_bytes),
         ("free", "never visible", total - visible),
     )
-    return pictures.bar(
+    return diagrams.bar(
         "From the label to what a process finds", parts, total, "Of what the label says, to scale."
     )
 
@@ -326,3 +411,6 @@ def _rates(gpu: Accelerator) -> Table:
 def _example(site: SiteData) -> Model | None:
     known = [site.catalogue.models[m] for m in EXAMPLES if m in site.catalogue.models]
     return next(iter(known or site.models), None)
+
+
+TYPE: Final = PageType("gpu", pages, requests=requests)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import fields
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from kvreport import units
 from kvreport.catalog.model import Model
-from kvreport.publish.series import Series
 from kvreport.publish.site_data import SiteData
-from kvreport.site.kit.contexts import Fact, HomeContext, Link
-from kvreport.site.kit.drawing import Drawing
+from kvreport.site.kit.elements import Bar, Chart, Fact, Link
 from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.templating import render
-from kvreport.site.pages import model as model_page
+from kvreport.site.page_type import Inputs, PageType, names_of
+from kvreport.site.pages.model import page as model_page
+from kvreport.site.pages.model.headline import plain
 
 EXAMPLES: Final = ("meta-llama/Llama-3.1-8B-Instruct", "meta-llama/Llama-3.1-8B")
 """The example of the front page, where the catalogue has it; else the first model that is served."""
@@ -35,28 +35,54 @@ DOORS: Final = (
 """Ways on from the front page; those whose page the site has."""
 
 
-def page(
-    site: SiteData, best: dict[str, Series | None], drawings: dict[str, Drawing], known: Collection[str]
-) -> Page:
-    """Return the front page.
+@dataclass(frozen=True, slots=True)
+class HomeContext:
+    """The front page.
 
-    Args:
-        site: What every page may ask.
-        best: The series of each model's headline, by model id.
-        drawings: The charts, by digest.
-        known: Addresses of the site's other pages.
+    Attributes:
+        answer: The example's answer; (text, emphasised) pieces.
+        model_slug: The example's model.
+        model_name: What people call it.
+        gpu_slug: The example's accelerator.
+        gpu_name: What people call it.
+        conditions: Under which engine and formats.
+        bar: Where the example's memory goes.
+        chart: The example's boundary.
+        models: (slug, name) of every model, for the form.
+        gpus: (slug, name) of every accelerator, for the form.
+        contexts: (tokens, label) of the grid's contexts, for the form.
+        facts: How much is here.
+        doors: What is here.
     """
-    model = _example(site, best)
-    made = context(site, model, best[model.id], known)
-    names = {field.name: getattr(made, field.name) for field in fields(made)}
-    names["drawing"] = drawings[made.chart.digest] if made.chart else None
-    return Page(
+
+    answer: tuple[tuple[str, bool], ...]
+    model_slug: str
+    model_name: str
+    gpu_slug: str
+    gpu_name: str
+    conditions: str
+    bar: Bar | None
+    chart: Chart | None
+    models: tuple[tuple[str, str], ...]
+    gpus: tuple[tuple[str, str], ...]
+    contexts: tuple[tuple[int, str], ...]
+    facts: tuple[Fact, ...]
+    doors: tuple[Link, ...]
+
+
+def pages(inputs: Inputs) -> Iterator[Page]:
+    """Yield the front page; its doors lead to the pages that the site has."""
+    site = inputs.site
+    model = _example(site)
+    made = context(site, model, inputs.addresses)
+    names = names_of(made) | {"drawing": inputs.drawing(made.chart)}
+    yield Page(
         uri="",
         kind="home",
         title=TITLE,
         heading=TITLE,
         names=("how many users",),
-        description=f"{model.name}: {model_page.plain(made.answer)} {len(site.models)} models on "
+        description=f"{model.name}: {plain(made.answer)} {len(site.models)} models on "
         f"{len(site.gpus)} accelerators, as an open dataset.",
         lead=render("home/lead.html", "", names),
         sections=(
@@ -66,8 +92,9 @@ def page(
     )
 
 
-def context(site: SiteData, model: Model, best: Series | None, known: Collection[str]) -> HomeContext:
+def context(site: SiteData, model: Model, known: Collection[str]) -> HomeContext:
     """Return the front page's context for an example model, with doors to the pages that are known."""
+    best = site.headline[model.id]
     gpu = best.config.gpu if best else site.gpus[0].id
     detail = model_page.context(site, model, best)
     return HomeContext(
@@ -91,8 +118,11 @@ def context(site: SiteData, model: Model, best: Series | None, known: Collection
     )
 
 
-def _example(site: SiteData, best: dict[str, Series | None]) -> Model:
+def _example(site: SiteData) -> Model:
     for model_id in EXAMPLES:
-        if best.get(model_id) is not None:
+        if site.headline.get(model_id) is not None:
             return site.catalogue.models[model_id]
-    return next((model for model in site.models if best[model.id] is not None), site.models[0])
+    return next((model for model in site.models if site.headline[model.id] is not None), site.models[0])
+
+
+TYPE: Final = PageType("home", pages)

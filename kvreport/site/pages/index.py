@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from kvreport import units
@@ -12,11 +14,13 @@ from kvreport.publish.attention_types import KINDS, cache_kind
 from kvreport.publish.series import Series
 from kvreport.publish.site_data import SiteData
 from kvreport.site.kit import charts, tables
-from kvreport.site.kit import diagrams as pictures
-from kvreport.site.kit.contexts import Chart, IndexContext
+from kvreport.site.kit.elements import Chart
+from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.tables import Cell, Column, Row, Table
+from kvreport.site.kit.templating import render
+from kvreport.site.page_type import Inputs, PageType, names_of
 from kvreport.site.pages.gpu import advertised
-from kvreport.site.pages.model import HEADLINE_CONTEXT
+from kvreport.site.pages.model.headline import HEADLINE_CONTEXT
 
 KIND_WORDS: Final = {
     "full": "full attention",
@@ -36,10 +40,79 @@ SIZES: Final = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class IndexContext:
+    """An index: every model, or every accelerator.
+
+    Attributes:
+        headline: What stands here, in one sentence.
+        table: One row each, with the keys that the facets use.
+        facets: (key, label) of the facets, in order.
+        noun: What one row is called, in the plural.
+        chart: A picture of all of them, or None.
+    """
+
+    headline: str
+    table: Table
+    facets: tuple[tuple[str, str], ...]
+    noun: str
+    chart: Chart | None
+
+
 def size_class(model: Model) -> str:
     """Return the class of a model's size, by its parameters."""
     billions = parameters(model) / 10**9
     return next(label for limit, label in SIZES if billions < limit)
+
+
+def pages(inputs: Inputs) -> Iterator[Page]:
+    """Yield the index of models and the index of accelerators."""
+    yield _index(
+        inputs,
+        "models/",
+        "Models",
+        models(inputs.site),
+        "Every model: weights, cache, users",
+        names=("models", "model"),
+    )
+    yield _index(
+        inputs,
+        "gpus/",
+        "GPUs and other accelerators",
+        gpus(inputs.site),
+        "Every accelerator",
+        names=("GPUs", "GPU", "accelerators"),
+    )
+
+
+def requests(site: SiteData) -> Iterator[charts.Request]:
+    """Yield the picture of all models."""
+    yield landscape_request(site)
+
+
+def _index(
+    inputs: Inputs,
+    uri: str,
+    title: str,
+    context: IndexContext,
+    description: str,
+    *,
+    names: tuple[str, ...],
+) -> Page:
+    given = names_of(context) | {
+        "facet_values": facet_values(context),
+        "drawing": inputs.drawing(context.chart),
+    }
+    return Page(
+        uri=uri,
+        kind="index",
+        title=title,
+        heading=title,
+        description=f"{description}. {context.headline}",
+        sections=(Section("all", "", render("index/body.html", uri, given)),),
+        names=names,
+        boost=3.0,
+    )
 
 
 def models(site: SiteData) -> IndexContext:
@@ -283,4 +356,4 @@ def _month(release: str | None) -> int:
     return int(release.replace("-", "").ljust(6, "0")) if release else 0
 
 
-__all__ = ["facet_values", "gpus", "landscape", "landscape_request", "models", "pictures"]
+TYPE: Final = PageType("index", pages, requests=requests)

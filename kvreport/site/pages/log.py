@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,6 +13,7 @@ from kvreport.publish.site_data import SiteData
 from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.site.kit.templating import render
+from kvreport.site.page_type import Inputs, PageType
 
 URI: Final = "log/"
 TITLE: Final = "What is this log telling me?"
@@ -96,3 +98,11 @@ def _lines() -> Table:
         ),
         css="kv-words",
     )
+
+
+def pages(inputs: Inputs) -> Iterator[Page]:
+    """Yield the page."""
+    yield page(inputs.site)
+
+
+TYPE: Final = PageType("log", pages)

@@ -6,7 +6,7 @@ run yet says so, with the command that remains; nothing is filled in.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
@@ -20,6 +20,7 @@ from kvreport.site.kit import figures
 from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.site.kit.templating import render
+from kvreport.site.page_type import Inputs, PageType
 
 if TYPE_CHECKING:
     from kvreport.catalog.load import Catalogue
@@ -460,3 +461,13 @@ def share(value: float) -> str:
 
 def _address(one: Measurement) -> str:
     return f"{URI}{one.name}.json"
+
+
+def pages(inputs: Inputs) -> Iterator[Page]:
+    """Yield the page, where the catalog has what it shows."""
+    made = page(inputs.site.catalogue)
+    if made is not None:
+        yield made
+
+
+TYPE: Final = PageType("measured", pages, files=lambda site: files(site.catalogue).items())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,6 +16,7 @@ from kvreport.publish.site_data import SiteData
 from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.site.kit.templating import render
+from kvreport.site.page_type import Inputs, PageType
 
 URI: Final = "sizer/"
 TITLE: Final = "Which GPUs, how many, with which flags"
@@ -172,3 +174,11 @@ WORDS: Final = {
     "context": "the longest request",
 }
 """What binds, in words; the script of the page has the same."""
+
+
+def pages(inputs: Inputs) -> Iterator[Page]:
+    """Yield the page."""
+    yield page(inputs.site)
+
+
+TYPE: Final = PageType("sizer", pages)

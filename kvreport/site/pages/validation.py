@@ -6,7 +6,7 @@ Everything here comes from :func:`kvreport.evidence.validation.validate`; nothin
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
@@ -24,6 +24,7 @@ from kvreport.site.kit import figures
 from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.tables import Cell, Column, Row, Table, count_cell
 from kvreport.site.kit.templating import render
+from kvreport.site.page_type import Inputs, PageType
 from kvreport.site.pages.measured import share
 
 if TYPE_CHECKING:
@@ -374,3 +375,13 @@ def _share(value: float) -> str:
     """Print an error: ``0.02 %``, ``10.4 %``."""
     percent = value * 100
     return f"{percent:.2f}\u202f%" if percent < 1 else f"{percent:.1f}\u202f%"
+
+
+def pages(inputs: Inputs) -> Iterator[Page]:
+    """Yield the page, where the catalog has what it shows."""
+    made = page(inputs.site.catalogue)
+    if made is not None:
+        yield made
+
+
+TYPE: Final = PageType("validation", pages, files=lambda site: files(site.catalogue).items())

@@ -1,24 +1,50 @@
-"""Pages whose work is done in the browser: explore and compare."""
+"""The explorer: the whole matrix, filtered and sorted in the browser."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
 
 from kvreport import units
 from kvreport.publish.site_data import SiteData
 from kvreport.site.kit import tables
-from kvreport.site.kit.contexts import ToolContext
 from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.site.kit.templating import render
+from kvreport.site.page_type import Inputs, PageType
 from kvreport.site.pages.gpu import EXAMPLES
 
 DATA = "downloads/v1/site.json"
 
 
-def pages(site: SiteData) -> Iterator[Page]:
-    """Yield the explorer and the comparison."""
-    made = context(site)
+@dataclass(frozen=True, slots=True)
+class ToolContext:
+    """A page whose work is done in the browser: explore, compare.
+
+    Attributes:
+        data_url: Address of the machine-readable file that it reads.
+        models: (slug, name) of every model.
+        gpus: (slug, name) of every accelerator.
+        contexts: (tokens, label) of the grid's contexts.
+        example: A table that stands there without JavaScript.
+        example_href: Address of the same table with every model.
+        usual: Slugs of well-known models, to begin a comparison with.
+        engine: Label of the engine.
+    """
+
+    data_url: str
+    models: tuple[tuple[str, str], ...]
+    gpus: tuple[tuple[str, str], ...]
+    contexts: tuple[tuple[int, str], ...]
+    example: Table
+    example_href: str
+    usual: tuple[str, ...]
+    engine: str
+
+
+def pages(inputs: Inputs) -> Iterator[Page]:
+    """Yield the explorer."""
     yield Page(
         uri="explore/",
         kind="tool",
@@ -26,21 +52,12 @@ def pages(site: SiteData) -> Iterator[Page]:
         heading="Explore the whole matrix",
         names=("explore", "explorer", "matrix", "filter"),
         description="Every model, accelerator, size, weight format, KV format and context: filter, sort, download.",
-        sections=(Section("matrix", "", render("explore/body.html", "explore/", made)),),
-    )
-    yield Page(
-        uri="compare/",
-        kind="tool",
-        title="Compare models or GPUs",
-        heading="Compare models or GPUs",
-        names=("compare", "comparison"),
-        description="Two to four models or accelerators on one boundary chart and in one table.",
-        sections=(Section("comparison", "", render("compare/body.html", "compare/", made)),),
+        sections=(Section("matrix", "", render("explore/body.html", "explore/", context(inputs.site))),),
     )
 
 
 def context(site: SiteData) -> ToolContext:
-    """Return what both pages are given."""
+    """Return what the explorer and the comparison are given."""
     return ToolContext(
         data_url=DATA,
         models=tuple((m.slug, m.name) for m in site.models),
@@ -71,3 +88,6 @@ def _example(site: SiteData) -> Table:
         css="kv-grid",
         dense=True,
     )
+
+
+TYPE: Final = PageType("explore", pages)
