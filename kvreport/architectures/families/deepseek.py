@@ -146,7 +146,7 @@ def mixture_pattern(keys: Keys, layers: int) -> list[bool]:
     return [index >= first and index % every == 0 for index in range(layers)]
 
 
-def mixture(keys: Keys, hidden: int, routed: int, *, correction: bool) -> Tensors:
+def mixture(keys: Keys, hidden: int, routed: int, *, correction: bool, shared_bias: bool = False) -> Tensors:
     """Router, routed experts, and the shared experts as one MLP of their joint width."""
     width = keys.whole("moe_intermediate_size")
     names = ("n_shared_experts", "num_shared_experts")
@@ -156,7 +156,11 @@ def mixture(keys: Keys, hidden: int, routed: int, *, correction: bool) -> Tensor
         *router(hidden, routed),
         *(correction_bias(routed) if correction else ()),
         *routed_experts(hidden, width, routed),
-        *(gated_mlp(hidden, width * shared, "mlp.shared_experts", "shared_experts") if shared else ()),
+        *(
+            gated_mlp(hidden, width * shared, "mlp.shared_experts", "shared_experts", bias=shared_bias)
+            if shared
+            else ()
+        ),
     )
 
 
@@ -229,8 +233,10 @@ def latent_mixture(
     )
     attention = latent_tensors(keys, its, rank, rope)
     plain = latent_cache(rank, rope)
-    dense = gated_mlp(its.hidden, width)
-    mixed = (*mixture(keys, its.hidden, routed, correction=correction), *beside)
+    # Of the classes read here only DeepSeek-V2's has this key (modeling_deepseek_v2.py, DeepseekV2MLP).
+    bias = keys.flag("mlp_bias", default=False)
+    dense = gated_mlp(its.hidden, width, bias=bias)
+    mixed = (*mixture(keys, its.hidden, routed, correction=correction, shared_bias=bias), *beside)
     with_index = ("latent attention with indexer", (*plain[1], *_indexer(keys)) if indexed else ())
     indexer = indexer_tensors(keys, its) if indexed is not None else ()
     layers = [
