@@ -210,6 +210,7 @@ def latent_mixture(
     head: str = "lm_head",
     extra: Tensors = (),
     beside: Tensors = (),
+    bias: bool = False,
 ) -> Blueprint:
     """Latent attention in every layer, a mixture of experts in most.
 
@@ -221,6 +222,7 @@ def latent_mixture(
         head: Name of the output head.
         extra: Tensors outside the layers.
         beside: Tensors of every layer with a mixture, beside it.
+        bias: Whether dense and shared MLPs have biases.
     """
     its, rank, rope = latent_sizes(keys)
     width = keys.whole("intermediate_size")
@@ -233,8 +235,6 @@ def latent_mixture(
     )
     attention = latent_tensors(keys, its, rank, rope)
     plain = latent_cache(rank, rope)
-    # Of the classes read here only DeepSeek-V2's has this key (modeling_deepseek_v2.py, DeepseekV2MLP).
-    bias = keys.flag("mlp_bias", default=False)
     dense = gated_mlp(its.hidden, width, bias=bias)
     mixed = (*mixture(keys, its.hidden, routed, correction=correction, shared_bias=bias), *beside)
     with_index = ("latent attention with indexer", (*plain[1], *_indexer(keys)) if indexed else ())
@@ -281,7 +281,7 @@ def deepseek_v3(keys: Keys) -> Blueprint:
 @reads("DeepseekV2ForCausalLM", family="DeepSeek-V2", model_types=("deepseek_v2",), defaults=DEEPSEEK_V2)
 def deepseek_v2(keys: Keys) -> Blueprint:
     """DeepSeek-V2: softmax routing without offsets."""
-    return latent_mixture(keys, correction=False)
+    return latent_mixture(keys, correction=False, bias=keys.flag("mlp_bias", default=False))
 
 
 @reads("DeepseekV32ForCausalLM", family="DeepSeek-V3", model_types=("deepseek_v32",), defaults=DEEPSEEK_V32)
