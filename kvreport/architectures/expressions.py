@@ -40,6 +40,7 @@ _FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = MappingProxyType(
         "len": lambda values: len(values) if isinstance(values, list | tuple) else 0,
         "max": max,
         "min": min,
+        "round": round,
         "sum": lambda values: sum(values) if isinstance(values, list | tuple) else values,
         "up": _up,
     }

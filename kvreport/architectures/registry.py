@@ -46,6 +46,12 @@ _NOT_READ: Final = {
 }
 """What to give in place of classes that people ask for and whose bytes their configs do not tell."""
 
+_ALIASES: Final = {
+    "Eagle3LlamaForCausalLM": "LlamaForCausalLMEagle3",
+    "LlamaForCausalLMEagle": "EagleLlamaForCausalLM",
+}
+_DRAFTED: Final = {"LlamaForCausalLM": "LlamaForCausalLMEagle3"}
+
 _BY_CLASS: Final[dict[str, Architecture]] = {}
 _BY_MODEL_TYPE: Final[dict[str, Architecture]] = {}
 
@@ -116,8 +122,11 @@ def find_architecture(config: Keys) -> Architecture:
     Raises:
         InputError: If the class is not known; the message names it and the nearest class that is.
     """
-    classes = config.texts("architectures") or []
+    classes = [_ALIASES.get(name, name) for name in config.texts("architectures") or []]
     for name in classes:
+        if name in _DRAFTED and config.has("draft_vocab_size"):
+            # EAGLE-3's own checkpoints name the class of the model that they draft for.
+            return _load(_DRAFTED[name])
         if _is_known(name):
             return _load(name)
     for name in classes:
