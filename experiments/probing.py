@@ -151,6 +151,6 @@ def small(model_type: str, model_class: Any) -> tuple[dict[str, Any], Built]:  #
         try:
             built = build(model_class, tried, model_type)
             config = tried
-        except Exception:  # noqa: BLE001 - whatever a class raises over a config
+        except Exception:  # noqa: BLE001, S112 - whatever a class raises over a config
             continue
     return config, built

@@ -68,7 +68,7 @@ def keys_of(formula: str) -> Iterator[str]:
             yield ast.unparse(node)
 
 
-def at(config: dict[str, Any], path: str) -> Any:  # noqa: ANN401 - whatever a config holds
+def at(config: dict[str, Any], path: str) -> Any:
     """Return the value at a dotted path, or ``...`` where there is none."""
     value: Any = config
     for key in path.split("."):

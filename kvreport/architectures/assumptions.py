@@ -121,7 +121,9 @@ def _unread(data: Mapping[str, Any], path: str, looked_at: set[str]) -> Iterator
             continue
         if section and where in looked_at:
             yield from _unread(value, where, looked_at)
-        elif (section and value and _sized(value) and not _INERT.search(key)) or (where not in looked_at and _states(value) and _STRUCTURAL.search(key) and not _INERT.search(key)):
+        elif (section and value and _sized(value) and not _INERT.search(key)) or (
+            where not in looked_at and _states(value) and _STRUCTURAL.search(key) and not _INERT.search(key)
+        ):
             yield where, value
 
 
