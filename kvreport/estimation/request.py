@@ -157,10 +157,10 @@ def resolve_model(model: str | Path | Model, catalog: Catalogue, *, assume_defau
         return Reading(model)
     if isinstance(model, Path) or is_config_path(model):
         # A reader for every family costs a tenth of a second; a catalogue's model needs none.
-        from kvreport.architectures import read_config  # noqa: PLC0415
+        from kvreport.architectures.reader import read_config_report  # noqa: PLC0415
 
-        del assume_defaults
-        return Reading(read_config(model))
+        found = read_config_report(model, assume_defaults=assume_defaults)
+        return Reading(found.model, found.assumptions, found.not_read)
     return Reading(catalog.model(model))
 
 
