@@ -37,10 +37,10 @@ ComponentBytes = dict[Component, int]
 def tensor_bytes(
     shape: tuple[int, ...], weight_format: WeightFormat | None, plain_bytes: int = SERVED_BYTES
 ) -> int:
-    """Bytes of one tensor, whole.
+    """Bytes of one tensor, whole, as an engine holds it.
 
-    ``ceil(elements * bits / 8) + ceil(blocks * scale_bytes) + tensor_bytes``, where the last block
-    of a row or column counts in full.
+    ``ceil(elements * bits / 8) + ceil(blocks * scale_bytes) + ceil(inputs * column_bytes) + tensor_bytes``,
+    where the last block of a row or column counts in full.
 
     Args:
         shape: Output dimension first; leading dimensions beyond two are stacked matrices.
@@ -113,10 +113,18 @@ def _row_bytes(
     *,
     tied: bool,
 ) -> int:
+    shape, share = _share(row, tensor_parallel)
+    if row.stored_bytes is not None and weight_format is None:
+        return _stored_share(row.stored_bytes, row, shape, share)
     form = format_of(model, row, weight_format, formats)
     bits = None if form is None else _wider_bits(row, form, tied=tied)
-    shape, share = _share(row, tensor_parallel)
     return row.count * _rank_bytes(shape, form, bits, SERVED_BYTES, share)
+
+
+def _stored_share(stored: int, row: WeightGroup, shape: tuple[int, ...], share: tuple[int, int]) -> int:
+    """One rank's part of bytes that a file's header states, the vocabulary padded as always."""
+    part, whole = share
+    return -(-stored * part * prod(shape) // (whole * prod(row.shape)))
 
 
 def weight_bytes(
@@ -134,14 +142,23 @@ def weight_bytes(
 def released_bytes(model: Model, formats: Mapping[str, WeightFormat]) -> int:
     """Bytes of the whole checkpoint as published: every component, in its own type, unpadded.
 
+    Rows whose bytes were read from a file's header count with these.
+
     Raises:
         InputError: If a tensor names a format that ``formats`` does not have.
     """
     plain = _DTYPE_BYTES[model.dtype]
-    return sum(
-        row.count * tensor_bytes(row.shape, format_of(model, row, None, formats), plain)
-        for row in model.weights
-    )
+    return sum(_published_bytes(model, row, formats, plain) for row in model.weights)
+
+
+def _published_bytes(
+    model: Model, row: WeightGroup, formats: Mapping[str, WeightFormat], plain: int
+) -> int:
+    if row.stored_bytes is not None:
+        return row.stored_bytes
+    form = format_of(model, row, None, formats)
+    index = form.index_bytes * _inputs(row.shape) if form is not None else 0
+    return row.count * (tensor_bytes(row.shape, form, plain) + index)
 
 
 def parameters_by_component(model: Model) -> ComponentBytes:
@@ -267,7 +284,14 @@ def _rank_bytes(
     if form.block is not None and bits is None:
         scales = -(-_blocks(shape, form.block) * part // whole)
         size += ceil(scales * form.scale_bytes)
+    if form.column_bytes:
+        size += ceil(-(-_inputs(shape) * part // whole) * form.column_bytes)
     return size + form.tensor_bytes
+
+
+def _inputs(shape: tuple[int, ...]) -> int:
+    """Inputs of a matrix; of stacked matrices, those of all."""
+    return prod(shape[:-2]) * shape[-1]
 
 
 def _blocks(shape: tuple[int, ...], block: tuple[int, int]) -> int:

@@ -18,6 +18,7 @@ from kvreport.catalog.base import Record
 from kvreport.catalog.dump import dump_model
 from kvreport.catalog.engine import Engine, engine_for_version, version_number
 from kvreport.catalog.formats import Formats, Grid, KvFormat, WeightFormat
+from kvreport.catalog.layouts import Layouts, canonical
 from kvreport.catalog.model import Model
 from kvreport.catalog.shelf import Shelf, read_yaml, spoken, validate
 from kvreport.errors import CatalogueError, Fault, InputError, shorten
@@ -74,8 +75,8 @@ class Catalogue:
 
     @cached_property
     def weight_formats(self) -> Mapping[str, WeightFormat]:
-        """Weight formats by name."""
-        return MappingProxyType({item.name: item for item in self.formats.weights})
+        """Weight formats by name; look-up also knows every layout that its name states."""
+        return Layouts({item.name: item for item in self.formats.weights})
 
     @cached_property
     def kv_formats(self) -> Mapping[str, KvFormat]:
@@ -156,6 +157,9 @@ class Catalogue:
             for item in self.formats.weights
             if spoken(name) in _names(item.name, *item.aliases)
         }
+        stated = None if matches else self.weight_formats.get(canonical(spoken(name)))
+        if stated is not None:
+            return stated
         return _only(matches, "weight format", name, [*self.weight_formats, RELEASED])
 
     def kv_format(self, name: str) -> KvFormat:
