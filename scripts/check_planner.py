@@ -26,10 +26,10 @@ from pathlib import Path
 
 from kvreport.accounting import capacity
 from kvreport.accounting.blocks import BlockPlan, Serving, default_kv_format, plan
+from kvreport.architectures import read_config
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat
-from kvreport.catalog.huggingface import read_config
 from kvreport.catalog.load import load_catalogue
 from kvreport.catalog.model import Model
 from kvreport.catalog.planner_check import PlannerCheck

@@ -31,8 +31,8 @@ import numpy as np
 
 from kvreport.accounting.budget import own_expert_kernels, scheduler_sizes
 from kvreport.accounting.reserve import reserve
+from kvreport.architectures import read_config
 from kvreport.catalog.engine import Engine, engine_for_version
-from kvreport.catalog.huggingface import read_config
 from kvreport.catalog.load import Catalogue, load_catalogue
 from kvreport.catalog.model import Model
 from kvreport.catalog.observation import Observation, load_observations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from kvreport.catalog.huggingface import read_config
+from kvreport.architectures import read_config
 from kvreport.catalog.model import Model
 
 

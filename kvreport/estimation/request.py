@@ -79,7 +79,7 @@ def resolve_model(model: str | Path | Model, catalog: Catalogue) -> Model:
         return model
     if isinstance(model, Path) or is_config_path(model):
         # A reader for every family costs a tenth of a second; a catalogue's model needs none.
-        from kvreport.catalog.huggingface import read_config  # noqa: PLC0415
+        from kvreport.architectures import read_config  # noqa: PLC0415
 
         return read_config(model)
     return catalog.model(model)

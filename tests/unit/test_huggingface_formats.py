@@ -11,7 +11,7 @@ from huggingface_configs import COUNTED, DEEPSEEK_V3, GEMMA_3_27B, GPT_OSS_120B,
 
 from kvreport.accounting.loaded import load_overhead
 from kvreport.accounting.weights import released_bytes
-from kvreport.catalog.huggingface import read_config
+from kvreport.architectures import read_config
 from kvreport.catalog.load import open_catalogue
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError

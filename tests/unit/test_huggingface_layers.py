@@ -20,8 +20,8 @@ from huggingface_configs import (
     plain,
 )
 
+from kvreport.architectures import read_config
 from kvreport.catalog.caches import Cache, RecurrentState, Ring, Shared
-from kvreport.catalog.huggingface import read_config
 from kvreport.catalog.model import Model
 
 

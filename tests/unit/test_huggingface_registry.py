@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kvreport.catalog.huggingface import families, read_config, registry
+from kvreport.architectures import families, read_config, registry
 from kvreport.errors import InputError
 
 

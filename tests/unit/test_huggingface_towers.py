@@ -3,7 +3,7 @@
 import pytest
 from reading import kinds, parts, read, total
 
-from kvreport.catalog.huggingface import read_config
+from kvreport.architectures import read_config
 from kvreport.errors import InputError
 
 SIGLIP_980 = {

@@ -15,7 +15,7 @@ from kvreport.accounting.roofline import (
     prefill_seconds,
 )
 from kvreport.accounting.weights import active_parameters, weight_bytes
-from kvreport.catalog.huggingface import read_config
+from kvreport.architectures import read_config
 from kvreport.catalog.load import open_catalogue
 
 CATALOGUE = open_catalogue()
