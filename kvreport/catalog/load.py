@@ -158,7 +158,7 @@ class Catalogue:
             if spoken(name) in _names(item.name, *item.aliases)
         }
         stated = None if matches else self.weight_formats.get(canonical(spoken(name)))
-        if stated is not None:
+        if stated is not None and stated.quantises:
             return stated
         return _only(matches, "weight format", name, [*self.weight_formats, RELEASED])
 
