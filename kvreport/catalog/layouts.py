@@ -19,9 +19,10 @@ or block size has an exact format without anybody listing it first:
 ``fp32``, ``int64`` …      stored plainly at that width
 =========================  ===============================================================
 
-Sources: AutoAWQ 0.2.9 ``modules/linear/gemm.py``, GPTQModel 5 ``nn_modules/qlinear``,
-compressed-tensors 0.12 ``compressors``, MLX 0.29 ``mlx/nn/layers/quantized.py``, ExLlamaV3
-``modules/quant/exl3.py``, AQLM 1.1 ``inference.py`` (the shapes of the tensors each one writes).
+Sources, by the shapes of the tensors that each one writes: AutoAWQ 0.2.9 ``awq/modules/linear/gemm.py``,
+GPTQModel 7.7.0 ``nn_modules/qlinear``, compressed-tensors 0.20.0 ``compressors``, mlx-lm 0.32.2
+``utils.py``, ExLlamaV3 1.6.5 ``modules/quant/exl3.py``, AQLM 1.1.7 ``inference.py``, transformers
+5.23.0 ``integrations/bitnet.py``.
 """
 
 from __future__ import annotations
@@ -165,6 +166,10 @@ def _fp8_block(name: str, rows: str, columns: str) -> WeightFormat | None:
     )
 
 
+def _sparse(name: str) -> WeightFormat:
+    return WeightFormat(name=name, label="16-bit, 2:4 sparse", bits=9, quantises=QUANTISED)
+
+
 def _fp8_sparse(name: str) -> WeightFormat:
     return WeightFormat(
         name=name,
@@ -266,6 +271,7 @@ _GRAMMAR: Final[tuple[tuple[re.Pattern[str], _Build], ...]] = (
     (re.compile(rf"gptq(\d)-(?:g{_N}|channel)"), _gptq),
     (re.compile(rf"fp8-block-{_N}x{_N}"), _fp8_block),
     (re.compile(r"fp8-channel-2of4"), _fp8_sparse),
+    (re.compile(r"bf16-2of4"), _sparse),
     (re.compile(rf"mlx(\d)-g{_N}"), _mlx),
     (re.compile(r"mlx-nvfp4"), _mlx_nvfp4),
     (re.compile(r"exl([23])-(\d{1,2}(?:\.\d{1,2})?)bpw"), _exl),
