@@ -16,6 +16,7 @@ from typing import Final, get_args
 
 from kvreport.accounting.kv_cache import SERVED_BYTES, heads_per_rank
 from kvreport.catalog.formats import WeightFormat
+from kvreport.catalog.layouts import layout
 from kvreport.catalog.model import Component, Model, WeightGroup
 from kvreport.errors import InputError
 
@@ -98,6 +99,13 @@ def row_bytes(
 ) -> int:
     """Bytes that one rank holds of one row's tensors, all ``count`` of them."""
     return _row_bytes(model, row, weight_format, formats, tensor_parallel, tied=_tied(model))
+
+
+def whole_row_bytes(model: Model, formats: Mapping[str, WeightFormat]) -> tuple[int, ...]:
+    """Bytes of each row as released, whole and without padding: what its tensors are in an engine."""
+    return tuple(
+        row_bytes(model, row.model_copy(update={"split": "replicated"}), None, formats) for row in model.weights
+    )
 
 
 def _tied(model: Model) -> bool:
@@ -222,7 +230,8 @@ def format_of(
         return asked if row.component in asked.quantises and is_matrix(row.shape) else None
     if row.released is None:
         return None
-    found = formats.get(row.released)
+    # A layout that its name states needs no entry in the caller's table.
+    found = formats.get(row.released) or layout(row.released)
     if found is None:
         raise InputError(
             f"{model.id}: weights: {row.name}: found released format {row.released!r}; "
