@@ -5,7 +5,7 @@
 writes the result as a catalogue file.
 """
 
-from kvreport.architectures.reader import read_config
+from kvreport.architectures.reader import ConfigReading, read_config, read_config_report
 from kvreport.catalog.dump import dump_model as model_yaml
 
-__all__ = ["model_yaml", "read_config"]
+__all__ = ["ConfigReading", "model_yaml", "read_config", "read_config_report"]

@@ -4,13 +4,15 @@ A config is untrusted text. Every number that the arithmetic uses passes through
 which knows the aliases of a key, the defaults of the config's class, and the range that is
 plausible; whatever is outside of that becomes an :class:`~kvreport.errors.InputError` that names
 the file, the key, what was found and what is allowed. A default of the class that had to stand in
-for a missing dimension is written down, so that nobody takes it for something the file said.
+for a missing dimension is written down in the :class:`Trail`, so that nobody takes it for something
+the file said; so is every key that was looked at, so that a key nobody looked at can be named.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -26,6 +28,25 @@ MAX_EXPERTS: Final = 1 << 14
 _MISSING: Final = object()
 
 
+@dataclass(slots=True)
+class Trail:
+    """What reading one file left behind, shared by all of its sections.
+
+    Attributes:
+        assumed: Class defaults that stood in for missing values, by dotted path of the key.
+        looked_at: Dotted path of every key that was looked for, present or not.
+        restated: Dotted paths of sizes that were stated and equal the class's default.
+        usual: Class defaults of flags and lists that stood in for missing ones.
+        derived: Sentences on dimensions that the class derives from others where a config is silent.
+    """
+
+    assumed: dict[str, Any] = field(default_factory=dict)
+    looked_at: set[str] = field(default_factory=set)
+    restated: set[str] = field(default_factory=set)
+    usual: dict[str, Any] = field(default_factory=dict)
+    derived: list[str] = field(default_factory=list)
+
+
 class Keys:
     """One object of a config, with the defaults of its class.
 
@@ -33,7 +54,7 @@ class Keys:
         where: The file, as the user named it.
         path: Dotted path of this object inside the file, ``""`` for the top.
         defaults: The class's own defaults, by canonical key.
-        assumed: Keys whose class default stood in for a missing value (shared by all sections).
+        trail: What was looked at and what was assumed (shared by all sections).
         outer: The whole config, where this is its text part; else this object itself.
     """
 
@@ -43,19 +64,19 @@ class Keys:
         where: str,
         path: str = "",
         defaults: Mapping[str, Any] | None = None,
-        assumed: dict[str, Any] | None = None,
+        trail: Trail | None = None,
     ) -> None:
-        """Wrap ``data``; ``assumed`` is shared between the sections of one file."""
+        """Wrap ``data``; ``trail`` is shared between the sections of one file."""
         self.data = data
         self.where = where
         self.path = path
         self.defaults: Mapping[str, Any] = defaults or {}
-        self.assumed: dict[str, Any] = {} if assumed is None else assumed
+        self.trail = Trail() if trail is None else trail
         self.outer: Keys = self
 
     def with_defaults(self, defaults: Mapping[str, Any]) -> Keys:
         """Return the same object read with these class defaults."""
-        same = Keys(self.data, self.where, self.path, defaults, self.assumed)
+        same = Keys(self.data, self.where, self.path, defaults, self.trail)
         if self.outer is not self:
             same.outer = self.outer
         return same
@@ -69,12 +90,23 @@ class Keys:
         text = "nothing" if found is None or found is _MISSING else shorten(found)
         return InputError(str(Fault(self.where, self.field(name), text, allowed)))
 
+    def _look(self, names: Sequence[str]) -> None:
+        for name in names:
+            self.trail.looked_at.add(self.field(name))
+
     def has(self, *names: str) -> bool:
         """Tell whether any of the keys is there and not null."""
+        self._look(names)
         return any(self.data.get(name) is not None for name in names)
+
+    def null(self, *names: str) -> bool:
+        """Tell whether one of the keys is there and null, which many classes read as "none"."""
+        self._look(names)
+        return not self.has(*names) and any(name in self.data for name in names)
 
     def raw(self, *names: str) -> Any:  # noqa: ANN401 - whatever JSON holds
         """Return the first of the keys that is there and not null, unchecked; else None."""
+        self._look(names)
         return next((self.data[name] for name in names if self.data.get(name) is not None), None)
 
     def whole(
@@ -99,12 +131,15 @@ class Keys:
             InputError: If it is missing without a default, not a whole number, or out of range.
         """
         allowed = f"a whole number from {low:,} to {high:,}"
+        self._look(names)
         for name in names:
             value = self.data.get(name)
             if value is None:
                 continue
             if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
                 raise self.fault(name, value, allowed)
+            if value == self.defaults.get(names[0]):
+                self.trail.restated.add(self.field(names[0]))
             return value
         if default is not None:
             return default
@@ -114,7 +149,7 @@ class Keys:
             raise self.fault(names[0], _MISSING, allowed + looked)
         if not low <= value <= high:
             raise self.fault(names[0], _MISSING, allowed)
-        self.assumed[self.field(names[0])] = value
+        self.trail.assumed[self.field(names[0])] = value
         return int(value)
 
     def optional(self, *names: str, low: int = 0, high: int = MAX_WIDTH) -> int | None:
@@ -139,6 +174,8 @@ class Keys:
         value = self.raw(*names)
         if value is None:
             value = self.defaults.get(names[0], default)
+            if isinstance(value, bool) and names[0] in self.defaults:
+                self.trail.usual[self.field(names[0])] = value
         if not isinstance(value, bool):
             raise self.fault(names[0], _MISSING if value is None else value, "true or false")
         return value
@@ -198,13 +235,14 @@ class Keys:
 
     def section(self, *names: str, defaults: Mapping[str, Any] | None = None) -> Keys | None:
         """Return an object inside this one, or None where it is missing."""
+        self._look(names)
         for name in names:
             value = self.data.get(name)
             if value is None:
                 continue
             if not isinstance(value, Mapping):
                 raise self.fault(name, value, "an object")
-            return Keys(value, self.where, self.field(name), defaults, self.assumed)
+            return Keys(value, self.where, self.field(name), defaults, self.trail)
         return None
 
     def sections(self, name: str, length: int) -> list[Keys]:
@@ -216,7 +254,7 @@ class Keys:
         for index, item in enumerate(value):
             if not isinstance(item, Mapping):
                 raise self.fault(f"{name}[{index}]", item, "an object")
-            found.append(Keys(item, self.where, self.field(f"{name}[{index}]"), None, self.assumed))
+            found.append(Keys(item, self.where, self.field(f"{name}[{index}]"), None, self.trail))
         return found
 
     def divide(self, name: str, value: int, by_name: str, by: int) -> int:

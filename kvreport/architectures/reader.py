@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from pydantic import ValidationError
 
+from kvreport.architectures.assumptions import assumptions, check, not_read
 from kvreport.architectures.blueprint import Blueprint, layer_groups, weight_groups
 from kvreport.architectures.instead import CONFIG_FILES, as_config, config_file
 from kvreport.architectures.keys import Keys, read_json
@@ -28,7 +30,45 @@ _THINKER: Final = "thinker_config"
 """Omni models: what an engine serves is the thinker, without the parts that speak."""
 
 
+@dataclass(frozen=True, slots=True)
+class ConfigReading:
+    """A config as it was read.
+
+    Attributes:
+        model: The model.
+        assumptions: Every value that the config did not state, one sentence each.
+        not_read: Dotted paths of keys and sections that look like sizes and were not used.
+    """
+
+    model: Model
+    assumptions: tuple[str, ...]
+    not_read: tuple[str, ...]
+
+
 def read_config(
+    source: Path | str | Mapping[str, Any],
+    *,
+    assume_defaults: bool = False,
+    **fields: Any,  # noqa: ANN401 - what read_config_report takes
+) -> Model:
+    """Read a Hugging Face ``config.json`` into a model.
+
+    Args:
+        source: A path to the file or its folder, or the parsed object.
+        assume_defaults: Take the class's published defaults for core dimensions that are missing.
+        **fields: As :func:`read_config_report` takes them.
+
+    Returns:
+        The model: layer groups, exact tensors, formats as released.
+
+    Raises:
+        InputError: If the config cannot be read without guessing; one line that names the file,
+            the key, what was found and what is allowed.
+    """
+    return read_config_report(source, assume_defaults=assume_defaults, **fields).model
+
+
+def read_config_report(
     source: Path | str | Mapping[str, Any],
     *,
     id: str | None = None,  # noqa: A002 - the record's own name for it
@@ -37,9 +77,10 @@ def read_config(
     maker: str | None = None,
     context_tokens: int | None = None,
     where: str | None = None,
+    assume_defaults: bool = False,
     **fields: Any,  # noqa: ANN401 - further fields of the record, which validates them
-) -> Model:
-    """Read a Hugging Face ``config.json`` into a model.
+) -> ConfigReading:
+    """Read a Hugging Face ``config.json``, and say what was assumed and what was not read.
 
     Args:
         source: A path to the file or its folder, or the parsed object; Mistral's own ``params.json``
@@ -51,10 +92,11 @@ def read_config(
         maker: Who made it; without it, "not stated".
         context_tokens: The longest context its maker supports, where the config does not say it.
         where: What to call the source in messages; without it, the path.
+        assume_defaults: Take the class's published defaults for core dimensions that are missing.
         **fields: Further fields of the record (release, licence, aliases, notes, sources).
 
     Returns:
-        The model: layer groups, exact tensors, formats as released.
+        The model, the assumptions, and the keys that were not read.
 
     Raises:
         InputError: If the config cannot be read without guessing; one line that names the file,
@@ -71,7 +113,7 @@ def read_config(
     quantization = read_quantization(config, text, beside)
     identity = id or _identity(config, stem)
     dtype, dtype_note = _dtype(config, text)
-    _check_named(text)
+    check(config, text, architecture.name, assume_defaults=assume_defaults)
     _check_size(blueprint, place)
     notes = [*fields.pop("notes", ()), *blueprint.notes, *dtype_note, *_assumptions(text, architecture.name)]
     record = {
@@ -96,9 +138,10 @@ def read_config(
         **fields,
     }
     try:
-        return Model.model_validate(record)
+        model = Model.model_validate(record)
     except ValidationError as error:
         raise InputError(_first_fault(error, place)) from error
+    return ConfigReading(model, assumptions(config, architecture.name), not_read(config))
 
 
 def _open(source: Path | str | Mapping[str, Any], where: str | None) -> tuple[Keys, Keys | None, str, str]:
@@ -141,9 +184,9 @@ def _dtype(config: Keys, text: Keys) -> tuple[Literal["bfloat16", "float16"], li
 
 
 def _assumptions(text: Keys, architecture: str) -> list[str]:
-    if not text.assumed:
+    if not text.trail.assumed:
         return []
-    listed = ", ".join(f"{name} = {value}" for name, value in sorted(text.assumed.items()))
+    listed = ", ".join(f"{name} = {value}" for name, value in sorted(text.trail.assumed.items()))
     return [f"Not in the config, so the defaults of {architecture} were taken: {listed}."]
 
 
@@ -152,13 +195,6 @@ def _experts(blueprint: Blueprint) -> Experts | None:
         return None
     routed, per_token = blueprint.experts
     return Experts(routed=routed, per_token=per_token)
-
-
-def _check_named(text: Keys) -> None:
-    """Refuse a config that says nothing of its size: its class's defaults are not its dimensions."""
-    core = ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
-    if all(text.field(name) in text.assumed for name in core):
-        raise text.fault(", ".join(core), None, "at least one of these dimensions")
 
 
 def _check_size(blueprint: Blueprint, place: str) -> None:

@@ -63,7 +63,7 @@ def plain_block(
 def section_or_default(config: Keys, name: str, defaults: Mapping[str, Any]) -> Keys:
     """Return a tower's section; where the config leaves it out, the class builds its default tower."""
     found = config.section(name, defaults=defaults)
-    return found or Keys({}, config.where, config.field(name), defaults, config.assumed)
+    return found or Keys({}, config.where, config.field(name), defaults, config.trail)
 
 
 SIGLIP: Final = {

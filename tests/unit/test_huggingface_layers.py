@@ -19,8 +19,8 @@ from huggingface_configs import (
     dims,
     plain,
 )
+from reading import read_trimmed as read_config
 
-from kvreport.architectures import read_config
 from kvreport.catalog.caches import Cache, RecurrentState, Ring, Shared
 from kvreport.catalog.model import Model
 

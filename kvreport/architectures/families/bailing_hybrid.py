@@ -177,7 +177,7 @@ def _listed(keys: Keys, layers: int) -> list[bool] | None:
 
 def _output_gate(keys: Keys, its: Sizes) -> Tensors:
     grain = "gated_attention_proj_granularity_type"
-    kind = None if grain in keys.data and not keys.has(grain) else keys.text(grain)
+    kind = None if keys.null(grain) else keys.text(grain)
     if kind is None:
         return ()
     if kind not in ("head_wise", "element_wise"):

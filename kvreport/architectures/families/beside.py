@@ -93,7 +93,7 @@ def text_model(
         data["tie_word_embeddings"] = keys.outer.raw("tie_word_embeddings")
     elif usually_tied is not None:
         data.setdefault("tie_word_embeddings", usually_tied)
-    text = Keys(data, keys.where, keys.path, None, keys.assumed)
+    text = Keys(data, keys.where, keys.path, None, keys.trail)
     architecture = find_architecture(text)
     if architecture.read in _READERS:
         raise keys.fault("model_type", architecture.name, "the class of a text model")
@@ -166,7 +166,7 @@ def _siglip2(vision: Keys, prefix: str) -> Tensors:
         vision.where,
         vision.path,
         vision.defaults,
-        vision.assumed,
+        vision.trail,
     )
     rest = tuple(tensor for tensor in siglip(plain, prefix) if ".embeddings." not in tensor.name)
     return (

@@ -92,7 +92,7 @@ def bloom(keys: Keys) -> Blueprint:
 def mpt(keys: Keys) -> Blueprint:
     """No biases at all; the number of KV heads follows from the type of attention."""
     attention = keys.section("attn_config", defaults=MPT_ATTENTION) or Keys(
-        {}, keys.where, keys.field("attn_config"), MPT_ATTENTION, keys.assumed
+        {}, keys.where, keys.field("attn_config"), MPT_ATTENTION, keys.trail
     )
     if not keys.flag("no_bias"):
         raise keys.fault("no_bias", keys.raw("no_bias"), "true: biases in MPT are not known")

@@ -41,10 +41,10 @@ GROK1: Final = {
 def dbrx(keys: Keys) -> Blueprint:
     """Fine-grained experts; attention and experts are described in sections of their own."""
     attention = keys.section("attn_config", defaults=DBRX_ATTENTION) or Keys(
-        {}, keys.where, keys.field("attn_config"), DBRX_ATTENTION, keys.assumed
+        {}, keys.where, keys.field("attn_config"), DBRX_ATTENTION, keys.trail
     )
     ffn = keys.section("ffn_config", defaults=DBRX_EXPERTS) or Keys(
-        {}, keys.where, keys.field("ffn_config"), DBRX_EXPERTS, keys.assumed
+        {}, keys.where, keys.field("ffn_config"), DBRX_EXPERTS, keys.trail
     )
     hidden = keys.whole("d_model", "hidden_size")
     heads = keys.whole("n_heads", "num_attention_heads", high=1 << 14)

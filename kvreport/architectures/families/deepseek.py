@@ -116,7 +116,7 @@ def latent_sizes(keys: Keys) -> tuple[Sizes, int, int]:
 
 def latent_tensors(keys: Keys, its: Sizes, rank: int, rope: int) -> Tensors:
     """Return the attention of one MLA layer and the two norms of the layer."""
-    explicit_null = "q_lora_rank" in keys.data and not keys.has("q_lora_rank")
+    explicit_null = keys.null("q_lora_rank")
     return (
         *norms("input_layernorm", "post_attention_layernorm", width=its.hidden),
         *latent_attention(
@@ -150,7 +150,7 @@ def mixture(keys: Keys, hidden: int, routed: int, *, correction: bool) -> Tensor
     """Router, routed experts, and the shared experts as one MLP of their joint width."""
     width = keys.whole("moe_intermediate_size")
     names = ("n_shared_experts", "num_shared_experts")
-    explicit_null = any(name in keys.data for name in names) and not keys.has(*names)
+    explicit_null = keys.null(*names)
     shared = 0 if explicit_null else keys.whole(*names, low=0, high=1 << 10)
     return (
         *router(hidden, routed),

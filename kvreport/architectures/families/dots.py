@@ -37,7 +37,7 @@ def dots1(keys: Keys) -> Blueprint:
     width = keys.whole("intermediate_size")
     bias = keys.flag("attention_bias")
     experts = expert_counts(keys, "n_routed_experts")
-    span = None if "sliding_window" in keys.data and not keys.has("sliding_window") else window(keys)
+    span = None if keys.null("sliding_window") else window(keys)
     first_window = keys.whole("max_window_layers", low=0, high=MAX_LAYERS)
     dense_layers = keys.whole("first_k_dense_replace", low=0, high=MAX_LAYERS)
 

@@ -168,7 +168,7 @@ def _windows(keys: Keys, its: Sizes) -> tuple[list[Kind], int | None]:
 
     A null window means that no layer slides.
     """
-    span = None if "sliding_window" in keys.data and not keys.has("sliding_window") else window(keys)
+    span = None if keys.null("sliding_window") else window(keys)
     told = keys.raw("sliding_window_pattern")
     if isinstance(told, str):
         if not told or len(told) > MAX_LAYERS or set(told) - {"L", "G"}:

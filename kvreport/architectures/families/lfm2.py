@@ -113,7 +113,7 @@ def _adjusted(keys: Keys) -> int:
     if not keys.flag("block_auto_adjust_ff_dim"):
         return stated
     width = 2 * stated // 3
-    if "block_ffn_dim_multiplier" in keys.data and not keys.has("block_ffn_dim_multiplier"):
+    if keys.null("block_ffn_dim_multiplier"):
         return width
     width = int(keys.number("block_ffn_dim_multiplier", low=0.01, high=64) * width)
     multiple = keys.whole("block_multiple_of", high=1 << 16)

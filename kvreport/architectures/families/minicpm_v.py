@@ -34,7 +34,7 @@ def minicpm_v(keys: Keys) -> Blueprint:
         keys.where,
         keys.path,
         None,
-        keys.assumed,
+        keys.trail,
     )
     architecture = find_architecture(text)
     blueprint = architecture.read(text.with_defaults(architecture.defaults))
@@ -50,7 +50,7 @@ def minicpm_v(keys: Keys) -> Blueprint:
             vision.where,
             vision.path,
             vision.defaults,
-            vision.assumed,
+            vision.trail,
         )
     blueprint.outer += siglip(vision, "vpm")
     blueprint.outer += _resampler(

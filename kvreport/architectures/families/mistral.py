@@ -33,7 +33,7 @@ def mistral(keys: Keys) -> Blueprint:
     """
     its = sizes(keys)
     width = keys.whole("intermediate_size")
-    span = None if "sliding_window" in keys.data and not keys.has("sliding_window") else window(keys)
+    span = None if keys.null("sliding_window") else window(keys)
     kind, caches = attention_cache("sliding", its.kv_heads, its.head_dim, span=span)
     layer = Layer(
         kind,

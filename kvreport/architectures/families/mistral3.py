@@ -70,7 +70,7 @@ def ministral(keys: Keys) -> Blueprint:
     """Mistral with a kind per layer."""
     its = sizes(keys)
     width = keys.whole("intermediate_size")
-    no_window = "sliding_window" in keys.data and not keys.has("sliding_window")
+    no_window = keys.null("sliding_window")
     span = None if no_window else window(keys)
     default: Kind = "sliding" if span else "full"
     kinds = layer_kinds(keys, its.layers, lambda _index: default, ("full", "sliding"))

@@ -64,7 +64,7 @@ def phi3_vision(keys: Keys) -> Blueprint:
         found = None if named is None else named.raw("model_name")
         raise keys.fault("img_processor.model_name", found, f"{_CLIP}, whose dimensions are known")
     blueprint = phi3(keys)
-    tower = Keys({}, keys.where, keys.field("img_processor"), CLIP_L_336, {})
+    tower = Keys({}, keys.where, keys.field("img_processor"), CLIP_L_336)
     path = "model.vision_embed_tokens"
     hidden, merged = blueprint.hidden_size, 4 * 1024
     blueprint.outer += (

@@ -116,7 +116,7 @@ def _without_prediction(keys: Keys, layers: int) -> Keys:
     listed = keys.raw("layer_types")
     extra = keys.whole("num_nextn_predict_layers", default=0, low=0, high=64)
     if isinstance(listed, list) and extra and len(listed) == layers + extra:
-        return Keys({"layer_types": listed[:layers]}, keys.where, keys.path, {}, keys.assumed)
+        return Keys({"layer_types": listed[:layers]}, keys.where, keys.path, {}, keys.trail)
     return keys
 
 
