@@ -104,7 +104,8 @@ def row_bytes(
 def whole_row_bytes(model: Model, formats: Mapping[str, WeightFormat]) -> tuple[int, ...]:
     """Bytes of each row as released, whole and without padding: what its tensors are in an engine."""
     return tuple(
-        row_bytes(model, row.model_copy(update={"split": "replicated"}), None, formats) for row in model.weights
+        row_bytes(model, row.model_copy(update={"split": "replicated"}), None, formats)
+        for row in model.weights
     )
 
 
@@ -159,9 +160,7 @@ def released_bytes(model: Model, formats: Mapping[str, WeightFormat]) -> int:
     return sum(_published_bytes(model, row, formats, plain) for row in model.weights)
 
 
-def _published_bytes(
-    model: Model, row: WeightGroup, formats: Mapping[str, WeightFormat], plain: int
-) -> int:
+def _published_bytes(model: Model, row: WeightGroup, formats: Mapping[str, WeightFormat], plain: int) -> int:
     if row.stored_bytes is not None:
         return row.stored_bytes
     form = format_of(model, row, None, formats)

@@ -53,9 +53,7 @@ class Verdict:
     sentence: str | None
 
 
-def confront(
-    model: Model, witness: Witness, served: Sequence[int], *, plain_bytes: int = 2
-) -> Verdict:
+def confront(model: Model, witness: Witness, served: Sequence[int], *, plain_bytes: int = 2) -> Verdict:
     """Hold a model's tensors against its files, and take the files' bytes where they differ.
 
     Args:
@@ -121,7 +119,9 @@ def _by_module(model: Model, served: Sequence[int], witness: Witness) -> tuple[W
         whole = sum(served[i] for i in indices)
         left = stored[key].size
         for place, i in enumerate(indices, 1):
-            share = left if place == len(indices) else round(stored[key].size * served[i] / whole) if whole else 0
+            share = (
+                left if place == len(indices) else round(stored[key].size * served[i] / whole) if whole else 0
+            )
             left -= share
             found.append(model.weights[i].model_copy(update={"stored_bytes": share}))
     tied = all(row.component != "output_head" for row in model.weights)

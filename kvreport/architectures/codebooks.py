@@ -84,7 +84,7 @@ def fp_quant(found: Quantization, own: Keys) -> None:
 
 
 def ascend(found: Quantization, description: Keys) -> None:
-    """msModelSlim's ``quant_model_description.json``: the type of every tensor by its name."""
+    """Ascend: msModelSlim's ``quant_model_description.json``: the type of every tensor by its name."""
     by_form: dict[str, set[str]] = {}
     for name, kind in _weights(description.data).items():
         form = next((form for prefix, form in _ASCEND.items() if kind.startswith(prefix)), None)

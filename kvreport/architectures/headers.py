@@ -75,12 +75,20 @@ def read_headers(config: Mapping[str, Any], witness: Witness, *, id: str, where:
     heads = keys.whole("num_attention_heads", "n_head", "n_heads", high=1 << 14)
     kv_heads = keys.optional("num_key_value_heads", "n_kv_heads", "num_kv_heads", low=1) or heads
     hidden = keys.whole("hidden_size", "n_embd", "d_model", "dim")
-    width = keys.optional("head_dim", low=1) or keys.divide("hidden_size", hidden, "num_attention_heads", heads)
+    width = keys.optional("head_dim", low=1) or keys.divide(
+        "hidden_size", hidden, "num_attention_heads", heads
+    )
     _check_width(witness, whole, kv_heads, width)
     groups = _layer_groups(keys, layers, kv_heads, width)
     name = config.get("architectures")
-    architecture = name[0] if isinstance(name, list) and name and isinstance(name[0], str) else "unknown class"
+    architecture = (
+        name[0] if isinstance(name, list) and name and isinstance(name[0], str) else "unknown class"
+    )
     weights = weight_rows(witness.tensors, layers)
+    sentence = (
+        f"{architecture} is not a class that is read; its weights are those of the files, and every layer is "
+        f"taken for plain attention with {kv_heads} key/value heads of {width}, as its projections show."
+    )
     model = Model(
         id=id,
         name=id.rpartition("/")[2],
@@ -105,10 +113,7 @@ def read_headers(config: Mapping[str, Any], witness: Witness, *, id: str, where:
     )
     return HeaderReading(
         model,
-        (
-            f"{architecture} is not a class that is read; its weights are those of the files, and every layer is "
-            f"taken for plain attention with {kv_heads} key/value heads of {width}, as its projections show.",
-        ),
+        (sentence,),
     )
 
 
@@ -117,21 +122,27 @@ def _refuse_odd(witness: Witness, whole: Keys, layers: int) -> None:
     attending = {int(found[1]) for t in witness.tensors if (found := _KEY.match(t.name)) is not None}
     if odd is not None or not set(range(layers)) <= attending:
         missing = sorted(set(range(layers)) - attending)
-        found = f"{odd}" if odd is not None else f"no key projection in layer {missing[0]}"
+        what = odd if odd is not None else f"no key projection in layer {missing[0]}"
         allowed = "plain attention in every layer: what another mechanism caches is not in the headers"
         size = f" (the weights alone: {witness.total:,} bytes)"
-        raise InputError(str(Fault(whole.where, "architectures", found, allowed + size)))
+        raise InputError(str(Fault(whole.where, "architectures", what, allowed + size)))
 
 
 def _check_width(witness: Witness, whole: Keys, kv_heads: int, width: int) -> None:
     """Hold heads and width against an unquantized key projection, if there is one."""
     for tensor in witness.tensors:
         found = _KEY.match(tensor.name)
-        plain = tensor.name.endswith(("k_proj.weight", ".wk.weight")) and tensor.dtype in ("BF16", "F16", "F32")
+        plain = tensor.name.endswith(("k_proj.weight", ".wk.weight")) and tensor.dtype in (
+            "BF16",
+            "F16",
+            "F32",
+        )
         if found is not None and plain and len(tensor.shape) == 2:
             if tensor.shape[0] != kv_heads * width:
                 raise whole.fault(
-                    "num_key_value_heads", f"{kv_heads} heads of {width}", f"{tensor.shape[0]} in all ({tensor.name})"
+                    "num_key_value_heads",
+                    f"{kv_heads} heads of {width}",
+                    f"{tensor.shape[0]} in all ({tensor.name})",
                 )
             return
 
@@ -169,7 +180,9 @@ def _weight_format(tensors: Sequence[StoredTensor]) -> str:
     for tensor in tensors:
         by_type[tensor.dtype] += tensor.size
     most = max(by_type, key=lambda dtype: by_type[dtype])
-    return {"F8_E4M3": "fp8-tensor", "I8": "int8", "I32": "int4", "U32": "mlx4-g64", "U8": "nvfp4"}.get(most, "bf16")
+    return {"F8_E4M3": "fp8-tensor", "I8": "int8", "I32": "int4", "U32": "mlx4-g64", "U8": "nvfp4"}.get(
+        most, "bf16"
+    )
 
 
 def weight_rows(tensors: Iterable[StoredTensor], layers: int) -> tuple[WeightGroup, ...]:

@@ -78,7 +78,11 @@ def kept(name: str, revision: str | None = None, *, cache: Path | None = None) -
     asked = revision or MAIN
     commit = asked if (home / "commits" / asked).is_dir() else _ref(home, asked)
     folder = home / "commits" / commit if commit is not None else None
-    return Repository(name, commit, folder) if commit is not None and folder is not None and folder.is_dir() else None
+    return (
+        Repository(name, commit, folder)
+        if commit is not None and folder is not None and folder.is_dir()
+        else None
+    )
 
 
 def fetch(
@@ -158,10 +162,12 @@ class _Hub:
         if span is not None:
             headers["Range"] = span
         most = MAX_BYTES if limit is None else limit
+        asked = Request(f"{self.endpoint}{path}", headers=headers)  # noqa: S310 - https, or loopback
         try:
-            with self._open(Request(f"{self.endpoint}{path}", headers=headers), timeout=TIMEOUT_SECONDS) as answer:  # noqa: S310 - https, or loopback
+            with self._open(asked, timeout=TIMEOUT_SECONDS) as answer:
                 data: bytes = answer.read(most + 1)
         except HTTPError as error:
+            error.close()
             raise self._refused(error.code) from error
         except (URLError, HTTPException, TimeoutError, OSError, ValueError) as error:
             reason = getattr(error, "reason", None) or error
@@ -192,11 +198,12 @@ class _Hub:
 class _SameHostToken(HTTPRedirectHandler):
     """Follows redirects over https only, and sends the token to no other host."""
 
-    def redirect_request(  # noqa: PLR0913, PLR0917 - the library's signature
+    def redirect_request(
         self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
     ) -> Request | None:
         old, new = urlsplit(req.full_url), urlsplit(newurl)
         if new.scheme != "https" and not (new.scheme == "http" and new.hostname in _LOOPBACK):
+            fp.close()
             raise URLError(f"a redirect to {new.scheme}")
         following = super().redirect_request(req, fp, code, msg, headers, newurl)
         if following is not None and new.netloc != old.netloc:
@@ -218,7 +225,11 @@ def _keep(folder: Path, hub: _Hub, commit: str, files: Iterable[str]) -> None:
     made = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".fetching-"))
     try:
         index = next((name for name in INDEXES if name in present), None)
-        for name in (*configs[:1], *(n for n in QUANTIZER_FILES if n in present), *([index] if index else ())):
+        for name in (
+            *configs[:1],
+            *(n for n in QUANTIZER_FILES if n in present),
+            *([index] if index else ()),
+        ):
             (made / name).write_bytes(hub.file(commit, name))
         if index is None and _SINGLE in present:
             (made / _SINGLE).write_bytes(_header(hub, commit))
@@ -260,6 +271,8 @@ def _ref(home: Path, revision: str) -> str | None:
 def _write_ref(home: Path, revision: str, commit: str) -> None:
     path = home / "refs" / quote(revision, safe="")
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=".ref-", delete=False, encoding="utf-8") as file:
+    with tempfile.NamedTemporaryFile(
+        "w", dir=path.parent, prefix=".ref-", delete=False, encoding="utf-8"
+    ) as file:
         file.write(f"{commit}\n")
     Path(file.name).replace(path)

@@ -29,9 +29,7 @@ class QuantizedName:
 
 
 _B: Final = r"(?:[-_.]?(?:int)?)"
-_GGUF_TYPES: Final = (
-    r"(?:UD-)?(?:I?Q\d(?:_\d|_K(?:_[A-Z]{1,2})?|_(?:X{0,2}S|NL|M|S|XS|XXS))?|F16|BF16|F32|MXFP4(?:_MOE)?|TQ\d_0)"
-)
+_GGUF_TYPES: Final = r"(?:UD-)?(?:I?Q\d(?:_\d|_K(?:_[A-Z]{1,2})?|_(?:X{0,2}S|NL|M|S|XS|XXS))?|F16|BF16|F32|MXFP4(?:_MOE)?|TQ\d_0)"
 _G128: Final = "groups of 128, as is usual"
 _RULES: Final[tuple[tuple[str, str, str | None], ...]] = (
     # bitsandbytes before plain bits: unsloth writes -bnb-4bit
@@ -50,7 +48,11 @@ _RULES: Final[tuple[tuple[str, str, str | None], ...]] = (
     (r"-FP8-block(?:-dynamic)?", "fp8-block", None),
     (r"-FP8-dynamic(?:-KV)?|-FP8-PTPC", "fp8-channel", None),
     (r"-FP8-(?:KV|Static-PerTensor|per-tensor)", "fp8-tensor", None),
-    (r"-NVFP4(?:A16|-FP8|-dynamic|-v\d)?|-FP4", "nvfp4", "every layer in NVFP4; published ones often keep some wider"),
+    (
+        r"-NVFP4(?:A16|-FP8|-dynamic|-v\d)?|-FP4",
+        "nvfp4",
+        "every layer in NVFP4; published ones often keep some wider",
+    ),
     (r"-MXFP8", "mxfp8", None),
     (r"-MXFP4(?:A16)?(?:-Q8)?", "mxfp4", None),
     (r"-HQQ(?:-4bit)?", "int4-z16-g64", "4 bits in groups of 64"),
@@ -61,9 +63,13 @@ _RULES: Final[tuple[tuple[str, str, str | None], ...]] = (
 _FP8_BLOCKS: Final = ("qwen", "deepseek-ai", "zai-org", "minimaxai", "xiaomimimo", "stepfun-ai")
 """Makers whose own FP8 releases have a scale per 128 x 128 block."""
 _MLX: Final = re.compile(
-    r"(?:-MLX)?-(?:(\d)-?bits?|mxfp4|mxfp8|nvfp4|bf16|fp16)(?:-(?:DWQ(?:-\w+)?|AWQ|mlx|v\d|gs\d+))*$", re.IGNORECASE
+    r"(?:-MLX)?-(?:(\d)-?bits?|mxfp4|mxfp8|nvfp4|bf16|fp16)(?:-(?:DWQ(?:-\w+)?|AWQ|mlx|v\d|gs\d+))*$",
+    re.IGNORECASE,
 )
-_BPW: Final = re.compile(r"[-_](\d(?:\.\d{1,2})?)[-_]?bpw(?:[-_]h\d)?(?:[-_](exl[23]))?$|[-_](exl[23])[-_](\d(?:\.\d{1,2})?)[-_]?bpw$", re.IGNORECASE)
+_BPW: Final = re.compile(
+    r"[-_](\d(?:\.\d{1,2})?)[-_]?bpw(?:[-_]h\d)?(?:[-_](exl[23]))?$|[-_](exl[23])[-_](\d(?:\.\d{1,2})?)[-_]?bpw$",
+    re.IGNORECASE,
+)
 _GGUF: Final = re.compile(rf"[-_.](?:i1-)?GGUF(?::({_GGUF_TYPES}))?$", re.IGNORECASE)
 
 
@@ -91,7 +97,12 @@ def quantized_name(name: str) -> QuantizedName | None:
             return _made(org, tail[: found.start()], form, usual)
     if (found := re.search(r"-FP8$", tail, re.IGNORECASE)) is not None:
         blocks = org.lower() in _FP8_BLOCKS
-        return _made(org, tail[: found.start()], "fp8-block" if blocks else "fp8-tensor", "one scale per tensor" if not blocks else None)
+        return _made(
+            org,
+            tail[: found.start()],
+            "fp8-block" if blocks else "fp8-tensor",
+            "one scale per tensor" if not blocks else None,
+        )
     return None
 
 
@@ -121,5 +132,9 @@ def _bases(org: str, tail: str) -> Iterator[str]:
     if rest and maker.isascii() and maker.replace("-", "").isalnum():
         yield f"{maker}/{rest}"
         yield rest
-    for bare in (tail.removeprefix("Meta-"), f"Meta-{tail}", re.sub(r"(?i)-(?:BF16|hf|unsloth|it)$", "", tail), f"{tail}-BF16"):
-        yield bare
+    yield from (
+        tail.removeprefix("Meta-"),
+        f"Meta-{tail}",
+        re.sub(r"(?i)-(?:BF16|hf|unsloth|it)$", "", tail),
+        f"{tail}-BF16",
+    )

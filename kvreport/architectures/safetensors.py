@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from kvreport.errors import Fault, InputError, shorten
 
@@ -131,7 +131,9 @@ def _index(path: Path) -> tuple[frozenset[str], int | None]:
     total = metadata.get("total_size") if isinstance(metadata, dict) else None
     if isinstance(total, float) and total.is_integer():
         total = int(total)
-    if total is not None and (isinstance(total, bool) or not isinstance(total, int) or not 0 < total < 1 << 50):
+    if total is not None and (
+        isinstance(total, bool) or not isinstance(total, int) or not 0 < total < 1 << 50
+    ):
         raise _fault(where, "metadata.total_size", shorten(total), "a number of bytes")
     safe = frozenset(name for name in names if name.endswith(".safetensors"))
     return safe, total
@@ -177,31 +179,29 @@ def read_header(path: Path) -> tuple[StoredTensor, ...]:
         raise _fault(where, "", "a header that is not JSON", "a safetensors file") from error
     if not isinstance(header, dict) or len(header) > MAX_TENSORS:
         raise _fault(where, "", shorten(type(header).__name__), f"an object of up to {MAX_TENSORS:,} tensors")
-    return tuple(
-        _tensor(where, name, entry) for name, entry in header.items() if name != "__metadata__"
-    )
+    return tuple(_tensor(where, name, entry) for name, entry in header.items() if name != "__metadata__")
 
 
-def _tensor(where: str, name: str, entry: Any) -> StoredTensor:  # noqa: ANN401 - untrusted JSON
-    dtype = entry.get("dtype") if isinstance(entry, dict) else None
-    shape = entry.get("shape") if isinstance(entry, dict) else None
-    offsets = entry.get("data_offsets") if isinstance(entry, dict) else None
+def _tensor(where: str, name: str, entry: object) -> StoredTensor:
+    fields = entry if isinstance(entry, dict) else {}
+    dtype, shape, offsets = fields.get("dtype"), fields.get("shape"), fields.get("data_offsets")
     if not isinstance(dtype, str) or not _naturals(shape, 16) or not _naturals(offsets, 2):
         raise _fault(where, shorten(name), shorten(entry), "dtype, shape and data_offsets")
     size = offsets[1] - offsets[0] if len(offsets) == 2 else -1
     bits = _BITS.get(dtype)
     if size < 0 or (bits is not None and size != -(-prod(shape) * bits // 8)):
-        raise _fault(
-            where, shorten(name), f"{size:,} bytes for {dtype} {shorten(shape)}", "bytes that make type and shape"
-        )
+        found = f"{size:,} bytes for {dtype} {shorten(shape)}"
+        raise _fault(where, shorten(name), found, "bytes that make type and shape")
     return StoredTensor(name, dtype, tuple(shape), size)
 
 
-def _naturals(value: object, most: int) -> bool:
+def _naturals(value: object, most: int) -> TypeGuard[list[int]]:
     return (
         isinstance(value, list)
         and len(value) <= most
-        and all(isinstance(item, int) and not isinstance(item, bool) and 0 <= item < 1 << 50 for item in value)
+        and all(
+            isinstance(item, int) and not isinstance(item, bool) and 0 <= item < 1 << 50 for item in value
+        )
     )
 
 

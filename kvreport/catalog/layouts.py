@@ -101,7 +101,7 @@ class Layouts(Mapping[str, WeightFormat]):
     def __getitem__(self, name: str) -> WeightFormat:
         """Return a format by its exact name."""
         listed = self._listed.get(name)
-        found = listed or (layout(name) if isinstance(name, str) else None)
+        found = listed or layout(name)
         if found is None:
             raise KeyError(name)
         return found

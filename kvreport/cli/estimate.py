@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from kvreport.cli.output import Add, add_data_option, table, write, write_json
+from kvreport.cli.output import Add, add_data_option, add_fetch_options, table, write, write_json
 from kvreport.units import count, gib, human_tokens
 
 if TYPE_CHECKING:
@@ -30,8 +30,9 @@ def register(add: Add) -> None:
     command.add_argument(
         "model",
         metavar="MODEL",
-        help="catalogue id, slug or alias, or the path of a Hugging Face config.json",
+        help="catalogue id, slug or alias, a Hub id, or the path of a Hugging Face config.json or its folder",
     )
+    add_fetch_options(command)
     command.add_argument("--gpu", required=True, metavar="GPU", help="accelerator slug or alias (H100)")
     command.add_argument(
         "--tensor-parallel",
@@ -100,6 +101,8 @@ def _run(options: argparse.Namespace) -> int:
         prefix_caching=options.prefix_caching,
         speculative=options.speculative,
         dcp=options.dcp,
+        fetch=options.fetch,
+        revision=options.revision,
         catalog=catalogue,
     )
     if options.format == "json":
@@ -138,7 +141,13 @@ def text(result: Estimate, remedies: Sequence[Remedy] = (), name: str = "MODEL")
     lines += [*table(_memory_rows(result), "<>>"), ""]
     lines += _remedy_lines(result, remedies, name)
     lines += ["How it is computed", *(f"  {line}" for line in result.explanation)]
+    lines += _said("Assumed", request.assumptions)
+    lines += _said("Not read", request.not_read)
     return lines
+
+
+def _said(title: str, entries: Sequence[str]) -> list[str]:
+    return ["", title, *(f"  {entry}" for entry in entries)] if entries else []
 
 
 def _remedy_lines(result: Estimate, remedies: Sequence[Remedy], name: str) -> list[str]:

@@ -126,4 +126,6 @@ class Estimate:
             "prefill_ms_lower_bound": self.prefill_ms_lower_bound,
             "by_context": [row.to_dict() for row in self.by_context],
             "explanation": list(self.explanation),
+            "assumptions": list(request.assumptions),
+            "not_read": list(request.not_read),
         }

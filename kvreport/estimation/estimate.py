@@ -44,12 +44,15 @@ def estimate(
     prefix_caching: bool | None = None,
     speculative: int = 0,
     dcp: int = 1,
+    fetch: bool = False,
+    revision: str | None = None,
     catalog: Catalogue | None = None,
 ) -> Estimate:
     """Answer how many requests of one context fit.
 
     Args:
-        model: Catalogue id, slug or alias; path of a ``config.json``; or a :class:`Model`.
+        model: Catalogue id, slug or alias; a Hub id; path of a ``config.json`` or of a folder with one;
+            or a :class:`Model`.
         gpu: Accelerator slug or alias, or a record.
         tensor_parallel: Devices that one copy of the model is split over.
         context_tokens: Tokens of every request; None for the model's own limit, which is also
@@ -67,6 +70,8 @@ def estimate(
         prefix_caching: None for the engine's default.
         speculative: Draft tokens per step.
         dcp: Ranks that share a request's tokens while decoding.
+        fetch: True if the Hub may be asked for a model that is not known; what it answers is kept.
+        revision: Branch, tag or commit of the Hub's repository.
         catalog: Where names are looked up; None for the public catalogue.
 
     Raises:
@@ -90,6 +95,8 @@ def estimate(
         prefix_caching=prefix_caching,
         speculative=speculative,
         dcp=dcp,
+        fetch=fetch,
+        revision=revision,
         catalog=open_catalogue() if catalog is None else catalog,
     )
     return answer(request)

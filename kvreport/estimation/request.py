@@ -16,6 +16,7 @@ from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.load import RELEASED, Catalogue
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError, shorten
+from kvreport.estimation.opened import Opened, listed
 from kvreport.units import parse_bytes, parse_tokens
 
 
@@ -38,6 +39,8 @@ class Request:
         serving: Scheduler sizes and flags that change the block plan.
         eager: True if no graphs are captured.
         sorts: True if the engine said that sampling sorts all logits.
+        assumptions: What the model's source did not state, one sentence each.
+        not_read: Keys of its config that look like sizes and were not used.
     """
 
     model: Model
@@ -54,6 +57,8 @@ class Request:
     serving: Serving
     eager: bool
     sorts: bool
+    assumptions: tuple[str, ...] = ()
+    not_read: tuple[str, ...] = ()
 
     @property
     def weight_format_name(self) -> str:
@@ -99,19 +104,43 @@ def resolve_model(model: str | Path | Model, catalog: Catalogue) -> Model:
     Raises:
         InputError: If there is no such model or file, naming near ones.
     """
-    if isinstance(model, Model):
-        return model
-    if isinstance(model, Path) or is_config_path(model):
-        # A reader for every family costs a tenth of a second; a catalogue's model needs none.
-        from kvreport.architectures import read_config  # noqa: PLC0415
+    return open_model(model, catalog).model
 
-        return read_config(model)
-    return catalog.model(model)
+
+def open_model(
+    model: str | Path | Model, catalog: Catalogue, *, fetch: bool = False, revision: str | None = None
+) -> Opened:
+    """Find or read what was given as a model, with what has to be said about it.
+
+    Args:
+        model: A record; a path; or a name (:func:`kvreport.estimation.opening.open_name`).
+        catalog: Where names are looked up.
+        fetch: True if the Hub may be asked for what is not known.
+        revision: Branch, tag or commit on the Hub.
+
+    Raises:
+        InputError: If there is no such model or file, naming near ones.
+    """
+    if isinstance(model, Model):
+        return Opened(model)
+    # A reader for every family costs a tenth of a second; a catalogue's model needs none.
+    if isinstance(model, Path) or is_config_path(model):
+        from kvreport.estimation.opening import open_folder  # noqa: PLC0415
+
+        return open_folder(Path(model).expanduser(), catalog)
+    if revision is None:
+        try:
+            return listed(catalog.model(model))
+        except InputError:
+            pass
+    from kvreport.estimation.opening import open_name  # noqa: PLC0415
+
+    return open_name(model, catalog, fetching=fetch, revision=revision)
 
 
 def is_config_path(text: str) -> bool:
     """True if a model's name on the command line is the path of a config rather than an id."""
-    if text.endswith(".json") or text.startswith((".", "/", "~")):
+    if text.endswith((".json", ".safetensors")) or text.startswith((".", "/", "~")):
         return True
     return "\0" not in text and Path(text, "config.json").is_file()
 
@@ -147,13 +176,16 @@ def resolve(
     speculative: int,
     dcp: int,
     catalog: Catalogue,
+    fetch: bool = False,
+    revision: str | None = None,
 ) -> Request:
     """Resolve names against a catalogue and check numbers; the arguments are those of ``estimate``.
 
     Raises:
         InputError: For the first thing that cannot be resolved.
     """
-    record = resolve_model(model, catalog)
+    opened = open_model(model, catalog, fetch=fetch, revision=revision)
+    record = opened.model
     accelerator = gpu if isinstance(gpu, Accelerator) else catalog.accelerator(gpu)
     policy = engine if isinstance(engine, Engine) else catalog.engine(engine)
     refuse_unsupported(record, policy)
@@ -203,6 +235,8 @@ def resolve(
         ),
         eager=eager,
         sorts=sorts,
+        assumptions=opened.assumptions,
+        not_read=opened.not_read,
     )
 
 

@@ -19,7 +19,9 @@ from kvreport.estimation.opening import open_folder
 CATALOGUE = open_catalogue()
 FORMATS = CATALOGUE.weight_formats
 SIZES = (4, 512, 8, 2, 1536, 4096)
-CONFIG = plain("LlamaForCausalLM", 512, 4, 8, 2, 1536, 4096, 2048, tie_word_embeddings=False, torch_dtype="bfloat16")
+CONFIG = plain(
+    "LlamaForCausalLM", 512, 4, 8, 2, 1536, 4096, 2048, tie_word_embeddings=False, torch_dtype="bfloat16"
+)
 
 
 def opened(folder: Path) -> Any:
@@ -84,7 +86,9 @@ def test_a_quantizer_that_the_config_hides_is_seen_in_the_headers(tmp_path: Path
     # Module by module: what was not quantized keeps its bytes, what was has those of its three tensors.
     by_name = {row.name.split(".")[-2]: row for row in found.model.weights}
     assert by_name["embed_tokens"].stored_bytes == 4096 * 512 * 2
-    assert by_name["up_proj"].stored_bytes == 4 * (1536 * 512 // 2 + 512 // 128 * 1536 // 2 + 512 // 128 * 1536 * 2)
+    assert by_name["up_proj"].stored_bytes == 4 * (
+        1536 * 512 // 2 + 512 // 128 * 1536 // 2 + 512 // 128 * 1536 * 2
+    )
     assert by_name["up_proj"].shape == (1536, 512)
 
 
@@ -103,7 +107,9 @@ def test_modules_that_the_class_does_not_have_become_rows(tmp_path: Path) -> Non
     tensors = {**llama(8, *SIZES[1:]), **{k.replace("4", "8"): v for k, v in extra.items()}}
     folder = write(tmp_path / "m", {**CONFIG, "num_hidden_layers": 8}, tensors)
     found = opened(folder)
-    rows = {row.component: row.stored_bytes for row in found.model.weights if row.component in ("mtp", "vision")}
+    rows = {
+        row.component: row.stored_bytes for row in found.model.weights if row.component in ("mtp", "vision")
+    }
     assert rows == {"mtp": 1536 * 512 * 2, "vision": 2 * 1536 * 512 * 2}
     assert weights(folder) == total(tensors)
 

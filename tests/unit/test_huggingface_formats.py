@@ -398,7 +398,9 @@ def test_gptq_may_quantise_listed_modules_alone_and_the_head() -> None:
     assert forms["self_attn.q_proj"] == forms["self_attn.k_proj"] == forms["mlp.up_proj"] == {"gptq4-g128"}
     assert forms["self_attn.v_proj"] == forms["mlp.down_proj"] == forms["lm_head"] == {None}
     del gptq["modules_in_block_to_quantize"]
-    assert released(model(LLAMA_3_1_8B, quantization_config={**gptq, "lm_head": True}))["lm_head"] == {"gptq4-g128"}
+    assert released(model(LLAMA_3_1_8B, quantization_config={**gptq, "lm_head": True}))["lm_head"] == {
+        "gptq4-g128"
+    }
 
 
 def test_auto_round_names_its_exceptions() -> None:

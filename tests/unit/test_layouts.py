@@ -22,7 +22,7 @@ ELEMENTS = OUT * IN
 
 
 def read(config: dict[str, Any], quantization: dict[str, Any]) -> Model:
-    return read_config({**config, "quantization_config": quantization}, id="a/b")
+    return read_config({**config, "quantization_config": quantization}, id="a/b", assume_defaults=True)
 
 
 def one(quantization: dict[str, Any], config: dict[str, Any] = LLAMA_3_1_8B) -> str:
@@ -66,7 +66,10 @@ def packed(**weights: object) -> dict[str, Any]:
         ({"quant_method": "gptq", "bits": 2, "group_size": 64}, grouped(2, 64, 2) + 4 * IN),
         ({"quant_method": "gptq", "bits": 4, "group_size": -1}, grouped(4, 0, 4) + 4 * IN),
         # Marlin's own packing: no zero points, no index.
-        ({"quant_method": "gptq", "bits": 4, "group_size": 128, "checkpoint_format": "marlin"}, grouped(4, 128)),
+        (
+            {"quant_method": "gptq", "bits": 4, "group_size": 128, "checkpoint_format": "marlin"},
+            grouped(4, 128),
+        ),
         ({"quant_method": "auto-round", "bits": 4, "group_size": 128}, grouped(4, 128, 4)),
         # weight_packed int32, weight_scale bf16, weight_zero_point packed where it is not symmetric
         (packed(num_bits=4, group_size=128, strategy="group"), grouped(4, 128)),
@@ -200,7 +203,10 @@ def test_exl3_lists_what_every_module_takes() -> None:
 
 BESIDE = {
     "quantize_config.json": ({"bits": 4, "group_size": 128, "desc_act": False, "sym": True}, "gptq4-g128"),
-    "quant_config.json": ({"zero_point": True, "q_group_size": 64, "w_bit": 4, "version": "GEMM"}, "int4-g64"),
+    "quant_config.json": (
+        {"zero_point": True, "q_group_size": 64, "w_bit": 4, "version": "GEMM"},
+        "int4-g64",
+    ),
     "hf_quant_config.json": ({"quantization": {"quant_algo": "NVFP4"}}, "nvfp4"),
     "quantization_config.json": ({"quant_method": "exl3", "bits": 3.0}, "exl3-3bpw"),
 }
