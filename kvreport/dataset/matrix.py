@@ -93,6 +93,10 @@ def cube_of(model: Model, axes: Axes) -> Cube:
             answer.decode[:, t, :, k], answer.prefill[:, t, :, k] = step_bounds_ms(
                 asked.seeing(seen), axes.fleet.peaks, answer.users[:, t, :, k], contexts
             )
+    if not model.release_known:
+        # Nobody has read in which formats it is published: no row says "as released".
+        released = [form is None for _, form in axes.weight_formats]
+        answer.possible[:, :, released] = False
     return Cube(
         model=model,
         gpus=tuple(device.id for device in axes.accelerators),
