@@ -18,6 +18,7 @@ from kvreport.accounting.kv_cache import SERVED_BYTES, heads_per_rank
 from kvreport.catalog.formats import WeightFormat
 from kvreport.catalog.layouts import layout
 from kvreport.catalog.model import Component, Model, WeightGroup
+from kvreport.catalog.variant import is_matrix
 from kvreport.errors import InputError
 
 COMPONENTS: Final[tuple[Component, ...]] = get_args(Component)
@@ -25,9 +26,6 @@ COMPONENTS: Final[tuple[Component, ...]] = get_args(Component)
 
 VOCABULARY_MULTIPLE: Final = 64
 """Engines pad embedding and output head to whole multiples of this many rows (vLLM 0.33)."""
-
-NARROWEST_MATRIX: Final = 32
-"""A side shorter than this is no linear layer's: a convolution kernel, a gate, a table of scalars."""
 
 _DTYPE_BYTES: Final = {"bfloat16": 2, "float16": 2, "float32": 4}
 _INACTIVE: Final[frozenset[Component]] = frozenset({"vision", "audio", "mtp"})
@@ -49,11 +47,6 @@ def tensor_bytes(
         plain_bytes: Bytes of one unquantised element.
     """
     return _rank_bytes(shape, weight_format, None, plain_bytes, (1, 1))
-
-
-def is_matrix(shape: tuple[int, ...]) -> bool:
-    """True for the weight of a linear layer, which quantisers convert; False for vectors and kernels."""
-    return len(shape) >= 2 and min(shape[-2:]) >= NARROWEST_MATRIX
 
 
 def weights_by_component(

@@ -169,6 +169,7 @@ class Model(Record):
         kv_format: KV format that the checkpoint itself declares, or None for ``dtype``.
         weight_format: What the checkpoint as released is called (``bf16``, ``fp8``, ``mxfp4`` …).
         published_total: What its repository weighs, where that is known.
+        quantized_from: Id of the model that this is a quantized copy of, or None.
         not_loaded: Components that an engine leaves out by default (``mtp``).
         unsupported_by: Engines that do not run this model, with the reason.
         predecessor_ids: Ids that this record had before; pages redirect from them.
@@ -195,6 +196,7 @@ class Model(Record):
     layers: Annotated[tuple[LayerGroup, ...], Field(min_length=1, max_length=64)]
     weights: Annotated[tuple[WeightGroup, ...], Field(min_length=1, max_length=4000)]
     published_total: PublishedTotal | None = None
+    quantized_from: ModelId | None = None
     not_loaded: tuple[Component, ...] = ("mtp",)
     unsupported_by: dict[Slug, LongText] = Field(default_factory=dict)
     predecessor_ids: tuple[ModelId, ...] = ()
@@ -210,11 +212,13 @@ class Model(Record):
     def release_known(self) -> bool:
         """True if it is known in which formats the repository stores its weights.
 
-        Known from its own config, a document of its makers or the repository's total; not known
-        from the defaults of a class, a sibling or memory, which say nothing of a quantizer.
+        Known from its own config, a document of its makers or the repository's total; a quantized
+        copy's from its name. Not known from the defaults of a class, a sibling or memory, which say
+        nothing of a quantizer.
         """
         strong = {"verbatim", "observed", "documented"}
-        return self.published_total is not None or any(
+        told = self.published_total is not None or self.quantized_from is not None
+        return told or any(
             source.evidence in strong and "weight_format" in source.covers for source in self.sources
         )
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from kvreport.accounting.weights import is_matrix
 from kvreport.architectures.names import QuantizedName, quantized_name
 from kvreport.catalog.base import Source
 from kvreport.catalog.formats import WeightFormat
 from kvreport.catalog.load import Catalogue
 from kvreport.catalog.model import Model
+from kvreport.catalog.variant import Variant, expand
 from kvreport.errors import InputError
 
 
@@ -52,32 +52,17 @@ def quantized(base: Model, form: WeightFormat, name: str) -> Model:
         form: The format of every tensor that it converts.
         name: ``org/name`` of the copy.
     """
-    converts = form.quantises
-    rows = tuple(
-        row.model_copy(
-            update={
-                "released": form.name if row.component in converts and is_matrix(row.shape) else None,
-                "stored_bytes": None,
-            }
-        )
-        for row in base.weights
-    )
+    clean = name.replace(":", "-")
     source = Source(
         covers=("weights", "weight_format"),
         title=f"{base.id} converted to {form.label}; by the repository's name",
         evidence="derived",
     )
-    clean = name.replace(":", "-")
-    return base.model_copy(
-        update={
-            "id": clean,
-            "name": clean.rpartition("/")[2],
-            "aliases": (),
-            "predecessor_ids": (),
-            "weight_format": form.name,
-            "kv_format": None if base.kv_format in ("fp8", "nvfp4") else base.kv_format,
-            "weights": rows,
-            "published_total": None,
-            "sources": (*base.sources, source),
-        }
+    variant = Variant(
+        id=clean,
+        name=clean.rpartition("/")[2],
+        quantized_from=base.id,
+        weight_format=form.name,
+        sources=(source,),
     )
+    return expand(variant, base, {form.name: form})
