@@ -70,7 +70,7 @@ def expand(variant: Variant, base: Model, formats: Mapping[str, WeightFormat]) -
     """
     form = formats.get(variant.weight_format) or layout(variant.weight_format)
     converts = form.quantises if form is not None else ()
-    by_component = {component: variant.weight_format for component in converts} | variant.formats
+    by_component = dict.fromkeys(converts, variant.weight_format) | variant.formats
     rows = tuple(
         row.model_copy(update={"released": _form(row, by_component, variant.keeps), "stored_bytes": None})
         for row in base.weights
