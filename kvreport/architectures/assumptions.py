@@ -56,6 +56,9 @@ _ELSEWHERE: Final = re.compile(r"quant|compression|rope|generation|auto_map")
 """Sections that others read (formats, positions) or that size nothing."""
 
 _ENCODER: Final = re.compile(r"vision|visual|audio|speech|image|video|encoder|tower|vit_|acoustic")
+_BY_LAYER: Final = "per_layer_config"
+"""Sizes of single layers (pruned and heterogeneous models), written by transformers 5."""
+
 _SIZED: Final = ("d_model", "depth", "embed_dim", "hidden_size", "num_hidden_layers", "num_layers", "width")
 
 
@@ -74,6 +77,10 @@ def check(config: Keys, text: Keys, architecture: str, *, assume_defaults: bool)
     """
     unread = dict(_unread(config.data, "", config.trail.looked_at))
     _check_encoders(config, unread, architecture)
+    for path, value in sorted(unread.items()):
+        if path.rpartition(".")[2] == _BY_LAYER:
+            allowed = f"nothing: {architecture} is read with layers of one size each kind"
+            raise InputError(str(Fault(config.where, path, shorten(value), allowed)))
     for key, value in text.data.items():
         if isinstance(value, int) and text.field(key) not in config.trail.looked_at:
             _check_name(key, value, text)
@@ -108,13 +115,15 @@ def _unread(data: Mapping[str, Any], path: str, looked_at: set[str]) -> Iterator
             continue
         where = f"{path}.{key}" if path else key
         section = isinstance(value, Mapping)
+        if section and value and key == _BY_LAYER and where not in looked_at:
+            yield where, value
         if section and _ELSEWHERE.search(key):
             continue
         if section and where in looked_at:
             yield from _unread(value, where, looked_at)
-        elif section and value and _sized(value) and not _INERT.search(key):
-            yield where, value
-        elif where not in looked_at and _states(value) and _STRUCTURAL.search(key) and not _INERT.search(key):
+        elif (section and value and _sized(value) and not _INERT.search(key)) or (
+            where not in looked_at and _states(value) and _STRUCTURAL.search(key) and not _INERT.search(key)
+        ):
             yield where, value
 
 

@@ -126,6 +126,27 @@ def grouped_heads(keys: Keys, heads: int, *names: str) -> int:
     return kv_heads
 
 
+def by_layer(keys: Keys, layers: int, names: tuple[str, ...]) -> dict[tuple[int, str], int]:
+    """Return the sizes that ``per_layer_config`` states for single layers, by layer and key.
+
+    transformers 5 writes it with every save of a class whose layers differ; its keys are layer indices.
+
+    Raises:
+        InputError: If it states a size other than ``names``, or of a layer that there is not.
+    """
+    found: dict[tuple[int, str], int] = {}
+    stated = keys.section("per_layer_config")
+    for index in stated.data if stated is not None else ():
+        entry = stated.section(index) if stated is not None else None
+        if entry is None or not index.isdecimal() or int(index) >= layers:
+            raise keys.fault("per_layer_config", index, f"a layer's index below {layers}")
+        for name in entry.data:
+            if name not in names:
+                raise entry.fault(name, entry.data[name], f"only {' and '.join(names)} by layer")
+            found[int(index), name] = entry.whole(name, high=1 << 14)
+    return found
+
+
 def precision(keys: Keys, *names: str) -> Precision:
     """Return the element type that a config names for its recurrent state."""
     value = keys.text(*names)

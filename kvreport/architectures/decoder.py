@@ -121,11 +121,34 @@ def tied(keys: Keys, *, default: bool = False, text_first: bool = False) -> bool
     return keys.flag("tie_word_embeddings", default=default)
 
 
+def outer_tied(keys: Keys) -> bool:
+    """Tell whether the head is the embedding for classes that ask the outermost config alone.
+
+    transformers, ``modeling_utils.py``, ``get_expanded_tied_weights_keys``: a class obeys its own config; what
+    a text part says counts only where the config class copies it.
+    """
+    return keys.outer.flag("tie_word_embeddings", default=False)
+
+
+def either_tied(keys: Keys) -> bool:
+    """Tell whether the head is the embedding for config classes that copy their text part's word.
+
+    transformers, ``configuration_llava.py`` and ``configuration_minimax_m3_vl.py``, ``__post_init__``.
+    """
+    return outer_tied(keys) or keys.flag("tie_word_embeddings", default=False)
+
+
 def expert_counts(
     keys: Keys, *names: str, per_token: tuple[str, ...] = ("num_experts_per_tok",)
 ) -> tuple[int, int]:
     """Read how many routed experts a layer has and how many of them a token reads."""
     routed = keys.whole(*names, high=MAX_EXPERTS)
+    if not keys.has(*per_token) and keys.defaults.get(per_token[0]) is None:
+        # No byte that is kept depends on it; what a token reads is then counted at its most.
+        keys.trail.derived.append(
+            f"{keys.field(per_token[0])} = {routed}: not in the config; every expert is read"
+        )
+        return routed, routed
     return routed, keys.whole(*per_token, high=routed)
 
 

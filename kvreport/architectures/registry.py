@@ -1,16 +1,21 @@
-"""Which function reads the config of which architecture class."""
+"""Which class a config names, and what reads it: a function of ``families/``, a listing, or a variant of one."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from difflib import SequenceMatcher
+from functools import partial
 from importlib import import_module
 from typing import Any, Final
 
-from kvreport.architectures import families
+from kvreport.architectures import families, listing
 from kvreport.architectures.blueprint import Blueprint
 from kvreport.architectures.families import CLASSES, MODEL_TYPES
 from kvreport.architectures.keys import Keys
+from kvreport.architectures.listed import read_listed
+from kvreport.architectures.variants import base_class, read_variant
 
 Reader = Callable[[Keys], Blueprint]
 
@@ -38,9 +43,14 @@ _NOT_READ: Final = {
         "Phi4MultimodalForCausalLM, the library's form of the same model; this config sizes neither the towers"
         " nor the adapters that its checkpoint holds"
     ),
-    "RWKV7ForCausalLM": "RwkvForCausalLM (versions 4 and 5); the low-rank parts of 7 are sized by code",
 }
 """What to give in place of classes that people ask for and whose bytes their configs do not tell."""
+
+_ALIASES: Final = {
+    "Eagle3LlamaForCausalLM": "LlamaForCausalLMEagle3",
+    "LlamaForCausalLMEagle": "EagleLlamaForCausalLM",
+}
+_DRAFTED: Final = {"LlamaForCausalLM": "LlamaForCausalLMEagle3"}
 
 _BY_CLASS: Final[dict[str, Architecture]] = {}
 _BY_MODEL_TYPE: Final[dict[str, Architecture]] = {}
@@ -76,15 +86,31 @@ def reads(
 
 
 def known_classes() -> tuple[str, ...]:
-    """Return the names of all classes that can be read, sorted."""
-    return tuple(sorted(CLASSES))
+    """Return the names of all classes that have a reader or a listing of their own, sorted."""
+    return tuple(sorted({*CLASSES, *listing.index()}))
 
 
 def _load(name: str) -> Architecture:
     """Return a class that the index knows, after importing the one module that reads it."""
-    if name not in _BY_CLASS:
+    if name not in _BY_CLASS and name in CLASSES:
         import_module(f"{families.__name__}.{CLASSES[name]}")
+    elif name not in _BY_CLASS:
+        listed = listing.listing(name)
+        _BY_CLASS[name] = Architecture(name, listed.family, {}, partial(read_listed, listed))
     return _BY_CLASS[name]
+
+
+def _is_known(name: str) -> bool:
+    return name in CLASSES or name in listing.index()
+
+
+def _variant(name: str) -> Architecture | None:
+    """Return a pooling class or a reward model as its decoder's class without what it does not need."""
+    base = base_class(name, _is_known)
+    if base is None:
+        return None
+    own = _load(base)
+    return Architecture(name, own.family, own.defaults, partial(read_variant, name, own.read))
 
 
 def find_architecture(config: Keys) -> Architecture:
@@ -94,22 +120,69 @@ def find_architecture(config: Keys) -> Architecture:
     known is never replaced by another one.
 
     Raises:
-        InputError: If the class is not known; the message names it and the keys looked for.
+        InputError: If the class is not known; the message names it and the nearest class that is.
     """
-    classes = config.texts("architectures") or []
+    classes = [_ALIASES.get(name, name) for name in config.texts("architectures") or []]
     for name in classes:
-        if name in CLASSES:
+        if name in _DRAFTED and config.has("draft_vocab_size"):
+            # EAGLE-3's own checkpoints name the class of the model that they draft for.
+            return _load(_DRAFTED[name])
+        if _is_known(name):
             return _load(name)
+    for name in classes:
+        variant = _variant(name) if name not in _NOT_READ else None
+        if variant is not None:
+            return variant
     model_type = config.text("model_type")
-    if not classes and model_type is not None and model_type in MODEL_TYPES:
-        return _load(MODEL_TYPES[model_type])
-    allowed = (
-        f"one of the {len(CLASSES)} classes this version can read (looked for the keys architectures"
-        " and model_type; see the page on adding a model)"
-    )
+    if not classes and model_type is not None:
+        named = MODEL_TYPES.get(model_type) or listing.model_types().get(model_type)
+        if named is not None:
+            return _load(named)
     if classes:
-        reason = next((_NOT_READ[name] for name in classes if name in _NOT_READ), allowed)
-        raise config.fault("architectures", ", ".join(classes), reason)
-    raise config.fault(
-        "architectures", f"no class, and model_type {model_type}" if model_type else None, allowed
+        reason = next((_NOT_READ[name] for name in classes if name in _NOT_READ), None)
+        raise config.fault("architectures", ", ".join(classes), reason or _allowed(classes[0], model_type))
+    found = f"no class, and model_type {model_type}" if model_type else None
+    raise config.fault("architectures", found, _allowed("", model_type))
+
+
+def _allowed(name: str, model_type: str | None) -> str:
+    """Say what can be read, beginning with the nearest class."""
+    near = nearest_class(name, model_type)
+    hint = f"{near} is the nearest class that is read; " if near else ""
+    return (
+        f"{hint}one of {len(known_classes())} classes and their pooling variants (looked for the keys"
+        " architectures and model_type; see the page on adding a model)"
     )
+
+
+def nearest_class(name: str, model_type: str | None = None) -> str | None:
+    """Return the class whose name is nearest to an unknown one, or None if none is near.
+
+    Args:
+        name: The unknown class.
+        model_type: The config's ``model_type``, which may name a class that is known.
+    """
+    for guess in (model_type, (model_type or "").removesuffix("_text")):
+        known = MODEL_TYPES.get(guess or "") or listing.model_types().get(guess or "")
+        if known is not None:
+            return known
+    return max(known_classes(), key=lambda known: _likeness(name, known)) if name else None
+
+
+def _likeness(name: str, known: str) -> tuple[float, bool, str]:
+    """Rank a known class by how much its name is like an unknown one; the same ending breaks ties."""
+    stem, other = _stem(name), _stem(known)
+    begins = _shared(stem, other) / max(len(stem), len(other), 1)
+    ending = name[len(stem) :] == known[len(other) :]
+    return (SequenceMatcher(None, stem, other).ratio() + begins, ending, known)
+
+
+def _shared(one: str, other: str) -> int:
+    """Return the length of what two names begin with."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def _stem(name: str) -> str:
+    """Return what tells a class from others: its name without what most names end in."""
+    return re.sub(r"(For[A-Z]\w+|LMHeadModel|Model|Eagle\d*)$", "", name).lower()

@@ -80,7 +80,6 @@ def test_a_class_without_dimensions_is_refused() -> None:
     [
         ("Phi4MMForCausalLM", "Phi4MultimodalForCausalLM"),
         ("MiniCPMO", "MiniCPMV"),
-        ("RWKV7ForCausalLM", "Rwkv"),
     ],
 )
 def test_a_class_whose_config_does_not_tell_its_bytes_is_answered_with_another(

@@ -71,14 +71,17 @@ def bailing_v3(keys: Keys) -> Blueprint:
     if keys.flag("use_mla_nope"):
         raise keys.fault("use_mla_nope", "true", "false (no published model of the kind is known)")
     its, rank, rope = latent_sizes(keys)
-    width = head_dim(keys, its.hidden, its.heads)
+    # The maker's own files say the linear heads' width as head_dim; transformers writes it under its own
+    # name and puts the rotary width there (configuration_bailing_hybrid.py, __post_init__).
+    width = keys.optional("linear_head_dim", low=1, high=1 << 14) or head_dim(keys, its.hidden, its.heads)
+    heads = keys.whole("linear_num_heads", default=its.heads, high=1 << 14)
     full_rank = keys.flag("no_kda_lora")
     around = norms(*_AROUND, width=its.hidden)
     latent = (*latent_tensors(keys, its, rank, rope), *_output_gate(keys, its))
     kernel = keys.whole("short_conv_kernel_size", "linear_conv_kernel_dim", low=2, high=1 << 10)
     delta = (
         *around,
-        *kda_tensors(its.hidden, its.heads, width, kernel, full_gate=full_rank, full_decay=full_rank),
+        *kda_tensors(its.hidden, heads, width, kernel, full_gate=full_rank, full_decay=full_rank),
     )
     group = keys.whole("layer_group_size", high=MAX_LAYERS)
     tail = its.layers // group * group
@@ -86,7 +89,7 @@ def bailing_v3(keys: Keys) -> Blueprint:
         (index + 1) % group == 0 or index >= tail for index in range(its.layers)
     ]
     layers = [
-        (latent_cache(rank, rope), latent) if attends else (kda_state(its.heads, width, kernel), delta)
+        (latent_cache(rank, rope), latent) if attends else (kda_state(heads, width, kernel), delta)
         for attends in full
     ]
     return _model(keys, its, layers)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Final, Literal
 
 from kvreport.architectures.blueprint import Blueprint, Tensor
+from kvreport.architectures.decoder import outer_tied
 from kvreport.architectures.keys import Keys
 from kvreport.architectures.registry import find_architecture, reads
 from kvreport.architectures.vision import (
@@ -71,7 +72,7 @@ def text_model(
     keys: Keys,
     usual: str,
     *,
-    ties: Literal["outer", "either", "inner"] = "outer",
+    ties: Literal["outer", "either", "inner", "alone", "never"] = "outer",
     usually_tied: bool | None = None,
 ) -> Blueprint:
     """Read the text part by its own class.
@@ -80,7 +81,7 @@ def text_model(
         keys: The text part.
         usual: The ``model_type`` that a text part without one has.
         ties: Whose word counts on whether the head is the embedding: that of the whole where it has
-            one, that of either part, or only that of the text part.
+            one, that of either part, only that of the text part or of the whole, or nobody's.
         usually_tied: What the class does where neither part says it; None for what the text's does.
     """
     if keys.outer is keys:
@@ -89,7 +90,9 @@ def text_model(
     if not keys.has("model_type", "architectures"):
         data["model_type"] = usual
     tied_inside = ties == "either" and keys.raw("tie_word_embeddings") is True
-    if ties != "inner" and keys.outer.has("tie_word_embeddings") and not tied_inside:
+    if ties in ("alone", "never"):
+        data["tie_word_embeddings"] = ties == "alone" and outer_tied(keys)
+    elif ties != "inner" and keys.outer.has("tie_word_embeddings") and not tied_inside:
         data["tie_word_embeddings"] = keys.outer.raw("tie_word_embeddings")
     elif usually_tied is not None:
         data.setdefault("tie_word_embeddings", usually_tied)

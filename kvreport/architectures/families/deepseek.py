@@ -146,7 +146,7 @@ def mixture_pattern(keys: Keys, layers: int) -> list[bool]:
     return [index >= first and index % every == 0 for index in range(layers)]
 
 
-def mixture(keys: Keys, hidden: int, routed: int, *, correction: bool) -> Tensors:
+def mixture(keys: Keys, hidden: int, routed: int, *, correction: bool, shared_bias: bool = False) -> Tensors:
     """Router, routed experts, and the shared experts as one MLP of their joint width."""
     width = keys.whole("moe_intermediate_size")
     names = ("n_shared_experts", "num_shared_experts")
@@ -156,7 +156,11 @@ def mixture(keys: Keys, hidden: int, routed: int, *, correction: bool) -> Tensor
         *router(hidden, routed),
         *(correction_bias(routed) if correction else ()),
         *routed_experts(hidden, width, routed),
-        *(gated_mlp(hidden, width * shared, "mlp.shared_experts", "shared_experts") if shared else ()),
+        *(
+            gated_mlp(hidden, width * shared, "mlp.shared_experts", "shared_experts", bias=shared_bias)
+            if shared
+            else ()
+        ),
     )
 
 
@@ -206,6 +210,7 @@ def latent_mixture(
     head: str = "lm_head",
     extra: Tensors = (),
     beside: Tensors = (),
+    bias: bool = False,
 ) -> Blueprint:
     """Latent attention in every layer, a mixture of experts in most.
 
@@ -217,6 +222,7 @@ def latent_mixture(
         head: Name of the output head.
         extra: Tensors outside the layers.
         beside: Tensors of every layer with a mixture, beside it.
+        bias: Whether dense and shared MLPs have biases.
     """
     its, rank, rope = latent_sizes(keys)
     width = keys.whole("intermediate_size")
@@ -229,8 +235,8 @@ def latent_mixture(
     )
     attention = latent_tensors(keys, its, rank, rope)
     plain = latent_cache(rank, rope)
-    dense = gated_mlp(its.hidden, width)
-    mixed = (*mixture(keys, its.hidden, routed, correction=correction), *beside)
+    dense = gated_mlp(its.hidden, width, bias=bias)
+    mixed = (*mixture(keys, its.hidden, routed, correction=correction, shared_bias=bias), *beside)
     with_index = ("latent attention with indexer", (*plain[1], *_indexer(keys)) if indexed else ())
     indexer = indexer_tensors(keys, its) if indexed is not None else ()
     layers = [
@@ -275,7 +281,7 @@ def deepseek_v3(keys: Keys) -> Blueprint:
 @reads("DeepseekV2ForCausalLM", family="DeepSeek-V2", model_types=("deepseek_v2",), defaults=DEEPSEEK_V2)
 def deepseek_v2(keys: Keys) -> Blueprint:
     """DeepSeek-V2: softmax routing without offsets."""
-    return latent_mixture(keys, correction=False)
+    return latent_mixture(keys, correction=False, bias=keys.flag("mlp_bias", default=False))
 
 
 @reads("DeepseekV32ForCausalLM", family="DeepSeek-V3", model_types=("deepseek_v32",), defaults=DEEPSEEK_V32)

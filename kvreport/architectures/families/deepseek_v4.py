@@ -118,6 +118,11 @@ def _ratios(keys: Keys, layers: int) -> list[int]:
 
     ``compress_ratios`` may carry one entry more, for the layer of multi-token prediction.
     """
+    rates = keys.section("compress_rates")
+    for word, usual in _WORDS.items():
+        if usual and rates is not None and rates.whole(word, default=usual, high=1 << 20) != usual:
+            # Engines pack exactly these two strides (vLLM, models/deepseek_v4); others have no layout.
+            raise rates.fault(word, rates.raw(word), str(usual))
     listed = keys.texts("layer_types", length=layers, of=tuple(_WORDS))
     if listed is not None:
         return [_WORDS[word] for word in listed]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from kvreport.architectures.attention import Kind, attention_cache, layer_kinds, window
+from kvreport.architectures.attention import Kind, attention_cache, by_layer, layer_kinds, window
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
 from kvreport.architectures.decoder import Sizes, context, decoder, expert_counts, sizes
 from kvreport.architectures.families.gemma import FOUR_NORMS
@@ -276,10 +276,13 @@ def _gemma4(keys: Keys, towers: Callable[[Keys, int], Tensors]) -> Blueprint:
     inner = keys.whole("hidden_size_per_layer_input", low=0)
     mixed, experts = _gemma4_mixture(keys, its.hidden)
     layers = []
-    for kind, reads_other in zip(kinds, shared, strict=True):
+    own = by_layer(keys, its.layers, ("head_dim", "num_key_value_heads"))
+    for index, (kind, reads_other) in enumerate(zip(kinds, shared, strict=True)):
         is_full = kind == "full"
-        head = wide if is_full else its.head_dim
-        kv_heads = few if is_full and few is not None else its.kv_heads
+        head = own.get((index, "head_dim"), wide if is_full else its.head_dim)
+        kv_heads = own.get(
+            (index, "num_key_value_heads"), few if is_full and few is not None else its.kv_heads
+        )
         keys.divide("num_attention_heads", its.heads, "key/value heads", kv_heads)
         here = Sizes(its.hidden, its.layers, its.heads, kv_heads, head, its.vocabulary, its.context)
         layers.append(

@@ -77,7 +77,9 @@ def kimi_k25(keys: Keys) -> Blueprint:
         keys,
         base="language_model.model",
         head="language_model.lm_head",
-        extra=_moonvit(vision, keys.whole("hidden_size")),
+        extra=_moonvit(
+            vision, keys.whole("hidden_size"), normed=keys.outer.optional("projection_hidden_size", low=1)
+        ),
     )
 
 
@@ -104,6 +106,8 @@ def _moonvit(
     text_hidden: int,
     projector: str = "mm_projector",
     names: tuple[str, str, str] = ("pre_norm", "proj.0", "proj.2"),
+    *,
+    normed: int | None = None,
 ) -> Tensors:
     """MoonViT: learned two-dimensional positions, LayerNorms, and a projector over 2x2 patches."""
     hidden = vision.whole("hidden_size", "vt_hidden_size")
@@ -130,7 +134,7 @@ def _moonvit(
         *norm(f"{tower}.encoder.final_layernorm", hidden, bias=True, component="vision"),
         *norm(
             f"{projector}.{names[0]}",
-            vision.whole("mm_hidden_size", default=hidden),
+            vision.whole("mm_hidden_size", default=normed or hidden),
             bias=True,
             component="vision",
         ),

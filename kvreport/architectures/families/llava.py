@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from kvreport.architectures.blueprint import Blueprint, Tensor
 from kvreport.architectures.families.beside import text_model
@@ -65,7 +65,7 @@ def llava(keys: Keys) -> Blueprint:
 @reads("LlavaNextForConditionalGeneration", family="LLaVA", model_types=("llava_next",))
 def llava_next(keys: Keys) -> Blueprint:
     """LLaVA 1.6: as LLaVA, with a learned end of a row of patches."""
-    return _llava(keys, "llama", "clip_vision_model", LLAVA_CLIP, newline=True)
+    return _llava(keys, "llama", "clip_vision_model", LLAVA_CLIP, newline=True, ties="alone")
 
 
 @reads("LlavaOnevisionForConditionalGeneration", family="LLaVA", model_types=("llava_onevision",))
@@ -75,9 +75,15 @@ def llava_onevision(keys: Keys) -> Blueprint:
 
 
 def _llava(
-    keys: Keys, text: str, tower: str, defaults: Mapping[str, Any], *, newline: bool = False
+    keys: Keys,
+    text: str,
+    tower: str,
+    defaults: Mapping[str, Any],
+    *,
+    newline: bool = False,
+    ties: Literal["either", "alone"] = "either",
 ) -> Blueprint:
-    blueprint = text_model(keys, text, ties="either")
+    blueprint = text_model(keys, text, ties=ties)
     outer = keys.outer
     found = outer.section("vision_config")
     name = (found.text("model_type") if found is not None else None) or tower

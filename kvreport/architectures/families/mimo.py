@@ -29,7 +29,6 @@ MIMO_V2: Final = {
     "num_hidden_layers": 48,
     "num_key_value_heads": 4,
     "sliding_window": 128,
-    "swa_num_key_value_heads": 8,
     "tie_word_embeddings": False,
     "v_head_dim": 128,
     "vocab_size": 152576,
@@ -110,7 +109,8 @@ def _attention(keys: Keys, its: Sizes, kind: Kind) -> tuple[tuple[str, tuple[Cac
     if sliding:
         span = keys.whole("sliding_window", "sliding_window_size", high=MAX_CONTEXT)
         heads = keys.whole("swa_num_attention_heads", default=heads, high=1 << 14)
-        kv_heads = keys.whole("swa_num_key_value_heads", high=1 << 14)
+        # Windowed layers have twice the KV heads unless the file says otherwise (modeling_mimo_v2_flash.py).
+        kv_heads = keys.whole("swa_num_key_value_heads", default=2 * kv_heads, high=1 << 14)
         key_dim = keys.whole("swa_head_dim", default=key_dim, high=1 << 14)
         value_dim = keys.whole("swa_v_head_dim", default=value_dim, high=1 << 14)
     keys.divide("num_attention_heads", heads, "key/value heads", kv_heads)

@@ -6,7 +6,7 @@ from typing import Final
 
 from kvreport.architectures.attention import FULL, attention_cache, layer_kinds
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
-from kvreport.architectures.decoder import decoder, expert_counts, sizes, tied
+from kvreport.architectures.decoder import decoder, either_tied, expert_counts, sizes
 from kvreport.architectures.keys import Keys
 from kvreport.architectures.registry import reads
 from kvreport.architectures.vision import MAX_DEPTH, plain_block, section_or_default, times
@@ -150,7 +150,7 @@ def minimax_m3(keys: Keys) -> Blueprint:
         layers,
         base="language_model.model" if nested else "model",
         head="language_model.lm_head" if nested else "lm_head",
-        tie=tied(keys, text_first=True),
+        tie=either_tied(keys),
         intermediate=keys.whole("intermediate_size"),
         experts=(routed, per_token),
         extra=_m3_vision(keys, its.hidden) if nested else (),

@@ -6,7 +6,7 @@ from typing import Final
 
 from kvreport.architectures.attention import layer_kinds, window
 from kvreport.architectures.blueprint import Blueprint, Tensor
-from kvreport.architectures.decoder import decoder, sizes
+from kvreport.architectures.decoder import decoder, outer_tied, sizes
 from kvreport.architectures.dense import attention_layers, block
 from kvreport.architectures.families.gemma import FOUR_NORMS
 from kvreport.architectures.keys import Keys
@@ -80,6 +80,7 @@ def muse_glimmer(keys: Keys) -> Blueprint:
         its,
         attention_layers(its, tensors, kinds=kinds, span=window(keys)),
         base="model.language_model" if nested else "model",
+        tie=outer_tied(keys),
         intermediate=width,
         extra=_vision(keys, its.hidden) if nested else (),
     )
@@ -93,7 +94,6 @@ def _vision(keys: Keys, text_hidden: int) -> Tensors:
     patch = vision.whole("patch_size", high=1 << 12)
     frames = vision.whole("patch_temporal", high=64)
     places = vision.whole("pos_emb_height", high=1 << 12) * vision.whole("pos_emb_width", high=1 << 12)
-    merged = hidden * vision.whole("merge_size", high=64) ** 2
     projected = outer.whole("projector_hidden_size")
     tower = "model.vision_tower"
     layer = plain_block(
@@ -110,7 +110,7 @@ def _vision(keys: Keys, text_hidden: int) -> Tensors:
         *norm(f"{tower}.ln_pre", hidden, bias=True, component="vision"),
         *times(vision.whole("num_hidden_layers", high=MAX_DEPTH), layer),
         *norm(f"{tower}.ln_post", hidden, bias=True, component="vision"),
-        *linear("model.vision_adapter.fc1", "vision", projected, merged, "columns"),
+        *linear("model.vision_adapter.fc1", "vision", projected, outer.whole("out_hidden_size"), "columns"),
         *linear("model.vision_adapter.fc2", "vision", projected, projected, "rows"),
         *linear("model.vision_projection", "vision", text_hidden, projected),
     )

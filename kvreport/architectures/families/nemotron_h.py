@@ -135,7 +135,7 @@ def _layer(keys: Keys, its: Sizes, part: Part, counts: tuple[int, int] | None) -
             groups,
             state,
             kernel,
-            bias=keys.flag("use_bias") or keys.flag("mamba_proj_bias", default=False),
+            bias=keys.flag("use_bias"),
             conv_bias=keys.flag("use_conv_bias", "mamba_conv_bias"),
         )
         return Layer("Mamba-2", (cache,), (*before, *mixer))

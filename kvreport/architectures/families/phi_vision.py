@@ -114,6 +114,7 @@ def _conformer(audio: Keys, path: str) -> Tensors:
     bands = audio.whole("input_size", high=1 << 16)
     for _ in range(halvings):
         bands = (bands + 1) // 2
+    bands = audio.whole("nemo_final_size", default=bands, high=1 << 16)
     buckets = audio.whole("bias_max_distance", high=1 << 20)
     buckets *= 1 if audio.flag("bias_symmetric") else 2
     heads = audio.whole("num_attention_heads", high=1 << 12)

@@ -25,7 +25,7 @@ _PROJECTOR: Final = "multi_modal_projector"
 @reads("VoxtralForConditionalGeneration", family="Voxtral", model_types=("voxtral",))
 def voxtral(keys: Keys) -> Blueprint:
     """Mistral's text model; as many frames as make up the encoder's inner width become one vector."""
-    blueprint = text_model(keys, "llama")
+    blueprint = text_model(keys, "llama", ties="never")
     audio = section_or_default(keys.outer, "audio_config", WHISPER)
     hidden = blueprint.hidden_size
     blueprint.outer += (
