@@ -35,7 +35,7 @@ def register(add: Add) -> None:
     command.add_argument(
         "model",
         metavar="MODEL",
-        help="catalogue id, slug or alias, or the path of a Hugging Face config.json",
+        help="catalogue id, slug or alias, a Hub id, or the path of a Hugging Face config.json or its folder",
     )
     add_query_options(command)
     command.add_argument(
@@ -93,7 +93,13 @@ def text(result: Estimate, remedies: Sequence[Remedy] = (), name: str = "MODEL")
     lines += [*table(_memory_rows(result), "<>>"), ""]
     lines += _remedy_lines(result, remedies, name)
     lines += ["How it is computed", *(f"  {line}" for line in result.explanation)]
+    lines += _said("Assumed", request.assumptions)
+    lines += _said("Not read", request.not_read)
     return lines
+
+
+def _said(title: str, entries: Sequence[str]) -> list[str]:
+    return ["", title, *(f"  {entry}" for entry in entries)] if entries else []
 
 
 def _remedy_lines(result: Estimate, remedies: Sequence[Remedy], name: str) -> list[str]:
