@@ -1,5 +1,5 @@
 /* Answers to other questions than the printed one: the switches of a model's page, the form of the
-   front page. Needs kv-capacity.js. */
+   front page. Needs kv-kernel.js and kv-capacity.js. */
 (function () {
   "use strict";
 
@@ -12,9 +12,8 @@
   }
 
   function serves(config, model, ceiling) {
-    const context = Math.min(8192, model.limit);
-    const answer = kvCapacity.answer(config, context);
-    return ceiling ? answer.ceiling > 0 : answer.users > 0 && ["fits", "tight"].includes(answer.verdict);
+    const context = Math.min(kvKernel.USEFUL_TOKENS, model.limit);
+    return ceiling ? kvCapacity.answer(config, context).ceiling > 0 : kvCapacity.serves(config, context);
   }
 
   function modelSwitch(tools) {
@@ -132,7 +131,7 @@
       const context = Number(fields.context.value);
       const asked = Math.min(context, model.limit);
       const possible = configs(site, model, gpu, "released", model.kv, site.sizes.map((_, n) => n));
-      const config = possible.find((one) => { const a = kvCapacity.answer(one, asked); return a.users > 0 && ["fits", "tight"].includes(a.verdict); });
+      const config = possible.find((one) => kvCapacity.serves(one, asked));
       const note = make("p", { class: "kv-note" }, make("a", { href: new URL(`../../models/${model.slug}/#on-${gpu.id}`, base).href }, model.name), " on ", make("a", { href: new URL(`../../gpus/${gpu.id}/`, base).href }, gpu.name), `. ${site.engine.label} with its defaults, weights as released. From formulas, not measured. `, make("a", { href: new URL(`../../sizer/?model=${model.slug}&gpu=${gpu.id}&context=${asked}&prompt=none&output=none`, base).href }, "Size a deployment"), ".", ignoredNote(ignored) || "");
       box.replaceChildren(sentence(site, model, gpu, context, config, possible), note, ...(config ? [memoryBar(config, asked)] : []));
     }

@@ -62,7 +62,7 @@
       const wanted = state.tp?.[0] && state.tp[0] !== "fewest" ? [site.sizes.indexOf(Number(state.tp[0]))] : site.sizes.map((_, n) => n);
       const possible = wanted.map((size) => kvCapacity.configure(site, model, gpu, size, "released", model.kv)).filter(Boolean);
       const context = Math.min(8192, model.limit);
-      return possible.find((one) => { const a = kvCapacity.answer(one, context); return a.users > 0 && ["fits", "tight"].includes(a.verdict); }) || possible[possible.length - 1] || null;
+      return possible.find((one) => kvCapacity.serves(one, context)) || possible[possible.length - 1] || null;
     }
 
     function things() {

@@ -246,7 +246,7 @@
     }
 
     function longest({ config }) {
-      if (config.longest === undefined) config.longest = kvCapacity.longest(config.free, config.constant, config.terms, config.model.limit);
+      if (config.longest === undefined) config.longest = kvKernel.longestContext(config.free, config.constant, config.terms, config.model.limit);
       return config.longest;
     }
 

@@ -3,13 +3,6 @@
   "use strict";
 
   const { $, $$, make, count, gib, load, debounce } = kvreport;
-  const CHANGES = {
-    max_model_len: (value) => `lower max-model-len to ${count(value)}`,
-    kv_dtype: () => "store the cache as FP8 (--kv-cache-dtype fp8)",
-    utilization: (value) => `raise gpu-memory-utilization to ${value}`,
-    mem_fraction: (value) => `raise mem-fraction-static to ${value}: the server has memory to spare`,
-    max_seqs: (value) => `lower max-num-seqs to ${value}: no more fit at the longest length, and the rest wait`,
-  };
   const MOST_UNKNOWN = 40;
 
   function log(form) {
@@ -60,11 +53,13 @@
       const tokens = reading.facts.max_batched_tokens || supposed[0];
       const rows = Math.min(reading.facts.max_seqs || supposed[1], tokens);
       const further = site.engine.in_flight * (tokens - supposed[0]);
-      const terms = (made) => kvCapacity.inFlight(made[3], further);
-      const bytes = (made) => (length) => kvCapacity.requestBytes(made[2], terms(made), length);
+      const terms = (made) => kvKernel.inFlight(made[3], further);
+      const bytes = (made) => (length) => kvKernel.requestBytes(made[2], terms(made), length);
+      const [block, kept, constant] = own;
       return {
-        kv, size, tokens, rows, own: bytes(own), fp8: other && bytes(other), block: own[0],
-        longest: (pool, limit) => kvCapacity.longest(kvCapacity.freeBytes(pool, own[0], own[1]), own[2], terms(own), limit),
+        kv, size, tokens, rows, own: bytes(own), fp8: other && bytes(other), block,
+        longest: (pool, limit) => kvKernel.longestContext(kvKernel.freeBytes(pool, block, kept), constant, terms(own), limit),
+        requests: (pool, length) => kvKernel.numRequests(pool, block, kept, bytes(own)(length)),
         current: currentRelease(reading, site),
       };
     }
@@ -96,18 +91,17 @@
       if (facts.weights && weights) add("weights", weights);
       if (rules.current && found.pool > 0 && found.longest) {
         const request = rules.own(found.longest);
-        const fit = Math.floor(found.pool / rules.block) * rules.block / request;
-        if (facts.concurrency) add("concurrency", fit);
-        if (facts.kv_tokens) add("kv_tokens", Math.floor(fit * found.longest));
+        if (facts.concurrency) add("concurrency", kvKernel.concurrency(found.pool, rules.block, request));
+        if (facts.kv_tokens) add("kv_tokens", kvKernel.printedTokens(found.pool, rules.block, request, found.longest));
         if (facts.needed) add("needed", request);
       }
       if (gpu && rules.current && facts.kv_pool > 0 && weights) {
         const rates = model.rates && model.rates[rules.size];
         const reserve = rates
-          ? kvCapacity.reserveAt(rates, rules.tokens, rules.rows, { eager: Boolean(facts.eager), own: gpu.own })
+          ? kvKernel.reserveBytes(rates, rules.tokens, rules.rows, Boolean(facts.eager), gpu.own)
           : model.reserve[gpu.reserve][rules.size][0];
-        const share = facts.utilization === undefined ? gpu.memory : Math.ceil(gpu.usable * facts.utilization);
-        add("kv_pool", Math.max(share - weights - reserve, 0));
+        const share = facts.utilization === undefined ? gpu.memory : kvKernel.engineMemory(gpu.usable, facts.utilization);
+        add("kv_pool", kvKernel.poolBytes(share, weights, reserve));
       }
       return rows;
     }
@@ -171,7 +165,8 @@
       return `${times}: ${count(Math.trunc(found.concurrency))} requests of ${count(found.longest)} tokens fit at once.`;
     }
 
-    const line = (one) => CHANGES[one.change](one.value) + (one.concurrency === null ? "" : `: ${one.concurrency.toFixed(2)}×`);
+    const change = ({ change: name, value }) => kvKernel.words.changes[name].replace("{value}", name === "max_model_len" ? count(value) : value);
+    const line = (one) => change(one) + (one.concurrency === null ? "" : `: ${one.concurrency.toFixed(2)}×`);
     const shown = (name, value) => (table.facts[name].unit === "bytes" ? `${gib(value)} GiB` : Number.isInteger(value) ? count(value) : value.toFixed(2));
 
     function grid(caption, heads, rows) {

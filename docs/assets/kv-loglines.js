@@ -5,8 +5,8 @@
 
   const GIB = 2 ** 30;
   const LONGEST_LINE = 20000, MOST_CHARACTERS = 20_000_000, MOST_LINES = 200_000;
-  const RAISED = 0.95, COMFORTABLE = 8 * GIB;
-  const TWO_BYTE = ["auto", "bfloat16", "float16", "bf16", "fp16"];
+  const kernel = root.kvKernel;
+  const { RAISED_UTILIZATION: RAISED, COMFORTABLE_SPARE_BYTES: COMFORTABLE } = kernel;
 
   const compiled = new WeakMap();
   function expressions(table) {
@@ -76,7 +76,7 @@
   }
 
   /* What to change, from the log's own numbers; `layout` refines it where the model is known:
-     {own: bytes of a request at a length, fp8: the same with an FP8 cache or null, longest(pool)}. */
+     {own: bytes of a request at a length, fp8: the same with an FP8 cache or null, longest(pool, limit), requests(pool, length)}. */
   function diagnose(reading, layout, total) {
     const facts = reading.facts;
     const longest = facts.concurrency_len || facts.max_model_len || null;
@@ -89,25 +89,24 @@
       const shorter = facts.estimated_len ?? (layout && pool > 0 ? layout.longest(pool, longest) || null : facts.storable ?? facts.kv_tokens ?? null);
       if (shorter) changes.push({ change: "max_model_len", value: shorter, concurrency: 1 });
       const halved = layout ? (layout.fp8 ? fits * layout.own(longest) / layout.fp8(longest) : null)
-        : facts.kv_dtype === undefined || TWO_BYTE.includes(facts.kv_dtype) ? 2 * fits : null;
+        : facts.kv_dtype === undefined || kernel.words.two_byte_kv.includes(facts.kv_dtype) ? 2 * fits : null;
       if (halved !== null) changes.push({ change: "kv_dtype", value: "fp8", concurrency: halved });
       if (facts.utilization !== undefined && facts.utilization < RAISED && device && pool > 0) {
-        changes.push({ change: "utilization", value: RAISED, concurrency: fits * (pool + (RAISED - facts.utilization) * device) / pool });
+        changes.push({ change: "utilization", value: RAISED, concurrency: kernel.concurrencyAt(fits, pool, facts.utilization, RAISED, device) });
       }
     }
     if (fits !== null && facts.max_seqs !== undefined && fits >= 1 && fits < facts.max_seqs && reading.engine === "vllm") {
       changes.push({ change: "max_seqs", value: Math.trunc(fits), concurrency: null });
     }
     if (facts.spare_memory > COMFORTABLE && facts.before_load && facts.mem_fraction !== undefined) {
-      const raised = Math.trunc((facts.mem_fraction + (facts.spare_memory - COMFORTABLE) / facts.before_load) * 1000) / 1000;
-      changes.push({ change: "mem_fraction", value: Math.min(raised, RAISED), concurrency: null });
+      changes.push({ change: "mem_fraction", value: kernel.raisedFraction(facts.mem_fraction, facts.spare_memory, facts.before_load), concurrency: null });
     }
     const shorter = [];
-    if (longest && facts.kv_tokens !== undefined) {
-      for (const part of [1, 2, 4, 8]) {
-        const length = Math.floor(longest / part);
-        if (length >= 1) shorter.push([length, Math.floor(facts.kv_tokens / length)]);
-      }
+    for (const part of longest ? [1, 2, 4, 8] : []) {
+      const length = Math.floor(longest / part);
+      if (length < 1) continue;
+      if (layout && pool > 0) shorter.push([length, layout.requests(pool, length)]);
+      else if (facts.kv_tokens !== undefined) shorter.push([length, Math.floor(facts.kv_tokens / length)]);
     }
     return { concurrency: fits, longest, pool, changes, shorter };
   }
@@ -120,6 +119,5 @@
   }
 
   const api = { readLog, diagnose, show, explain };
-  if (typeof module === "object" && module.exports) module.exports = api;
-  else root.kvLogLines = api;
+  root.kvLogLines = api;
 })(typeof globalThis === "object" ? globalThis : this);

@@ -3,11 +3,6 @@
   "use strict";
 
   const { $, $$, make, count, gib, tokens, onDevices, load, readState, writeState, ignoredNote, debounce, units } = kvreport;
-  const GIB = 2 ** 30;
-  const BINDS = {
-    cache: "cache", state: "recurrent states", max_seqs: "the engine’s limit of requests", time: "time",
-    weights: "weights", context: "the longest request",
-  };
   const LENGTHS = ["context", "prompt", "output", "average", "prefix"];
   const NUMBERS = ["concurrent", "users", "rate", "latency", "burst", "spares", "ttft", "tpot", "efficiency", "available"];
 
@@ -90,7 +85,7 @@
     function lay(answer, ignored) {
       const { site, peaks, model, work, assumed, listed } = answer;
       const best = listed[0];
-      const back = kvSizing.inverses(site, peaks, best, work);
+      const back = kvSizing.inverses(peaks, best, work);
       const lines = arithmetic(best, back, work);
       const smaller = best.sure ? answer.all.filter((one) => one.gpu === best.gpu && one.devices < best.devices).sort((a, b) => a.devices - b.devices)[0] : null;
       const commands = ["vllm", "sglang"].map((server) => kvSizing.command(server, best, work, model.kv, server === "vllm" ? site.engine.utilization : back.fractions && back.fractions.highest));
@@ -172,7 +167,7 @@
         `requests in flight: ${+work.concurrent.toFixed(1)} × ${work.burst} burst = ${count(work.peak)} at the peak`,
         `pool per GPU: the engine’s share of ${gib(best.total)} GiB, less ${gib(best.weights)} weights and ${gib(best.reserve)} reserve = ${gib(best.pool)} GiB`,
         `one request of ${count(work.mean)} tokens holds ${gib(best.request, 3)} GiB per GPU${shared}`,
-        `a replica of ${best.ranks} holds ${count(best.held)} of them and serves ${count(best.each)}; what binds: ${BINDS[best.binds]}`,
+        `a replica of ${best.ranks} holds ${count(best.held)} of them and serves ${count(best.each)}; what binds: ${kvKernel.words.limits[best.binds]}`,
         `replicas: ${count(work.peak)} / ${count(best.each)} = ${best.replicas[1]} at the peak, + ${work.spares} spare = ${best.replicas[2]}`,
         `GPUs: ${best.replicas[2]} × ${best.ranks} = ${best.devices}`,
       ];
@@ -197,7 +192,7 @@
         make("td", { class: "kv-num" }, `${Math.round(one.headroom * 100)} %`),
         make("td", { class: "kv-num kv-size", "data-value": one.memory }, gib(one.memory, 0)),
         ...(priced ? [make("td", { class: "kv-num" }, one.price.toFixed(2))] : []),
-        make("td", {}, BINDS[one.binds])));
+        make("td", {}, kvKernel.words.limits[one.binds])));
       return make("div", { class: "kv-scroll", role: "region", tabindex: "0", "aria-label": "Deployments, best first" },
         make("table", { class: "kv-table" },
           make("caption", {}, `The best deployment on each of ${count(listed.length)} accelerators${answer.alike ? "" : ", commonly rented ones first"}${listed.length > 20 ? "; the first 20" : ""}`),

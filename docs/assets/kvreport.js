@@ -6,12 +6,6 @@
   "use strict";
 
   const ASSETS = new URL(".", document.currentScript.src).href;
-  const REASONS = {
-    weights_exceed_memory: ["weights", "the weights alone exceed the memory"],
-    cache_exceeds_pool: ["cache", "not even one request of this length fits what the weights leave"],
-    context_exceeds_model: ["limit", "longer than the model supports"],
-  };
-  const STEPS = [1, 3, 10, 32, 100, 316, 1000, 3162];
   const GIB = 2 ** 30;
 
   /* --- small tools ---------------------------------------------------------------------------- */
@@ -80,10 +74,10 @@
 
   function usersCell(users, verdict) {
     if (verdict === "context_exceeds_model" || users < 1) {
-      const [word, reason] = REASONS[verdict] || ["0", "no request fits"];
+      const [word, reason] = kvKernel.words.no_request[verdict] || ["0", "no request fits"];
       return make("td", { class: "kv-no", "data-value": 0, title: reason }, word);
     }
-    const step = STEPS.filter((edge) => users >= edge).length;
+    const step = kvKernel.words.request_steps.filter((edge) => users >= edge).length;
     const tight = verdict === "tight";
     return make("td", { class: `kv-u${step}${tight ? " kv-tight" : ""}`, "data-value": users, title: tight && "tight" }, count(users));
   }
@@ -221,12 +215,12 @@
   const PARTS = [
     ["[data-kv-index]", "index", ["kv-index.js"]],
     ["[data-kv-filter]", "textFilter", ["kv-index.js"]],
-    ["[data-kv-switch]", "modelSwitch", ["kv-capacity.js", "kv-answers.js"]],
-    ["[data-kv-ask]", "ask", ["kv-capacity.js", "kv-answers.js"]],
-    ["[data-kv-explore]", "explore", ["kv-capacity.js", "kv-explore.js"]],
-    ["[data-kv-sizer]", "sizer", ["kv-capacity.js", "kv-sizing.js", "kv-sizer.js"]],
-    ["[data-kv-log]", "log", ["kv-capacity.js", "kv-loglines.js", "kv-log.js"]],
-    ["[data-kv-compare]", "compare", ["kv-capacity.js", "kv-compare.js"]],
+    ["[data-kv-switch]", "modelSwitch", ["kv-kernel.js", "kv-capacity.js", "kv-answers.js"]],
+    ["[data-kv-ask]", "ask", ["kv-kernel.js", "kv-capacity.js", "kv-answers.js"]],
+    ["[data-kv-explore]", "explore", ["kv-kernel.js", "kv-capacity.js", "kv-explore.js"]],
+    ["[data-kv-sizer]", "sizer", ["kv-kernel.js", "kv-capacity.js", "kv-sizing.js", "kv-sizer.js"]],
+    ["[data-kv-log]", "log", ["kv-kernel.js", "kv-capacity.js", "kv-loglines.js", "kv-log.js"]],
+    ["[data-kv-compare]", "compare", ["kv-kernel.js", "kv-capacity.js", "kv-compare.js"]],
   ];
 
   let parts = [];

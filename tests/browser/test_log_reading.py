@@ -15,6 +15,7 @@ from kvreport.catalog.load import open_catalogue
 from kvreport.diagnosis import diagnose
 from kvreport.enginelog import read_log, table
 from kvreport.errors import InputError
+from kvreport.publish.browser import script as browser_script
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 
@@ -34,6 +35,7 @@ def page(chromium_path: str, chromium_flags: list[str], repository: Path) -> Ite
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium_path, args=chromium_flags)
         opened = browser.new_page()
+        opened.add_script_tag(content=browser_script())
         opened.add_script_tag(path=repository / "docs" / "assets" / "kv-loglines.js")
         yield opened
         browser.close()

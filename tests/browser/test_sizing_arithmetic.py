@@ -18,6 +18,7 @@ from kvreport.catalog.load import open_catalogue
 from kvreport.errors import InputError
 from kvreport.estimation.size import size
 from kvreport.publish import profiles, sizer_data
+from kvreport.publish.browser import script as browser_script
 from kvreport.publish.page_data import gather
 from kvreport.publish.site_data import SiteData
 
@@ -61,6 +62,7 @@ def page(chromium_path: str, chromium_flags: list[str], repository: Path) -> Ite
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium_path, args=chromium_flags)
         opened = browser.new_page()
+        opened.add_script_tag(content=browser_script())
         for name in ("kv-capacity.js", "kv-sizing.js"):
             opened.add_script_tag(path=repository / "docs" / "assets" / name)
         yield opened
@@ -237,7 +239,7 @@ ASK = """([data, asked, options]) => {
   const found = kvSizing.rank(data.site, data.peaks, data.model, data.times, made.work, options);
   if (!found.deployments.length) return { error: kvSizing.whatToRelax(made.work, found) };
   const best = found.deployments[0];
-  const back = kvSizing.inverses(data.site, data.peaks, best, made.work);
+  const back = kvSizing.inverses(data.peaks, best, made.work);
   return {
     peak: made.work.peak, devices: best.devices, pool: back.pool, utilization: back.utilization,
     fractions: back.fractions, longest: back.longest, mean: made.work.mean,
