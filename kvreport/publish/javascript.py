@@ -4,7 +4,7 @@ The translator reads the syntax tree and refuses what it does not know, so that 
 by guess. What it knows is listed in the kernel's own docstring. Names become camelCase; annotations
 become JSDoc, so that a type checker reads the result.
 
->>> print(translate("def half(x: int) -> int:\\n    return x // 2\\n").body)
+>>> print(translate("def half(x: int) -> int:\n    return x // 2\n").body)
 /**
  * @param {number} x
  * @returns {number}
