@@ -7,6 +7,8 @@ scripts. Keys are what the command line and the dataset say, values are for read
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from kvreport.resources import package_dir
@@ -27,3 +29,43 @@ NO_REQUEST: Final[dict[str, tuple[str, str]]] = {
 
 LIMITS: Final[dict[str, str]] = ALL["limits"]
 """What keeps one more request from a replica, for a page."""
+
+ONLINE_WEIGHTS: Final[frozenset[str]] = frozenset(ALL["online_weights"])
+"""Weight formats that vLLM and SGLang make from a 16-bit checkpoint while loading."""
+
+TWO_BYTE_KV: Final[frozenset[str]] = frozenset(ALL["two_byte_kv"])
+"""What logs call a KV cache of two bytes per element."""
+
+CHANGES: Final[dict[str, str]] = ALL["changes"]
+"""What to change after a start-up, by the change's name; ``{value}`` is put in."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServeFlags:
+    """How a server is started, and what its flags are called.
+
+    Attributes:
+        start: The words before the model.
+        tensor_parallel: Ranks that the model is split over.
+        context: Longest request.
+        max_num_seqs: Requests at once.
+        share: Memory share (vLLM) or static memory fraction (SGLang).
+        weights: Weight format made while loading.
+        kv: KV format.
+        kv_names: The server's names of KV formats, where they are not ours.
+    """
+
+    start: tuple[str, ...]
+    tensor_parallel: str
+    context: str
+    max_num_seqs: str
+    share: str
+    weights: str
+    kv: str
+    kv_names: Mapping[str, str]
+
+
+SERVE: Final[dict[str, ServeFlags]] = {
+    server: ServeFlags(**{**flags, "start": tuple(flags["start"])}) for server, flags in ALL["serve"].items()
+}
+"""Flags by server."""

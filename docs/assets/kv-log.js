@@ -165,7 +165,7 @@
       return `${times}: ${count(Math.trunc(found.concurrency))} requests of ${count(found.longest)} tokens fit at once.`;
     }
 
-    const change = ({ change: name, value }) => kvKernel.words.changes[name].replace("{value}", name === "max_model_len" ? count(value) : value);
+    const change = ({ change: name, value }) => kvKernel.words.changes[name].replaceAll("{value}", name === "max_model_len" ? count(value) : value);
     const line = (one) => change(one) + (one.concurrency === null ? "" : `: ${one.concurrency.toFixed(2)}×`);
     const shown = (name, value) => (table.facts[name].unit === "bytes" ? `${gib(value)} GiB` : Number.isInteger(value) ? count(value) : value.toFixed(2));
 

@@ -408,7 +408,7 @@ def weight_bytes_read(step: Step, tokens: float) -> float:
     """Return the weight bytes that a step of ``tokens`` tokens reads, with even routing of experts."""
     if step.experts == 0:
         return step.dense_bytes
-    missed = (1 - step.experts_per_token / step.experts) ** tokens
+    missed: float = (1 - step.experts_per_token / step.experts) ** tokens
     return step.dense_bytes + step.expert_bytes * (step.experts * (1 - missed) / step.experts)
 
 

@@ -250,7 +250,10 @@ class _Function:
         match node:
             case ast.Return(value=ast.expr() as value):
                 yield f"return {self._expression(value)};"
-            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+            case (
+                ast.Assign(targets=[ast.Name(id=name)], value=value)
+                | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
+            ):
                 yield f"{self._declare(name, top=top)}{camel(name)} = {self._expression(value)};"
             case ast.Assign(targets=[ast.Tuple() as target], value=value):
                 fresh = {one.id for one in target.elts if isinstance(one, ast.Name)}
@@ -398,5 +401,9 @@ class _Function:
 def _assigned(node: ast.AST) -> Iterator[str]:
     """Yield the names that a statement assigns."""
     match node:
-        case ast.Assign(targets=[ast.Name(id=name)]) | ast.AugAssign(target=ast.Name(id=name)):
+        case (
+            ast.Assign(targets=[ast.Name(id=name)])
+            | ast.AnnAssign(target=ast.Name(id=name))
+            | ast.AugAssign(target=ast.Name(id=name))
+        ):
             yield name

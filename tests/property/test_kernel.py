@@ -15,9 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from javascript import call
 
-from kvreport.accounting import capacity, kernel, reserve, roofline, sizing
+from kvreport.accounting import capacity, kernel, roofline, sizing
 from kvreport.accounting.demand import Demand
 from kvreport.accounting.demand import Reach as Seen
+from kvreport.accounting.engines.vllm import reserve
 from kvreport.accounting.plan import BlockPlan
 from kvreport.accounting.profile import UNBOUNDED, CacheProfile, Term
 from kvreport.accounting.roofline import Peaks
