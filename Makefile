@@ -67,19 +67,21 @@ audit: $(STAMP) ## ask for known vulnerabilities of every pinned package (needs 
 	@for lock in requirements/*.txt; do echo "· $$lock"; \
 		$(AUDIT_VENV)/bin/pip-audit --strict --disable-pip --require-hashes --progress-spinner off -r "$$lock" $(AUDIT_ARGS); done
 
-check: $(STAMP) ## style, types, layers and the catalogue, without running a test
+check: $(STAMP) ## style, types and layers of Python and JavaScript, and the catalog, without running a test
 	@failed=; \
 	step() { echo "· $$*"; "$$@" || failed="$$failed  $$*"$$'\n'; }; \
 	step $(BIN)/ruff format --check --quiet .; \
 	step $(BIN)/ruff check --quiet .; \
 	step $(BIN)/mypy --no-error-summary; \
 	step $(BIN)/lint-imports --no-logo --cache-dir .cache/import-linter; \
+	step $(BIN)/python scripts/javascript.py; \
 	step $(BIN)/kvreport check; \
 	if [ -n "$$failed" ]; then printf 'failed:\n%s' "$$failed" >&2; exit 1; fi
 
 format: $(STAMP) ## lay out the sources and fix what has one right answer
 	@$(BIN)/ruff check --quiet --fix-only .
 	@$(BIN)/ruff format --quiet .
+	@$(BIN)/python scripts/javascript.py --fix
 
 bench: $(STAMP) ## measure what this machine does, and hold it against the budgets
 	@$(BIN)/python -m bench

@@ -12,14 +12,33 @@
     const kinds = 1 + Math.max(...site.gpus.map((gpu) => gpu.kind));
     const none = new Array(kinds).fill(-1);
     const at = (value) => site.sizes.map((one) => (one === size ? value : null));
-    const spread = (row) => site.sizes.map((one) => (one === size ? (Array.isArray(row) ? row : new Array(kinds).fill(row)) : none));
+    const spread = (row) =>
+      site.sizes.map((
+        one,
+      ) => (one === size ? (Array.isArray(row) ? row : new Array(kinds).fill(row)) : none));
     return site.models.map(([slug, name], n) => {
-      const each = (group, call) => Object.fromEntries(Object.entries(packed[group]).filter(([, list]) => list[n] !== null || group !== "plan").map(([key, list]) => [key, call(list[n])]));
+      const each = (group, call) =>
+        Object.fromEntries(
+          Object.entries(packed[group]).filter(([, list]) => list[n] !== null || group !== "plan").map((
+            [key, list],
+          ) => [key, call(list[n])]),
+        );
       return {
-        slug, name, id: slug.replace("--", "/"),
-        family: packed.family[n], maker: packed.maker[n], kind: packed.kind[n], limit: packed.limit[n], kv: packed.kv[n], aliases: packed.aliases[n],
-        weights: each("weights", at), loaded: each("loaded", at), held: each("held", at),
-        reserve: packed.reserve.map((list) => at(list[n])), plans: packed.plans[n], plan: each("plan", spread),
+        slug,
+        name,
+        id: slug.replace("--", "/"),
+        family: packed.family[n],
+        maker: packed.maker[n],
+        kind: packed.kind[n],
+        limit: packed.limit[n],
+        kv: packed.kv[n],
+        aliases: packed.aliases[n],
+        weights: each("weights", at),
+        loaded: each("loaded", at),
+        held: each("held", at),
+        reserve: packed.reserve.map((list) => at(list[n])),
+        plans: packed.plans[n],
+        plan: each("plan", spread),
       };
     });
   }
@@ -41,8 +60,23 @@
     const pool = kernel.poolBytes(gpu.memory, resident, reserve);
     const free = kernel.freeBytes(pool, block, kept);
     return {
-      model, gpu, size: site.sizes[size], weightFormat, kvFormat,
-      weights, resident, reserve, pool, block, kept, free, constant, terms, heldConstant, heldTerms, state,
+      model,
+      gpu,
+      size: site.sizes[size],
+      weightFormat,
+      kvFormat,
+      weights,
+      resident,
+      reserve,
+      pool,
+      block,
+      kept,
+      free,
+      constant,
+      terms,
+      heldConstant,
+      heldTerms,
+      state,
       sure: kernel.freeBytes(pool - uncertainty, block, kept),
       fitsWeights: resident <= gpu.memory,
       longest: later ? undefined : kernel.longestContext(free, constant, terms, model.limit),

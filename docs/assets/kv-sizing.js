@@ -10,15 +10,30 @@
   /* A known rate, or NaN: null stands for unknown in JSON. */
   const rate = (value) => (value === null || value === undefined ? NaN : value);
 
-  /* What a step asks of one device: a model's times file for one pair of formats and size, and the device's rates. */
+  /**
+   * What a step asks of one device: a model's times file for one pair of formats and size, and the
+   * device's rates.
+   * @returns {Step}
+   */
   function stepOf(times, peaks, weightFormat, kvFormat, size, ranks) {
     const [dense, expert, body, head] = times.weights[weightFormat][size];
-    const work = (operations) => Object.entries(operations).map(([kind, each]) => [each, rate(peaks.rates[kind])]);
+    /** @returns {Work[]} */
+    const work = (operations) =>
+      Object.entries(operations).map(([kind, each]) => [each, rate(peaks.rates[kind])]);
     return {
-      ranks, denseBytes: dense, expertBytes: expert, experts: times.experts[0], expertsPerToken: times.experts[1],
-      body: work(body), head: work(head), reaches: times.reach[kvFormat][size],
-      attentionRate: rate(peaks.rates[times.attention[kvFormat]]), stateBytes: times.state[size],
-      reducedBytes: times.reduced, bytesRate: rate(peaks.bytes), linkRate: rate(peaks.link),
+      ranks,
+      denseBytes: dense,
+      expertBytes: expert,
+      experts: times.experts[0],
+      expertsPerToken: times.experts[1],
+      body: work(body),
+      head: work(head),
+      reaches: times.reach[kvFormat][size],
+      attentionRate: rate(peaks.rates[times.attention[kvFormat]]),
+      stateBytes: times.state[size],
+      reducedBytes: times.reduced,
+      bytesRate: rate(peaks.bytes),
+      linkRate: rate(peaks.link),
     };
   }
 
@@ -45,19 +60,33 @@
     const rates = [asked.users, asked.perMinute, asked.latency];
     let concurrent = asked.concurrent;
     if (given(concurrent)) {
-      if (rates.some(given)) return fail("Give either the requests in flight, or users, requests per minute and latency.");
+      if (rates.some(given)) {
+        return fail("Give either the requests in flight, or users, requests per minute and latency.");
+      }
     } else {
-      if (!rates.every(given)) return fail("Give the requests in flight, or users, requests per minute and latency together.");
-      if (!(asked.users > 0 && asked.perMinute > 0 && asked.latency > 0)) return fail("Users, requests per minute and latency must be above 0.");
+      if (!rates.every(given)) {
+        return fail("Give the requests in flight, or users, requests per minute and latency together.");
+      }
+      if (!(asked.users > 0 && asked.perMinute > 0 && asked.latency > 0)) {
+        return fail("Users, requests per minute and latency must be above 0.");
+      }
       concurrent = kernel.requestsInFlight(asked.users, asked.perMinute, asked.latency);
-      assumed.push(`Little’s law: ${number(asked.users)} users × ${asked.perMinute} per minute / 60 × ${asked.latency} s = ${concurrent.toFixed(1)} requests in flight`);
+      assumed.push(
+        `Little’s law: ${
+          number(asked.users)
+        } users × ${asked.perMinute} per minute / 60 × ${asked.latency} s = ${
+          concurrent.toFixed(1)
+        } requests in flight`,
+      );
     }
     const longest = asked.context;
     if (!(longest >= 1 && longest <= 2 ** 30)) return fail("The longest request must have 1 to 2^30 tokens.");
     const output = given(asked.output) ? asked.output : kernel.defaultOutput(longest);
     const prompt = given(asked.prompt) ? asked.prompt : longest - output;
     if (!given(asked.output)) assumed.push(`answers of ${number(output)} tokens`);
-    if (!given(asked.prompt)) assumed.push(`prompts of ${number(prompt)} tokens, what the answer leaves of the longest request`);
+    if (!given(asked.prompt)) {
+      assumed.push(`prompts of ${number(prompt)} tokens, what the answer leaves of the longest request`);
+    }
     let mean = asked.average;
     if (!given(mean)) {
       if (given(asked.prompt) && given(asked.output)) {
@@ -69,21 +98,54 @@
       }
     }
     const work = {
-      concurrent, longest, mean, prompt, output,
-      ttft: given(asked.ttft) ? asked.ttft : null, tpot: given(asked.tpot) ? asked.tpot : null,
-      burst: given(asked.burst) ? asked.burst : 1, spares: asked.spares || 0, prefix: asked.prefix || 0,
+      concurrent,
+      longest,
+      mean,
+      prompt,
+      output,
+      ttft: given(asked.ttft) ? asked.ttft : null,
+      tpot: given(asked.tpot) ? asked.tpot : null,
+      burst: given(asked.burst) ? asked.burst : 1,
+      spares: asked.spares || 0,
+      prefix: asked.prefix || 0,
       efficiency: given(asked.efficiency) ? asked.efficiency : kernel.DEFAULT_EFFICIENCY,
     };
-    if (!(concurrent > 0 && concurrent <= MAX_REQUESTS)) return fail(`The requests in flight must be above 0 and at most ${number(MAX_REQUESTS)}.`);
+    if (!(concurrent > 0 && concurrent <= MAX_REQUESTS)) {
+      return fail(`The requests in flight must be above 0 and at most ${number(MAX_REQUESTS)}.`);
+    }
     if (!(work.burst >= 1 && work.burst <= 1000)) return fail("A burst is a factor from 1 to 1,000.");
     if (!(work.spares >= 0 && work.spares <= 1000)) return fail("There can be 0 to 1,000 spare replicas.");
-    if (!(work.efficiency > 0 && work.efficiency <= 1)) return fail("The share of the roofline is above 0 and at most 1.");
-    if ((work.ttft !== null && !(work.ttft > 0)) || (work.tpot !== null && !(work.tpot > 0))) return fail("A time target must be above 0.");
+    if (!(work.efficiency > 0 && work.efficiency <= 1)) {
+      return fail("The share of the roofline is above 0 and at most 1.");
+    }
+    if ((work.ttft !== null && !(work.ttft > 0)) || (work.tpot !== null && !(work.tpot > 0))) {
+      return fail("A time target must be above 0.");
+    }
     if (prompt < 1 || output < 1) return fail("Prompt and answer need at least 1 token each.");
-    if (prompt + output > longest) return fail(`Prompt and answer, ${number(prompt)} + ${number(output)} tokens, are more than the longest request of ${number(longest)}: shorten one of them or raise the context.`);
-    if (!(mean >= 1 && mean <= longest)) return fail(`An average of ${number(mean)} tokens is not possible with a longest request of ${number(longest)}: lower the average or raise the maximum.`);
-    if (!(work.prefix >= 0 && work.prefix <= Math.min(prompt, mean))) return fail(`A shared prefix of ${number(work.prefix)} tokens is longer than the prompt or the average request.`);
-    if (work.ttft !== null || work.tpot !== null) assumed.push(`servers reach ${Math.round(work.efficiency * 100)} % of the roofline`);
+    if (prompt + output > longest) {
+      return fail(
+        `Prompt and answer, ${number(prompt)} + ${
+          number(output)
+        } tokens, are more than the longest request of ${
+          number(longest)
+        }: shorten one of them or raise the context.`,
+      );
+    }
+    if (!(mean >= 1 && mean <= longest)) {
+      return fail(
+        `An average of ${number(mean)} tokens is not possible with a longest request of ${
+          number(longest)
+        }: lower the average or raise the maximum.`,
+      );
+    }
+    if (!(work.prefix >= 0 && work.prefix <= Math.min(prompt, mean))) {
+      return fail(
+        `A shared prefix of ${number(work.prefix)} tokens is longer than the prompt or the average request.`,
+      );
+    }
+    if (work.ttft !== null || work.tpot !== null) {
+      assumed.push(`servers reach ${Math.round(work.efficiency * 100)} % of the roofline`);
+    }
     work.peak = Math.ceil(concurrent * work.burst);
     return { work, assumed };
   }
@@ -95,7 +157,9 @@
      prices: {id: price} or null}. */
   function rank(site, peaks, model, times, work, choices) {
     const found = [], refused = {}, fastest = { tpot: NaN, ttft: NaN };
-    const refuse = (reason) => { refused[reason] = (refused[reason] || 0) + 1; };
+    const refuse = (reason) => {
+      refused[reason] = (refused[reason] || 0) + 1;
+    };
     const least = (a, b) => (Number.isNaN(a) ? b : Number.isNaN(b) ? a : Math.min(a, b));
     if (work.longest > model.limit) return { deployments: [], refused: { limit: 1 }, fastest };
     for (const gpu of site.gpus) {
@@ -111,9 +175,15 @@
             const plan = { block, kept, constant, terms };
             const uncertainty = model.reserve[gpu.reserve][size][1];
             const pool = gpu.memory - config.resident - config.reserve;
-            if (pool <= 0) { refuse("weights"); continue; }
+            if (pool <= 0) {
+              refuse("weights");
+              continue;
+            }
             const held = replicaRequests(plan, pool, work);
-            if (!held) { refuse("context"); continue; }
+            if (!held) {
+              refuse("context");
+              continue;
+            }
             const step = stepOf(times, limits, weightFormat, kv, size, ranks);
             const fast = fastEnough(step, work, held);
             const each = Math.min(fast, limits.seqs);
@@ -128,17 +198,33 @@
             const peak = kernel.replicasFor(work.peak, each);
             const replicas = [average, peak, peak + work.spares];
             const devices = replicas[2] * ranks;
-            if (choices.available && devices > choices.available) { refuse("available"); continue; }
+            if (choices.available && devices > choices.available) {
+              refuse("available");
+              continue;
+            }
             const surely = Math.min(replicaRequests(plan, pool - uncertainty, work), limits.seqs);
             const request = kernel.requestBytes(constant, terms, work.mean);
             const price = choices.prices ? choices.prices[gpu.id] : undefined;
             found.push({
-              model, gpu, ranks, size, weightFormat, kv, plan, pool, uncertainty,
-              total: gpu.usable, weights: config.resident, reserve: config.reserve,
+              model,
+              gpu,
+              ranks,
+              size,
+              weightFormat,
+              kv,
+              plan,
+              pool,
+              uncertainty,
+              total: gpu.usable,
+              weights: config.resident,
+              reserve: config.reserve,
               request,
               shared: kernel.sharedBytes(terms, work.prefix),
               state: config.heldConstant,
-              held, each, replicas, devices,
+              held,
+              each,
+              replicas,
+              devices,
               memory: devices * gpu.usable,
               price: price === undefined ? null : price * devices,
               headroom: replicas[1] * each / work.peak - 1,
@@ -154,8 +240,11 @@
     const priced = choices.prices && found.every((one) => one.price !== null);
     const before = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
     const first = !choices.gpus && !choices.prices; // nobody has said which there are: those that clouds rent come first
-    found.sort((a, b) => b.sure - a.sure || (first ? b.gpu.rented - a.gpu.rented : 0) || (priced ? a.price - b.price : 0) || a.memory - b.memory || a.devices - b.devices
-      || b.each - a.each || before(a.gpu.id, b.gpu.id) || a.ranks - b.ranks);
+    found.sort((a, b) =>
+      b.sure - a.sure || (first ? b.gpu.rented - a.gpu.rented : 0) || (priced ? a.price - b.price : 0) ||
+      a.memory - b.memory || a.devices - b.devices ||
+      b.each - a.each || before(a.gpu.id, b.gpu.id) || a.ranks - b.ranks
+    );
     return { deployments: found, refused, fastest };
   }
 
@@ -176,7 +265,8 @@
     const highest = keeps === null ? -1 : kernel.highestStaticFraction(keeps, found.total);
     const free = kernel.freeBytes(found.pool, block, kept);
     return {
-      each, pool,
+      each,
+      pool,
       utilization: utilization <= 1 ? utilization : null,
       fractions: lowest > highest ? null : { lowest, highest },
       longest: kernel.longestContext(Math.floor(free / each), constant, terms, found.model.limit),
@@ -187,16 +277,32 @@
   function whatToRelax(work, ranking) {
     const { refused, fastest } = ranking;
     const ms = (seconds) => `${(Math.ceil(seconds * 1e4) / 10).toLocaleString("en-US")} ms`;
-    if (refused.limit) return "The longest request is longer than the model supports: shorten it or take another model.";
-    if (refused.available) return `Nothing serves ${work.peak.toLocaleString("en-US")} requests with the devices available: allow more devices, fewer requests, a shorter average, or smaller formats.`;
+    if (refused.limit) {
+      return "The longest request is longer than the model supports: shorten it or take another model.";
+    }
+    if (refused.available) {
+      return `Nothing serves ${
+        work.peak.toLocaleString("en-US")
+      } requests with the devices available: allow more devices, fewer requests, a shorter average, or smaller formats.`;
+    }
     if (refused.time) {
       const parts = [];
-      if (work.tpot !== null && fastest.tpot > work.tpot * work.efficiency) parts.push(`time per token to ${ms(fastest.tpot / work.efficiency)}`);
-      if (work.ttft !== null && fastest.ttft > work.ttft * work.efficiency) parts.push(`time to first token to ${ms(fastest.ttft / work.efficiency)}`);
-      return `Nothing that holds the workload is fast enough: relax ${parts.join(" and ") || "the time targets"}, allow more devices per replica, or faster ones.`;
+      if (work.tpot !== null && fastest.tpot > work.tpot * work.efficiency) {
+        parts.push(`time per token to ${ms(fastest.tpot / work.efficiency)}`);
+      }
+      if (work.ttft !== null && fastest.ttft > work.ttft * work.efficiency) {
+        parts.push(`time to first token to ${ms(fastest.ttft / work.efficiency)}`);
+      }
+      return `Nothing that holds the workload is fast enough: relax ${
+        parts.join(" and ") || "the time targets"
+      }, allow more devices per replica, or faster ones.`;
     }
-    if (refused.context) return "One longest request does not fit anything offered: shorten it, store the cache in FP8, or allow larger devices or more of them per replica.";
-    if (refused.weights) return "The weights alone do not fit anything offered: allow more devices per replica, a smaller weight format, or larger devices.";
+    if (refused.context) {
+      return "One longest request does not fit anything offered: shorten it, store the cache in FP8, or allow larger devices or more of them per replica.";
+    }
+    if (refused.weights) {
+      return "The weights alone do not fit anything offered: allow more devices per replica, a smaller weight format, or larger devices.";
+    }
     return "Nothing offered can be configured so: allow other sizes, formats or accelerators.";
   }
 
@@ -211,7 +317,9 @@
     words.push(flags.context, String(work.longest));
     words.push(flags.max_num_seqs, String(Math.max(found.each, 1)));
     if (share !== null) words.push(flags.share, String(share));
-    if (kernel.words.online_weights.includes(found.weightFormat)) words.push(flags.weights, found.weightFormat);
+    if (kernel.words.online_weights.includes(found.weightFormat)) {
+      words.push(flags.weights, found.weightFormat);
+    }
     if (found.kv !== own) words.push(flags.kv, flags.kv_names[found.kv] || found.kv);
     return words.map(quote).join(" ");
   }
