@@ -33,7 +33,9 @@ def deno(*arguments: str) -> bool:
 def main() -> int:
     """Return 0 if nothing was found."""
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    options.add_argument("--fix", action="store_true", help="lay out the scripts and fix what has one right answer")
+    options.add_argument(
+        "--fix", action="store_true", help="lay out the scripts and fix what has one right answer"
+    )
     fix = options.parse_args().fix
     TYPES.write_text(HEAD + browser.declarations(), encoding="utf-8")
     GENERATED.parent.mkdir(parents=True, exist_ok=True)

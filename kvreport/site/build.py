@@ -25,6 +25,7 @@ from kvreport.site.kit import drawing, fonts, templating, vega
 from kvreport.site.kit.page import Page
 from kvreport.site.page_type import Inputs
 from kvreport.site.pages import (
+    api,
     claims,
     compare,
     explore,
@@ -54,6 +55,7 @@ PAGE_TYPES: Final = (
     claims.TYPE,
     measured.TYPE,
     glossary.TYPE,
+    api.TYPE,
     home.TYPE,
 )
 """Every page type; the front page is last, because its doors lead to the pages that there are."""
