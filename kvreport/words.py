@@ -39,6 +39,9 @@ TWO_BYTE_KV: Final[frozenset[str]] = frozenset(ALL["two_byte_kv"])
 CHANGES: Final[dict[str, str]] = ALL["changes"]
 """What to change after a start-up, by the change's name; ``{value}`` is put in."""
 
+RELAX: Final[dict[str, str]] = ALL["relax"]
+"""Why nothing serves a workload and what would, by the reason of a ranking; values are put in."""
+
 
 @dataclass(frozen=True, slots=True)
 class ServeFlags:

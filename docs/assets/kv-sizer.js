@@ -158,7 +158,7 @@
         );
       }
       if (!ranking.deployments.length) {
-        refuse(kvSizing.whatToRelax(made.work, ranking), ignored);
+        refuse(kvSizing.whatToRelax(site, made.work, choices, ranking), ignored);
         return;
       }
       lay({

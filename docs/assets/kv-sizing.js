@@ -273,37 +273,29 @@
     };
   }
 
-  /* One sentence about why nothing serves the workload, and what would. */
-  function whatToRelax(work, ranking) {
+  /* One sentence about why nothing serves the workload, and what would; the words are Python's. */
+  function whatToRelax(site, work, choices, ranking) {
     const { refused, fastest } = ranking;
-    const ms = (seconds) => `${(Math.ceil(seconds * 1e4) / 10).toLocaleString("en-US")} ms`;
-    if (refused.limit) {
-      return "The longest request is longer than the model supports: shorten it or take another model.";
-    }
-    if (refused.available) {
-      return `Nothing serves ${
-        work.peak.toLocaleString("en-US")
-      } requests with the devices available: allow more devices, fewer requests, a shorter average, or smaller formats.`;
-    }
-    if (refused.time) {
-      const parts = [];
-      if (work.tpot !== null && fastest.tpot > work.tpot * work.efficiency) {
-        parts.push(`time per token to ${ms(fastest.tpot / work.efficiency)}`);
-      }
-      if (work.ttft !== null && fastest.ttft > work.ttft * work.efficiency) {
-        parts.push(`time to first token to ${ms(fastest.ttft / work.efficiency)}`);
-      }
-      return `Nothing that holds the workload is fast enough: relax ${
-        parts.join(" and ") || "the time targets"
-      }, allow more devices per replica, or faster ones.`;
-    }
-    if (refused.context) {
-      return "One longest request does not fit anything offered: shorten it, store the cache in FP8, or allow larger devices or more of them per replica.";
-    }
-    if (refused.weights) {
-      return "The weights alone do not fit anything offered: allow more devices per replica, a smaller weight format, or larger devices.";
-    }
-    return "Nothing offered can be configured so: allow other sizes, formats or accelerators.";
+    const { relax } = kernel.words;
+    const fill = (name, values) => relax[name].replace(/\{(\w+)\}/g, (_, key) => values[key]);
+    const number = (n) => n.toLocaleString("en-US");
+    const sentence = (text) => `${text[0].toUpperCase()}${text.slice(1)}.`;
+    const reason = ["limit", "available", "time", "context"].find((name) => refused[name]) ||
+      (Object.keys(refused).length ? "weights" : "formats");
+    const missed = ["tpot", "ttft"]
+      .filter((name) => work[name] !== null && fastest[name] > work[name] * work.efficiency)
+      .map((name) => {
+        const tenths = Math.ceil(fastest[name] / work.efficiency * 1e4) / 10;
+        const digits = { minimumFractionDigits: 1, maximumFractionDigits: 1 };
+        return fill(name, { time: `${tenths.toLocaleString("en-US", digits)} ms` });
+      });
+    return sentence(fill(reason, {
+      peak: number(work.peak),
+      context: number(work.longest),
+      targets: missed.join(" and ") || relax.targets,
+      sizes: site.sizes.join(", "),
+      formats: choices.kv.join(", "),
+    }));
   }
 
   /* --- commands -------------------------------------------------------------------------------------------- */

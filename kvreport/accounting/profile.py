@@ -20,7 +20,6 @@ import numpy.typing as npt
 from kvreport.accounting import kernel
 
 Integers = npt.NDArray[np.int64]
-IntegerLike = int | Integers
 
 UNBOUNDED: Final = 1 << 40
 """A cap that no context reaches (contexts are at most 2^30 tokens)."""
