@@ -23,13 +23,6 @@
   const MOST = 400000; /* rows that are evaluated at once */
   const PAGE = 50; /* rows shown at first */
   const FEW = 8; /* choices of a long list that are shown at first */
-  const VERDICTS = {
-    fits: "fits",
-    tight: "tight",
-    cache_exceeds_pool: "cache exceeds pool",
-    context_exceeds_model: "beyond the model's limit",
-    weights_exceed_memory: "weights exceed memory",
-  };
   const START = { gpu: ["h100-sxm-80gb"], context: ["8192"], tp: ["1"], weights: ["released"], kv: ["own"] };
 
   function explore(root) {
@@ -100,7 +93,7 @@
           label: "KV cache",
           values: [["own", "the model's own"], ...site.kv_formats.map((one) => [one.name, one.label])],
         },
-        { key: "verdict", label: "verdict", values: Object.entries(VERDICTS) },
+        { key: "verdict", label: "verdict", values: Object.entries(kvKernel.words.verdict_labels) },
         {
           key: "kind",
           label: "remembers by",
@@ -255,7 +248,9 @@
         for (const context of contexts) {
           const answer = { ...kvCapacity.answer(config, context), config, context };
           if (state.verdict && !state.verdict.includes(answer.verdict)) continue;
-          if (least && !(answer.users >= least && ["fits", "tight"].includes(answer.verdict))) continue;
+          if (least && !(answer.users >= least && kvKernel.words.serving_verdicts.includes(answer.verdict))) {
+            continue;
+          }
           rows.push(answer);
         }
       }

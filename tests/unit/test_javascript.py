@@ -130,4 +130,4 @@ def test_the_script_has_the_words_and_no_module_of_its_own():
     for word in ("import ", "require(", "eval(", "new Function"):
         assert word not in text
     assert "readonly words:" in declarations()
-    assert set(words.NO_REQUEST) < set(words.VERDICTS)
+    assert set(words.NO_REQUEST) < set(words.VERDICTS) == set(words.ALL["verdict_labels"])
