@@ -13,12 +13,13 @@ from typing import Final, Literal, Protocol, cast
 import numpy as np
 import numpy.typing as npt
 
+from kvreport.accounting import kernel
 from kvreport.accounting.profile import CacheProfile, Integers
 
 Reals = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.int8]
 
-UNLIMITED_USERS: Final = 1 << 40
+UNLIMITED_USERS: Final = kernel.UNLIMITED_REQUESTS
 """Users of a model whose requests hold nothing; no pool ever limits them."""
 
 
