@@ -1,0 +1,1 @@
+"""vLLM rules by release, read from its source."""
