@@ -57,6 +57,7 @@ class Case:
         eager: True if no graphs are captured.
         images: False if the engine was told to serve text only.
         sorts: True if sampling sorts all logits.
+        context_tokens: The longest request that the engine was told to take; None for the model's longest.
         many: True for arrays even where there is one device and one format.
     """
 
@@ -73,6 +74,7 @@ class Case:
     eager: bool = False
     images: bool = True
     sorts: bool = False
+    context_tokens: int | None = None
     many: bool = False
 
     @property
@@ -95,6 +97,7 @@ class Case:
             eager=self.eager,
             images=self.images,
             sorts=self.sorts,
+            context_tokens=self.context_tokens,
         )
 
     @property

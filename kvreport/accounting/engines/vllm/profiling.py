@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Final
 
-from kvreport.accounting.engines.vllm_rules.releases import FIRST_ENGINE_ENDS, Release, Sampler
+from kvreport.accounting.engines.vllm.releases import FIRST_ENGINE_ENDS, Release, Sampler
 from kvreport.accounting.kv_cache import SERVED_BYTES
 from kvreport.catalog.caches import CrossAttention, Indexer, Latent, RecurrentState
 from kvreport.catalog.model import Model, WeightGroup
@@ -48,13 +48,22 @@ MLA_CONTEXT_TOKENS: Final = 64 * 1024
 """Context tokens whose keys and values MLA expands at once (``mla/common.py``, chunked prefill)."""
 
 LARGEST_CAPTURE: Final = 512
+"""Tokens of the largest graph that is captured by default."""
+
+INDEX_KEY_BYTES: Final = 132
+
+INDEX_LOGITS_BYTES: Final = 512 * MIB
+"""Logits of an indexer (``VLLM_SPARSE_INDEXER_MAX_LOGITS_MB``), allocated for the measuring run."""
 
 DYNAMIC_IMAGE_TOKENS: Final = 16384
 """Tokens of the largest image of towers that take any resolution (Qwen-VL's processors: 12.8 million pixels,
 28 by 28 pixels to a token)."""
 
 POOLED_PATCHES: Final = 9
-"""Patches to a token of towers with a fixed resolution (Gemma 4: 2,520 patches, 280 tokens)."""
+"""Patches to a token of towers with a fixed resolution (Gemma 4: 2,520 patches, 280 tokens).
+
+As many images are encoded as a step has tokens for, but at least one
+(``v1/core/encoder_cache_manager.py::compute_mm_encoder_budget``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,15 +99,6 @@ class Tower:
         """Bytes of one patch at the peak: the inner side twice, the stream and its residual."""
         return 2 * SERVED_BYTES * self.inner + 2 * SERVED_BYTES * self.width
 
-    def patches(self, max_batched_tokens: int) -> int:
-        """Patches encoded at once: as many images as a step has tokens for, but at least one.
-
-        ``v1/core/encoder_cache_manager.py::compute_mm_encoder_budget``,
-        ``multimodal/encoder_budget.py::MultiModalBudget``.
-        """
-        if self.merged:
-            return self.merged * max(max_batched_tokens, DYNAMIC_IMAGE_TOKENS)
-        return POOLED_PATCHES * max_batched_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,61 +205,44 @@ def _sizes(largest: int) -> int:
     return sum(size <= largest for size in (1, 2, 4)) + fine + coarse
 
 
-def sampling_bytes(
-    shape: Shape,
-    sampler: Sampler,
-    rows: int,
-    *,
-    tensor_parallel: int = 1,
-    multiprocessors: int = 132,
-    triton: bool = True,
-) -> int:
-    """Bytes of a sampling step over ``rows`` rows of logits.
+def logit_bytes(sampler: Sampler, tensor_parallel: int = 1) -> int:
+    """Bytes per logit of a sampling step; logits of several ranks are gathered first."""
+    gathered = sampler == "logits" and tensor_parallel > 1
+    return LOGIT_BYTES[sampler] + GATHERED_LOGIT_BYTES * gathered
 
-    Args:
-        shape: The model's sizes.
-        sampler: How it is computed.
-        rows: Rows of logits.
-        tensor_parallel: Ranks that the head is split over.
-        multiprocessors: Of the device; Triton's kernel keeps a row of logits for each.
-        triton: True for releases whose kernel does (0.17 on).
+
+def rows_buffered(release: Release, sampler: Sampler) -> bool:
+    """Whether sampling keeps a row of 32-bit logits for every multiprocessor: Triton's kernel, since 0.17.0.
+
+    ``v1/sample/ops/topk_topp_triton.py``.
     """
-    per_logit = LOGIT_BYTES[sampler]
-    if sampler == "logits" and tensor_parallel > 1:
-        per_logit += GATHERED_LOGIT_BYTES
-    size = rows * per_logit * shape.vocabulary
-    if triton and sampler == "probabilities" and rows >= 8:
-        size += 4 * min(rows, multiprocessors) * shape.vocabulary
-    return size
+    return release >= (0, 17) and sampler == "probabilities"
 
 
-def kept_bytes(shape: Shape, tokens: int) -> int:
-    """Bytes of the last hidden states that are held while logits are sampled from."""
-    return KEPT_STREAMS * SERVED_BYTES * shape.hidden * tokens
+def kept_bytes(shape: Shape) -> int:
+    """Bytes per token of the last hidden states that are held while logits are sampled from."""
+    return KEPT_STREAMS * SERVED_BYTES * shape.hidden
 
 
-def forward_bytes(shape: Shape, tokens: int, tensor_parallel: int = 1, expert_parallel: int = 1) -> int:
-    """Bytes of a forward pass of ``tokens`` tokens at its peak, without the buffers that experts keep."""
-    dense = FORWARD_HIDDEN_BYTES * shape.hidden * shape.streams
-    inner = FORWARD_INNER_BYTES * shape.inner // tensor_parallel
-    mlp = dense + inner
-    expert = EXPERT_INNER_BYTES * shape.expert_inner // tensor_parallel + EXPERT_HIDDEN_BYTES * shape.hidden
-    if shape.experts_per_token:
-        mlp = max(mlp, dense + shape.experts_per_token * expert)
-    del expert_parallel
-    return max(mlp * tokens, dense * tokens + _latent_context_bytes(shape, tensor_parallel))
+def forward_bytes_per_token(shape: Shape, tensor_parallel: int = 1) -> float:
+    """Bytes per token at the peak of a forward pass, without the buffers that experts keep."""
+    stream = FORWARD_HIDDEN_BYTES * shape.hidden * shape.streams
+    dense = FORWARD_INNER_BYTES * shape.inner / tensor_parallel
+    expert = EXPERT_INNER_BYTES * shape.expert_inner / tensor_parallel + EXPERT_HIDDEN_BYTES * shape.hidden
+    return stream + max(dense, shape.experts_per_token * expert)
 
 
-def _latent_context_bytes(shape: Shape, tensor_parallel: int) -> int:
-    """MLA's expanded keys and values of one chunk of context, which the measuring run allocates."""
-    if not shape.latent_heads:
-        return 0
+def expanded_latent_bytes(shape: Shape, tensor_parallel: int = 1) -> int:
+    """MLA's expanded keys and values of one chunk of context, which the measuring run allocates.
+
+    ``mla/common.py``, since 0.9 ``mla_attention.py``: at most 64K tokens of context.
+    """
     heads = -(-shape.latent_heads // tensor_parallel)
     return MLA_CONTEXT_TOKENS * heads * shape.head_width * SERVED_BYTES
 
 
-def expert_workspace_bytes(shape: Shape, tokens: int, tensor_parallel: int = 1) -> int:
-    """Bytes of the two buffers that Triton's and Marlin's experts compute in, 16 bits each.
+def expert_workspace_bytes(shape: Shape, tensor_parallel: int = 1) -> float:
+    """Bytes per token of the two buffers that Triton's and Marlin's experts compute in, 16 bits each.
 
     Per chosen expert one buffer holds the inner side or the output, the other both halves of the inner
     side or the output (0.22.0, ``fused_moe/experts/marlin_moe.py::workspace_shapes``,
@@ -267,28 +250,23 @@ def expert_workspace_bytes(shape: Shape, tokens: int, tensor_parallel: int = 1) 
     """
     inner = shape.expert_inner / tensor_parallel
     widths = max(inner, shape.hidden) + max(2 * inner, shape.hidden)
-    return int(shape.experts_per_token * widths * SERVED_BYTES * tokens)
+    return shape.experts_per_token * widths * SERVED_BYTES
 
 
-def encoding_bytes(shape: Shape, release: Release, tokens: int, rows: int) -> int:
-    """Bytes of the encoder's pass over the images of one step.
+def index_workspace_bytes(release: Release) -> int:
+    """Bytes per token of the longest context that a sparse model's indexer gathers keys in, and keeps.
 
-    The first engine gives every one of its requests an image: models that attend to the encoder's states
-    hold those of all of them.
+    ``v1/attention/backends/mla/indexer.py::get_max_prefill_buffer_size``: keys of 40 contexts (2 up to 0.12)
+    of 128 FP8 values and a 32-bit scale; the buffer is shared with that of the experts.
     """
-    if shape.tower is None:
+    return (40 if release >= (0, 13) else 2) * INDEX_KEY_BYTES
+
+
+def states_encoded_bytes(shape: Shape, release: Release) -> int:
+    """Bytes per request of an encoder's pass where layers attend to its states.
+
+    The first engine gives every one of its requests an image while it measures.
+    """
+    if shape.tower is None or release >= FIRST_ENGINE_ENDS:
         return 0
-    if release < FIRST_ENGINE_ENDS and shape.encoder_tokens:
-        states = rows * shape.encoder_tokens
-        return states * (shape.tower.patch_bytes + 2 * SERVED_BYTES * shape.hidden)
-    return shape.tower.patches(tokens) * shape.tower.patch_bytes
-
-
-def collective_buffers(release: Release) -> int:
-    """Bytes that splitting over devices takes beside NCCL: the custom all-reduce's buffers.
-
-    Two of 8 MiB (``distributed/device_communicators/custom_all_reduce.py``); FlashInfer's fused
-    all-reduce takes a workspace of its own since 0.17, which the measuring run does not see.
-    """
-    del release
-    return 16 * MIB
+    return shape.encoder_tokens * (shape.tower.patch_bytes + 2 * SERVED_BYTES * shape.hidden)

@@ -8,6 +8,7 @@ tuple of numbers, ``(0, 20, 1)``; none means the newest.
 
 from __future__ import annotations
 
+import re
 from typing import Final, Literal
 
 from kvreport.catalog.engine import Engine, version_number
@@ -89,9 +90,20 @@ _ROCM_FIRST_RUNNER: Final = frozenset({"DeepseekV32ForCausalLM", "DeepseekV4ForC
 """Classes that stay with the first runner on ROCm in 0.28 to 0.31 (``ROCM_DEFAULT_MRV1_ARCHITECTURES``)."""
 
 
+def release_number(version: str) -> Release:
+    """The release whose rules a version follows; empty where it names none.
+
+    Builds of the main branch (``0.19.2rc1.dev134+g0``) are named after the last release, and follow the next.
+    """
+    number = version_number(version)
+    if len(number) > 1 and re.search(r"dev|rc", version):
+        return (number[0], number[1] + 1, 0)
+    return number
+
+
 def release_of(engine: Engine) -> Release:
     """The release whose rules a record stands for."""
-    return version_number(engine.version or "") or NEWEST
+    return release_number(engine.version or "") or NEWEST
 
 
 def default_utilization(release: Release) -> float:
@@ -214,6 +226,17 @@ def keeps_checkpoint(release: Release, mechanism: str, architecture: str) -> boo
         return release >= (0, 29)
     first: dict[str, Release] = {"mamba2": (0, 32), "kda": (0, 32), "gated_deltanet": (0, 33)}
     return mechanism in first and release >= first[mechanism]
+
+
+def latent_hybrid_tokens(release: Release) -> int:
+    """Tokens that blocks of a model of latents and states are a multiple of.
+
+    64 up to 0.19 (``models/config.py::HybridAttentionMambaModelConfig``), the kernel's own up to 0.26, 128
+    since 0.27.1 (``platforms/interface.py::_align_hybrid_block_size``).
+    """
+    if release >= (0, 27):
+        return 128
+    return 64 if release < (0, 20) else 1
 
 
 def packed_blocks(release: Release) -> PackedBlocks:

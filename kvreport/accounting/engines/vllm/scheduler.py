@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kvreport.accounting.engines.vllm_rules.releases import FIRST_ENGINE_ENDS, Release
+from kvreport.accounting.engines.vllm.releases import FIRST_ENGINE_ENDS, Release
 from kvreport.units import GIB
 
 LARGE_BYTES: Final = 70 * GIB
@@ -67,7 +67,7 @@ def is_large(release: Release, device: str, memory_bytes: int) -> bool:
     before, its driver does not answer the question for its memory, which counts as a small device.
     """
     if release < (0, 8, 5):
-        return device.startswith(("h100", "h200"))
+        return "h100" in device or "h200" in device
     if "a100" in device and release >= (0, 9):
         return False
     if "gb10" in device:

@@ -1,1 +1,0 @@
-"""vLLM rules by release, read from its source."""
