@@ -346,7 +346,9 @@ def _weights(case: Case, form: WeightFormat | None, known: Memo) -> ComponentByt
     without = None if case.images else TOWERS | frozenset(case.model.not_loaded)
     return known.get(
         ("weights", _name(form), case.layout, case.images),
-        lambda: weights_by_component(case.model, form, case.formats, case.layout.tensor, without=without),
+        lambda: case.layout.spread_experts(
+            weights_by_component(case.model, form, case.formats, case.layout.tensor, without=without)
+        ),
     )
 
 

@@ -184,6 +184,16 @@ class Layout:
             sizes[-1] += ends["embedding"]
         return tuple(sizes)
 
+    def spread_experts(self, per_rank: ComponentBytes) -> ComponentBytes:
+        """Divide routed experts over the data-parallel ranks too, where they are spread over all of a stage.
+
+        Args:
+            per_rank: What one rank holds with its tensor-parallel group alone.
+        """
+        if not self.expert or self.data == 1 or "routed_experts" not in per_rank:
+            return per_rank
+        return per_rank | {"routed_experts": -(-per_rank["routed_experts"] // self.data)}
+
     def total_weights(self, model: Model, per_rank: ComponentBytes) -> int:
         """Weight bytes on all devices together."""
         return sum(self.stage_weights(model, per_rank)) * self.tensor * self.data

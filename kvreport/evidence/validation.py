@@ -128,7 +128,7 @@ def validate(catalogue: Catalogue, observations: Iterable[Observation] | None = 
 
 
 def _case(catalogue: Catalogue, observation: Observation) -> Case:
-    engine = _engine(catalogue, observation)
+    engine = engine_of(catalogue, observation)
     excluded: list[str] = []
     model, own = find_model(catalogue, observation)
     if model is None:
@@ -161,7 +161,8 @@ def _case(catalogue: Catalogue, observation: Observation) -> Case:
     )
 
 
-def _engine(catalogue: Catalogue, observation: Observation) -> Engine | None:
+def engine_of(catalogue: Catalogue, observation: Observation) -> Engine | None:
+    """The rules that an observation is held against: of its release, else of the day that it was made."""
     family = FAMILIES.get(observation.engine)
     if family is None:
         return None

@@ -76,8 +76,10 @@ class Start:
         self.model = model
         self.weight_format = observation.weight_format if own else observation.shapes_weights
         self.ranks = observation.tensor_parallel or 1
+        self.own = own
         self.excluded: list[str] = []
         self.starts: bool | None = None
+        self.allocation: Allocation | None = None
         self.accelerator: Accelerator | None = (
             device_found(catalogue.accelerator(observation.gpu), observation) if observation.gpu else None
         )
@@ -120,7 +122,7 @@ class Start:
         if (observation.pipeline_parallel or 1) > 1:
             self.excluded.append("weights: pipeline stages are not told apart in the source")
             return None
-        case = self._case()
+        case = self.case()
         if self.accelerator is None and observation.kernels_of is not None:
             case = replace(case, accelerators=(self.catalogue.accelerator(observation.kernels_of),))
         return allocate(case)
@@ -137,9 +139,10 @@ class Start:
         if observation.speculative and self._draft_tokens() == 0:
             self.excluded.append("tokens: the draft model is not described")
             return None
-        return lay_out(self._case())
+        return lay_out(self.case())
 
-    def _case(self) -> Case:
+    def case(self) -> Case:
+        """What the trunk is asked: the observation's model, device and flags."""
         observation = self.observation
         tokens, rows = self._scheduler()
         named = self.weight_format
@@ -233,9 +236,6 @@ class Start:
         if not known or self.accelerator is None:
             self.excluded.append("end to end: model format or device is not stated")
             return
-        if unified(observation):
-            self.excluded.append("end to end: memory shared with the CPU, what was free is not stated")
-            return
         if observation.printed.total_gpu_gib is None and observation.gpu is None:
             self.excluded.append("end to end: the device's memory is not known")
             return
@@ -244,6 +244,7 @@ class Start:
             self.excluded.append(
                 f"utilisation: stated {stated:g}, but the printed parts add up to {taken:g}, which is used"
             )
+        self.allocation = laid
         pool = max(int(laid.pool_bytes), 0)
         context = observation.context_tokens
         if context is not None:
@@ -333,11 +334,6 @@ def line_printed(observation: Observation) -> dict[str, str]:
         return {}
     same = abs(printed.kv_tokens / context - printed.max_concurrency) <= LAST_DIGIT
     return {"token_line": "concurrency" if same else "blocks"}
-
-
-def unified(observation: Observation) -> bool:
-    """True where the device shares its memory with a CPU, so that other processes move the figures."""
-    return "gb10" in f"{observation.gpu or ''} {observation.gpu_named}".lower()
 
 
 def find_model(catalogue: Catalogue, observation: Observation) -> tuple[Model | None, bool]:

@@ -34,6 +34,9 @@ from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.model import Model
 
+UNIFIED: Final = ("dgx-spark", "jetson")
+"""Devices that share their memory with a CPU: what the process and the page cache take counts, too."""
+
 UNQUANTIZED: Final = ("bf16", "fp16", "fp32")
 
 
@@ -86,6 +89,7 @@ class ReserveRates:
         own_expert_kernels: bool = False,
         sorts: bool = False,
         nvidia: bool = True,
+        multicast: bool = True,
     ) -> Self:
         """Read the rates off a model and an engine's release; arguments as for :func:`reserve`.
 
@@ -119,7 +123,7 @@ class ReserveRates:
             index_per_token=index_workspace_bytes(release) if sizes.indexed else 0,
             index_logits=INDEX_LOGITS_BYTES if sizes.indexed else 0,
             non_framework=constant(engine, "non_framework_bytes")
-            + constant(engine, "non_framework_rank_bytes") * (tensor_parallel - 1),
+            + constant(engine, "non_framework_rank_bytes") * (tensor_parallel - 1) * multicast,
             per_graph=constant(engine, "graph_bytes_per_layer") * sizes.layers if graphs else 0.0,
         )
 
@@ -153,6 +157,7 @@ def reserve(
     own_expert_kernels: bool = False,
     sorts: bool = False,
     nvidia: bool = True,
+    multicast: bool = True,
     context_tokens: int | None = None,
     device_class: str = "server",
 ) -> Reserve:
@@ -169,6 +174,7 @@ def reserve(
         own_expert_kernels: True if the device's kernels for experts bring their own buffers.
         sorts: True if the engine said that sampling sorts all logits, whatever its release does otherwise.
         nvidia: False on other vendors' devices.
+        multicast: False on devices whose links have no multicast (:func:`multicasts`).
         context_tokens: The longest request that the engine was told to take; None for the model's.
         device_class: Which of the engine's error bands applies.
 
@@ -183,14 +189,18 @@ def reserve(
         own_expert_kernels=own_expert_kernels,
         sorts=sorts,
         nvidia=nvidia,
+        multicast=multicast,
     )
     rows = min(max_seqs, max_batched_tokens)
     activations = rates.activations(max_batched_tokens, rows, context_tokens or model.context_tokens)
+    outside = rates.non_framework
+    if device_class == "unified":
+        outside += constant(engine, "unified_bytes")
     graphs = 0.0 if eager else rates.per_graph * captured_graphs(max_seqs, max_batched_tokens)
-    total = activations + rates.non_framework + graphs
+    total = activations + outside + graphs
     return Reserve(
         activations=round(activations),
-        non_framework=round(rates.non_framework),
+        non_framework=round(outside),
         graphs=round(graphs),
         uncertainty=round(error_band(engine, total, device_class)),
     )
@@ -222,7 +232,17 @@ def device_class(accelerator: Accelerator) -> str:
     """The class of devices whose logs an error band rests on."""
     if accelerator.vendor.upper() != "NVIDIA":
         return "other"
-    return "workstation" if accelerator.id.startswith(("rtx", "dgx-spark", "jetson")) else "server"
+    if accelerator.id.startswith(UNIFIED):
+        return "unified"
+    return "workstation" if accelerator.id.startswith("rtx") else "server"
+
+
+def multicasts(accelerator: Accelerator) -> bool:
+    """True for devices whose links multicast: NCCL keeps buffers for NVLink SHARP there, for every rank.
+
+    Hopper and Blackwell data-centre GPUs (NCCL user guide, ``NCCL_NVLS_ENABLE``).
+    """
+    return (accelerator.compute_capability or "").split(".")[0] in ("9", "10")
 
 
 def own_expert_kernels(accelerator: Accelerator) -> bool:

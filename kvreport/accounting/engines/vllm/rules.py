@@ -91,6 +91,7 @@ class Vllm(EngineRules):
             sorts=step.sorts,
             own_expert_kernels=reserve.own_expert_kernels(accelerator),
             nvidia=accelerator.vendor.upper() == "NVIDIA",
+            multicast=reserve.multicasts(accelerator),
             context_tokens=step.context_tokens,
             device_class=reserve.device_class(accelerator),
         )
@@ -111,6 +112,7 @@ class Vllm(EngineRules):
         return (
             *self.scheduler(accelerator),
             reserve.own_expert_kernels(accelerator),
+            reserve.multicasts(accelerator),
             reserve.device_class(accelerator),
         )
 
