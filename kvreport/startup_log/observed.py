@@ -258,6 +258,19 @@ class Start:
         if observation.printed.fits is not False:
             yield from self._lines(laid, pool, "")
 
+    def within_band(self, comparisons: tuple[Comparison, ...]) -> bool | None:
+        """Whether the observed pool lies in the error band of the predicted one; None if it was not predicted.
+
+        A log that prints no pool tells it by its tokens or its concurrency, which grow with it.
+        """
+        found = {one.quantity: one for one in comparisons}
+        one = next((found[name] for name in ("pool", "tokens", "concurrency") if name in found), None)
+        if one is None or self.allocation is None or one.predicted <= 0:
+            return None
+        pool = float(self.allocation.pool_bytes)
+        missing = pool * abs(1 - one.observed / one.predicted)
+        return missing <= self.allocation.uncertainty_bytes
+
     def _buffers(self) -> Iterator[Comparison]:
         """llama.cpp prints the buffers of keys, values and states."""
         observation, printed = self.observation, self.observation.printed

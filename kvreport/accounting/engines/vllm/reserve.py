@@ -106,7 +106,7 @@ class ReserveRates:
         workspace = engine.expert_workspace_kept and not own_expert_kernels
         streams = engine.streams_buffer_kept and sizes.streams > 1
         tower = sizes.tower if images and releases.encoder_profiled(release, second=second) else None
-        fixed, pooled = (tower.merged, POOLED_PATCHES) if tower else (0, 0)
+        fixed, pooled = (tower.merged, 0 if sizes.encoder_tokens else POOLED_PATCHES) if tower else (0, 0)
         patch = tower.patch_bytes if tower else 0
         return cls(
             forward_per_token=forward_bytes_per_token(sizes, tensor_parallel),
