@@ -44,7 +44,7 @@ from kvreport.catalog.observation import Observation, load_observations
 from kvreport.errors import InputError
 from kvreport.evidence.validation import engine_of
 from kvreport.resources import data_dir
-from kvreport.startup_log.observed import Comparison, Start, find_model, share_taken
+from kvreport.startup_log.observed import Comparison, Start, device_of, find_model, share_taken
 from kvreport.units import GIB
 
 CONSTANTS = ("non_framework_bytes", "non_framework_rank_bytes", "unified_bytes", "graph_bytes_per_layer")
@@ -94,7 +94,8 @@ def collect(catalogue: Catalogue, observations: Iterable[Observation]) -> list[L
     found = []
     for observation in observations:
         engine = engine_of(catalogue, observation)
-        if observation.engine != "vllm" or engine is None or observation.unusable or observation.gpu is None:
+        device = device_of(catalogue, observation)
+        if observation.engine != "vllm" or engine is None or observation.unusable or device is None:
             continue
         if not observation.complete and observation.engine_version is None:
             continue
@@ -103,7 +104,7 @@ def collect(catalogue: Catalogue, observations: Iterable[Observation]) -> list[L
             continue
         start = Start(catalogue, observation, engine, model, own=own)
         source = source_of(observation)
-        group = device_class(catalogue.accelerator(observation.gpu))
+        group = device_class(device)
         try:
             rows = tuple(measured(start, source))
         except InputError:

@@ -109,20 +109,34 @@
     };
   }
 
-  /* Batch sizes that vLLM captures graphs of: 1, 2, 4, then by 8 to 256, then by 16 to 512. */
-  function capturedSizes(rows) {
-    const largest = Math.min(2 * rows, 512);
+  /* Batch sizes that vLLM captures graphs of, up to a largest: 1, 2, 4, then by 8 to 256, then by 16. */
+  function capturedSizes(largest) {
     return [1, 2, 4].filter((size) => size <= largest).length
       + Math.floor(Math.min(largest, 256) / 8) + Math.floor(Math.max(largest - 256, 0) / 16);
   }
 
+  /* Graphs: pieces for every batch size, and whole ones for those that decode. */
+  function capturedGraphs(rows, tokens) {
+    return capturedSizes(Math.min(2 * rows, 512, tokens)) + capturedSizes(Math.min(rows, 512, tokens));
+  }
+
+  const MULTIPROCESSORS = 132;
+  const BUFFERED_ROWS = 8;
+
   /* The reserve under given scheduler sizes: activations, what lies outside the framework, graphs. */
-  function reserveAt(rates, tokens, rows, { eager = false, own = false } = {}) {
-    const [forward, workspace, streams, row, encoding, outside, graphs] = rates;
+  function reserveAt(rates, tokens, rows, { eager = false, own = false, outside = [false, 0], context = 0 } = {}) {
+    const [forward, stream, expanded, experts, kept, streams, row, buffer, encoding, image, states, keys, index,
+      framework, linked, graph] = rates;
     const asked = Math.min(rows, tokens);
-    const sampling = (own ? 0 : workspace * tokens) + row * asked;
-    return roundHalfEven(Math.max(forward * tokens, sampling, encoding) + streams * tokens)
-      + roundHalfEven(outside) + roundHalfEven(eager ? 0 : graphs * capturedSizes(rows));
+    const passed = Math.max(forward * tokens, stream * tokens + expanded) + index;
+    const buffered = asked >= BUFFERED_ROWS ? buffer * Math.min(asked, MULTIPROCESSORS) : 0;
+    const sampled = row * asked + buffered + kept * tokens;
+    const encoded = Math.max(encoding, image * tokens) + states * asked;
+    const workspace = Math.max(own ? 0 : experts * tokens, keys * context);
+    const activations = Math.max(passed, sampled, encoded) + workspace + streams * tokens;
+    const [multicast, shared] = outside;
+    return roundHalfEven(activations) + roundHalfEven(framework + (multicast ? linked : 0) + shared)
+      + roundHalfEven(eager ? 0 : graph * capturedGraphs(rows, tokens));
   }
 
   /* Terms of a plan with other steps than it supposes: windows hold the tokens in flight besides theirs. */

@@ -104,7 +104,9 @@
       if (gpu && rules.current && facts.kv_pool > 0 && weights) {
         const rates = model.rates && model.rates[rules.size];
         const reserve = rates
-          ? kvCapacity.reserveAt(rates, rules.tokens, rules.rows, { eager: Boolean(facts.eager), own: gpu.own })
+          ? kvCapacity.reserveAt(rates, rules.tokens, rules.rows, {
+            eager: Boolean(facts.eager), own: gpu.own, outside: gpu.outside, context: found.longest,
+          })
           : model.reserve[gpu.reserve][rules.size][0];
         const share = facts.utilization === undefined ? gpu.memory : Math.ceil(gpu.usable * facts.utilization);
         add("kv_pool", Math.max(share - weights - reserve, 0));

@@ -73,7 +73,7 @@ def site_facts(site: SiteData) -> dict[str, Any]:
     ``gpus[].kind`` say which of a model's reserves and plans apply to it; ``gpus[].rented`` whether
     a ranking puts it first; ``gpus[].step`` is [tokens of
     one scheduler step, requests at once] that they suppose, ``gpus[].own`` whether its kernels for experts
-    bring their own buffers. ``engine.since`` is the first release with these rules.
+    bring their own buffers, ``gpus[].outside`` [whether links multicast, bytes shared with a CPU]. ``engine.since`` is the first release with these rules.
     """
     grid = site.axes
     reserves, kinds = site.reserve_classes, site.device_kinds
@@ -112,6 +112,7 @@ def site_facts(site: SiteData) -> dict[str, Any]:
                 "rented": gpu.is_commonly_rented,
                 "step": list(rules(site.engine).scheduler(gpu)),
                 "own": rules(site.engine).brings_expert_buffers(gpu),
+                "outside": list(rules(site.engine).outside_framework(gpu)),
             }
             for gpu in site.gpus
         ],
@@ -198,8 +199,7 @@ def model_facts(site: SiteData, model: Model) -> dict[str, Any]:
 def reserve_rates(site: SiteData, model: Model) -> list[list[float] | None] | None:
     """Return what a log's own flags need: the reserve's rates for every size, None without such rules.
 
-    ``[forward, workspace, streams, row, encoding, non-framework, graphs]``: bytes per token of a step (three),
-    per row of logits, of an encoder pass, outside the framework, and per captured batch size.
+    A list for each size, in the order of :class:`kvreport.accounting.engines.vllm.reserve.ReserveRates`.
     """
     sizes = site.axes.parallel_sizes(model)
     engine = rules(site.engine)

@@ -80,9 +80,7 @@ class Start:
         self.excluded: list[str] = []
         self.starts: bool | None = None
         self.allocation: Allocation | None = None
-        self.accelerator: Accelerator | None = (
-            device_found(catalogue.accelerator(observation.gpu), observation) if observation.gpu else None
-        )
+        self.accelerator = device_of(catalogue, observation)
 
     @property
     def rules(self) -> EngineRules:
@@ -236,9 +234,6 @@ class Start:
         if not known or self.accelerator is None:
             self.excluded.append("end to end: model format or device is not stated")
             return
-        if observation.printed.total_gpu_gib is None and observation.gpu is None:
-            self.excluded.append("end to end: the device's memory is not known")
-            return
         stated, taken = observation.utilization, share_taken(observation)
         if stated is not None and taken is not None and abs(stated - taken) > STATED_WITHIN:
             self.excluded.append(
@@ -320,6 +315,14 @@ def pool_given(observation: Observation) -> int | None:
     """The pool of one device that the flags ask for, which replaces the budget; None without one."""
     found = re.search(r"kv[-_]cache[-_]memory(?:[-_]bytes)?\W{1,4}(\d{6,})\b", observation.flags or "")
     return int(found[1]) if found else None
+
+
+def device_of(catalogue: Catalogue, observation: Observation) -> Accelerator | None:
+    """The device of an observation: as named, else one of the same kernels with the memory that was found."""
+    named = observation.gpu
+    if named is None and observation.printed.total_gpu_gib is not None and observation.tensor_parallel == 1:
+        named = observation.kernels_of
+    return device_found(catalogue.accelerator(named), observation) if named else None
 
 
 def device_found(accelerator: Accelerator, observation: Observation) -> Accelerator:

@@ -202,6 +202,11 @@ class EngineRules:
         del accelerator
         return False
 
+    def outside_framework(self, accelerator: Accelerator) -> tuple[bool, int]:
+        """What of a device changes memory outside the framework: multicasting links, bytes shared with a CPU."""
+        del accelerator
+        return False, 0
+
     def reserve_rates(self, model: Model, layout: Layout) -> tuple[float, ...] | None:
         """The reserve before scheduler sizes are known, as rates; None without such rules."""
         del model, layout

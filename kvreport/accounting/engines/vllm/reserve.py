@@ -59,6 +59,7 @@ class ReserveRates:
         index_per_token: Of the buffer that an indexer gathers keys in, per token of the longest context.
         index_logits: Of the logits of an indexer.
         non_framework: Outside the framework.
+        linked: Of multicast buffers for further ranks, on devices whose links have them.
         per_graph: Of one captured graph (0 where they are not reserved for).
     """
 
@@ -76,6 +77,7 @@ class ReserveRates:
     index_per_token: float
     index_logits: float
     non_framework: float
+    linked: float
     per_graph: float
 
     @classmethod
@@ -89,7 +91,6 @@ class ReserveRates:
         own_expert_kernels: bool = False,
         sorts: bool = False,
         nvidia: bool = True,
-        multicast: bool = True,
     ) -> Self:
         """Read the rates off a model and an engine's release; arguments as for :func:`reserve`.
 
@@ -122,8 +123,8 @@ class ReserveRates:
             encoding_per_row=states_encoded_bytes(sizes, release) if images else 0,
             index_per_token=index_workspace_bytes(release) if sizes.indexed else 0,
             index_logits=INDEX_LOGITS_BYTES if sizes.indexed else 0,
-            non_framework=constant(engine, "non_framework_bytes")
-            + constant(engine, "non_framework_rank_bytes") * (tensor_parallel - 1) * multicast,
+            non_framework=constant(engine, "non_framework_bytes"),
+            linked=constant(engine, "non_framework_rank_bytes") * (tensor_parallel - 1),
             per_graph=constant(engine, "graph_bytes_per_layer") * sizes.layers if graphs else 0.0,
         )
 
@@ -189,11 +190,10 @@ def reserve(
         own_expert_kernels=own_expert_kernels,
         sorts=sorts,
         nvidia=nvidia,
-        multicast=multicast,
     )
     rows = min(max_seqs, max_batched_tokens)
     activations = rates.activations(max_batched_tokens, rows, context_tokens or model.context_tokens)
-    outside = rates.non_framework
+    outside = rates.non_framework + rates.linked * multicast
     if device_class == "unified":
         outside += constant(engine, "unified_bytes")
     graphs = 0.0 if eager else rates.per_graph * captured_graphs(max_seqs, max_batched_tokens)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import astuple, dataclass
 
-from kvreport.accounting.engines.base import EngineRules, Reserve, Step
+from kvreport.accounting.engines.base import EngineRules, Reserve, Step, constant
 from kvreport.accounting.engines.vllm import kernels, overhead, plan, releases, reserve, scheduler
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan, Serving
@@ -99,6 +99,12 @@ class Vllm(EngineRules):
     def brings_expert_buffers(self, accelerator: Accelerator) -> bool:
         """True on Blackwell data-centre GPUs."""
         return reserve.own_expert_kernels(accelerator)
+
+    def outside_framework(self, accelerator: Accelerator) -> tuple[bool, int]:
+        """NVLink with multicast keeps buffers; on unified memory the process's own share counts, too."""
+        shared = reserve.device_class(accelerator) == "unified"
+        taken = round(constant(self.engine, "unified_bytes")) if shared else 0
+        return reserve.multicasts(accelerator), taken
 
     def reserve_rates(self, model: Model, layout: Layout) -> tuple[float, ...] | None:
         """Bytes per token of a step, per row of logits and per graph, in the order of ``ReserveRates``.
