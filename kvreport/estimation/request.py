@@ -109,6 +109,12 @@ def resolve_model(model: str | Path | Model, catalog: Catalogue) -> Model:
     return catalog.model(model)
 
 
+def at_release(engine: Engine, name: str) -> Engine:
+    """The record as it is for the release that a name like ``vllm@0.27.1`` asks for."""
+    _, at, version = name.partition("@")
+    return rules(engine).at_release(version) if at else engine
+
+
 def is_config_path(text: str) -> bool:
     """True if a model's name on the command line is the path of a config rather than an id."""
     if text.endswith(".json") or text.startswith((".", "/", "~")):
@@ -155,7 +161,7 @@ def resolve(
     """
     record = resolve_model(model, catalog)
     accelerator = gpu if isinstance(gpu, Accelerator) else catalog.accelerator(gpu)
-    policy = engine if isinstance(engine, Engine) else catalog.engine(engine)
+    policy = engine if isinstance(engine, Engine) else at_release(catalog.engine(engine), engine)
     refuse_unsupported(record, policy)
     engine_rules = rules(policy)
     cache = catalog.kv_format(
