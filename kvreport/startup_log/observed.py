@@ -137,6 +137,9 @@ class Start:
         if observation.speculative and self._draft_tokens() == 0:
             self.excluded.append("tokens: the draft model is not described")
             return None
+        if (observation.pipeline_parallel or 1) > 1:
+            self.excluded.append("tokens: pipeline stages are not planned one by one")
+            return None
         return lay_out(self.case())
 
     def case(self) -> Case:
