@@ -27,6 +27,7 @@ class DeviceClass(Record):
         max_batched_tokens: Tokens of one scheduler step (the activation peak is measured there).
         offline_batched_tokens: The same for the engine's offline class, where that takes more.
         max_seqs: Requests that run at once, whatever memory says.
+        max_seqs_wide: The same with four tensor ranks or more, where that differs.
     """
 
     min_bytes: Annotated[int, Field(ge=0)]
@@ -34,6 +35,7 @@ class DeviceClass(Record):
     max_batched_tokens: Positive
     offline_batched_tokens: Positive | None = None
     max_seqs: Positive
+    max_seqs_wide: Positive | None = None
 
 
 class Engine(Record):
@@ -66,6 +68,8 @@ class Engine(Record):
         loaded_scales_kept: True if the 32-bit scales that MXFP4 experts were loaded with stay beside
             those that their kernels read.
         device_classes: Scheduler defaults, largest devices first.
+        captures_no_more_than_run: True if a decode graph is not captured for more requests than may run.
+        architectures: Lists of model classes in the engine's own source, by what it does with them.
         coefficients: Fitted constants of the reserve, in bytes or dimensionless, by name.
     """
 
@@ -89,7 +93,9 @@ class Engine(Record):
     expert_workspace_kept: bool = False
     streams_buffer_kept: bool = False
     loaded_scales_kept: bool = False
+    captures_no_more_than_run: bool = False
     device_classes: tuple[DeviceClass, ...] = ()
+    architectures: dict[Text, tuple[Text, ...]] = Field(default_factory=dict)
     coefficients: dict[Text, float] = Field(default_factory=dict)
     notes: tuple[LongText, ...] = ()
     sources: Annotated[tuple[Source, ...], Field(min_length=1)]
