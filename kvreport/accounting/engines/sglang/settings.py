@@ -136,7 +136,7 @@ def settings(
             piped=pipeline_parallel > 1,
         )
         share = round((device - reserved) / device, 3)
-        if images and shapes.listed(engine, "multimodal", model):
+        if images and shapes.takes_images(model, engine):
             share *= vision_factor(model, engine)
     if backend == "aiter" and (context_tokens or model.context_tokens) > LONG_CONTEXT_TOKENS:
         share *= LONG_CONTEXT_SHARE
@@ -202,7 +202,7 @@ def prefill_captured(model: Model, engine: Engine) -> bool:
     )
     if is_compressed(model) or (delta and not shapes.listed(engine, "delta_prefill_graphs", model)):
         return False
-    if shapes.listed(engine, "multimodal", model):
+    if shapes.takes_images(model, engine):
         return shapes.listed(engine, "multimodal_prefill_graphs", model)
     return True
 
@@ -243,7 +243,7 @@ def multimodal_bytes(model: Model, engine: Engine) -> int:
 
     Features are kept on the device too where processes hand them over there; that is off by default.
     """
-    return EMBEDDING_CACHE_MIB * MIB if shapes.listed(engine, "multimodal", model) else 0
+    return EMBEDDING_CACHE_MIB * MIB if shapes.takes_images(model, engine) else 0
 
 
 def attention_backend(

@@ -81,6 +81,15 @@ def has_states(model: Model) -> bool:
     return any(_has(group.caches, RecurrentState) for group in model.layers)
 
 
+def takes_images(model: Model, engine: Engine) -> bool:
+    """True if the engine serves the model's images, video or sound by default.
+
+    It does for any config with a nested text model, but for a few classes that want ``--enable-multimodal``.
+    """
+    towers = any(row.component in ("vision", "audio") for row in model.weights)
+    return towers and not listed(engine, "images_off", model)
+
+
 def token_elements(model: Model, attention_ranks: int, *, windowed: bool = False) -> int:
     """Elements of keys and values (or of one latent) that one token takes in one layer of one rank.
 
