@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kvreport.accounting.engines.sglang import compressed, shapes
+from kvreport.accounting.kv_cache import SERVED_BYTES
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
@@ -51,6 +52,7 @@ class PoolFlags:
         draft_layers: Layers of a draft model that shares the target's cached widths.
         draft_tokens: Tokens that a draft model proposes per step; 0 without one.
         scaled_latents: True if FP8 latents keep scales and a wide rotary part.
+        narrow_index: True if index keys that have no scales are cached as FP8 too.
     """
 
     element_bytes: float
@@ -70,6 +72,7 @@ class PoolFlags:
     draft_layers: int = 0
     draft_tokens: int = 0
     scaled_latents: bool = False
+    narrow_index: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +167,7 @@ def token_bytes(model: Model, engine: Engine, flags: PoolFlags) -> int:
         cell = int(width * counted.full * flags.element_bytes)
     else:
         cell = int(latent_bytes(model, flags) * counted.full)
-    index = index_bytes(model)
+    index = index_bytes(model, flags)
     target = cell + index * counted.indexed
     if not flags.draft_layers or not counted.full:
         return target
@@ -184,11 +187,17 @@ def latent_bytes(model: Model, flags: PoolFlags) -> float:
     return (latent.latent_dim + latent.rope_dim) * flags.element_bytes
 
 
-def index_bytes(model: Model) -> int:
-    """Bytes of one token's index key in one layer: FP8 with a 4-byte scale per 128 elements."""
+def index_bytes(model: Model, flags: PoolFlags) -> int:
+    """Bytes of one token's index key in one layer.
+
+    FP8 with a 4-byte scale per 128 elements; without scales (MiniMax-M3) the model's own 16 bits, or FP8
+    on Hopper beside an FP8 cache (``get_minimax_sparse_index_dtype``).
+    """
     index = shapes.indexer_of(model)
     if index is None:
         return 0
+    if not index.scaled:
+        return index.index_dim * (1 if flags.narrow_index else SERVED_BYTES)
     return -(-(index.index_dim + index.index_dim // SCALE_EVERY * SCALE_BYTES) // index.stride)
 
 
