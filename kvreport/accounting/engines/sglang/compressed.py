@@ -96,11 +96,6 @@ def slot_bytes(cache: Latent, rows: int) -> float:
     return -(-slot * rows // PAGE_ALIGN) * PAGE_ALIGN / rows
 
 
-def compressed_tokens(sizes: CompressedSizes, budget_bytes: int, page_tokens: int) -> int:
-    """Tokens of the full pool that a budget holds, whole pages."""
-    return int(max(budget_bytes - sizes.fixed_bytes, 0) / sizes.token_bytes) // page_tokens * page_tokens
-
-
 def _width(model: Model) -> int:
     latent = shapes.latent_of(model)
     return latent.latent_dim + latent.rope_dim if latent else 0

@@ -1,16 +1,22 @@
 """SGLang's pools: how many tokens, window tokens and states a budget of bytes holds on one rank.
 
 Follows the pool configurators of SGLang 0.5.23 (``srt/model_executor/pool_configurator.py`` and
-``srt/mem_cache/kv_cache_configurator.py``); what earlier releases do otherwise is data of their record.
+``srt/mem_cache/kv_cache_configurator.py``). A model has one of three kinds: one pool of equal cells; such
+a pool beside one for tokens inside a window; or the pools of compressed attention. Recurrent states take
+their share of the budget first. Budgets are numbers or arrays.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
+
+import numpy as np
+import numpy.typing as npt
 
 from kvreport.accounting.engines.sglang import compressed, shapes
 from kvreport.accounting.kv_cache import SERVED_BYTES
+from kvreport.accounting.profile import Integers
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
@@ -71,8 +77,13 @@ class PoolFlags:
     overlap: bool = True
     draft_layers: int = 0
     draft_tokens: int = 0
-    scaled_latents: bool = False
+    scaled_latents: bool = True
     narrow_index: bool = False
+
+    @property
+    def window_by_requests(self) -> bool:
+        """True if the window pool is sized for the requests at once, not as a share of all tokens."""
+        return self.max_requests is not None and not self.prefix_cache and self.chunk_tokens > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +96,6 @@ class Pools:
         window_tokens: Tokens of the window pool; None without one.
         state_slots: States that it holds; None for models without.
         state_bytes: Bytes of one state.
-        token_pool_bytes: Bytes left for tokens once states are taken off.
         max_requests: Requests that run at once (``max_running_requests``).
         limited_by: What sets ``max_requests``: ``flag``, ``states``, ``tokens`` or ``estimate``.
     """
@@ -95,9 +105,127 @@ class Pools:
     window_tokens: int | None
     state_slots: int | None
     state_bytes: int
-    token_pool_bytes: int
     max_requests: int
     limited_by: str
+
+
+@dataclass(frozen=True, slots=True)
+class PoolRule:
+    """How a budget becomes tokens, window tokens and states: one model under one set of flags.
+
+    Attributes:
+        flags: The resolved flags.
+        cell_bytes: Bytes of one more token; 0 for a model that caches none.
+        fixed_bytes: Bytes that a budget loses before tokens: request slots, a window pool of fixed size.
+        fixed_window: Tokens of a window pool of fixed size; None if it is a share of all tokens.
+        window: Tokens that windowed layers look back; None without a window pool.
+        shared_window: True if there is no other pool, so that the window pool holds all tokens.
+        state_bytes: Bytes of one state of all layers; 0 without states.
+    """
+
+    flags: PoolFlags
+    cell_bytes: float
+    fixed_bytes: float = 0
+    fixed_window: int | None = None
+    window: int | None = None
+    shared_window: bool = False
+    state_bytes: int = 0
+
+    def blocks(self, pool_bytes: npt.ArrayLike) -> Integers:
+        """Pages of the pool that every token of a request takes a slot of."""
+        page, most = self.flags.page_tokens, self.flags.max_tokens
+        rest = np.maximum(self._for_tokens(np.asarray(pool_bytes, dtype=np.int64)), 0)
+        if self.cell_bytes:
+            tokens = np.asarray(rest // self.cell_bytes, dtype=np.int64)
+        else:
+            tokens = np.full(rest.shape, most or self.flags.context_tokens, dtype=np.int64)
+        if most is not None:
+            tokens = np.minimum(tokens, most)
+        return np.asarray(tokens // page, dtype=np.int64)
+
+    def tokens(self, pool_bytes: npt.ArrayLike) -> Integers:
+        """Tokens that the pool holds (``max_total_num_tokens``)."""
+        return self.blocks(pool_bytes) * self.flags.page_tokens
+
+    def window_tokens(self, tokens: npt.ArrayLike) -> Integers | None:
+        """Tokens of the window pool beside so many of the full one; None without a window pool."""
+        held, page = np.asarray(tokens, dtype=np.int64), self.flags.page_tokens
+        if self.window is None:
+            return None
+        if self.shared_window:
+            return held
+        if self.fixed_window is not None:
+            return np.minimum(self.fixed_window, held)
+        share = np.asarray(np.floor(held * self.flags.window_share), dtype=np.int64)
+        return np.asarray(share // page * page, dtype=np.int64)
+
+    def state_slots(self, pool_bytes: npt.ArrayLike) -> Integers | None:
+        """States that the budget is given; None for a model without."""
+        if not self.state_bytes:
+            return None
+        one, flags = self.state_bytes, self.flags
+        rest = np.asarray(pool_bytes, dtype=np.int64) / GIB
+        if flags.max_states is not None:
+            return np.full(rest.shape, flags.max_states, dtype=np.int64)
+        if not flags.prefix_cache and flags.max_requests is not None:
+            return np.full(rest.shape, max(1, flags.max_requests), dtype=np.int64)
+        share = rest * flags.state_share / (1 + flags.state_share) * GIB
+        drafts = flags.draft_tokens
+        slots = (share - one * (1 + drafts)) // (one * (1 + drafts / flags.states_per_request))
+        return np.asarray(slots, dtype=np.int64)
+
+    def requests_beside(self, pool_bytes: npt.ArrayLike, context_tokens: npt.ArrayLike) -> Integers | None:
+        """Requests at once that windows and states allow, whatever the tokens; None if nothing limits them.
+
+        A request holds its window, what is decoded until the next eviction, and two pages
+        (``compute_swa_request_cap``); and as many states as ``states_per_request``.
+        """
+        limits = []
+        slots = self.state_slots(pool_bytes)
+        if slots is not None:
+            limits.append(np.maximum(slots, 0) // self.flags.states_per_request)
+        windows = self.window_tokens(self.tokens(pool_bytes))
+        if windows is not None and self.window is not None and not self.shared_window:
+            most = self.window + EVICTION_TOKENS + 2 * self.flags.page_tokens
+            held = np.minimum(np.asarray(context_tokens, dtype=np.int64), most)
+            limits.append(windows // np.maximum(held, 1))
+        if not limits:
+            return None
+        return np.asarray(limits[0] if len(limits) == 1 else np.minimum(*limits), dtype=np.int64)
+
+    def _for_tokens(self, pool: Integers) -> npt.NDArray[np.float64] | Integers:
+        """What states and fixed pools leave of a budget; one state more than counted is allocated."""
+        slots = self.state_slots(pool)
+        if slots is None:
+            return pool - self.fixed_bytes
+        one, drafts = self.state_bytes, self.flags.draft_tokens
+        rest = pool / GIB
+        if drafts:
+            at_once = slots // self.flags.states_per_request
+            if not self.flags.prefix_cache and self.flags.max_states is None:
+                at_once = slots
+            elif self.flags.max_requests is not None:
+                at_once = np.minimum(max(1, self.flags.max_requests), at_once)
+            rest = rest - one * (at_once + 1) * drafts / GIB
+        rest = rest - (slots + 1) * one / GIB
+        return np.asarray(rest * GIB, dtype=np.int64)
+
+
+def pool_rule(model: Model, engine: Engine, flags: PoolFlags) -> PoolRule:
+    """Which pools a model has, and what a token takes of them.
+
+    Args:
+        model: The model.
+        engine: The release, whose lists of model classes decide which models have a window pool.
+        flags: The resolved flags.
+    """
+    if compressed.is_compressed(model):
+        return _compressed_rule(model, flags)
+    states = shapes.layers(model, engine).states
+    one = shapes.state_bytes(model, flags.attention_ranks, flags.state_dtype) if states else 0
+    if shapes.layers(model, engine).windowed:
+        return replace(_window_rule(model, engine, flags), state_bytes=one)
+    return PoolRule(flags, token_bytes(model, engine, flags), state_bytes=one)
 
 
 def size_pools(model: Model, engine: Engine, budget_bytes: int, flags: PoolFlags) -> Pools:
@@ -105,64 +233,73 @@ def size_pools(model: Model, engine: Engine, budget_bytes: int, flags: PoolFlags
 
     Args:
         model: The model.
-        engine: The release, whose lists of model classes decide the kinds of pools.
+        engine: The release.
         budget_bytes: What weights and the reserve leave on the rank.
         flags: The resolved flags.
 
     Raises:
         InputError: If the budget holds no token, no state, or no window of one request.
     """
-    if compressed.is_compressed(model):
-        return _compressed(model, budget_bytes, flags)
-    slots, per_state, rest = _states(model, budget_bytes, flags)
-    counted = shapes.layers(model, engine)
-    if counted.windowed:
-        cell, tokens, window = _windows(model, rest, flags, counted)
-    else:
-        cell = token_bytes(model, engine, flags)
-        tokens = int(rest // cell) if cell else flags.max_tokens or flags.context_tokens
-        window = None
-    tokens = tokens // flags.page_tokens * flags.page_tokens
-    if flags.max_tokens is not None and flags.max_tokens < tokens:
-        tokens = flags.max_tokens // flags.page_tokens * flags.page_tokens
-        window = _window_tokens(model, tokens, flags, capped=True) if window is not None else None
+    rule = pool_rule(model, engine, flags)
+    slots = rule.state_slots(budget_bytes)
+    if slots is not None and int(slots) <= 0:
+        raise InputError(
+            f"recurrent states: found {budget_bytes} bytes for states of {rule.state_bytes} bytes each and the "
+            "cache; allowed: more memory or fewer weights per device"
+        )
+    tokens = int(rule.tokens(budget_bytes))
     if tokens <= 0:
         raise InputError(
-            f"memory: found {rest} bytes for the cache, less than one token of {cell:g} bytes; allowed: more "
-            "memory, fewer weights per device or a larger mem_fraction_static"
+            f"memory: found {budget_bytes} bytes for the cache, less than one page of tokens of "
+            f"{rule.cell_bytes:g} bytes; allowed: more memory, fewer weights per device or a larger share"
         )
-    requests, limit = max_requests(tokens, slots, flags)
-    return Pools(tokens, cell, window, slots, per_state, rest, requests, limit)
-
-
-def _compressed(model: Model, budget_bytes: int, flags: PoolFlags) -> Pools:
-    requests = flags.max_requests or MOST_REQUESTS
-    sizes = compressed.compressed_sizes(
-        model,
-        max_requests=requests,
-        page_tokens=flags.page_tokens,
-        window_share=flags.window_share,
-        draft_tokens=flags.draft_tokens,
+    windows = rule.window_tokens(tokens)
+    if windows is not None and rule.fixed_window is None and not rule.shared_window:
+        least = (rule.window or 0) + flags.page_tokens
+        if int(windows) <= least:
+            raise InputError(
+                f"memory: found a window pool of {int(windows)} tokens; allowed: more than the window and one "
+                f"page, {least}"
+            )
+    found, limit = max_requests(tokens, None if slots is None else int(slots), flags)
+    return Pools(
+        tokens=tokens,
+        cell_bytes=rule.cell_bytes,
+        window_tokens=None if windows is None else int(windows),
+        state_slots=None if slots is None else int(slots),
+        state_bytes=rule.state_bytes,
+        max_requests=found,
+        limited_by=limit,
     )
-    tokens = compressed.compressed_tokens(sizes, budget_bytes, flags.page_tokens)
-    if flags.max_tokens is not None:
-        tokens = min(tokens, flags.max_tokens // flags.page_tokens * flags.page_tokens)
-    if tokens <= 0:
-        raise InputError(
-            f"memory: found {budget_bytes} bytes for the cache; allowed: more than {sizes.fixed_bytes} bytes of "
-            f"request slots and one page of {flags.page_tokens} tokens"
-        )
-    window = _window_tokens(model, tokens, flags)
-    found, limit = max_requests(tokens, None, flags)
-    rest = budget_bytes - sizes.fixed_bytes
-    return Pools(tokens, sizes.token_bytes, window, None, 0, rest, found, limit)
+
+
+def max_requests(tokens: int, state_slots: int | None, flags: PoolFlags) -> tuple[int, str]:
+    """Requests that run at once on one data rank, and what sets the number.
+
+    Raises:
+        InputError: If there are not states enough for one request.
+    """
+    if flags.max_requests is not None:
+        found, limit = max(flags.max_requests, 1), "flag"
+    else:
+        estimated = int(tokens / flags.context_tokens * CONTEXTS_ESTIMATED)
+        found, limit = max(min(estimated, MOST_REQUESTS), LEAST_REQUESTS), "estimate"
+    if tokens // 2 < found:
+        found, limit = tokens // 2, "tokens"
+    if state_slots is not None and state_slots // flags.states_per_request < found:
+        found, limit = state_slots // flags.states_per_request, "states"
+        if found <= 0:
+            raise InputError(
+                f"recurrent states: found room for {state_slots}; allowed: at least {flags.states_per_request}, "
+                "what one running request may hold"
+            )
+    return found, limit
 
 
 def token_bytes(model: Model, engine: Engine, flags: PoolFlags) -> int:
     """Bytes that one token takes in the pool of all layers, index keys and draft layers included."""
     counted = shapes.layers(model, engine)
-    latent = shapes.latent_of(model)
-    if latent is None:
+    if shapes.latent_of(model) is None:
         width = shapes.token_elements(model, flags.attention_ranks)
         cell = int(width * counted.full * flags.element_bytes)
     else:
@@ -201,122 +338,44 @@ def index_bytes(model: Model, flags: PoolFlags) -> int:
     return -(-(index.index_dim + index.index_dim // SCALE_EVERY * SCALE_BYTES) // index.stride)
 
 
-def max_requests(tokens: int, state_slots: int | None, flags: PoolFlags) -> tuple[int, str]:
-    """Requests that run at once on one data rank, and what sets the number.
-
-    Raises:
-        InputError: If there are not states enough for one request.
-    """
-    if flags.max_requests is not None:
-        found, limit = min(max(flags.max_requests, 1), tokens // 2), "flag"
-    else:
-        estimated = int(tokens / flags.context_tokens * CONTEXTS_ESTIMATED)
-        found, limit = min(max(min(estimated, MOST_REQUESTS), LEAST_REQUESTS), tokens // 2), "estimate"
-    if found == tokens // 2:
-        limit = "tokens"
-    if state_slots is not None and state_slots // flags.states_per_request < found:
-        found, limit = state_slots // flags.states_per_request, "states"
-        if found <= 0:
-            raise InputError(
-                f"recurrent states: found room for {state_slots}; allowed: at least {flags.states_per_request}, "
-                "what one running request may hold"
-            )
-    return found, limit
-
-
-def _states(model: Model, budget_bytes: int, flags: PoolFlags) -> tuple[int | None, int, int]:
-    """Slots of the state pool, bytes of one, and what it leaves of the budget.
-
-    One slot more than it counts is allocated (``_handle_max_mamba_cache``).
-    """
-    if not shapes.has_states(model):
-        return None, 0, budget_bytes
-    one = shapes.state_bytes(model, flags.attention_ranks, flags.state_dtype)
-    rest = budget_bytes / GIB
-    if flags.max_states is not None:
-        slots = flags.max_states
-        rest -= _drafted_states(one, slots, flags)
-    elif not flags.prefix_cache and flags.max_requests is not None:
-        slots = max(1, flags.max_requests)
-        rest -= one * (slots + 1) * flags.draft_tokens / GIB
-    else:
-        share = rest * flags.state_share / (1 + flags.state_share) * GIB
-        drafts = flags.draft_tokens
-        slots = int((share - one * (1 + drafts)) // (one * (1 + drafts / flags.states_per_request)))
-        rest -= _drafted_states(one, slots, flags)
-    if slots <= 0:
-        raise InputError(
-            f"recurrent states: found {budget_bytes} bytes for states of {one} bytes each and the cache; "
-            "allowed: more memory or fewer weights per device"
-        )
-    rest -= (slots + 1) * one / GIB
-    return slots, one, int(rest * GIB)
-
-
-def _drafted_states(one: int, slots: int, flags: PoolFlags) -> float:
-    """GiB of the states kept between drafted tokens, for as many requests as there are states for."""
-    if not flags.draft_tokens:
-        return 0.0
-    at_once = slots // flags.states_per_request
-    if flags.max_requests is not None:
-        at_once = min(max(1, flags.max_requests), at_once)
-    return one * (at_once + 1) * flags.draft_tokens / GIB
-
-
-def _windows(
-    model: Model, budget_bytes: int, flags: PoolFlags, counted: shapes.Layers
-) -> tuple[float, int, int]:
-    """Bytes of a token over both pools, tokens of the full pool and of the window pool."""
-    full = shapes.token_elements(model, flags.attention_ranks) * flags.element_bytes
-    window = shapes.token_elements(model, flags.attention_ranks, windowed=True) * flags.element_bytes
-    page = flags.page_tokens
-    full_cell = full * (counted.full + flags.draft_layers)
-    window_cell = window * counted.windowed
-    if not counted.full:
-        cell = window_cell + full * flags.draft_layers
-        tokens = int(budget_bytes // cell) // page * page
-        return cell, tokens, tokens
-    if capped_by_requests(flags) and shapes.window_of(model) is not None:
-        kept = window_cap_tokens(model, flags)
-        tokens = int((budget_bytes - kept * window_cell) // full_cell) // page * page
-        return full_cell, tokens, kept
-    cell = full_cell + flags.window_share * window_cell
-    tokens = int(budget_bytes // cell) // page * page
-    return cell, tokens, _window_tokens(model, tokens, flags)
-
-
-def capped_by_requests(flags: PoolFlags) -> bool:
-    """True if the window pool is sized from the requests at once instead of a share of all tokens."""
-    return flags.max_requests is not None and not flags.prefix_cache and flags.chunk_tokens > 0
-
-
-def window_cap_tokens(model: Model, flags: PoolFlags) -> int:
+def window_cap_tokens(window: int, flags: PoolFlags) -> int:
     """Tokens of a window pool for the worst case of ``max_requests`` (``compute_swa_request_cap``).
 
     Per request the window, what is decoded between two evictions, and two pages; beside them the chunks
     of prefill in flight and one page more.
     """
     page = flags.page_tokens
-    per_request = (shapes.window_of(model) or 0) + EVICTION_TOKENS * max(flags.draft_tokens, 1) + 2 * page
+    per_request = window + EVICTION_TOKENS * max(flags.draft_tokens, 1) + 2 * page
     chunks = (2 if flags.overlap else 1) * flags.chunk_tokens
     cap = per_request * max(1, flags.max_requests or 1) + chunks + page
     return -(-cap // page) * page
 
 
-def _window_tokens(model: Model, tokens: int, flags: PoolFlags, *, capped: bool = False) -> int:
-    """Tokens of the window pool beside ``tokens`` of the full pool.
-
-    Raises:
-        InputError: If it cannot hold one request's window.
-    """
-    page = flags.page_tokens
-    if capped and capped_by_requests(flags):
-        return min(window_cap_tokens(model, flags), tokens)
-    kept = int(tokens * flags.window_share) // page * page
-    window = shapes.window_of(model) or 0
-    if kept <= window + page:
-        raise InputError(
-            f"memory: found a window pool of {kept} tokens; allowed: more than the window and one page, "
-            f"{window + page}"
+def _window_rule(model: Model, engine: Engine, flags: PoolFlags) -> PoolRule:
+    counted = shapes.layers(model, engine)
+    full = shapes.token_elements(model, flags.attention_ranks) * flags.element_bytes
+    windowed = shapes.token_elements(model, flags.attention_ranks, windowed=True) * flags.element_bytes
+    full_cell = full * (counted.full + flags.draft_layers)
+    window_cell = windowed * counted.windowed
+    window = shapes.window_of(model)
+    if not counted.full:
+        return PoolRule(flags, window_cell + full * flags.draft_layers, window=window, shared_window=True)
+    if window is not None and flags.window_by_requests:
+        kept = window_cap_tokens(window, flags)
+        return PoolRule(
+            flags, full_cell, fixed_bytes=kept * window_cell, fixed_window=kept, window=window
         )
-    return kept
+    return PoolRule(flags, full_cell + flags.window_share * window_cell, window=window)
+
+
+def _compressed_rule(model: Model, flags: PoolFlags) -> PoolRule:
+    sizes = compressed.compressed_sizes(
+        model,
+        max_requests=flags.max_requests or MOST_REQUESTS,
+        page_tokens=flags.page_tokens,
+        window_share=flags.window_share,
+        draft_tokens=flags.draft_tokens,
+    )
+    return PoolRule(
+        flags, sizes.token_bytes, fixed_bytes=sizes.fixed_bytes, window=shapes.window_of(model)
+    )

@@ -229,6 +229,8 @@ def vision_factor(model: Model, engine: Engine) -> float:
     rows = [row for row in model.weights if row.component == "vision"]
     if not rows:
         return 1.0
+    if shapes.listed(engine, "vision_unread", model):
+        return VISION_SHARE
     layers = max(row.count for row in rows)
     norms = [row.shape[0] for row in rows if row.count == layers and len(row.shape) == 1 and "norm" in row.name]
     width = max(norms, default=VISION_WIDTH)

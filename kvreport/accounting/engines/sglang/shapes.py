@@ -64,9 +64,9 @@ def layers(model: Model, engine: Engine) -> Layers:
     apart = listed(engine, "window_pools", model)
     in_window = {id(group) for group in model.layers if apart and _windowed(group.caches)}
     windowed = sum(group.count for group in model.layers if id(group) in in_window)
-    states = sum(group.count for group in model.layers if _has(group.caches, RecurrentState))
-    full = model.layer_count
-    if states:
+    states, full = 0, model.layer_count
+    if listed(engine, "state_pools", model):
+        states = sum(group.count for group in model.layers if _has(group.caches, RecurrentState))
         full = sum(group.count for group in model.layers if _attends(group.caches))
     return Layers(
         full=full - windowed,
@@ -74,11 +74,6 @@ def layers(model: Model, engine: Engine) -> Layers:
         states=states,
         indexed=sum(group.count for group in model.layers if _has(group.caches, Indexer)),
     )
-
-
-def has_states(model: Model) -> bool:
-    """True if a layer keeps a recurrent state; such a model has a pool of states."""
-    return any(_has(group.caches, RecurrentState) for group in model.layers)
 
 
 def takes_images(model: Model, engine: Engine) -> bool:
