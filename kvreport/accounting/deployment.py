@@ -316,7 +316,7 @@ def _reserve(case: Case, known: Memo) -> Reserve:
         ("reserve", case.engine.name, engine.reserve_class(device), step),
         lambda: engine.reserve(case.model, device, step),
     )
-    return engine.given_share_reserve(kept, engine.share(case.utilization), case.layout)
+    return engine.given_share_reserve(kept, engine.share(case.utilization), case.model, device, step)
 
 
 def _plan_key(case: Case) -> Hashable:

@@ -185,9 +185,11 @@ class EngineRules:
         del model, accelerator, step
         return NOTHING
 
-    def given_share_reserve(self, reserve: Reserve, share: float, layout: Layout) -> Reserve:
+    def given_share_reserve(
+        self, reserve: Reserve, share: float, model: Model, accelerator: Accelerator, step: Step
+    ) -> Reserve:
         """The reserve where a share of memory was given by hand; most engines reserve the same."""
-        del share, layout
+        del share, model, accelerator, step
         return reserve
 
     def brings_expert_buffers(self, accelerator: Accelerator) -> bool:

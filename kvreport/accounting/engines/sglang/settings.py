@@ -12,6 +12,7 @@ from typing import Final
 
 from kvreport.accounting.engines.sglang import shapes
 from kvreport.accounting.engines.sglang.compressed import is_compressed
+from kvreport.accounting.parallel import Layout
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.caches import RecurrentState
 from kvreport.catalog.engine import Engine
@@ -20,6 +21,9 @@ from kvreport.units import MIB
 
 WIDE_RANKS: Final = 4
 """From so many tensor ranks on, smaller devices capture larger decode batches."""
+
+OTHER_MIB: Final = 512
+"""Kept for what attention kernels and libraries hold beside activations."""
 
 LEAST_CHUNK: Final = 2048
 UNCHUNKED_TOKENS: Final = 16384
@@ -45,12 +49,19 @@ LONG_CONTEXT_SHARE: Final = 0.85
 COMPRESSED_REQUESTS: Final = 256
 """``--max-running-requests`` that the engine sets for DeepSeek-V4 (``deepseek_v4_hook.py``)."""
 
+HOPPER: Final = 9
+BLACKWELL: Final = 10
+CONSUMER_BLACKWELL: Final = 12
+"""Major compute capabilities that kernels are chosen by."""
+
+WIDE_PAGE_BACKENDS: Final = ("fa3", "trtllm_mha")
+"""Backends whose sparse attention wants pages of 128 (``model_overrides/minimax_m3.py``)."""
+
 STATES_HELD: Final = 3
 """State slots per running request with the prefix cache, before slots for tracking."""
 
 EMBEDDING_CACHE_MIB: Final = 100
-FEATURE_CACHE_MIB: Final = 1024
-"""Kept for image embeddings, and for features handed over between processes on the device."""
+"""Taken off the pools for image embeddings, which are allocated later (``mm_runtime_reservation_gb``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +77,7 @@ class Settings:
         attention: Attention backend, by the engine's name.
         states_per_request: State slots that one running request may hold.
         max_requests: ``max_running_requests`` where the engine sets it by itself or was told.
+        graphs_mib: What of the memory kept free is for captured graphs.
     """
 
     share: float
@@ -75,6 +87,7 @@ class Settings:
     attention: str
     states_per_request: int
     max_requests: int | None
+    graphs_mib: float
 
 
 def settings(
@@ -122,34 +135,46 @@ def settings(
         captured = defaults.max_seqs_wide
     if max_requests is not None and engine.captures_no_more_than_run:
         captured = min(captured, max_requests)
-    backend = attention_backend(model, engine, accelerator, overlap=overlap, prefix_cache=prefix_cache)
+    backend = attention_backend(model, engine, accelerator, prefix_cache=prefix_cache)
+    captures = graphs_mib(
+        model,
+        engine,
+        chunk_tokens=chunk,
+        captured_requests=captured if graphs else 0,
+        data_attention=data_attention,
+        prefill=graphs and pipeline_parallel == 1,
+    )
     if share is None:
-        reserved = reserved_mib(
-            model,
-            engine,
-            device,
-            chunk_tokens=chunk,
-            captured_requests=captured,
-            ranks=tensor_parallel * pipeline_parallel,
-            data_attention=data_attention,
-            graphs=graphs,
-            piped=pipeline_parallel > 1,
-        )
+        reserved = reserved_mib(device, chunk, tensor_parallel * pipeline_parallel, captures)
         share = round((device - reserved) / device, 3)
         if images and shapes.takes_images(model, engine):
             share *= vision_factor(model, engine)
-    if backend == "aiter" and (context_tokens or model.context_tokens) > LONG_CONTEXT_TOKENS:
-        share *= LONG_CONTEXT_SHARE
-    unchunked = shapes.listed(engine, "unchunked", model)
+    share *= backend_share(backend, context_tokens or model.context_tokens)
     return Settings(
         share=share,
-        chunk_tokens=-1 if unchunked else chunk // data_attention,
+        chunk_tokens=chunk_of(model, engine, chunk, data_attention),
         captured_requests=captured,
         page_tokens=page_size(model, engine, backend, page_tokens),
         attention=backend,
         states_per_request=states_per_request(model, engine, prefix_cache=prefix_cache, overlap=overlap),
         max_requests=COMPRESSED_REQUESTS if max_requests is None and is_compressed(model) else max_requests,
+        graphs_mib=captures,
     )
+
+
+def backend_share(backend: str, context_tokens: int) -> float:
+    """What an attention backend lowers the share by, given or not (``attention_hook.py``)."""
+    return LONG_CONTEXT_SHARE if backend == "aiter" and context_tokens > LONG_CONTEXT_TOKENS else 1.0
+
+
+def chunk_of(model: Model, engine: Engine, chunk_tokens: int, data_attention: int = 1) -> int:
+    """``chunked_prefill_size`` of one data rank; -1 for a class whose prefill is never chunked."""
+    return -1 if shapes.listed(engine, "unchunked", model) else chunk_tokens // data_attention
+
+
+def ranks_mib(layout: Layout) -> float:
+    """MiB kept for as many ranks."""
+    return layout.tensor * layout.data * layout.pipeline / 8 * 1024
 
 
 def device_mib(accelerator: Accelerator) -> float:
@@ -158,35 +183,40 @@ def device_mib(accelerator: Accelerator) -> float:
     return (visible.value if visible is not None else accelerator.usable_bytes) / MIB
 
 
-def reserved_mib(
+def reserved_mib(device: float, chunk_tokens: int, ranks: int, graphs: float) -> float:
+    """MiB that SGLang keeps free beside weights and pools (``handle_gpu_memory_settings``).
+
+    Args:
+        device: Memory of the device, MiB.
+        chunk_tokens: Tokens of one prefill chunk.
+        ranks: Tensor ranks times pipeline stages.
+        graphs: MiB for captured graphs.
+    """
+    tokens = chunk_tokens if chunk_tokens > 0 else UNCHUNKED_TOKENS
+    reserved = OTHER_MIB + max(tokens, LEAST_CHUNK) * MIB_PER_TOKEN + ranks / 8 * 1024 + graphs
+    return max(reserved, LEAST_ON_LARGE_MIB) if device > LARGE_DEVICE_MIB else reserved
+
+
+def graphs_mib(
     model: Model,
     engine: Engine,
-    device: float,
     *,
     chunk_tokens: int,
     captured_requests: int,
-    ranks: int = 1,
     data_attention: int = 1,
-    graphs: bool = True,
-    piped: bool = False,
+    prefill: bool = True,
 ) -> float:
-    """MiB that SGLang keeps free beside weights and pools (``handle_gpu_memory_settings``)."""
-    tokens = chunk_tokens if chunk_tokens > 0 else UNCHUNKED_TOKENS
-    reserved = 512 + max(tokens, LEAST_CHUNK) * MIB_PER_TOKEN + ranks / 8 * 1024
-    if graphs:
-        reserved += captured_requests * MIB_PER_CAPTURED_REQUEST
+    """MiB kept for captured graphs and what data-parallel attention pads (``reserve_for_graph_mb``)."""
+    kept = captured_requests * MIB_PER_CAPTURED_REQUEST
     if data_attention > 1:
-        reserved += captured_requests * data_attention * 3
+        kept += captured_requests * data_attention * 3
         if captured_requests > MANY_CAPTURED:
-            reserved += captured_requests * data_attention * 1.5
-    if graphs and not piped and prefill_captured(model, engine):
+            kept += captured_requests * data_attention * 1.5
+    if prefill and prefill_captured(model, engine):
         if shapes.latent_of(model) is not None:
-            reserved += MIB_LATENT_GRAPHS
-        else:
-            reserved += len(prefill_sizes(chunk_tokens)) * MIB_PER_PREFILL_GRAPH
-    if device > LARGE_DEVICE_MIB:
-        reserved = max(reserved, LEAST_ON_LARGE_MIB)
-    return reserved
+            return kept + MIB_LATENT_GRAPHS
+        return kept + len(prefill_sizes(chunk_tokens)) * MIB_PER_PREFILL_GRAPH
+    return kept
 
 
 def prefill_captured(model: Model, engine: Engine) -> bool:
@@ -240,44 +270,36 @@ def vision_factor(model: Model, engine: Engine) -> float:
     return VISION_SHARE * max(0.8, min(1.05, 1.0 - 0.1 * (size - 1.0)))
 
 
-def multimodal_bytes(model: Model, engine: Engine) -> int:
-    """What is taken off the pools for image embeddings that are allocated later.
-
-    Features are kept on the device too where processes hand them over there; that is off by default.
-    """
-    return EMBEDDING_CACHE_MIB * MIB if shapes.takes_images(model, engine) else 0
-
-
 def attention_backend(
     model: Model,
     engine: Engine,
-    accelerator: Accelerator,
+    accelerator: Accelerator | None,
     *,
     prefix_cache: bool = True,
-    overlap: bool = True,
 ) -> str:
     """The attention backend that is taken by default (``get_default_attn_backend`` and overrides)."""
     if is_compressed(model):
         return "dsv4"
     if shapes.indexer_of(model) is not None and shapes.latent_of(model) is not None:
         return "dsa"
-    major = _major(accelerator)
-    amd = accelerator.vendor == "AMD"
+    major = capability(accelerator)
+    amd = accelerator is not None and accelerator.vendor == "AMD"
     if shapes.latent_of(model) is not None:
-        if major == 9:
+        if major == HOPPER:
             return "fa3"
-        if major == 10:
+        if major == BLACKWELL:
             return "trtllm_mla" if shapes.listed(engine, "latent_trtllm", model) else "flashinfer"
         return "aiter" if amd and model.attention_heads in (16, 128) else "triton"
-    if shapes.listed(engine, "triton_attention", model) and major != 10:
+    if major == BLACKWELL:
+        if shapes.listed(engine, "blackwell_triton", model) and prefix_cache:
+            return "triton"
+        if shapes.listed(engine, "blackwell_flashinfer", model):
+            return "flashinfer"
+        return "fa4" if shapes.unequal_heads(model) else "trtllm_mha"
+    if shapes.listed(engine, "triton_attention", model):
         return "triton"
-    if shapes.layers(model, engine).states and major == 10:
-        tracked = prefix_cache and overlap and shapes.listed(engine, "state_tracking", model)
-        return "trtllm_mha" if tracked or not prefix_cache else "triton"
-    if major == 9:
+    if major == HOPPER:
         return "fa3"
-    if major == 10:
-        return "trtllm_mha"
     if amd:
         return "aiter"
     return "triton" if shapes.listed(engine, "sinks", model) else "flashinfer"
@@ -290,8 +312,8 @@ def page_size(model: Model, engine: Engine, backend: str, given: int | None = No
     if backend == "dsa":
         index = shapes.indexer_of(model)
         return 64 * (index.stride if index else 1)
-    if shapes.listed(engine, "pages_of_128", model):
-        return given or 128
+    if backend == "fa4" or (shapes.listed(engine, "pages_of_128", model) and backend in WIDE_PAGE_BACKENDS):
+        return 128 if backend == "fa4" else given or 128
     if backend in ("trtllm_mla", "cutedsl_mla", "flashmla"):
         return given if given in (32, 64) else 64
     if backend == "trtllm_mha":
@@ -307,6 +329,9 @@ def states_per_request(model: Model, engine: Engine, *, prefix_cache: bool, over
     return STATES_HELD + (2 if tracked else 0)
 
 
-def _major(accelerator: Accelerator) -> int:
+def capability(accelerator: Accelerator | None) -> int:
+    """The major number of the compute capability; 9 (Hopper) where no device is named, 0 for other makers."""
+    if accelerator is None:
+        return HOPPER
     head = (accelerator.compute_capability or "").split(".")[0]
     return int(head) if head.isdigit() else 0

@@ -102,6 +102,12 @@ def token_elements(model: Model, attention_ranks: int, *, windowed: bool = False
     return max(1, heads.kv_heads // attention_ranks) * (heads.key_dim + heads.value_dim)
 
 
+def unequal_heads(model: Model) -> bool:
+    """True if keys and values differ in width, in any layer."""
+    kinds = (FullAttention, SlidingWindow, ChunkedAttention)
+    return any(isinstance(cache, kinds) and cache.key_dim != cache.value_dim for cache in _caches(model))
+
+
 def latent_of(model: Model) -> Latent | None:
     """The latent that every attention layer caches, or None if the model caches heads."""
     return next((cache for cache in _caches(model) if isinstance(cache, Latent)), None)
