@@ -135,8 +135,9 @@ def _states_only(rule: PoolRule) -> BlockPlan:
     share = rule.flags.state_share / (1 + rule.flags.state_share)
     held = ceil(rule.state_bytes * rule.flags.states_per_request / share)
     return BlockPlan(
-        block_bytes=1,
+        block_bytes=held,
         profile=CacheProfile((Term("state", constant_bytes=held),)),
+        block_tokens=rule.flags.context_tokens,
         notes=tuple(_notes(rule)),
     )
 
