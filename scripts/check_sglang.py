@@ -138,7 +138,8 @@ def _pools(model: Model, engine: Engine, gpu: Accelerator, row: dict[str, Any]) 
             chunk_tokens=resolved.chunk_tokens,
             overlap=overlap,
             scaled_latents=plan.scaled_latents(model, engine, gpu),
-            narrow_index=row["kv_dtype"] == "float8_e4m3fn" and settings.capability(gpu) == settings.HOPPER,
+            narrow_index=row["kv_dtype"] == "float8_e4m3fn"
+            and settings.capability(gpu) in settings.NARROW_INDEX,
         ),
     )
 

@@ -39,12 +39,45 @@ DEVICES = {
 }
 """Memory that the driver prints, MiB, and compute capability."""
 
-KERNELS = (
-    "sgl_kernel flashinfer vllm torchaudio deep_gemm llguidance tvm_ffi tilelang cuda nvtx cutlass flash_attn "
-    "quack torchcodec numba sgl_flash_mla deep_ep kernels humming torch_memory_saver av flash_mla aiter "
-    "nvshmem smg_grpc_servicer openai_harmony py_spy tml_renderers deepseek_recipe timm triton xgrammar "
-    "outlines torchvision blobfile watchfiles decord"
-).split()
+KERNELS = [
+    "sgl_kernel",
+    "flashinfer",
+    "vllm",
+    "torchaudio",
+    "deep_gemm",
+    "llguidance",
+    "tvm_ffi",
+    "tilelang",
+    "cuda",
+    "nvtx",
+    "cutlass",
+    "flash_attn",
+    "quack",
+    "torchcodec",
+    "numba",
+    "sgl_flash_mla",
+    "deep_ep",
+    "kernels",
+    "humming",
+    "torch_memory_saver",
+    "av",
+    "flash_mla",
+    "aiter",
+    "nvshmem",
+    "smg_grpc_servicer",
+    "openai_harmony",
+    "py_spy",
+    "tml_renderers",
+    "deepseek_recipe",
+    "timm",
+    "triton",
+    "xgrammar",
+    "outlines",
+    "torchvision",
+    "blobfile",
+    "watchfiles",
+    "decord",
+]
 """Packages that an empty module may stand in for."""
 
 OPTIONAL = ("torchcodec", "decord", "timm", "torchvision")
@@ -94,7 +127,8 @@ class Absent(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def find_spec(self, name: str, path: object, target: object = None) -> Any:
         """A package, if it is one of those."""
-        if name.split(".")[0] not in self.names:
+        del path, target
+        if name.split(".", maxsplit=1)[0] not in self.names:
             return None
         return importlib.machinery.ModuleSpec(name, self, is_package=True)
 
@@ -168,7 +202,7 @@ def pretend(gpu: str) -> None:
     for module in list(sys.modules.values()):
         name = getattr(module, "__name__", "")
         if name.startswith("sglang") and "get_device_memory_capacity" in vars(module):
-            module.get_device_memory_capacity = lambda device=None: float(memory)
+            module.get_device_memory_capacity = lambda *_, **__: float(memory)
 
 
 def run(folder: str, flags: dict[str, Any]) -> dict[str, Any]:
@@ -299,7 +333,12 @@ def main() -> None:
         for source in sorted(asked.configs.glob("*.json")):
             place = _written(source, Path(scratch))
             for flags in json.loads(asked.flags.read_text()):
-                row = {"id": source.stem.replace("--", "/", 1), "sglang": release, "gpu": asked.gpu, "flags": flags}
+                row = {
+                    "id": source.stem.replace("--", "/", 1),
+                    "sglang": release,
+                    "gpu": asked.gpu,
+                    "flags": flags,
+                }
                 try:
                     row |= run(str(place), flags)
                 except BaseException as error:  # noqa: BLE001 - the engine's refusal is the answer

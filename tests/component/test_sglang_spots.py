@@ -127,7 +127,7 @@ def pool_flags(catalogue: Catalogue, spot: Spot) -> PoolFlags:
         chunk_tokens=found.chunk_tokens,
         overlap=not flags.get("disable_overlap_schedule"),
         scaled_latents=sglang_plan.scaled_latents(model, engine, gpu),
-        narrow_index=spot.stored == "float8_e4m3fn" and sglang_settings.capability(gpu) == 9,
+        narrow_index=spot.stored == "float8_e4m3fn" and sglang_settings.capability(gpu) in (9, 10),
     )
 
 

@@ -27,7 +27,9 @@ def servers() -> dict[str, ServerFlags]:
 
 
 @pytest.mark.parametrize("server", ["vllm", "sglang", "tensorrt_llm", "llama_cpp"])
-@pytest.mark.parametrize("served", [EVERYTHING, Served("org/model", 1, 4096), Served("m", 2, 4096, 3, kv_is_own=False)])
+@pytest.mark.parametrize(
+    "served", [EVERYTHING, Served("org/model", 1, 4096), Served("m", 2, 4096, 3, kv_is_own=False)]
+)
 def test_every_flag_of_a_command_is_one_that_the_server_takes(
     servers: dict[str, ServerFlags], server: Server, served: Served
 ) -> None:

@@ -104,6 +104,25 @@ class EngineRules:
     load_line: ClassVar[str] = "weights"
     """What the log's line about loading the model states."""
 
+    # --- what runs -----------------------------------------------------------------------------------------
+
+    def supports(
+        self,
+        model: Model,
+        kv_format: KvFormat | None,
+        accelerator: Accelerator | None,
+        layout: Layout,
+    ) -> str | None:
+        """Why the release refuses this combination, in words; None if it does not.
+
+        Args:
+            model: The model.
+            kv_format: How growing caches are to be stored; None for the type that the model is served in.
+            accelerator: The device; None where it is not known.
+            layout: How the model is spread over devices.
+        """
+        del model, kv_format, accelerator, layout
+
     # --- formats ----------------------------------------------------------------------------------------
 
     def default_kv_format(self, model: Model, accelerator: Accelerator | None) -> str | None:

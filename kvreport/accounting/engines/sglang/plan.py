@@ -95,7 +95,7 @@ def pool_flags(
         chunk_tokens=settings.chunk_of(model, engine, serving.max_batched_tokens, layout.data),
         draft_tokens=serving.draft_tokens,
         scaled_latents=scaled_latents(model, engine, accelerator),
-        narrow_index=kv_format is not None and settings.capability(accelerator) == settings.HOPPER,
+        narrow_index=kv_format is not None and settings.capability(accelerator) in settings.NARROW_INDEX,
     )
 
 
@@ -147,9 +147,13 @@ def _notes(rule: PoolRule) -> list[str]:
     flags = rule.flags
     if rule.window is not None and not rule.shared_window:
         if rule.fixed_window is None:
-            notes.append(f"window layers have a pool of {flags.window_share} cells per cell of full attention")
+            notes.append(
+                f"window layers have a pool of {flags.window_share} cells per cell of full attention"
+            )
         else:
-            notes.append(f"window layers have a pool of {rule.fixed_window:,} cells, sized by the requests at once")
+            notes.append(
+                f"window layers have a pool of {rule.fixed_window:,} cells, sized by the requests at once"
+            )
     if rule.state_bytes:
         share = flags.state_share / (1 + flags.state_share)
         notes.append(

@@ -362,9 +362,7 @@ def _window_rule(model: Model, engine: Engine, flags: PoolFlags) -> PoolRule:
         return PoolRule(flags, window_cell + full * flags.draft_layers, window=window, shared_window=True)
     if window is not None and flags.window_by_requests:
         kept = window_cap_tokens(window, flags)
-        return PoolRule(
-            flags, full_cell, fixed_bytes=kept * window_cell, fixed_window=kept, window=window
-        )
+        return PoolRule(flags, full_cell, fixed_bytes=kept * window_cell, fixed_window=kept, window=window)
     return PoolRule(flags, full_cell + flags.window_share * window_cell, window=window)
 
 
@@ -376,6 +374,4 @@ def _compressed_rule(model: Model, flags: PoolFlags) -> PoolRule:
         window_share=flags.window_share,
         draft_tokens=flags.draft_tokens,
     )
-    return PoolRule(
-        flags, sizes.token_bytes, fixed_bytes=sizes.fixed_bytes, window=shapes.window_of(model)
-    )
+    return PoolRule(flags, sizes.token_bytes, fixed_bytes=sizes.fixed_bytes, window=shapes.window_of(model))

@@ -15,12 +15,14 @@ from kvreport.accounting.engines.sglang.overhead import (
 )
 from kvreport.accounting.engines.sglang.plan import default_kv_format, plan
 from kvreport.accounting.engines.sglang.pools import MOST_REQUESTS
+from kvreport.accounting.engines.sglang.refusals import refusal
 from kvreport.accounting.engines.vllm import kernels
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan, Serving
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.model import Model
+from kvreport.errors import InputError
 from kvreport.units import GIB, MIB
 
 UNCERTAINTY_BYTES: Final = GIB
@@ -34,6 +36,16 @@ class Sglang(EngineRules):
 
     load_line: ClassVar[str] = "free memory taken by loading"
     """SGLang prints how much less memory is free, which counts the device's context too."""
+
+    def supports(
+        self,
+        model: Model,
+        kv_format: KvFormat | None,
+        accelerator: Accelerator | None,
+        layout: Layout,
+    ) -> str | None:
+        """Why SGLang refuses a combination when it resolves its flags."""
+        return refusal(model, self.engine, kv_format, accelerator, layout)
 
     def default_kv_format(self, model: Model, accelerator: Accelerator | None) -> str | None:
         """What the checkpoint declares; sparse latents stay at 16 bits below Blackwell."""
@@ -54,7 +66,14 @@ class Sglang(EngineRules):
         layout: Layout,
         accelerator: Accelerator | None,
     ) -> BlockPlan:
-        """One cell per token; windows and states in pools of their own."""
+        """One cell per token; windows and states in pools of their own.
+
+        Raises:
+            InputError: If the release refuses the combination.
+        """
+        reason = self.supports(model, kv_format, accelerator, layout)
+        if reason is not None:
+            raise InputError(reason)
         return plan(
             model,
             self.engine,

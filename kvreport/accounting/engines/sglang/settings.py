@@ -54,6 +54,9 @@ BLACKWELL: Final = 10
 CONSUMER_BLACKWELL: Final = 12
 """Major compute capabilities that kernels are chosen by."""
 
+NARROW_INDEX: Final = (HOPPER, BLACKWELL)
+"""Where index keys without scales follow an FP8 cache (``get_minimax_sparse_index_dtype``)."""
+
 WIDE_PAGE_BACKENDS: Final = ("fa3", "trtllm_mha")
 """Backends whose sparse attention wants pages of 128 (``model_overrides/minimax_m3.py``)."""
 
@@ -262,7 +265,9 @@ def vision_factor(model: Model, engine: Engine) -> float:
     if shapes.listed(engine, "vision_unread", model):
         return VISION_SHARE
     layers = max(row.count for row in rows)
-    norms = [row.shape[0] for row in rows if row.count == layers and len(row.shape) == 1 and "norm" in row.name]
+    norms = [
+        row.shape[0] for row in rows if row.count == layers and len(row.shape) == 1 and "norm" in row.name
+    ]
     width = max(norms, default=VISION_WIDTH)
     if shapes.listed(engine, "vision_layers_unread", model) or layers == 1:
         layers = VISION_LAYERS
