@@ -124,10 +124,11 @@ class PeersFile(Record):
     @model_validator(mode="after")
     def _tools_are_named(self) -> Self:
         known = {tool.key for tool in self.tools}
-        for case in (*self.cases, *self.pools):
-            for answer in case.answers:
-                if answer.tool not in known:
-                    raise ValueError(f"tool: found {answer.tool}; allowed: {', '.join(sorted(known))}")
+        named = [answer.tool for case in self.cases for answer in case.answers]
+        named += [answer.tool for pool in self.pools for answer in pool.answers]
+        for tool in named:
+            if tool not in known:
+                raise ValueError(f"tool: found {tool}; allowed: {', '.join(sorted(known))}")
         return self
 
 

@@ -122,6 +122,7 @@ class EngineRules:
             layout: How the model is spread over devices.
         """
         del model, kv_format, accelerator, layout
+        return None
 
     # --- formats ----------------------------------------------------------------------------------------
 

@@ -59,6 +59,7 @@ class StatesFirst:
     def requests_beside(self, pool_bytes: npt.ArrayLike, context_tokens: npt.ArrayLike) -> Integers | None:
         """None: states are there for every request that may run."""
         del pool_bytes, context_tokens
+        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,7 @@ def pool_flags(
     """
     for group in model.layers:
         for cache in group.caches:
-            if cache.kind in GROWING:
+            if cache.kind in GROWING and cache.kind != "shared":
                 require_storable(cache.kind, kv_format)
     prefix_cache = serving.prefix_caching is not False
     backend = settings.attention_backend(model, engine, accelerator, prefix_cache=prefix_cache)

@@ -193,11 +193,11 @@ class PoolRule:
             return None
         return np.asarray(limits[0] if len(limits) == 1 else np.minimum(*limits), dtype=np.int64)
 
-    def _for_tokens(self, pool: Integers) -> npt.NDArray[np.float64] | Integers:
+    def _for_tokens(self, pool: Integers) -> npt.NDArray[np.float64]:
         """What states and fixed pools leave of a budget; one state more than counted is allocated."""
         slots = self.state_slots(pool)
         if slots is None:
-            return pool - self.fixed_bytes
+            return np.asarray(pool - self.fixed_bytes, dtype=np.float64)
         one, drafts = self.state_bytes, self.flags.draft_tokens
         rest = pool / GIB
         if drafts:
@@ -208,7 +208,7 @@ class PoolRule:
                 at_once = np.minimum(max(1, self.flags.max_requests), at_once)
             rest = rest - one * (at_once + 1) * drafts / GIB
         rest = rest - (slots + 1) * one / GIB
-        return np.asarray(rest * GIB, dtype=np.int64)
+        return np.asarray(np.trunc(rest * GIB), dtype=np.float64)
 
 
 def pool_rule(model: Model, engine: Engine, flags: PoolFlags) -> PoolRule:

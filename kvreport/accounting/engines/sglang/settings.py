@@ -210,7 +210,7 @@ def graphs_mib(
     prefill: bool = True,
 ) -> float:
     """MiB kept for captured graphs and what data-parallel attention pads (``reserve_for_graph_mb``)."""
-    kept = captured_requests * MIB_PER_CAPTURED_REQUEST
+    kept: float = captured_requests * MIB_PER_CAPTURED_REQUEST
     if data_attention > 1:
         kept += captured_requests * data_attention * 3
         if captured_requests > MANY_CAPTURED:
