@@ -16,6 +16,9 @@ class Pool(Protocol):
     def blocks(self, pool_bytes: npt.ArrayLike) -> Integers:
         """Blocks that requests can take, once other pools have their part."""
 
+    def state_requests(self, pool_bytes: npt.ArrayLike) -> Integers | None:
+        """Requests at once that a pool of states allows; None without one."""
+
     def requests_beside(self, pool_bytes: npt.ArrayLike, context_tokens: npt.ArrayLike) -> Integers | None:
         """Requests at once that other pools (windows, states) allow; None if nothing limits them."""
 
@@ -72,6 +75,7 @@ class Serving:
         block_tokens: Tokens per block given by hand; None for the engine's choice.
         prefix_caching: True or False as given; None for the engine's default.
         draft_tokens: Speculative tokens per step; states keep one more slot for each.
+        draft_in_model: True if the draft's layers stand among the model's own.
         hybrid_manager: False charges windows like full attention.
         sequences: Requests that share one row of cells (llama.cpp's unified cache).
     """
@@ -81,5 +85,6 @@ class Serving:
     block_tokens: int | None = None
     prefix_caching: bool | None = None
     draft_tokens: int = 0
+    draft_in_model: bool = False
     hybrid_manager: bool = True
     sequences: int = 1

@@ -56,6 +56,11 @@ class StatesFirst:
         tokens = rest // self.token_bytes
         return np.asarray(-(-tokens // self.block_tokens), dtype=np.int64)
 
+    def state_requests(self, pool_bytes: npt.ArrayLike) -> Integers | None:
+        """None: states are there for every request that may run."""
+        del pool_bytes
+        return None
+
     def requests_beside(self, pool_bytes: npt.ArrayLike, context_tokens: npt.ArrayLike) -> Integers | None:
         """None: states are there for every request that may run."""
         del pool_bytes, context_tokens

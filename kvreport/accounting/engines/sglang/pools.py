@@ -174,6 +174,11 @@ class PoolRule:
         slots = (share - one * (1 + drafts)) // (one * (1 + drafts / flags.states_per_request))
         return np.asarray(slots, dtype=np.int64)
 
+    def state_requests(self, pool_bytes: npt.ArrayLike) -> Integers | None:
+        """Requests at once that the states allow: each may hold ``states_per_request``; None without states."""
+        slots = self.state_slots(pool_bytes)
+        return None if slots is None else np.maximum(slots, 0) // self.flags.states_per_request
+
     def requests_beside(self, pool_bytes: npt.ArrayLike, context_tokens: npt.ArrayLike) -> Integers | None:
         """Requests at once that windows and states allow, whatever the tokens; None if nothing limits them.
 
@@ -181,9 +186,9 @@ class PoolRule:
         (``compute_swa_request_cap``); and as many states as ``states_per_request``.
         """
         limits = []
-        slots = self.state_slots(pool_bytes)
-        if slots is not None:
-            limits.append(np.maximum(slots, 0) // self.flags.states_per_request)
+        states = self.state_requests(pool_bytes)
+        if states is not None:
+            limits.append(states)
         windows = self.window_tokens(self.tokens(pool_bytes))
         if windows is not None and self.window is not None and not self.shared_window:
             most = self.window + EVICTION_TOKENS + 2 * self.flags.page_tokens
