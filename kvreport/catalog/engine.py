@@ -69,6 +69,8 @@ class Engine(Record):
         loaded_scales_kept: True if the 32-bit scales that MXFP4 experts were loaded with stay beside
             those that their kernels read.
         device_classes: Scheduler defaults, largest devices first.
+        index_keys_elided: True if layers that reuse another layer's choice of tokens keep no index keys.
+        compressed_pages_padded: True if the pools of compressed attention are sized by padded pages.
         captures_no_more_than_run: True if a decode graph is not captured for more requests than may run.
         architectures: Lists of model classes in the engine's own source, by what it does with them.
         coefficients: Fitted constants of the reserve, in bytes or dimensionless, by name.
@@ -94,6 +96,8 @@ class Engine(Record):
     expert_workspace_kept: bool = False
     streams_buffer_kept: bool = False
     loaded_scales_kept: bool = False
+    index_keys_elided: bool = True
+    compressed_pages_padded: bool = True
     captures_no_more_than_run: bool = False
     device_classes: tuple[DeviceClass, ...] = ()
     architectures: dict[Text, tuple[Text, ...]] = Field(default_factory=dict)

@@ -270,11 +270,11 @@ def _block_lines(estimate: Estimate) -> Iterator[str]:
             yield f"{label}: laid out in blocks, one further token adds {laid_out:,} B on average"
         total = int(pool_blocks(estimate.budget.kv_pool_bytes, plan))
         each_blocks = each // plan.block_bytes
-        divided = f"{estimate.budget.kv_pool_bytes:,} B // {plan.block_bytes:,} B per block = {total:,} blocks"
+        divided = (
+            f"{estimate.budget.kv_pool_bytes:,} B // {plan.block_bytes:,} B per block = {total:,} blocks"
+        )
         if plan.pool is not None:
-            divided = (
-                f"of {estimate.budget.kv_pool_bytes:,} B, {total:,} blocks of {plan.block_bytes:,} B are for tokens"
-            )
+            divided = f"of {estimate.budget.kv_pool_bytes:,} B, {total:,} blocks of {plan.block_bytes:,} B are for tokens"
         yield f"{label}: {divided}; one request of {tokens:,} tokens takes {each_blocks:,} blocks ({each:,} B)"
         most = beside(estimate.budget.kv_pool_bytes, plan, tokens)
         if most is not None and each_blocks * int(most) <= total:

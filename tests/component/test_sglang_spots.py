@@ -238,3 +238,28 @@ def test_a_pool_is_found_for_so_many_requests(catalogue: Catalogue) -> None:
     assert replica_users(needed, found.plan, 4096, 4096) >= 12
     assert replica_users(needed - (64 << 20), found.plan, 4096, 4096) < 12
     assert capacity.users(needed, found.plan, 4096) >= 12
+
+
+@pytest.mark.parametrize(
+    ("release", "gpu", "tokens", "kv_bytes"),
+    # Logged for GLM-5.2 in FP8 on eight MI355X, SGLang 0.5.15.post1: 145.55 GiB for 2,829,952 tokens with
+    # data-parallel attention, 167.86 GiB for 3,263,680 without.
+    [("sglang-0.5.15", "mi355x", 2_829_952, 145.55), ("sglang-0.5.15", "mi355x", 3_263_680, 167.86)],
+)
+def test_older_releases_keep_index_keys_on_every_layer(
+    catalogue: Catalogue, release: str, gpu: str, tokens: int, kv_bytes: float
+) -> None:
+    model, engine = catalogue.model("zai-org/GLM-5.2-FP8"), catalogue.engine(release)
+    scaled = sglang_plan.scaled_latents(model, engine, catalogue.accelerator(gpu))
+    flags = PoolFlags(element_bytes=1, page_tokens=64, scaled_latents=scaled)
+    assert pool_rule(model, engine, flags).cell_bytes * tokens / GIB == pytest.approx(kv_bytes, abs=0.01)
+
+
+def test_before_0521_compressed_slots_are_not_padded(catalogue: Catalogue) -> None:
+    # "bytes_per_full_token=7705.45" in a log of DeepSeek-V4-Flash of August 2026.
+    model = catalogue.model("deepseek-ai/DeepSeek-V4-Flash")
+    flags = PoolFlags(element_bytes=1, page_tokens=256, window_share=WINDOW_SHARE, max_requests=256)
+    older = pool_rule(model, catalogue.engine("sglang-0.5.20"), flags)
+    assert older.cell_bytes == pytest.approx(7705.45, abs=0.005)
+    newer = pool_rule(model, catalogue.engine("sglang"), flags)
+    assert newer.cell_bytes == pytest.approx(7086.75)

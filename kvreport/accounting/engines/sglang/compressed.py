@@ -53,7 +53,13 @@ def is_compressed(model: Model) -> bool:
 
 
 def compressed_sizes(
-    model: Model, *, max_requests: int, page_tokens: int, window_share: float, draft_tokens: int = 0
+    model: Model,
+    *,
+    max_requests: int,
+    page_tokens: int,
+    window_share: float,
+    draft_tokens: int = 0,
+    padded: bool = True,
 ) -> CompressedSizes:
     """Work out the sizes from the model's layers.
 
@@ -63,25 +69,28 @@ def compressed_sizes(
         page_tokens: ``--page-size``.
         window_share: Window tokens per token of the full pool.
         draft_tokens: Tokens that a draft model proposes; its one layer widens every size.
+        padded: False for releases before 0.5.21, which count slots without their page's padding and one
+            ring of states per window.
     """
     rings = DRAFTING_RINGS if draft_tokens else RINGS
     window, indexed, by_ratio = 0.0, 0.0, dict.fromkeys(RINGS, 0)
     compressed = 0.0
-    states = 0
+    states, ring_tokens = 0, page_tokens
     for group in model.layers:
         for cache in group.caches:
             if isinstance(cache, Latent) and cache.window:
-                window += group.count * slot_bytes(cache, page_tokens)
+                window += group.count * slot_bytes(cache, page_tokens, padded=padded)
+                ring_tokens = page_tokens if padded else cache.window
             elif isinstance(cache, Latent):
                 by_ratio[cache.stride] += group.count
                 rows = page_tokens // cache.stride
-                compressed += group.count * slot_bytes(cache, rows) / cache.stride
+                compressed += group.count * slot_bytes(cache, rows, padded=padded) / cache.stride
             elif isinstance(cache, Indexer):
                 indexed += group.count * index_bytes(cache) / cache.stride
                 states += group.count * 4 * cache.index_dim
     width = _width(model)
     states += by_ratio[4] * 4 * width
-    window += rings[4] / page_tokens * states * STATE_BYTES
+    window += rings[4] / ring_tokens * states * STATE_BYTES
     rows = (max_requests + 1) * rings[128] + rings[128] + 1
     rows = -(-rows // 128) * 128
     fixed = rows * 2 * width * STATE_BYTES * by_ratio[128]
@@ -90,9 +99,11 @@ def compressed_sizes(
     return CompressedSizes(token_bytes=token, window_bytes=window * inflation, fixed_bytes=fixed)
 
 
-def slot_bytes(cache: Latent, rows: int) -> float:
-    """Bytes of one slot in a page of ``rows``, the page's padding included."""
+def slot_bytes(cache: Latent, rows: int, *, padded: bool = True) -> float:
+    """Bytes of one slot in a page of ``rows``, the page's padding included unless told otherwise."""
     slot = cache.latent_dim + cache.rope_dim * WIDE_BYTES + SLOT_EXTRA
+    if not padded:
+        return slot
     return -(-slot * rows // PAGE_ALIGN) * PAGE_ALIGN / rows
 
 

@@ -100,10 +100,12 @@ def pool_flags(
 
 
 def scaled_latents(model: Model, engine: Engine, accelerator: Accelerator | None) -> bool:
-    """True if FP8 latents keep scales: on Blackwell TensorRT-LLM's kernels read plain rows.
+    """True if FP8 latents keep scales: on Blackwell TensorRT-LLM's kernels, on AMD TileLang's read plain rows.
 
     But for a class that FlashInfer serves on SM12x (``_dsa_split_backend_resolution``).
     """
+    if accelerator is not None and accelerator.vendor == "AMD":
+        return False
     major = settings.capability(accelerator)
     if major == settings.CONSUMER_BLACKWELL:
         return shapes.listed(engine, "scaled_on_sm120", model)

@@ -225,7 +225,7 @@ def pool_rule(model: Model, engine: Engine, flags: PoolFlags) -> PoolRule:
         flags: The resolved flags.
     """
     if compressed.is_compressed(model):
-        return _compressed_rule(model, flags)
+        return _compressed_rule(model, engine, flags)
     states = shapes.layers(model, engine).states
     one = shapes.state_bytes(model, flags.attention_ranks, flags.state_dtype) if states else 0
     if shapes.layers(model, engine).windowed:
@@ -371,12 +371,13 @@ def _window_rule(model: Model, engine: Engine, flags: PoolFlags) -> PoolRule:
     return PoolRule(flags, full_cell + flags.window_share * window_cell, window=window)
 
 
-def _compressed_rule(model: Model, flags: PoolFlags) -> PoolRule:
+def _compressed_rule(model: Model, engine: Engine, flags: PoolFlags) -> PoolRule:
     sizes = compressed.compressed_sizes(
         model,
         max_requests=flags.max_requests or MOST_REQUESTS,
         page_tokens=flags.page_tokens,
         window_share=flags.window_share,
         draft_tokens=flags.draft_tokens,
+        padded=engine.compressed_pages_padded,
     )
     return PoolRule(flags, sizes.token_bytes, fixed_bytes=sizes.fixed_bytes, window=shapes.window_of(model))

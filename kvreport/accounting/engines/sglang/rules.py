@@ -157,7 +157,7 @@ class Sglang(EngineRules):
     def taken_before_loading(self, layout: Layout) -> int:
         """What a process holds before weights are loaded: a context, and buffers for other ranks."""
         taken = constant(self.engine, "taken_before_bytes")
-        if layout.tensor > 1:
+        if layout.devices > 1:
             taken += constant(self.engine, "taken_before_parallel_bytes")
         return round(taken)
 

@@ -68,11 +68,14 @@ def layers(model: Model, engine: Engine) -> Layers:
     if listed(engine, "state_pools", model):
         states = sum(group.count for group in model.layers if _has(group.caches, RecurrentState))
         full = sum(group.count for group in model.layers if _attends(group.caches))
+    indexed = sum(group.count for group in model.layers if _has(group.caches, Indexer))
+    if indexed and latent_of(model) is not None and not engine.index_keys_elided:
+        indexed = full
     return Layers(
         full=full - windowed,
         windowed=windowed,
         states=states,
-        indexed=sum(group.count for group in model.layers if _has(group.caches, Indexer)),
+        indexed=indexed,
     )
 
 
