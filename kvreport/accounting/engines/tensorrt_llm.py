@@ -133,7 +133,7 @@ class TensorRtLlm(EngineRules):
         self,
         total_bytes: int | Integers,
         weight_bytes: int | Integers,
-        reserve_bytes: int = 0,
+        reserve_bytes: int | Integers = 0,
         utilization: float | None = None,
     ) -> int | Integers:
         """``free_gpu_memory_fraction`` of what weights and the reserve leave."""
