@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from kvreport.accounting.engines.base import EngineRules, Reserve, Step, constant
 from kvreport.accounting.engines.sglang import settings, shapes
@@ -23,9 +23,7 @@ from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
-from kvreport.units import GIB, MIB
-
-UNCERTAINTY_BYTES: Final = GIB
+from kvreport.units import MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +110,7 @@ class Sglang(EngineRules):
             activations=round(kept + taken - graphs - other),
             non_framework=round(other),
             graphs=round(graphs),
-            uncertainty=UNCERTAINTY_BYTES,
+            uncertainty=self._uncertainty(step.layout),
         )
 
     def given_share_reserve(
@@ -160,6 +158,12 @@ class Sglang(EngineRules):
         if layout.devices > 1:
             taken += constant(self.engine, "taken_before_parallel_bytes")
         return round(taken)
+
+    def _uncertainty(self, layout: Layout) -> int:
+        known = constant(self.engine, "uncertainty_bytes")
+        if layout.devices > 1:
+            known += constant(self.engine, "uncertainty_parallel_bytes")
+        return round(known)
 
     def _settings(self, model: Model, accelerator: Accelerator, step: Step) -> settings.Settings:
         layout = step.layout
