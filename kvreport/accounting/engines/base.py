@@ -111,6 +111,26 @@ class EngineRules:
     load_line: ClassVar[str] = "weights"
     """What the log's line about loading the model states."""
 
+    # --- what runs -----------------------------------------------------------------------------------------
+
+    def supports(
+        self,
+        model: Model,
+        kv_format: KvFormat | None,
+        accelerator: Accelerator | None,
+        layout: Layout,
+    ) -> str | None:
+        """Why the release refuses this combination, in words; None if it does not.
+
+        Args:
+            model: The model.
+            kv_format: How growing caches are to be stored; None for the type that the model is served in.
+            accelerator: The device; None where it is not known.
+            layout: How the model is spread over devices.
+        """
+        del model, kv_format, accelerator, layout
+        return None
+
     # --- formats ----------------------------------------------------------------------------------------
 
     def default_kv_format(self, model: Model, accelerator: Accelerator | None) -> str | None:
@@ -192,9 +212,11 @@ class EngineRules:
         del model, accelerator, step
         return NOTHING
 
-    def given_share_reserve(self, reserve: Reserve, share: float, layout: Layout) -> Reserve:
+    def given_share_reserve(
+        self, reserve: Reserve, share: float, model: Model, accelerator: Accelerator, step: Step
+    ) -> Reserve:
         """The reserve where a share of memory was given by hand; most engines reserve the same."""
-        del share, layout
+        del share, model, accelerator, step
         return reserve
 
     def brings_expert_buffers(self, accelerator: Accelerator) -> bool:
