@@ -1,0 +1,74 @@
+"""What llama.cpp knows of each architecture, as facts that neither tensors nor shapes show."""
+
+from __future__ import annotations
+
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from kvreport.catalog.base import SCHEMA_VERSION, Count, Record, Source, Text
+from kvreport.catalog.shelf import read_yaml, validate
+from kvreport.resources import data_dir
+
+
+class LocalArchitecture(Record):
+    """One architecture of llama.cpp.
+
+    Attributes:
+        name: Name in a GGUF file (``general.architecture``).
+        classes: Classes of a ``config.json`` that are converted to it.
+        windows: True if sliding windows (or chunks) get a cache of their own; False if they are kept as full
+            attention.
+        rows: Where the rows to output are picked: in the last layer, after it, or after the last norm.
+        hidden_output: True if the last hidden state is an output of the graph.
+        rollback: True if recurrent states can be kept for rollback (speculative decoding).
+        parallel: True if attention and feed-forward read the same residual and are added together.
+        positions: Position numbers per token.
+        fused_experts: True if a converted file holds gate and up of all experts in one tensor.
+    """
+
+    name: Text
+    classes: Annotated[tuple[Text, ...], Field(min_length=1)]
+    windows: bool = False
+    rows: Literal["last_layer", "before_norm", "after_norm"] = "last_layer"
+    hidden_output: bool = False
+    rollback: bool = False
+    parallel: bool = False
+    positions: Count = 1
+    fused_experts: bool = False
+
+
+class LocalArchitectures(Record):
+    """All architectures of one build of llama.cpp."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    build: Text
+    architectures: Annotated[tuple[LocalArchitecture, ...], Field(min_length=1)]
+    sources: Annotated[tuple[Source, ...], Field(min_length=1)]
+
+    @cached_property
+    def by_class(self) -> dict[str, LocalArchitecture]:
+        """Architectures by the classes that are converted to them."""
+        return {name: item for item in self.architectures for name in item.classes}
+
+    @cached_property
+    def by_name(self) -> dict[str, LocalArchitecture]:
+        """Architectures by their names in a GGUF file."""
+        return {item.name: item for item in self.architectures}
+
+
+@lru_cache(maxsize=4)
+def load_local_architectures(folder: Path | None = None) -> LocalArchitectures:
+    """Read ``llama_cpp/architectures.yaml`` of a catalogue.
+
+    Args:
+        folder: The catalogue's folder; None for the published one.
+
+    Raises:
+        CatalogueError: If the file has a fault.
+    """
+    path = (folder or data_dir()) / "llama_cpp" / "architectures.yaml"
+    where = "llama_cpp/architectures.yaml"
+    return validate(LocalArchitectures, read_yaml(path, where), where)
