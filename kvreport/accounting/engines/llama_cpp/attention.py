@@ -52,8 +52,8 @@ class AttentionInputs:
         rows = step.tokens if step.flash else step.tokens * max(1, step.value_padding)
         self.key_cells = {flag: graph_input(step.tokens, width=I64) for flag in (False, True)}
         self.value_cells = {flag: graph_input(rows, width=I64) for flag in (False, True)}
-        self.key_rotation = {flag: _rotation(step.rotated_keys) for flag in (False, True)}
-        self.value_rotation = {flag: _rotation(step.rotated_values) for flag in (False, True)}
+        self.key_rotation = {flag: _rotation(step.rotated_keys[flag]) for flag in (False, True)}
+        self.value_rotation = {flag: _rotation(step.rotated_values[flag]) for flag in (False, True)}
         self.index_mask = graph_input(step.cells, per_stream, 1, step.streams, width=F16)
         self.index_cells = graph_input(step.tokens, width=I64)
         self.index_rotation: Tensor | None = None
@@ -257,6 +257,8 @@ def attend(
     q, k, v = (permute(tensor, 0, 2, 1, 3) for tensor in (q, k, v))
     extra = () if sinks is None else (sinks,)
     if step.flash:
+        if step.wide_keys:
+            k, v = (Tensor("cast", tensor.ne, F16, (tensor,)) for tensor in (k, v))
         out = Tensor("flash_attn", (v.ne[0], q.ne[2], q.ne[1], q.ne[3]), srcs=(q, k, v, mask, *extra))
         if up is not None:
             out = permute(mul_mat(up, permute(out, 0, 2, 1, 3)), 0, 2, 1, 3)

@@ -19,8 +19,9 @@ class Step:
         window_cells: Cells that a window layer reads, per stream.
         streams: Streams of the cache: 1 if unified.
         flash: True with flash attention.
-        rotated_keys: Width of the rotation applied to quantized keys, 0 if none.
+        rotated_keys: Width of the rotation of quantized keys in full and in window layers, 0 if none.
         rotated_values: The same for values.
+        wide_keys: True if the cache is in 32 bits and flash attention has to convert it.
         value_padding: Values per token of the widest layer, if the transposed cache pads to it, else 0.
         rollback: Copies of a recurrent state kept for rollback.
         slots: Sequences that states are kept for.
@@ -33,8 +34,9 @@ class Step:
     window_cells: int
     streams: int = 1
     flash: bool = True
-    rotated_keys: int = 0
-    rotated_values: int = 0
+    rotated_keys: tuple[int, int] = (0, 0)
+    rotated_values: tuple[int, int] = (0, 0)
+    wide_keys: bool = False
     value_padding: int = 0
     rollback: int = 0
     slots: int = 1
