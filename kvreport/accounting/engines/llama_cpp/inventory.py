@@ -7,7 +7,7 @@ converter does it (experts of a layer in one tensor, latent projections split pe
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from kvreport.accounting.engines.llama_cpp.naming import role_of
@@ -184,7 +184,24 @@ def tensors_of(model: Model, *, prediction: bool = False) -> tuple[LocalTensor, 
         if row.component in _SKIPPED and not (prediction and row.component == "mtp"):
             continue
         found.extend(_expand(model, row, sets))
-    return tuple(sorted(found, key=lambda tensor: tensor.layer))
+    return _joined(sorted(found, key=lambda tensor: tensor.layer))
+
+
+def _joined(tensors: list[LocalTensor]) -> tuple[LocalTensor, ...]:
+    """Join parts that a record lists apart (queries and keys of one matrix): a file has one tensor."""
+    merged: dict[tuple[int, str], LocalTensor] = {}
+    for tensor in tensors:
+        key = (tensor.layer, tensor.role)
+        other = merged.get(key)
+        if other is None:
+            merged[key] = tensor
+        elif other.rows == tensor.rows == 1:
+            merged[key] = replace(other, columns=other.columns + tensor.columns)
+        elif other.columns == tensor.columns and other.stack == tensor.stack:
+            merged[key] = replace(other, rows=other.rows + tensor.rows)
+        else:
+            merged[tensor.layer, f"{tensor.role}.{len(merged)}"] = tensor
+    return tuple(merged.values())
 
 
 def _expand(model: Model, row: WeightGroup, sets: LayerSets) -> Iterator[LocalTensor]:
@@ -199,7 +216,9 @@ def _expand(model: Model, row: WeightGroup, sets: LayerSets) -> Iterator[LocalTe
             yield LocalTensor(role, layer, columns, rows * stack, stack if stack > 1 else row.shape[0])
         return
     if "*" not in row.name:
-        yield LocalTensor("output_norm" if row.component == "norms" else role, -1, columns, rows * row.count)
+        if row.component == "norms":
+            role = "output_norm.bias" if row.name.endswith(".bias") else "output_norm"
+        yield LocalTensor(role, -1, columns, rows * row.count)
         return
     layers = sets.of(row.component, row.count)
     share = max(1, row.count // max(1, len(layers)))
