@@ -1,145 +1,55 @@
-"""Cells, states and output buffers: what llama.cpp allocates at start for caches, to the byte.
-
-``src/llama-kv-cache.cpp``, ``llama-kv-cache-iswa.cpp``, ``llama-kv-cache-dsa.cpp``, ``llama-memory-recurrent.cpp``,
-``llama-context.cpp`` (``output_reserve``) of llama.cpp 0c1e57098.
-"""
+"""llama.cpp's caches: every cell is allocated at start, rounded to 256."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
 
-from kvreport.accounting.engines.llama_cpp.network import Attention, LatentAttention, Network, Recurrence
-from kvreport.accounting.engines.llama_cpp.options import LocalOptions, padded
-from kvreport.accounting.engines.llama_cpp.types import GgmlType, cache_type
-from kvreport.errors import InputError
+from kvreport.accounting.kv_cache import cache_terms
+from kvreport.accounting.plan import BlockPlan, Serving
+from kvreport.accounting.profile import UNBOUNDED, CacheProfile, Term
+from kvreport.catalog.caches import RecurrentState
+from kvreport.catalog.formats import KvFormat
+from kvreport.catalog.model import Model
 
-F32 = 4
+CELL_STEP: Final = 256
+"""llama.cpp rounds cells up to this."""
+
+MICRO_BATCH: Final = 512
+"""llama.cpp's default ``n_ubatch``; window caches hold that many more cells."""
 
 
-@dataclass(frozen=True)
-class Cells:
-    """Numbers of cells.
+def cell_plan(model: Model, kv_format: KvFormat | None, serving: Serving) -> BlockPlan:
+    """llama.cpp's caches: cells padded to 256, windows with a micro-batch more, states in float32.
 
-    Attributes:
-        context: Cells of all slots together (``n_ctx``).
-        per_slot: Cells that one slot may use (``n_ctx_seq``).
-        streams: Rows of cells: 1 if unified, else one per slot.
-        window: Cells of a window layer, per stream; 0 if the model has none.
-        batch: Tokens of a batch.
-        ubatch: Tokens of a micro-batch.
+    Requests that share one row of cells each keep a window in it (``llama-kv-cache-iswa.cpp``).
     """
-
-    context: int
-    per_slot: int
-    streams: int
-    window: int
-    batch: int
-    ubatch: int
-
-
-def windows_of(network: Network) -> tuple[int, ...]:
-    """Distinct windows that are kept as windows."""
-    return tuple(
-        dict.fromkeys(
-            block.mixer.window
-            for block in network.blocks
-            if isinstance(block.mixer, Attention) and block.mixer.window is not None
-        )
+    terms = list(_cells(model, kv_format, serving.sequences))
+    notes = ["allocated up front for the whole context; nothing is paged"]
+    return BlockPlan(
+        block_bytes=1, profile=CacheProfile.of(terms), block_tokens=CELL_STEP, notes=tuple(notes)
     )
 
 
-def count_cells(network: Network, options: LocalOptions, trained: int) -> Cells:
-    """How many cells each layer gets.
-
-    Args:
-        network: The network.
-        options: Options of the server.
-        trained: The model's own context, used where the options name none.
-    """
-    slots, unified = options.slots, options.is_unified
-    context = padded(options.context or trained)
-    per_slot = context if unified else padded(context // slots)
-    if not unified:
-        context = per_slot * slots
-    batch = min(options.batch, context)
-    ubatch = min(options.ubatch, batch)
-    window = 0
-    for width in windows_of(network):
-        kept = padded(min(per_slot, width * (slots if unified else 1) + ubatch))
-        window = max(window, per_slot if options.swa_full else kept)
-    return Cells(context, per_slot, 1 if unified else slots, window, batch, ubatch)
-
-
-def cache_bytes(network: Network, options: LocalOptions, cells: Cells) -> tuple[int, ...]:
-    """Bytes of keys and values of each layer, all slots together.
-
-    Raises:
-        InputError: If a head does not divide into blocks of the cache type.
-    """
-    key = cache_type(options.type_k, "--cache-type-k")
-    value = cache_type(options.type_v, "--cache-type-v")
-    widest = widest_values(network) if not options.uses_flash else 0
-    return tuple(_layer_bytes(block.mixer, key, value, cells, widest) for block in network.blocks)
-
-
-def widest_values(network: Network) -> int:
-    """Values per token of the widest layer, which transposed caches are padded to."""
-    widths = [
-        block.mixer.kv_heads * block.mixer.value_dim
-        for block in network.blocks
-        if isinstance(block.mixer, Attention)
-    ]
-    return max(widths, default=0)
-
-
-def _layer_bytes(mixer: object, key: GgmlType, value: GgmlType, cells: Cells, widest: int) -> int:
-    if isinstance(mixer, LatentAttention):
-        rows = cells.per_slot * cells.streams
-        total = _row(mixer.latent + mixer.rotary, key, "--cache-type-k") * rows
-        if mixer.indexer is not None and mixer.owns_indexer:
-            total += _row(mixer.indexer.dim, key, "--cache-type-k") * rows
-        return total
-    if not isinstance(mixer, Attention) or not mixer.owns_cache:
-        return 0
-    rows = (cells.window if mixer.window is not None else cells.per_slot) * cells.streams
-    keys = _row(mixer.kv_heads * mixer.key_dim, key, "--cache-type-k")
-    values = _row(max(mixer.kv_heads * mixer.value_dim, widest), value, "--cache-type-v")
-    return rows * (keys + values)
-
-
-def _row(elements: int, kind: GgmlType, field: str) -> int:
-    if elements % kind.block:
-        raise InputError(
-            f"{field}: found {kind.name}; {elements} elements per token do not divide into blocks of {kind.block}; "
-            "the nearest that works: f16"
-        )
-    return kind.nbytes(elements)
-
-
-def state_bytes(network: Network, options: LocalOptions) -> tuple[int, ...]:
-    """Bytes of recurrent states of each layer, all slots and copies together, always in 32 bits."""
-    copies = options.slots * (1 + rollback_copies(network, options))
-    return tuple(
-        sum(
-            (mixer.conv_elements + mixer.state_elements) * F32 * copies
-            for mixer in (block.mixer, block.second)
-            if isinstance(mixer, Recurrence)
-        )
-        for block in network.blocks
-    )
-
-
-def rollback_copies(network: Network, options: LocalOptions) -> int:
-    """Copies of a state kept beside the current one: one per draft token, where llama.cpp can roll back."""
-    return options.draft if network.rollback else 0
-
-
-def output_bytes(network: Network, options: LocalOptions) -> int:
-    """Bytes of the output buffer in host memory: logits of one token per slot."""
-    return F32 * network.vocabulary * options.slots
-
-
-def output_tokens(options: LocalOptions, tokens: int, batch: int) -> int:
-    """Tokens of a micro-batch whose logits are computed (``n_outputs_max``)."""
-    most = options.slots * (1 + options.draft) if options.outputs is None else options.outputs or batch
-    return min(tokens, most)
+def _cells(model: Model, kv_format: KvFormat | None, sequences: int) -> Iterator[Term]:
+    for group in model.layers:
+        for cache in group.caches:
+            for term in cache_terms(cache, kv_format):
+                wide = term
+                if term.kind == "state" and isinstance(cache, RecurrentState):
+                    elements = sum(
+                        (t.channels + t.groups * t.channels_per_group) * t.columns for t in cache.tensors
+                    )
+                    wide = replace(term, constant_bytes=4 * elements)
+                elif term.rate_bytes:
+                    cap = term.cap_tokens
+                    if cap < UNBOUNDED:
+                        cap = -(-(cap * sequences + MICRO_BATCH) // CELL_STEP) * CELL_STEP
+                    wide = replace(
+                        term,
+                        rate_bytes=term.rate_bytes * CELL_STEP // term.step_tokens,
+                        step_tokens=CELL_STEP,
+                        cap_tokens=cap,
+                    )
+                yield wide.scaled(group.count)

@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import Final
 
 from kvreport.accounting.engines.llama_cpp.build import Homes, build_graph
-from kvreport.accounting.engines.llama_cpp.cells import (
+from kvreport.accounting.engines.llama_cpp.caches import (
     Cells,
     cache_bytes,
     count_cells,
