@@ -73,8 +73,35 @@ def register(add: Add) -> None:
     command.add_argument(
         "--dcp", type=int, default=1, metavar="N", help="GPUs that share a request's tokens in decoding (1)"
     )
+    _add_local_flags(command)
     command.add_argument("--format", choices=("text", "json"), default="text", help="what to print (text)")
     add_data_option(command)
+
+
+def _add_local_flags(command: argparse.ArgumentParser) -> None:
+    """Flags of engines that allocate everything at start, by llama.cpp's own names."""
+    group = command.add_argument_group("llama.cpp, Ollama", "with --engine llama-cpp; --context is its --ctx-size")
+    group.add_argument("--memory", metavar="SIZE", help="usable memory per device, such as 48GiB")
+    group.add_argument("--host-memory", metavar="SIZE", help="memory of the host, such as 64GiB")
+    group.add_argument("--parallel", type=int, metavar="N", help="slots (4 on one unified cache)")
+    group.add_argument("--ubatch-size", type=int, metavar="N", help="tokens of a micro-batch (512)")
+    group.add_argument("--n-gpu-layers", type=int, metavar="N", help="layers on devices, from the last (all)")
+    group.add_argument("--n-cpu-moe", type=int, metavar="N", help="layers whose experts stay on the CPU (0)")
+    group.add_argument("--cache-type-k", metavar="TYPE", help="type of cached keys (f16)")
+    group.add_argument("--cache-type-v", metavar="TYPE", help="type of cached values (f16)")
+    group.add_argument(
+        "--kv-unified", action=argparse.BooleanOptionalAction, default=None, help="all slots share one cache"
+    )
+    group.add_argument("--swa-full", action="store_true", help="window layers keep every token")
+    group.add_argument("--flash-attn", choices=("on", "off", "auto"), default="auto", help="(auto)")
+
+
+def _local_flags(options: argparse.Namespace) -> dict[str, object]:
+    names = (
+        "memory", "host_memory", "parallel", "ubatch_size", "n_gpu_layers", "n_cpu_moe", "cache_type_k",
+        "cache_type_v", "kv_unified", "swa_full", "flash_attn",
+    )  # fmt: skip
+    return {name: getattr(options, name) for name in names}
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -101,6 +128,7 @@ def _run(options: argparse.Namespace) -> int:
         speculative=options.speculative,
         dcp=options.dcp,
         catalog=catalogue,
+        **_local_flags(options),
     )
     if options.format == "json":
         write_json(result.to_dict())

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -11,15 +12,20 @@ import numpy.typing as npt
 from kvreport.accounting.capacity import Verdict
 from kvreport.accounting.demand import demand
 from kvreport.accounting.deployment import lay_out, upper_bound
+from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.roofline import Peaks, step_bounds_ms
 from kvreport.accounting.weights import active_parameters, parameters, parameters_by_component
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.load import Catalogue, open_catalogue
 from kvreport.catalog.model import Model
+from kvreport.errors import InputError
 from kvreport.estimation.answer import AtContext, Estimate
 from kvreport.estimation.explanation import explain
+from kvreport.estimation.local import LocalFlags, answer_local, gguf_of
 from kvreport.estimation.request import Request, resolve
+
+LOCAL_FIELDS: Final = frozenset(field.name for field in fields(LocalFlags))
 
 STANDARD_CONTEXTS = tuple(1 << power for power in range(11, 21))
 """2K to 1M: the contexts of an estimate's table."""
@@ -44,7 +50,9 @@ def estimate(
     prefix_caching: bool | None = None,
     speculative: int = 0,
     dcp: int = 1,
+    local: LocalFlags | None = None,
     catalog: Catalogue | None = None,
+    **flags: Any,
 ) -> Estimate:
     """Answer how many requests of one context fit.
 
@@ -67,19 +75,29 @@ def estimate(
         prefix_caching: None for the engine's default.
         speculative: Draft tokens per step.
         dcp: Ranks that share a request's tokens while decoding.
+        local: Flags of an engine that allocates everything at start (llama.cpp).
+        flags: The same flags one by one (:class:`kvreport.estimation.local.LocalFlags`).
         catalog: Where names are looked up; None for the public catalogue.
 
     Raises:
         InputError: If something asked for is unknown, out of range or impossible.
     """
+    found = open_catalogue() if catalog is None else catalog
+    asked = LocalFlags(**flags) if local is None and flags.keys() <= LOCAL_FIELDS else local
+    if asked is None:
+        unknown = ", ".join(sorted(flags.keys() - LOCAL_FIELDS))
+        raise InputError(f"estimate: found {unknown}; allowed: {', '.join(sorted(LOCAL_FIELDS))}")
+    policy = engine if isinstance(engine, Engine) else found.engine(engine)
+    at_start = rules(policy).allocates_at_start
+    file = gguf_of(model)
     request = resolve(
-        model,
+        file.model if file is not None else model,
         gpu=gpu,
         tensor_parallel=tensor_parallel,
         context_tokens=context_tokens,
-        weights=weights,
-        kv=kv,
-        engine=engine,
+        weights=None if at_start else weights,
+        kv="auto" if at_start else kv,
+        engine=policy,
         utilization=utilization,
         kv_pool=kv_pool,
         max_batched_tokens=max_batched_tokens,
@@ -90,8 +108,10 @@ def estimate(
         prefix_caching=prefix_caching,
         speculative=speculative,
         dcp=dcp,
-        catalog=open_catalogue() if catalog is None else catalog,
+        catalog=found,
     )
+    if at_start:
+        return answer_local(request, asked, weights=weights, kv=kv, file=file)
     return answer(request)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from kvreport.accounting.engines.base import EngineRules
 from kvreport.accounting.engines.llama_cpp.cells import cell_plan
@@ -16,6 +17,8 @@ from kvreport.catalog.model import Model
 @dataclass(frozen=True, slots=True)
 class LlamaCpp(EngineRules):
     """The rules of one llama.cpp build."""
+
+    allocates_at_start: ClassVar[bool] = True
 
     def plan(
         self,
