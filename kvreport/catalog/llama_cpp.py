@@ -24,7 +24,9 @@ class LocalArchitecture(Record):
         rows: Where the rows to output are picked: in the last layer, after it, or after the last norm.
         hidden_output: True if the last hidden state is an output of the graph.
         rollback: True if recurrent states can be kept for rollback (speculative decoding).
-        parallel: True if attention and feed-forward read the same residual and are added together.
+        parallel: Whether attention and feed-forward read the same residual, and which is added first.
+        residual_first: Which sums name the residual first, so that they are written over it.
+        rotary: False if queries and keys are not rotated.
         positions: Position numbers per token.
         fused_experts: True if a converted file holds gate and up of all experts in one tensor.
     """
@@ -35,7 +37,9 @@ class LocalArchitecture(Record):
     rows: Literal["last_layer", "before_norm", "after_norm"] = "last_layer"
     hidden_output: bool = False
     rollback: bool = False
-    parallel: bool = False
+    parallel: Literal["no", "feed_first", "mixer_first"] = "no"
+    residual_first: Literal["neither", "mixer", "feed", "both"] = "neither"
+    rotary: bool = True
     positions: Count = 1
     fused_experts: bool = False
 

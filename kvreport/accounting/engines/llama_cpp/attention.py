@@ -294,9 +294,11 @@ def latent_attention(
     k_rope = view(both, (attn.rotary, 1, tokens), (both.nb[1], both.nb[1]))
     q_rope = view(q, (attn.rotary, attn.heads, tokens), q.nb[1:3])
     q_nope = view(q, (attn.nope, attn.heads, tokens), q.nb[1:3])
-    k_rope = Tensor("rope", k_rope.ne, srcs=(k_rope, inputs.positions))
+    if attn.rotates:
+        k_rope = Tensor("rope", k_rope.ne, srcs=(k_rope, inputs.positions))
     latent = norm(latent, home)
-    q_rope = Tensor("rope", q_rope.ne, srcs=(q_rope, inputs.positions))
+    if attn.rotates:
+        q_rope = Tensor("rope", q_rope.ne, srcs=(q_rope, inputs.positions))
     absorb = weight(attn.nope, attn.latent, attn.heads, home=home)
     absorbed = permute(mul_mat(absorb, permute(q_nope, 0, 2, 1, 3)), 0, 2, 1, 3)
     query = concat(absorbed, q_rope)

@@ -121,6 +121,8 @@ def _layer(at: _At, block: Block, stream: Tensor, picked: Tensor | None) -> Tens
         at.graph.expand(cur)
     if block.mixer is not None:
         cur = _mix(at, block, cur)
+        if block.second is not None:
+            cur = add(cur, _mixed(at, block.second, norm(stream, at.home)))
     if picked is not None:
         cur, kept = get_rows(cur, picked), get_rows(kept, picked)
         if block.parallel:
@@ -132,7 +134,7 @@ def _layer(at: _At, block: Block, stream: Tensor, picked: Tensor | None) -> Tens
             cur = norm(cur, at.home)
         if at.network.residual_scaled:
             cur = like("scale", cur)
-        kept = add(cur, kept)
+        kept = add(kept, cur) if block.residual_first in ("mixer", "both") else add(cur, kept)
         if block.feed is None:
             return kept
         cur = norm(kept, at.home, layer_norm=layered) if block.pre_norms else kept
@@ -142,29 +144,28 @@ def _layer(at: _At, block: Block, stream: Tensor, picked: Tensor | None) -> Tens
             cur = norm(cur, at.home)
         if at.network.residual_scaled:
             cur = like("scale", cur)
-        return add(cur, kept)
+        return add(kept, cur) if block.residual_first in ("feed", "both") else add(cur, kept)
     return cur
 
 
 def _parallel(at: _At, block: Block, kept: Tensor, normed: Tensor, mixed: Tensor) -> Tensor:
     source = norm(kept, at.home, layer_norm=block.normal == "layer") if block.own_norm else normed
     fed = _feed(at, block, source, kept)
-    return add(add(fed, kept), mixed)
+    return add(add(mixed, fed), kept) if block.mixer_first else add(add(fed, kept), mixed)
 
 
 def _mix(at: _At, block: Block, cur: Tensor) -> Tensor:
+    assert block.mixer is not None
+    return _mixed(at, block.mixer, cur)
+
+
+def _mixed(at: _At, mixer: Attention | LatentAttention | Recurrence, cur: Tensor) -> Tensor:
     cache_home = at.homes.caches[at.index]
-    outs = []
-    for mixer in (block.second, block.mixer):
-        if mixer is None:
-            continue
-        if isinstance(mixer, Attention):
-            outs.append(attention(at.graph, at.inputs, mixer, cur, at.home, cache_home))
-        elif isinstance(mixer, LatentAttention):
-            outs.append(latent_attention(at.graph, at.inputs, mixer, cur, at.home, cache_home))
-        else:
-            outs.append(recurrent.layer(at.graph, at.inputs, mixer, cur, at.home, cache_home))
-    return outs[0] if len(outs) == 1 else add(outs[0], outs[1])
+    if isinstance(mixer, Attention):
+        return attention(at.graph, at.inputs, mixer, cur, at.home, cache_home)
+    if isinstance(mixer, LatentAttention):
+        return latent_attention(at.graph, at.inputs, mixer, cur, at.home, cache_home)
+    return recurrent.layer(at.graph, at.inputs, mixer, cur, at.home, cache_home)
 
 
 def _feed(at: _At, block: Block, cur: Tensor, residual: Tensor) -> Tensor:

@@ -101,6 +101,8 @@ def _layer_bytes(mixer: object, key: GgmlType, value: GgmlType, cells: Cells, wi
         return total
     if not isinstance(mixer, Attention) or not mixer.owns_cache:
         return 0
+    _check_block(mixer.key_dim, key, "--cache-type-k")
+    _check_block(mixer.value_dim, value, "--cache-type-v")
     rows = (cells.window if mixer.window is not None else cells.per_slot) * cells.streams
     keys = _row(mixer.kv_heads * mixer.key_dim, key, "--cache-type-k")
     values = _row(max(mixer.kv_heads * mixer.value_dim, widest), value, "--cache-type-v")
@@ -108,12 +110,17 @@ def _layer_bytes(mixer: object, key: GgmlType, value: GgmlType, cells: Cells, wi
 
 
 def _row(elements: int, kind: GgmlType, field: str) -> int:
+    _check_block(elements, kind, field)
+    return kind.nbytes(elements)
+
+
+def _check_block(elements: int, kind: GgmlType, field: str) -> None:
+    """A head must divide into blocks (``llama_init_from_model``)."""
     if elements % kind.block:
         raise InputError(
-            f"{field}: found {kind.name}; {elements} elements per token do not divide into blocks of {kind.block}; "
+            f"{field}: found {kind.name}; a head of {elements} does not divide into blocks of {kind.block}; "
             "the nearest that works: f16"
         )
-    return kind.nbytes(elements)
 
 
 def state_bytes(network: Network, options: LocalOptions) -> tuple[int, ...]:

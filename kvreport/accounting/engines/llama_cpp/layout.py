@@ -306,15 +306,15 @@ def compute_bytes(
     homes = Homes(
         placement.cpu, placement.layers, placement.experts, placement.caches, placement.output
     )
-    plain = _planned(local.network, step, homes, backends, PIPELINE_COPIES if pipelined else 1, 0.0)
+    plain = _planned(local.network, step, homes, backends, PIPELINE_COPIES if pipelined else 1, ())
     on_host = any(where == placement.cpu for where in (*placement.layers, *placement.experts))
     eager = tuple(
         replace(backend, offloads=device.offloads) for backend, device in zip(backends, devices, strict=False)
     )
     if not (devices and on_host and options.op_offload and any(device.offloads for device in devices)):
         return list(plain), [0] * len(plain)
-    rate = _bytes_per_weight(local.tensors)
-    grown = _planned(local.network, step, homes, (*eager, backends[-1]), 1, rate)
+    sizes = _sizes_by_shape(local.tensors)
+    grown = _planned(local.network, step, homes, (*eager, backends[-1]), 1, sizes)
     return list(plain), [max(0, after - before) for before, after in zip(plain, grown, strict=True)]
 
 
@@ -332,10 +332,14 @@ def _pipelined(options: LocalOptions, devices: Sequence[LocalDevice], placement:
     )
 
 
-def _bytes_per_weight(tensors: Sequence[LocalTensor]) -> float:
-    inner = [tensor for tensor in tensors if tensor.layer >= 0 and tensor.is_matrix]
-    elements = sum(tensor.columns * tensor.rows for tensor in inner)
-    return sum(tensor.nbytes for tensor in inner) / elements if elements else 2.0
+def _sizes_by_shape(tensors: Sequence[LocalTensor]) -> tuple[tuple[tuple[int, int, int], int], ...]:
+    """Bytes of the largest tensor of each shape: what a copy of it to a device takes."""
+    sizes: dict[tuple[int, int, int], int] = {}
+    for tensor in tensors:
+        if tensor.is_matrix:
+            shape = (tensor.columns, tensor.rows // tensor.stack, tensor.stack)
+            sizes[shape] = max(sizes.get(shape, 0), tensor.nbytes)
+    return tuple(sorted(sizes.items()))
 
 
 @lru_cache(maxsize=4096)
@@ -345,14 +349,14 @@ def _planned(
     homes: Homes,
     backends: tuple[Backend, ...],
     copies: int,
-    rate: float,
+    sizes: tuple[tuple[tuple[int, int, int], int], ...],
 ) -> tuple[int, ...]:
     graph = build_graph(network, step, homes)
-    if rate:
-        for leaf in graph.leafs:
-            if leaf.weight and leaf.home == homes.cpu:
-                leaf.nbytes = int(leaf.count * (rate if leaf.ne[1] > 1 else 4.0))
-    return tuple(plan(graph, backends, copies=copies, op_offload=bool(rate)))
+    known = dict(sizes)
+    for leaf in graph.leafs if known else ():
+        if leaf.weight and leaf.home == homes.cpu:
+            leaf.nbytes = known.get(leaf.ne[:3], 4 * leaf.count if leaf.ne[1] == 1 else leaf.count)
+    return tuple(plan(graph, backends, copies=copies, op_offload=bool(known)))
 
 
 def plan_step(network: Network, options: LocalOptions, cells: Cells) -> Step:

@@ -78,6 +78,7 @@ class LatentAttention:
         rotary: Width of the rotary part.
         nope: Width of a head's part without rotation.
         value_dim: Width of a value head.
+        rotates: False if the rotary part is not rotated.
         indexer: Index keys of sparse attention, or None.
         owns_indexer: False if the layer uses an earlier layer's picks.
     """
@@ -88,6 +89,7 @@ class LatentAttention:
     rotary: int
     nope: int
     value_dim: int
+    rotates: bool = True
     indexer: Indexer | None = None
     owns_indexer: bool = True
     scaled_query: bool = False
@@ -193,6 +195,8 @@ class Block:
         second: A second mixer that runs in parallel (Falcon-H1), or None.
         feed: Feed-forward network, mixture, or None.
         parallel: True if feed-forward and mixer read the same norm and are added together.
+        mixer_first: True if a parallel layer adds the mixer's output before the feed-forward's.
+        residual_first: Which sums name the residual first.
         post_norms: True for norms on the outputs of mixer and feed-forward.
         pre_norms: True for norms on their inputs.
         own_norm: False if a parallel layer has no second norm.
@@ -202,6 +206,8 @@ class Block:
     feed: FeedForward | Mixture | None
     second: Recurrence | None = None
     parallel: bool = False
+    mixer_first: bool = False
+    residual_first: Literal["neither", "mixer", "feed", "both"] = "neither"
     post_norms: bool = False
     pre_norms: bool = True
     own_norm: bool = False

@@ -92,7 +92,9 @@ class _Reader:
         groups = {index: group for group in self.model.layers for index in group.indices}
         for index in range(self.model.layer_count):
             roles = self.roles.get(index, {})
-            mixers = self._mixers(index, groups[index].caches, roles)
+            mixers = sorted(
+                self._mixers(index, groups[index].caches, roles), key=lambda one: isinstance(one, Recurrence)
+            )
             first = mixers[0] if mixers else None
             second = next((m for m in mixers[1:] if isinstance(m, Recurrence)), None)
             feed = self._feed(index, roles)
@@ -108,7 +110,10 @@ class _Reader:
     ) -> Block:
         names = self._norm_names(roles)
         single = not any(name in names for name in _SECOND)
-        parallel = self.architecture.parallel or (single and mixer is not None and feed is not None)
+        single = single and "attn_norm" in names
+        parallel = self.architecture.parallel != "no" or (
+            single and mixer is not None and feed is not None
+        )
         post = "post_ffw_norm" in names
         biased = any(role == "attn_norm.bias" for role in roles)
         del index
@@ -118,6 +123,8 @@ class _Reader:
             feed=feed,
             parallel=parallel,
             own_norm=parallel and not single,
+            mixer_first=self.architecture.parallel == "mixer_first",
+            residual_first=self.architecture.residual_first,
             post_norms=post,
             pre_norms="attn_norm" in names or not names,
             normal="layer" if biased else "rms",
@@ -177,6 +184,7 @@ class _Reader:
             gate="doubled" if doubled else ("own" if gate is not None else "none"),
             gate_width=0 if gate is None else gate.rows,
             sinks="attn_sinks" in roles,
+            rotary=self.architecture.rotary,
             same_kv=owns_cache and "attn_k" in roles and "attn_v" not in roles,
         )
 
@@ -222,6 +230,7 @@ class _Reader:
             rotary=cache.rope_dim,
             nope=down.columns if down is not None else 128,
             value_dim=up.rows // heads if up is not None else 128,
+            rotates=self.architecture.rotary,
             indexer=None
             if indexer is None
             else Indexer(proj.rows if proj is not None else 64, indexer.index_dim, indexer.top_k or 2048),
