@@ -26,6 +26,7 @@ class LocalArchitecture(Record):
         rollback: True if recurrent states can be kept for rollback (speculative decoding).
         parallel: Whether attention and feed-forward read the same residual, and which is added first.
         residual_first: Which sums name the residual first, so that they are written over it.
+        layer_norm: True for layer norms, False for RMS norms.
         rotary: False if queries and keys are not rotated.
         positions: Position numbers per token.
         fused_experts: True if a converted file holds gate and up of all experts in one tensor.
@@ -39,6 +40,7 @@ class LocalArchitecture(Record):
     rollback: bool = False
     parallel: Literal["no", "feed_first", "mixer_first"] = "no"
     residual_first: Literal["neither", "mixer", "feed", "both"] = "neither"
+    layer_norm: bool = False
     rotary: bool = True
     positions: Count = 1
     fused_experts: bool = False

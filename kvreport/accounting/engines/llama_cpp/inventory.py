@@ -73,7 +73,7 @@ class LayerSets:
     def of(self, component: str, count: int) -> tuple[int, ...]:
         """Layers that ``count`` tensors of a component belong to, best guess first by exact size."""
         preferred = {
-            "attention": ("attention", "cached", "full", "window", "latent", "all"),
+            "attention": ("attention", "cached", "every_full", "every_window", "full", "window", "latent", "all"),
             "recurrent": ("recurrent", "all"),
             "dense_mlp": ("dense", "all"),
             "routed_experts": ("experts",),
@@ -112,12 +112,14 @@ def _kinds(caches: tuple[object, ...]) -> tuple[str, ...]:
             found.append("recurrent")
             continue
         found.append("attention")
-        if not isinstance(cache, Shared):
-            found.append("cached")
+        if isinstance(cache, Shared):
+            found.append("every_window" if cache.reads == "sliding" else "every_full")
+            continue
+        found.append("cached")
         if isinstance(cache, FullAttention):
-            found.append("full")
+            found += ("full", "every_full")
         elif isinstance(cache, SlidingWindow):
-            found.append("window")
+            found += ("window", "every_window")
         elif isinstance(cache, Latent):
             found.append("latent")
     return tuple(dict.fromkeys(found))

@@ -115,7 +115,7 @@ class _Reader:
             single and mixer is not None and feed is not None
         )
         post = "post_ffw_norm" in names
-        biased = any(role == "attn_norm.bias" for role in roles)
+        layered = self.architecture.layer_norm or "attn_norm.bias" in roles
         del index
         return Block(
             mixer=mixer,
@@ -127,7 +127,7 @@ class _Reader:
             residual_first=self.architecture.residual_first,
             post_norms=post,
             pre_norms="attn_norm" in names or not names,
-            normal="layer" if biased else "rms",
+            normal="layer" if layered else "rms",
         )
 
     @staticmethod
