@@ -43,7 +43,7 @@ class AttentionInputs:
     def __init__(self, step: Step, network: Network) -> None:
         self.step = step
         self.positions = graph_input(step.tokens * network.positions, width=I32)
-        mask = F16 if step.flash else F32
+        mask = F16 if step.flash and step.fused else F32
         per_stream = step.tokens // step.streams
         self.masks = {
             False: graph_input(step.cells, per_stream, 1, step.streams, width=mask),
@@ -179,7 +179,7 @@ def _attend(
     v = _cached_values(step, attn, values, cells)
     sinks = weight(attn.heads, home=home) if attn.sinks else None
     out = attend(
-        graph, step, turned.query, k, v, inputs.masks[windowed], sinks=sinks, softcap=attn.softcap
+        graph, step, turned.query, k, v, inputs.masks[windowed], home=home, sinks=sinks, softcap=attn.softcap
     )
     rotation = inputs.value_rotation[windowed]
     return _hadamard(out, rotation) if rotation is not None else out
@@ -234,6 +234,7 @@ def attend(
     v: Tensor,
     mask: Tensor,
     *,
+    home: int,
     sinks: Tensor | None = None,
     softcap: bool = False,
     up: Tensor | None = None,
@@ -247,6 +248,7 @@ def attend(
         k: Cached keys, ``[dim, heads, cells, streams]``.
         v: Cached values, dense or transposed.
         mask: Attention mask.
+        home: Backend of the layer.
         sinks: Attention sinks, if any.
         softcap: True if scores are capped.
         up: Matrix that widens a latent to value heads, if attention is latent.
@@ -256,10 +258,11 @@ def attend(
     q = view(q, split, (q.nb[1], q.nb[2], q.nb[2] * split[2]))
     q, k, v = (permute(tensor, 0, 2, 1, 3) for tensor in (q, k, v))
     extra = () if sinks is None else (sinks,)
-    if step.flash:
+    if step.flash and step.fused:
         if step.wide_keys:
             k, v = (Tensor("cast", tensor.ne, F16, (tensor,)) for tensor in (k, v))
         out = Tensor("flash_attn", (v.ne[0], q.ne[2], q.ne[1], q.ne[3]), srcs=(q, k, v, mask, *extra))
+        graph.fused.append((out, home))
         if up is not None:
             out = permute(mul_mat(up, permute(out, 0, 2, 1, 3)), 0, 2, 1, 3)
             out = cont(out)
@@ -316,7 +319,7 @@ def latent_attention(
     k = view(keys, (width, 1, cells, step.streams), (width * F16, width * F16))
     v = view(k, (attn.latent, 1, cells, step.streams), k.nb[1:])
     up = weight(attn.latent, attn.value_dim, attn.heads, home=home)
-    out = attend(graph, step, query, k, v, mask, up=up)
+    out = attend(graph, step, query, k, v, mask, home=home, up=up)
     return mul_mat(weight(out.ne[0], x.ne[0], home=home), out)
 
 

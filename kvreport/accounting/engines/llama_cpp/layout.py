@@ -24,7 +24,8 @@ from kvreport.accounting.engines.llama_cpp.caches import (
 from kvreport.accounting.engines.llama_cpp.inventory import LocalTensor
 from kvreport.accounting.engines.llama_cpp.network import Attention, LatentAttention, Network
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
-from kvreport.accounting.engines.llama_cpp.planner import Backend, plan
+from kvreport.accounting.engines.llama_cpp.planner import Backend, assign
+from kvreport.accounting.engines.llama_cpp.planner import sizes as sizes_of
 from kvreport.accounting.engines.llama_cpp.reading import LocalModel
 from kvreport.accounting.engines.llama_cpp.step import Step
 from kvreport.accounting.engines.llama_cpp.types import cache_type
@@ -356,7 +357,11 @@ def _planned(
     for leaf in graph.leafs if known else ():
         if leaf.weight and leaf.home == homes.cpu:
             leaf.nbytes = known.get(leaf.ne[:3], 4 * leaf.count if leaf.ne[1] == 1 else leaf.count)
-    return tuple(plan(graph, backends, copies=copies, op_offload=bool(known)))
+    assign(graph, backends, op_offload=bool(known))
+    if step.auto and step.fused and any(tensor.backend != home for tensor, home in graph.fused):
+        # llama_context::resolve_fused_ops: an operation on another device than its layer disables it everywhere.
+        return _planned(network, replace(step, fused=False), homes, backends, copies, sizes)
+    return tuple(sizes_of(graph, backends, copies=copies))
 
 
 def plan_step(network: Network, options: LocalOptions, cells: Cells) -> Step:
@@ -373,6 +378,7 @@ def plan_step(network: Network, options: LocalOptions, cells: Cells) -> Step:
         window_cells=cells.window,
         streams=cells.streams,
         flash=options.uses_flash,
+        auto=options.flash == "auto",
         rotated_keys=_key_rotations(network, quantized=key.quantized),
         rotated_values=_value_rotations(network, quantized=value.quantized),
         wide_keys=key.name == "f32",

@@ -45,7 +45,12 @@ def plan(graph: Graph, backends: Sequence[Backend], *, copies: int = 1, op_offlo
         copies: Copies of every split's inputs (pipeline parallelism keeps four).
         op_offload: Whether devices may take over operations on weights in host memory.
     """
-    _assign(graph, backends, op_offload=op_offload)
+    assign(graph, backends, op_offload=op_offload)
+    return sizes(graph, backends, copies=copies)
+
+
+def sizes(graph: Graph, backends: Sequence[Backend], *, copies: int = 1) -> list[int]:
+    """Bytes of each backend's compute buffer for a graph whose nodes have a backend."""
     nodes, leafs = _split(graph, backends, copies)
     return _allocate(nodes, leafs, backends)
 
@@ -81,8 +86,8 @@ def _batch(tensor: Tensor) -> int:
             return tensor.ne[1] * tensor.ne[2] * tensor.ne[3]
 
 
-def _assign(graph: Graph, backends: Sequence[Backend], *, op_offload: bool) -> None:
-    """Passes 1 to 4: by weights and caches, then spread to the neighbors."""
+def assign(graph: Graph, backends: Sequence[Backend], *, op_offload: bool) -> None:
+    """Choose a backend for every node: by weights and caches, then by what its neighbors got (passes 1 to 4)."""
     for tensor in (*graph.leafs, *graph.nodes):
         if tensor.backend == -1:
             tensor.backend = (

@@ -18,7 +18,9 @@ class Step:
         cells: Cells that a full-attention layer reads, per stream.
         window_cells: Cells that a window layer reads, per stream.
         streams: Streams of the cache: 1 if unified.
-        flash: True with flash attention.
+        flash: True if caches are laid out for flash attention.
+        fused: False if flash attention was found to run on another device than its layer and was disabled.
+        auto: True if that is checked (``--flash-attn auto``).
         rotated_keys: Width of the rotation of quantized keys in full and in window layers, 0 if none.
         rotated_values: The same for values.
         wide_keys: True if the cache is in 32 bits and flash attention has to convert it.
@@ -34,6 +36,8 @@ class Step:
     window_cells: int
     streams: int = 1
     flash: bool = True
+    fused: bool = True
+    auto: bool = False
     rotated_keys: tuple[int, int] = (0, 0)
     rotated_values: tuple[int, int] = (0, 0)
     wide_keys: bool = False

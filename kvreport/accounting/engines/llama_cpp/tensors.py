@@ -114,10 +114,17 @@ def dense_strides(ne: Shape, width: int) -> Shape:
 
 @dataclass
 class Graph:
-    """Nodes in the order of computation, and leafs in the order in which they were met."""
+    """Nodes in the order of computation, and leafs in the order in which they were met.
+
+    Attributes:
+        nodes: What is computed.
+        leafs: Weights, caches and inputs.
+        fused: Every fused attention with the backend of its layer.
+    """
 
     nodes: list[Tensor] = field(default_factory=list)
     leafs: list[Tensor] = field(default_factory=list)
+    fused: list[tuple[Tensor, int]] = field(default_factory=list)
 
     def expand(self, tensor: Tensor) -> None:
         """Append a tensor and everything it needs (``ggml_build_forward_expand``, left to right)."""
