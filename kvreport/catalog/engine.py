@@ -42,7 +42,8 @@ class Engine(Record):
     Attributes:
         name: Slug, the name on the command line.
         label: What people call it.
-        family: Which rules apply (``vllm``, ``sglang``, ``transformers``, ``llama_cpp``, ``ceiling``).
+        family: Which rules apply (``vllm``, ``sglang``, ``transformers``, ``llama_cpp``,
+            ``ollama``, ``mlx``, ``ceiling``).
         version: Version whose rules these are; None for ``ceiling``.
         versions: First version that behaves so, and the first that no longer does (``None``: still).
         utilization: Default share of memory that the engine takes.
@@ -72,7 +73,7 @@ class Engine(Record):
     schema_version: Literal[1] = 1
     name: Slug
     label: Text
-    family: Literal["vllm", "sglang", "transformers", "llama_cpp", "ceiling"]
+    family: Literal["vllm", "sglang", "transformers", "llama_cpp", "ollama", "mlx", "ceiling"]
     version: Text | None = None
     versions: tuple[Text, Text | None] | None = None
     aliases: tuple[Text, ...] = ()

@@ -111,7 +111,9 @@ def estimate(
         catalog=found,
     )
     if at_start:
-        return answer_local(request, asked, weights=weights, kv=kv, file=file)
+        return answer_local(
+            request, asked, weights=weights, kv=kv, file=file, stated_context=context_tokens is not None
+        )
     return answer(request)
 
 

@@ -14,7 +14,9 @@ from kvreport.accounting.engines.llama_cpp.layout import DeviceBytes, LocalDevic
 from kvreport.accounting.engines.llama_cpp.options import FlashAttention, LocalOptions
 from kvreport.accounting.engines.llama_cpp.quantize import mix_name, quantized
 from kvreport.accounting.engines.llama_cpp.reading import LocalModel, read_local
+from kvreport.accounting.engines.llama_cpp.rules import LlamaCpp
 from kvreport.accounting.engines.llama_cpp.search import longest_context
+from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.plan import BlockPlan
 from kvreport.accounting.profile import CacheProfile, Term
 from kvreport.accounting.roofline import Peaks
@@ -264,7 +266,8 @@ def _memory(field: str, text: str | int) -> int:
 
 
 def answer_local(
-    request: Request, flags: LocalFlags, *, weights: str | None, kv: str, file: GgufModel | None = None
+    request: Request, flags: LocalFlags, *, weights: str | None, kv: str, file: GgufModel | None = None,
+    stated_context: bool = True,
 ) -> LocalEstimate:
     """Answer for an engine that allocates everything at start.
 
@@ -274,15 +277,18 @@ def answer_local(
         weights: Quantization mix.
         kv: KV format.
         file: The GGUF file, if the model is one.
+        stated_context: False if nobody named a context, so that the engine's own default applies.
 
     Raises:
         InputError: What the engine refuses.
     """
     local, mix = open_local(request.model, weights, file)
     options = options_of(flags, request.context_tokens, kv)
-    if not flags.kv_unified and flags.parallel is None:
-        options = replace(options, unified=None)
     devices = devices_of(request, flags)
+    engine_rules = rules(request.engine)
+    assert isinstance(engine_rules, LlamaCpp)
+    asked = options if stated_context else replace(options, context=0)
+    options = engine_rules.local_options(asked, request.model, sum(device.usable for device in devices))
     layout = lay_out_local(local, options, devices)
     fullest = max(layout.devices, key=lambda device: device.total - device.usable)
     each = _slot_bytes(local, options, devices, layout)
