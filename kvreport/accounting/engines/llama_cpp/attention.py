@@ -58,7 +58,9 @@ class AttentionInputs:
         self.index_cells = graph_input(step.tokens, width=I64)
         self.index_rotation: Tensor | None = None
         self.picks: Tensor | None = None
-        self.state_slots = graph_input(step.slots, width=I32)
+        slots = graph_input(step.slots, width=I32)
+        self.states_read = view(slots, (step.sequences,))
+        self.states_moved = view(slots, (step.slots - step.sequences,))
 
 
 def _rotation(width: int) -> Tensor | None:

@@ -301,7 +301,7 @@ def compute_bytes(
     step = plan_step(local.network, options, cells)
     backends = (
         *(Backend(device.name, device.align) for device in devices),
-        Backend("host", 64),
+        Backend("host", 32),
     )
     pipelined = _pipelined(options, devices, placement)
     homes = Homes(

@@ -78,11 +78,10 @@ class _At:
         table = reshape(states, size, states.ne[1])
         empty = view(table, (0, 1))
         graph.expand(into("scale", empty, empty))
-        main = view(inputs.state_slots, (self.sequences,))
-        out = rows(table, main)
+        out = rows(table, inputs.states_read)
         graph.expand(out)
         rest = inputs.step.slots - self.sequences
-        extra = get_rows(table, view(inputs.state_slots, (rest,)))
+        extra = get_rows(table, inputs.states_moved)
         graph.expand(into("cpy", view(states, (size, rest), (size * F32,)), extra))
         return out
 
