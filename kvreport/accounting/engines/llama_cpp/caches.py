@@ -142,8 +142,9 @@ def rollback_copies(network: Network, options: LocalOptions) -> int:
 
 
 def output_bytes(network: Network, options: LocalOptions) -> int:
-    """Bytes of the output buffer in host memory: logits of one token per slot."""
-    return F32 * network.vocabulary * options.slots
+    """Bytes of the output buffer in host memory: logits (and an embedding) of one token per slot."""
+    width = network.vocabulary + (network.hidden if options.embeddings else 0)
+    return F32 * width * options.slots
 
 
 def output_tokens(options: LocalOptions, tokens: int, batch: int) -> int:

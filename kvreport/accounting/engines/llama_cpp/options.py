@@ -40,6 +40,7 @@ class LocalOptions:
         op_offload: False with ``--no-op-offload``.
         outputs: Tokens of a micro-batch whose logits are computed; None is the server's rule.
         draft: Draft tokens per step (speculative decoding); states are kept once more for each.
+        embeddings: True if embeddings are returned beside logits.
         mmap: False with ``--no-mmap``.
         on_cpu: ``--override-tensor`` patterns that keep tensors on the CPU.
     """
@@ -61,6 +62,7 @@ class LocalOptions:
     op_offload: bool = True
     outputs: int | None = None
     draft: int = 0
+    embeddings: bool = False
     mmap: bool = True
     on_cpu: tuple[str, ...] = ()
 
