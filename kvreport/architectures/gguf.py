@@ -80,7 +80,9 @@ def model_from_header(header: Header) -> GgufModel:
         layers=tuple(reader.groups()),
         weights=tuple(_weights(tensors, layers)),
         sources=(
-            Source(covers=("layers", "weights", "context_tokens"), title=header.path.name, evidence="verbatim"),
+            Source(
+                covers=("layers", "weights", "context_tokens"), title=header.path.name, evidence="verbatim"
+            ),
         ),
     )
     return GgufModel(model, keys.architecture, tensors, nextn)
@@ -185,7 +187,9 @@ class _Layers:
             return kinds.Shared(reads="sliding" if window else "full")
         suffix = "_swa" if window else ""
         usual = self.keys.number("embedding_length") // max(1, max(self.heads, default=1))
-        key = self.keys.number(f"attention.key_length{suffix}", self.keys.number("attention.key_length", usual))
+        key = self.keys.number(
+            f"attention.key_length{suffix}", self.keys.number("attention.key_length", usual)
+        )
         value = self.keys.number(
             f"attention.value_length{suffix}", self.keys.number("attention.value_length", usual)
         )
@@ -220,7 +224,15 @@ class _Layers:
         return _state("mamba2", channels, columns, rank, inner // max(1, rank) * width)
 
 
-_WINDOW_PERIODS: Final = {"gemma2": 2, "gemma3": 6, "gpt-oss": 2, "cohere2": 4, "olmo2": 4, "exaone4": 4, "gemma3n": 5}
+_WINDOW_PERIODS: Final = {
+    "gemma2": 2,
+    "gemma3": 6,
+    "gpt-oss": 2,
+    "cohere2": 4,
+    "olmo2": 4,
+    "exaone4": 4,
+    "gemma3n": 5,
+}
 """Layers per window pattern where a file states only the window (``load_arch_hparams`` of each model)."""
 
 

@@ -108,7 +108,9 @@ class _Reader:
 
     def read(self) -> tuple[dict[str, Any], list[FileTensor]]:
         if self.take(4) != MAGIC:
-            raise InputError(f"{self.name}: found no GGUF header; allowed: a .gguf file as llama.cpp reads it")
+            raise InputError(
+                f"{self.name}: found no GGUF header; allowed: a .gguf file as llama.cpp reads it"
+            )
         version = self.number("<I")
         if version not in VERSIONS:
             raise InputError(f"{self.name}: found GGUF version {version}; allowed: 2 or 3")

@@ -28,6 +28,8 @@ class LocalArchitecture(Record):
         residual_first: Which sums name the residual first, so that they are written over it.
         layer_norm: True for layer norms, False for RMS norms.
         rotary: False if queries and keys are not rotated.
+        rotary_windows_only: True if only window layers rotate, where a model has windows.
+        weighted_inputs: True if experts' inputs are weighted, not their outputs.
         positions: Position numbers per token.
         fused_experts: True if a converted file holds gate and up of all experts in one tensor.
     """
@@ -42,6 +44,8 @@ class LocalArchitecture(Record):
     residual_first: Literal["neither", "mixer", "feed", "both"] = "neither"
     layer_norm: bool = False
     rotary: bool = True
+    rotary_windows_only: bool = False
+    weighted_inputs: bool = False
     positions: Count = 1
     fused_experts: bool = False
 

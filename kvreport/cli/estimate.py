@@ -80,7 +80,9 @@ def register(add: Add) -> None:
 
 def _add_local_flags(command: argparse.ArgumentParser) -> None:
     """Flags of engines that allocate everything at start, by llama.cpp's own names."""
-    group = command.add_argument_group("llama.cpp, Ollama", "with --engine llama-cpp; --context is its --ctx-size")
+    group = command.add_argument_group(
+        "llama.cpp, Ollama", "with --engine llama-cpp; --context is its --ctx-size"
+    )
     group.add_argument("--memory", metavar="SIZE", help="usable memory per device, such as 48GiB")
     group.add_argument("--host-memory", metavar="SIZE", help="memory of the host, such as 64GiB")
     group.add_argument("--parallel", type=int, metavar="N", help="slots (4 on one unified cache)")

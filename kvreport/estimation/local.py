@@ -212,7 +212,11 @@ def options_of(flags: LocalFlags, context: int, kv: str) -> LocalOptions:
         context: Cells of all slots.
         kv: The KV format asked for; ``auto`` for 16 bits.
     """
-    usual = "f16" if kv.lower() in ("auto", "bf16", "fp16", "float16", "bfloat16", "16bit", "half") else kv.lower()
+    usual = (
+        "f16"
+        if kv.lower() in ("auto", "bf16", "fp16", "float16", "bfloat16", "16bit", "half")
+        else kv.lower()
+    )
     usual = "bf16" if kv.lower() == "bf16" else usual
     return LocalOptions(
         context=context,
@@ -234,7 +238,9 @@ def devices_of(request: Request, flags: LocalFlags) -> tuple[LocalDevice, ...]:
     accelerator = request.accelerator
     usable = accelerator.usable_bytes if flags.memory is None else _memory("memory", flags.memory)
     device = local_device(accelerator, usable, request.engine.coefficients)
-    return tuple(replace(device, name=f"{accelerator.id}:{index}") for index in range(request.tensor_parallel))
+    return tuple(
+        replace(device, name=f"{accelerator.id}:{index}") for index in range(request.tensor_parallel)
+    )
 
 
 def local_device(accelerator: Accelerator, usable: int, coefficients: dict[str, float]) -> LocalDevice:
@@ -266,7 +272,12 @@ def _memory(field: str, text: str | int) -> int:
 
 
 def answer_local(
-    request: Request, flags: LocalFlags, *, weights: str | None, kv: str, file: GgufModel | None = None,
+    request: Request,
+    flags: LocalFlags,
+    *,
+    weights: str | None,
+    kv: str,
+    file: GgufModel | None = None,
     stated_context: bool = True,
 ) -> LocalEstimate:
     """Answer for an engine that allocates everything at start.
@@ -378,9 +389,7 @@ def _per_token(local: LocalModel, options: LocalOptions, devices: tuple[LocalDev
     return (long.kv_cache_bytes - short.kv_cache_bytes) >> 16
 
 
-def _at(
-    local: LocalModel, options: LocalOptions, devices: tuple[LocalDevice, ...], tokens: int
-) -> AtContext:
+def _at(local: LocalModel, options: LocalOptions, devices: tuple[LocalDevice, ...], tokens: int) -> AtContext:
     layout = lay_out_local(local, replace(options, context=tokens, parallel=1, unified=None), devices)
     fullest = max(layout.devices, key=lambda device: device.total - device.usable)
     each = fullest.kv + fullest.state
@@ -505,4 +514,3 @@ def gguf_of(model: object) -> GgufModel | None:
 
 
 __all__ = ["LocalEstimate", "LocalFlags", "answer_local", "gguf_of", "is_gguf", "open_local"]
-

@@ -135,7 +135,8 @@ def test_copies_of_host_weights_grow_the_device_buffer(catalogue: Catalogue) -> 
     local = read(catalogue, "deepseek-ai/DeepSeek-V2-Lite", "q4_0")
     cuda = [LocalDevice("CUDA0", 1 << 40)]
     few, many = (
-        lay_out_local(local, LocalOptions(context=4096, parallel=1, cpu_moe=count), cuda) for count in (13, 20)
+        lay_out_local(local, LocalOptions(context=4096, parallel=1, cpu_moe=count), cuda)
+        for count in (13, 20)
     )
     grown = few.devices[0].offload_copies / MIB
     # A public log of such a model: 76.13 MiB without, 151.51 MiB with experts of 13 layers on the CPU.

@@ -86,9 +86,7 @@ def attention(
     return add(out, weight(x.ne[0], home=home)) if attn.out_bias else out
 
 
-def _project(
-    inputs: AttentionInputs, attn: Attention, x: Tensor, home: int
-) -> tuple[_Heads, Tensor | None]:
+def _project(inputs: AttentionInputs, attn: Attention, x: Tensor, home: int) -> tuple[_Heads, Tensor | None]:
     tokens = x.ne[1]
     query, key, value = _qkv(attn, x, home)
     gate = None
@@ -293,7 +291,9 @@ def latent_attention(
     compressed = _compressed_query(attn, x, home)
     picks = _picked(graph, inputs, attn, x, compressed, home, cache_home)
     head = attn.nope + attn.rotary
-    q = reshape(mul_mat(weight(compressed.ne[0], head * attn.heads, home=home), compressed), head, attn.heads, tokens)
+    q = reshape(
+        mul_mat(weight(compressed.ne[0], head * attn.heads, home=home), compressed), head, attn.heads, tokens
+    )
     both = mul_mat(weight(x.ne[0], attn.latent + attn.rotary, home=home), x)
     latent = view(both, (attn.latent, tokens), (both.nb[1],))
     k_rope = view(both, (attn.rotary, 1, tokens), (both.nb[1], both.nb[1]))
@@ -361,7 +361,12 @@ def _index(
     if inputs.index_rotation is None:
         inputs.index_rotation = graph_input(dim, dim)
     rotation = inputs.index_rotation
-    q = reshape(mul_mat(weight(compressed.ne[0], dim * indexer.heads, home=home), compressed), dim, indexer.heads, tokens)
+    q = reshape(
+        mul_mat(weight(compressed.ne[0], dim * indexer.heads, home=home), compressed),
+        dim,
+        indexer.heads,
+        tokens,
+    )
     q = Tensor("rope", q.ne, srcs=(q, inputs.positions))
     key = norm(mul_mat(weight(x.ne[0], dim, home=home), x), home, layer_norm=True)
     key = reshape(key, dim, 1, tokens)
@@ -372,7 +377,11 @@ def _index(
     weights = mul_mat(weight(x.ne[0], indexer.heads, home=home), x)
     per = tokens // step.streams
     q = view(q, (dim, indexer.heads, per, step.streams), (q.nb[1], q.nb[2], q.nb[2] * per))
-    weights = view(weights, (indexer.heads, per, 1, step.streams), (weights.nb[1], weights.nb[1] * per, weights.nb[1] * per))
+    weights = view(
+        weights,
+        (indexer.heads, per, 1, step.streams),
+        (weights.nb[1], weights.nb[1] * per, weights.nb[1] * per),
+    )
     weights = like("scale", weights)
     k = view(keys, (dim, 1, step.cells, step.streams), (dim * F16, dim * F16))
     scores = Tensor(

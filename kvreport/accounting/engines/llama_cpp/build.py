@@ -197,17 +197,16 @@ def _head(graph: Graph, network: Network, homes: Homes, stream: Tensor, rows: Te
     graph.expand(logits)
 
 
-def _per_layer_inputs(
-    graph: Graph, network: Network, step: Step, homes: Homes, stream: Tensor
-) -> Tensor:
+def _per_layer_inputs(graph: Graph, network: Network, step: Step, homes: Homes, stream: Tensor) -> Tensor:
     """Gemma 4's per-layer embeddings, projected and laid out by layer (``project_per_layer_inputs``)."""
     layers, width = len(network.blocks), network.per_layer
     tokens = graph_input(step.tokens, width=I32)
     table = get_rows(weight(width * layers, network.vocabulary, home=homes.cpu), tokens)
     table = like("scale", reshape(table, width, layers, step.tokens))
     graph.expand(table)
-    projected = like("scale", mul_mat(weight(network.hidden, width * layers, home=homes.cpu), stream))
-    projected = norm(reshape(projected, width, layers, step.tokens), homes.cpu)
+    first = homes.layers[0]
+    projected = like("scale", mul_mat(weight(network.hidden, width * layers, home=first), stream))
+    projected = norm(reshape(projected, width, layers, step.tokens), first)
     merged = like("scale", add(projected, table))
     return cont(permute(merged, 0, 2, 1, 3))
 

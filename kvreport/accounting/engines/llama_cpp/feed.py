@@ -44,9 +44,7 @@ def _linear(x: Tensor, inner: int, outer: int, home: int, *, biased: bool) -> Te
     return add(cur, weight(outer, home=home)) if biased else cur
 
 
-def mixture(
-    graph: Graph, moe: Mixture, x: Tensor, residual: Tensor, home: int, expert_home: int
-) -> Tensor:
+def mixture(graph: Graph, moe: Mixture, x: Tensor, residual: Tensor, home: int, expert_home: int) -> Tensor:
     """A mixture of experts with what runs beside it."""
     if moe.dense_beside is not None:
         return _beside_dense(graph, moe, x, residual, home, expert_home)
@@ -75,9 +73,7 @@ def _beside_dense(
     return add(dense, cur)
 
 
-def _experts(
-    graph: Graph, moe: Mixture, x: Tensor, logits: Tensor, home: int, expert_home: int
-) -> Tensor:
+def _experts(graph: Graph, moe: Mixture, x: Tensor, logits: Tensor, home: int, expert_home: int) -> Tensor:
     hidden, tokens = x.ne[0], x.ne[1]
     if moe.biased:
         logits = add(logits, weight(moe.experts, home=home))

@@ -73,7 +73,16 @@ class LayerSets:
     def of(self, component: str, count: int) -> tuple[int, ...]:
         """Layers that ``count`` tensors of a component belong to, best guess first by exact size."""
         preferred = {
-            "attention": ("attention", "cached", "every_full", "every_window", "full", "window", "latent", "all"),
+            "attention": (
+                "attention",
+                "cached",
+                "every_full",
+                "every_window",
+                "full",
+                "window",
+                "latent",
+                "all",
+            ),
             "recurrent": ("recurrent", "all"),
             "dense_mlp": ("dense", "all"),
             "routed_experts": ("experts",),
@@ -125,7 +134,9 @@ def _kinds(caches: tuple[object, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _feed_layers(model: Model, sets: Mapping[str, tuple[int, ...]]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _feed_layers(
+    model: Model, sets: Mapping[str, tuple[int, ...]]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
     experts = _layers_with_experts(model)
     widths: dict[tuple[str, tuple[int, ...]], int] = {}
     for row in model.weights:
@@ -227,6 +238,10 @@ def _expand(model: Model, row: WeightGroup, sets: LayerSets) -> Iterator[LocalTe
     for layer in layers:
         if role == "attn_kv_b":
             yield from _split_latent(model, layer, columns, rows)
+        elif role == "ssm_qkvz":
+            gate = rows - _convolved(model)
+            yield LocalTensor("attn_qkv", layer, columns, rows - gate)
+            yield LocalTensor("attn_gate", layer, columns, gate)
         else:
             for _ in range(share):
                 yield LocalTensor(role, layer, columns, rows)
@@ -238,6 +253,15 @@ def _split_latent(model: Model, layer: int, latent: int, rows: int) -> Iterator[
     nope = _nope_width(model, rows // heads)
     yield LocalTensor("attn_k_b", layer, nope, latent * heads, heads)
     yield LocalTensor("attn_v_b", layer, latent, rows - nope * heads, heads)
+
+
+def _convolved(model: Model) -> int:
+    """Channels of the convolution of a linear attention: queries, keys and values together."""
+    for group in model.layers:
+        for cache in group.caches:
+            if isinstance(cache, RecurrentState):
+                return next((tensor.channels for tensor in cache.tensors if tensor.name == "conv"), 0)
+    return 0
 
 
 def _nope_width(model: Model, per_head: int) -> int:

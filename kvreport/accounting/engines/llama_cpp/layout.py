@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate
 from typing import Final
@@ -34,7 +34,8 @@ PIPELINE_COPIES: Final = 4
 """Copies of split inputs with pipeline parallelism (``GGML_SCHED_MAX_COPIES``)."""
 
 _EXPERTS: Final = re.compile(r"ffn_(up|down|gate|gate_up)_(ch|)exps")
-_INPUTS: Final = frozenset({"token_embd", "per_layer_token_embd", "position_embd", "per_layer_model_proj"})
+_INPUTS: Final = frozenset({"token_embd", "per_layer_token_embd", "position_embd"})
+_FIRST_LAYER: Final = frozenset({"per_layer_model_proj", "per_layer_proj_norm"})
 
 
 @dataclass(frozen=True)
@@ -85,9 +86,7 @@ class DeviceBytes:
     @property
     def total(self) -> int:
         """Bytes in all."""
-        return (
-            self.weights + self.kv + self.state + self.compute + self.offload_copies + self.context
-        )
+        return self.weights + self.kv + self.state + self.compute + self.offload_copies + self.context
 
     @property
     def shortfall(self) -> int:
@@ -275,6 +274,8 @@ def weight_bytes(
 def _home_of(tensor: LocalTensor, placement: Placement, options: LocalOptions) -> int:
     if tensor.role in _INPUTS:
         return placement.cpu
+    if tensor.role in _FIRST_LAYER:
+        return placement.layers[0]
     if tensor.layer < 0 or tensor.layer >= len(placement.layers):
         return placement.output
     if _EXPERTS.search(tensor.role) and tensor.layer < options.cpu_moe:
@@ -304,9 +305,7 @@ def compute_bytes(
         Backend("host", 32),
     )
     pipelined = _pipelined(options, devices, placement)
-    homes = Homes(
-        placement.cpu, placement.layers, placement.experts, placement.caches, placement.output
-    )
+    homes = Homes(placement.cpu, placement.layers, placement.experts, placement.caches, placement.output)
     plain = _planned(local.network, step, homes, backends, PIPELINE_COPIES if pipelined else 1, ())
     on_host = any(where == placement.cpu for where in (*placement.layers, *placement.experts))
     eager = tuple(
@@ -390,27 +389,31 @@ def plan_step(network: Network, options: LocalOptions, cells: Cells) -> Step:
 
 def _key_rotations(network: Network, *, quantized: bool) -> tuple[int, int]:
     """Width of the rotation of quantized keys: full layers, window layers (``build_input_k_rot``)."""
-    return _rotations(network, lambda attn: attn.key_dim, quantized=quantized, doubling=True)
+    full, window = (_common_width(network, windowed=flag, values=False) for flag in (False, True))
+    return _doubled(full, quantized=quantized), _doubled(window, quantized=quantized)
 
 
 def _value_rotations(network: Network, *, quantized: bool) -> tuple[int, int]:
-    return _rotations(network, lambda attn: attn.value_dim, quantized=quantized, doubling=False)
+    """The same for values, always in blocks of 64 (``build_input_v_rot``)."""
+    full, window = (_common_width(network, windowed=flag, values=True) for flag in (False, True))
+    return tuple(64 if quantized and width and width % 64 == 0 else 0 for width in (full, window))  # type: ignore[return-value]
 
 
-def _rotations(network, width_of, *, quantized: bool, doubling: bool) -> tuple[int, int]:  # type: ignore[no-untyped-def]
-    found = []
-    for windowed in (False, True):
-        widths = {
-            width_of(block.mixer)
-            for block in network.blocks
-            if isinstance(block.mixer, Attention) and (block.mixer.window is not None) == windowed
-        }
-        width = next(iter(widths)) if len(widths) == 1 else 0
-        if not quantized or width == 0 or width % 64:
-            found.append(0)
-            continue
-        turned = 64
-        while doubling and width % (2 * turned) == 0:
-            turned *= 2
-        found.append(turned)
-    return found[0], found[1]
+def _common_width(network: Network, *, windowed: bool, values: bool) -> int:
+    """Width of a head where all layers of a kind have the same, else 0."""
+    widths = {
+        block.mixer.value_dim if values else block.mixer.key_dim
+        for block in network.blocks
+        if isinstance(block.mixer, Attention) and (block.mixer.window is not None) == windowed
+    }
+    return widths.pop() if len(widths) == 1 else 0
+
+
+def _doubled(width: int, *, quantized: bool) -> int:
+    """The largest power of two, from 64, that divides a head."""
+    if not quantized or width == 0 or width % 64:
+        return 0
+    turned = 64
+    while width % (2 * turned) == 0:
+        turned *= 2
+    return turned

@@ -70,7 +70,7 @@ _RULES: Final[tuple[tuple[Component | None, str, str], ...]] = (
     ("recurrent", r"conv1d|conv\.conv|conv_1d", "ssm_conv1d"),
     ("recurrent", r"conv\.in_proj$", "shortconv.in_proj"),
     ("recurrent", r"conv\.out_proj$", "shortconv.out_proj"),
-    ("recurrent", r"in_proj_qkvz$", "ssm_in"),
+    ("recurrent", r"in_proj_qkvz$", "ssm_qkvz"),
     ("recurrent", r"in_proj_ba$", "ssm_ba"),
     ("recurrent", r"(in_proj_qkv|qkv_proj|query_key_value)$", "attn_qkv"),
     ("recurrent", r"(in_proj_z|output_gate)$", "attn_gate"),
@@ -94,7 +94,7 @@ _RULES: Final[tuple[tuple[Component | None, str, str], ...]] = (
 
 @lru_cache(maxsize=4096)
 def role_of(path: str, component: Component) -> str:
-    """ggml's name of a tensor, without layer number and without ``.weight``.
+    """Name a tensor as ggml does, without layer number and without ``.weight``.
 
     Args:
         path: Module path of a weight group, ``*`` for numbers; or a name of a GGUF file.

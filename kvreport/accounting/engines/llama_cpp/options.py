@@ -120,4 +120,12 @@ def padded(cells: int) -> int:
     return -(-cells // CELL_MULTIPLE) * CELL_MULTIPLE
 
 
-__all__ = ["CACHE_TYPES", "CELL_MULTIPLE", "DEFAULT_SLOTS", "FlashAttention", "LocalOptions", "SplitMode", "padded"]
+__all__ = [
+    "CACHE_TYPES",
+    "CELL_MULTIPLE",
+    "DEFAULT_SLOTS",
+    "FlashAttention",
+    "LocalOptions",
+    "SplitMode",
+    "padded",
+]

@@ -51,7 +51,7 @@ def plan(graph: Graph, backends: Sequence[Backend], *, copies: int = 1, op_offlo
 
 def sizes(graph: Graph, backends: Sequence[Backend], *, copies: int = 1) -> list[int]:
     """Bytes of each backend's compute buffer for a graph whose nodes have a backend."""
-    nodes, leafs = _split(graph, backends, copies)
+    nodes, leafs = _split(graph, copies)
     return _allocate(nodes, leafs, backends)
 
 
@@ -120,7 +120,7 @@ def assign(graph: Graph, backends: Sequence[Backend], *, op_offload: bool) -> No
 
 
 def _split(
-    graph: Graph, backends: Sequence[Backend], copies: int
+    graph: Graph, copies: int
 ) -> tuple[list[tuple[Tensor, int]], list[tuple[Tensor, int]]]:
     """Pass 5 and what follows: cut where the backend changes, and copy what a split reads from another."""
     splits: list[tuple[int, list[Tensor], list[Tensor]]] = []
@@ -248,29 +248,32 @@ def _allocate(
     for node, place in nodes:
         if node.root is not None and node.op != "none":
             node.root.views += 1
-        if node.is_input:
-            _place(node, place, arenas)
+        for tensor in (node, *node.srcs):
+            if tensor.is_input:
+                _place(tensor, place, arenas)
         for src in node.srcs:
             src.children += 1
-            if src.is_input:
-                _place(src, place, arenas)
     for node, place in nodes:
+        for tensor in (*node.srcs, node):
+            _place(tensor, place, arenas)
         for src in node.srcs:
-            if not src.mine:
-                _place(src, place, arenas)
-        _place(node, place, arenas)
-        for src in node.srcs:
-            src.children -= 1
-            if src.children or src.views:
-                continue
-            root = src.root
-            if root is not None:
-                root.views -= 1
-                if not root.views and not root.children and root.mine:
-                    _release(root, arenas)
-            elif src.mine:
-                _release(src, arenas)
+            _let_go(src, arenas)
     return [arena.peak for arena in arenas]
+
+
+def _let_go(src: Tensor, arenas: list[_Arena]) -> None:
+    """One reader less; the last one frees the memory."""
+    src.children -= 1
+    if src.children or src.views:
+        return
+    root = src.root
+    if root is None:
+        if src.mine:
+            _release(src, arenas)
+        return
+    root.views -= 1
+    if not root.views and not root.children and root.mine:
+        _release(root, arenas)
 
 
 def _place(tensor: Tensor, place: int, arenas: list[_Arena]) -> None:

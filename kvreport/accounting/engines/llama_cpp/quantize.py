@@ -277,6 +277,20 @@ def _attention_type(state: _State, role: str, default: str) -> str:
     if state.falcon:
         return "q4_k" if mix == "q3_k_l" else default
     if state.experts == 8:
-        eight = ("q2_k", "iq3_xs", "iq3_xxs", "q3_k_s", "q3_k_m", "iq4_nl", "q4_k_s", "q4_k_m", "iq3_s", "iq3_m", "iq4_xs")
+        eight = (
+            "q2_k",
+            "iq3_xs",
+            "iq3_xxs",
+            "q3_k_s",
+            "q3_k_m",
+            "iq4_nl",
+            "q4_k_s",
+            "q4_k_m",
+            "iq3_s",
+            "iq3_m",
+            "iq4_xs",
+        )
         return "q5_k" if mix in eight else default
-    return {"q2_k": "q3_k", "iq3_xxs": "iq3_s", "q3_k_m": "q4_k", "q3_k_l": "q5_k", "iq3_m": "q4_k"}.get(mix, default)
+    return {"q2_k": "q3_k", "iq3_xxs": "iq3_s", "q3_k_m": "q4_k", "q3_k_l": "q5_k", "iq3_m": "q4_k"}.get(
+        mix, default
+    )

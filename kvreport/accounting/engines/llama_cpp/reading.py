@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from kvreport.accounting.engines.llama_cpp.inventory import LayerSets, LocalTensor, layer_sets, tensors_of
 from kvreport.accounting.engines.llama_cpp.network import (
@@ -14,6 +15,7 @@ from kvreport.accounting.engines.llama_cpp.network import (
     LatentAttention,
     Mixture,
     Network,
+    QkNorm,
     Recurrence,
 )
 from kvreport.catalog import caches as kinds
@@ -111,11 +113,9 @@ class _Reader:
         names = self._norm_names(roles)
         single = not any(name in names for name in _SECOND)
         single = single and "attn_norm" in names
-        parallel = self.architecture.parallel != "no" or (
-            single and mixer is not None and feed is not None
-        )
+        parallel = self.architecture.parallel != "no" or (single and mixer is not None and feed is not None)
         post = "post_ffw_norm" in names
-        layered = self.architecture.layer_norm or "attn_norm.bias" in roles
+        layered = self.architecture.layer_norm
         del index
         return Block(
             mixer=mixer,
@@ -153,6 +153,15 @@ class _Reader:
                     continue
         return found
 
+    def _rotates(self, cache: object) -> bool:
+        if self.architecture.rotary_windows_only and self._has_windows:
+            return self._window(cache) is not None
+        return self.architecture.rotary
+
+    @property
+    def _has_windows(self) -> bool:
+        return any(self._window(cache) for group in self.model.layers for cache in group.caches)
+
     def _window(self, cache: object) -> int | None:
         if not self.architecture.windows:
             return None
@@ -184,7 +193,7 @@ class _Reader:
             gate="doubled" if doubled else ("own" if gate is not None else "none"),
             gate_width=0 if gate is None else gate.rows,
             sinks="attn_sinks" in roles,
-            rotary=self.architecture.rotary,
+            rotary=self._rotates(cache),
             same_kv=owns_cache and "attn_k" in roles and "attn_v" not in roles,
         )
 
@@ -216,9 +225,7 @@ class _Reader:
         plain = kinds.FullAttention(kv_heads=1, key_dim=width, value_dim=width)
         return self._attention(plain, roles, owns_cache=False)
 
-    def _latent(
-        self, cache: kinds.Latent, roles: Roles, indexer: kinds.Indexer | None
-    ) -> LatentAttention:
+    def _latent(self, cache: kinds.Latent, roles: Roles, indexer: kinds.Indexer | None) -> LatentAttention:
         down, up = roles.get("attn_k_b"), roles.get("attn_v_b")
         heads = self.model.attention_heads
         rank = roles.get("attn_q_a")
@@ -243,9 +250,7 @@ class _Reader:
             return dense
         del index
         up = roles.get("ffn_up_exps")
-        fused = "ffn_gate_up_exps" in roles or (
-            self.architecture.fused_experts and "ffn_gate_exps" in roles
-        )
+        fused = "ffn_gate_up_exps" in roles or (self.architecture.fused_experts and "ffn_gate_exps" in roles)
         gated = fused or "ffn_gate_exps" in roles
         softmax_after = "ffn_gate_inp.bias" in roles and "attn_sinks" in roles
         return Mixture(
@@ -257,7 +262,8 @@ class _Reader:
             biased="ffn_down_exps.bias" in roles,
             probs_bias="exp_probs_b" in roles or "exp_probs_b.bias" in roles,
             softmax_after=softmax_after,
-            normed=not softmax_after,
+            normed=not (softmax_after or self.architecture.weighted_inputs),
+            weight_first=self.architecture.weighted_inputs,
             shared=_dense(roles, "ffn_up_shexp", "ffn_gate_shexp", "ffn_down_shexp"),
             shared_gate="ffn_gate_inp_shexp" in roles,
             dense_beside=dense,
@@ -265,7 +271,7 @@ class _Reader:
         )
 
 
-def _qk_norm(roles: Roles, key_dim: int) -> str:  # type: ignore[return]
+def _qk_norm(roles: Roles, key_dim: int) -> QkNorm:
     found = roles.get("attn_q_norm")
     if found is None:
         return "none"
@@ -276,7 +282,11 @@ def _dense(roles: Roles, up: str, gate: str, down: str) -> FeedForward | None:
     found = roles.get(down)
     if found is None:
         return None
-    rows = roles[up].rows if up in roles else (roles["ffn_gate_up_shexp"].rows if "ffn_gate_up_shexp" in roles else 0)
+    rows = (
+        roles[up].rows
+        if up in roles
+        else (roles["ffn_gate_up_shexp"].rows if "ffn_gate_up_shexp" in roles else 0)
+    )
     return FeedForward(
         width=found.columns,
         gated=gate in roles,
@@ -294,7 +304,7 @@ def _recurrence(cache: kinds.RecurrentState, roles: Roles) -> Recurrence:
     if conv is not None and conv.groups:
         conv_elements = (conv.channels + conv.groups * conv.channels_per_group) * conv.columns
     elements = state.channels * state.columns if state is not None else 0
-    common = {"conv": columns, "conv_elements": conv_elements, "state_elements": elements}
+    make = partial(Recurrence, conv=columns, conv_elements=conv_elements, state_elements=elements)
     match cache.mechanism:
         case "gated_deltanet":
             out = roles.get("ssm_out")
@@ -304,45 +314,45 @@ def _recurrence(cache: kinds.RecurrentState, roles: Roles) -> Recurrence:
             width = elements // max(1, inner)
             groups = ((conv.channels if conv is not None else 0) - inner) // max(1, 2 * width)
             del dim
-            return Recurrence("gated_deltanet", inner=inner, state=width, heads=heads, groups=max(1, groups), **common)
+            return make("gated_deltanet", inner=inner, state=width, heads=heads, groups=max(1, groups)
+            )
         case "kda":
             out = roles.get("attn_output")
             heads = state.channels if state is not None else 1
             inner = out.columns if out is not None else 0
-            return Recurrence("kda", inner=inner, state=max(1, inner // heads), heads=heads, groups=heads, **common)
+            return make("kda", inner=inner, state=max(1, inner // heads), heads=heads, groups=heads
+            )
         case "mamba2":
-            return _mamba2(roles, conv, state, common)
+            return _mamba2(roles, conv, state, make)
         case "mamba1":
             rest, step = roles.get("ssm_x"), roles.get("ssm_dt")
             inner = state.channels if state is not None else 0
             width = state.columns if state is not None else 0
             rank = step.columns if step is not None else (rest.rows - 2 * width if rest is not None else 0)
             normed = any("layernorm" in role for role in roles)
-            return Recurrence(
-                "mamba1", inner=inner, state=width, heads=inner, groups=1, rank=rank, normed=normed, **common
+            return make("mamba1", inner=inner, state=width, heads=inner, groups=1, rank=rank, normed=normed
             )
         case "short_conv":
-            return Recurrence("short_conv", inner=0, state=0, heads=1, groups=1, **common)
+            return make("short_conv", inner=0, state=0, heads=1, groups=1)
         case "rwkv":
-            return Recurrence("rwkv", inner=0, state=0, heads=1, groups=1, **common)
+            return make("rwkv", inner=0, state=0, heads=1, groups=1)
         case _:
             out = roles.get("attn_output") or roles.get("ssm_out")
             inner = out.columns if out is not None else 0
-            return Recurrence("lightning", inner=inner, state=0, heads=1, groups=1, **common)
+            return make("lightning", inner=inner, state=0, heads=1, groups=1)
 
 
 def _mamba2(
-    roles: Roles, conv: kinds.StateTensor | None, state: kinds.StateTensor | None, common: dict[str, int]
+    roles: Roles, conv: kinds.StateTensor | None, state: kinds.StateTensor | None, make: Callable[..., Recurrence]
 ) -> Recurrence:
     out = roles.get("ssm_out")
     inner = out.columns if out is not None else 0
     heads = state.channels if state is not None else 1
-    width = common["state_elements"] // max(1, inner)
+    width = (state.channels * state.columns if state is not None else 0) // max(1, inner)
     groups = 1
     if conv is not None and conv.groups:
         groups = conv.groups
     elif conv is not None and width:
         groups = max(1, (conv.channels - inner) // (2 * width))
-    return Recurrence(
-        "mamba2", inner=inner, state=width, heads=heads, groups=groups, normed="ssm_norm" in roles, **common
+    return make("mamba2", inner=inner, state=width, heads=heads, groups=groups, normed="ssm_norm" in roles
     )

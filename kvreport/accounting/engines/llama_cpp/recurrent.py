@@ -124,12 +124,16 @@ def _mamba1(at: _At, x: Tensor) -> Tensor:
     z = view(both, (inner, both.ne[1], both.ne[2]), both.nb[1:3])
     joined = concat(carried, transpose(u))
     at.keep(view(joined, (mixer.conv, inner, at.sequences), joined.nb[1:3]), at.conv)
-    u = Tensor("ssm_conv", (inner, at.per_sequence, at.sequences), srcs=(joined, at.weight(mixer.conv + 1, inner)))
+    u = Tensor(
+        "ssm_conv", (inner, at.per_sequence, at.sequences), srcs=(joined, at.weight(mixer.conv + 1, inner))
+    )
     u = like("unary", add(u, at.weight(inner)))
     rest = mul_mat(at.weight(inner, mixer.rank + 2 * mixer.state), u)
     dt = view(rest, (mixer.rank, at.per_sequence, at.sequences), rest.nb[1:3])
     b, c = (
-        view(rest, (mixer.state, 1, at.per_sequence, at.sequences), (mixer.state * F32, rest.nb[1], rest.nb[2]))
+        view(
+            rest, (mixer.state, 1, at.per_sequence, at.sequences), (mixer.state * F32, rest.nb[1], rest.nb[2])
+        )
         for _ in range(2)
     )
     if mixer.normed:
