@@ -14,6 +14,8 @@ from typing import Any, Final
 from kvreport.accounting.engines.llama_cpp.gguf_tensors import local_tensor
 from kvreport.accounting.engines.llama_cpp.inventory import LocalTensor
 from kvreport.architectures.gguf_header import Header, read_header
+from pydantic import ValidationError
+
 from kvreport.catalog import caches as kinds
 from kvreport.catalog.base import Source
 from kvreport.catalog.model import Component, Experts, LayerGroup, Model, WeightGroup, compress
@@ -25,6 +27,9 @@ _COMPONENTS: Final[tuple[tuple[str, Component], ...]] = (
     ("ffn_gate_inp", "router"), ("_norm", "norms"), ("ssm_", "recurrent"), ("shortconv", "recurrent"),
     ("time_mix", "recurrent"), ("attn_", "attention"), ("indexer", "attention"), ("ffn_", "dense_mlp"),
 )  # fmt: skip
+
+
+MAX_LAYERS: Final = 4096
 
 
 @dataclass(frozen=True)
@@ -50,7 +55,13 @@ def read_gguf(path: str | Path) -> GgufModel:
     Raises:
         InputError: In one sentence, if the file or its metadata cannot be used.
     """
-    return model_from_header(read_header(path))
+    header = read_header(path)
+    try:
+        return model_from_header(header)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"])
+        raise InputError(f"{header.path.name}: {field}: {first['msg']}; allowed: a model in GGUF") from error
 
 
 def model_from_header(header: Header) -> GgufModel:
@@ -63,6 +74,8 @@ def model_from_header(header: Header) -> GgufModel:
     tensors = tuple(local_tensor(one.name, one.shape, one.kind) for one in header.tensors)
     nextn = keys.number("nextn_predict_layers", 0)
     layers = keys.number("block_count") - nextn
+    if not 0 < layers <= MAX_LAYERS:
+        raise InputError(f"{header.path.name}: block_count: found {layers}; allowed: 1 to {MAX_LAYERS}")
     reader = _Layers(keys, tensors, layers)
     model = Model(
         id=f"local/{_clean(header.path.stem)}",

@@ -82,3 +82,62 @@ def load_local_architectures(folder: Path | None = None) -> LocalArchitectures:
     path = (folder or data_dir()) / "llama_cpp" / "architectures.yaml"
     where = "llama_cpp/architectures.yaml"
     return validate(LocalArchitectures, read_yaml(path, where), where)
+
+
+class OllamaModel(Record):
+    """What a name of Ollama's library carries.
+
+    Attributes:
+        model: Id of the base model in the catalogue.
+        format: Quantization mix without a suffix in the name.
+    """
+
+    model: Text
+    format: Text = "q4_k_m"
+
+
+class OllamaNames(Record):
+    """Names of Ollama's library.
+
+    Attributes:
+        names: ``name:size`` to what it carries.
+        defaults: The size that a bare name means.
+    """
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    names: dict[Text, OllamaModel]
+    defaults: dict[Text, Text]
+    sources: Annotated[tuple[Source, ...], Field(min_length=1)]
+
+    def find(self, text: str) -> OllamaModel | None:
+        """The base model and the mix of a name such as ``llama3.1:8b-instruct-q8_0``; None for others.
+
+        Args:
+            text: A name, with or without a tag.
+        """
+        name, _, tag = text.lower().partition(":")
+        if name not in self.defaults:
+            return None
+        size, _, rest = tag.partition("-")
+        size = self.defaults[name] if size in ("", "latest") else size
+        found = self.names.get(f"{name}:{size}")
+        if found is None:
+            return None
+        mix = rest.rpartition("-")[2] or found.format
+        known = "_" in mix or mix in ("fp16", "f16", "bf16", "f32")
+        return found.model_copy(update={"format": mix}) if known else found
+
+
+@lru_cache(maxsize=4)
+def load_ollama_names(folder: Path | None = None) -> OllamaNames:
+    """Read ``llama_cpp/ollama.yaml`` of a catalogue.
+
+    Args:
+        folder: The catalogue's folder; None for the published one.
+
+    Raises:
+        CatalogueError: If the file has a fault.
+    """
+    path = (folder or data_dir()) / "llama_cpp" / "ollama.yaml"
+    where = "llama_cpp/ollama.yaml"
+    return validate(OllamaNames, read_yaml(path, where), where)

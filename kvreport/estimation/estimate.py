@@ -17,6 +17,7 @@ from kvreport.accounting.roofline import Peaks, step_bounds_ms
 from kvreport.accounting.weights import active_parameters, parameters, parameters_by_component
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
+from kvreport.catalog.llama_cpp import load_ollama_names
 from kvreport.catalog.load import Catalogue, open_catalogue
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
@@ -90,6 +91,9 @@ def estimate(
     policy = engine if isinstance(engine, Engine) else found.engine(engine)
     at_start = rules(policy).allocates_at_start
     file = gguf_of(model)
+    library = load_ollama_names().find(model) if isinstance(model, str) else None
+    if library is not None:
+        model, weights = library.model, weights or (library.format if at_start else None)
     request = resolve(
         file.model if file is not None else model,
         gpu=gpu,

@@ -12,8 +12,10 @@ import pytest
 
 from kvreport.accounting.engines.llama_cpp.layout import LocalDevice, LocalLayout, lay_out_local
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
+from kvreport.accounting.engines.llama_cpp.quantize import mix_name
 from kvreport.accounting.engines.llama_cpp.reading import LocalModel
 from kvreport.accounting.engines.llama_cpp.search import fewest_cpu_experts, fit, longest_context, most_slots
+from kvreport.catalog.llama_cpp import load_ollama_names
 from kvreport.catalog.load import Catalogue, load_catalogue
 from kvreport.errors import InputError
 from kvreport.estimation import estimate
@@ -244,3 +246,18 @@ def test_unknown_class_is_refused(catalogue: Catalogue) -> None:
     """A class that llama.cpp does not convert is one sentence."""
     with pytest.raises(InputError, match="converts no"):
         estimate("EleutherAI/gpt-j-6b", gpu="rtx-4090", engine="llama-cpp", catalog=catalogue)
+
+
+def test_ollama_names(catalogue: Catalogue) -> None:
+    """A name of Ollama's library is a base model and a mix; a suffix names another mix."""
+    for name, mix in (("llama3.1:8b", "q4_k_m"), ("llama3.1:8b-instruct-q8_0", "q8_0"), ("llama3.1", "q4_k_m")):
+        answer = estimate(name, gpu="rtx-4090", engine="ollama", catalog=catalogue).to_dict()
+        assert answer["model"] == "meta-llama/Llama-3.1-8B-Instruct"
+        assert answer["weight_format"] == mix
+
+
+def test_every_ollama_name_is_in_the_catalogue(catalogue: Catalogue) -> None:
+    """The table names models that can be answered for."""
+    for found in load_ollama_names().names.values():
+        assert catalogue.model(found.model).id == found.model
+        assert mix_name(found.format)
