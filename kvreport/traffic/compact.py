@@ -13,7 +13,6 @@ number; after the semicolon the path of prefix blocks: known blocks as numbers o
 from __future__ import annotations
 
 import re
-from array import array
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -78,15 +77,16 @@ def write_compact(trace: Trace, *, source: str = "") -> Iterator[str]:
     """Write a trace in the compact form, line by line.
 
     Args:
-        trace: The trace; its nodes are numbered in order of first use, as :func:`~kvreport.traffic.trace.build`
-            numbers them where nothing was reordered.
+        trace: The trace.
         source: Where it comes from, for the first line.
     """
     yield f"{MAGIC}1 block={trace.block_tokens} time=ms requests={len(trace)} source={source}\n"
     before, known = 0, 0
+    numbers: dict[int, int] = {}
     for row in range(len(trace)):
         now = round(trace.arrival_s[row] * 1e3)
-        path = trace.path(row)
+        # Times may have put requests in another order than their blocks were numbered in.
+        path = [numbers.setdefault(node, len(numbers)) for node in trace.path(row)]
         head = f"{now - before},{trace.prompt_tokens[row]},{trace.output_tokens[row]}"
         if trace.session[row] >= 0:
             head += f",{trace.session[row]}"
@@ -95,7 +95,7 @@ def write_compact(trace: Trace, *, source: str = "") -> Iterator[str]:
         before = now
 
 
-def _ranges(path: array[int], known: int) -> tuple[str, int]:
+def _ranges(path: list[int], known: int) -> tuple[str, int]:
     words, index = [], 0
     while index < len(path):
         low = high = path[index]

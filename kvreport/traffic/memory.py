@@ -239,14 +239,12 @@ class Memory:
             if hit // kind.block_tokens > min(count * self.node_tokens, run.path_tokens) // kind.block_tokens:
                 last = count + 1
             self._touch(resident, nodes, last)
-            for node in nodes[:last]:
-                resident.hold(node)
+            resident.hold(nodes, last)
             run.units[resident.index] = hit // kind.block_tokens
             run.next[resident.index], run.held[resident.index] = min(count, last), last
         for resident in self.other:
             kind = resident.kind
-            held = kind_blocks(kind, min(run.prompt, max(hit, 1)))
-            self._take(resident, run, held)
+            self._take(resident, run, kind_blocks(kind, max(hit, 1), 0))
             run.next[resident.index] = count
             if count and hit:
                 self._refresh(resident, run, count)
@@ -275,11 +273,13 @@ class Memory:
             resident.stamp[node] = stamp
 
     def _take(self, resident: Resident, run: Run, blocks: int) -> None:
-        """Allocate so many pool blocks of one kind, in all, for a request alone."""
+        """Hold so many pool blocks of one kind, in all, for a request alone."""
         more = blocks - run.private[resident.index]
         if more > 0:
             self.allocate(resident.kind.pool, more)
-            run.private[resident.index] += more
+        else:
+            resident.pool.used += more
+        run.private[resident.index] = blocks
 
     def allocate(self, pool: int, blocks: int) -> None:
         """Take blocks out of a pool, evicting what is needed."""
@@ -297,7 +297,7 @@ class Memory:
             if kind.growth == "full":
                 more = (-(-tokens // kind.block_tokens) - run.units[resident.index]) * kind.blocks
             else:
-                more = kind_blocks(kind, tokens) - run.private[resident.index]
+                more = kind_blocks(kind, tokens, tokens - run.stored) - run.private[resident.index]
             need[kind.pool] += max(more, 0)
         return need
 
@@ -314,33 +314,48 @@ class Memory:
                     run.units[index] = units
                 self._attach(resident, run, tokens)
             else:
-                self._take(resident, run, kind_blocks(kind, tokens))
+                self._take(resident, run, kind_blocks(kind, tokens, tokens - run.stored))
                 self._pass(resident, run, tokens)
         run.stored = tokens
+
+    def settle(self, run: Run) -> None:
+        """Bring what a request holds up to the tokens it has stored: when it begins to decode, and at its end."""
+        for resident in self.residents:
+            if resident.kind.growth == "full":
+                self._attach(resident, run, run.stored)
+            else:
+                held = kind_blocks(resident.kind, run.stored, 1)
+                self._take(resident, run, min(held, run.private[resident.index]))
+                self._pass(resident, run, run.stored)
 
     def _attach(self, resident: Resident, run: Run, tokens: int) -> None:
         """Make the blocks that are full known to other requests."""
         kind, index, nodes, size = resident.kind, resident.index, run.nodes, self.node_tokens
         unit, blocks, most = kind.block_tokens, kind.blocks, run.path_tokens
         filled = min(tokens, most) // unit
-        at, held, amount = run.next[index], run.held[index], resident.amount
-        private = run.private[index]
-        while at < len(nodes):
-            begin, end = min(at * size, most) // unit, min((at + 1) * size, most) // unit
-            if begin >= filled:
-                break
+        at, held, private = run.next[index], run.held[index], run.private[index]
+        amount, users, count, replaced = resident.amount, resident.users, len(nodes), 0
+        begin = min(at * size, most) // unit
+        while at < count and begin < filled:
+            end = (at + 1) * size // unit if (at + 1) * size <= most else most // unit
             node = nodes[at]
             if at >= held:
-                resident.hold(node)
                 held = at + 1
-            more = (min(end, filled) - begin) * blocks - amount[node]
+                if not users[node]:
+                    # A copy that was computed again takes the place of the cached one.
+                    replaced += amount[node]
+                    amount[node] = 0
+                users[node] += 1
+            more = ((end if end < filled else filled) - begin) * blocks - amount[node]
             if more > 0:
-                more = min(more, private)
+                more = more if more < private else private
                 amount[node] += more
                 private -= more
             if end > filled:
                 break
             at += 1
+            begin = end
+        resident.pool.cached -= replaced
         run.next[index], run.held[index], run.private[index] = at, held, private
 
     def _pass(self, resident: Resident, run: Run, tokens: int) -> None:
@@ -425,12 +440,11 @@ class Memory:
         resident.pool.queue.append(release)
         return release
 
-    def _evicted(self, release: Release, node: int) -> None:
+    def _evicted(self, release: Release, nodes: array[int]) -> None:
         if self.whole.pop(release.stamp, None) is not None:
             self.lifetimes.append(self.now - release.time)
-        if self.host_nodes and self.host is not None and self.host.policy == "on_eviction":
-            if node >= 0 and not self.residents[release.kind].index:
-                self._to_host((node,))
+        if self.host_nodes and self.host is not None and self.host.policy == "on_eviction" and not release.kind:
+            self._to_host(nodes)
 
     def _to_host(self, nodes: Sequence[int]) -> None:
         """Copy nodes to the host, the root last, so that leaves are evicted there first, too."""

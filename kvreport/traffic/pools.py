@@ -18,8 +18,6 @@ from typing import Literal
 
 Growth = Literal["full", "window", "state"]
 
-Evicted = Callable[[int], None]
-
 
 @dataclass(frozen=True, slots=True)
 class CacheKind:
@@ -80,12 +78,25 @@ class Pools:
         return sum(kind_blocks(kind, tokens) for kind in self.kinds if kind.pool == pool)
 
 
-def kind_blocks(kind: CacheKind, tokens: int) -> int:
-    """Pool blocks that a running request of so many tokens holds of one kind."""
+def kind_blocks(kind: CacheKind, tokens: int, in_flight: int | None = None) -> int:
+    """Pool blocks that a running request of so many tokens holds of one kind.
+
+    Args:
+        kind: The kind of cache.
+        tokens: Tokens stored.
+        in_flight: Tokens of the present step, which a window holds besides its own; None for the most that a
+            step can have (what admission counts with).
+    """
     if kind.growth == "state":
         return kind.held_blocks
     blocks = -(-tokens // kind.block_tokens) * kind.blocks
-    return min(blocks, kind.most_blocks) if kind.growth == "window" else blocks
+    if kind.growth == "full":
+        return blocks
+    if in_flight is None:
+        return min(blocks, kind.most_blocks)
+    # A window may begin inside a block, so it needs one more than its tokens fill.
+    reach = (-(-(kind.window - 1 + in_flight) // kind.block_tokens) + 1) * kind.blocks
+    return min(blocks, reach, kind.most_blocks)
 
 
 @dataclass(slots=True)
@@ -157,17 +168,15 @@ class Resident:
         self.users = array("q", bytes(8 * nodes))
         self.stamp = array("q", [-1]) * nodes
 
-    def hold(self, node: int) -> None:
-        """Let one more running request use a node."""
-        if self.users[node] == 0:
-            self.pool.cached -= self.amount[node]
-            self.pool.used += self.amount[node]
-        self.users[node] += 1
-
-    def grow(self, node: int, blocks: int) -> None:
-        """Add freshly allocated blocks to a node that is held."""
-        self.amount[node] += blocks
-        self.pool.used += blocks
+    def hold(self, nodes: array[int], count: int) -> None:
+        """Let one more running request use the first ``count`` nodes of a path."""
+        users, amount, taken = self.users, self.amount, 0
+        for node in nodes[:count]:
+            if not users[node]:
+                taken += amount[node]
+            users[node] += 1
+        self.pool.cached -= taken
+        self.pool.used += taken
 
     def release(self, nodes: array[int], low: int, high: int, release: Release) -> int:
         """Let a request go from ``nodes[low:high]``; what nobody holds joins ``release``.
@@ -187,16 +196,9 @@ class Resident:
         self.pool.cached += freed
         return freed
 
-    def drop(self, node: int) -> None:
-        """Let a request go from a node and free the node at once if nobody else holds it."""
-        self.users[node] -= 1
-        if self.users[node] == 0:
-            self.pool.used -= self.amount[node]
-            self.amount[node] = 0
-
 
 def make_room(
-    pool: PoolState, residents: list[Resident], blocks: int, on_evict: Callable[[Release, int], None] | None
+    pool: PoolState, residents: list[Resident], blocks: int, on_evict: Callable[[Release, array[int]], None] | None
 ) -> None:
     """Evict cached blocks until ``blocks`` are free; the caller has checked ``pool.available``.
 
@@ -204,7 +206,7 @@ def make_room(
         pool: The pool.
         residents: All kinds of cache.
         blocks: Blocks to be free.
-        on_evict: Told each release and node of which blocks are evicted; node -1 for anonymous blocks.
+        on_evict: Told which nodes of a release lost blocks.
     """
     short = blocks - (pool.blocks - pool.used - pool.cached)
     queue = pool.queue
@@ -216,7 +218,7 @@ def make_room(
 
 
 def expire(
-    pool: PoolState, residents: list[Resident], before: float, on_evict: Callable[[Release, int], None] | None
+    pool: PoolState, residents: list[Resident], before: float, on_evict: Callable[[Release, array[int]], None] | None
 ) -> None:
     """Free what was released before a moment."""
     queue = pool.queue
@@ -230,25 +232,28 @@ def _shrink(
     resident: Resident,
     release: Release,
     wanted: int,
-    on_evict: Callable[[Release, int], None] | None,
+    on_evict: Callable[[Release, array[int]], None] | None,
 ) -> int:
     """Evict up to ``wanted`` blocks of one release, the deepest first; return how many."""
     taken = min(release.anonymous, wanted)
     release.anonymous -= taken
     amount, users, stamp, nodes = resident.amount, resident.users, resident.stamp, release.nodes
-    while taken < wanted and release.high > release.low:
-        node = nodes[release.high - 1]
-        have = amount[node] if stamp[node] == release.stamp and users[node] == 0 else 0
-        if have > wanted - taken:
-            amount[node] = have - (wanted - taken)
-            taken = wanted
-        else:
-            if have:
-                amount[node] = 0
-                taken += have
-            release.high -= 1
-        if have and on_evict is not None:
-            on_evict(release, node)
+    number, low, high = release.stamp, release.low, release.high
+    first = high
+    while taken < wanted and high > low:
+        node = nodes[high - 1]
+        if stamp[node] == number and not users[node]:
+            have = amount[node]
+            if have > wanted - taken:
+                amount[node] = have - (wanted - taken)
+                taken = wanted
+                break
+            amount[node] = 0
+            taken += have
+        high -= 1
+    release.high = high
     pool.cached -= taken
     pool.evicted += taken
+    if taken and on_evict is not None:
+        on_evict(release, nodes[max(high - 1, low) : first])
     return taken

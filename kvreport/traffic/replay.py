@@ -211,6 +211,7 @@ class _Replica:
         self.ratio = _RATIO_AT_FIRST
         self.busy_requests = 0.0
         self.kinds = [(one.kind.block_tokens, one.kind.blocks, one.kind.pool) for one in self.memory.full]
+        self.most = sum(blocks for _, blocks, _ in self.kinds)
         self.phases = [[0] * unit for unit, _, _ in self.kinds]
         self.every, self.skipped = 1, 0
         self.watch: Callable[[Memory, Sequence[Run]], None] | None = None
@@ -290,6 +291,8 @@ class _Replica:
     def _ensure_decode_room(self) -> int:
         """Preempt the last admitted until every decode can store one more token."""
         lost = 0
+        if all(pool.blocks - pool.used >= len(self.decoding) * self.most for pool in self.memory.pools):
+            return 0
         while self.decoding and not self._fits(self._decode_blocks(1)):
             self._preempt(self._last())
             lost += 1
@@ -316,7 +319,10 @@ class _Replica:
         return max(candidates, key=lambda run: run.order)
 
     def _fits(self, need: Sequence[int]) -> bool:
-        return all(pool.available >= more for pool, more in zip(self.memory.pools, need, strict=True))
+        for pool, more in zip(self.memory.pools, need, strict=True):
+            if pool.blocks - pool.used < more:
+                return False
+        return True
 
     # --- SGLang ----------------------------------------------------------------------------------
 
@@ -508,8 +514,9 @@ class _Replica:
     def _decode_blocks(self, steps: int) -> list[int]:
         """Blocks of each pool that all decodes take in the next steps."""
         need = [0] * len(self.memory.pools)
-        for (_, _, pool), more in zip(self.kinds, self._phase_blocks(steps), strict=True):
-            need[pool] += more
+        if self.decoding:
+            for (_, _, pool), more in zip(self.kinds, self._phase_blocks(steps), strict=True):
+                need[pool] += more
         return need
 
     def _first_token(self, run: Run) -> None:
@@ -523,6 +530,8 @@ class _Replica:
             self._end(run)
             return
         run.decoding_since = self.step
+        if self.memory.other:
+            self.memory.settle(run)
         for (unit, _, _), phase in zip(self.kinds, self.phases, strict=True):
             phase[(run.stored - self.step) % unit] += 1
         self.contexts += run.stored
@@ -553,8 +562,7 @@ class _Replica:
 
     def _end(self, run: Run) -> None:
         self.memory.now = self.now
-        for resident in self.memory.full:
-            self.memory._attach(resident, run, run.stored)
+        self.memory.settle(run)
         self.memory.leave(run, keep_outputs=True)
         result, trace = self.result, self.trace
         result.requests += 1
