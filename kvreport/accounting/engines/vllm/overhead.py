@@ -1,0 +1,167 @@
+"""What loading adds to the tensors of a checkpoint, as vLLM reports it.
+
+The tensors themselves are :mod:`kvreport.accounting.weights`. An engine keeps more: position
+tables, copies that its kernels want, and experts padded to the tiles of its kernels (vLLM 0.10 to 0.33).
+Each rule holds for every model that it applies to. Bytes are per rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from kvreport.accounting.kv_cache import SERVED_BYTES, rotary_width
+from kvreport.accounting.weights import format_of, rank_elements
+from kvreport.catalog.accelerator import Accelerator
+from kvreport.catalog.formats import WeightFormat
+from kvreport.catalog.model import Model, WeightGroup
+
+_SEVERAL_AXES: Final = frozenset(
+    {
+        "Qwen2VLForConditionalGeneration",
+        "Qwen2_5_VLForConditionalGeneration",
+        "Qwen3VLForConditionalGeneration",
+        "Qwen3VLMoeForConditionalGeneration",
+    }
+)
+"""Classes whose whole heads rotate by time, height and width."""
+
+_AXES_FACTOR: Final = 4
+_BLOCK_FLOAT: Final = "mxfp4"
+_SCALED_FLOAT: Final = "nvfp4"
+_WIDENED_SCALES: Final = "bnb-4bit-dq"
+_WIDE_SCALE_BYTES: Final = 4
+_SCALED_TILES: Final = (128, 1)
+_HOPPER_TILE: Final = 256
+_MARLIN_TILES: Final = (128, 256)
+_BLACKWELL_TILES: Final = (256, 256)
+
+
+def load_overhead(
+    model: Model,
+    weight_format: WeightFormat | None,
+    formats: Mapping[str, WeightFormat],
+    accelerator: Accelerator,
+    tensor_parallel: int = 1,
+) -> dict[str, int]:
+    """Bytes per rank that loading adds, by what they are for.
+
+    Args:
+        model: The model.
+        weight_format: The format the model is converted to; None means as released.
+        formats: Weight formats by name.
+        accelerator: The device, which decides the kernels.
+        tensor_parallel: Ranks that the weights are divided by.
+
+    Returns:
+        ``position_table``, ``absorbed_projection``, ``widened_scales`` and ``expert_padding``, where they
+        apply.
+    """
+    parts = {
+        "position_table": _position_table(model),
+        "absorbed_projection": _absorbed(model, weight_format, formats, tensor_parallel),
+        "widened_scales": _widened_scales(model, weight_format, formats, tensor_parallel),
+        "expert_padding": _expert_padding(model, weight_format, formats, accelerator, tensor_parallel),
+    }
+    return {name: size for name, size in parts.items() if size}
+
+
+def _position_table(model: Model) -> int:
+    """Cosines and sines of every position, once per width; 16 bits each, on every rank.
+
+    Models that place images and time on axes of their own get a table of four times the positions
+    (vLLM 0.8 to 0.33, ``rotary_embedding/mrope.py``). Of Qwen3.5's heads a quarter rotates, so that its
+    table is that of its whole heads and plain positions.
+    """
+    widths = {rotary_width(cache) for group in model.layers for cache in group.caches}
+    positions = model.context_tokens * (_AXES_FACTOR if model.architecture in _SEVERAL_AXES else 1)
+    return sum(positions * width * SERVED_BYTES for width in widths)
+
+
+def _absorbed(
+    model: Model,
+    weight_format: WeightFormat | None,
+    formats: Mapping[str, WeightFormat],
+    tensor_parallel: int,
+) -> int:
+    """MLA decodes with its up-projection unquantised: a quantised one is kept a second time."""
+    size = 0
+    for row in model.weights:
+        if "kv_b_proj" not in row.name or len(row.shape) < 2 or row.component == "mtp":
+            continue
+        if format_of(model, row, weight_format, formats) is not None:
+            size += row.parameters * SERVED_BYTES // tensor_parallel
+    return size
+
+
+def _widened_scales(
+    model: Model,
+    weight_format: WeightFormat | None,
+    formats: Mapping[str, WeightFormat],
+    tensor_parallel: int,
+) -> int:
+    """Scales that bitsandbytes quantised a second time are kept as float32, so that kernels need not."""
+    added = 0.0
+    for row in model.weights:
+        form = format_of(model, row, weight_format, formats)
+        if (
+            form is None
+            or form.name != _WIDENED_SCALES
+            or form.block is None
+            or row.component in model.not_loaded
+        ):
+            continue
+        scales = rank_elements(row, tensor_parallel) / form.block[1]
+        added += scales * (_WIDE_SCALE_BYTES - form.scale_bytes)
+    return int(added)
+
+
+def _expert_padding(
+    model: Model,
+    weight_format: WeightFormat | None,
+    formats: Mapping[str, WeightFormat],
+    accelerator: Accelerator,
+    tensor_parallel: int,
+) -> int:
+    """Experts of 4-bit floats are padded to their kernels' tiles.
+
+    MXFP4: the model's width, and on most GPUs each rank's share of the inner side. NVFP4: each
+    rank's share of the inner side.
+    """
+    capability = accelerator.compute_capability or ""
+    if accelerator.vendor.upper() != "NVIDIA" or not capability:
+        return 0
+    major = int(capability.split(".")[0])
+    added = 0.0
+    for row in model.weights:
+        form = format_of(model, row, weight_format, formats)
+        if row.component != "routed_experts" or form is None or len(row.shape) < 2:
+            continue
+        if form.name not in (_BLOCK_FLOAT, _SCALED_FLOAT):
+            continue
+        inner, width = _expert_sides(model, row)
+        share = -(-inner // tensor_parallel)
+        per_rank = row.count * share * width
+        if major == 9 and form.name == _BLOCK_FLOAT:
+            # The value layout is padded along the width; the scales are not.
+            padded = row.count * share * _up(width, _HOPPER_TILE)
+            added += (padded - per_rank) * form.bits / 8
+            continue
+        inner_tile, width_tile = _BLACKWELL_TILES if major == 10 else _MARLIN_TILES
+        if form.name == _SCALED_FLOAT:
+            inner_tile, width_tile = _SCALED_TILES
+        padded = row.count * _up(share, inner_tile) * _up(width, width_tile)
+        scale_bits = 8 * form.scale_bytes / form.block[1] if form.block else 0.0
+        added += (padded - per_rank) * (form.bits + scale_bits) / 8
+    return int(added)
+
+
+def _expert_sides(model: Model, row: WeightGroup) -> tuple[int, int]:
+    """Intermediate side and model-width side of one expert matrix."""
+    rows, columns = row.shape[-2:]
+    down = row.name.endswith(("down_proj.weight", "w2.weight"))
+    return (columns, rows) if down or (rows == model.hidden_size != columns) else (rows, columns)
+
+
+def _up(size: int, tile: int) -> int:
+    return -(-size // tile) * tile

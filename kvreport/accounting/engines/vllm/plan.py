@@ -1,0 +1,348 @@
+"""vLLM's block plan: from a model's caches to pages, by the rules of vLLM 0.33.0.
+
+What each layer asks for (``get_kv_cache_spec`` of the attention and state layers) and how states
+set the block of a hybrid (``_align_hybrid_block_size``). Which kernels run, and what they force, is in
+:mod:`kvreport.accounting.engines.vllm.kernels`; grouping follows in :mod:`kvreport.accounting.engines.vllm.groups`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from kvreport.accounting.engines.vllm.groups import (
+    Group,
+    Page,
+    block_bytes,
+    group_layers,
+    promote_windows,
+    terms_of,
+    tuple_block_bytes,
+)
+from kvreport.accounting.engines.vllm.kernels import SIXTEEN_BIT_CACHE, Device, Kernels, Traits, stored_format
+from kvreport.accounting.kv_cache import (
+    heads_per_rank,
+    index_bytes,
+    latent_bytes,
+    state_tensor_bytes,
+    vector_bytes,
+)
+from kvreport.accounting.parallel import Layout
+from kvreport.accounting.plan import BlockPlan, CacheGroup, Serving
+from kvreport.accounting.profile import CacheProfile, Kind
+from kvreport.catalog.accelerator import Accelerator
+from kvreport.catalog.caches import (
+    Cache,
+    ChunkedAttention,
+    CrossAttention,
+    FullAttention,
+    Indexer,
+    Latent,
+    RecurrentState,
+    Ring,
+    Shared,
+    SlidingWindow,
+)
+from kvreport.catalog.engine import Engine
+from kvreport.catalog.formats import KvFormat
+from kvreport.catalog.model import Model
+from kvreport.errors import InputError
+
+_PACKED_ROW: Final = 584
+_PACKED_ALIGNMENT: Final = 576
+_FLOAT32_BYTES: Final = 4
+
+
+def plan(
+    model: Model,
+    engine: Engine,
+    *,
+    serving: Serving,
+    kv_format: KvFormat | None,
+    layout: Layout,
+    accelerator: Accelerator | None,
+) -> BlockPlan:
+    """Plan the blocks of one model on one rank.
+
+    Raises:
+        InputError: If the cache format or the parallel layout is impossible.
+    """
+    layers = _Layers(
+        model=model,
+        engine=engine,
+        serving=serving,
+        kv_format=_plain(stored_format(model, kv_format, accelerator)),
+        tensor_parallel=layout.tensor,
+        device=Device.of(accelerator),
+    )
+    if _is_plain(kv_format) and layers.only_packed():
+        raise InputError(
+            f"KV format {kv_format.name if kv_format else 'auto'!r} cannot store the cache of {model.id}: "
+            f"{engine.label} has only packed FP8 kernels for it on this device; allowed: auto, fp8"
+        )
+    pages = list(layers.pages())
+    if not (serving.hybrid_manager and layers.device.hybrid):
+        pages = promote_windows(pages)
+    interleaved = layers.shape.packed
+    try:
+        groups = group_layers(pages, interleaved=interleaved)
+    except ValueError as error:
+        raise InputError(f"{model.id}: {engine.label} cannot lay out its cache: {error}") from error
+    if not groups:
+        return BlockPlan(block_bytes=1, profile=CacheProfile(()))
+    in_tuples = interleaved and len(groups) > 1 and engine.packed_blocks == "tuples"
+    size = tuple_block_bytes(groups) if in_tuples else block_bytes(groups, interleaved=interleaved)
+    terms = [term for group in groups for term in terms_of(group, size, layout.decode_context)]
+    return BlockPlan(
+        block_bytes=size,
+        profile=CacheProfile.of(terms),
+        kept_blocks=engine.kept_blocks,
+        groups=tuple(_described(group) for group in groups),
+        block_tokens=layers.block_tokens,
+        context_parallel=layout.decode_context,
+        notes=tuple(layers.notes(groups)),
+    )
+
+
+def _described(group: Group) -> CacheGroup:
+    return CacheGroup(
+        kind=group.first.kind,
+        layers=group.layers,
+        block_tokens=group.first.block_tokens,
+        page_bytes=group.page_bytes,
+    )
+
+
+def _plain(kv_format: KvFormat | None) -> KvFormat | None:
+    """None for 16 bits without scales: the type that models are served in."""
+    return None if _is_plain(kv_format) else kv_format
+
+
+def _is_plain(kv_format: KvFormat | None) -> bool:
+    return kv_format is not None and kv_format.bits == 16 and not kv_format.scale_bytes
+
+
+class _Layers:
+    """The pages that a model's layers ask for under given flags."""
+
+    def __init__(
+        self,
+        *,
+        model: Model,
+        engine: Engine,
+        serving: Serving,
+        kv_format: KvFormat | None,
+        tensor_parallel: int,
+        device: Device,
+    ) -> None:
+        self.model = model
+        self.engine = engine
+        self.serving = serving
+        self.tensor_parallel = tensor_parallel
+        self.device = device
+        self.shape = Traits.of(model)
+        self.kv_format = kv_format
+        self.fp8 = kv_format is not None and kv_format.bits == 8
+        if model.architecture in SIXTEEN_BIT_CACHE:
+            self.kv_format, self.fp8 = None, False
+        caching = serving.prefix_caching
+        self.prefix_caching = engine.state_prefix_caching if caching is None else caching
+        self.in_flight = engine.steps_in_flight * serving.max_batched_tokens
+        self.kernels = Kernels(engine, device, self.shape, model.architecture, self.fp8)
+        self.block_tokens = (
+            self._hybrid_block()
+            if self._is_hybrid()
+            else self.kernels.block_tokens(self.serving.block_tokens)
+        )
+
+    def only_packed(self) -> bool:
+        """True if the model's latents can only be kept in a packed layout on this device."""
+        sparse = self.shape.latent is not None and self.shape.indexed
+        return self.shape.packed or (sparse and self.device.nvidia and self.device.major == 12)
+
+    def pages(self) -> Iterator[tuple[Page, int]]:
+        """Pages of all layers, with how many layers have each; a draft layer's last."""
+        draft: Page | None = None
+        for group in self.model.layers:
+            for cache in group.caches:
+                page = self._page(cache)
+                if page is not None:
+                    yield page, group.count
+                    draft = page if page.growth == "full" else draft
+        if self.serving.draft_tokens and draft is not None:
+            yield draft, 1
+
+    def notes(self, groups: tuple[Group, ...]) -> Iterator[str]:
+        """What a reader should know."""
+        widest = max(group.page_bytes for group in groups)
+        spare = sum(widest - group.page_bytes for group in groups)
+        if spare and not self.shape.packed:
+            yield (
+                f"{len(groups)} cache groups share one pool; smaller groups are padded to the widest, "
+                f"which wastes {spare / (widest * len(groups)):.1%} of every set of blocks"
+            )
+        if any(page.growth == "sliding" for group in groups for page, _ in group.pages):
+            yield (
+                f"every window reserves for {self.in_flight:,} tokens in flight "
+                f"({self.engine.steps_in_flight} steps of {self.serving.max_batched_tokens:,})"
+            )
+        if self.serving.draft_tokens:
+            yield "one more layer of full attention is charged for drafting"
+        if not self.device.hybrid:
+            yield "no hybrid cache manager on this device: windows are charged like full attention"
+
+    def _page(self, cache: Cache) -> Page | None:
+        match cache:
+            case FullAttention():
+                return self._attention(cache)
+            case SlidingWindow():
+                page = self._attention(cache)
+                return replace(page, growth="sliding", window=cache.window - 1 + self.in_flight)
+            case ChunkedAttention():
+                page = self._attention(cache)
+                return replace(page, growth="chunked", window=cache.chunk + self.in_flight)
+            case CrossAttention():
+                page = self._attention(cache)
+                blocks = -(-cache.encoder_tokens // self.block_tokens)
+                return replace(page, growth="cross", fixed_blocks=blocks)
+            case Latent():
+                return self._latent(cache)
+            case Indexer():
+                return self._indexer(cache)
+            case Ring():
+                return self._ring(cache)
+            case RecurrentState():
+                return self._state(cache)
+            case Shared():
+                return None
+
+    def _attention(self, cache: FullAttention | SlidingWindow | ChunkedAttention | CrossAttention) -> Page:
+        self._require_storable(cache.kind)
+        heads = heads_per_rank(cache.kv_heads, self.tensor_parallel)
+        return Page(
+            growth="full",
+            kind=cache.kind,
+            layout=(heads, cache.key_dim, cache.value_dim),
+            block_tokens=self.block_tokens,
+            content_bytes=self.block_tokens * heads * self._head_bytes(cache.key_dim, cache.value_dim),
+        )
+
+    def _head_bytes(self, key_dim: int, value_dim: int) -> int:
+        return vector_bytes(key_dim, self.kv_format) + vector_bytes(value_dim, self.kv_format)
+
+    def _latent(self, cache: Latent) -> Page:
+        self._require_storable("latent")
+        if self.shape.packed:
+            tokens = 64 if cache.window else self.block_tokens
+            page = self._packed("latent", ("row", cache.stride), tokens, tokens // cache.stride * _PACKED_ROW)
+            return page if cache.window is None else self._windowed(page, cache.window)
+        page = Page(
+            growth="full",
+            kind="latent",
+            layout=("latent", cache.latent_dim, cache.rope_dim),
+            block_tokens=self.block_tokens,
+            content_bytes=self.block_tokens * latent_bytes(cache, self.kv_format),
+            latent=True,
+        )
+        if cache.window is None:
+            return page
+        return self._windowed(page, cache.window)
+
+    def _indexer(self, cache: Indexer) -> Page:
+        if self.shape.packed:
+            states = self.block_tokens // cache.stride
+            return self._packed(
+                "indexer", ("index", cache.stride), self.block_tokens, states * index_bytes(cache)
+            )
+        return Page(
+            growth="full",
+            kind="indexer",
+            layout=("index", cache.index_dim),
+            block_tokens=self.block_tokens,
+            content_bytes=self.block_tokens // cache.stride * index_bytes(cache),
+            latent=True,
+        )
+
+    def _ring(self, cache: Ring) -> Page:
+        # The short window (ratio 4) is kept in pages of 4 tokens, the long one (ratio 128) of 8.
+        tokens = 4 if cache.window <= 8 else 8
+        content = tokens * cache.elements_per_token * _FLOAT32_BYTES
+        page = self._packed("ring", ("ring", cache.elements_per_token), tokens, content)
+        return self._windowed(page, cache.window)
+
+    @staticmethod
+    def _packed(kind: Kind, layout: tuple[int | str, ...], tokens: int, content: int) -> Page:
+        """A page of DeepSeek-V4, placed at multiples of 576 bytes."""
+        padded = -(-content // _PACKED_ALIGNMENT) * _PACKED_ALIGNMENT
+        return Page(
+            growth="full",
+            kind=kind,
+            layout=layout,
+            block_tokens=tokens,
+            content_bytes=content,
+            padded_bytes=padded,
+            latent=True,
+        )
+
+    def _windowed(self, page: Page, window: int) -> Page:
+        return replace(page, growth="sliding", window=window - 1 + self.in_flight)
+
+    def _state(self, cache: RecurrentState) -> Page:
+        size = self._state_bytes(cache)
+        padded = None
+        if self._is_hybrid():
+            padded = self.block_tokens * self._attention_bytes_per_token()
+        slots = 1 + self.serving.draft_tokens
+        if self.prefix_caching:
+            slots += 1 + int(self.kernels.checkpoint_tokens() is not None)
+        return Page(
+            growth="state",
+            kind="state",
+            layout=(cache.mechanism, *(dim for t in cache.tensors for dim in (t.channels, t.columns))),
+            block_tokens=self.block_tokens,
+            content_bytes=size,
+            padded_bytes=None if padded == size else padded,
+            fixed_blocks=slots,
+            sharded=False,
+        )
+
+    def _state_bytes(self, cache: RecurrentState) -> int:
+        """Bytes of one state; speculative tokens lengthen the convolution's window."""
+        size = 0
+        for tensor in cache.tensors:
+            further = self.serving.draft_tokens if tensor.name == "conv" else 0
+            lengthened = tensor.model_copy(update={"columns": tensor.columns + further})
+            size += state_tensor_bytes(lengthened, self.tensor_parallel)
+        return size
+
+    def _is_hybrid(self) -> bool:
+        return bool(self.shape.states) and (self.shape.latent is not None or self.shape.widest_head > 0)
+
+    def _hybrid_block(self) -> int:
+        """The block whose attention page holds a whole state: states and attention share the pool."""
+        kernel = self.kernels.block_tokens(self.serving.block_tokens)
+        align = max(kernel, 128) if self.shape.latent is not None else kernel
+        if self.prefix_caching:
+            align = math.lcm(align, self.kernels.checkpoint_tokens() or 1)
+        state = max(self._state_bytes(cache) for cache in self.shape.states)
+        needed = align * -(-state // (align * self._attention_bytes_per_token()))
+        return max(kernel, needed)
+
+    def _attention_bytes_per_token(self) -> int:
+        if self.shape.latent is not None:
+            return latent_bytes(self.shape.latent, self.kv_format)
+        for group in self.model.layers:
+            for cache in group.caches:
+                if isinstance(cache, FullAttention | SlidingWindow | ChunkedAttention):
+                    heads = heads_per_rank(cache.kv_heads, self.tensor_parallel)
+                    return heads * self._head_bytes(cache.key_dim, cache.value_dim)
+        raise AssertionError("a hybrid has attention")
+
+    def _require_storable(self, kind: str) -> None:
+        if self.kv_format is not None and kind not in self.kv_format.stores:
+            raise InputError(
+                f"KV format {self.kv_format.name!r} cannot store the {kind} cache of {self.model.id}; "
+                f"it stores: {', '.join(self.kv_format.stores)}"
+            )

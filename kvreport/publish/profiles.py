@@ -1,0 +1,315 @@
+"""What a browser needs to answer by itself: profiles, weights and reserves, as small JSON.
+
+Published under ``downloads/v1/``: ``site.json`` (accelerators, formats, contexts), one file per
+model, ``explore.json`` with all of them, and ``explore/<size>.json`` with the numbers of one
+tensor-parallel size each, for a quick first look. From these, ``docs/assets/kv-capacity.js``
+evaluates the same arithmetic as :mod:`kvreport.accounting`; a test holds it equal to the dataset,
+row by row.
+Every size stays below 2^53, so a browser's numbers hold it exactly.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+
+from kvreport.accounting.deployment import Allocation, Case, Memo, allocate, plan_blocks, upper_bound
+from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.parallel import Layout
+from kvreport.accounting.plan import BlockPlan, Serving
+from kvreport.accounting.profile import UNBOUNDED, CacheProfile
+from kvreport.accounting.weights import active_parameters, parameters
+from kvreport.catalog.accelerator import Accelerator
+from kvreport.catalog.formats import KvFormat
+from kvreport.catalog.model import Model
+from kvreport.dataset.matrix import laid_out
+from kvreport.estimation.request import automatic_kv_format
+from kvreport.publish.attention_types import cache_kind
+from kvreport.publish.site_data import SiteData, short_name
+
+SCHEMA: Final = 1
+FOLDER: Final = "downloads/v1"
+_NAMES: Final = ("family", "maker", "kind", "limit", "kv", "aliases")
+"""What tells a model from others, beside its name."""
+NONE: Final = -1
+"""Index of a plan that cannot be made."""
+
+
+def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
+    """Yield (address, content) of every JSON file, byte-identical for the same catalogue."""
+    shared = site_facts(site)
+    yield f"{FOLDER}/site.json", encode(shared)
+    everything = []
+    for model in site.models:
+        facts = model_facts(site, model)
+        everything.append(facts)
+        yield (
+            f"{FOLDER}/models/{model.slug}.json",
+            encode({"schema": SCHEMA, "release": site.version, **facts, "rates": reserve_rates(site, model)}),
+        )
+    yield f"{FOLDER}/explore.json", encode({"site": shared, "models": everything})
+    for place, size in enumerate(shared["sizes"]):
+        yield f"{FOLDER}/explore/{size}.json", encode(of_size(everything, place))
+
+
+def names(site: SiteData) -> tuple[str, ...]:
+    """Return the addresses of :func:`files` without making them."""
+    models = tuple(f"{FOLDER}/models/{model.slug}.json" for model in site.models)
+    sizes = tuple(f"{FOLDER}/explore/{size}.json" for size in site.catalogue.grid.tensor_parallel)
+    return (f"{FOLDER}/site.json", *models, f"{FOLDER}/explore.json", *sizes)
+
+
+def encode(value: object) -> bytes:
+    """Return compact JSON that may also stand inside HTML."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text.encode()
+
+
+def site_facts(site: SiteData) -> dict[str, Any]:
+    """Return what all models share.
+
+    ``gpus[].memory`` is what the engine may take of ``usable``; ``gpus[].reserve`` and
+    ``gpus[].kind`` say which of a model's reserves and plans apply to it; ``gpus[].rented`` whether
+    a ranking puts it first; ``gpus[].step`` is [tokens of
+    one scheduler step, requests at once] that they suppose, ``gpus[].own`` whether its kernels for experts
+    bring their own buffers. ``engine.since`` is the first release with these rules.
+    """
+    grid = site.axes
+    reserves, kinds = site.reserve_classes, site.device_kinds
+    return {
+        "schema": SCHEMA,
+        "release": site.version,
+        "engine": {
+            "name": site.engine.name,
+            "label": site.engine.label,
+            "version": site.engine.version,
+            "utilization": site.engine.utilization,
+            "since": site.engine.versions[0] if site.engine.versions else None,
+            "in_flight": site.engine.steps_in_flight,
+        },
+        "known": list(site.known_gpus),
+        "contexts": list(grid.contexts),
+        "sizes": list(grid.tensor_parallel),
+        "weight_formats": [
+            {"name": name, "label": form.label if form else "as released"}
+            for name, form in sorted(grid.weight_formats, key=lambda item: item[1] is not None)
+        ],
+        "kv_formats": [
+            {"name": name, "label": site.catalogue.kv_format(name).label} for name in site.kv_names
+        ],
+        "models": [[model.slug, model.name] for model in site.models],
+        "gpus": [
+            {
+                "id": gpu.id,
+                "name": gpu.name,
+                "short": short_name(gpu),
+                "vendor": gpu.vendor,
+                "usable": gpu.usable_bytes,
+                "memory": rules(site.engine).memory_bytes(gpu.usable_bytes),
+                "reserve": reserves[gpu.id],
+                "kind": kinds[gpu.id],
+                "rented": gpu.is_commonly_rented,
+                "step": list(rules(site.engine).scheduler(gpu)),
+                "own": rules(site.engine).brings_expert_buffers(gpu),
+            }
+            for gpu in site.gpus
+        ],
+    }
+
+
+def model_facts(site: SiteData, model: Model) -> dict[str, Any]:
+    """Return one model: weights, reserves, plans, in the order of the shared lists.
+
+    ``weights[format][size]`` is bytes per device or null, and ``loaded[format][size]`` what loading
+    adds: one number, or one for each kind of device; ``reserve[class][size]`` is [bytes,
+    uncertainty]; ``plans[n]`` is [block bytes, kept blocks, constant, [[rate, step, cap], …]];
+    ``plan[kv][size][kind]`` is an index into ``plans`` or -1; ``held[kv][size]`` is what the
+    architecture itself needs, [constant, [[rate, step, cap], …], state], or {kinds: [one for each kind
+    of device]} where their kernels lay the format out differently; a cap of 0 is none.
+    """
+    grid = site.axes
+    sizes = grid.parallel_sizes(model)
+    made: dict[str, int] = {}
+    kinds = site.device_kinds
+    kind_at = [kinds[gpu.id] for gpu in grid.accelerators]
+    examples = {number: gpu for gpu, number in _by_number(site, kinds)}
+    classes = {number: gpu for gpu, number in _by_number(site, site.reserve_classes)}
+    memo = Memo()
+    caches = grid.caches(model)
+    placed = {}
+    for cache in caches:
+        rows = placed[cache.name] = [[NONE] * len(examples) for _ in grid.tensor_parallel]
+        for row, size in zip(rows, grid.tensor_parallel, strict=True):
+            if size not in sizes or site.refusal(model):
+                continue
+            for members, laid in laid_out(model, grid, size, cache, memo):
+                index = made.setdefault(json.dumps(_plan(laid.plan)), len(made))
+                for position in members:
+                    row[kind_at[position]] = index
+
+    def taken(gpu: Accelerator, size: int) -> Allocation:
+        return allocate(_case(site, model, gpu, size, None), memo)
+
+    by_kind = [
+        [taken(examples[kind], size) for kind in sorted(examples)] if size in sizes else None
+        for size in grid.tensor_parallel
+    ]
+    formats = [name for name, _ in grid.weight_formats]
+    return {
+        "slug": model.slug,
+        "id": model.id,
+        "name": model.name,
+        "family": model.family,
+        "maker": model.maker,
+        "aliases": list(model.aliases),
+        "kind": cache_kind(model),
+        "limit": model.context_tokens,
+        "parameters": parameters(model),
+        "active": active_parameters(model),
+        "kv": own_kv(site, model),
+        "weights": {
+            name: [each and int(each[0].weight_bytes[place]) for each in by_kind]  # type: ignore[index]
+            for place, name in enumerate(formats)
+        },
+        "loaded": {
+            name: [each and _loaded(each, place) for each in by_kind] for place, name in enumerate(formats)
+        },
+        "reserve": [
+            [_kept(taken(gpu, size)) if size in sizes else None for size in grid.tensor_parallel]
+            for _, gpu in sorted(classes.items())
+        ],
+        "plans": [json.loads(text) for text in made],
+        "plan": placed,
+        "held": {
+            cache.name: [
+                _held(
+                    [_case(site, model, examples[kind], size, cache) for kind in sorted(examples)], site, memo
+                )
+                if size in sizes
+                else None
+                for size in grid.tensor_parallel
+            ]
+            for cache in caches
+        },
+    }
+
+
+def reserve_rates(site: SiteData, model: Model) -> list[list[float] | None] | None:
+    """Return what a log's own flags need: the reserve's rates for every size, None without such rules.
+
+    ``[forward, workspace, streams, row, encoding, non-framework, graphs]``: bytes per token of a step (three),
+    per row of logits, of an encoder pass, outside the framework, and per captured batch size.
+    """
+    sizes = site.axes.parallel_sizes(model)
+    engine = rules(site.engine)
+    found = [
+        engine.reserve_rates(model, Layout(tensor=size)) if size in sizes else None
+        for size in site.axes.tensor_parallel
+    ]
+    return [None if one is None else list(one) for one in found] if any(found) else None
+
+
+def _case(site: SiteData, model: Model, gpu: Accelerator, size: int, cache: KvFormat | None) -> Case:
+    tokens, rows = rules(site.engine).scheduler(gpu)
+    return Case(
+        model=model,
+        engine=site.engine,
+        accelerators=(gpu,),
+        weight_formats=tuple(form for _, form in site.axes.weight_formats),
+        formats=site.axes.formats,
+        kv_format=cache,
+        layout=Layout(tensor=size),
+        serving=Serving(max_batched_tokens=tokens, max_seqs=rows),
+        many=True,
+    )
+
+
+def _held(cases: list[Case], site: SiteData, memo: Memo) -> list[Any] | dict[str, list[Any]]:
+    """What a request holds: a profile and which of its bytes are state, or one for each kind of device."""
+    each = []
+    for case in cases:
+        profile = plan_blocks(upper_bound(case, site.axes.ceiling), memo).profile
+        each.append([*_profile(profile), profile.state_bytes])
+    return each[0] if all(one == each[0] for one in each) else {"kinds": each}
+
+
+def of_size(everything: list[dict[str, Any]], place: int) -> dict[str, Any]:
+    """Return every model with the numbers of one tensor-parallel size only, for a quick first look.
+
+    A list for each field, its models in the order of ``site.json``, which has their names: like
+    stands beside like, and it travels a third smaller than a list of models.
+    """
+    used = [
+        sorted({index for rows in facts["plan"].values() for index in rows[place] if index >= 0})
+        for facts in everything
+    ]
+    where = [{index: position for position, index in enumerate(indices)} | {NONE: NONE} for indices in used]
+    return {
+        **{name: [facts[name] for facts in everything] for name in _NAMES},
+        "plans": [
+            [facts["plans"][index] for index in indices]
+            for facts, indices in zip(everything, used, strict=True)
+        ],
+        "plan": {
+            kv: [
+                _alike([new[index] for index in facts["plan"][kv][place]]) if kv in facts["plan"] else None
+                for facts, new in zip(everything, where, strict=True)
+            ]
+            for kv in _members(everything, "plan")
+        },
+        "reserve": [
+            [facts["reserve"][number][place] for facts in everything]
+            for number in range(max((len(facts["reserve"]) for facts in everything), default=0))
+        ],
+        **{
+            group: {
+                name: [facts[group][name][place] if name in facts[group] else None for facts in everything]
+                for name in _members(everything, group)
+            }
+            for group in ("weights", "loaded", "held")
+        },
+    }
+
+
+def _members(everything: list[dict[str, Any]], group: str) -> list[str]:
+    """Names that any model has in a group, in the order in which they first come."""
+    return list(dict.fromkeys(name for facts in everything for name in facts[group]))
+
+
+def _alike(indices: list[int]) -> int | list[int]:
+    """Return one number for a list that has only one."""
+    return indices[0] if len(set(indices)) == 1 else indices
+
+
+def own_kv(site: SiteData, model: Model) -> str:
+    """Return the KV format that ``auto`` means for a model."""
+    return site.catalogue.kv_format(automatic_kv_format(model)).name
+
+
+def _by_number(site: SiteData, numbers: dict[str, int]) -> Iterator[tuple[Accelerator, int]]:
+    for gpu in reversed(site.gpus):
+        yield gpu, numbers[gpu.id]
+
+
+def _kept(taken: Allocation) -> list[int]:
+    return [taken.reserve.total, taken.reserve.uncertainty]
+
+
+def _loaded(each: list[Allocation], place: int) -> int | list[int]:
+    """Return what loading adds to the weights: one number, or one per kind of device where they differ."""
+    added = [sum(one.overhead[place].values()) for one in each]
+    return added[0] if len(set(added)) == 1 else added
+
+
+def _plan(blocks: BlockPlan) -> list[Any]:
+    return [blocks.block_bytes, blocks.kept_blocks, *_profile(blocks.profile)]
+
+
+def _profile(profile: CacheProfile) -> list[Any]:
+    terms = [
+        [t.rate_bytes, t.step_tokens, 0 if t.cap_tokens >= UNBOUNDED else t.cap_tokens]
+        for t in profile.terms
+        if t.rate_bytes
+    ]
+    return [profile.constant_bytes, terms]

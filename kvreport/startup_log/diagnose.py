@@ -1,0 +1,116 @@
+"""What a start-up log tells: its numbers beside our prediction, and what to change.
+
+The log's own numbers come first. Where the model is known, the pool that the log states is laid out
+with our block plan, which checks the engine's token and concurrency figures against the formula; where
+the accelerator is known too, the pool itself is predicted. Nothing is guessed: what the log does not
+state and the caller does not say stays unknown.
+"""
+
+from __future__ import annotations
+
+from kvreport.catalog.load import Catalogue, open_catalogue
+from kvreport.catalog.model import Model
+from kvreport.errors import InputError
+from kvreport.estimation.request import resolve_model
+from kvreport.startup_log.advice import changes, shorter
+from kvreport.startup_log.findings import Comparison, Diagnosis
+from kvreport.startup_log.laid_out import LaidOut, log_case, longest_of, pool_of, requests_that_fit
+from kvreport.startup_log.reading import Reading, read_log
+
+
+def diagnose(
+    text: str,
+    *,
+    model: str | None = None,
+    gpu: str | None = None,
+    tensor_parallel: int | None = None,
+    weights: str | None = None,
+    kv: str | None = None,
+    catalog: Catalogue | None = None,
+) -> Diagnosis:
+    """Read a log and compare it.
+
+    Args:
+        text: The log.
+        model: Model, where the log does not name one that the catalogue knows.
+        gpu: Accelerator; logs do not name it.
+        tensor_parallel: Devices of one replica, where the log does not say.
+        weights: Weight format; None for as released.
+        kv: KV format, where the log does not say.
+        catalog: Where names are looked up; None for the public catalogue.
+
+    Raises:
+        InputError: If the log is empty or too large, or a name given is unknown.
+    """
+    reading = read_log(text)
+    known = open_catalogue() if catalog is None else catalog
+    notes: list[str] = []
+    record = _model(reading, model, known, notes)
+    device = known.accelerator(gpu) if gpu else None
+    laid = log_case(reading, record, known, device, tensor_parallel, weights, kv, notes)
+    pool = pool_of(reading)
+    total = reading.whole("total_memory") or (device.usable_bytes if device else None)
+    fits = requests_that_fit(reading, laid, pool)
+    comparisons: list[Comparison] = []
+    if laid is not None:
+        comparisons += _compare(reading, laid, pool)
+        if device is not None and reading.engine != "sglang":
+            comparisons += _compare_pool(reading, laid)
+    if device is None:
+        notes.append("Say which GPU it ran on, and the pool itself is predicted, too.")
+    elif laid is not None and reading.engine != "sglang" and reading.number("utilization") is None:
+        notes.append(
+            f"The log does not state its utilisation; {laid.engine.utilization:g}, the default of "
+            f"{laid.engine.label}, is taken for the pool."
+        )
+    return Diagnosis(
+        reading=reading,
+        concurrency=fits,
+        comparisons=tuple(comparisons),
+        changes=tuple(changes(reading, laid, pool, total, fits)),
+        shorter=tuple(shorter(reading, laid, pool)),
+        linear=laid is None,
+        notes=tuple(notes),
+    )
+
+
+def _model(reading: Reading, given: str | None, known: Catalogue, notes: list[str]) -> Model | None:
+    if given is not None:
+        return resolve_model(given, known)
+    stated = reading.text("model")
+    if stated is None:
+        notes.append("The log does not name its model; say which it is, and its numbers are checked.")
+        return None
+    try:
+        return known.model(stated)
+    except InputError:
+        notes.append(f"The catalogue does not know {stated}; name the model that it is a copy of.")
+        return None
+
+
+def _compare(reading: Reading, laid: LaidOut, pool: int | None) -> list[Comparison]:
+    found = []
+    stated = reading.whole("weights")
+    if stated:
+        found.append(Comparison("weights", stated, int(laid.deployment.resident_bytes)))
+    longest = longest_of(reading)
+    if pool is None or pool <= 0 or not longest:
+        return found
+    filled = laid.of_pool(pool)
+    if reading.number("concurrency"):
+        fit = float(filled.concurrency(longest))
+        found.append(Comparison("concurrency", reading.number("concurrency") or 0.0, fit))
+    if reading.number("kv_tokens"):
+        tokens = int(filled.printed_tokens(longest))
+        found.append(Comparison("kv_tokens", reading.number("kv_tokens") or 0.0, tokens))
+    if reading.number("needed"):
+        needed = int(laid.plan.profile.request_bytes(longest))
+        found.append(Comparison("needed", reading.number("needed") or 0.0, needed))
+    return found
+
+
+def _compare_pool(reading: Reading, laid: LaidOut) -> list[Comparison]:
+    stated = reading.whole("kv_pool")
+    if not stated or stated < 0:
+        return []
+    return [Comparison("kv_pool", stated, laid.deployment.budget.kv_pool_bytes)]

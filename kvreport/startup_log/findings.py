@@ -1,0 +1,138 @@
+"""What is found in a log: numbers beside ours, what to change, and the whole with its conclusion."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kvreport.startup_log.facts import FACTS
+from kvreport.startup_log.reading import Reading, show
+from kvreport.units import GIB
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One number of the log beside ours.
+
+    Attributes:
+        fact: Name of the fact.
+        stated: What the log states.
+        predicted: What we compute.
+    """
+
+    fact: str
+    stated: float
+    predicted: float
+
+    @property
+    def difference(self) -> float:
+        """How far the prediction is from the log, as a share of the log's number."""
+        return self.predicted / self.stated - 1 if self.stated else float("inf")
+
+    def line(self) -> str:
+        """Print it."""
+        apart = f"{self.difference:+.1%}"
+        if FACTS[self.fact].unit == "bytes":
+            apart = f"{(self.predicted - self.stated) / GIB:+.2f} GiB, {apart}"
+        return (
+            f"{FACTS[self.fact].label}: log {_shown(self.fact, self.stated)}, we compute "
+            f"{_shown(self.fact, self.predicted)} ({apart})"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One thing to change, and what it would bring.
+
+    Attributes:
+        name: ``max_model_len``, ``kv_dtype``, ``utilization``, ``mem_fraction`` or ``max_seqs``.
+        value: What to set it to.
+        concurrency: Requests of the longest length that would fit then, or None.
+    """
+
+    name: str
+    value: float | str
+    concurrency: float | None = None
+
+    def line(self) -> str:
+        """Print it."""
+        gain = "" if self.concurrency is None else f": {self.concurrency:.2f}x"
+        value = f"{self.value:,}" if isinstance(self.value, int) else f"{self.value}"
+        return _CHANGES[self.name].format(value=value) + gain
+
+
+_CHANGES: Final = {
+    "max_model_len": "lower max-model-len to {value}",
+    "kv_dtype": "store the cache as {value} (--kv-cache-dtype {value})",
+    "utilization": "raise gpu-memory-utilization to {value}",
+    "mem_fraction": "raise mem-fraction-static to {value}: the server has memory to spare",
+    "max_seqs": "lower max-num-seqs to {value}: no more fit at the longest length, and the rest wait",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """A log, understood.
+
+    Attributes:
+        reading: Recognised lines and facts.
+        concurrency: Requests of the longest length that fit, stated or derived; None if unknown.
+        comparisons: Numbers of the log beside ours.
+        changes: What to change.
+        shorter: (context, requests): what fits if requests are shorter than the longest allowed.
+        linear: True if shorter requests were taken to cost in proportion, for want of the model.
+        notes: What is missing for more.
+    """
+
+    reading: Reading
+    concurrency: float | None
+    comparisons: tuple[Comparison, ...] = ()
+    changes: tuple[Change, ...] = ()
+    shorter: tuple[tuple[int, int], ...] = ()
+    linear: bool = True
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def headline(self) -> str:
+        """The conclusion in one sentence."""
+        longest = self.reading.whole("concurrency_len") or self.reading.whole("max_model_len")
+        if self.concurrency is None or longest is None:
+            return "The log does not say how many requests fit."
+        if self.concurrency < 1:
+            options = "; or ".join(change.line() for change in self.changes)
+            return f"{self.concurrency:.2f}x: one request of {longest:,} tokens does not fit. " + (
+                f"{options[0].upper()}{options[1:]}." if options else "Shorten it, or add memory."
+            )
+        return (
+            f"{self.concurrency:.2f}x: {int(self.concurrency):,} requests of {longest:,} tokens fit at once."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the object that ``kvreport log --format json`` prints."""
+        return {
+            "engine": self.reading.engine,
+            "headline": self.headline,
+            "facts": dict(sorted(self.reading.facts.items())),
+            "recognised": [
+                {"line": found.number, "pattern": found.pattern, "says": found.says, "text": found.text}
+                for found in self.reading.recognised
+            ],
+            "not_understood": [{"line": number, "text": text} for number, text in self.reading.unknown],
+            "concurrency": self.concurrency,
+            "comparisons": [
+                {"fact": one.fact, "stated": one.stated, "predicted": one.predicted}
+                for one in self.comparisons
+            ],
+            "changes": [
+                {"change": one.name, "value": one.value, "concurrency": one.concurrency}
+                for one in self.changes
+            ],
+            "shorter_requests": [{"context_tokens": tokens, "requests": fit} for tokens, fit in self.shorter],
+            "shorter_requests_linear": self.linear,
+            "notes": list(self.notes),
+        }
+
+
+def _shown(fact: str, value: float) -> str:
+    whole = FACTS[fact].unit in ("bytes", "tokens", "number")
+    return show(fact, int(value) if whole else round(value, 2))

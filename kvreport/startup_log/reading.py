@@ -1,0 +1,194 @@
+"""Reading a log line by line: pure text in, records out."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kvreport.errors import InputError
+from kvreport.startup_log.facts import FACTS
+from kvreport.startup_log.patterns import PATTERNS, Engine, Pattern
+from kvreport.units import GIB
+
+Value = int | float | str | bool
+
+MAX_CHARACTERS: Final = 20_000_000
+MAX_LINES: Final = 200_000
+MAX_LINE: Final = 20_000
+LARGEST: Final = 1 << 53
+"""No number beyond it is believed: no machine has so much, and a browser's numbers end there."""
+
+_COMPILED: Final = tuple(re.compile(pattern.expression, re.ASCII) for pattern in PATTERNS)
+_SCALES: Final = {"gib": GIB, "gb": GIB, "mib": 1 << 20}
+
+
+@dataclass(frozen=True, slots=True)
+class Recognised:
+    """A line, or a part of one, that a pattern matched.
+
+    Attributes:
+        number: Its number in the log, from 1.
+        text: The line.
+        pattern: The pattern's name.
+        facts: What it states, in bytes, tokens and plain numbers.
+        says: What it means, in words.
+    """
+
+    number: int
+    text: str
+    pattern: str
+    facts: dict[str, Value]
+    says: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What was read from a log.
+
+    Attributes:
+        engine: Whose log it is; None if nothing told.
+        facts: What the log states as a whole, ranks merged.
+        recognised: Recognised lines in order.
+        unknown: Numbers and texts of lines that nothing recognised.
+    """
+
+    engine: Engine | None
+    facts: dict[str, Value] = field(default_factory=dict)
+    recognised: tuple[Recognised, ...] = ()
+    unknown: tuple[tuple[int, str], ...] = ()
+
+    def number(self, name: str) -> float | None:
+        """A numeric fact, or None."""
+        value = self.facts.get(name)
+        return None if value is None or isinstance(value, str | bool) else value
+
+    def whole(self, name: str) -> int | None:
+        """A whole-number fact, or None."""
+        value = self.number(name)
+        return None if value is None else int(value)
+
+    def text(self, name: str) -> str | None:
+        """A text fact, or None."""
+        value = self.facts.get(name)
+        return value if isinstance(value, str) else None
+
+
+def read_log(text: str) -> Reading:
+    """Read a start-up log.
+
+    Args:
+        text: The log; terminal colours are ignored.
+
+    Raises:
+        InputError: If it is empty or too large.
+    """
+    if not text.strip():
+        raise InputError("log: found nothing but blanks; allowed: the start-up log of vLLM or SGLang")
+    breaks = text.count("\n") + text.count("\r") - text.count("\r\n")
+    if len(text) > MAX_CHARACTERS or breaks > MAX_LINES:
+        raise InputError(
+            f"log: found {len(text):,} characters; allowed: {MAX_CHARACTERS:,} characters in {MAX_LINES:,} "
+            "lines; the start of the log, up to the first request, is enough"
+        )
+    recognised: list[Recognised] = []
+    unknown: list[tuple[int, str]] = []
+    facts: dict[str, Value] = {}
+    votes: dict[Engine, int] = {"vllm": 0, "sglang": 0}
+    plain = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", text)
+    for number, line in enumerate(re.split(r"\r\n|\n|\r", plain), start=1):
+        shown = line[:MAX_LINE].strip()
+        if not shown:
+            continue
+        found = _match(shown)
+        for pattern, stated in found:
+            recognised.append(Recognised(number, shown, pattern.name, stated, explain(pattern.says, stated)))
+            if pattern.engine:
+                votes[pattern.engine] += 1
+            for name, value in stated.items():
+                facts[name] = _merge(name, facts.get(name), value)
+        if not found:
+            unknown.append((number, shown))
+    engine: Engine | None = None
+    if any(votes.values()):
+        engine = "vllm" if votes["vllm"] >= votes["sglang"] else "sglang"
+    return Reading(engine, facts, tuple(recognised), tuple(unknown))
+
+
+def explain(says: str, facts: dict[str, Value]) -> str:
+    """Put the numbers into what a pattern says."""
+    return re.sub(r"\{(\w+)\}", lambda m: show(m[1], facts[m[1]]) if m[1] in facts else m[0], says)
+
+
+def show(name: str, value: Value) -> str:
+    """Print a fact for a reader: bytes in GiB, tokens with thousands separated."""
+    unit = FACTS[name].unit
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, str):
+        return value
+    if unit == "bytes":
+        return f"{value / GIB:,.2f} GiB"
+    if unit == "percent":
+        return f"{value:g} %"
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
+
+
+def table() -> dict[str, Any]:
+    """The whole knowledge of this module as plain data, for the reader in the browser."""
+    return {
+        "facts": {
+            name: {"label": fact.label, "unit": fact.unit, "merge": fact.merge}
+            for name, fact in FACTS.items()
+        },
+        "patterns": [
+            {
+                "name": pattern.name,
+                "engine": pattern.engine,
+                "expression": pattern.expression.replace("(?P<", "(?<"),
+                "says": pattern.says,
+            }
+            for pattern in PATTERNS
+        ],
+        "scales": dict(_SCALES),
+        "largest": LARGEST,
+    }
+
+
+def _match(line: str) -> list[tuple[Pattern, dict[str, Value]]]:
+    found = []
+    for pattern, compiled in zip(PATTERNS, _COMPILED, strict=True):
+        match = compiled.search(line)
+        if match is None:
+            continue
+        stated: dict[str, Value] = {}
+        for group, text in match.groupdict().items():
+            if text is not None:
+                name, _, unit = group.partition("__")
+                name = name.rstrip("_")
+                stated[name] = _value(name, text, unit)
+        if pattern.name == "eager":
+            stated["eager"] = True
+        if any(abs(value) > LARGEST for value in stated.values() if not isinstance(value, str)):
+            continue
+        found.append((pattern, stated))
+    return found
+
+
+def _value(name: str, text: str, unit: str) -> Value:
+    kind = FACTS[name].unit
+    if kind == "text":
+        return text
+    if kind == "flag":
+        return True
+    number = float(text.replace(",", ""))
+    if unit:
+        return int(number * _SCALES[unit] + 0.5) if number >= 0 else -int(-number * _SCALES[unit] + 0.5)
+    return int(number) if kind in ("tokens", "number") else number
+
+
+def _merge(name: str, known: Value | None, value: Value) -> Value:
+    how = FACTS[name].merge
+    if known is None or how == "last" or isinstance(value, str) or isinstance(known, str):
+        return value
+    return min(known, value) if how == "least" else max(known, value)
