@@ -13,6 +13,7 @@ number; after the semicolon the path of prefix blocks: known blocks as numbers o
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -86,13 +87,19 @@ def write_compact(trace: Trace, *, source: str = "") -> Iterator[str]:
     for row in range(len(trace)):
         now = round(trace.arrival_s[row] * 1e3)
         # Times may have put requests in another order than their blocks were numbered in.
-        path = [numbers.setdefault(node, len(numbers)) for node in trace.path(row)]
+        path = [numbers.setdefault(node, len(numbers)) for node in _prompt_path(trace, row)]
         head = f"{now - before},{trace.prompt_tokens[row]},{trace.output_tokens[row]}"
         if trace.session[row] >= 0:
             head += f",{trace.session[row]}"
         text, known = _ranges(path, known)
         yield f"{head};{text}\n" if text else f"{head}\n"
         before = now
+
+
+def _prompt_path(trace: Trace, row: int) -> array[int]:
+    """The path of a prompt, without blocks of its output."""
+    path = trace.path(row)
+    return path[: trace.prompt_tokens[row] // trace.block_tokens] if trace.outputs_named else path
 
 
 def _ranges(path: list[int], known: int) -> tuple[str, int]:

@@ -130,10 +130,7 @@ class Memory:
         trace = self.trace
         nodes = trace.path(request)
         prompt = trace.prompt_tokens[request]
-        # A path that goes on behind the prompt names the blocks of the output (with_outputs).
-        named = prompt
-        if len(nodes) * trace.block_tokens >= prompt + trace.block_tokens:
-            named += trace.output_tokens[request]
+        named = prompt + (trace.output_tokens[request] if trace.outputs_named else 0)
         if self.split > 1:
             nodes = self._expand(nodes, named)
         kinds = len(self.residents)

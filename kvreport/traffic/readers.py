@@ -79,7 +79,7 @@ def read_lines(
         tokens, requests = read_compact(rest, name)
         return build(requests, name=name, block_tokens=tokens, limit=limit)
     first = _json(head)
-    if first is None and head.lstrip()[:1] in "{[":
+    if first is None and head.lstrip().startswith("{") and not _mentions_usage(head):
         # A document over several lines: a session file.
         first = _document(rest, name)
         rest = iter(())
@@ -178,9 +178,11 @@ def _infer_block(rows: Sequence[dict[str, Any]], name: str) -> int:
         length, ids = row.get("input_length"), block_ids(row)
         if isinstance(length, int) and ids:
             pairs.append((length, len(ids)))
-    for tokens in _BLOCK_SIZES:
-        if pairs and all(-(-length // tokens) == count for length, count in pairs):
-            return tokens
+    fits = {size: sum(-(-length // size) == count for length, count in pairs) for size in _BLOCK_SIZES}
+    best = max(_BLOCK_SIZES, key=fits.__getitem__)
+    # A single faulty request is better named than made a reason to guess another size.
+    if 2 * fits[best] >= max(len(pairs), 1):
+        return best
     raise InputError(
         f"{name}: found no block size that fits lengths and numbers of ids; state it with --block-tokens"
     )

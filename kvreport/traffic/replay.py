@@ -226,7 +226,8 @@ class _Replica:
         while self.arrivals or self.waiting or self.prefilling or self.decoding:
             self._arrive()
             if not (self.waiting or self.prefilling or self.decoding):
-                self.now = max(self.now, self.arrivals[0][0])
+                if self.arrivals:
+                    self.now = max(self.now, self.arrivals[0][0])
                 continue
             step()
             self.result.steps += 1

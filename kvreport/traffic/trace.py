@@ -60,6 +60,7 @@ class Trace:
         nodes: Nodes of all paths, one after the other.
         starts: Where the path of each request starts in ``nodes``; one more than there are requests.
         num_nodes: Distinct prefix blocks.
+        outputs_named: True if paths go on behind the prompts (:func:`with_outputs`).
         reordered: Requests that had to be moved because their times were not ascending.
     """
 
@@ -74,6 +75,7 @@ class Trace:
     starts: array[int] = field(repr=False)
     num_nodes: int = 0
     reordered: int = 0
+    outputs_named: bool = False
 
     def __len__(self) -> int:
         """The number of requests."""
@@ -261,7 +263,7 @@ def with_outputs(trace: Trace) -> Trace:
                 path = longer[: min(known, len(longer))]
         nodes.extend(path)
         starts.append(len(nodes))
-    return replace(trace, nodes=nodes, starts=starts)
+    return replace(trace, nodes=nodes, starts=starts, outputs_named=True)
 
 
 def _next_in_session(trace: Trace) -> list[int]:

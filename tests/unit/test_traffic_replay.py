@@ -128,9 +128,10 @@ def test_a_concurrency_planned_from_mean_lengths_preempts():
     mean = sum(trace.prompt_tokens) / len(trace) + sum(trace.output_tokens) / len(trace) / 2
     pools = one_pool(int(80 * mean) // 16)
     result = replay_trace(trace, pools, CLOCK, ReplayOptions(max_seqs=256))
-    assert result.peak_running < 256
-    assert 50 <= result.mean_running <= 110
-    assert result.preemptions > 100
+    busy = [one.running for one in result.samples if one.waiting]
+    assert result.peak_running < 160
+    assert 60 <= sum(busy) / len(busy) <= 100
+    assert 300 <= result.preemptions <= 900
 
 
 def test_the_window_pool_evicts_prefixes_while_most_memory_is_free():
@@ -178,6 +179,7 @@ def test_a_host_tier_keeps_what_the_device_evicts():
 def test_what_no_pool_could_hold_is_refused_and_the_rest_goes_on():
     trace = requests_of((0.0, 1000, 10), (0.0, 100, 10))
     for scheduler in ("vllm", "sglang"):
+        assert replay_trace(requests_of((0.0, 9999, 1)), one_pool(16), CLOCK).refused == 1
         result = replay_trace(trace, one_pool(16), CLOCK, ReplayOptions(scheduler=scheduler))
         assert (result.requests, result.refused) == (1, 1)
 
