@@ -324,6 +324,8 @@ class Memory:
                 held = kind_blocks(resident.kind, run.stored, 1)
                 self._take(resident, run, min(held, run.private[resident.index]))
                 self._pass(resident, run, run.stored)
+                if not resident.kind.keeps_passed:
+                    self._leave_tail(resident, run)
 
     def _attach(self, resident: Resident, run: Run, tokens: int) -> None:
         """Make the blocks that are full known to other requests."""
@@ -427,7 +429,8 @@ class Memory:
         high = min(run.stored, run.path_tokens) // size
         low = max(run.next[resident.index], 0)
         if not kind.keeps_passed:
-            low = max((run.stored - kind.window + 1) // size, 0)
+            # The tree keeps the window in front of what it was given (the trace's block in front of it).
+            low = max(high - -(-(kind.window - 1) // size), 0)
         if high > low:
             self._expose(resident, run, low, high)
 

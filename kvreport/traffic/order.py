@@ -80,6 +80,7 @@ def replay_in_order(
         served += 1
         while run.stored < prompt:
             memory.grow(run, min(run.stored + max_batched_tokens, prompt))
+        memory.settle(run)
         if total > prompt:
             memory.grow(run, total)
         memory.leave(run, keep_outputs=True)

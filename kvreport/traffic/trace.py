@@ -215,29 +215,9 @@ def _check_request(request: TracedRequest, where: str) -> None:
 
 def _sorted(trace: Trace) -> Trace:
     """The same trace by time; equal times keep their order."""
-    times = trace.arrival_s
-    order = sorted(range(len(trace)), key=times.__getitem__)
-    nodes, starts = array("q"), array("q", [0])
-    for row in order:
-        nodes.extend(trace.path(row))
-        starts.append(len(nodes))
-
-    def column(values: array[Any]) -> array[Any]:
-        return array(values.typecode, [values[row] for row in order])
-
-    return Trace(
-        name=trace.name,
-        block_tokens=trace.block_tokens,
-        arrival_s=column(times),
-        prompt_tokens=column(trace.prompt_tokens),
-        output_tokens=column(trace.output_tokens),
-        session=column(trace.session),
-        think_s=column(trace.think_s),
-        nodes=nodes,
-        starts=starts,
-        num_nodes=trace.num_nodes,
-        reordered=sum(1 for new, old in enumerate(order) if new != old),
-    )
+    order = sorted(range(len(trace)), key=trace.arrival_s.__getitem__)
+    moved = sum(1 for new, old in enumerate(order) if new != old)
+    return replace(select(trace, order), reordered=moved)
 
 
 def with_outputs(trace: Trace) -> Trace:
@@ -276,3 +256,56 @@ def _next_in_session(trace: Trace) -> list[int]:
                 following[last[session]] = row
             last[session] = row
     return following
+
+
+def within_context(trace: Trace, limit_tokens: int) -> tuple[Trace, int]:
+    """Leave out requests whose prompt fills a model's context, and cut outputs at its end, as engines do.
+
+    Returns:
+        The trace, and how many requests were left out.
+    """
+    keep = [row for row in range(len(trace)) if trace.prompt_tokens[row] < limit_tokens]
+    output = array(
+        "q",
+        (min(trace.output_tokens[row], limit_tokens - trace.prompt_tokens[row]) for row in keep),
+    )
+    if len(keep) == len(trace):
+        return (trace if output == trace.output_tokens else replace(trace, output_tokens=output)), 0
+    if not keep:
+        raise InputError(
+            f"{trace.name}: every prompt has {limit_tokens:,} tokens or more, the most that the model supports"
+        )
+    return replace(select(trace, keep), output_tokens=output), len(trace) - len(keep)
+
+
+def select(trace: Trace, rows: Sequence[int]) -> Trace:
+    """The trace of some requests; node numbers stay those of the whole trace."""
+    nodes, starts = array("q"), array("q", [0])
+    for row in rows:
+        nodes.extend(trace.path(row))
+        starts.append(len(nodes))
+
+    def column(values: array[Any]) -> array[Any]:
+        return array(values.typecode, [values[row] for row in rows])
+
+    return replace(
+        trace,
+        arrival_s=column(trace.arrival_s),
+        prompt_tokens=column(trace.prompt_tokens),
+        output_tokens=column(trace.output_tokens),
+        session=column(trace.session),
+        think_s=column(trace.think_s),
+        nodes=nodes,
+        starts=starts,
+    )
+
+
+def split(trace: Trace, replicas: int) -> list[Trace]:
+    """Divide a trace over replicas: whole sessions where the trace has them, else in turn."""
+    if replicas == 1:
+        return [trace]
+    rows: list[list[int]] = [[] for _ in range(replicas)]
+    for row in range(len(trace)):
+        session = trace.session[row]
+        rows[(row if session < 0 else session) % replicas].append(row)
+    return [select(trace, some) for some in rows if some]
