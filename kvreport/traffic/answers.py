@@ -203,6 +203,7 @@ def replay(
     closed_loop: bool = False,
     efficiency: float = DEFAULT_EFFICIENCY,
     order_only: bool = False,
+    curve: bool = True,
     hit_rate: float | None = None,
     wait_s: float | None = None,
     block_tokens: int | None = None,
@@ -233,6 +234,7 @@ def replay(
         closed_loop: A session's next request waits for the answer before and its think time.
         efficiency: Share of the roofline that steps reach.
         order_only: Hit rates only, without time.
+        curve: False leaves out hit rates by size of the cache.
         hit_rate: A wanted hit rate, from 0 to 1: the cache that reaches it is looked for.
         wait_s: A wanted 95th percentile of waiting: the replicas that reach it are looked for.
         block_tokens: Tokens of the trace's blocks, where it does not state them.
@@ -285,8 +287,10 @@ def replay(
         if wait_s is not None:
             needed = _replicas_for(whole, pools, clock, options, wait_s)
     part = split(whole, replicas)[0]
-    shared = _Shared.of(part, deployment, pools, time_to_live_s) if part.shares_prefixes else None
-    curve = () if shared is None else tuple(shared.curve())
+    shared = (
+        _Shared.of(part, deployment, pools, time_to_live_s) if part.shares_prefixes and (curve or order_only) else None
+    )
+    points = () if shared is None or not curve else tuple(shared.curve())
     return TrafficAnswer(
         trace=given,
         estimate=deployment,
@@ -299,8 +303,8 @@ def replay(
         hit_rate=None if shared is None else shared.at(None),
         hit_rate_best=None if shared is None else shared.best(None),
         hit_rate_unlimited=None if shared is None else shared.unlimited(),
-        curve=curve,
-        cache_bytes_for_hit_rate=None if shared is None or hit_rate is None else shared.cache_for(hit_rate, curve),
+        curve=points,
+        cache_bytes_for_hit_rate=None if shared is None or hit_rate is None else shared.cache_for(hit_rate, points),
         wanted_hit_rate=hit_rate,
         replicas_for_wait=needed,
         wanted_wait_s=wait_s,

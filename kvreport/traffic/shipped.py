@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -76,7 +77,7 @@ def open_trace(
     """
     known = shipped_traces()
     if isinstance(name, str) and name in known and not Path(name).exists():
-        return read_trace(known[name].path, limit=limit)
+        return replace(read_trace(known[name].path, limit=limit), name=name)
     if not Path(name).exists():
         raise InputError(
             f"trace: found neither a file {str(name)!r} nor a trace of that name; allowed: a file, a folder of "
