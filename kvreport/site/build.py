@@ -35,6 +35,7 @@ from kvreport.site.pages import (
     log,
     measured,
     sizer,
+    traffic,
     validation,
 )
 from kvreport.site.pages import data as data_page
@@ -48,6 +49,7 @@ PAGE_TYPES: Final = (
     explore.TYPE,
     compare.TYPE,
     sizer.TYPE,
+    traffic.TYPE,
     log.TYPE,
     data_page.TYPE,
     validation.TYPE,
