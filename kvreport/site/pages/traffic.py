@@ -68,7 +68,7 @@ class TrafficContext:
         block_tokens: Tokens of a block in the table.
         table: Hit rates of the published traces.
         command: The command that answers on a command line.
-        chapter: Address of the chapter.
+        chapter: Address of the chapter, or "" where the site has none.
     """
 
     folder: str
@@ -115,7 +115,7 @@ def context(site: SiteData, addresses: frozenset[str] = frozenset()) -> TrafficC
         block_tokens=BLOCK_TOKENS,
         table=_table(int(held(model, None).marginal_bytes(1 << 20))),
         command=f"kvreport replay mooncake-conversation {model.id} --gpu {gpu}",
-        chapter=CHAPTER if CHAPTER in addresses else URI,
+        chapter=CHAPTER if CHAPTER in addresses else "",
     )
 
 
