@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from kvreport.catalog.huggingface import read_config
+    from kvreport.architectures import read_config
     from kvreport.catalog.load import load_catalogue
     from kvreport.errors import InputError
     from kvreport.estimation import Estimate, estimate
@@ -35,7 +35,7 @@ _HOMES = {
     "TrafficAnswer": "kvreport.traffic.answers",
     "estimate": "kvreport.estimation",
     "load_catalogue": "kvreport.catalog.load",
-    "read_config": "kvreport.catalog.huggingface",
+    "read_config": "kvreport.architectures",
     "replay": "kvreport.traffic.answers",
 }
 

@@ -31,8 +31,8 @@ import numpy as np
 
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.vllm.reserve import own_expert_kernels, reserve
+from kvreport.architectures import read_config
 from kvreport.catalog.engine import Engine, engine_for_version
-from kvreport.catalog.huggingface import read_config
 from kvreport.catalog.load import Catalogue, load_catalogue
 from kvreport.catalog.model import Model
 from kvreport.catalog.observation import Observation, load_observations

@@ -62,6 +62,8 @@ def weights_by_component(
     tensor_parallel: int = 1,
     *,
     without: Collection[Component] | None = None,
+    expert_ranks: int | None = None,
+    whole_experts: bool = False,
 ) -> ComponentBytes:
     """Bytes that one rank holds, by component; components without weights are left out.
 
@@ -72,6 +74,10 @@ def weights_by_component(
         tensor_parallel: Ranks that the weights are divided by. Whether the model can be divided so
             is :func:`kvreport.accounting.parallel.check_tensor_parallel`'s question.
         without: Components that are not loaded; None means the model's own ``not_loaded``.
+        expert_ranks: Ranks that routed experts are divided over, where those are more than
+            ``tensor_parallel`` (data-parallel attention); None for as many.
+        whole_experts: True if a rank holds whole experts (expert parallelism) rather than a slice of each;
+            the fullest rank counts (vLLM 0.33, ``fused_moe/layer.py::determine_expert_map``).
 
     Returns:
         Bytes per rank. Unquantised tensors count 2 bytes per element, as engines serve float32
@@ -85,7 +91,11 @@ def weights_by_component(
     total = dict.fromkeys(COMPONENTS, 0)
     for row in model.weights:
         if row.component not in skipped:
-            total[row.component] += _row_bytes(model, row, weight_format, formats, tensor_parallel, tied=tied)
+            ranks = expert_ranks if expert_ranks and row.component == "routed_experts" else tensor_parallel
+            share = _whole_experts(model, row, ranks) if whole_experts else None
+            total[row.component] += _row_bytes(
+                model, row, weight_format, formats, ranks, tied=tied, given_share=share
+            )
     return {component: size for component, size in total.items() if size}
 
 
@@ -112,11 +122,21 @@ def _row_bytes(
     tensor_parallel: int,
     *,
     tied: bool,
+    given_share: tuple[int, int] | None = None,
 ) -> int:
     form = format_of(model, row, weight_format, formats)
     bits = None if form is None else _wider_bits(row, form, tied=tied)
     shape, share = _share(row, tensor_parallel)
+    if given_share is not None:
+        share = given_share
     return row.count * _rank_bytes(shape, form, bits, SERVED_BYTES, share)
+
+
+def _whole_experts(model: Model, row: WeightGroup, ranks: int) -> tuple[int, int] | None:
+    """The share of a layer's experts on the fullest of ``ranks``; None for a row that has none."""
+    if row.component != "routed_experts" or model.experts is None or row.split != "experts":
+        return None
+    return -(-model.experts.routed // ranks), model.experts.routed
 
 
 def weight_bytes(

@@ -298,7 +298,7 @@ def size(
     known = open_catalogue() if catalog is None else catalog
     policy = known.engine(engine)
     names = [models] if isinstance(models, str) else list(models)
-    records = [resolve_model(name, known) for name in names]
+    records = [resolve_model(name, known).model for name in names]
     for record in records:
         refuse_unsupported(record, policy)
     assumed: list[str] = []

@@ -143,7 +143,7 @@ def model_facts(site: SiteData, model: Model) -> dict[str, Any]:
         for row, size in zip(rows, grid.tensor_parallel, strict=True):
             if size not in sizes or site.refusal(model):
                 continue
-            for members, laid in laid_out(model, grid, size, cache, memo):
+            for members, laid in laid_out(model, grid, Layout(tensor=size), cache, memo):
                 index = made.setdefault(json.dumps(_plan(laid.plan)), len(made))
                 for position in members:
                     row[kind_at[position]] = index

@@ -30,11 +30,12 @@ def names() -> tuple[str, ...]:
 @lru_cache(maxsize=64)
 def reused(key: str, block_tokens: int) -> Reuse:
     """One shipped trace's reuse distances in full blocks of an engine."""
-    return reuse(_trace(key), block_tokens)
+    return reuse(open_once(key), block_tokens)
 
 
 @lru_cache(maxsize=8)
-def _trace(key: str) -> Trace:
+def open_once(key: str) -> Trace:
+    """One shipped trace, read once."""
     return open_trace(key)
 
 

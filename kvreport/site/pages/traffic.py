@@ -20,7 +20,7 @@ from kvreport.units import GIB
 
 URI: Final = "traffic/"
 TITLE: Final = "Capacity under your traffic"
-CHAPTER: Final = "chapters/13-how-real-traffic-fills-the-cache/"
+CHAPTER: Final = "learn/how-real-traffic-fills-the-cache/"
 EXAMPLES: Final = ("Qwen/Qwen2.5-7B-Instruct", "meta-llama/Llama-3.1-8B-Instruct")
 GPUS: Final = ("h100-sxm-80gb",)
 SIZES_GIB: Final = (8, 32, 128, 512, 2048)

@@ -24,6 +24,7 @@ from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.tables import Cell, Column, Row, Table, count_cell
 from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType
+from kvreport.site.pages import traffic_checks
 from kvreport.site.pages.measured import share
 from kvreport.startup_log.observed import Comparison
 
@@ -78,8 +79,11 @@ def page(catalogue: Catalogue) -> Page | None:
     checked = load_planner_check(catalogue.folder)
     if checked is not None:
         others.insert(0, ("planner", "Beside the engine's own planner", _tables(_planner(checked))))
+    public = catalogue.folder.resolve() == data_dir().resolve()
+    if public:
+        others.append(("traffic", "Replayed traffic beside others' results", _tables(*traffic_checks.tables())))
     # The public logs are those that the constants were fitted on, and the public site has a page about that.
-    return page_of(found, others, public=catalogue.folder.resolve() == data_dir().resolve())
+    return page_of(found, others, public=public)
 
 
 def page_of(
