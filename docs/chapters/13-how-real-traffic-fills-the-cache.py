@@ -38,7 +38,9 @@ MODEL, GPU = "Qwen/Qwen2.5-7B-Instruct", "h100-sxm-80gb"
 # Three published traces: a chat assistant, long documents, and sessions of a coding agent.
 
 # %%
-traces = {name: open_trace(name) for name in ("mooncake-conversation", "mooncake-synthetic", "claude-code-sessions")}
+traces = {
+    name: open_trace(name) for name in ("mooncake-conversation", "mooncake-synthetic", "claude-code-sessions")
+}
 
 
 def at(values, share):
@@ -142,7 +144,12 @@ PART = 64  # blocks of 16 tokens that every turn adds
 
 def conversation(turns, clients=20):
     requests = (
-        TracedRequest(float(turn * clients + client), 16 * PART * (turn + 1), 1, [f"{client}.{n}" for n in range(PART * (turn + 1))])
+        TracedRequest(
+            float(turn * clients + client),
+            16 * PART * (turn + 1),
+            1,
+            [f"{client}.{n}" for n in range(PART * (turn + 1))],
+        )
         for turn in range(turns)
         for client in range(clients)
     )
@@ -168,7 +175,10 @@ for turns, rate in rates.items():
 # twice as fast, at their own speed and slowed to a fifth:
 
 # %%
-runs = {speed: replay("mooncake-conversation", MODEL, gpu=GPU, speed=speed, curve=False) for speed in (2.0, 1.0, 0.2)}
+runs = {
+    speed: replay("mooncake-conversation", MODEL, gpu=GPU, speed=speed, curve=False)
+    for speed in (2.0, 1.0, 0.2)
+}
 
 
 def line(speed):
@@ -185,7 +195,14 @@ def line(speed):
 
 table(
     "One H100 under one hour of a chat assistant",
-    ["arrivals, times as fast", "running, mean", "waiting, most", "waiting 95 %, seconds", "preemptions", "idle context stays, seconds"],
+    [
+        "arrivals, times as fast",
+        "running, mean",
+        "waiting, most",
+        "waiting 95 %, seconds",
+        "preemptions",
+        "idle context stays, seconds",
+    ],
     [line(speed) for speed in runs],
 )
 
@@ -209,7 +226,8 @@ assert 120 < courses[0.2]["idle_lifetime_s"]["p50"] < 240
 agents = with_outputs(generate(Workload(sessions=150, turns=6, sessions_per_s=0.5, think_s=120)))
 sizes = (16_000, 64_000, 256_000, 1_000_000)
 windows = [
-    replay_in_order(agents, separate_pools(full_tokens=4_000_000, window_tokens=size, window=1024)) for size in sizes
+    replay_in_order(agents, separate_pools(full_tokens=4_000_000, window_tokens=size, window=1024))
+    for size in sizes
 ]
 table(
     "One pool for full attention that holds everything, and window pools of four sizes",
@@ -227,8 +245,15 @@ assert windows[0].hit_rate + 0.2 < windows[-1].hit_rate
 
 # %%
 tiers = {
-    policy: replay("mooncake-conversation", MODEL, gpu=GPU, order_only=True, curve=False, host_memory="256GiB",
-                   host_policy=policy)
+    policy: replay(
+        "mooncake-conversation",
+        MODEL,
+        gpu=GPU,
+        order_only=True,
+        curve=False,
+        host_memory="256GiB",
+        host_policy=policy,
+    )
     for policy in ("write_through", "on_eviction")
 }
 table(

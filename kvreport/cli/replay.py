@@ -29,14 +29,27 @@ _BARS = " ▁▂▃▄▅▆▇█"
 
 def register(add: Add) -> None:
     """Add the command."""
-    command = add("replay", _run, "Capacity under a recorded traffic: hit rates, queue, preemptions.", _EPILOG)
-    command.add_argument("trace", metavar="TRACE", help="file, folder of sessions, or name of a shipped trace")
-    command.add_argument("model", metavar="MODEL", help="catalogue id, slug or alias, or the path of a config.json")
+    command = add(
+        "replay", _run, "Capacity under a recorded traffic: hit rates, queue, preemptions.", _EPILOG
+    )
+    command.add_argument(
+        "trace", metavar="TRACE", help="file, folder of sessions, or name of a shipped trace"
+    )
+    command.add_argument(
+        "model", metavar="MODEL", help="catalogue id, slug or alias, or the path of a config.json"
+    )
     command.add_argument("--gpu", required=True, metavar="GPU", help="accelerator slug or alias (H100)")
     command.add_argument(
-        "--tensor-parallel", "--tp", type=int, default=1, metavar="N", help="GPUs that one copy is split over (1)"
+        "--tensor-parallel",
+        "--tp",
+        type=int,
+        default=1,
+        metavar="N",
+        help="GPUs that one copy is split over (1)",
     )
-    command.add_argument("--replicas", type=int, default=1, metavar="N", help="copies that share the traffic (1)")
+    command.add_argument(
+        "--replicas", type=int, default=1, metavar="N", help="copies that share the traffic (1)"
+    )
     command.add_argument("--context", metavar="TOKENS", help="longest request served (the model's own limit)")
     command.add_argument("--weights", metavar="FORMAT", help="weight format (as released)")
     command.add_argument("--kv", default="auto", metavar="FORMAT", help="KV format (auto)")
@@ -54,14 +67,24 @@ def register(add: Add) -> None:
         help="when blocks are copied to the host (write_through: when a request ends)",
     )
     tiers.add_argument("--ttl", type=float, metavar="S", help="seconds after which cached blocks expire")
-    tiers.add_argument("--hit-rate", type=float, metavar="F", help="find the cache that reaches this hit rate")
+    tiers.add_argument(
+        "--hit-rate", type=float, metavar="F", help="find the cache that reaches this hit rate"
+    )
     load = command.add_argument_group("traffic")
-    load.add_argument("--speed", type=float, default=1.0, metavar="F", help="arrivals this many times as fast (1)")
+    load.add_argument(
+        "--speed", type=float, default=1.0, metavar="F", help="arrivals this many times as fast (1)"
+    )
     load.add_argument("--rate", type=float, metavar="R", help="requests per second, for traces without times")
-    load.add_argument("--closed-loop", action="store_true", help="a session's next request waits for its answer")
-    load.add_argument("--block-tokens", type=int, metavar="N", help="tokens of the trace's blocks, if not stated")
+    load.add_argument(
+        "--closed-loop", action="store_true", help="a session's next request waits for its answer"
+    )
+    load.add_argument(
+        "--block-tokens", type=int, metavar="N", help="tokens of the trace's blocks, if not stated"
+    )
     load.add_argument("--limit", type=int, metavar="N", help="read no more than N requests")
-    load.add_argument("--wait", type=float, metavar="S", help="find the copies whose 95th percentile of waiting is S")
+    load.add_argument(
+        "--wait", type=float, metavar="S", help="find the copies whose 95th percentile of waiting is S"
+    )
     load.add_argument("--order-only", action="store_true", help="hit rates only, without time")
     load.add_argument("--efficiency", type=float, metavar="F", help="share of the roofline reached (0.6)")
     command.add_argument("--format", choices=("text", "json"), default="text", help="what to print (text)")
@@ -179,7 +202,10 @@ def _chart(samples: Sequence[Sample]) -> list[str]:
         slot = min(int(sample.time_s / end * slots), slots - 1)
         running[slot] = max(running[slot], sample.running)
         waiting[slot] = max(waiting[slot], sample.waiting)
-    rows = [("running", _bars(running), count(max(running))), ("waiting", _bars(waiting), count(max(waiting)))]
+    rows = [
+        ("running", _bars(running), count(max(running))),
+        ("waiting", _bars(waiting), count(max(waiting))),
+    ]
     return [*table(rows, "<<>"), f"  from 0 to {end:,.0f} s; the number is the peak"]
 
 
@@ -198,7 +224,9 @@ def _hits(answer: TrafficAnswer) -> list[str]:
     ]
     rows = [("this KV pool", _percent(answer.hit_rate), _percent(answer.hit_rate_best))]
     if answer.hit_rate_with_host is not None:
-        rows.append((f"with {gib(answer.host_bytes)} GiB of host memory", _percent(answer.hit_rate_with_host), ""))
+        rows.append(
+            (f"with {gib(answer.host_bytes)} GiB of host memory", _percent(answer.hit_rate_with_host), "")
+        )
     rows.append(("unlimited", _percent(answer.hit_rate_unlimited), _percent(answer.hit_rate_unlimited)))
     lines += [*table([("", "hit rate", "best possible"), *rows], "<>>"), ""]
     lines += _curve(answer.curve)
@@ -208,7 +236,11 @@ def _hits(answer: TrafficAnswer) -> list[str]:
         lines.append(f"For a hit rate of {answer.wanted_hit_rate:.1%}: {reached}")
     if answer.wanted_wait_s is not None and answer.runs:
         copies = answer.replicas_for_wait
-        need = "no number tried is enough" if copies is None else f"{copies} {'copy' if copies == 1 else 'copies'}"
+        need = (
+            "no number tried is enough"
+            if copies is None
+            else f"{copies} {'copy' if copies == 1 else 'copies'}"
+        )
         lines.append(f"For waits of at most {answer.wanted_wait_s:g} s (95th percentile): {need}")
     return lines
 

@@ -163,7 +163,9 @@ def _run_trace(options: argparse.Namespace) -> int:
     if options.format == "json":
         write_json([one.to_dict() for one in found])
         return 0
-    rows = [("GPU", "GPUs", "copies x size", "wait p95", "first token p95", "hit rate", "preemptions", "per hour")]
+    rows = [
+        ("GPU", "GPUs", "copies x size", "wait p95", "first token p95", "hit rate", "preemptions", "per hour")
+    ]
     rows += [
         (
             one.gpu,

@@ -171,9 +171,12 @@ class TrafficAnswer:
             "end_to_end_s": self.times("end_to_end_s"),
             "binding_pool": self.binding_pool,
             "peak_used_share": [
-                max(run.peak_used[index] for run in runs) / spec.blocks for index, spec in enumerate(self.pools.pools)
+                max(run.peak_used[index] for run in runs) / spec.blocks
+                for index, spec in enumerate(self.pools.pools)
             ],
-            "evicted_blocks": [sum(run.evicted[index] for run in runs) for index in range(len(self.pools.pools))],
+            "evicted_blocks": [
+                sum(run.evicted[index] for run in runs) for index in range(len(self.pools.pools))
+            ],
             "peak_idle_contexts": max(run.peak_resident_contexts for run in runs),
             "idle_lifetime_s": self.times("idle_lifetimes_s"),
             "samples": [asdict(sample) for sample in thin(runs[0].samples, 200)],
@@ -266,7 +269,11 @@ def replay(
         catalog=open_catalogue() if catalog is None else catalog,
     )
     pools = pools_of(deployment)
-    given = trace if isinstance(trace, Trace) else open_trace(trace, block_tokens=block_tokens, rate=rate, limit=limit)
+    given = (
+        trace
+        if isinstance(trace, Trace)
+        else open_trace(trace, block_tokens=block_tokens, rate=rate, limit=limit)
+    )
     whole, too_long = within_context(given, deployment.request.context_tokens)
     whole = with_outputs(whole)
     host = _host(host_memory, host_policy, pools)
@@ -288,7 +295,9 @@ def replay(
             needed = _replicas_for(whole, pools, clock, options, wait_s)
     part = split(whole, replicas)[0]
     shared = (
-        _Shared.of(part, deployment, pools, time_to_live_s) if part.shares_prefixes and (curve or order_only) else None
+        _Shared.of(part, deployment, pools, time_to_live_s)
+        if part.shares_prefixes and (curve or order_only)
+        else None
     )
     points = () if shared is None or not curve else tuple(shared.curve())
     return TrafficAnswer(
@@ -304,7 +313,9 @@ def replay(
         hit_rate_best=None if shared is None else shared.best(None),
         hit_rate_unlimited=None if shared is None else shared.unlimited(),
         curve=points,
-        cache_bytes_for_hit_rate=None if shared is None or hit_rate is None else shared.cache_for(hit_rate, points),
+        cache_bytes_for_hit_rate=None
+        if shared is None or hit_rate is None
+        else shared.cache_for(hit_rate, points),
         wanted_hit_rate=hit_rate,
         replicas_for_wait=needed,
         wanted_wait_s=wait_s,
@@ -336,7 +347,9 @@ class _Shared:
     def at(self, cache_bytes: int | None) -> float:
         """Hit rate of the engine's policy with a pool of so many bytes; None: the deployment's."""
         if self.plain:
-            counts = hit_counts(self.reused, self._units(cache_bytes), time_to_live_s=self.ttl, compute_last=True)
+            counts = hit_counts(
+                self.reused, self._units(cache_bytes), time_to_live_s=self.ttl, compute_last=True
+            )
             return counts.rate()
         pools = self.pools if cache_bytes is None else pools_of(self.estimate, cache_bytes)
         return replay_in_order(
@@ -429,7 +442,9 @@ def _host(memory: int | str | None, policy: HostPolicy, pools: Pools) -> HostTie
     return HostTier(max(size // pools.pools[0].block_bytes, 1), LINKS[HOST_LINK], policy)
 
 
-def _replicas_for(trace: Trace, pools: Pools, clock: StepClock, options: ReplayOptions, wait_s: float) -> int | None:
+def _replicas_for(
+    trace: Trace, pools: Pools, clock: StepClock, options: ReplayOptions, wait_s: float
+) -> int | None:
     """The fewest replicas whose 95th percentile of waiting is at most ``wait_s``; None if none up to the most."""
 
     def waits(replicas: int) -> bool:

@@ -39,7 +39,9 @@ def read_compact(lines: Iterable[str], name: str) -> tuple[int, Iterator[TracedR
     head = next(stream)
     match = _HEAD.match(head)
     if not match:
-        raise InputError(f"{name}: line 1: found {shorten(head.strip())}; allowed: kvreport-trace 1 block=N time=ms")
+        raise InputError(
+            f"{name}: line 1: found {shorten(head.strip())}; allowed: kvreport-trace 1 block=N time=ms"
+        )
     return int(match[1]), _rows(stream, name)
 
 
@@ -50,7 +52,9 @@ def _rows(lines: Iterator[str], name: str) -> Iterator[TracedRequest]:
             continue
         match = _ROW.fullmatch(line.strip())
         if not match:
-            raise InputError(f"{name}: line {number:,}: found {shorten(line.strip())}; allowed: time,prompt,output;path")
+            raise InputError(
+                f"{name}: line {number:,}: found {shorten(line.strip())}; allowed: time,prompt,output;path"
+            )
         time += int(match[1])
         blocks, known = _path(match[5] or "", known, f"{name}: line {number:,}")
         yield TracedRequest(time / 1e3, int(match[2]), int(match[3]), blocks, match[4])
@@ -69,7 +73,9 @@ def _path(text: str, known: int, where: str) -> tuple[list[int], int]:
         except ValueError:
             low, high = 1, 0
         if not 0 <= low <= high < known or known > MAX_NODES:
-            raise InputError(f"{where}: path: found {shorten(word)}; allowed: known blocks, ranges of them, or +n")
+            raise InputError(
+                f"{where}: path: found {shorten(word)}; allowed: known blocks, ranges of them, or +n"
+            )
         blocks.extend(range(low, high + 1))
     return blocks, known
 

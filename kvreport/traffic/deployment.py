@@ -96,7 +96,9 @@ def plan_pools(plan: BlockPlan, pool_bytes: int, *, windows: Sequence[int] = ())
     size = plan.block_bytes
     blocks = pool_bytes // size - plan.kept_blocks
     if blocks < 1:
-        raise InputError(f"pool: {max(pool_bytes, 0):,} bytes hold no block of {size:,} bytes; enlarge the pool")
+        raise InputError(
+            f"pool: {max(pool_bytes, 0):,} bytes hold no block of {size:,} bytes; enlarge the pool"
+        )
     full: dict[int, int] = {}
     capped: dict[tuple[int, int], tuple[int, int]] = {}
     state = 0
@@ -150,7 +152,9 @@ def _sglang_pools(estimate: Estimate, pool_bytes: int) -> Pools:
     cell = full + window * _SGLANG_WINDOW_SHARE
     tokens = int(pool_bytes * (1 - share) / max(cell, 1))
     if tokens < 1 or (state and pool_bytes * share < state):
-        raise InputError(f"pool: {max(pool_bytes, 0):,} bytes hold no token of {int(cell):,} bytes; enlarge the pool")
+        raise InputError(
+            f"pool: {max(pool_bytes, 0):,} bytes hold no token of {int(cell):,} bytes; enlarge the pool"
+        )
     return separate_pools(
         full_tokens=tokens,
         window_tokens=int(tokens * _SGLANG_WINDOW_SHARE) if window else 0,
@@ -191,7 +195,9 @@ def separate_pools(
     pools = [PoolSpec("full attention", full_tokens // page_tokens, token_bytes * page_tokens)]
     kinds = [CacheKind("full", 0, page_tokens, 1)]
     if window_tokens:
-        pools.append(PoolSpec("sliding window", window_tokens // page_tokens, window_token_bytes * page_tokens))
+        pools.append(
+            PoolSpec("sliding window", window_tokens // page_tokens, window_token_bytes * page_tokens)
+        )
         most = -(-window // page_tokens) + 1
         kinds.append(
             CacheKind(
@@ -201,6 +207,8 @@ def separate_pools(
     if state_slots:
         pools.append(PoolSpec("recurrent state", state_slots, state_bytes))
         kinds.append(
-            CacheKind("state", len(pools) - 1, page_tokens, 1, held_blocks=min(states_per_request, state_slots))
+            CacheKind(
+                "state", len(pools) - 1, page_tokens, 1, held_blocks=min(states_per_request, state_slots)
+            )
         )
     return Pools(tuple(pools), tuple(kinds))

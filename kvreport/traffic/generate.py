@@ -50,7 +50,14 @@ class Workload:
 
     def __post_init__(self) -> None:
         """Refuse values that make no trace."""
-        lowest = {"system_prompt_tokens": 0, "think_s": 0, "seed": 0, "turns": 1, "new_tokens": 1, "output_tokens": 1}
+        lowest = {
+            "system_prompt_tokens": 0,
+            "think_s": 0,
+            "seed": 0,
+            "turns": 1,
+            "new_tokens": 1,
+            "output_tokens": 1,
+        }
         for one in fields(self):
             value, low = getattr(self, one.name), lowest.get(one.name)
             wrong = value <= 0 if low is None else value < low
@@ -58,7 +65,9 @@ class Workload:
                 allowed = "a number above 0" if low is None else f"a number from {low}"
                 raise InputError(f"{one.name}: found {value}; allowed: {allowed}")
         if self.sessions * self.turns > 4_000_000:
-            raise InputError("sessions: found over 4,000,000 requests in all; allowed: fewer sessions or turns")
+            raise InputError(
+                "sessions: found over 4,000,000 requests in all; allowed: fewer sessions or turns"
+            )
 
 
 def generate(workload: Workload, name: str = "generated") -> Trace:
@@ -98,7 +107,8 @@ def _session(workload: Workload, number: int, start: float, random: Random) -> I
         if prompt + output > workload.longest_tokens:
             return
         blocks = [
-            f"p{system}.{index}" if index < shared else f"s{number}.{index}" for index in range(prompt // size)
+            f"p{system}.{index}" if index < shared else f"s{number}.{index}"
+            for index in range(prompt // size)
         ]
         yield TracedRequest(moment, prompt, output, blocks, f"s{number}", think)
         if random.random() >= 1 - 1 / workload.turns:

@@ -202,9 +202,7 @@ def _best_units(reuse: Reuse, capacity: int) -> list[int]:
     return found
 
 
-def _evict(
-    farthest: list[tuple[int, int, int]], resident: dict[tuple[int, int], int], wanted: int
-) -> int:
+def _evict(farthest: list[tuple[int, int, int]], resident: dict[tuple[int, int], int], wanted: int) -> int:
     """Evict up to ``wanted`` units of the run with the farthest next use; return how many."""
     use, _, owner = farthest[0]
     have = resident.get((-use, owner), 0)

@@ -443,7 +443,12 @@ class Memory:
     def _evicted(self, release: Release, nodes: array[int]) -> None:
         if self.whole.pop(release.stamp, None) is not None:
             self.lifetimes.append(self.now - release.time)
-        if self.host_nodes and self.host is not None and self.host.policy == "on_eviction" and not release.kind:
+        if (
+            self.host_nodes
+            and self.host is not None
+            and self.host.policy == "on_eviction"
+            and not release.kind
+        ):
             self._to_host(nodes)
 
     def _to_host(self, nodes: Sequence[int]) -> None:

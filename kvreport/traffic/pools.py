@@ -198,7 +198,10 @@ class Resident:
 
 
 def make_room(
-    pool: PoolState, residents: list[Resident], blocks: int, on_evict: Callable[[Release, array[int]], None] | None
+    pool: PoolState,
+    residents: list[Resident],
+    blocks: int,
+    on_evict: Callable[[Release, array[int]], None] | None,
 ) -> None:
     """Evict cached blocks until ``blocks`` are free; the caller has checked ``pool.available``.
 
@@ -218,7 +221,10 @@ def make_room(
 
 
 def expire(
-    pool: PoolState, residents: list[Resident], before: float, on_evict: Callable[[Release, array[int]], None] | None
+    pool: PoolState,
+    residents: list[Resident],
+    before: float,
+    on_evict: Callable[[Release, array[int]], None] | None,
 ) -> None:
     """Free what was released before a moment."""
     queue = pool.queue

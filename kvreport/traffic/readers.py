@@ -115,12 +115,16 @@ def _checked(lines: TextIO, name: str) -> Iterator[str]:
         while line := lines.readline(MAX_LINE + 1):
             number += 1
             if len(line) > MAX_LINE:
-                raise InputError(f"{name}: line {number:,}: found over {MAX_LINE:,} characters; allowed: a trace")
+                raise InputError(
+                    f"{name}: line {number:,}: found over {MAX_LINE:,} characters; allowed: a trace"
+                )
             if "\0" in line:
                 raise InputError(f"{name}: line {number:,}: found a binary file; allowed: text")
             yield line.removeprefix("\ufeff") if number == 1 else line
     except (OSError, EOFError, gzip.BadGzipFile) as error:
-        raise InputError(f"{name}: found a damaged archive ({error}); allowed: text, or gzip of it") from error
+        raise InputError(
+            f"{name}: found a damaged archive ({error}); allowed: text, or gzip of it"
+        ) from error
 
 
 def _json(line: str) -> Any:  # noqa: ANN401 - whatever the line holds
@@ -135,7 +139,9 @@ def _document(lines: Iterable[str], name: str) -> Any:  # noqa: ANN401 - whateve
     for line in lines:
         size += len(line)
         if size > 16 * MAX_LINE:
-            raise InputError(f"{name}: found a JSON document over {16 * MAX_LINE:,} characters; allowed: JSON lines")
+            raise InputError(
+                f"{name}: found a JSON document over {16 * MAX_LINE:,} characters; allowed: JSON lines"
+            )
         text.append(line)
     found = _json("".join(text))
     if found is None:
@@ -151,12 +157,17 @@ def _hashed(lines: Iterable[str], name: str, block_tokens: int | None, limit: in
     """JSON lines with block ids: Mooncake, Bailian, or ids as ranges."""
     parsed = _objects(lines, name)
     probe = list(itertools.islice(parsed, _PROBE_LINES))
-    stated = next((row.get("block_size", row.get("block")) for row in probe if "block_size" in row or "block" in row), None)
+    stated = next(
+        (row.get("block_size", row.get("block")) for row in probe if "block_size" in row or "block" in row),
+        None,
+    )
     tokens = stated if stated is not None else block_tokens
     if tokens is None:
         tokens = _infer_block(probe, name)
     if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 1:
-        raise InputError(f"{name}: block size: found {shorten(tokens)}; allowed: a whole number of tokens from 1")
+        raise InputError(
+            f"{name}: block size: found {shorten(tokens)}; allowed: a whole number of tokens from 1"
+        )
     rows = itertools.chain(probe, parsed)
     return build(_hashed_requests(rows, name, tokens), name=name, block_tokens=tokens, limit=limit)
 
@@ -167,7 +178,9 @@ def _objects(lines: Iterable[str], name: str) -> Iterator[dict[str, Any]]:
             continue
         row = _json(line)
         if not isinstance(row, dict):
-            raise InputError(f"{name}: line {number:,}: found {shorten(line.strip())}; allowed: a JSON object")
+            raise InputError(
+                f"{name}: line {number:,}: found {shorten(line.strip())}; allowed: a JSON object"
+            )
         yield row
 
 
@@ -226,7 +239,9 @@ def _valid_ids(row: dict[str, Any], where: str) -> list[int | str]:
     try:
         ids = block_ids(row)
     except (TypeError, ValueError, IndexError, MemoryError) as error:
-        raise InputError(f"{where}: hash_ranges: found {shorten(row.get('hash_ranges'))}; allowed: pairs") from error
+        raise InputError(
+            f"{where}: hash_ranges: found {shorten(row.get('hash_ranges'))}; allowed: pairs"
+        ) from error
     for one in ids:
         if isinstance(one, bool) or not isinstance(one, int | str):
             raise InputError(f"{where}: hash_ids: found {shorten(one)}; allowed: whole numbers or strings")
@@ -260,7 +275,9 @@ def whole_of(row: dict[str, Any], names: Sequence[str], where: str, default: int
             if isinstance(value, float) and value.is_integer():
                 value = int(value)
             if isinstance(value, bool) or not isinstance(value, int):
-                raise InputError(f"{where}: {name}: found {shorten(value)}; allowed: a whole number of tokens")
+                raise InputError(
+                    f"{where}: {name}: found {shorten(value)}; allowed: a whole number of tokens"
+                )
             return value
     if default is not None:
         return default
@@ -312,7 +329,9 @@ def _session_requests(
         if not isinstance(document, dict) or not isinstance(document.get("requests"), list):
             raise InputError(f"{name}: found no list of requests; allowed: a session of kv-cache-tester")
         if document.get("block_size", tokens) != tokens:
-            raise InputError(f"{name}: block_size: found {document['block_size']}; the first session has {tokens}")
+            raise InputError(
+                f"{name}: block_size: found {document['block_size']}; the first session has {tokens}"
+            )
         session = str(document.get("id", name))
         scope = "" if document.get("hash_id_scope") == "global" else f"{session}/"
         start = number / rate if rate else 0.0

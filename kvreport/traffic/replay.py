@@ -250,7 +250,8 @@ class _Replica:
     def _too_large(self, request: int) -> bool:
         tokens = self.trace.prompt_tokens[request] + max(self.trace.output_tokens[request] - 1, 0)
         return any(
-            self.pools.request_blocks(tokens, index) > spec.blocks for index, spec in enumerate(self.pools.pools)
+            self.pools.request_blocks(tokens, index) > spec.blocks
+            for index, spec in enumerate(self.pools.pools)
         )
 
     def _next_turn(self, request: int, moment: float) -> None:
@@ -305,7 +306,9 @@ class _Replica:
         while True:
             need = [
                 more + own
-                for more, own in zip(self._decode_blocks(1), self.memory.growth_blocks(run, tokens), strict=True)
+                for more, own in zip(
+                    self._decode_blocks(1), self.memory.growth_blocks(run, tokens), strict=True
+                )
             ]
             if self._fits(need):
                 return lost
@@ -316,7 +319,10 @@ class _Replica:
                 return lost
 
     def _last(self) -> Run:
-        candidates = [*self.prefilling[-1:], *([next(reversed(self.decoding.values()))] if self.decoding else [])]
+        candidates = [
+            *self.prefilling[-1:],
+            *([next(reversed(self.decoding.values()))] if self.decoding else []),
+        ]
         return max(candidates, key=lambda run: run.order)
 
     def _fits(self, need: Sequence[int]) -> bool:
@@ -454,7 +460,9 @@ class _Replica:
         if not chunks and batch:
             steps = self._jump(batch, mean)
         mean += (steps - 1) / 2
-        spent = self.clock.seconds(batch, mean, [(tokens, run.stored - tokens) for run, tokens in chunks]) * steps
+        spent = (
+            self.clock.seconds(batch, mean, [(tokens, run.stored - tokens) for run, tokens in chunks]) * steps
+        )
         host = self.options.host
         if host is not None:
             loaded = sum(run.loaded for run, tokens in chunks if run.stored - tokens == run.hit)
@@ -466,7 +474,9 @@ class _Replica:
                     self.memory.allocate(pool, more)
             self.step += steps
             self.contexts += batch * steps
-            self.ratio = max(self.ratio - steps * (_RATIO_AT_FIRST - _RATIO_AT_LEAST) / _RATIO_STEPS, _RATIO_AT_LEAST)
+            self.ratio = max(
+                self.ratio - steps * (_RATIO_AT_FIRST - _RATIO_AT_LEAST) / _RATIO_STEPS, _RATIO_AT_LEAST
+            )
         self.busy_requests += spent * (len(self.prefilling) + len(self.decoding))
         self.now += spent
         self._end_decodes()

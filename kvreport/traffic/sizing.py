@@ -95,7 +95,9 @@ def size_for_trace(
     given = trace if isinstance(trace, Trace) else open_trace(trace)
     names = [models] if isinstance(models, str) else list(models)
     most = max(catalog.model(name).context_tokens for name in names)
-    totals = (prompt + output for prompt, output in zip(given.prompt_tokens, given.output_tokens, strict=True))
+    totals = (
+        prompt + output for prompt, output in zip(given.prompt_tokens, given.output_tokens, strict=True)
+    )
     ranking = size(
         names,
         context=min(max(totals), most),

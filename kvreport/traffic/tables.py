@@ -97,7 +97,9 @@ def csv_requests(lines: Iterable[str], name: str, rate: float | None) -> Iterato
                 if columns.output is None
                 else _whole(_cell(row, columns.output, where), where, "output tokens")
             ),
-            session=(_cell(row, columns.session, where).strip() or None) if columns.session is not None else None,
+            session=(_cell(row, columns.session, where).strip() or None)
+            if columns.session is not None
+            else None,
         )
         count += 1
 
@@ -169,5 +171,7 @@ def _seconds(text: str, where: str) -> float:
     try:
         moment = datetime.fromisoformat(_FRACTION.sub(r"\1", text.strip()))
     except ValueError as error:
-        raise InputError(f"{where}: time: found {shorten(text)}; allowed: seconds, or a date and time") from error
+        raise InputError(
+            f"{where}: time: found {shorten(text)}; allowed: seconds, or a date and time"
+        ) from error
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

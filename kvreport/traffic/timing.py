@@ -21,7 +21,20 @@ from kvreport.errors import InputError
 DEFAULT_STEP_OVERHEAD_S: Final = 0.0
 """Seconds that a step takes besides the roofline; a measured figure can be given."""
 
-_CONTEXTS: Final = (0, 512, 1 << 10, 1 << 11, 1 << 12, 1 << 13, 1 << 14, 1 << 15, 1 << 16, 1 << 17, 1 << 18, 1 << 20)
+_CONTEXTS: Final = (
+    0,
+    512,
+    1 << 10,
+    1 << 11,
+    1 << 12,
+    1 << 13,
+    1 << 14,
+    1 << 15,
+    1 << 16,
+    1 << 17,
+    1 << 18,
+    1 << 20,
+)
 _CHUNKS: Final = (1, 16, 64, 256, 512, 1 << 10, 1 << 11, 1 << 12, 1 << 13, 1 << 14, 1 << 15, 1 << 16)
 _PARTS: Final = 3
 
@@ -84,13 +97,17 @@ class RooflineClock:
         if not 0 < efficiency <= 1:
             raise InputError(f"efficiency: found {efficiency}; allowed: a share above 0 and at most 1")
         self._scale, self._overhead = 1 / efficiency, overhead_s
-        self._batches = sorted({1, *(min(1 << power, max_seqs) for power in range(max_seqs.bit_length() + 1))})
+        self._batches = sorted(
+            {1, *(min(1 << power, max_seqs) for power in range(max_seqs.bit_length() + 1))}
+        )
         batches = np.asarray(self._batches)[:, None]
         self._decode = _table(decode(demand, peaks, batches, np.asarray(_CONTEXTS)[None, :]))
         chunks, fronts = np.asarray(_CHUNKS)[:, None], np.asarray(_CONTEXTS)[None, :]
         self._prefill = _table(prefill(demand, peaks, chunks + fronts, cached_tokens=fronts))
         if not np.isfinite(np.asarray(self._decode)[:, :, :2]).any():
-            raise InputError("gpu: its bandwidth and rates are not known, so a replay has no time; use hit rates")
+            raise InputError(
+                "gpu: its bandwidth and rates are not known, so a replay has no time; use hit rates"
+            )
 
     def seconds(self, decodes: int, mean_context: float, chunks: Sequence[tuple[int, int]]) -> float:
         """Seconds of one step."""
@@ -110,7 +127,9 @@ Cells = list[list[tuple[float, ...]]]
 
 
 def _table(step: StepTime) -> Cells:
-    parts = [np.nan_to_num(np.asarray(part), nan=0.0) for part in (step.memory_s, step.compute_s, step.link_s)]
+    parts = [
+        np.nan_to_num(np.asarray(part), nan=0.0) for part in (step.memory_s, step.compute_s, step.link_s)
+    ]
     shape = np.broadcast_shapes(*(part.shape for part in parts))
     stacked = np.stack([np.broadcast_to(part, shape) for part in parts], axis=-1)
     return [[tuple(cell) for cell in row] for row in stacked.tolist()]
@@ -127,7 +146,8 @@ def _look_up(
     down = (row - rows[low]) / (rows[high] - rows[low]) if high > low else 0.0
     a, b, c, d = table[low][left], table[low][left + 1], table[high][left], table[high][left + 1]
     first, second, third = (
-        (a[part] + (b[part] - a[part]) * across) * (1 - down) + (c[part] + (d[part] - c[part]) * across) * down
+        (a[part] + (b[part] - a[part]) * across) * (1 - down)
+        + (c[part] + (d[part] - c[part]) * across) * down
         for part in range(_PARTS)
     )
     return first, second, third

@@ -117,9 +117,11 @@ def test_more_cache_never_has_fewer_hits_and_lru_never_beats_the_best(seed):
 def test_rounds_of_equal_length_hit_r_over_r_plus_1():
     # A conversation that grows by one length a round, nothing evicted: r of r + 1 parts are there.
     # SGLang issue 33984 prints 0, 0.499939, 0.666558, 0.749863 … for 20 such clients; the rest is page rounding.
-    paths = [[f"{client}.{index}" for index in range(8 * (turn + 1))] for turn in range(6) for client in range(20)]
+    paths = [
+        [f"{client}.{index}" for index in range(8 * (turn + 1))] for turn in range(6) for client in range(20)
+    ]
     reused = reuse(trace_of(paths))
-    hits = {turn: 0 for turn in range(6)}
+    hits = dict.fromkeys(range(6), 0)
     for run, previous in enumerate(reused.previous):
         if previous >= 0:
             hits[reused.request[run] // 20] += reused.length[run]

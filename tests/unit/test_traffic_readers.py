@@ -37,10 +37,24 @@ def test_mooncake_lines():
 
 def test_bailian_lines_are_in_seconds_and_name_conversations():
     rows = [
-        {"chat_id": 7, "parent_chat_id": -1, "timestamp": 1.5, "input_length": 30, "output_length": 4, "turn": 1,
-         "hash_ids": [11, 12]},
-        {"chat_id": 9, "parent_chat_id": 7, "timestamp": 61.5, "input_length": 50, "output_length": 4, "turn": 2,
-         "hash_ids": [11, 13, 14, 15]},
+        {
+            "chat_id": 7,
+            "parent_chat_id": -1,
+            "timestamp": 1.5,
+            "input_length": 30,
+            "output_length": 4,
+            "turn": 1,
+            "hash_ids": [11, 12],
+        },
+        {
+            "chat_id": 9,
+            "parent_chat_id": 7,
+            "timestamp": 61.5,
+            "input_length": 50,
+            "output_length": 4,
+            "turn": 2,
+            "hash_ids": [11, 13, 14, 15],
+        },
     ]
     trace = read([json.dumps(row) + "\n" for row in rows])
     assert trace.block_tokens == 16
@@ -57,12 +71,12 @@ def test_a_stated_block_size_comes_first():
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,4808,10\n"
-         "2023-11-16 18:17:04.0319600,3180,8\n", [(0.0, 4808, 10), (0.052, 3180, 8)]),
+        (("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,4808,10\n"
+         "2023-11-16 18:17:04.0319600,3180,8\n"), [(0.0, 4808, 10), (0.052, 3180, 8)]),
         ("arrived_at,num_prefill_tokens,num_decode_tokens\n0.0,4808,10\n0.052,3180,8\n",
          [(0.0, 4808, 10), (0.052, 3180, 8)]),
-        ("Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n5,ChatGPT,472,18,490,Conversation log\n"
-         "45,ChatGPT,1087,230,1317,API log\n", [(0.0, 472, 18), (40.0, 1087, 230)]),
+        (("Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n5,ChatGPT,472,18,490,Conversation log\n"
+         "45,ChatGPT,1087,230,1317,API log\n"), [(0.0, 472, 18), (40.0, 1087, 230)]),
         ("100\n200\n", [(0.0, 100, 0), (0.0, 200, 0)]),
         ("100,7\n200,9\n", [(0.0, 100, 7), (0.0, 200, 9)]),
         ("0.5,100,7\n1.5,200,9\n", [(0.0, 100, 7), (1.0, 200, 9)]),
@@ -99,13 +113,19 @@ def test_sessions_and_their_sub_agents(tmp_path):
 def test_a_server_log():
     lines = [
         "[2025-12-24 21:05:30] INFO something else\n",
-        "[2025-12-24 21:05:35] Finish: obj=GenerateReqInput(received_time=1766581510.5, rid='a'), "
-        "out={'meta_info': {'prompt_tokens': 90, 'completion_tokens': 12, 'e2e_latency': 3.0}}\n",
-        "[2025-12-24 21:05:36] Finish: obj=GenerateReqInput(received_time=1766581508.5, rid='b'), "
-        "out={'meta_info': {'prompt_tokens': 50, 'completion_tokens': 40}}\n",
+        (
+            "[2025-12-24 21:05:35] Finish: obj=GenerateReqInput(received_time=1766581510.5, rid='a'), "
+            "out={'meta_info': {'prompt_tokens': 90, 'completion_tokens': 12, 'e2e_latency': 3.0}}\n"
+        ),
+        (
+            "[2025-12-24 21:05:36] Finish: obj=GenerateReqInput(received_time=1766581508.5, rid='b'), "
+            "out={'meta_info': {'prompt_tokens': 50, 'completion_tokens': 40}}\n"
+        ),
     ]
     assert columns(read(lines)) == [(0.0, 50, 40), (2.0, 90, 12)]
-    usage = '{"created": 1766581510, "usage": {"prompt_tokens": 5, "completion_tokens": 6, "total_tokens": 11}}\n'
+    usage = (
+        '{"created": 1766581510, "usage": {"prompt_tokens": 5, "completion_tokens": 6, "total_tokens": 11}}\n'
+    )
     assert columns(read(usage)) == [(0.0, 5, 6)]
 
 
@@ -124,7 +144,9 @@ def test_the_compact_form_is_the_same_trace(tmp_path):
     back = read_trace(file)
     assert back.prompt_tokens == made.prompt_tokens
     assert back.output_tokens == made.output_tokens
-    assert [len(back.path(row)) for row in range(len(back))] == [tokens // 16 for tokens in made.prompt_tokens]
+    assert [len(back.path(row)) for row in range(len(back))] == [
+        tokens // 16 for tokens in made.prompt_tokens
+    ]
     assert hit_counts(reuse(back), 5000).hit_tokens == hit_counts(reuse(plain), 5000).hit_tokens
     assert list(back.arrival_s) == pytest.approx(list(made.arrival_s), abs=0.6e-3 * len(made))
 

@@ -82,13 +82,19 @@ def test_nothing_is_lost_and_no_pool_is_exceeded(blocks, kinds, scheduler):
         assert result.output_tokens == sum(trace.output_tokens)
         assert result.prompt_tokens == sum(trace.prompt_tokens)
     assert len(result.end_to_end_s) == result.requests
-    assert all(first <= end for first, end in zip(sorted(result.first_token_s), sorted(result.end_to_end_s), strict=True))
+    assert all(
+        first <= end
+        for first, end in zip(sorted(result.first_token_s), sorted(result.end_to_end_s), strict=True)
+    )
 
 
 def test_one_request_by_hand():
     # 32 tokens in two chunks of 16, then 3 decode steps of 20 ms after the first token.
     result = replay_trace(
-        requests_of((1.0, 32, 4)), one_pool(10), UniformClock(0.02, 0.001), ReplayOptions(max_batched_tokens=16)
+        requests_of((1.0, 32, 4)),
+        one_pool(10),
+        UniformClock(0.02, 0.001),
+        ReplayOptions(max_batched_tokens=16),
     )
     assert result.wait_s == [0.0]
     assert result.first_token_s == [pytest.approx(2 * (0.02 + 0.016))]
@@ -122,8 +128,14 @@ def test_a_concurrency_planned_from_mean_lengths_preempts():
 
     (tandemn-system issue 11.) The same pool with the same mean but with spread lengths shows the mechanism.
     """
-    workload = Workload(sessions=600, turns=1, sessions_per_s=200.0, system_prompt_tokens=0, new_tokens=1500,
-                        output_tokens=1500)
+    workload = Workload(
+        sessions=600,
+        turns=1,
+        sessions_per_s=200.0,
+        system_prompt_tokens=0,
+        new_tokens=1500,
+        output_tokens=1500,
+    )
     trace = generate(workload)
     mean = sum(trace.prompt_tokens) / len(trace) + sum(trace.output_tokens) / len(trace) / 2
     pools = one_pool(int(80 * mean) // 16)

@@ -125,12 +125,12 @@ def _table(token_bytes: int) -> Table:
     rows = []
     for key, record in shipped_traces().items():
         units_of = [size * GIB // max(token_bytes * BLOCK_TOKENS, 1) for size in SIZES_GIB]
-        rates = [rate for rate, _ in curve_of(key, BLOCK_TOKENS, (*units_of, reused(key, BLOCK_TOKENS).distinct))]
+        rates = [
+            rate for rate, _ in curve_of(key, BLOCK_TOKENS, (*units_of, reused(key, BLOCK_TOKENS).distinct))
+        ]
         cells = tuple(Cell(f"{rate:.1%}", "kv-num", rate) for rate in rates)
         rows.append(Row(Cell(f"{record.label} ({units.count(record.requests)} requests)"), cells))
-    return Table(
-        "Hit rate (LRU) by KV cache size", Column("Trace", numeric=False), columns, tuple(rows)
-    )
+    return Table("Hit rate (LRU) by KV cache size", Column("Trace", numeric=False), columns, tuple(rows))
 
 
 def pages(inputs: Inputs) -> Iterator[Page]:

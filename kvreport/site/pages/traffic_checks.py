@@ -34,7 +34,11 @@ def _simulator(simulator: dict[str, Any]) -> Table:
     return Table(
         f"Hit tokens of LRU beside {simulator['name']}, last half of each trace",
         Column("Trace", numeric=False),
-        (Column("Cache sizes with equal hits"), Column("Largest difference (tokens)"), Column("Cache sizes (blocks)")),
+        (
+            Column("Cache sizes with equal hits"),
+            Column("Largest difference (tokens)"),
+            Column("Cache sizes (blocks)"),
+        ),
         tuple(rows),
     )
 

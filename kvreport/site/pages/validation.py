@@ -81,7 +81,9 @@ def page(catalogue: Catalogue) -> Page | None:
         others.insert(0, ("planner", "Beside the engine's own planner", _tables(_planner(checked))))
     public = catalogue.folder.resolve() == data_dir().resolve()
     if public:
-        others.append(("traffic", "Replayed traffic beside others' results", _tables(*traffic_checks.tables())))
+        others.append(
+            ("traffic", "Replayed traffic beside others' results", _tables(*traffic_checks.tables()))
+        )
     # The public logs are those that the constants were fitted on, and the public site has a page about that.
     return page_of(found, others, public=public)
 

@@ -131,7 +131,13 @@ def page(inputs: Inputs, model: Model) -> Page:
                 else []
             ),
             *(
-                [Section("traffic", "Hit rate under recorded traffic", render("model/traffic.html", uri, shared))]
+                [
+                    Section(
+                        "traffic",
+                        "Hit rate under recorded traffic",
+                        render("model/traffic.html", uri, shared),
+                    )
+                ]
                 if (shared := traffic.context(answer)) is not None
                 else []
             ),

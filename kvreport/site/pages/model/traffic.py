@@ -89,7 +89,8 @@ def context(answer: Estimate | None) -> TrafficSection | None:
     found = " and ".join(f"{here[key]:.0%} on {known[key].label}" for key in TRACES)
     return TrafficSection(
         lines=tuple(
-            HitLine(number, known[key].label, axis.line(sizes, rates[key])) for number, key in enumerate(TRACES, 1)
+            HitLine(number, known[key].label, axis.line(sizes, rates[key]))
+            for number, key in enumerate(TRACES, 1)
         ),
         across=axis.across(),
         up=tuple(Tick(axis.y(share / 5), f"{share * 20}%") for share in range(6)),
@@ -145,5 +146,6 @@ class _Axis:
     def across(self) -> tuple[Tick, ...]:
         powers = range(ceil(self.low), int(self.high) + 1, 2)
         return tuple(
-            Tick(self.x(2.0**power), f"{1 << power:,}" if power >= 0 else f"1/{1 << -power}") for power in powers
+            Tick(self.x(2.0**power), f"{1 << power:,}" if power >= 0 else f"1/{1 << -power}")
+            for power in powers
         )
