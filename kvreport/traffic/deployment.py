@@ -19,7 +19,7 @@ from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 from kvreport.estimation import Estimate
 from kvreport.traffic.pools import CacheKind, Pools, PoolSpec
-from kvreport.traffic.replay import Scheduler
+from kvreport.traffic.results import Scheduler
 from kvreport.traffic.timing import RooflineClock
 
 SCHEDULERS: Final[dict[str, Scheduler]] = {"vllm": "vllm", "sglang": "sglang", "ceiling": "vllm"}

@@ -74,7 +74,7 @@ def read_lines(
     head = next((line for line in stream if line.strip()), None)
     if head is None:
         raise InputError(f"{name}: found an empty file; allowed: a trace")
-    rest = itertools.chain([head], stream)
+    rest: Iterator[str] = itertools.chain([head], stream)
     if head.startswith(MAGIC):
         tokens, requests = read_compact(rest, name)
         return build(requests, name=name, block_tokens=tokens, limit=limit)
@@ -169,7 +169,7 @@ def _hashed(lines: Iterable[str], name: str, block_tokens: int | None, limit: in
             f"{name}: block size: found {shorten(tokens)}; allowed: a whole number of tokens from 1"
         )
     rows = itertools.chain(probe, parsed)
-    return build(_hashed_requests(rows, name, tokens), name=name, block_tokens=tokens, limit=limit)
+    return build(_hashed_requests(rows, name), name=name, block_tokens=tokens, limit=limit)
 
 
 def _objects(lines: Iterable[str], name: str) -> Iterator[dict[str, Any]]:
@@ -212,7 +212,7 @@ def block_ids(row: dict[str, Any]) -> list[int | str]:
     return found
 
 
-def _hashed_requests(rows: Iterable[dict[str, Any]], name: str, tokens: int) -> Iterator[TracedRequest]:
+def _hashed_requests(rows: Iterable[dict[str, Any]], name: str) -> Iterator[TracedRequest]:
     roots: dict[Any, str] = {}
     for number, row in enumerate(rows, 1):
         where = f"{name}: request {number:,}"

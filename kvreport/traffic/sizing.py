@@ -71,7 +71,7 @@ def size_for_trace(
     max_seqs: int | None = None,
     engine: str = "vllm",
     catalog: Catalogue,
-    **limits: Any,
+    **limits: Any,  # noqa: ANN401 - passed on as they are
 ) -> list[TracedDeployment]:
     """Find how many copies of the likeliest deployments keep a trace's waiting time.
 

@@ -67,7 +67,7 @@ def csv_requests(lines: Iterable[str], name: str, rate: float | None) -> Iterato
     Raises:
         InputError: If a row cannot be read; BurstGPT's rows of failed requests (no output) are kept.
     """
-    rows = enumerate(csv.reader(lines), 1)
+    rows: Iterator[tuple[int, list[str]]] = enumerate(csv.reader(lines), 1)
     number, head = next(((n, row) for n, row in rows if any(cell.strip() for cell in row)), (0, []))
     columns = _header(head, name)
     start: float | None = None

@@ -206,7 +206,7 @@ def _check_request(request: TracedRequest, where: str) -> None:
         ("prompt tokens", request.prompt_tokens, 1),
         ("output tokens", request.output_tokens, 0),
     ):
-        if isinstance(tokens, bool) or not isinstance(tokens, int) or not low <= tokens <= MAX_CONTEXT_TOKENS:
+        if not low <= tokens <= MAX_CONTEXT_TOKENS:
             raise InputError(
                 f"{where}: {label}: found {shorten(tokens)}; "
                 f"allowed: a whole number from {low} to {MAX_CONTEXT_TOKENS:,}"
