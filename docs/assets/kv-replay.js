@@ -36,7 +36,7 @@
         await show();
       } catch (error) {
         trace = null;
-        say(error.message);
+        say(error.message, "refused");
       }
     }
 
@@ -44,11 +44,14 @@
       const chip = chips.find((one) => one.dataset.trace === key);
       chosen = key;
       const answer = await fetch(new URL(chip.dataset.file, location.href));
-      if (!answer.ok) { say(`The trace could not be fetched (${answer.status}).`); return; }
+      if (!answer.ok) { say(`The trace could not be fetched (${answer.status}).`, "refused"); return; }
       await take(chip.textContent, await answer.blob());
     }
 
-    const say = (text) => box.replaceChildren(make("p", { class: "kv-big" }, text));
+    function say(text, state = "busy") {
+      box.replaceChildren(make("p", { class: "kv-big" }, text));
+      box.dataset.kvState = state;
+    }
 
     /* --- the deployment ------------------------------------------------------------------------- */
 
@@ -82,6 +85,7 @@
       const note = ignoredNote(ignored);
       if (note) children.push(note);
       box.replaceChildren(...children);
+      box.dataset.kvState = "answered";
     }
 
     function reused(at) {
@@ -207,12 +211,12 @@
       const { state, ignored } = readState(known);
       for (const name of Object.keys(fields)) fields[name].value = state[name]?.[0] || start[name];
       const wanted = state.trace?.[0];
-      if (wanted && wanted !== chosen) preset(wanted).catch((error) => say(error.message));
+      if (wanted && wanted !== chosen) preset(wanted).catch((error) => say(error.message, "refused"));
       else show(ignored);
     }
 
     const own = (file) => { chosen = ""; write(); take(file.name, file); };
-    chips.forEach((chip) => chip.addEventListener("click", () => preset(chip.dataset.trace).then(write).catch((error) => say(error.message))));
+    chips.forEach((chip) => chip.addEventListener("click", () => preset(chip.dataset.trace).then(write).catch((error) => say(error.message, "refused"))));
     $("input[type=file]", form).addEventListener("change", (event) => { if (event.target.files[0]) own(event.target.files[0]); });
     for (const field of Object.values(fields)) field.addEventListener("change", () => { write(); show(); });
     form.addEventListener("submit", (event) => event.preventDefault());

@@ -10,8 +10,9 @@ from kvreport.cli.output import Add, add_data_option, table, write, write_json
 from kvreport.units import count, gib
 
 if TYPE_CHECKING:
-    from kvreport.traffic.answers import CurvePoint, TrafficAnswer
-    from kvreport.traffic.replay import Sample
+    from kvreport.traffic.answers import TrafficAnswer
+    from kvreport.traffic.curves import CurvePoint
+    from kvreport.traffic.results import Sample
 
 _EPILOG = """\
 TRACE is a file (Mooncake or Bailian JSON lines, kv-cache-tester sessions, CSV of Azure, BurstGPT or Vidur, CSV of
