@@ -88,8 +88,13 @@
       box.dataset.kvState = "answered";
     }
 
+    /* Prompts that fill the model's context are refused by engines, and left out here. */
     function reused(at) {
-      if (!kept || kept.unit !== at.unit) kept = kvTraffic.reuse(trace, at.unit);
+      if (!kept || kept.unit !== at.unit || kept.limit !== at.model.limit) {
+        const rows = trace.prompt.map((_, n) => n).filter((n) => trace.prompt[n] < at.model.limit);
+        const served = { ...trace, prompt: rows.map((n) => trace.prompt[n]), paths: rows.map((n) => trace.paths[n]) };
+        kept = { ...kvTraffic.reuse(served, at.unit), limit: at.model.limit };
+      }
       return kept;
     }
 
@@ -148,7 +153,7 @@
       if (trace.blockTokens) rows.push(["Distinct prefix blocks", `${count(trace.distinct)} of ${trace.blockTokens} tokens`]);
       if (trace.reordered) rows.push(["Requests sorted by time", count(trace.reordered)]);
       const beyond = trace.prompt.filter((prompt) => prompt >= at.model.limit).length;
-      if (beyond) rows.push([`Prompts beyond the model’s ${count(at.model.limit)} tokens`, count(beyond)]);
+      if (beyond) rows.push([`Prompts beyond the model’s ${count(at.model.limit)} tokens, left out`, count(beyond)]);
       return [grid("The trace", ["Trace", ""], rows)];
     }
 

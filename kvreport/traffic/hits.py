@@ -157,7 +157,8 @@ def _count(
     rates = 0.0
     unit = reuse.unit_tokens
     for request in range(first, len(trace)):
-        prompt, units, hit = trace.prompt_tokens[request], reuse.units[request], found[request]
+        prompt, units = trace.prompt_tokens[request], reuse.units[request]
+        hit = min(found[request], units)
         if compute_last and hit * unit >= prompt:
             hit = (prompt - 1) // unit
         whole = min(units, prompt // unit)
@@ -224,6 +225,6 @@ def _next_uses(reuse: Reuse) -> list[list[tuple[int, int, int]]]:
             uses[previous].append((begin, begin + length, request))
     for request, path in enumerate(uses):
         end = path[-1][1] if path else 0
-        if end < reuse.units[request]:
-            path.append((end, reuse.units[request], never))
+        if end < reuse.stored[request]:
+            path.append((end, reuse.stored[request], never))
     return uses

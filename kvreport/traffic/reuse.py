@@ -34,7 +34,8 @@ class Reuse:
         length: Units of the run; runs of none are left out.
         distance: Units in front of the run in the LRU order; -1 for first uses.
         starts: Where the runs of each request start; one more than there are requests.
-        units: Units of each request's path.
+        units: Units of each request's prompt.
+        stored: Units of each request's path: the prompt's, and those of an output that is named.
         distinct: Units ever used.
     """
 
@@ -47,6 +48,7 @@ class Reuse:
     distance: array[int] = field(repr=False)
     starts: array[int] = field(repr=False)
     units: array[int] = field(repr=False)
+    stored: array[int] = field(repr=False)
     distinct: int = 0
 
     def tokens(self, request: int, units: int) -> int:
@@ -86,7 +88,7 @@ class _Pass:
         self.owned = Counter(len(trace))
         self.columns = [array("q") for _ in range(5)]
         self.starts = array("q", [0])
-        self.units = array("q")
+        self.units, self.stored = array("q"), array("q")
         self.distinct = 0
 
     def take(self, request: int) -> None:
@@ -102,16 +104,21 @@ class _Pass:
                 runs.append((owner, index))
             last[node] = request
         prompt = trace.prompt_tokens[request]
-        end = self._units(len(path), prompt)
-        begins = [self._units(index, prompt) for _, index in runs]
+        named = prompt + trace.output_tokens[request] if trace.outputs_named else prompt
+        end = self._units(len(path), named)
+        begins = [self._units(index, named) for _, index in runs]
         for (previous, _), begin, close in zip(runs, begins, [*begins[1:], end], strict=True):
             self._add(request, previous, begin, close - begin)
         self.owned.add(request, end)
-        self.units.append(end)
+        self.units.append(min(self._units(len(path), prompt), self._prompt_blocks(prompt), end))
+        self.stored.append(end)
         self.starts.append(len(self.columns[0]))
 
     def _units(self, blocks: int, prompt: int) -> int:
         return min(blocks * self.trace.block_tokens, prompt) // self.unit if self.whole else blocks
+
+    def _prompt_blocks(self, prompt: int) -> int:
+        return prompt // self.unit if self.whole else -(-prompt // self.unit)
 
     def _add(self, request: int, previous: int, begin: int, length: int) -> None:
         if not length:
@@ -138,6 +145,7 @@ class _Pass:
             distance=distance,
             starts=self.starts,
             units=self.units,
+            stored=self.stored,
             distinct=self.distinct,
         )
 

@@ -159,3 +159,19 @@ def test_what_cannot_be_counted_is_refused():
         hit_counts(reused, 1, warmup=1.0)
     with pytest.raises(InputError, match="time to live"):
         hit_counts(reused, 1, policy="best", time_to_live_s=3.0)
+
+
+def test_named_outputs_are_found_by_the_next_turn_and_take_room():
+    from kvreport.traffic.order import replay_in_order
+    from kvreport.traffic.pools import CacheKind, Pools, PoolSpec
+    from kvreport.traffic.trace import with_outputs
+
+    plain = generate(Workload(sessions=40, turns=6, output_tokens=600, think_s=90))
+    named = with_outputs(plain)
+    unlimited = [hit_counts(reuse(trace, 16), None, compute_last=True).hit_tokens for trace in (plain, named)]
+    assert unlimited[1] > unlimited[0] + 16 * 100
+    # The pool agrees, but for the blocks that a request holds beside its named ones while it runs.
+    for blocks in (3000, 6000):
+        pools = Pools((PoolSpec("KV pool", blocks),), (CacheKind("full", 0, 16, 1),))
+        replayed = replay_in_order(named, pools).hit_tokens
+        assert replayed == pytest.approx(hit_counts(reuse(named, 16), blocks, compute_last=True).hit_tokens, rel=0.02)
