@@ -440,16 +440,11 @@ class Memory:
         resident.pool.queue.append(release)
         return release
 
-    def _evicted(self, release: Release, nodes: array[int]) -> None:
+    def _evicted(self, release: Release, first: int) -> None:
         if self.whole.pop(release.stamp, None) is not None:
             self.lifetimes.append(self.now - release.time)
-        if (
-            self.host_nodes
-            and self.host is not None
-            and self.host.policy == "on_eviction"
-            and not release.kind
-        ):
-            self._to_host(nodes)
+        if self.host_nodes and self.host is not None and self.host.policy == "on_eviction" and not release.kind:
+            self._to_host(release.nodes[max(release.high - 1, release.low) : first])
 
     def _to_host(self, nodes: Sequence[int]) -> None:
         """Copy nodes to the host, the root last, so that leaves are evicted there first, too."""

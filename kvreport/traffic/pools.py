@@ -201,7 +201,7 @@ def make_room(
     pool: PoolState,
     residents: list[Resident],
     blocks: int,
-    on_evict: Callable[[Release, array[int]], None] | None,
+    on_evict: Callable[[Release, int], None] | None,
 ) -> None:
     """Evict cached blocks until ``blocks`` are free; the caller has checked ``pool.available``.
 
@@ -209,7 +209,7 @@ def make_room(
         pool: The pool.
         residents: All kinds of cache.
         blocks: Blocks to be free.
-        on_evict: Told which nodes of a release lost blocks.
+        on_evict: Told the release that lost blocks, and where in it the loss began before.
     """
     short = blocks - (pool.blocks - pool.used - pool.cached)
     queue = pool.queue
@@ -224,7 +224,7 @@ def expire(
     pool: PoolState,
     residents: list[Resident],
     before: float,
-    on_evict: Callable[[Release, array[int]], None] | None,
+    on_evict: Callable[[Release, int], None] | None,
 ) -> None:
     """Free what was released before a moment."""
     queue = pool.queue
@@ -238,7 +238,7 @@ def _shrink(
     resident: Resident,
     release: Release,
     wanted: int,
-    on_evict: Callable[[Release, array[int]], None] | None,
+    on_evict: Callable[[Release, int], None] | None,
 ) -> int:
     """Evict up to ``wanted`` blocks of one release, the deepest first; return how many."""
     taken = min(release.anonymous, wanted)
@@ -261,5 +261,5 @@ def _shrink(
     pool.cached -= taken
     pool.evicted += taken
     if taken and on_evict is not None:
-        on_evict(release, nodes[max(high - 1, low) : first])
+        on_evict(release, first)
     return taken

@@ -87,6 +87,7 @@ class _Replica:
         self.most = sum(blocks for _, blocks, _ in self.kinds)
         self.phases = [[0] * unit for unit, _, _ in self.kinds]
         self.every, self.skipped = 1, 0
+        self.changes, self.known_state, self.known_need = 0, (-1, 0, 0), [0]
         self.watch: Callable[[Memory, Sequence[Run]], None] | None = None
         self.arrivals, self.after = _arrivals(trace, options)
         self.block_bytes = pools.pools[0].block_bytes
@@ -397,11 +398,14 @@ class _Replica:
 
     def _decode_blocks(self, steps: int) -> list[int]:
         """Blocks of each pool that all decodes take in the next steps."""
-        need = [0] * len(self.memory.pools)
-        if self.decoding:
-            for (_, _, pool), more in zip(self.kinds, self._phase_blocks(steps), strict=True):
-                need[pool] += more
-        return need
+        state = (self.step, steps, self.changes)
+        if state != self.known_state:
+            need = [0] * len(self.memory.pools)
+            if self.decoding:
+                for (_, _, pool), more in zip(self.kinds, self._phase_blocks(steps), strict=True):
+                    need[pool] += more
+            self.known_state, self.known_need = state, need
+        return self.known_need
 
     def _first_token(self, run: Run) -> None:
         """A prefill has ended and with it the first token is there."""
@@ -420,12 +424,14 @@ class _Replica:
             phase[(run.stored - self.step) % unit] += 1
         self.contexts += run.stored
         self.decoding[run.request] = run
+        self.changes += 1
         heapq.heappush(self.ends, (self.step + run.left, run.order, run))
 
     def _settle(self, run: Run) -> None:
         """Bring a decoding request's record up to the present step."""
         steps = self.step - run.decoding_since
         del self.decoding[run.request]
+        self.changes += 1
         for (unit, _, _), phase in zip(self.kinds, self.phases, strict=True):
             phase[(run.stored - run.decoding_since) % unit] -= 1
         run.stored += steps
