@@ -6,11 +6,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
-from kvreport.catalog.base import Evidence, LongText, Positive, Record, Slug, Source, Text
+from kvreport.catalog.base import Evidence, LongText, Record, Slug, Source, Text, Tokens
 from kvreport.catalog.model import Component
 
 FormatName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+(?:[a-z0-9._-]*[a-z0-9])?$", max_length=40)]
 """Like a slug, with the underscores that engines write: ``fp8_ds_mla``, ``q4_k_m``."""
+
+Side = Annotated[int, Field(ge=0, le=1 << 20)]
+"""Elements along one side of a block; 0 is the whole side."""
 
 CacheKind = Literal["full", "sliding", "chunked", "latent", "cross"]
 
@@ -57,7 +60,7 @@ class WeightFormat(Record):
     name: FormatName
     label: Text
     bits: Annotated[float, Field(gt=0, le=64)]
-    block: Annotated[tuple[int, int], Field()] | None = None
+    block: tuple[Side, Side] | None = None
     scale_bytes: Annotated[float, Field(ge=0, le=64)] = 0
     tensor_bytes: Annotated[int, Field(ge=0, le=4096)] = 0
     quantises: tuple[Component, ...] = ()
@@ -114,6 +117,9 @@ class Formats(Record):
     sources: Annotated[tuple[Source, ...], Field(min_length=1)]
 
 
+Degree = Annotated[int, Field(ge=1, le=4096)]
+
+
 class Grid(Record):
     """The content of ``grid.yaml``: which combinations the published matrix has.
 
@@ -126,8 +132,8 @@ class Grid(Record):
     """
 
     schema_version: Literal[1] = 1
-    contexts: Annotated[tuple[Positive, ...], Field(min_length=1)]
-    tensor_parallel: Annotated[tuple[Positive, ...], Field(min_length=1)]
+    contexts: Annotated[tuple[Tokens, ...], Field(min_length=1, max_length=4096)]
+    tensor_parallel: Annotated[tuple[Degree, ...], Field(min_length=1, max_length=64)]
     weight_formats: tuple[FormatName, ...]
     kv_formats: Annotated[tuple[FormatName, ...], Field(min_length=1)]
     engine: Slug = "vllm"
