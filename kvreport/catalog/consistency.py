@@ -319,4 +319,6 @@ def _widths(model: Model) -> Iterator[Contradiction]:
     }
     if heads and model.attention_heads not in heads:
         known = " or ".join(f"{number:,}" for number in sorted(h for h in heads if h is not None))
-        yield Contradiction("attention_heads", f"{model.attention_heads:,}", f"{known}, as the tensors divide")
+        yield Contradiction(
+            "attention_heads", f"{model.attention_heads:,}", f"{known}, as the tensors divide"
+        )

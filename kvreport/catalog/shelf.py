@@ -58,7 +58,7 @@ class _StrictLoader(_Base):  # type: ignore[misc]
         return found
 
 
-def _plain_number(loader: Any, node: yaml.ScalarNode) -> int:
+def _plain_number(loader: _StrictLoader, node: yaml.ScalarNode) -> int:
     """Return a whole number in decimal digits.
 
     YAML 1.1 reads ``010`` as 8, ``1:30`` as 90 and ``1_0`` as 10; YAML 1.2 reads other numbers or texts.
@@ -72,11 +72,14 @@ def _plain_number(loader: Any, node: yaml.ScalarNode) -> int:
     return number
 
 
-def _plain_fraction(loader: Any, node: yaml.ScalarNode) -> float:
+def _plain_fraction(loader: _StrictLoader, node: yaml.ScalarNode) -> float:
     """Return a fraction; ``1:30.5`` and ``1_0.5`` are numbers in YAML 1.1 alone."""
     if {":", "_"} & set(str(node.value)):
         raise yaml.constructor.ConstructorError(
-            None, None, f"the number {shorten(node.value)}, which YAML versions read differently", node.start_mark
+            None,
+            None,
+            f"the number {shorten(node.value)}, which YAML versions read differently",
+            node.start_mark,
         )
     number: float = loader.construct_yaml_float(node)
     return number
@@ -108,7 +111,9 @@ def read_yaml(path: Path, where: str) -> object:
     except yaml.MarkedYAMLError as error:
         mark, problem = error.problem_mark, error.problem or "no YAML"
         place = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        allowed = "decimal digits without a leading zero" if "YAML versions" in problem else "YAML, every key once"
+        allowed = (
+            "decimal digits without a leading zero" if "YAML versions" in problem else "YAML, every key once"
+        )
         raise fault(f"{problem}{place}", allowed) from error
     except (yaml.YAMLError, ValueError) as error:
         if isinstance(error, CatalogueError):
