@@ -49,8 +49,8 @@ def _browser() -> float:
     from playwright.sync_api import sync_playwright
 
     from kvreport.catalog.load import open_catalogue
-    from kvreport.report import profiles, sizer_data
-    from kvreport.report.gather import gather
+    from kvreport.publish import profiles, sizer_data
+    from kvreport.publish.page_data import gather
 
     site = gather(open_catalogue(), models=MODEL, version="bench", site_url="", progress=lambda _: None)
     model = site.models[0]

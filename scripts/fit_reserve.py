@@ -37,7 +37,7 @@ from kvreport.catalog.load import Catalogue, load_catalogue
 from kvreport.catalog.model import Model
 from kvreport.catalog.observation import Observation, load_observations
 from kvreport.errors import InputError
-from kvreport.report.replay import Start, find_model, serves_images, share_taken, unified
+from kvreport.evidence.replay import Start, find_model, serves_images, share_taken, unified
 from kvreport.resources import data_dir
 from kvreport.units import GIB
 

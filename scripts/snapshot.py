@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 
+from kvreport.atomic import write_whole
 from kvreport.catalog.load import load_catalogue
 from kvreport.dataset.release import data_version
-from kvreport.report.changes import FOLDER, snapshot
-from kvreport.report.gather import gather
-from kvreport.report.whole import write_whole
+from kvreport.publish.changes import FOLDER, snapshot
+from kvreport.publish.page_data import gather
 
 
 def main() -> None:

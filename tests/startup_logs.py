@@ -6,7 +6,7 @@ import re
 
 from hypothesis import strategies as st
 
-from kvreport.report.log_page import EXAMPLE
+from kvreport.site.pages.log import EXAMPLE
 
 # Start-up lines as published in issues and repositories of both engines, with what surrounds them.
 LOGS = {

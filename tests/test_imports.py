@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -26,3 +27,19 @@ def test_an_estimate_does_not_pay_for_the_report(module):
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == []
+
+
+def test_no_room_is_missing_from_what_a_contract_forbids(repository):
+    """The layers contract is exhaustive; the others list rooms, and must list each that they are about."""
+    settings = tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))
+    contracts = {one["id"]: one for one in settings["tool"]["importlinter"]["contracts"]}
+    layers = contracts["layers"]["layers"]
+
+    def rooms(layers):
+        return {f"kvreport.{room.strip().split('.')[0]}" for layer in layers for room in layer.split("|")}
+
+    below_dataset = rooms(layers[layers.index("dataset") + 1 :])
+    listed = {name: set(one.get("source_modules", ())) for name, one in contracts.items()}
+    assert listed["no-frames-below-dataset"] == below_dataset
+    assert listed["no-html-below-site"] == below_dataset | {"kvreport.dataset"}
+    assert listed["engine-in-adapters"] == rooms(layers) - {"kvreport.adapters"}

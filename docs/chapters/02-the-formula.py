@@ -23,7 +23,7 @@
 # </details>
 
 # %% tags=["hide"]
-from kvreport.report.chapter import claim, curves, fold, formula, quantities, table
+from kvreport.book.chapter import claim, curves, fold, formula, quantities, table
 
 q = quantities()
 MODEL, GPU = "Qwen/Qwen2.5-7B", "H100"

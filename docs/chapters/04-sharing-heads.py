@@ -19,7 +19,7 @@
 # </details>
 
 # %% tags=["hide"]
-from kvreport.report.chapter import claim, curves, fold, formula, quantities, table
+from kvreport.book.chapter import claim, curves, fold, formula, quantities, table
 
 q = quantities()
 GiB, KiB = 2**30, 2**10

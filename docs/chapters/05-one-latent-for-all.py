@@ -21,7 +21,7 @@
 # </details>
 
 # %% tags=["hide"]
-from kvreport.report.chapter import bars, claim, curves, fold, formula, quantities, table
+from kvreport.book.chapter import bars, claim, curves, fold, formula, quantities, table
 
 q = quantities()
 V3 = "deepseek-v3"

@@ -19,7 +19,7 @@
 # </details>
 
 # %% tags=["hide"]
-from kvreport.report.chapter import bars, claim, fold, formula, quantities, table
+from kvreport.book.chapter import bars, claim, fold, formula, quantities, table
 
 q = quantities()
 MODEL = "llama-3.1-8b"

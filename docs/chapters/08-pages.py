@@ -21,7 +21,7 @@
 # %% tags=["hide"]
 from kvreport.accounting.batching import Allocator, simulate
 from kvreport.accounting.paging import Lengths, last_page_waste, occupancy
-from kvreport.report.chapter import bars, claim, curves, fold, formula, quantities, table
+from kvreport.book.chapter import bars, claim, curves, fold, formula, quantities, table
 
 q = quantities()
 MODEL = "llama-3.1-8b"

@@ -19,7 +19,7 @@
 # </details>
 
 # %% tags=["hide"]
-from kvreport.report.chapter import claim, curves, fold, formula, quantities, table
+from kvreport.book.chapter import claim, curves, fold, formula, quantities, table
 
 q = quantities()
 MODEL, GPU = "llama-3.1-8b", "H100"

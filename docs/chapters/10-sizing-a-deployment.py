@@ -22,7 +22,7 @@
 # %% tags=["hide"]
 from math import ceil
 
-from kvreport.report.chapter import bars, claim, curves, fold, formula, quantities, table
+from kvreport.book.chapter import bars, claim, curves, fold, formula, quantities, table
 
 q = quantities()
 MODEL = "llama-3.1-70b"

@@ -22,7 +22,7 @@ from kvreport.accounting.demand import demand
 from kvreport.accounting.profile import CacheProfile, Term
 from kvreport.accounting.roofline import Peaks
 from kvreport.accounting.tiers import LINKS, Tier, offload, prefix_reuse
-from kvreport.report.chapter import claim, curves, fold, formula, quantities, table
+from kvreport.book.chapter import claim, curves, fold, formula, quantities, table
 
 q = quantities()
 GiB, KiB, GB = 2**30, 2**10, 10**9

@@ -21,7 +21,7 @@
 # %% tags=["hide"]
 from math import ceil, floor
 
-from kvreport.report.chapter import claim, fold, formula, quantities, table
+from kvreport.book.chapter import claim, fold, formula, quantities, table
 
 q = quantities()
 GiB, KiB = 2**30, 2**10

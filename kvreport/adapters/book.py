@@ -20,15 +20,15 @@ from pathlib import Path
 from posixpath import dirname, join, normpath
 from typing import TYPE_CHECKING, Final
 
+from kvreport.book import glossary, prose
 from kvreport.errors import Fault
-from kvreport.report import glossary, prose
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.files import File, Files
     from mkdocs.structure.pages import Page
 
-    from kvreport.report.quantities import Quantities
+    from kvreport.book.quantities import Quantities
 
 CHAPTERS: Final = "chapters/"
 _BLOCK: Final = re.compile(r"<(style|script)\b.*?</\1\s*>", re.DOTALL | re.IGNORECASE)

@@ -8,11 +8,11 @@ from pathlib import Path
 from posixpath import dirname, join, normpath
 
 from kvreport.adapters.book import CHAPTERS, clean, is_chapter
+from kvreport.book import prose
+from kvreport.book.glossary import chapter_address
+from kvreport.book.quantities import Quantities
 from kvreport.errors import Fault, InputError
-from kvreport.report import prose
-from kvreport.report.glossary import chapter_address
-from kvreport.report.page import link
-from kvreport.report.quantities import Quantities
+from kvreport.site.kit.page import link
 
 _HREF = re.compile(r'(<a\b[^>]*?\bhref=")([^"]*)(")')
 _ELSEWHERE = re.compile(r"^(?:[a-z][a-z0-9+.-]*:|//|#|$)", re.IGNORECASE)

@@ -13,9 +13,9 @@ from typing import Final
 from kvreport import resources
 from kvreport.adapters.policy import Policy
 from kvreport.dataset.files import staged
-from kvreport.report.page import Page
-from kvreport.report.pages import Report, build
-from kvreport.report.templating import render
+from kvreport.site.build import Report, build
+from kvreport.site.kit.page import Page
+from kvreport.site.kit.templating import render
 
 STYLES: Final = ("assets/fonts.css", "assets/kvreport.css", "assets/book.css", "assets/plain.css")
 SCRIPTS: Final = ("assets/kvreport.js",)

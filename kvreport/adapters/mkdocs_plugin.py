@@ -34,13 +34,15 @@ from kvreport.adapters.book import Book, is_chapter, no_foreign_scripts
 from kvreport.adapters.notebooks import Notebooks, notebooks
 from kvreport.adapters.policy import Policy
 from kvreport.adapters.staging import Staging, stage, warned
+from kvreport.book import glossary
+from kvreport.book.quantities import Quantities
 from kvreport.catalog.load import open_catalogue
 from kvreport.dataset.release import data_version
 from kvreport.errors import Fault, InputError
-from kvreport.report import feeds, fonts, glossary, links, templating
-from kvreport.report.page import Page, Section, link
-from kvreport.report.pages import Report, build
-from kvreport.report.quantities import Quantities
+from kvreport.publish import feeds
+from kvreport.site.build import Report, build
+from kvreport.site.kit import fonts, links, templating
+from kvreport.site.kit.page import Page, Section, link
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from weakref import finalize
 
 from kvreport.adapters.book import CHAPTERS
-from kvreport.report.state import digest, forget, read_sealed, write_sealed
+from kvreport.build_cache import digest, forget, read_sealed, write_sealed
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig

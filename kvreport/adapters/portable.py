@@ -21,14 +21,14 @@ from kvreport.adapters import policy
 from kvreport.adapters.book import CHAPTERS
 from kvreport.adapters.chapters import executed
 from kvreport.adapters.export import SCRIPTS, STYLES
+from kvreport.book import prose
+from kvreport.book.glossary import chapter_address
+from kvreport.book.quantities import Quantities
 from kvreport.catalog.load import open_catalogue
 from kvreport.dataset.files import staged
 from kvreport.errors import InputError
-from kvreport.report import prose
-from kvreport.report.glossary import chapter_address
-from kvreport.report.page import Page
-from kvreport.report.pages import Report, build
-from kvreport.report.quantities import Quantities
+from kvreport.site.build import Report, build
+from kvreport.site.kit.page import Page
 
 _HOOK: Final = '''
 

@@ -44,7 +44,7 @@ Every number here is computed at build time from the files in `data/`.
 """
 
 _OVERRIDES: Final = """\
-Put a file here with the name of one of the package's templates (for instance `model_serve.html`)
+Put a file here with the name of one of the package's templates (for instance `model/serve.html`)
 and it is used in its place. The originals are in the installed package, `kvreport/_templates/`.
 """
 

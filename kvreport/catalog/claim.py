@@ -1,7 +1,7 @@
 """What somebody published, as data: the words, the figure, and ways to recompute it.
 
 A claim carries no verdict. It says what was stated and which readings of it can be computed; the
-verdict follows in :mod:`kvreport.report.ledger`, from the figure's own printed precision.
+verdict follows in :mod:`kvreport.evidence.claims`, from the figure's own printed precision.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Reading(Record):
     Attributes:
         role: What the reading is for.
         name: What is assumed or done, in words that complete "…, if" or "… because".
-        compute: Expression over the quantities of :mod:`kvreport.report.quantities`.
+        compute: Expression over the quantities of :mod:`kvreport.book.quantities`.
     """
 
     role: Role = "stated"

@@ -1,1 +1,1 @@
-"""Pages: contexts, tables, charts and templates, for any site engine."""
+"""The first edition's addresses of what chapters import, for one release more."""

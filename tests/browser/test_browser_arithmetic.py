@@ -12,8 +12,8 @@ from kvreport.accounting.capacity import Verdict
 from kvreport.catalog.load import load_catalogue
 from kvreport.dataset.grid import axes
 from kvreport.dataset.matrix import cube_of
-from kvreport.report import profiles
-from kvreport.report.gather import gather
+from kvreport.publish import profiles
+from kvreport.publish.page_data import gather
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("tiny-site")]
 

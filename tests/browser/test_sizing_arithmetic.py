@@ -17,9 +17,9 @@ from kvreport.accounting.sizing import Workload
 from kvreport.catalog.load import open_catalogue
 from kvreport.errors import InputError
 from kvreport.estimation.size import size
-from kvreport.report import profiles, sizer_data
-from kvreport.report.gather import gather
-from kvreport.report.site import SiteData
+from kvreport.publish import profiles, sizer_data
+from kvreport.publish.page_data import gather
+from kvreport.publish.site_data import SiteData
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 

@@ -9,7 +9,7 @@ import json
 import pytest
 
 from kvreport.catalog.load import open_catalogue
-from kvreport.report.validation import Validation, validate
+from kvreport.evidence.validation import Validation, validate
 
 LIMITS = {
     # quantity: (least cases, median, 90th percentile)

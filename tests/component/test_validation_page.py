@@ -12,11 +12,11 @@ from kvreport.catalog.load import Catalogue, open_catalogue
 from kvreport.catalog.peer import load_peers
 from kvreport.catalog.planner_check import load_planner_check
 from kvreport.errors import CatalogueError
-from kvreport.report import validation_page
-from kvreport.report.links import check
-from kvreport.report.page import Page
-from kvreport.report.validation import Validation
+from kvreport.evidence.validation import Validation
 from kvreport.resources import data_dir
+from kvreport.site.kit.links import check
+from kvreport.site.kit.page import Page
+from kvreport.site.pages import validation as validation_page
 
 
 @pytest.fixture(scope="module")

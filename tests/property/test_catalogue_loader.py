@@ -15,6 +15,8 @@ from fuzzing import examples
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from kvreport.book.glossary import load_glossary
+from kvreport.book.prose import load_allowed
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.claim import ClaimsFile
 from kvreport.catalog.engine import Engine
@@ -29,9 +31,7 @@ from kvreport.catalog.shelf import read_yaml, validate
 from kvreport.dataset.release import data_version
 from kvreport.errors import CatalogueError, InputError
 from kvreport.estimation.estimate import estimate
-from kvreport.report.changes import read_snapshot
-from kvreport.report.glossary import load_glossary
-from kvreport.report.prose import load_allowed
+from kvreport.publish.changes import read_snapshot
 from kvreport.resources import data_dir
 
 DATA: Final = data_dir()

@@ -5,7 +5,7 @@ import math
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kvreport.report.expressions import PARTNER, UNITS, Figure, evaluate, unit_factor
+from kvreport.book.expressions import PARTNER, UNITS, Figure, evaluate, unit_factor
 
 values = st.floats(min_value=1e-3, max_value=1e9, allow_nan=False)
 

@@ -13,10 +13,10 @@ from nbclient.exceptions import CellExecutionError
 from tiny import copy_catalogue
 
 from kvreport import resources
+from kvreport.book import prose
+from kvreport.book.quantities import Quantities
+from kvreport.build_cache import read_sealed
 from kvreport.catalog.load import open_catalogue
-from kvreport.report import prose
-from kvreport.report.quantities import Quantities
-from kvreport.report.state import read_sealed
 
 REPOSITORY = Path(__file__).parents[2]
 DOCS = REPOSITORY / "docs"
@@ -150,7 +150,7 @@ CHAPTER = """\
 # ## The numbers
 
 # %% tags=["hide"]
-from kvreport.report.chapter import claim, table
+from kvreport.book.chapter import claim, table
 
 claim(2 * 32 * 8 * 128 * 2, 131_072)
 

@@ -16,7 +16,7 @@ from kvreport.adapters.portable import export_project, markdown
 from kvreport.adapters.scaffold import scaffold
 from kvreport.cli import main
 from kvreport.errors import InputError
-from kvreport.report.page import Page, Section
+from kvreport.site.kit.page import Page, Section
 
 pytestmark = pytest.mark.slow
 
@@ -56,7 +56,8 @@ def test_a_scaffolded_project_builds_strictly(project: Path) -> None:
 
 
 def test_a_template_in_the_overrides_folder_replaces_the_packages(project: Path, tmp_path: Path) -> None:
-    (project / "overrides/model_serve.html").write_text("<p>Ask the platform team.</p>", encoding="utf-8")
+    (project / "overrides/model").mkdir()
+    (project / "overrides/model/serve.html").write_text("<p>Ask the platform team.</p>", encoding="utf-8")
     built = run("mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site"), cwd=project)
     assert built.returncode == 0, built.stderr
     page = tmp_path / "site/models/meta-llama--Llama-3.1-8B-Instruct/index.html"

@@ -17,6 +17,7 @@ import tiny
 import yaml
 from bs4 import BeautifulSoup
 
+from kvreport.book.glossary import Glossary
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.claim import ClaimsFile
 from kvreport.catalog.engine import Engine
@@ -28,8 +29,7 @@ from kvreport.catalog.peer import PeersFile
 from kvreport.catalog.planner_check import PlannerCheck
 from kvreport.catalog.shelf import read_json, read_yaml, validate
 from kvreport.errors import CatalogueError, InputError
-from kvreport.report.changes import Snapshot
-from kvreport.report.glossary import Glossary
+from kvreport.publish.changes import Snapshot
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("hostile-site")]
 

@@ -36,7 +36,7 @@ CHAPTER = """\
 # A token costs {{ 131,072 bytes = kv_per_token("llama-3.1-8b") }}.
 
 # %%
-from kvreport.report.chapter import table
+from kvreport.book.chapter import table
 
 table("cap", ["a", "b"], [["x", 40 + 2]])
 """
@@ -289,21 +289,22 @@ def test_a_changed_number_changes_page_chart_dataset_and_browser_data(built, min
 
 def test_a_changed_template_changes_the_page(mine, build_site):
     folder = mine / "templates"
-    folder.mkdir()
-    (folder / "model_serve.html").write_text("<p>First.</p>", encoding="utf-8")
+    (folder / "model").mkdir(parents=True)
+    (folder / "model/serve.html").write_text("<p>First.</p>", encoding="utf-8")
     config = mine / "mkdocs.yml"
     text = config.read_text(encoding="utf-8")
     config.write_text(
         text.replace("      catalogue:", f"      templates: {folder}\n      catalogue:"), encoding="utf-8"
     )
     for words in ("First.", "Second."):
-        (folder / "model_serve.html").write_text(f"<p>{words}</p>", encoding="utf-8")
+        (folder / "model/serve.html").write_text(f"<p>{words}</p>", encoding="utf-8")
         build_site(config)
         assert words in (mine / "site" / LLAMA).read_text(encoding="utf-8")
 
 
 def test_a_chart_is_drawn_anew_for_other_code_colours_or_fonts(monkeypatch):
-    from kvreport.report import cards, drawing, fonts
+    from kvreport.site.kit import drawing, fonts
+    from kvreport.site.kit import social_cards as cards
 
     def key() -> str:
         drawing._code.cache_clear()
@@ -326,7 +327,7 @@ def test_a_chart_is_drawn_anew_for_other_code_colours_or_fonts(monkeypatch):
 
 
 def test_a_font_is_cut_anew_for_other_characters(tmp_path, monkeypatch):
-    from kvreport.report import fonts
+    from kvreport.site.kit import fonts
 
     monkeypatch.setattr(fonts, "_cut", lambda _: fonts.CHARACTERS.encode())
     first = dict(fonts.web_fonts(tmp_path))
@@ -363,7 +364,7 @@ def test_a_build_that_fails_leaves_the_last_good_site(mine, fault, build_site):
 
 
 def test_a_build_that_is_interrupted_leaves_the_last_good_site(mine, build_site, monkeypatch):
-    from kvreport.report.pages import Report
+    from kvreport.site.build import Report
 
     before = digests(mine / "site")
 
@@ -422,7 +423,7 @@ def test_files_that_cannot_be_written_whole_leave_the_last_good_site(built, mine
 
 
 def test_a_full_disk_leaves_the_last_good_site(mine, build_site, monkeypatch):
-    from kvreport.report.pages import Report
+    from kvreport.site.build import Report
 
     before = digests(mine / "site")
 

@@ -187,7 +187,7 @@ def test_the_feed_is_atom(tiny_site):
 
 
 def test_the_code_that_reads_the_matrix_runs(tiny_site, monkeypatch):
-    from kvreport.report.data_page import READERS
+    from kvreport.site.pages.data import READERS
 
     monkeypatch.chdir(tiny_site.folder / "downloads")
     answers = {}

@@ -6,10 +6,10 @@ import pytest
 
 from kvreport import estimate
 from kvreport.catalog.load import open_catalogue
-from kvreport.report import index_pages, model_page
-from kvreport.report.contexts import IndexContext
-from kvreport.report.gather import gather
-from kvreport.report.tables import Cell, Column, Row, Table
+from kvreport.publish.page_data import gather
+from kvreport.site.kit.tables import Cell, Column, Row, Table
+from kvreport.site.pages import index
+from kvreport.site.pages.model.boundary import boundary_request
 
 CATALOGUE = open_catalogue()
 MODEL = "deepseek-ai/DeepSeek-V3"
@@ -23,7 +23,7 @@ def site():
 def test_at_a_limit_between_two_contexts_a_line_shows_as_many_users_as_fit(site):
     model = site.models[0]
     assert model.context_tokens not in site.contexts
-    request, shown = model_page.boundary_request(site, model, model_page.best_series(site, model))
+    request, shown = boundary_request(site, model, site.headline[model.id])
     ends = {"limit": 0, "memory": 0}
     for line, one in zip(request.data.lines, shown, strict=True):
         context, users = line.points[-1]
@@ -49,7 +49,7 @@ def test_a_facet_s_values_stand_in_the_order_in_which_people_look_for_them():
     )
     table = Table("", Column("model", numeric=False), (), rows)
     facets = (("size", "size"), ("year", "released"), ("maker", "maker"))
-    found = index_pages.facet_values(IndexContext("", table, facets, "models", None))
+    found = index.facet_values(index.IndexContext("", table, facets, "models", None))
     assert [[value for value, _ in values] for _, _, values in found] == [
         ["under 4B", "16B to 48B", "160B and more"],
         ["2026", "2024", "unknown"],

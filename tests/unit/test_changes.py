@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvreport.report.changes import compare
+from kvreport.publish.changes import compare
 
 BEFORE = {
     "version": "2026.01.01",

@@ -3,8 +3,8 @@ import itertools
 import pytest
 from bs4 import BeautifulSoup
 
-from kvreport.report import figures
-from kvreport.report.chapter import Html, bars, claim, curves, fold, formula, table
+from kvreport.book.chapter import Html, bars, claim, curves, fold, formula, table
+from kvreport.site.kit import figures
 
 
 def test_a_claim_that_does_not_hold_stops_the_chapter():

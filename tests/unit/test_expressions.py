@@ -2,8 +2,8 @@ import math
 
 import pytest
 
+from kvreport.book.expressions import Figure, evaluate, unit_factor
 from kvreport.errors import InputError
-from kvreport.report.expressions import Figure, evaluate, unit_factor
 
 WORDS = {
     "double": lambda x: 2 * x,

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from bs4 import BeautifulSoup
 
+from kvreport.book.prose import naked
+from kvreport.book.quantities import Quantities
 from kvreport.catalog.claim import Claim, ClaimsFile, Publication, Reading, Stated, load_claims
 from kvreport.catalog.load import open_catalogue
 from kvreport.errors import CatalogueError
-from kvreport.report import ledger_page
-from kvreport.report.ledger import Verdict, judge, ledger, summary, to_json
-from kvreport.report.prose import naked
-from kvreport.report.quantities import Quantities
+from kvreport.evidence.claims import Verdict, judge, ledger, summary, to_json
+from kvreport.site.pages import claims as ledger_page
 
 DATA = Path(__file__).parents[2] / "data"
 

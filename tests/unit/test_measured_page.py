@@ -4,9 +4,10 @@ from bs4 import BeautifulSoup
 
 from kvreport.catalog.load import open_catalogue
 from kvreport.catalog.measurement import Measurement
-from kvreport.report import figures, measured
-from kvreport.report.links import check
-from kvreport.report.measured import QUESTIONS, answer, verdict
+from kvreport.site.kit import figures
+from kvreport.site.kit.links import check
+from kvreport.site.pages import measured
+from kvreport.site.pages.measured import QUESTIONS, answer, verdict
 
 
 def measurement(device: str = "cpu", readings: list[dict[str, object]] | None = None) -> Measurement:

@@ -2,11 +2,11 @@ from pathlib import Path
 
 import pytest
 
+from kvreport.book import glossary, prose
+from kvreport.book.prose import Allowed
+from kvreport.book.quantities import CONSTANTS, WORDS, Quantities
 from kvreport.catalog.load import open_catalogue
 from kvreport.errors import CatalogueError, InputError
-from kvreport.report import glossary, prose
-from kvreport.report.prose import Allowed
-from kvreport.report.quantities import CONSTANTS, WORDS, Quantities
 
 DATA = Path(__file__).parents[2] / "data"
 

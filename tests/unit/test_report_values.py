@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
+
 import pytest
 
 from kvreport.accounting.capacity import Verdict
+from kvreport.atomic import write_whole
+from kvreport.book import chapter
+from kvreport.build_cache import digest, keep, recall
 from kvreport.catalog.load import open_catalogue
 from kvreport.dataset.grid import axes
 from kvreport.dataset.matrix import cube_of
-from kvreport.report import links, pictures, tables
-from kvreport.report.page import link
-from kvreport.report.rows import Series, series, smallest_serving
-from kvreport.report.state import digest, keep, recall
-from kvreport.report.templating import as_text, render
-from kvreport.report.whole import write_whole
+from kvreport.publish.series import Series, series, smallest_serving
+from kvreport.site.kit import diagrams as pictures
+from kvreport.site.kit import links, tables, templating
+from kvreport.site.kit.page import link
+from kvreport.site.kit.templating import as_text, render
 
 
 @pytest.mark.parametrize(
@@ -158,6 +162,26 @@ def test_a_file_is_written_whole_and_left_alone_if_it_is_the_same(tmp_path):
 
 def test_text_in_a_template_element_cannot_end_it():
     assert as_text('{"a":"</template><script>&amp;"}') == '{"a":"&lt;/template>&lt;script>&amp;amp;"}'
+
+
+def test_a_replaced_template_is_found_under_its_old_name_too(tmp_path):
+    (tmp_path / "model_serve.html").write_text("<p>Old.</p>")
+    templating.override(tmp_path)
+    try:
+        with pytest.warns(DeprecationWarning, match="its name is model/serve.html now"):
+            assert render("model/serve.html", "models/a/", {}) == "<p>Old.</p>"
+        (tmp_path / "model").mkdir()
+        (tmp_path / "model/serve.html").write_text("<p>New.</p>")
+        templating.override(tmp_path)
+        assert render("model/serve.html", "models/a/", {}) == "<p>New.</p>"
+    finally:
+        templating.override(None)
+
+
+def test_chapters_may_import_their_helpers_from_the_old_address():
+    with pytest.warns(DeprecationWarning, match=r"kvreport\.book\.chapter"):
+        old = importlib.import_module("kvreport.report.chapter")
+    assert old.table is chapter.table
 
 
 def test_a_template_escapes_what_it_is_given():

@@ -6,11 +6,11 @@ import pytest
 from bs4 import BeautifulSoup
 
 from kvreport.catalog.load import open_catalogue
-from kvreport.report import model_page, speed
-from kvreport.report.gather import gather
-from kvreport.report.site import SiteData
-from kvreport.report.speed import SpeedContext
-from kvreport.report.templating import render
+from kvreport.publish.page_data import gather
+from kvreport.publish.site_data import SiteData
+from kvreport.site.kit.templating import render
+from kvreport.site.pages.model import speed
+from kvreport.site.pages.model.speed import SpeedContext
 
 MODEL = "meta-llama/Llama-3.1-8B-Instruct"
 
@@ -30,7 +30,7 @@ def site() -> SiteData:
 @cache
 def made() -> SpeedContext:
     here = site()
-    found = speed.context(here, here.models[0], model_page.best_series(here, here.models[0]))
+    found = speed.context(here, here.models[0], here.headline[here.models[0].id])
     assert found is not None
     return found
 
@@ -58,7 +58,7 @@ def test_the_table_says_that_all_users_together_get_users_times_one() -> None:
 
 
 def test_the_section_is_one_figure_with_its_data() -> None:
-    page = BeautifulSoup(render("model_speed.html", "models/x/", made()), "html5lib")
+    page = BeautifulSoup(render("model/speed.html", "models/x/", made()), "html5lib")
     assert len(page.select("figure svg.kv-speed path")) == len(made().paths) == 4
     assert len(page.select("table tbody tr")) == 4
     assert page.select_one("[role=img]")["aria-label"]  # type: ignore[index]

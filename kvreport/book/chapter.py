@@ -1,0 +1,155 @@
+"""What chapters are written with: checked numbers, tables, formulas, folded answers, figures.
+
+A chapter is a program. It computes what it says, asserts what its words depend on (:func:`claim`)
+and shows the rest with the few pieces here; each gives finished HTML in the site's own style.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from kvreport.book.quantities import Quantities
+from kvreport.catalog.load import open_catalogue
+from kvreport.site.kit import figures
+
+__all__ = ["Html", "Quantities", "bars", "claim", "curves", "fold", "formula", "quantities", "table"]
+
+
+class Html:
+    """A piece of a page; the last expression of a cell is shown as this.
+
+    Attributes:
+        html: Finished, escaped HTML.
+    """
+
+    def __init__(self, html: str) -> None:
+        """Take finished HTML."""
+        self.html = html
+
+    def _repr_html_(self) -> str:
+        return self.html
+
+    def __add__(self, other: Html) -> Html:
+        """Put one piece after another."""
+        return Html(self.html + other.html)
+
+
+def quantities(path: Path | None = None) -> Quantities:
+    """Return the vocabulary of prose expressions, for use in code: ``q.kv_per_token("…")``."""
+    return Quantities(open_catalogue(path))
+
+
+def claim(value: float, expected: float, *, within: float = 0.0) -> None:
+    """Assert a number that the chapter's words depend on.
+
+    Args:
+        value: What the code computed.
+        expected: What the words say.
+        within: Largest difference that the words can bear, as a share of ``expected``.
+
+    Raises:
+        AssertionError: If they differ; the chapter, and with it the build, fails.
+    """
+    if not math.isclose(value, expected, rel_tol=max(within, 1e-12)):
+        raise AssertionError(f"the chapter says {expected:,}, the arithmetic gives {value:,}")
+
+
+def table(
+    caption: str, head: Sequence[str], rows: Sequence[Sequence[object]], *, mark: int | None = None
+) -> Html:
+    """Lay out a small table: first column as row heads, the rest as numbers.
+
+    Args:
+        caption: What it shows and under which conditions.
+        head: Column heads.
+        rows: Cells; whole numbers get thousands separated, other numbers the same decimals in a column.
+        mark: Index of a row to stress.
+    """
+    heads = "".join(
+        f'<th scope="col"{"" if number == 0 else " class=kv-num"}>{escape(text)}</th>'
+        for number, text in enumerate(head)
+    )
+    digits = [_digits([row[number] for row in rows]) for number in range(len(head))]
+    body = []
+    for number, row in enumerate(rows):
+        first, *rest = (_cell(cell, places) for cell, places in zip(row, digits, strict=True))
+        cells = "".join(f'<td class="kv-num">{cell}</td>' for cell in rest)
+        css = ' class="kv-marked"' if number == mark else ""
+        body.append(f'<tr{css}><th scope="row">{first}</th>{cells}</tr>')
+    return Html(
+        f'<div class="kv-scroll kv-scroll--open"><table class="kv-table kv-plain">'
+        f"<caption>{escape(caption)}</caption><thead><tr>{heads}</tr></thead>"
+        f"<tbody>{''.join(body)}</tbody></table></div>"
+    )
+
+
+def formula(*lines: str) -> Html:
+    """Show a formula as text, one line under the other; needs no script and no foreign server."""
+    return Html(f'<pre class="kv-formula">{escape(chr(10).join(lines))}</pre>')
+
+
+def fold(summary: str, *parts: Html | str) -> Html:
+    """Fold pieces away under a line that opens them: an answer, a derivation, a table of data."""
+    inner = "".join(part.html if isinstance(part, Html) else f"<p>{escape(part)}</p>" for part in parts)
+    return Html(f'<details class="kv-fold"><summary>{escape(summary)}</summary>{inner}</details>')
+
+
+def curves(
+    title: str,
+    *,
+    x: Sequence[float],
+    lines: Mapping[str, Sequence[float | None]],
+    x_title: str,
+    y_title: str,
+    **options: Any,  # noqa: ANN401 (the other fields of Curves)
+) -> Html:
+    """Draw lines over one axis; see :class:`kvreport.site.kit.figures.Curves`."""
+    drawn = tuple((name, tuple(values)) for name, values in lines.items())
+    data = figures.Curves(title=title, x=tuple(x), lines=drawn, x_title=x_title, y_title=y_title, **options)
+    return Html(figures.curves(data))
+
+
+def bars(
+    title: str,
+    rows: Mapping[str, Mapping[str, tuple[str, float]]],
+    *,
+    limit_bytes: float | None = None,
+    limit_name: str = "",
+) -> Html:
+    """Draw stacked bars.
+
+    Args:
+        title: What the figure shows, in one sentence.
+        rows: For each bar, its parts: role (colour) to name and bytes.
+        limit_bytes: A limit to mark.
+        limit_name: What the limit is.
+    """
+    stacked = tuple(
+        (name, tuple((role, part, size) for role, (part, size) in parts.items()))
+        for name, parts in rows.items()
+    )
+    return Html(figures.bars(figures.Bars(title, stacked, limit_bytes, limit_name)))
+
+
+def _digits(column: Sequence[object]) -> int:
+    """Decimals that give the column's largest number three or four digits, the same in every row."""
+    sizes = [abs(value) for value in column if isinstance(value, float) and math.isfinite(value)]
+    largest = max(sizes, default=0.0)
+    return 0 if largest >= 1000 else 1 if largest >= 100 else 2 if largest >= 1 else 3
+
+
+def _cell(value: object, digits: int) -> str:
+    if isinstance(value, Html):
+        return value.html
+    if isinstance(value, float):
+        return f"{value:,.0f}" if value.is_integer() and digits == 0 else f"{value:,.{digits}f}"
+    if isinstance(value, bool | str):
+        return escape(str(value))
+    try:
+        return f"{int(value):,}"  # type: ignore[call-overload]
+    except (TypeError, ValueError):
+        return escape(str(value))

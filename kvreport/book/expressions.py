@@ -1,0 +1,252 @@
+"""Figures as printed, and small expressions that recompute them.
+
+A figure in prose or in a published claim is text such as ``1.20 GB``. Its digits say how exact it
+means to be. An expression such as ``kv_request("llama-3.1-8b", tokens=2048) * 8`` says where it
+should come from. This module reads both and compares them; what the names in an expression mean
+is :mod:`kvreport.book.quantities`.
+
+Expressions are data, not code: numbers, text, arithmetic, and calls of known functions. There is
+no attribute, no index, no comparison and no way to reach anything else.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from kvreport.errors import InputError, shorten
+
+Quantity = Callable[..., float]
+
+UNITS: Final[Mapping[str, float]] = {
+    "": 1,
+    "B": 1,
+    "bytes": 1,
+    "bits": 0.125,
+    "KB": 1e3,
+    "kB": 1e3,
+    "MB": 1e6,
+    "GB": 1e9,
+    "TB": 1e12,
+    "KiB": 2**10,
+    "MiB": 2**20,
+    "GiB": 2**30,
+    "TiB": 2**40,
+    "tokens": 1,
+    "K tokens": 1000,
+    "Ki tokens": 1024,
+    "%": 0.01,
+    "×": 1,
+    "times": 1,
+    "s": 1,
+    "ms": 1e-3,
+    "µs": 1e-6,
+    "tok/s": 1,
+    "tokens/s": 1,
+    "GB/s": 1e9,
+    "TB/s": 1e12,
+    "TFLOP/s": 1e12,
+    "GFLOP": 1e9,
+    "TFLOP": 1e12,
+    "FLOP/byte": 1,
+    "W": 1,
+    "parameters": 1,
+    "billion": 1e9,
+    "million": 1e6,
+}
+"""What one of each unit is, in bytes, tokens, seconds or plain numbers."""
+
+_COUNTED: Final = frozenset(
+    re.findall(
+        r"\w+",
+        "block blocks card cards conversation conversations element elements expert experts fold GPU GPUs "
+        "head heads layer layers number numbers page pages parameter rank ranks replica replicas request "
+        "requests sequence sequences slots state states step steps user users vectors ",
+    )
+)
+"""Nouns that count things: each is a unit of one."""
+
+PARTNER: Final[Mapping[str, str]] = {
+    "KB": "KiB",
+    "kB": "KiB",
+    "MB": "MiB",
+    "GB": "GiB",
+    "TB": "TiB",
+    "KiB": "KB",
+    "MiB": "MB",
+    "GiB": "GB",
+    "TiB": "TB",
+    "K tokens": "Ki tokens",
+    "Ki tokens": "K tokens",
+}
+"""The unit that each is taken for: powers of 1,000 and powers of 1,024."""
+
+_BINARY: Final[Mapping[type[ast.operator], Callable[[float, float], float]]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Pow: math.pow,
+}
+_FIGURE: Final = re.compile(r"\s*(?P<about>[≈~]\s*)?(?P<value>-?[0-9][0-9,]*(?:\.[0-9]+)?)\s*(?P<unit>\D.*|)")
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A number as printed.
+
+    Attributes:
+        text: The digits as they stand.
+        unit: A key of :data:`UNITS` or a counting noun.
+        about: True if it is marked as rough; trailing zeros are then not exact digits.
+    """
+
+    text: str
+    unit: str
+    about: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> Figure:
+        """Read ``1.20 GB``, ``≈ 40 GB``, ``4×`` or ``131,072 bytes``.
+
+        Raises:
+            InputError: If it is not a number with a known unit.
+        """
+        match = _FIGURE.fullmatch(text)
+        if match is None:
+            raise InputError(f"figure: found {shorten(text)}; allowed: a number and a unit, such as 1.2 GB")
+        unit = match["unit"].strip()
+        unit_factor(unit)
+        return cls(match["value"], unit, about=match["about"] is not None)
+
+    @property
+    def number(self) -> float:
+        """The number, in its unit."""
+        return float(self.text.replace(",", ""))
+
+    @property
+    def value(self) -> float:
+        """The number in bytes, tokens, seconds or as a plain number."""
+        return self.number * unit_factor(self.unit)
+
+    @property
+    def half_step(self) -> float:
+        """Half of the last digit's place, in the figure's unit: how far rounding can move it."""
+        whole, _, decimals = self.text.replace(",", "").partition(".")
+        if decimals or not self.about:
+            return 0.5 * 10.0 ** -len(decimals)
+        return 0.5 * 10.0 ** (len(whole) - len(whole.rstrip("0")))
+
+    def matches(self, computed: float, unit: str | None = None) -> bool:
+        """Whether the computed value, printed to this figure's digits, is this figure.
+
+        Args:
+            computed: Value in bytes, tokens, seconds or as a plain number.
+            unit: Read the figure in this unit instead of its own.
+        """
+        value = computed / unit_factor(self.unit if unit is None else unit)
+        # A half rounds either way: printing 2.5 as 2 or 3 is not an error of the arithmetic. And a double
+        # holds neither the figure nor the value exactly: at nine digits before the point, a half of the
+        # tenth is off by more than a billionth of itself.
+        slack = 2 * math.ulp(max(abs(value), abs(self.number)))
+        return abs(value - self.number) <= self.half_step * (1 + 1e-9) + slack
+
+    def is_exact(self, computed: float) -> bool:
+        """Whether the computed value is the figure to the last bit that a double holds."""
+        return math.isclose(computed, self.value, rel_tol=1e-12)
+
+
+def unit_factor(unit: str) -> float:
+    """What one of a unit is, in bytes, tokens, seconds or a plain number.
+
+    ``bytes per token`` counts as ``bytes``: what a quantity is spread over does not change digits.
+
+    Raises:
+        InputError: If the unit is unknown.
+    """
+    for name in (unit, unit.split(" per ", maxsplit=1)[0].split("/token", maxsplit=1)[0].strip()):
+        if name in UNITS:
+            return UNITS[name]
+        if name in _COUNTED:
+            return 1.0
+    raise InputError(
+        f"unit: found {shorten(unit)}; allowed: {', '.join(u for u in UNITS if u)} or a counted noun"
+    )
+
+
+def evaluate(expression: str, vocabulary: Mapping[str, Quantity | float]) -> float:
+    """Compute an expression.
+
+    Args:
+        expression: Arithmetic over numbers, named values and calls of named functions.
+        vocabulary: What the names mean.
+
+    Raises:
+        InputError: If it is no such expression, a name is unknown or the result is not finite.
+    """
+    if len(expression) > 300:
+        raise InputError(f"expression: found {len(expression)} characters; allowed: 300")
+    try:
+        tree = ast.parse(expression.strip(), mode="eval")
+    except (SyntaxError, ValueError) as error:
+        raise InputError(
+            f"expression: found {shorten(expression)}; allowed: one arithmetic expression"
+        ) from error
+    try:
+        value = _number(_walk(tree.body, vocabulary), expression)
+    except (ZeroDivisionError, OverflowError, ValueError, TypeError) as error:
+        if isinstance(error, InputError):
+            raise InputError(f"expression {shorten(expression, 120)}: {error}") from error
+        raise InputError(f"expression {shorten(expression, 120)}: {error}") from error
+    if not math.isfinite(value):
+        raise InputError(f"expression {shorten(expression, 120)}: the result is not finite")
+    return value
+
+
+def _walk(node: ast.expr, vocabulary: Mapping[str, Quantity | float]) -> object:
+    match node:
+        case ast.Constant(value=bool() | int() | float() | str() | None):
+            return node.value
+        case ast.Name(id=name):
+            value = _known(name, vocabulary)
+            if callable(value):
+                raise InputError(f"{name} is a function; allowed: {name}(…)")
+            return value
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -_number(_walk(operand, vocabulary), "-")
+        case ast.BinOp(left=left, op=sign, right=right) if type(sign) in _BINARY:
+            a = _number(_walk(left, vocabulary), "left side")
+            b = _number(_walk(right, vocabulary), "right side")
+            return _BINARY[type(sign)](a, b)
+        case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords):
+            function = _known(name, vocabulary)
+            if not callable(function):
+                raise InputError(f"{name} is a value; allowed: no brackets after it")
+            values = [_walk(arg, vocabulary) for arg in args]
+            named = {k.arg: _walk(k.value, vocabulary) for k in keywords if k.arg is not None}
+            if len(named) != len(keywords):
+                raise InputError("found **; allowed: named arguments")
+            return function(*values, **named)
+    raise InputError(f"found {type(node).__name__}; allowed: numbers, text, + - * / // **, known functions")
+
+
+def _known(name: str, vocabulary: Mapping[str, Quantity | float]) -> Quantity | float:
+    if name not in vocabulary:
+        raise InputError(f"found the name {name!r}; allowed: {', '.join(sorted(vocabulary))}")
+    return vocabulary[name]
+
+
+def _number(value: object, where: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        # numpy's integers are neither; they say what they are through __index__ or __float__.
+        try:
+            return float(value)  # type: ignore[arg-type]
+        except (TypeError, ValueError):
+            raise InputError(f"{shorten(where)} is {shorten(value)}; allowed: a number") from None
+    return value

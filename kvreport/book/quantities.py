@@ -1,0 +1,347 @@
+"""The words of our expressions: what ``kv_per_token("llama-3.1-8b")`` means.
+
+Each word is a thin name for a function of the package, so that a figure in prose, a recomputed
+claim and a row of the dataset come from the same arithmetic. Sizes are bytes per device unless a
+docstring says otherwise; the table of these words on the method page is made from the docstrings.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from inspect import isfunction
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from kvreport import estimation, units
+from kvreport.accounting import kv_cache, roofline, weights
+from kvreport.accounting.demand import Demand, demand
+from kvreport.accounting.profile import CacheProfile
+from kvreport.book.expressions import Quantity, evaluate
+from kvreport.catalog.caches import ChunkedAttention, FullAttention, Latent, SlidingWindow
+from kvreport.errors import InputError
+
+if TYPE_CHECKING:
+    from kvreport.catalog.accelerator import Accelerator
+    from kvreport.catalog.formats import KvFormat
+    from kvreport.catalog.load import Catalogue
+    from kvreport.catalog.model import Model
+
+N = TypeVar("N", int, float)
+
+FAR: Final = 1 << 29
+"""A context beyond every window: where one further token costs its long-run price."""
+
+CONSTANTS: Final[Mapping[str, float]] = {
+    "KiB": units.KIB,
+    "MiB": units.MIB,
+    "GiB": units.GIB,
+    "TiB": units.TIB,
+    "KB": units.KB,
+    "MB": units.MB,
+    "GB": units.GB,
+    "TB": units.TB,
+    "K": 1024,
+}
+
+
+@dataclass(frozen=True)
+class Quantities:
+    """The vocabulary over one catalogue.
+
+    Attributes:
+        catalogue: Where models, accelerators, formats and engines are looked up.
+    """
+
+    catalogue: Catalogue
+
+    @cached_property
+    def vocabulary(self) -> Mapping[str, Quantity | float]:
+        """Names and what they mean."""
+        words: dict[str, Quantity | float] = {name: getattr(self, name) for name in WORDS}
+        words |= {
+            "min": min,
+            "max": max,
+            "floor": math.floor,
+            "ceil": math.ceil,
+            "round": round,
+            "sqrt": math.sqrt,
+        }
+        return words | dict(CONSTANTS)
+
+    def compute(self, expression: str) -> float:
+        """Compute an expression in this vocabulary."""
+        return evaluate(expression, self.vocabulary)
+
+    # What the cache formula needs, and the formula itself ------------------------------------------
+
+    def kv_bytes(
+        self,
+        *,
+        layers: int,
+        kv_heads: int,
+        head_dim: int,
+        bytes: float = 2,  # noqa: A002 (the formula's own word)
+        tokens: int = 1,
+        requests: int = 1,
+    ) -> float:
+        """Cache of a plain shape: 2 × layers × KV heads × head dim × bytes × tokens × requests."""
+        return 2 * layers * kv_heads * head_dim * bytes * tokens * requests
+
+    def kv_per_token(self, model: str, kv: str | None = None, *, tp: int = 1, at: int = FAR) -> float:
+        """Bytes of one further token at a context; beyond every window if none is given."""
+        return float(self._profile(model, kv, tp).marginal_bytes(at))
+
+    def kv_request(self, model: str, kv: str | None = None, *, tokens: int, tp: int = 1) -> int:
+        """Bytes that one request of so many tokens holds, states included, as the architecture needs it."""
+        return int(self._profile(model, kv, tp).request_bytes(tokens))
+
+    def state(self, model: str, *, tp: int = 1) -> int:
+        """Bytes of the recurrent states that every request holds whatever its length."""
+        return self._profile(model, None, tp).constant_bytes
+
+    def layers(self, model: str) -> int:
+        """Layers of the model."""
+        return self._model(model).layer_count
+
+    def growing_layers(self, model: str) -> int:
+        """Layers whose cache grows with every token."""
+        found = self._model(model)
+        return sum(
+            group.count
+            for group in found.layers
+            if any(
+                isinstance(cache, FullAttention) or (isinstance(cache, Latent) and cache.window is None)
+                for cache in group.caches
+            )
+        )
+
+    def kv_heads(self, model: str) -> int:
+        """KV heads of the model's attention layers (the most that any layer has)."""
+        return max(cache.kv_heads for cache in self._attention(model))
+
+    def head_dim(self, model: str) -> int:
+        """Width of one key head (the widest of any layer)."""
+        return max(cache.key_dim for cache in self._attention(model))
+
+    def window(self, model: str) -> int:
+        """Window of the model's sliding layers in tokens."""
+        windows = [cache.window for cache in self._attention(model) if isinstance(cache, SlidingWindow)]
+        if not windows:
+            raise InputError(f"window: {model!r} has no sliding layer")
+        return max(windows)
+
+    def heads(self, model: str) -> int:
+        """Query heads of the model."""
+        return self._model(model).attention_heads
+
+    def hidden(self, model: str) -> int:
+        """Width of the model: elements of the vector that runs through its layers."""
+        return self._model(model).hidden_size
+
+    def context_limit(self, model: str) -> int:
+        """Longest context that the model's maker supports, in tokens."""
+        return self._model(model).context_tokens
+
+    # Weights ---------------------------------------------------------------------------------------
+
+    def parameters(self, model: str) -> int:
+        """Parameters of the model, towers included, without layers for multi-token prediction."""
+        return weights.parameters(self._model(model))
+
+    def active_parameters(self, model: str) -> int:
+        """Parameters that one token passes through."""
+        return weights.active_parameters(self._model(model))
+
+    def component(self, model: str, name: str) -> int:
+        """Parameters of one component: ``embedding``, ``routed_experts``, ``vision`` …; 0 if it has none."""
+        counted = weights.parameters_by_component(self._model(model))
+        return sum(number for component, number in counted.items() if component == name)
+
+    def weights(self, model: str, format: str | None = None, *, tp: int = 1) -> int:  # noqa: A002
+        """Bytes of the weights in a format; as released if none is given."""
+        found = self._model(model)
+        chosen = self.catalogue.weight_format(format) if format is not None else None
+        return weights.weight_bytes(found, chosen, self.catalogue.weight_formats, tp)
+
+    # Accelerators ----------------------------------------------------------------------------------
+
+    def memory(self, gpu: str) -> int:
+        """Bytes of memory that a process finds on the accelerator."""
+        return self._gpu(gpu).usable_bytes
+
+    def label_memory(self, gpu: str) -> int:
+        """Bytes that the maker's label says, read as it is printed: ``80 GB`` is 80 × 10^9."""
+        found = self._gpu(gpu).memory
+        return units.parse_bytes(found.advertised_label or f"{found.advertised.value} B")
+
+    def bandwidth(self, gpu: str) -> int:
+        """Bytes per second between the accelerator and its memory."""
+        figure = self._gpu(gpu).bandwidth_bytes_per_s
+        if figure is None:
+            raise InputError(f"bandwidth: {gpu!r} has no published bandwidth")
+        return figure.value
+
+    def peak(self, gpu: str, precision: str = "bf16") -> int:
+        """Operations per second at a precision (bf16, fp8, int8, fp4), dense."""
+        figure = getattr(self._gpu(gpu).rates, precision, None)
+        if figure is None:
+            raise InputError(f"peak: {gpu!r} has no published rate for {precision!r}")
+        return int(figure.value)
+
+    # Time: lower bounds from the roofline ----------------------------------------------------------
+
+    def decode_time(
+        self,
+        model: str,
+        gpu: str,
+        *,
+        batch: int = 1,
+        tokens: int = 1024,
+        tp: int = 1,
+        weights: str | None = None,
+        kv: str | None = None,
+    ) -> float:
+        """Seconds that one decode step of a batch takes at least, each request holding so many tokens."""
+        asked = self._demand(model, weights, kv, tp)
+        return float(roofline.decode_seconds(asked, self._peaks(gpu), batch, tokens))
+
+    def prefill_time(
+        self, model: str, gpu: str, *, tokens: int, tp: int = 1, weights: str | None = None, cached: int = 0
+    ) -> float:
+        """Seconds that reading a prompt takes at least, a cached beginning left out."""
+        asked = self._demand(model, weights, None, tp)
+        return float(roofline.prefill_seconds(asked, self._peaks(gpu), tokens, cached_tokens=cached))
+
+    def knee(self, model: str, gpu: str, *, tokens: int = 0, tp: int = 1, weights: str | None = None) -> int:
+        """The smallest batch at which a decode step is limited by computing rather than by reading."""
+        found = roofline.knee(self._demand(model, weights, None, tp), self._peaks(gpu), tokens)
+        if found is None:
+            raise InputError(f"knee: reading limits {model!r} on {gpu!r} at every batch")
+        return found
+
+    # An engine's answer ----------------------------------------------------------------------------
+
+    def fits(self, model: str, gpu: str, *, tokens: int, **options: object) -> int:
+        """Whole requests of this context that an engine serves at once."""
+        return self._estimate(model, gpu, tokens, options).max_concurrent_requests
+
+    def concurrency(self, model: str, gpu: str, *, tokens: int, **options: object) -> float:
+        """Concurrency as the engine prints it, a real number."""
+        return _limited(self._estimate(model, gpu, tokens, options).max_concurrency)
+
+    def pool(self, model: str, gpu: str, *, tokens: int = 8192, **options: object) -> int:
+        """Bytes per device that an engine has left for the cache."""
+        return self._estimate(model, gpu, tokens, options).budget.kv_pool_bytes
+
+    def pool_tokens(self, model: str, gpu: str, *, tokens: int, **options: object) -> int:
+        """Tokens of the pool as the engine's start-up line counts them."""
+        return _limited(self._estimate(model, gpu, tokens, options).kv_pool_tokens)
+
+    def reserved(self, model: str, gpu: str, *, tokens: int = 8192, **options: object) -> int:
+        """Bytes that an engine keeps for activations, its own overhead and captured graphs."""
+        found = self._estimate(model, gpu, tokens, options).budget
+        return found.activations + found.non_framework + found.graphs
+
+    def request(self, model: str, gpu: str, *, tokens: int, **options: object) -> int:
+        """Bytes that an engine reserves for one request, blocks and windows included."""
+        return self._estimate(model, gpu, tokens, options).kv_bytes_per_request_per_gpu
+
+    def longest(self, model: str, gpu: str, **options: object) -> int:
+        """Tokens of the longest single request that fits."""
+        return self._estimate(model, gpu, 8192, options).max_context_tokens
+
+    def _estimate(
+        self, model: str, gpu: str, tokens: int, options: Mapping[str, object]
+    ) -> estimation.Estimate:
+        unknown = set(options) - set(_OPTIONS)
+        if unknown:
+            raise InputError(f"found {', '.join(sorted(unknown))}; allowed: {', '.join(_OPTIONS)}")
+        renamed = {_OPTIONS[name]: value for name, value in options.items()}
+        return estimation.estimate(
+            self._model(model),
+            gpu=self._gpu(gpu),
+            context_tokens=tokens,
+            catalog=self.catalogue,
+            **renamed,  # type: ignore[arg-type]
+        )
+
+    def _demand(self, model: str, format: str | None, kv: str | None, tp: int) -> Demand:  # noqa: A002
+        key = (model, format, kv, tp)
+        if key not in self._demands:
+            found = self._model(model)
+            chosen = self.catalogue.weight_format(format) if format is not None else None
+            formats = self.catalogue.weight_formats
+            self._demands[key] = demand(found, chosen, formats, self._kv(found, kv), tensor_parallel=tp)
+        return self._demands[key]
+
+    @cached_property
+    def _demands(self) -> dict[tuple[str, str | None, str | None, int], Demand]:
+        return {}
+
+    def _model(self, name: str) -> Model:
+        if name not in self._models:
+            self._models[name] = self.catalogue.model(name)
+        return self._models[name]
+
+    def _gpu(self, name: str) -> Accelerator:
+        if name not in self._gpus:
+            self._gpus[name] = self.catalogue.accelerator(name)
+        return self._gpus[name]
+
+    @cached_property
+    def _models(self) -> dict[str, Model]:
+        return {}
+
+    @cached_property
+    def _gpus(self) -> dict[str, Accelerator]:
+        return {}
+
+    def _peaks(self, gpu: str) -> roofline.Peaks:
+        return roofline.Peaks.of(self._gpu(gpu))
+
+    def _profile(self, model: str, kv: str | None, tp: int) -> CacheProfile:
+        found = self._model(model)
+        return kv_cache.held(found, self._kv(found, kv), tensor_parallel=tp)
+
+    def _kv(self, model: Model, kv: str | None) -> KvFormat | None:
+        name = kv if kv is not None else model.kv_format
+        return None if name in (None, "bf16", "fp16") else self.catalogue.kv_format(name)
+
+    def _attention(self, model: str) -> list[FullAttention | SlidingWindow | ChunkedAttention]:
+        kinds = (FullAttention, SlidingWindow, ChunkedAttention)
+        found = [
+            cache for group in self._model(model).layers for cache in group.caches if isinstance(cache, kinds)
+        ]
+        if not found:
+            raise InputError(f"{model!r} has no layer with keys and values per head")
+        return found
+
+
+def _limited(value: N | None) -> N:
+    if value is None:
+        raise InputError("the requests of this model hold nothing, so nothing limits their number")
+    return value
+
+
+_OPTIONS: Final[Mapping[str, str]] = {
+    "tp": "tensor_parallel",
+    "weights": "weights",
+    "kv": "kv",
+    "engine": "engine",
+    "utilization": "utilization",
+    "kv_pool": "kv_pool",
+    "max_batched_tokens": "max_batched_tokens",
+    "max_seqs": "max_seqs",
+    "block_size": "block_size",
+    "eager": "eager",
+    "prefix_caching": "prefix_caching",
+    "dcp": "dcp",
+}
+WORDS: Final = tuple(
+    name
+    for name, value in vars(Quantities).items()
+    if isfunction(value) and name[0] != "_" and name != "compute"
+)
+"""Names of the functions of the vocabulary, in the order in which they are documented."""

@@ -1,0 +1,89 @@
+"""The state that something was made from, as a digest; and what is kept under it between builds."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import shutil
+from collections.abc import Iterable
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+from kvreport.atomic import write_whole
+
+_KEPT: Final = 2
+_SEAL_BYTES: Final = 32
+_SKIPPED: Final = {"__pycache__"}
+
+
+def digest(roots: Iterable[Path], packages: Iterable[str], *values: object) -> str:
+    """Return a digest of files, of installed packages' versions and of plain values.
+
+    Args:
+        roots: Files, and folders with everything in them.
+        packages: Distributions whose version matters.
+        values: Anything that JSON can write.
+    """
+    found = sha256(json.dumps([[*values], [version(name) for name in packages]]).encode())
+    for root in roots:
+        paths = [root] if root.is_file() else sorted(path for path in root.rglob("*") if path.is_file())
+        for path in paths:
+            if _SKIPPED.isdisjoint(path.parts):
+                found.update(path.relative_to(root.parent).as_posix().encode() + b"\0")
+                found.update(sha256(path.read_bytes()).digest())
+    return found.hexdigest()[:20]
+
+
+def recall(folder: Path, state: str) -> Any:  # noqa: ANN401 (whatever was kept)
+    """Return what was kept under a state, or None.
+
+    The folder is the build's own cache; nothing from elsewhere is ever read.
+    """
+    content = read_sealed(folder / f"{state}.pickle")
+    if content is None:
+        return None
+    try:
+        return pickle.loads(content)  # noqa: S301 (written by us, for us)
+    except (pickle.UnpicklingError, AttributeError, EOFError, ImportError, IndexError, TypeError, ValueError):
+        return None
+
+
+def keep(folder: Path, state: str, value: object) -> None:
+    """Keep a value under a state, and forget all but the latest others."""
+    write_sealed(folder / f"{state}.pickle", pickle.dumps(value, protocol=5))
+    forget(folder)
+
+
+def write_sealed(path: Path, content: bytes) -> None:
+    """Keep content with its own digest in front, so that a damaged file is known for one."""
+    write_whole(path, sha256(content).digest() + content)
+
+
+def read_sealed(path: Path) -> bytes | None:
+    """Return what :func:`write_sealed` kept; None if there is nothing, or not all of it."""
+    try:
+        found = path.read_bytes()
+    except OSError:
+        return None
+    digest, content = found[:_SEAL_BYTES], found[_SEAL_BYTES:]
+    return content if digest == sha256(content).digest() else None
+
+
+def forget(folder: Path) -> None:
+    """Remove all but the latest entries of a folder of states."""
+    # Another build may write or forget in the same folder: its unfinished files are its own.
+    entries = [path for path in folder.iterdir() if not path.name.startswith(".")]
+    for old in sorted(entries, key=_age, reverse=True)[_KEPT:]:
+        if old.is_dir():
+            shutil.rmtree(old, ignore_errors=True)
+        else:
+            old.unlink(missing_ok=True)
+
+
+def _age(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0

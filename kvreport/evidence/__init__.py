@@ -1,0 +1,1 @@
+"""Claims and predictions judged: records and verdicts, without HTML."""

@@ -1,0 +1,331 @@
+"""One observed start of an engine, predicted from what its source says.
+
+:class:`Start` puts an observation's model, device and flags through the functions of an estimate and
+yields each printed figure with its prediction. :mod:`kvreport.evidence.validation` does so for all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from kvreport.accounting import capacity
+from kvreport.accounting.blocks import BlockPlan, Serving, default_kv_format, plan
+from kvreport.accounting.budget import budget, scheduler_sizes
+from kvreport.accounting.loaded import load_overhead
+from kvreport.accounting.weights import weights_by_component
+from kvreport.catalog.accelerator import Accelerator
+from kvreport.catalog.caches import Latent
+from kvreport.catalog.engine import Engine
+from kvreport.catalog.formats import KvFormat
+from kvreport.catalog.load import Catalogue
+from kvreport.catalog.model import Component, Model
+from kvreport.catalog.observation import Observation
+from kvreport.units import GIB, MIB
+
+STATED_WITHIN: Final = 0.005
+"""A stated utilisation is doubted where the printed parts differ from it by more."""
+
+SAME_RANK_WITHIN: Final = 0.05
+"""A pool and a token line further apart than this are not of one rank."""
+
+TOWERS: Final[frozenset[Component]] = frozenset({"vision", "audio"})
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One printed figure and its prediction.
+
+    Attributes:
+        quantity: What is compared.
+        predicted: Prediction, in ``unit``.
+        observed: As printed.
+        unit: ``GiB``, ``MiB``, ``tokens`` or ``requests``.
+    """
+
+    quantity: str
+    predicted: float
+    observed: float
+    unit: str
+
+    @property
+    def error(self) -> float:
+        """Relative error, signed: positive where the prediction is too high."""
+        return self.predicted / self.observed - 1 if self.observed else float("inf")
+
+
+class Start:
+    """One start of an engine, predicted."""
+
+    def __init__(
+        self, catalogue: Catalogue, observation: Observation, engine: Engine, model: Model, *, own: bool
+    ) -> None:
+        """Take an observation with the rules and the model to predict it with."""
+        self.catalogue = catalogue
+        self.observation = observation
+        self.engine = engine
+        self.model = model
+        self.weight_format = observation.weight_format if own else observation.shapes_weights
+        self.ranks = observation.tensor_parallel or 1
+        self.excluded: list[str] = []
+        self.starts: bool | None = None
+        self.accelerator: Accelerator | None = (
+            catalogue.accelerator(observation.gpu) if observation.gpu else None
+        )
+
+    def comparisons(self) -> Iterator[Comparison]:
+        """Everything that the source says enough for."""
+        if self.engine.family == "llama_cpp":
+            yield from self._buffers()
+            return
+        weights = self._weights()
+        printed = self.observation.printed
+        if weights is not None and printed.model_load_gib is not None:
+            # SGLang prints how much less memory is free, which counts the device's context too.
+            name = "weights" if self.engine.family == "vllm" else "free memory taken by loading"
+            yield Comparison(name, weights / GIB, printed.model_load_gib, "GiB")
+        block_plan = self.block_plan()
+        if block_plan is None:
+            return
+        if self.accelerator is None and self.ranks > 1:
+            self.excluded.append("tokens: devices differ or are not named, and the smallest rank decides")
+            return
+        if printed.available_kv_gib is not None and printed.fits is not False:
+            yield from self._lines(block_plan, int(printed.available_kv_gib * GIB), " given pool")
+        yield from self._end_to_end(block_plan, weights)
+
+    def _weights(self) -> int | None:
+        observation = self.observation
+        if self.weight_format is None:
+            self.excluded.append("weights: how the checkpoint is stored is not known well enough")
+            return None
+        if observation.speculative and observation.printed.model_load_gib is not None:
+            self.excluded.append("weights: a draft model is loaded too")
+            return None
+        form = None if self.weight_format == "released" else self.catalogue.weight_format(self.weight_format)
+        formats = self.catalogue.weight_formats
+        parts = weights_by_component(self.model, form, formats, self.ranks)
+        if not serves_images(observation):
+            parts = {name: size for name, size in parts.items() if name not in TOWERS}
+        total = sum(parts.values())
+        device = self.accelerator
+        if device is None and observation.kernels_of is not None:
+            device = self.catalogue.accelerator(observation.kernels_of)
+        if device is not None:
+            added = load_overhead(self.model, self.engine, form, formats, device, self.ranks)
+            total += sum(added.values())
+        if (observation.pipeline_parallel or 1) > 1:
+            self.excluded.append("weights: pipeline stages are not told apart in the source")
+            return None
+        return total
+
+    def block_plan(self) -> BlockPlan | None:
+        """The engine's block plan with the flags of the source; None where it says too little."""
+        observation = self.observation
+        if observation.context_tokens is None and self.engine.family == "vllm":
+            self.excluded.append("tokens: the context is not stated")
+            return None
+        if observation.kv_format is None and not observation.complete:
+            self.excluded.append("tokens: the KV format is not stated")
+            return None
+        if observation.speculative and self._draft_tokens() == 0:
+            self.excluded.append("tokens: the draft model is not described")
+            return None
+        tokens, rows = self._scheduler()
+        return plan(
+            self.model,
+            self.engine,
+            serving=Serving(
+                max_batched_tokens=tokens,
+                max_seqs=rows,
+                block_tokens=observation.block_tokens,
+                prefix_caching=_prefix_caching(observation),
+                draft_tokens=self._draft_tokens(),
+                context_parallel=observation.context_parallel or 1,
+            ),
+            kv_format=self._kv_format(),
+            tensor_parallel=self.ranks,
+            accelerator=self.accelerator,
+        )
+
+    def _scheduler(self) -> tuple[int, int]:
+        observation = self.observation
+        if self.accelerator is None:
+            tokens = observation.max_batched_tokens or 2048
+            return tokens, min(observation.max_seqs or 256, tokens)
+        return scheduler_sizes(
+            self.engine,
+            self.accelerator,
+            max_batched_tokens=observation.max_batched_tokens,
+            max_seqs=observation.max_seqs,
+            offline=bool(observation.offline),
+        )
+
+    def _kv_format(self) -> KvFormat | None:
+        named = self.observation.kv_format
+        if named in (None, "auto"):
+            named = default_kv_format(self.model, self.engine, self.accelerator)
+        return None if named is None else self.catalogue.kv_format(named)
+
+    def _draft_tokens(self) -> int:
+        found = re.search(r"num_speculative_tokens\D+(\d+)", self.observation.speculative or "")
+        return int(found[1]) if found else 0
+
+    def same_rank(self, block_plan: BlockPlan) -> bool:
+        """False if the printed pool and tokens cannot belong together: each rank prints its own pool.
+
+        The smallest rank decides the tokens; a source may quote the pool of another.
+        """
+        printed, context = self.observation.printed, self.observation.context_tokens
+        if printed.available_kv_gib is None or not printed.kv_tokens or context is None:
+            return True
+        pool = int(printed.available_kv_gib * GIB)
+        tokens = int(capacity.printed_tokens(pool, block_plan, context, self.engine.token_line))
+        together = abs(tokens / printed.kv_tokens - 1) <= SAME_RANK_WITHIN
+        if not together:
+            self.excluded.append("pool: the quoted pool and tokens are of different ranks")
+        return together
+
+    def _lines(self, block_plan: BlockPlan, pool: int, suffix: str) -> Iterator[Comparison]:
+        printed, context = self.observation.printed, self.observation.context_tokens
+        if context is None and self.engine.family == "sglang":
+            context = self.model.context_tokens  # its line of tokens does not depend on it
+        if context is None:
+            return
+        if printed.kv_tokens:
+            tokens = capacity.printed_tokens(pool, block_plan, context, self.engine.token_line)
+            yield Comparison(f"tokens{suffix}", float(tokens), float(printed.kv_tokens), "tokens")
+        if printed.max_concurrency:
+            fitting = float(capacity.concurrency(pool, block_plan, context))
+            yield Comparison(f"concurrency{suffix}", fitting, printed.max_concurrency, "requests")
+
+    def _end_to_end(self, block_plan: BlockPlan, weights: int | None) -> Iterator[Comparison]:
+        observation = self.observation
+        if weights is None or self.accelerator is None:
+            self.excluded.append("end to end: model format or device is not stated")
+            return
+        if unified(observation):
+            self.excluded.append("end to end: memory shared with the CPU, what was free is not stated")
+            return
+        if observation.printed.total_gpu_gib is None and observation.gpu is None:
+            self.excluded.append("end to end: the device's memory is not known")
+            return
+        tokens, rows = self._scheduler()
+        limits = budget(
+            self.model,
+            self.engine,
+            self.accelerator,
+            weight_bytes=weights,
+            tensor_parallel=self.ranks,
+            utilization=share_taken(observation),
+            max_batched_tokens=tokens,
+            max_seqs=rows,
+            eager=bool(observation.eager),
+            images=serves_images(observation),
+            sorts=bool(observation.sorts),
+        )
+        stated, taken = observation.utilization, share_taken(observation)
+        if stated is not None and taken is not None and abs(stated - taken) > STATED_WITHIN:
+            self.excluded.append(
+                f"utilisation: stated {stated:g}, but the printed parts add up to {taken:g}, which is used"
+            )
+        pool = limits.kv_pool_bytes
+        context = observation.context_tokens
+        if context is not None:
+            self.starts = int(capacity.users(pool, block_plan, context)) >= 1
+        printed = observation.printed
+        available = printed.available_kv_gib if self.same_rank(block_plan) else None
+        if available is None and printed.k_gib is not None and printed.v_gib is not None:
+            available = printed.k_gib + printed.v_gib
+        if available is not None:
+            yield Comparison("pool", pool / GIB, available, "GiB")
+        if observation.printed.fits is not False:
+            yield from self._lines(block_plan, pool, "")
+
+    def _buffers(self) -> Iterator[Comparison]:
+        """llama.cpp prints the buffers of keys, values and states."""
+        observation, printed = self.observation, self.observation.printed
+        cells = printed.context_cells or observation.context_tokens
+        if cells is None:
+            self.excluded.append("buffers: the context is not stated")
+            return
+        if printed.kv_mib is not None:
+            latent = any(isinstance(c, Latent) for group in self.model.layers for c in group.caches)
+            if latent and printed.v_mib:
+                self.excluded.append("buffers: run without MLA, with keys and values of every head")
+            elif observation.kv_format is None:
+                self.excluded.append("buffers: keys and values have different types")
+            else:
+                form = None if observation.kv_format in ("auto", "bf16") else self._kv_format()
+                serving = Serving(1, sequences=observation.max_seqs or 1)
+                found = plan(self.model, self.engine, serving=serving, kv_format=form)
+                held = [term for term in found.profile.terms if term.kind != "state"]
+                size = sum(
+                    t.rate_bytes * -(-min(cells, t.cap_tokens) // t.step_tokens) + t.constant_bytes
+                    for t in held
+                )
+                yield Comparison("buffers", size / MIB, printed.kv_mib, "MiB")
+        if printed.state_mib is not None:
+            found = plan(self.model, self.engine, serving=Serving(1))
+            size = sum(term.constant_bytes for term in found.profile.terms if term.kind == "state")
+            yield Comparison("states", size / MIB, printed.state_mib, "MiB")
+
+
+def serves_images(observation: Observation) -> bool:
+    """False if the engine was told to serve text only."""
+    said = f"{observation.towers or ''} {observation.flags or ''}".lower()
+    return not re.search(r"language[_ -]model[_ -]only|'image': 0|text only", said)
+
+
+def unified(observation: Observation) -> bool:
+    """True where the device shares its memory with a CPU, so that other processes move the figures."""
+    return "gb10" in f"{observation.gpu or ''} {observation.gpu_named}".lower()
+
+
+def find_model(catalogue: Catalogue, observation: Observation) -> tuple[Model | None, bool]:
+    """The model to predict with, and whether it is the checkpoint itself rather than one shaped like it."""
+    for name, own in ((observation.model_id, True), (observation.shapes_of, False)):
+        if name is None:
+            continue
+        if name in catalogue.models:
+            return catalogue.models[name], own
+        for model in catalogue.models.values():
+            if name in model.aliases or name in model.predecessor_ids:
+                return model, own
+    return None, False
+
+
+def share_taken(observation: Observation) -> float | None:
+    """The utilisation that an engine ran with.
+
+    Where it printed all parts of its budget, their sum over its memory; a published table may
+    state another by mistake. Some releases keep the estimate of their graphs out of the parts
+    that they print: where the sum with it is what the source states, that is the share.
+    Elsewhere what the source states.
+    """
+    printed = observation.printed
+    parts = (
+        printed.model_load_gib,
+        printed.available_kv_gib,
+        printed.peak_activation_gib,
+        printed.non_torch_gib,
+    )
+    known = [part for part in parts if part is not None]
+    if printed.total_gpu_gib is None or len(known) < len(parts):
+        return observation.utilization or observation.static_share
+    share = round(sum(known) / printed.total_gpu_gib, 3)
+    stated = observation.utilization
+    if stated is not None and printed.cudagraph_est_gib is not None:
+        with_graphs = (sum(known) + printed.cudagraph_est_gib) / printed.total_gpu_gib
+        if abs(with_graphs - stated) <= STATED_WITHIN:
+            return stated
+    return share
+
+
+def _prefix_caching(observation: Observation) -> bool | None:
+    said = (observation.flags or "").lower()
+    if re.search(r"prefix.caching'?:? (off|false)|no.enable.prefix", said):
+        return False
+    return True if re.search(r"enable.prefix.caching'?:? true|--enable-prefix-caching", said) else None

@@ -1,0 +1,265 @@
+"""Predictions against what engines really printed, and how far off they are.
+
+Every observation of ``data/observations`` goes through the same functions as an estimate. Four
+questions are asked of each, as far as its source says enough:
+
+* ``weights``: memory that loading took (SGLang: free memory taken by loading, which is more);
+* ``tokens given pool``, ``concurrency given pool``: the engine's lines, from the pool that it logged;
+* ``pool``, ``tokens``, ``concurrency``: end to end, from model, device and flags alone;
+* whether it starts.
+
+What cannot be asked is listed with the reason. Nothing here changes a prediction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from kvreport.catalog.engine import Engine, engine_for_version
+from kvreport.catalog.load import Catalogue
+from kvreport.catalog.observation import Observation, load_observations
+from kvreport.errors import InputError
+from kvreport.evidence.replay import Comparison, Start, find_model
+
+FAMILIES: Final = {
+    "vllm": "vllm",
+    "sglang": "sglang",
+    "llama.cpp": "llama_cpp",
+    "ik-llama.cpp": "llama_cpp",
+}
+"""Engine names of observations, and the rules that they are held against."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One observation, compared.
+
+    Attributes:
+        observation: The observation.
+        engine: Name of the engine record whose rules were applied; None if there is none.
+        family: Model family (architecture class); None if the model is not known.
+        complete: True if the source states all flags that bear on memory.
+        comparisons: What could be compared.
+        starts_predicted: Whether one request of the asked context was predicted to fit.
+        starts_observed: Whether the engine started; None if the source does not say.
+        excluded: What could not be compared, and why.
+    """
+
+    observation: Observation
+    engine: str | None
+    family: str | None
+    complete: bool
+    comparisons: tuple[Comparison, ...]
+    starts_predicted: bool | None
+    starts_observed: bool | None
+    excluded: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Statistic:
+    """How far off predictions of one quantity are.
+
+    Attributes:
+        quantity: What was compared.
+        scope: Which cases: ``complete``, ``all``, ``engine: …`` or ``family: …``.
+        count: Cases.
+        median, p90, largest: Of the absolute relative error.
+        within_1_percent: Share of cases within 1 %.
+        bias: Median signed error.
+    """
+
+    quantity: str
+    scope: str
+    count: int
+    median: float
+    p90: float
+    largest: float
+    within_1_percent: float
+    bias: float
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """All cases and what they add up to.
+
+    Attributes:
+        cases: Every observation, in the order of the files.
+        statistics: Errors by quantity and scope.
+        starts: Counts of (predicted, observed) starts among complete cases.
+    """
+
+    cases: tuple[Case, ...]
+    statistics: tuple[Statistic, ...]
+    starts: tuple[tuple[bool, bool, int], ...]
+
+    def statistic(self, quantity: str, scope: str = "complete") -> Statistic | None:
+        """The statistic of one quantity and scope, None if nothing was compared."""
+        return next((s for s in self.statistics if (s.quantity, s.scope) == (quantity, scope)), None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for ``validation.json``: the same content, errors rounded to six digits."""
+        return {
+            "cases": [_case_dict(case) for case in self.cases],
+            "statistics": [
+                {k: round(v, 6) if isinstance(v, float) else v for k, v in asdict(s).items()}
+                for s in self.statistics
+            ],
+            "starts": [
+                {"predicted": predicted, "observed": observed, "count": count}
+                for predicted, observed, count in self.starts
+            ],
+        }
+
+
+def validate(catalogue: Catalogue, observations: Iterable[Observation] | None = None) -> Validation:
+    """Compare every observation with the estimate of the same start.
+
+    Args:
+        catalogue: Models, accelerators, formats and engines.
+        observations: None for those of the catalogue's folder.
+    """
+    given = load_observations(catalogue.folder) if observations is None else observations
+    cases = tuple(_case(catalogue, observation) for observation in given)
+    return Validation(cases=cases, statistics=tuple(_statistics(cases)), starts=_starts(cases))
+
+
+def _case(catalogue: Catalogue, observation: Observation) -> Case:
+    engine = _engine(catalogue, observation)
+    excluded: list[str] = []
+    model, own = find_model(catalogue, observation)
+    if model is None:
+        excluded.append(
+            "all: the source does not name the model beyond doubt"
+            if observation.model_id is None
+            else "all: the model is not in the catalogue"
+        )
+    if engine is None:
+        excluded.append(f"all: the rules of {observation.engine} are not modelled")
+    comparisons: tuple[Comparison, ...] = ()
+    starts: bool | None = None
+    if engine is not None and model is not None:
+        start = Start(catalogue, observation, engine, model, own=own)
+        try:
+            comparisons = tuple(start.comparisons())
+            starts = start.starts
+        except InputError as error:
+            excluded.append(f"all: {error}")
+        excluded += start.excluded
+    return Case(
+        observation=observation,
+        engine=engine.name if engine else None,
+        family=model.architecture if model else None,
+        complete=observation.complete,
+        comparisons=comparisons,
+        starts_predicted=starts,
+        starts_observed=_started(observation),
+        excluded=tuple(excluded),
+    )
+
+
+def _engine(catalogue: Catalogue, observation: Observation) -> Engine | None:
+    family = FAMILIES.get(observation.engine)
+    if family is None:
+        return None
+    version = observation.engine_version if family in _RELEASES else None
+    if family in _RELEASES and version is None and observation.origin.date is not None:
+        version = _version_of_date(family, observation.origin.date)
+    return engine_for_version(catalogue.engines.values(), family, version)
+
+
+_RELEASES: Final = {
+    "vllm": (
+        ("2025-09-13", "0.10.1"),
+        ("2026-02-25", "0.11"),
+        ("2026-05-15", "0.19"),
+        ("2026-06-29", "0.23"),
+        ("2026-07-25", "0.25"),
+    ),
+    "sglang": (("2026-07-25", "0.5.15"),),
+}
+"""The release that was current before a day, where a log does not say (vLLM 0.10.2 came out on
+2025-09-13, 0.16 in February 2026, 0.21 in May 2026; 0.24 was packed on 2026-06-29, 0.26 on 2026-07-25,
+SGLang 0.5.16 on 2026-07-25); later logs count as the current rules."""
+
+
+def _version_of_date(family: str, date: str) -> str | None:
+    return next((version for day, version in _RELEASES[family] if date < day), None)
+
+
+def _started(observation: Observation) -> bool | None:
+    printed = observation.printed
+    if printed.fits is not None:
+        return printed.fits
+    told = (printed.kv_tokens, printed.available_kv_gib, printed.max_concurrency)
+    return True if any(figure is not None for figure in told) else None
+
+
+def _statistics(cases: tuple[Case, ...]) -> Iterator[Statistic]:
+    found: dict[tuple[str, str], list[float]] = {}
+    for case in cases:
+        scopes = ["all", f"engine: {case.engine}", f"family: {case.family}"]
+        if case.complete:
+            scopes.insert(0, "complete")
+        for comparison in case.comparisons:
+            for scope in scopes:
+                found.setdefault((comparison.quantity, scope), []).append(comparison.error)
+    for (quantity, scope), errors in sorted(found.items()):
+        size = np.abs(errors)
+        yield Statistic(
+            quantity=quantity,
+            scope=scope,
+            count=len(errors),
+            median=float(np.median(size)),
+            p90=float(np.quantile(size, 0.9)),
+            largest=float(size.max()),
+            within_1_percent=float(np.mean(size <= 0.01)),
+            bias=float(np.median(errors)),
+        )
+
+
+def _starts(cases: tuple[Case, ...]) -> tuple[tuple[bool, bool, int], ...]:
+    counts: dict[tuple[bool, bool], int] = {}
+    for case in cases:
+        if case.starts_predicted is not None and case.starts_observed is not None and case.complete:
+            pair = (case.starts_predicted, case.starts_observed)
+            counts[pair] = counts.get(pair, 0) + 1
+    return tuple((*pair, count) for pair, count in sorted(counts.items(), reverse=True))
+
+
+def _case_dict(case: Case) -> dict[str, Any]:
+    observation = case.observation
+    return {
+        "id": observation.id,
+        "engine": observation.engine,
+        "engine_version": observation.engine_version,
+        "rules": case.engine,
+        "model": observation.model,
+        "model_id": observation.model_id,
+        "family": case.family,
+        "gpu": observation.gpu,
+        "tensor_parallel": observation.tensor_parallel,
+        "context_tokens": observation.context_tokens,
+        "complete": case.complete,
+        "comparisons": [
+            {
+                "quantity": c.quantity,
+                "predicted": round(c.predicted, 4),
+                "observed": c.observed,
+                "unit": c.unit,
+                "error": round(c.error, 6),
+            }
+            for c in case.comparisons
+        ],
+        "starts_predicted": case.starts_predicted,
+        "starts_observed": case.starts_observed,
+        "excluded": list(case.excluded),
+        "source": {
+            "kind": observation.origin.kind,
+            "url": observation.origin.url,
+            "date": observation.origin.date,
+        },
+    }

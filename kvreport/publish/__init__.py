@@ -1,0 +1,1 @@
+"""What the site publishes for programs: JSON, the dataset's files, feeds, the changes between releases."""

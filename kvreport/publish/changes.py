@@ -1,0 +1,154 @@
+"""What changed between two releases of the data, found by comparing them.
+
+Each release leaves a snapshot, ``data/releases/<version>.json``: a few figures per model and per
+accelerator, small enough to keep for ever. The changelog on the data page compares each with the
+one before, and the catalogue as it stands with the latest. Written by ``scripts/snapshot.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+from pydantic import Field, StringConstraints
+
+from kvreport import units
+from kvreport.accounting.weights import parameters
+from kvreport.catalog.base import Record, Text
+from kvreport.catalog.shelf import read_json, validate
+from kvreport.publish.site_data import SiteData
+
+FOLDER: Final = "releases"
+Figure = Annotated[int, Field(ge=0, lt=1 << 63)]
+_MODEL_FIGURES: Final = {
+    "parameters": "parameters",
+    "weight_bytes": "bytes of weights as released",
+    "token_bytes": "bytes of one further token at 8K",
+    "request_bytes": "bytes that one request of 8K reserves",
+}
+_NAMED: Final = 12
+"""How many changed entries a line names before it counts the rest."""
+
+
+class Snapshot(Record):
+    """The figures of one release that a later one is compared with.
+
+    Attributes:
+        version: The release.
+        engine: Label of the engine that they were computed for.
+        gpu: The accelerator that they were computed on.
+        models: Figures by name, for each model's id.
+        gpus: Usable memory in bytes, for each accelerator's slug.
+    """
+
+    version: Annotated[str, StringConstraints(pattern=r"^20[0-9]{2}\.[0-9]{2}\.[0-9]{2}$")]
+    engine: Text
+    gpu: Text | None = None
+    models: dict[Text, dict[Text, Figure]]
+    gpus: dict[Text, Figure]
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What one release changed.
+
+    Attributes:
+        version: The release.
+        lines: What changed, a sentence each.
+    """
+
+    version: str
+    lines: tuple[str, ...]
+
+
+def snapshot(site: SiteData) -> dict[str, Any]:
+    """Return the figures of a release that a later one is compared with."""
+    gpu = site.known_gpus[0]
+    models: dict[str, dict[str, int]] = {}
+    for model in site.models:
+        one = next((s for s in site.on(model, gpu) if s.config.tensor_parallel == 1), None)
+        figures = {"parameters": parameters(model)}
+        if one is not None:
+            place = min(range(len(one.contexts)), key=lambda n, c=one.contexts: abs(c[n] - 8192))  # type: ignore[misc]
+            figures["weight_bytes"] = one.weight_bytes
+            figures["token_bytes"] = one.token_bytes[place]
+            figures["request_bytes"] = one.request_bytes[place]
+        models[model.id] = figures
+    return {
+        "version": site.version,
+        "engine": site.engine.label,
+        "gpu": gpu,
+        "models": dict(sorted(models.items())),
+        "gpus": {one.id: one.usable_bytes for one in sorted(site.gpus, key=lambda a: a.id)},
+    }
+
+
+def history(site: SiteData) -> tuple[Changes, ...]:
+    """Return what each release changed, the latest first.
+
+    Raises:
+        CatalogueError: If a kept snapshot cannot be read.
+    """
+    kept = [one for one in _kept(site.catalogue.folder) if one["version"] < site.version]
+    chain = [*kept, snapshot(site)]
+    found = [Changes(chain[0]["version"], tuple(_first(chain[0])))]
+    for before, after in pairwise(chain):
+        found.append(Changes(after["version"], tuple(compare(before, after)) or ("No figure changed.",)))
+    return tuple(reversed(found))
+
+
+def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a sentence for each kind of change between two snapshots."""
+    for kind, noun in (("models", "model"), ("gpus", "accelerator")):
+        old, new = before[kind], after[kind]
+        yield from _listed(f"New {noun}s", [name for name in new if name not in old])
+        yield from _listed(f"Removed {noun}s", [name for name in old if name not in new])
+    if before["engine"] != after["engine"]:
+        yield f"Engine: {before['engine']} became {after['engine']}."
+    for name, words in _MODEL_FIGURES.items():
+        moved = [
+            f"{model} ({units.count(was)} → {units.count(now)})"
+            for model, figures in after["models"].items()
+            if (now := figures.get(name)) is not None
+            and (was := before["models"].get(model, {}).get(name)) is not None
+            and now != was
+        ]
+        yield from _listed(f"Changed {words}", moved)
+    moved = [
+        f"{gpu} ({units.gib(before['gpus'][gpu])} → {units.gib(size)} GiB)"
+        for gpu, size in after["gpus"].items()
+        if before["gpus"].get(gpu, size) != size
+    ]
+    yield from _listed("Changed usable memory", moved)
+
+
+def _first(release: Mapping[str, Any]) -> Iterator[str]:
+    yield (
+        f"First release: {units.count(len(release['models']))} models on "
+        f"{units.count(len(release['gpus']))} accelerators, {release['engine']}."
+    )
+
+
+def _listed(title: str, names: list[str]) -> Iterator[str]:
+    if not names:
+        return
+    rest = f" and {units.count(len(names) - _NAMED)} more" if len(names) > _NAMED else ""
+    yield f"{title} ({units.count(len(names))}): {', '.join(names[:_NAMED])}{rest}."
+
+
+def _kept(data: Path) -> list[dict[str, Any]]:
+    found = [read_snapshot(path) for path in sorted((data / FOLDER).glob("*.json"))]
+    return sorted(found, key=lambda one: str(one["version"]))
+
+
+def read_snapshot(path: Path) -> dict[str, Any]:
+    """Read a kept snapshot.
+
+    Raises:
+        CatalogueError: If it is none.
+    """
+    where = f"{FOLDER}/{path.name}"
+    return validate(Snapshot, read_json(path, where), where).model_dump(exclude_none=True)

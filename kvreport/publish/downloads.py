@@ -1,0 +1,180 @@
+"""The dataset beside the pages: written once per state of the catalogue and the code, then linked."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kvreport import resources
+from kvreport.build_cache import digest, forget, read_sealed, write_sealed
+from kvreport.catalog.load import Catalogue
+from kvreport.dataset.grid import axes
+from kvreport.dataset.write import publish
+
+FOLDER: Final = "downloads"
+_CODE: Final = ("units.py", "errors.py", "catalog", "accounting", "estimation", "dataset")
+_INDEX: Final = "index.sealed"
+SUMS: Final = "SHA256SUMS"
+
+
+@dataclass(frozen=True, slots=True)
+class Downloads:
+    """The published files, as they lie in the cache.
+
+    Attributes:
+        folder: Where they are.
+        files: (name, bytes) of each, by name; empty if the dataset is not published.
+        rows: Rows of the capacity matrix.
+    """
+
+    folder: Path
+    files: tuple[tuple[str, int], ...]
+    rows: int
+
+    def names(self) -> tuple[str, ...]:
+        """Return their addresses in the site."""
+        return tuple(f"{FOLDER}/{name}" for name, _ in self.files)
+
+    def size(self, name: str) -> int | None:
+        """Return a file's bytes, or None if it is not published."""
+        return dict(self.files).get(name)
+
+    def complete(self) -> bool:
+        """Say whether every file is still there and as it was written.
+
+        The site's files may be links to these, so that whoever edits one there has edited it here.
+        """
+        if not self.files:
+            return True
+        try:
+            lines = (self.folder / SUMS).read_text(encoding="utf-8").splitlines()
+            stated = {name: digest for digest, name in (line.split("  ", 1) for line in lines)}
+            names = {name for name, _ in self.files}
+            return names == {*stated, SUMS} and all(
+                _digest(self.folder / name) == digest for name, digest in stated.items()
+            )
+        except (OSError, ValueError):
+            return False
+
+    def place(self, target: Path) -> None:
+        """Put the files into a folder: as links to the cache where that is possible, else as copies."""
+        for name, size in self.files:
+            source, place = self.folder / name, target / name
+            if place.is_file() and place.stat().st_size == size and place.samefile(source):
+                continue
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.unlink(missing_ok=True)
+            try:
+                os.link(source, place)
+            except OSError:
+                shutil.copyfile(source, place)
+
+
+NOTHING: Final = Downloads(Path(), (), 0)
+"""A site without its dataset."""
+
+
+def prepare(
+    catalogue: Catalogue,
+    cache: Path,
+    *,
+    models: str = "*",
+    gpus: str = "*",
+    version: str,
+    site_url: str = "",
+    progress: Callable[[str], None] = lambda _: None,
+) -> Downloads:
+    """Return the published files, written into the cache if this state has not been written before.
+
+    Args:
+        catalogue: The facts.
+        cache: Folder kept between builds.
+        models: Pattern over model ids.
+        gpus: Pattern over accelerator ids.
+        version: The data release.
+        site_url: Where the site will stand, or "".
+        progress: Told how far it is.
+    """
+    package = resources.package_dir()
+    roots = (catalogue.folder, *(package / name for name in _CODE))
+    state = digest(roots, ("numpy", "pyarrow"), models, gpus, version, site_url)
+    folder = cache / "dataset" / state
+    index = folder / _INDEX
+    known = _read(index)
+    if known is None or not known.complete():
+        progress("dataset: computing and writing every row")
+        known = _kept(
+            folder,
+            lambda written: publish(
+                catalogue,
+                axes(catalogue, models=models, gpus=gpus),
+                written,
+                version=version,
+                site_url=site_url,
+                cache=cache / "rows",
+                progress=_thinned(progress),
+            ),
+        )
+        forget(folder.parent)
+    os.utime(folder)
+    return known
+
+
+def _kept(folder: Path, publish_into: Callable[[Path], object]) -> Downloads:
+    """Write the files beside their folder and put them there whole: another build may do the same."""
+    own = folder.with_name(f".{folder.name}-{os.getpid()}")
+    try:
+        written = own / "files"
+        publish_into(written)
+        found = sorted(path for path in written.rglob("*") if path.is_file())
+        files = tuple((path.relative_to(written).as_posix(), path.stat().st_size) for path in found)
+        rows = _rows(written / "capacity.parquet")
+        write_sealed(own / _INDEX, json.dumps({"files": files, "rows": rows}).encode())
+        there = _read(folder / _INDEX)
+        if there is None or not there.complete():
+            shutil.rmtree(folder, ignore_errors=True)
+            with suppress(OSError):  # unless the other build was faster
+                own.rename(folder)
+    finally:
+        shutil.rmtree(own, ignore_errors=True)
+    return Downloads(folder / "files", files, rows)
+
+
+def _read(index: Path) -> Downloads | None:
+    try:
+        found = json.loads(read_sealed(index) or b"")
+        files = tuple((str(name), int(size)) for name, size in found["files"])
+        return Downloads(index.parent / "files", files, int(found["rows"]))
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _rows(path: Path) -> int:
+    import pyarrow.parquet as pq
+
+    return int(pq.ParquetFile(path).metadata.num_rows)
+
+
+def _thinned(progress: Callable[[str], None], every: int = 40) -> Callable[[str], None]:
+    """Pass on one message of many."""
+    count = 0
+
+    def tell(message: str) -> None:
+        nonlocal count
+        count += 1
+        if count % every == 0:
+            progress(f"dataset: {message}")
+
+    return tell

@@ -1,0 +1,89 @@
+"""Gathering what pages are made from: the catalogue, and the matrix's rows that pages show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from kvreport.catalog.load import RELEASED, Catalogue
+from kvreport.dataset.grid import Axes, axes
+from kvreport.dataset.matrix import matrix
+from kvreport.estimation.request import AUTO
+from kvreport.publish.downloads import NOTHING, Downloads
+from kvreport.publish.series import USEFUL_TOKENS, Config, Series, series
+from kvreport.publish.site_data import KNOWN_GPUS, SiteData
+
+CEILING: Final = "ceiling"
+"""The policy that runs every model: those that the engine does not run have their page too."""
+
+_EVERY: Final = 50
+
+
+def gather(
+    catalogue: Catalogue,
+    *,
+    models: str = "*",
+    gpus: str = "*",
+    version: str,
+    downloads: Downloads = NOTHING,
+    site_url: str = "",
+    progress: Callable[[str], None] = lambda _: None,
+) -> SiteData:
+    """Return what every page may ask.
+
+    Args:
+        catalogue: The facts.
+        models: Pattern over model ids.
+        gpus: Pattern over accelerator ids.
+        version: The data release.
+        downloads: The dataset's files.
+        site_url: Where the site will stand, or "".
+        progress: Told how many models are done.
+
+    Raises:
+        InputError: If nothing matches a pattern.
+    """
+    released_axes = axes(catalogue, models=models, gpus=gpus, weights=[RELEASED], kv=[AUTO])
+    everything = axes(catalogue, models=models, gpus=gpus, engine=CEILING)
+    released: dict[str, dict[Config, Series]] = {}
+    for number, cube in enumerate(matrix(released_axes), start=1):
+        released[cube.model.id] = series(cube)
+        if number % _EVERY == 0:
+            progress(f"matrix: {number} of {len(released_axes.models)} models")
+    accelerators = tuple(released_axes.accelerators)
+    known = next((gpu for gpu in KNOWN_GPUS if any(a.id == gpu for a in accelerators)), accelerators[0].id)
+    every_format = axes(catalogue, models=models, gpus=known)
+    alone = axes(
+        catalogue, models=models, gpus=gpus, kv=[AUTO], tensor_parallel=[1], contexts=_short(catalogue)
+    )
+    return SiteData(
+        catalogue=catalogue,
+        engine=released_axes.engine,
+        contexts=released_axes.contexts,
+        models=tuple(sorted(everything.models, key=lambda m: (m.name.lower(), m.id))),
+        accelerators=accelerators,
+        released=released,
+        on_headline_gpu={cube.model.id: series(cube) for cube in matrix(every_format)},
+        on_one=_served(alone),
+        version=version,
+        downloads=downloads,
+        site_url=site_url,
+        progress=progress,
+    )
+
+
+def _short(catalogue: Catalogue) -> list[int]:
+    """The grid's contexts up to the one that decides whether a configuration serves."""
+    return [n for n in catalogue.grid.contexts if n <= USEFUL_TOKENS] or list(catalogue.grid.contexts[:1])
+
+
+def _served(alone: Axes) -> dict[tuple[str, str], tuple[tuple[str, int], ...]]:
+    """Return what one device of each kind serves in each weight format: (model id, weight bytes)."""
+    found: dict[tuple[str, str], list[tuple[str, int]]] = {
+        (gpu.id, form): [] for gpu in alone.accelerators for form, _ in alone.weight_formats
+    }
+    for cube in matrix(alone):
+        for config, one in series(cube).items():
+            if one.serves:
+                found[config.gpu, config.weight_format].append((config.model, one.weight_bytes))
+    return {key: tuple(many) for key, many in found.items()}

@@ -1,0 +1,192 @@
+"""What every page may ask: the catalogue, the matrix, the release."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+from kvreport.accounting.blocks import kernel_class
+from kvreport.accounting.budget import reserve_class, scheduler_sizes
+from kvreport.accounting.weights import parameters
+from kvreport.catalog.accelerator import Accelerator
+from kvreport.catalog.engine import Engine
+from kvreport.catalog.model import Model
+from kvreport.dataset.grid import Axes, Fleet, axes
+from kvreport.estimation.request import AUTO, storable_on
+from kvreport.publish.downloads import Downloads
+from kvreport.publish.series import Config, Series, smallest_serving
+
+if TYPE_CHECKING:
+    from kvreport.catalog.load import Catalogue
+
+KNOWN_GPUS: Final = (
+    "h100-sxm-80gb",
+    "h200-sxm-141gb",
+    "b200-sxm-180gb",
+    "mi300x",
+    "a100-sxm4-80gb",
+    "l40s",
+    "rtx-4090",
+)
+"""Accelerators that most readers know, the headline's first; those in the catalogue are used."""
+
+NODE: Final = 8
+"""Devices of one usual server."""
+
+
+@dataclass(frozen=True)
+class SiteData:
+    """Everything that pages are made from.
+
+    Attributes:
+        catalogue: Models, accelerators, formats, engines, grid.
+        engine: The engine whose answers the pages show.
+        contexts: The grid's contexts.
+        models: Every published model, by name as people read it.
+        accelerators: Every published accelerator.
+        released: Each model's series in its released weights and its own KV format, by model id.
+        on_headline_gpu: Each model's series of all formats on the first of :data:`KNOWN_GPUS`.
+        on_one: For each (accelerator, weight format): (model id, weight bytes) that one device serves.
+        version: The data release, ``2026.11.21``.
+        downloads: The dataset's files.
+        site_url: Where the site will stand, or "".
+        progress: Told how far the build is.
+    """
+
+    catalogue: Catalogue
+    engine: Engine
+    contexts: tuple[int, ...]
+    models: tuple[Model, ...]
+    accelerators: tuple[Accelerator, ...]
+    released: dict[str, dict[Config, Series]]
+    on_headline_gpu: dict[str, dict[Config, Series]]
+    on_one: dict[tuple[str, str], tuple[tuple[str, int], ...]]
+    version: str
+    downloads: Downloads
+    site_url: str = ""
+    progress: Callable[[str], None] = field(default=lambda _: None)
+
+    @cached_property
+    def gpus(self) -> tuple[Accelerator, ...]:
+        """Every accelerator: the maker most people have first, then by memory, falling."""
+        order = {"NVIDIA": 0, "AMD": 1}
+        return tuple(
+            sorted(
+                self.accelerators,
+                key=lambda a: (order.get(a.vendor, 2), a.vendor, -a.usable_bytes, a.id),
+            )
+        )
+
+    @cached_property
+    def known_gpus(self) -> tuple[str, ...]:
+        """The well-known accelerators that this catalogue has, or else its largest ones."""
+        here = {accelerator.id for accelerator in self.accelerators}
+        known = tuple(gpu for gpu in KNOWN_GPUS if gpu in here)
+        return known or tuple(gpu.id for gpu in self.gpus[:6])
+
+    @cached_property
+    def headline(self) -> dict[str, Series | None]:
+        """The series that each model's headline speaks of, by model id; see :func:`best_series`."""
+        return {model.id: best_series(self, model) for model in self.models}
+
+    @cached_property
+    def parameters(self) -> dict[str, int]:
+        """Parameters that an engine loads, by model id."""
+        return {model.id: parameters(model) for model in self.models}
+
+    @cached_property
+    def kv_names(self) -> tuple[str, ...]:
+        """The grid's KV formats, and what ``auto`` means for the models that declare another."""
+        listed = [name for name in self.catalogue.grid.kv_formats if name != AUTO]
+        declared = sorted({m.kv_format for m in self.models if m.kv_format} - set(listed))
+        return (*listed, *declared)
+
+    @cached_property
+    def axes(self) -> Axes:
+        """The axes that the JSON files cover: the grid, with every KV format that a model declares."""
+        grid = axes(self.catalogue, engine=self.engine.name, kv=list(self.kv_names))
+        return replace(grid, models=self.models, fleet=Fleet(self.accelerators, self.engine))
+
+    @cached_property
+    def reserve_classes(self) -> dict[str, int]:
+        """For each accelerator the number of its class: equal reserve whatever the model."""
+        return _numbered({gpu.id: (reserve_class(self.engine, gpu),) for gpu in self.gpus})
+
+    @cached_property
+    def device_kinds(self) -> dict[str, int]:
+        """For each accelerator the number of its kind: what the engine lays caches and weights out alike for."""
+        formats = self.catalogue.kv_formats.values()
+        return _numbered(
+            {
+                gpu.id: (
+                    scheduler_sizes(self.engine, gpu),
+                    kernel_class(self.engine, gpu),
+                    tuple(storable_on(form, gpu) for form in formats),
+                )
+                for gpu in self.gpus
+            }
+        )
+
+    @cached_property
+    def users_at_limit(self) -> dict[Config, int]:
+        """Users at a model's own limit where it is no context of the grid; filled as charts ask for it."""
+        return {}
+
+    def refusal(self, model: Model) -> str:
+        """Return why the engine does not run a model, or "" if it does."""
+        for name in (self.engine.name, self.engine.family):
+            if name in model.unsupported_by:
+                return model.unsupported_by[name]
+        return ""
+
+    def serving(self, model: Model, gpu: str) -> Series | None:
+        """Return the released model on the fewest devices of this kind that serve it, or None."""
+        return smallest_serving(self.on(model, gpu))
+
+    def on(self, model: Model, gpu: str) -> list[Series]:
+        """Return the released model on this accelerator, one series per tensor-parallel size."""
+        return self._by_gpu.get((model.id, gpu), [])
+
+    @cached_property
+    def _by_gpu(self) -> dict[tuple[str, str], list[Series]]:
+        found: dict[tuple[str, str], list[Series]] = {}
+        for model_id, many in self.released.items():
+            for config, one in many.items():
+                found.setdefault((model_id, config.gpu), []).append(one)
+        return found
+
+    def gpu_name(self, gpu: str) -> str:
+        """Return what people call an accelerator, short: ``H100`` where that alias is its own."""
+        return short_name(self.catalogue.accelerators[gpu])
+
+
+def best_series(site: SiteData, model: Model) -> Series | None:
+    """Return the series of the headline, or None if no well-known accelerator serves the model.
+
+    The fewest devices that hold one request of the model's full context; where none does, the
+    fewest that serve. Among equals the best-known accelerator.
+    """
+    serving = [one for gpu in site.known_gpus for one in site.on(model, gpu) if one.serves]
+
+    def order(one: Series) -> tuple[bool, int]:
+        return (one.longest < model.context_tokens, one.config.tensor_parallel)
+
+    return min(serving, key=order) if serving else None
+
+
+def short_name(accelerator: Accelerator) -> str:
+    """Return what people call an accelerator: its shortest alias that is written as a name."""
+    names = [alias for alias in accelerator.aliases if alias[0].isupper() and accelerator.vendor not in alias]
+    return min([*names, accelerator.name], key=len)
+
+
+def devices(number: int, name: str) -> str:
+    """Return ``one H100`` or ``8 × H100``."""
+    return f"one {name}" if number == 1 else f"{number} × {name}"
+
+
+def _numbered(keys: dict[str, tuple[object, ...]]) -> dict[str, int]:
+    order: dict[tuple[object, ...], int] = {}
+    return {name: order.setdefault(key, len(order)) for name, key in keys.items()}

@@ -1,0 +1,222 @@
+"""The pages of the site, and the files beside them.
+
+:func:`build` is the site's one entry point: it reads the catalogue, gathers the matrix's rows, draws the
+charts and returns finished pages. It knows no site engine; an adapter takes it from here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from kvreport import resources
+from kvreport.atomic import write_whole
+from kvreport.build_cache import digest, keep, recall
+from kvreport.catalog.load import load_catalogue
+from kvreport.dataset.release import data_version
+from kvreport.publish import feeds, profiles, sizer_data
+from kvreport.publish.downloads import FOLDER, NOTHING, Downloads, prepare
+from kvreport.publish.page_data import gather
+from kvreport.publish.site_data import SiteData
+from kvreport.site.kit import drawing, fonts, templating, vega
+from kvreport.site.kit.page import Page
+from kvreport.site.page_type import Inputs
+from kvreport.site.pages import (
+    claims,
+    compare,
+    explore,
+    glossary,
+    gpu,
+    home,
+    index,
+    log,
+    measured,
+    sizer,
+    validation,
+)
+from kvreport.site.pages import data as data_page
+from kvreport.site.pages.model import page as model
+
+VEGA: Final = "assets/vega.js"
+PAGE_TYPES: Final = (
+    index.TYPE,
+    model.TYPE,
+    gpu.TYPE,
+    explore.TYPE,
+    compare.TYPE,
+    sizer.TYPE,
+    log.TYPE,
+    data_page.TYPE,
+    validation.TYPE,
+    claims.TYPE,
+    measured.TYPE,
+    glossary.TYPE,
+    home.TYPE,
+)
+"""Every page type; the front page is last, because its doors lead to the pages that there are."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """A finished report.
+
+    Attributes:
+        pages: Every generated page.
+        assets: (address, content) of generated files that pages need to be shown.
+        files: (address, content) of the files beside the pages: data for the browser, feeds, citation.
+        downloads: The dataset's files.
+        cache: Folder kept between builds.
+    """
+
+    pages: tuple[Page, ...]
+    assets: tuple[tuple[str, bytes], ...]
+    files: tuple[tuple[str, bytes], ...]
+    downloads: Downloads
+    cache: Path
+
+    @property
+    def file_names(self) -> tuple[str, ...]:
+        """Addresses of every file that :meth:`write_files` writes."""
+        return (VEGA, *(address for address, _ in self.files), *self.downloads.names())
+
+    def write_files(self, target: Path) -> None:
+        """Write the files beside the pages.
+
+        Args:
+            target: Folder of the site.
+        """
+        for address, content in self.files:
+            write_whole(target / address, content)
+        write_whole(target / VEGA, vega.bundle(self.cache))
+        self.downloads.place(target / FOLDER)
+
+    def moved(self, cache: Path) -> Report:
+        """Return the report with its files where the cache is now: caches are copied and restored."""
+        downloads = self.downloads
+        if downloads.files and downloads.folder.is_relative_to(self.cache):
+            downloads = replace(downloads, folder=cache / downloads.folder.relative_to(self.cache))
+        return replace(self, downloads=downloads, cache=cache)
+
+
+def build(
+    *,
+    data: Path | None = None,
+    models: str = "*",
+    gpus: str = "*",
+    cache: Path,
+    dataset: bool = True,
+    site_url: str = "",
+    written: tuple[str, ...] = (),
+    progress: Callable[[str], None] = lambda _: None,
+) -> Report:
+    """Make the whole report.
+
+    Args:
+        data: Folder of the catalogue; None for the public one.
+        models: Pattern that a model's id must match.
+        gpus: Pattern that an accelerator's id must match.
+        cache: Folder that keeps drawings and files between builds.
+        dataset: Whether to write the dataset, the largest part.
+        site_url: Where the site will stand, or "".
+        written: Addresses of pages that the site has beside the generated ones, for the front page's doors.
+        progress: Told how far the build is.
+
+    Raises:
+        InputError: The catalogue is at fault, or nothing matches.
+    """
+    folders = (resources.package_dir(), resources.assets_dir(), *templating.folders())
+    state = digest(
+        (data or resources.data_dir(), *folders),
+        ("altair", "jinja2", "numpy", "pyarrow", "vl-convert-python"),
+        models,
+        gpus,
+        dataset,
+        site_url,
+        sorted(written),
+        os.environ.get("SOURCE_DATE_EPOCH", ""),
+        fonts.state(),
+    )
+    kept = recall(cache / "report", state)
+    if isinstance(kept, Report):
+        here = kept.moved(cache)
+        if here.downloads.complete():
+            progress(f"report: {len(here.pages)} pages, nothing has changed since they were made")
+            return here
+    made = _build(data, models, gpus, cache, site_url, written, progress, dataset=dataset)
+    keep(cache / "report", state, made)
+    return made
+
+
+def _build(
+    data: Path | None,
+    models: str,
+    gpus: str,
+    cache: Path,
+    site_url: str,
+    written: tuple[str, ...],
+    progress: Callable[[str], None],
+    *,
+    dataset: bool,
+) -> Report:
+    catalogue = load_catalogue(data)
+    progress(f"catalogue: {len(catalogue.models)} models, {len(catalogue.accelerators)} accelerators")
+    version = data_version(catalogue.folder)
+    published = (
+        prepare(
+            catalogue, cache, models=models, gpus=gpus, version=version, site_url=site_url, progress=progress
+        )
+        if dataset
+        else NOTHING
+    )
+    site = gather(
+        catalogue,
+        models=models,
+        gpus=gpus,
+        version=version,
+        downloads=published,
+        site_url=site_url,
+        progress=progress,
+    )
+    requests = (request for kind in PAGE_TYPES for request in kind.requests(site))
+    inputs = Inputs(site, drawing.draw(requests, cache, site.progress))
+    return Report(
+        pages=pages(inputs, written),
+        assets=(*_assets(cache), *(file for kind in PAGE_TYPES for file in kind.assets(inputs))),
+        files=tuple(files(site)),
+        downloads=published,
+        cache=cache,
+    )
+
+
+def pages(inputs: Inputs, written: tuple[str, ...] = ()) -> tuple[Page, ...]:
+    """Return every generated page, the front page first.
+
+    Args:
+        inputs: What pages are made from.
+        written: Addresses of pages that the site has beside these.
+    """
+    made: list[Page] = []
+    for kind in PAGE_TYPES:
+        addresses = frozenset((*written, *(page.uri for page in made)))
+        made += kind.pages(replace(inputs, addresses=addresses))
+    return tuple(sorted(made, key=lambda page: page.kind != "home"))
+
+
+def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
+    """Yield (address, content) of every small file beside the pages."""
+    yield from profiles.files(site)
+    yield from sizer_data.files(site)
+    for kind in PAGE_TYPES:
+        yield from kind.files(site)
+    yield from feeds.files(site)
+
+
+def _assets(cache: Path) -> Iterator[tuple[str, bytes]]:
+    found = False
+    for name, content in fonts.web_fonts(cache):
+        found = True
+        yield f"assets/fonts/{name}", content
+    yield "assets/fonts.css", (fonts.STYLE if found else "/* the system's own font */\n").encode()

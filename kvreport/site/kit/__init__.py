@@ -1,0 +1,1 @@
+"""What every page is drawn with: tables, charts, diagrams, fonts, templates."""

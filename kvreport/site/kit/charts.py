@@ -1,0 +1,300 @@
+"""Charts: from plain numbers to a Vega-Lite specification, by Altair.
+
+Colours are the style sheet's tokens (``var(--kv-…)``), so one drawing is right in light and dark.
+A chart is asked for as a :class:`Request`, a value; :mod:`kvreport.site.kit.drawing` draws requests
+and keeps the drawings by the request's digest, so a second build imports no chart library at all.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import altair as alt
+
+WIDTH: Final = 700
+HEIGHT: Final = 330
+LINE_COLOURS: Final = tuple(f"var(--kv-l{n})" for n in range(1, 7))
+LINE_DASHES: Final = ([1, 0], [7, 3], [2, 2], [9, 3, 2, 3], [5, 2], [1, 3])
+_TOKENS_LABEL: Final = (
+    "datum.value >= 1048576 ? datum.value / 1048576 + 'M'"
+    " : datum.value >= 1024 ? datum.value / 1024 + 'K' : datum.value"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a boundary chart: users that fit, by context.
+
+    Attributes:
+        name: What the line is called in the legend.
+        points: (context tokens, users) with users >= 1, contexts ascending.
+    """
+
+    name: str
+    points: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Boundary:
+    """The out-of-memory boundary of some configurations.
+
+    Attributes:
+        lines: At most six; the first is the headline's.
+        ceiling: The first line's ceiling: nothing reserved, nothing rounded.
+        low: The first line with the estimate's uncertainty against it.
+        high: The first line with the uncertainty in its favour.
+        limit_tokens: The model's own limit, or None where lines are of different models.
+    """
+
+    lines: tuple[Line, ...]
+    ceiling: tuple[tuple[int, int], ...] = ()
+    low: tuple[tuple[int, int], ...] = ()
+    high: tuple[tuple[int, int], ...] = ()
+    limit_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """One model in the landscape: its weights against what a token costs."""
+
+    name: str
+    weights_gib: float
+    token_kib: float
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Landscape:
+    """All models: weights across, bytes per token up."""
+
+    marks: tuple[Mark, ...]
+    kinds: tuple[str, ...]
+
+
+Data = Boundary | Landscape
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A chart that a page wants.
+
+    Attributes:
+        name: Key of :data:`CHARTS`.
+        data: What it shows.
+        card: (title, conclusion) of the picture that a shared link shows, or None for none.
+    """
+
+    name: str
+    data: Data
+    card: tuple[str, str] | None = None
+
+    @property
+    def digest(self) -> str:
+        """Digest of everything that decides the drawing, but for the code."""
+        text = json.dumps([self.name, asdict(self.data), self.card], sort_keys=True, separators=(",", ":"))
+        return sha256(text.encode()).hexdigest()[:20]
+
+
+def boundary(data: Boundary) -> alt.LayerChart:
+    """Draw users against context, both on log2 axes; below a line it fits.
+
+    The first line is the headline's: its area is tinted, its ceiling dotted above it, its
+    uncertainty a band. Lines differ in dash as well as in colour.
+    """
+    import altair as alt
+
+    alt.data_transformers.disable_max_rows()
+    most = max(users for line in data.lines for _, users in line.points)
+    most = max([most, *(users for _, users in data.ceiling)], default=most)
+    last = data.limit_tokens or max(context for line in data.lines for context, _ in line.points)
+    first = min(*(context for line in data.lines for context, _ in line.points), last // 2)
+    x = alt.X(
+        "context:Q",
+        title="context of each request, tokens",
+        scale=alt.Scale(type="log", base=2, domain=[first, last], nice=False),
+        axis=alt.Axis(values=_powers(first, last), labelExpr=_TOKENS_LABEL),
+    )
+    y = alt.Y(
+        "users:Q",
+        title="simultaneous users",
+        scale=alt.Scale(type="log", base=2, domain=[1, max(2, most * 1.15)], nice=False),
+        axis=alt.Axis(values=_ticks(most), format=",d"),
+    )
+    names = [line.name for line in data.lines]
+    colour = alt.Color(
+        "line:N", scale=alt.Scale(domain=names, range=list(LINE_COLOURS)), legend=None, sort=names
+    )
+    dash = alt.StrokeDash(
+        "line:N", scale=alt.Scale(domain=names, range=[list(d) for d in LINE_DASHES]), legend=None, sort=names
+    )
+    rows = [{"line": li.name, "context": c, "users": u} for li in data.lines for c, u in li.points]
+    hover = alt.selection_point(
+        name="hover", fields=["line"], on="pointerover", nearest=True, clear="pointerout"
+    )
+    strength = alt.condition(hover, alt.value(1), alt.value(0.22))
+    base = alt.Chart(alt.Data(values=rows)).encode(x=x, y=y)
+    layers: list[alt.Chart] = []
+    if data.lines:
+        tinted = [{"context": c, "users": u, "floor": 1} for c, u in data.lines[0].points]
+        layers.append(
+            alt.Chart(alt.Data(values=tinted))
+            .mark_area(color=LINE_COLOURS[0], opacity=0.09, clip=True)
+            .encode(x=x, y=y, y2="floor:Q")
+        )
+    if data.low and data.high:
+        lower = dict(data.low)
+        band = [{"context": c, "users": lower.get(c, 1), "upper": u} for c, u in data.high]
+        layers.append(
+            alt.Chart(alt.Data(values=band))
+            .mark_area(color=LINE_COLOURS[0], opacity=0.2, clip=True)
+            .encode(x=x, y=y, y2="upper:Q")
+        )
+    if data.ceiling:
+        roof = [{"context": c, "users": u} for c, u in data.ceiling]
+        layers.append(
+            alt.Chart(alt.Data(values=roof))
+            .mark_line(color=LINE_COLOURS[0], strokeDash=[1, 4], strokeCap="round", strokeWidth=2, clip=True)
+            .encode(x=x, y=y)
+        )
+    layers.append(
+        base.mark_line(strokeWidth=2.2, clip=True).encode(color=colour, strokeDash=dash, opacity=strength)
+    )
+    layers.append(
+        base.mark_point(filled=True, size=34, clip=True)
+        .encode(
+            color=colour,
+            opacity=strength,
+            tooltip=[
+                alt.Tooltip("line:N", title="on"),
+                alt.Tooltip("context:Q", title="tokens each", format=",d"),
+                alt.Tooltip("users:Q", title="users", format=",d"),
+            ],
+        )
+        .add_params(hover)
+    )
+    if data.limit_tokens:
+        edge = alt.Chart(alt.Data(values=[{"context": data.limit_tokens}])).encode(x=x)
+        layers.append(edge.mark_rule(color="var(--kv-soft)", strokeWidth=1.5))
+    return _finish(alt.layer(*layers))
+
+
+def landscape(data: Landscape) -> alt.LayerChart:
+    """Draw every model: weights as released across, bytes per further token up, both log."""
+    import altair as alt
+
+    rows = [asdict(mark) for mark in data.marks]
+    colour = alt.Color(
+        "kind:N",
+        scale=alt.Scale(domain=list(data.kinds), range=list(LINE_COLOURS)),
+        sort=list(data.kinds),
+        legend=None,
+    )
+    shape = alt.Shape(
+        "kind:N",
+        scale=alt.Scale(
+            domain=list(data.kinds),
+            range=["circle", "square", "triangle-up", "diamond", "cross", "triangle-down"],
+        ),
+        legend=None,
+    )
+    chart = (
+        alt.Chart(alt.Data(values=rows))
+        .mark_point(filled=True, size=46, opacity=0.78)
+        .encode(
+            x=alt.X(
+                "weights_gib:Q",
+                title="weights as released, GiB",
+                scale=alt.Scale(type="log", base=2, nice=False, padding=8),
+                axis=alt.Axis(values=[2**n for n in range(-3, 12)], format=",~r"),
+            ),
+            y=alt.Y(
+                "token_kib:Q",
+                title="cache of one further token at full context, KiB",
+                scale=alt.Scale(type="log", base=2, nice=False, padding=8),
+                axis=alt.Axis(values=[2**n for n in range(-3, 14)], format=",~r"),
+            ),
+            color=colour,
+            shape=shape,
+            tooltip=[
+                alt.Tooltip("name:N", title="model"),
+                alt.Tooltip("weights_gib:Q", title="weights, GiB", format=",.1f"),
+                alt.Tooltip("token_kib:Q", title="per token, KiB", format=",.1f"),
+                alt.Tooltip("kind:N", title="cache"),
+            ],
+        )
+    )
+    return _finish(alt.layer(chart))
+
+
+def _finish(chart: alt.LayerChart | alt.FacetChart) -> alt.LayerChart:
+    axis = {
+        "labelColor": "var(--kv-soft)",
+        "titleColor": "var(--kv-soft)",
+        "labelFontSize": 12,
+        "titleFontSize": 12,
+        "titleFontWeight": "normal",
+        "gridColor": "var(--kv-grid)",
+        "domainColor": "var(--kv-line)",
+        "tickColor": "var(--kv-line)",
+        "labelFont": "Source Sans Pro",
+        "titleFont": "Source Sans Pro",
+        "titlePadding": 8,
+        "labelOverlap": "greedy",
+    }
+    made: alt.LayerChart = (
+        chart.properties(width=WIDTH, height=HEIGHT)
+        .configure(background="transparent", font="Source Sans Pro", aria=False)
+        .configure_view(stroke=None)
+        .configure_axis(**axis)
+    )
+    return made
+
+
+def _powers(first: int, last: int) -> list[int]:
+    return [1 << n for n in range(30) if first <= 1 << n <= last]
+
+
+def _ticks(most: float) -> list[int]:
+    octaves = int(most).bit_length()
+    stride = 1 if octaves <= 8 else 2
+    return [1 << n for n in range(0, octaves + 1, stride) if 1 << n <= most * 1.15]
+
+
+_MANY: Final = 2
+
+CHARTS: Final[dict[str, Callable[[Any], alt.LayerChart]]] = {"boundary": boundary, "landscape": landscape}
+"""Every chart that a page can ask for, by name."""
+
+
+def specification(request: Request) -> dict[str, Any]:
+    """Return the Vega-Lite specification of a request, its data inside."""
+    spec: dict[str, Any] = CHARTS[request.name](request.data).to_dict()
+    return _hoisted(spec)
+
+
+def _hoisted(spec: dict[str, Any]) -> dict[str, Any]:
+    """Say once, for the whole chart, what every layer says: axes, and the data that most layers show."""
+    layers = spec.get("layer", [])
+    if len(layers) < _MANY:
+        return spec
+    for channel in ("x", "y"):
+        said = [layer["encoding"].get(channel) for layer in layers]
+        first = next((one for one in said if one is not None), None)
+        if first is None or any(one not in (None, first) for one in said):
+            continue
+        spec.setdefault("encoding", {})[channel] = first
+        for layer in layers:
+            if layer["encoding"].pop(channel, None) is None:
+                layer["encoding"][channel] = None
+    shown = [layer.get("data") for layer in layers]
+    common = max(shown, key=lambda data: (shown.count(data), str(data)))
+    spec["data"] = common
+    for layer in layers:
+        if layer.get("data") == common:
+            del layer["data"]
+    return spec

@@ -1,0 +1,129 @@
+"""Small pictures drawn by our own templates: the layer strip and the memory bar."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from kvreport import units
+from kvreport.catalog.caches import (
+    Cache,
+    ChunkedAttention,
+    CrossAttention,
+    FullAttention,
+    Indexer,
+    Latent,
+    RecurrentState,
+    Ring,
+    Shared,
+    SlidingWindow,
+)
+from kvreport.catalog.model import LayerGroup, Model
+from kvreport.site.kit.elements import Bar, Slice, Strip, Tick
+
+TICK: Final = 10
+_ROLE_WORDS: Final = {
+    "cache": "grows with every token",
+    "window": "grows up to its window",
+    "state": "constant per request",
+    "none": "keeps nothing of its own",
+}
+_LABEL_NEEDS: Final = 16
+"""Thousandths of a bar that one character of a label takes, roughly."""
+
+
+def role(group: LayerGroup) -> tuple[str, str]:
+    """Return the colour role of a group's layers, and a second one where they keep two kinds."""
+    kinds = {_role(cache) for cache in group.caches} - {"none"}
+    order = [name for name in ("cache", "window", "state") if name in kinds]
+    return (order[0] if order else "none", order[1] if len(order) > 1 else "")
+
+
+def _role(cache: Cache) -> str:
+    match cache:
+        case FullAttention() | Indexer() | CrossAttention():
+            return "cache"
+        case Latent():
+            return "window" if cache.window else "cache"
+        case SlidingWindow() | ChunkedAttention() | Ring():
+            return "window"
+        case RecurrentState():
+            return "state"
+        case Shared():
+            return "none"
+
+
+def strip(model: Model) -> Strip:
+    """Return a model's layers in order, coloured by what they keep."""
+    ticks = []
+    for index, group_index in enumerate(model.pattern):
+        group = model.layers[group_index]
+        css, below = role(group)
+        ticks.append(Tick(css, below, index * TICK, f"layer {index}: {group.name}"))
+    legend = tuple(
+        (role(group)[0], f"{group.count} × {group.name}: {describe(group.caches)}") for group in model.layers
+    )
+    words = "; ".join(f"{group.count} {group.name}" for group in model.layers)
+    title = f"{model.layer_count} layers in order: {words}"
+    return Strip(title=title, ticks=tuple(ticks), width=model.layer_count * TICK, legend=legend)
+
+
+def describe(caches: Sequence[Cache]) -> str:
+    """Say what a layer keeps, in words with its shape."""
+    return " + ".join(_describe(cache) for cache in caches) or "nothing to keep"
+
+
+def _describe(cache: Cache) -> str:
+    match cache:
+        case FullAttention():
+            return f"{_heads(cache)} for every token"
+        case SlidingWindow():
+            return f"{_heads(cache)} for the last {units.count(cache.window)} tokens"
+        case ChunkedAttention():
+            return f"{_heads(cache)} for the current chunk of {units.count(cache.chunk)} tokens"
+        case Latent():
+            which = "every token" if cache.stride == 1 else f"every {cache.stride} tokens"
+            if cache.window:
+                which = f"the last {units.count(cache.window)} tokens"
+            return f"one latent of {cache.latent_dim} + {cache.rope_dim} for {which}"
+        case Indexer():
+            which = "every token" if cache.stride == 1 else f"every {cache.stride} tokens"
+            return f"an index key of {cache.index_dim} for {which}"
+        case Ring():
+            return f"partial sums of the last {units.count(cache.window)} tokens"
+        case RecurrentState():
+            return "a state of constant size"
+        case CrossAttention():
+            return f"{_heads(cache)} for {units.count(cache.encoder_tokens)} encoder tokens"
+        case Shared():
+            return "reads another layer's cache"
+
+
+def _heads(cache: FullAttention | SlidingWindow | ChunkedAttention | CrossAttention) -> str:
+    heads = f"{cache.kv_heads} KV head{'s' if cache.kv_heads != 1 else ''}"
+    if cache.key_dim == cache.value_dim:
+        return f"{heads} × {cache.key_dim}, keys and values"
+    return f"{heads} × ({cache.key_dim} + {cache.value_dim}), keys and values"
+
+
+def bar(title: str, parts: Sequence[tuple[str, str, int]], total_bytes: int, caption: str) -> Bar:
+    """Return a bar of one device's memory.
+
+    Args:
+        title: What it shows, for a screen reader.
+        parts: (role, label, bytes) from left to right; empty ones are left out.
+        total_bytes: Bytes of the whole bar.
+        caption: What is held in it.
+    """
+    slices = []
+    start = 0
+    for css, label, size in parts:
+        if size <= 0:
+            continue
+        end = min(1000, start + max(2, round(1000 * size / total_bytes)))
+        text = f"{units.gib(size, 1)} GiB"
+        slices.append(
+            Slice(css, label, text, start, end - start, end - start >= _LABEL_NEEDS * len(text) // 2)
+        )
+        start = end
+    return Bar(title=title, slices=tuple(slices), caption=caption)

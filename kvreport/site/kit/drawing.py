@@ -1,0 +1,163 @@
+"""Drawing charts: specification to static SVG, kept between builds.
+
+A drawing is decided by its request and by the code that draws, so its file is named by both. A
+second build reads files and starts nothing. New drawings are made by two processes, because the
+chart compiler is single-threaded.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from importlib.metadata import version
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Final
+
+from kvreport.build_cache import read_sealed, write_sealed
+from kvreport.site.kit import charts, fonts
+from kvreport.site.kit import social_cards as cards
+from kvreport.site.kit.charts import Boundary, Request
+from kvreport.site.kit.social_cards import card
+from kvreport.site.kit.vega import vegalite_version
+
+WORKERS: Final = 2
+_FEW: Final = 6
+_SAID_ALREADY: Final = re.compile(
+    r' (?:xmlns:xlink|version|class|role|aria-[a-z]+|pointer-events)="[^"]*"| opacity="1"| (?:x2|y2)="0"'
+)
+_NOTHING: Final = re.compile(r'<path d=""[^>]*/>|<path d="M0,0h0v0h0Z"[^>]*/>')
+_GEOMETRY: Final = re.compile(r'( (?:d|transform)=")([^"]*)')
+_FRACTION: Final = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")
+_DOT: Final = re.compile(r'<path transform="([^"]*)" d="M([\d.]+),0A\2,\2,0,1,1,-\2,0A\2,\2,0,1,1,\2,0"')
+_EMPTY: Final = re.compile(r"<g(?: [^>]*)?></g>")
+_ID: Final = re.compile(r'(\bid="|url\(#|href="#)([A-Za-z][\w-]*)')
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """A chart, drawn.
+
+    Attributes:
+        svg: Inline SVG; its colours are the style sheet's tokens.
+        spec: The specification as JSON, for the interactive chart.
+        card: The picture of a shared link as JPEG, or b"" if none was asked for.
+    """
+
+    svg: str
+    spec: str
+    card: bytes = b""
+
+
+def draw(
+    requests: Iterable[Request], cache_dir: Path, progress: Callable[[str], None] = lambda _: None
+) -> dict[str, Drawing]:
+    """Return the drawing of each request by its digest.
+
+    Args:
+        requests: What to draw; the same request twice is drawn once.
+        cache_dir: Folder of earlier drawings; made if missing.
+        progress: Told now and then how far it is.
+    """
+    folder = cache_dir / "charts"
+    folder.mkdir(parents=True, exist_ok=True)
+    wanted = {request.digest: request for request in requests}
+    done = {digest: made for digest in wanted if (made := _read(folder, digest)) is not None}
+    missing = [request for digest, request in wanted.items() if digest not in done]
+    if missing:
+        progress(f"charts: {len(done)} kept from earlier builds, {len(missing)} to draw")
+    for request, made in zip(missing, _drawn(missing), strict=True):
+        _write(folder, request.digest, made)
+        done[request.digest] = made
+        if len(done) % 50 == 0:
+            progress(f"charts: {len(done)} of {len(wanted)} drawn")
+    return done
+
+
+def draw_one(request: Request) -> Drawing:
+    """Draw one request, here and now."""
+    import vl_convert
+
+    _register_fonts()
+    spec = charts.specification(request)
+    text = json.dumps(spec, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    svg = vl_convert.vegalite_to_svg(spec, vl_version=vegalite_version())
+    drawn = _inline(svg, request.digest)
+    return Drawing(drawn, text, _card(request, drawn))
+
+
+def _card(request: Request, svg: str) -> bytes:
+    if request.card is None:
+        return b""
+    title, conclusion = request.card
+    lines = request.data.lines if isinstance(request.data, Boundary) else ()
+    return card(title, conclusion, svg, [(n, line.name) for n, line in enumerate(lines, start=1)])
+
+
+def _drawn(requests: list[Request]) -> Iterable[Drawing]:
+    if len(requests) <= _FEW:
+        yield from map(draw_one, requests)
+        return
+    with ProcessPoolExecutor(WORKERS, mp_context=get_context("spawn")) as pool:
+        yield from pool.map(draw_one, requests, chunksize=4)
+
+
+def _inline(svg: str, digest: str) -> str:
+    """Make a drawing fit to stand in a page: its ids its own, no role that a reader would announce.
+
+    Ids are numbered anew: the compiler counts on through a process, so the same chart drawn second
+    would differ from itself drawn first.
+    """
+    numbers: dict[str, int] = {}
+    svg = _ID.sub(lambda match: f"{match[1]}c{digest[:8]}-{numbers.setdefault(match[2], len(numbers))}", svg)
+    svg = _SAID_ALREADY.sub("", svg)
+    svg = _NOTHING.sub("", svg)
+    svg = _GEOMETRY.sub(lambda match: match[1] + _FRACTION.sub(_tenth, match[2]), svg)
+    svg = _DOT.sub(r'<circle transform="\1" r="\2"', svg)
+    while svg != (emptier := _EMPTY.sub("", svg)):
+        svg = emptier
+    return svg.replace("<svg ", '<svg class="kv-svg" aria-hidden="true" focusable="false" ', 1)
+
+
+def _tenth(match: re.Match[str]) -> str:
+    """Return a coordinate to a tenth of a pixel."""
+    return f"{round(float(match[0]), 1) + 0.0:g}"
+
+
+@cache
+def _register_fonts() -> None:
+    import vl_convert
+
+    folder = fonts.folder()
+    if folder is not None:
+        vl_convert.register_font_directory(str(folder))
+
+
+@cache
+def _code() -> str:
+    """Digest of what decides a drawing besides its request."""
+    parts = [Path(name).read_bytes() for name in (charts.__file__, cards.__file__, __file__)]
+    parts += [version(name).encode() for name in ("altair", "vl-convert-python")]
+    parts.append(repr((fonts.state(), sorted(cards.light_tokens().items()))).encode())
+    return sha256(b"\0".join(parts)).hexdigest()[:8]
+
+
+def _read(folder: Path, digest: str) -> Drawing | None:
+    path = folder / f"{digest}-{_code()}.json"
+    try:
+        found = json.loads(read_sealed(path) or b"")
+        return Drawing(found["svg"], found["spec"], b64decode(found["card"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _write(folder: Path, digest: str, made: Drawing) -> None:
+    path = folder / f"{digest}-{_code()}.json"
+    content = {"svg": made.svg, "spec": made.spec, "card": b64encode(made.card).decode()}
+    write_sealed(path, json.dumps(content).encode())

@@ -1,0 +1,161 @@
+"""What templates of several page types are given: facts, charts, bars, strips, links, sources.
+
+Templates choose, loop and print; every number in a context has been computed below this layer and
+every string has been made by Python. Text from the catalog is plain text here and is escaped by
+the template. A page type's own context is in its module.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kvreport.site.kit.tables import Table
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A number worth a large figure.
+
+    Attributes:
+        label: What it is.
+        value: The figure with its unit.
+        note: A remark in small print, or "".
+    """
+
+    label: str
+    value: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A chart, ready to stand in a page.
+
+    Attributes:
+        id: Anchor of the figure.
+        title: What it shows, in words: also what a screen reader says.
+        digest: Names the drawing that the page asked for.
+        legend: (line number from 1, text) of each line.
+        notes: Further legend entries: (css class of the sample, text).
+        caption: How to read it.
+        table: The same data.
+        points: Whether the legend's samples are points instead of lines.
+    """
+
+    id: str
+    title: str
+    digest: str
+    legend: tuple[tuple[int, str], ...]
+    notes: tuple[tuple[str, str], ...]
+    caption: str
+    table: Table
+    points: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A part of a bar.
+
+    Attributes:
+        css: Role that gives it its colour: ``weights``, ``cache``, ``state``, ``reserve``, ``free``.
+        label: What it is.
+        text: Its size with the unit.
+        start: Where it begins, in thousandths of the bar.
+        width: How wide it is, in thousandths.
+        inside: Whether its text has room inside.
+    """
+
+    css: str
+    label: str
+    text: str
+    start: int
+    width: int
+    inside: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A bar of one device's memory.
+
+    Attributes:
+        title: What it shows, for a screen reader.
+        slices: Its parts from left to right.
+        caption: What is held in it.
+    """
+
+    title: str
+    slices: tuple[Slice, ...]
+    caption: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """One layer of a strip: its role and what it keeps.
+
+    Attributes:
+        css: Role of its colour: ``cache``, ``window``, ``state``, ``none``.
+        below: Role of its lower half where it keeps two kinds, or "".
+        x: Where it begins.
+        title: What it is, for a pointer.
+    """
+
+    css: str
+    below: str
+    x: int
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """A model's layers in order, coloured by what they keep.
+
+    Attributes:
+        title: What it shows, for a screen reader.
+        ticks: One per layer.
+        width: Width of the drawing in its own units; each layer takes 10.
+        legend: (css role, text) of each kind of layer.
+    """
+
+    title: str
+    ticks: tuple[Tick, ...]
+    width: int
+    legend: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A link: its text, where it leads, a remark."""
+
+    text: str
+    href: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLine:
+    """Where facts come from.
+
+    Attributes:
+        title: What was read.
+        url: Where it can be read again, or "".
+        covers: Which fields it speaks for, in words.
+        evidence: How far it can be trusted.
+        revision: Version of what was read, or "".
+        note: A remark, or "".
+    """
+
+    title: str
+    url: str
+    covers: str
+    evidence: str
+    revision: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A line of the arithmetic: words, and the numbers put in."""
+
+    words: str
+    numbers: str
+    result: bool = False

@@ -1,0 +1,268 @@
+"""Small figures of the chapters, drawn as SVG text: curves over contexts, bars of stacked parts.
+
+The large charts of the report are Vega-Lite (:mod:`kvreport.site.kit.charts`). A chapter is a program
+that runs in a kernel of its own, where a chart compiler would cost more than the chapter; these
+two shapes need none. Colours are the style sheet's tokens, the data stand beside each figure as a
+folded table, and a description is read to those who cannot see it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Final
+
+from kvreport import units
+
+Place = Callable[[float], float]
+"""Where a value stands on an axis, in the drawing's units."""
+
+WIDTH: Final = 700
+HEIGHT: Final = 300
+LEFT: Final = 64
+RIGHT: Final = 16
+TOP: Final = 14
+BOTTOM: Final = 46
+COLOURS: Final = {
+    "weights": "var(--kv-weights)",
+    "cache": "var(--kv-cache)",
+    "state": "var(--kv-state)",
+    "reserve": "var(--kv-reserve)",
+    "free": "var(--kv-free)",
+}
+LINES: Final = tuple(f"var(--kv-l{n})" for n in range(1, 7))
+DASHES: Final = ("", "7 3", "2 2", "9 3 2 3", "5 2", "1 3")
+
+
+@dataclass(frozen=True, slots=True)
+class Curves:
+    """Lines over one axis.
+
+    Attributes:
+        title: What the figure shows, in one sentence; read aloud and printed under it.
+        x_title: The axis across.
+        y_title: The axis up.
+        x: Positions, ascending.
+        lines: Name and values of each line; None leaves a gap.
+        x_log: Whether the axis across is in powers of two.
+        y_log: Whether the axis up is in powers of two.
+        x_tokens: Whether positions are token counts (8K, 128K).
+        ruler: A level to draw across, with its name.
+        marks: Measured values of each line, drawn as rings over it; empty if there are none.
+    """
+
+    title: str
+    x_title: str
+    y_title: str
+    x: tuple[float, ...]
+    lines: tuple[tuple[str, tuple[float | None, ...]], ...]
+    x_log: bool = True
+    y_log: bool = False
+    x_tokens: bool = True
+    ruler: tuple[float, str] | None = None
+    marks: tuple[tuple[float | None, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """Horizontal bars of stacked parts, in GiB.
+
+    Attributes:
+        title: What the figure shows, in one sentence.
+        bars: Name of each bar, and its parts: role (a key of :data:`COLOURS`), name, bytes.
+        limit_bytes: A limit to mark, or None.
+        limit_name: What the limit is.
+    """
+
+    title: str
+    bars: tuple[tuple[str, tuple[tuple[str, str, float], ...]], ...]
+    limit_bytes: float | None = None
+    limit_name: str = ""
+
+
+def curves(data: Curves) -> str:
+    """Draw lines; returns a figure with the SVG, its legend and the data as a folded table."""
+    drawn = [*(line for _, line in data.lines), *data.marks]
+    values = [v for line in drawn for v in line if v is not None and (v > 0 or not data.y_log)]
+    if data.ruler is not None:
+        values.append(data.ruler[0])
+    low, high = (min(values), max(values)) if data.y_log else (0.0, max(values))
+    if data.y_log:
+        low, high = 2 ** math.floor(math.log2(low)), 2 ** math.ceil(math.log2(high))
+    else:
+        high *= 1.05
+    across = _scale(data.x[0], data.x[-1], LEFT, WIDTH - RIGHT, log=data.x_log)
+    up = _scale(low, high, HEIGHT - BOTTOM, TOP, log=data.y_log)
+    parts = [_axis_y(low, high, up, data.y_title, log=data.y_log)]
+    for tick in _x_ticks(data):
+        x = across(tick)
+        label = units.human_tokens(int(tick)) if data.x_tokens else f"{tick:,.4g}"
+        parts.append(
+            f'<line x1="{x}" x2="{x}" y1="{HEIGHT - BOTTOM}" y2="{HEIGHT - BOTTOM + 5}" stroke="var(--kv-soft)"/>'
+            f'<text x="{x}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{label}</text>'
+        )
+    parts.append(
+        f'<text x="{(LEFT + WIDTH - RIGHT) / 2:.1f}" y="{HEIGHT - 6}" text-anchor="middle">{escape(data.x_title)}</text>'
+    )
+    if data.ruler is not None:
+        y = up(data.ruler[0])
+        parts.append(
+            f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}" stroke="var(--kv-soft)" stroke-dasharray="2 4"/>'
+            f'<text x="{WIDTH - RIGHT}" y="{y - 5:.1f}" text-anchor="end">{escape(data.ruler[1])}</text>'
+        )
+    for number, (_, line) in enumerate(data.lines):
+        points = [
+            (across(x), up(v))
+            for x, v in zip(data.x, line, strict=True)
+            if v is not None and (v > 0 or not data.y_log)
+        ]
+        joined = " ".join(f"{x},{y}" for x, y in points)
+        parts.append(
+            f'<polyline points="{joined}" fill="none" stroke="{LINES[number]}" stroke-width="2.2"'
+            f' stroke-dasharray="{DASHES[number]}"/>'
+        )
+        if not data.marks:
+            parts.extend(f'<circle cx="{x}" cy="{y}" r="2.6" fill="{LINES[number]}"/>' for x, y in points)
+    for number, marks in enumerate(data.marks):
+        parts.extend(
+            f'<circle cx="{across(x)}" cy="{up(v)}" r="4.6" fill="none" stroke="{LINES[number]}" stroke-width="1.8"/>'
+            for x, v in zip(data.x, marks, strict=True)
+            if v is not None and (v > 0 or not data.y_log)
+        )
+    svg = _svg("".join(parts), HEIGHT, data.title)
+    keys = (
+        "" if len(data.lines) == 1 else _legend([(LINES[n], name) for n, (name, _) in enumerate(data.lines)])
+    )
+    columns = list(data.lines)
+    if data.marks:
+        measured = [
+            (f"{name}, measured", marks) for (name, _), marks in zip(data.lines, data.marks, strict=True)
+        ]
+        columns = [pair for both in zip(data.lines, measured, strict=True) for pair in both]
+    head = [data.x_title, *(name for name, _ in columns)]
+    rows = [
+        [
+            units.human_tokens(int(x)) if data.x_tokens else f"{x:,.4g}",
+            *("–" if (value := line[number]) is None else _plain(value) for _, line in columns),
+        ]
+        for number, x in enumerate(data.x)
+    ]
+    return _figure(svg, keys, data.title, head, rows)
+
+
+def bars(data: Bars) -> str:
+    """Draw stacked bars; returns a figure with the SVG, its legend and the data as a folded table."""
+    longest = max(sum(size for _, _, size in parts) for _, parts in data.bars)
+    longest = max(longest, data.limit_bytes or 0) * 1.02
+    label = min(190, 12 + max(len(name) for name, _ in data.bars) * 7)
+    across = _scale(0, longest, label, WIDTH - RIGHT, log=False)
+    height = 20 + len(data.bars) * 34 + 30
+    drawn: list[str] = []
+    roles: dict[str, str] = {}
+    rows: list[list[str]] = []
+    for number, (name, parts) in enumerate(data.bars):
+        y = 20 + number * 34
+        drawn.append(f'<text x="{label - 8}" y="{y + 16}" text-anchor="end">{escape(name)}</text>')
+        start = 0.0
+        for role, part, size in parts:
+            roles.setdefault(role, part)
+            x, end = across(start), across(start + size)
+            drawn.append(
+                f'<rect x="{x}" y="{y}" width="{max(end - x, 0.6):.1f}" height="24" fill="{COLOURS[role]}">'
+                f"<title>{escape(part)}: {units.human_bytes(size)}</title></rect>"
+            )
+            rows.append([name, part, units.human_bytes(size)])
+            start += size
+    bottom = 20 + len(data.bars) * 34
+    for tick in _steps(longest / units.GIB):
+        x = across(tick * units.GIB)
+        drawn.append(
+            f'<line x1="{x}" x2="{x}" y1="{bottom}" y2="{bottom + 5}" stroke="var(--kv-soft)"/>'
+            f'<text x="{x}" y="{bottom + 19}" text-anchor="middle">{tick:g}{" GiB" if tick == 0 else ""}</text>'
+        )
+    if data.limit_bytes is not None:
+        x = across(data.limit_bytes)
+        drawn.append(
+            f'<line x1="{x}" x2="{x}" y1="10" y2="{bottom}" stroke="var(--kv-ink)" stroke-width="1.5"/>'
+            f'<text x="{x - 5:.1f}" y="12" text-anchor="end">{escape(data.limit_name)}</text>'
+        )
+    svg = _svg("".join(drawn), height, data.title)
+    keys = _legend([(COLOURS[role], name) for role, name in roles.items()])
+    return _figure(svg, keys, data.title, ["bar", "part", "size"], rows)
+
+
+def _scale(low: float, high: float, first: float, last: float, *, log: bool) -> Place:
+    a, b = (math.log2(low), math.log2(high)) if log else (low, high)
+    span = (b - a) or 1.0
+
+    def place(value: float) -> float:
+        return round(first + (last - first) * ((math.log2(value) if log else value) - a) / span, 1)
+
+    return place
+
+
+def _axis_y(low: float, high: float, up: Place, title: str, *, log: bool) -> str:
+    ticks = _powers(low, high) if log else _steps(high)
+    drawn = "".join(
+        f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{up(t)}" y2="{up(t)}" stroke="var(--kv-grid)"/>'
+        f'<text x="{LEFT - 8}" y="{up(t) + 4:.1f}" text-anchor="end">{_plain(t)}</text>'
+        for t in ticks
+    )
+    middle = (TOP + HEIGHT - BOTTOM) / 2
+    return f'{drawn}<text transform="translate(14 {middle:.1f}) rotate(-90)" text-anchor="middle">{escape(title)}</text>'
+
+
+def _plain(value: float) -> str:
+    """Print a number without an exponent: 131,072 and 0.125."""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:,.4g}"
+
+
+def _x_ticks(data: Curves) -> Sequence[float]:
+    if data.x_log:
+        ticks = _powers(data.x[0], data.x[-1])
+        return ticks[:: math.ceil(len(ticks) / 11)]
+    return [t for t in _steps(data.x[-1]) if t >= data.x[0]]
+
+
+def _powers(low: float, high: float) -> list[float]:
+    return [2.0**n for n in range(math.ceil(math.log2(low)), math.floor(math.log2(high)) + 1)]
+
+
+def _steps(high: float) -> list[float]:
+    raw = high / 5
+    size = 10 ** math.floor(math.log10(raw))
+    step = next(size * m for m in (1, 2, 5, 10) if size * m >= raw)
+    return [round(step * n, 10) for n in range(int(high / step) + 1)]
+
+
+def _svg(inner: str, height: float, title: str) -> str:
+    return (
+        f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(title, quote=True)}"'
+        f' class="kv-drawn">{inner}</svg>'
+    )
+
+
+def _legend(keys: Sequence[tuple[str, str]]) -> str:
+    items = "".join(
+        '<span class="kv-key"><svg viewBox="0 0 16 10" aria-hidden="true">'
+        f'<rect width="16" height="10" rx="2" fill="{colour}"/></svg>{escape(name)}</span>'
+        for colour, name in keys
+    )
+    return f'<div class="kv-keys">{items}</div>'
+
+
+def _figure(svg: str, keys: str, title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    heads = "".join(f'<th scope="col">{escape(text)}</th>' for text in head)
+    body = "".join(
+        f'<tr><th scope="row">{escape(row[0])}</th>'
+        + "".join(f'<td class="kv-num">{escape(c)}</td>' for c in row[1:])
+        + "</tr>"
+        for row in rows
+    )
+    data = (
+        f'<details class="kv-fold kv-data"><summary>The same as a table</summary><div class="kv-scroll">'
+        f'<table class="kv-table"><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div></details>'
+    )
+    return f'<figure class="kv-figure">{svg}{keys}<figcaption>{escape(title)}</figcaption>{data}</figure>'

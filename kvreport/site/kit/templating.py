@@ -1,0 +1,101 @@
+"""The templates' environment: escaping always on, a missing name is an error, no arithmetic."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+from jinja2 import BaseLoader, ChoiceLoader, Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from kvreport import resources, units
+from kvreport.site.kit.page import link
+
+_overrides: list[Path] = []
+
+
+def override(folder: Path | None) -> None:
+    """Let templates in ``folder`` replace the package's of the same name; None for none.
+
+    One build at a time renders in a process, so this is set once before it begins.
+    """
+    _overrides[:] = [] if folder is None else [folder]
+    environment.cache_clear()
+
+
+def folders() -> tuple[Path, ...]:
+    """Return where templates are looked for, first found first."""
+    return (*_overrides, resources.templates_dir())
+
+
+@cache
+def environment() -> Environment:
+    """Return the environment that renders every page.
+
+    Formatters come from :mod:`kvreport.units`: pure functions of one value. Everything else that a
+    template prints was made into text by Python before.
+    """
+    made = Environment(
+        loader=ChoiceLoader(list(_loaders())),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=False,
+    )
+    made.filters["count"] = units.count
+    made.filters["tokens"] = units.human_tokens
+    made.filters["size"] = units.human_bytes
+    made.filters["gib"] = units.gib
+    made.filters["as_text"] = as_text
+    return made
+
+
+class _FlatNames(FileSystemLoader):
+    """Templates under the first edition's names: ``model_serve.html`` for ``model/serve.html``."""
+
+    def get_source(self, environment: Environment, template: str) -> tuple[str, str, Callable[[], bool]]:
+        flat = template.replace("/", "_")
+        found = super().get_source(environment, flat)
+        if flat != template:
+            message = f"template {flat}: its name is {template} now; the old one goes with the next release"
+            warnings.warn(message, DeprecationWarning, stacklevel=2)
+        return found
+
+
+def _loaders() -> Iterator[BaseLoader]:
+    """Yield where a template is looked for, first found first."""
+    for folder in _overrides:
+        yield FileSystemLoader(folder)
+        yield _FlatNames(folder)
+    yield FileSystemLoader(resources.templates_dir())
+
+
+def as_text(text: str) -> Markup:
+    """Escape what ends text between tags, and nothing else: quotes may stand there as they are."""
+    return Markup(text.replace("&", "&amp;").replace("<", "&lt;"))  # noqa: S704 (escaped on this line)
+
+
+def render(template: str, uri: str, context: object) -> Markup:
+    """Render a template with a context.
+
+    Args:
+        template: Name of the template, ``model/headline.html``.
+        uri: Address of the page that it stands on; ``link("gpus/")`` in a template is relative to it.
+        context: A dataclass instance or a mapping; its fields are the template's names.
+    """
+    names = _names(context)
+    html = environment().get_template(template).render(**names, link=partial(link, uri))
+    return Markup(html.strip())  # noqa: S704 (rendered with escaping on)
+
+
+def _names(context: object) -> Mapping[str, Any]:
+    if isinstance(context, Mapping):
+        return context
+    if is_dataclass(context):
+        return {field.name: getattr(context, field.name) for field in fields(context)}
+    raise TypeError(f"a context is a dataclass or a mapping, not {type(context).__name__}")

@@ -1,0 +1,192 @@
+"""The data page: every file, every column, how to cite."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from kvreport import units
+from kvreport.dataset import columns
+from kvreport.publish.changes import history
+from kvreport.publish.downloads import FOLDER
+from kvreport.publish.site_data import SiteData
+from kvreport.site.kit.elements import Fact, Link
+from kvreport.site.kit.page import Page, Section
+from kvreport.site.kit.tables import Cell, Column, Row, Table
+from kvreport.site.kit.templating import render
+from kvreport.site.page_type import Inputs, PageType, names_of
+
+_PANDAS: Final = """\
+import pandas as pd
+
+rows = pd.read_parquet('capacity.parquet')
+fits = rows.query("gpu == 'h100-sxm-80gb' and context_tokens == 8192 and verdict == 'fits'")
+answer = fits.groupby('model', observed=True)['max_concurrent_requests'].max()"""
+
+_DUCKDB: Final = """\
+import duckdb
+
+answer = duckdb.sql(\"\"\"
+    SELECT model, max(max_concurrent_requests) AS users
+    FROM 'capacity.parquet'
+    WHERE gpu = 'h100-sxm-80gb' AND context_tokens = 8192 AND verdict = 'fits'
+    GROUP BY model
+\"\"\").fetchall()"""
+
+_POLARS: Final = """\
+import polars as pl
+
+answer = (
+    pl.scan_parquet('capacity.parquet')
+    .filter((pl.col('gpu') == 'h100-sxm-80gb') & (pl.col('context_tokens') == 8192))
+    .filter(pl.col('verdict') == 'fits')
+    .group_by('model')
+    .agg(pl.col('max_concurrent_requests').max())
+    .collect()
+)"""
+
+READERS: Final = (("pandas", _PANDAS), ("DuckDB", _DUCKDB), ("Polars", _POLARS))
+"""Code that reads the matrix, shown on the page and run by a test."""
+
+NOTES: Final = {
+    "capacity.parquet": "every row, typed, zstd",
+    "models.csv": "one row per model",
+    "accelerators.csv": "one row per accelerator",
+    "datapackage.json": "Frictionless description of every column",
+    "croissant.json": "Croissant description of every column",
+    "SHA256SUMS": "checksums of every file",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DataContext:
+    """The data page.
+
+    Attributes:
+        headline: What is published, in one sentence.
+        facts: Rows, models, accelerators, version.
+        downloads: Every file with its size.
+        tables: (title, description, dictionary) of every published table.
+        readers: (library, code) that reads the Parquet file.
+        changes: (release, what it changed, a sentence each), the latest first.
+        cite: How to cite the dataset.
+        bibtex: The same for BibTeX.
+        version: The release's version.
+    """
+
+    headline: str
+    facts: tuple[Fact, ...]
+    downloads: tuple[Link, ...]
+    tables: tuple[tuple[str, str, Table], ...]
+    readers: tuple[tuple[str, str], ...]
+    changes: tuple[tuple[str, tuple[str, ...]], ...]
+    cite: str
+    bibtex: str
+    version: str
+
+
+def page(site: SiteData) -> Page:
+    """Return the data page."""
+    made = context(site)
+    names = names_of(made)
+    return Page(
+        uri="data/",
+        kind="data",
+        title="Data: downloads and dictionary",
+        heading="Take the numbers",
+        description=made.headline,
+        names=("data", "download", "downloads", "dataset", "Parquet", "CSV"),
+        sections=(
+            Section("downloads", "Downloads", render("data/files.html", "data/", names)),
+            Section("dictionary", "Dictionary", render("data/dictionary.html", "data/", names)),
+            Section("read", "Read it", render("data/read.html", "data/", names)),
+            Section("changes", "What changed", render("data/changes.html", "data/", names)),
+            Section("cite", "Cite", render("data/cite.html", "data/", names)),
+        ),
+    )
+
+
+def context(site: SiteData) -> DataContext:
+    """Return the data page's context."""
+    return DataContext(
+        headline="Every number of this site is a row of one open dataset; the pages are made from it.",
+        facts=tuple(_facts(site)),
+        downloads=tuple(_files(site)),
+        tables=tuple((table.title, table.description, _dictionary(table)) for table in columns.TABLES),
+        readers=READERS,
+        changes=tuple((one.version, one.lines) for one in history(site)),
+        cite=f"kvreport: memory and capacity of language models on accelerators, data release {site.version}. CC BY 4.0.",
+        bibtex=(
+            "@misc{kvreport,\n  title  = {kvreport: memory and capacity of language models on accelerators},\n"
+            f"  author = {{The kvreport authors}},\n  year   = {{{site.version[:4]}}},\n"
+            f"  note   = {{data release {site.version}, CC BY 4.0}}\n}}"
+        ),
+        version=site.version,
+    )
+
+
+def _facts(site: SiteData) -> Iterator[Fact]:
+    if site.downloads.rows:
+        yield Fact("rows", units.count(site.downloads.rows), "model × accelerator × size × formats × context")
+    yield Fact("models", units.count(len(site.models)))
+    yield Fact("accelerators", units.count(len(site.gpus)))
+    yield Fact("data release", site.version)
+
+
+def _files(site: SiteData) -> Iterator[Link]:
+    """The files that hold everything; each model's own are on its page."""
+    order = list(NOTES)
+    whole = [(name, size) for name, size in site.downloads.files if "/" not in name]
+    for name, size in sorted(
+        whole, key=lambda item: (order.index(item[0]) if item[0] in order else 0, item[0])
+    ):
+        note = NOTES.get(name, "every row as text" if name.startswith("capacity") else "")
+        yield Link(name, f"{FOLDER}/{name}", f"{note}, {units.human_bytes(size)}")
+    yield Link("v1/site.json", f"{FOLDER}/v1/site.json", "accelerators, formats and contexts for programs")
+    yield Link("v1/explore.json", f"{FOLDER}/v1/explore.json", "every model's profiles in one file")
+
+
+def _plain(text: str) -> str:
+    """Return a description without the marks that make code of a word in Markdown."""
+    return text.replace("`", "")
+
+
+def _dictionary(table: columns.Table) -> Table:
+    rows = []
+    for column in table.columns:
+        kind = column.type + (", key" if column.key else "") + (", may be empty" if column.nullable else "")
+        meaning = column.meaning + (f" One of: {', '.join(column.values)}." if column.values else "")
+        rows.append(
+            Row(
+                Cell(column.name),
+                (
+                    Cell(kind),
+                    Cell(column.unit or "–"),
+                    Cell(_plain(meaning), "kv-words"),
+                    Cell(_plain(column.formula) or "–", "kv-words"),
+                ),
+                anchor=f"column-{table.name}-{column.name}",
+            )
+        )
+    return Table(
+        caption=f"Columns of {table.name}",
+        head=Column("column", numeric=False),
+        columns=(
+            Column("type", numeric=False),
+            Column("unit", numeric=False),
+            Column("meaning", numeric=False),
+            Column("how it is computed", numeric=False),
+        ),
+        rows=tuple(rows),
+        name=table.name,
+        css="kv-dictionary",
+    )
+
+
+def pages(inputs: Inputs) -> Iterator[Page]:
+    """Yield the page."""
+    yield page(inputs.site)
+
+
+TYPE: Final = PageType("data", pages)

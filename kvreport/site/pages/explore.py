@@ -1,0 +1,93 @@
+"""The explorer: the whole matrix, filtered and sorted in the browser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from kvreport import units
+from kvreport.publish.site_data import SiteData
+from kvreport.site.kit import tables
+from kvreport.site.kit.page import Page, Section
+from kvreport.site.kit.tables import Cell, Column, Row, Table
+from kvreport.site.kit.templating import render
+from kvreport.site.page_type import Inputs, PageType
+from kvreport.site.pages.gpu import EXAMPLES
+
+DATA = "downloads/v1/site.json"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolContext:
+    """A page whose work is done in the browser: explore, compare.
+
+    Attributes:
+        data_url: Address of the machine-readable file that it reads.
+        models: (slug, name) of every model.
+        gpus: (slug, name) of every accelerator.
+        contexts: (tokens, label) of the grid's contexts.
+        example: A table that stands there without JavaScript.
+        example_href: Address of the same table with every model.
+        usual: Slugs of well-known models, to begin a comparison with.
+        engine: Label of the engine.
+    """
+
+    data_url: str
+    models: tuple[tuple[str, str], ...]
+    gpus: tuple[tuple[str, str], ...]
+    contexts: tuple[tuple[int, str], ...]
+    example: Table
+    example_href: str
+    usual: tuple[str, ...]
+    engine: str
+
+
+def pages(inputs: Inputs) -> Iterator[Page]:
+    """Yield the explorer."""
+    yield Page(
+        uri="explore/",
+        kind="tool",
+        title="Explore the whole matrix",
+        heading="Explore the whole matrix",
+        names=("explore", "explorer", "matrix", "filter"),
+        description="Every model, accelerator, size, weight format, KV format and context: filter, sort, download.",
+        sections=(Section("matrix", "", render("explore/body.html", "explore/", context(inputs.site))),),
+    )
+
+
+def context(site: SiteData) -> ToolContext:
+    """Return what the explorer and the comparison are given."""
+    return ToolContext(
+        data_url=DATA,
+        models=tuple((m.slug, m.name) for m in site.models),
+        gpus=tuple((g.id, g.name) for g in site.gpus),
+        contexts=tuple((n, units.human_tokens(n)) for n in site.contexts),
+        example=_example(site),
+        example_href=f"gpus/{site.known_gpus[0]}/#users",
+        usual=tuple(site.catalogue.models[m].slug for m in EXAMPLES if m in site.released),
+        engine=site.engine.label,
+    )
+
+
+def _example(site: SiteData) -> Table:
+    """A few models on one of the best-known accelerator; the accelerator's own page has them all."""
+    gpu = site.known_gpus[0]
+    rows = []
+    for model in [m for m in site.models if m.id in EXAMPLES] or site.models[:10]:
+        one = next((s for s in site.on(model, gpu) if s.config.tensor_parallel == 1), None)
+        if one is None:
+            continue
+        cells = tables.user_cells(one.users, one.verdicts)
+        rows.append(Row(Cell(model.name, href=f"models/{model.slug}/"), cells))
+    return Table(
+        caption=f"Users on one {site.gpu_name(gpu)}, by context",
+        head=Column("model", numeric=False),
+        columns=tables.context_columns(site.contexts),
+        rows=tuple(rows),
+        css="kv-grid",
+        dense=True,
+    )
+
+
+TYPE: Final = PageType("explore", pages)

@@ -1,0 +1,416 @@
+"""An accelerator's page: which models it serves, for how many, and how much memory it really has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from kvreport import units
+from kvreport.catalog.accelerator import Accelerator, Figure
+from kvreport.catalog.load import RELEASED
+from kvreport.catalog.model import Model
+from kvreport.publish.series import Series
+from kvreport.publish.site_data import SiteData
+from kvreport.site.kit import charts, diagrams, tables
+from kvreport.site.kit.elements import Bar, Chart, Fact, SourceLine
+from kvreport.site.kit.page import Page, Section
+from kvreport.site.kit.sources import evidence_cell, source_cell, source_lines
+from kvreport.site.kit.tables import Cell, Column, Row, Table
+from kvreport.site.kit.templating import render
+from kvreport.site.page_type import Inputs, PageType, names_of
+from kvreport.site.pages.model.headline import plain
+
+EXAMPLES: Final = (
+    "meta-llama/Llama-3.1-8B-Instruct",
+    "Qwen/Qwen2.5-7B-Instruct",
+    "meta-llama/Llama-3.1-70B-Instruct",
+    "openai/gpt-oss-120b",
+    "google/gemma-3-27b-it",
+    "deepseek-ai/DeepSeek-V3",
+    "Qwen/Qwen3.6-27B",
+)
+"""Models that a GPU's chart shows where the catalogue has them; up to six that it serves."""
+
+_TERA: Final = 10**12
+
+
+@dataclass(frozen=True, slots=True)
+class GpuContext:
+    """An accelerator's page.
+
+    Attributes:
+        slug: Name on the command line.
+        headline: The conclusion in one sentence; (text, emphasised) pieces.
+        conditions: Under which engine and formats the headline holds, and which clouds rent it out.
+        facts: Figures under the headline.
+        bar: Advertised, visible and usable memory as one bar.
+        memory: The three sizes with their evidence and quotes.
+        chart: The boundary of a few models on it, or None.
+        grid: Models by contexts.
+        largest: The largest model that fits, by weight format.
+        rates: Bandwidth and peak rates with their evidence.
+        notes: Remarks of the catalogue.
+        sources: Where its facts come from.
+        estimate: Command that computes a row again.
+        cite: How to cite this page.
+    """
+
+    slug: str
+    headline: tuple[tuple[str, bool], ...]
+    conditions: str
+    facts: tuple[Fact, ...]
+    bar: Bar | None
+    memory: Table
+    chart: Chart | None
+    grid: Table
+    largest: Table
+    rates: Table
+    notes: tuple[str, ...]
+    sources: tuple[SourceLine, ...]
+    estimate: str
+    cite: str
+
+
+def pages(inputs: Inputs) -> Iterator[Page]:
+    """Yield every accelerator's page."""
+    for gpu in inputs.site.gpus:
+        yield page(inputs, gpu)
+
+
+def page(inputs: Inputs, gpu: Accelerator) -> Page:
+    """Return an accelerator's page."""
+    uri = f"gpus/{gpu.id}/"
+    made = context(inputs.site, gpu)
+    names = names_of(made) | {"drawing": inputs.drawing(made.chart)}
+
+    def section(anchor: str, title: str, template: str, **more: object) -> Section:
+        return Section(anchor, title, render(template, uri, names | more))
+
+    return Page(
+        uri=uri,
+        kind="gpu",
+        title=f"{gpu.name}: {plain(made.headline).rstrip('.')}",
+        heading=gpu.name,
+        description=f"{gpu.name}: {plain(made.headline)}",
+        lead=render("gpu/lead.html", uri, names),
+        sections=(
+            section("memory", "How much memory it really has", "gpu/memory.html"),
+            section("boundary", "Where models stop fitting", "gpu/boundary.html"),
+            section("users", "Users of every model", "gpu/users.html"),
+            section("largest", "The largest model that fits", "_only_table.html", table=made.largest),
+            section("rates", "Bandwidth and peak rates", "_only_table.html", table=made.rates),
+            section("sources", "Where each figure comes from", "gpu/sources.html"),
+        ),
+        names=tuple(dict.fromkeys([gpu.id, *gpu.aliases])),
+        boost=2.0,
+        card=None,
+    )
+
+
+def requests(site: SiteData) -> Iterator[charts.Request]:
+    """Yield the boundary chart of each accelerator that has one."""
+    for gpu in site.gpus:
+        request = boundary_request(site, gpu)
+        if request is not None:
+            yield request
+
+
+def context(site: SiteData, gpu: Accelerator) -> GpuContext:
+    """Return an accelerator's page."""
+    serving = {model.id: site.serving(model, gpu.id) for model in site.models}
+    return GpuContext(
+        slug=gpu.id,
+        headline=headline(site, gpu),
+        conditions=f"{site.engine.label} with its defaults, weights as released. From formulas, not measured."
+        + (f" Rented out as {', '.join(gpu.rented_as)}." if gpu.rented_as else ""),
+        facts=tuple(_facts(gpu)),
+        bar=_bar(gpu),
+        memory=_memory(gpu),
+        chart=boundary_chart(site, gpu),
+        grid=_grid(site, gpu, serving),
+        largest=_largest(site, gpu),
+        rates=_rates(gpu),
+        notes=gpu.notes,
+        sources=source_lines(gpu.sources),
+        estimate=f"kvreport estimate {example.id} --gpu {gpu.id}" if (example := _example(site)) else "",
+        cite=f"kvreport, {gpu.name}: memory and capacity, data release {site.version}. Data CC BY 4.0.",
+    )
+
+
+def headline(site: SiteData, gpu: Accelerator) -> tuple[tuple[str, bool], ...]:
+    """Return the conclusion in one sentence, as (text, emphasised) pieces."""
+    alone = [
+        m for m in site.models if any(s.serves and s.config.tensor_parallel == 1 for s in site.on(m, gpu.id))
+    ]
+    pieces: list[tuple[str, bool]] = [
+        (f"{units.gib(gpu.usable_bytes, 1)} GiB", True),
+        (" that a process can use; one of them serves ", False),
+        (f"{len(alone)} of {len(site.models)}", True),
+        (" models as released", False),
+    ]
+    if alone:
+        largest = max(alone, key=lambda model: site.parameters[model.id])
+        pieces.append(
+            (f", up to {largest.name} ({units.human_parameters(site.parameters[largest.id])}).", False)
+        )
+    else:
+        pieces.append((".", False))
+    return tuple(pieces)
+
+
+def _facts(gpu: Accelerator) -> Iterator[Fact]:
+    yield Fact("on the label", advertised(gpu), "as its maker writes it")
+    if gpu.memory.driver_visible is not None:
+        yield Fact("the driver reports", f"{units.gib(gpu.memory.driver_visible.value)} GiB")
+    note = "" if gpu.memory.usable.evidence == "observed" else gpu.memory.usable.evidence
+    yield Fact("a process finds", f"{units.gib(gpu.usable_bytes)} GiB", note)
+    if gpu.bandwidth_bytes_per_s is not None:
+        yield Fact(
+            "memory bandwidth",
+            f"{gpu.bandwidth_bytes_per_s.value / _TERA:,.2f} TB/s",
+            _mark(gpu.bandwidth_bytes_per_s),
+        )
+    if gpu.rates.bf16 is not None:
+        yield Fact("16-bit peak", f"{gpu.rates.bf16.value / _TERA:,.0f} TFLOP/s", _mark(gpu.rates.bf16))
+
+
+def advertised(gpu: Accelerator) -> str:
+    """Return the memory on the label, in the label's own unit."""
+    if gpu.memory.advertised_label:
+        return gpu.memory.advertised_label
+    figure = gpu.memory.advertised.value
+    text = units.gb(figure, 0) if gpu.memory.advertised_unit == "GB" else units.gib(figure, 0)
+    return f"{text} {gpu.memory.advertised_unit}"
+
+
+def _mark(figure: Figure) -> str:
+    return "unverified" if figure.evidence == "unverified" else ""
+
+
+def _bar(gpu: Accelerator) -> Bar | None:
+    memory = gpu.memory
+    total = max(memory.advertised.value, memory.driver_visible.value if memory.driver_visible else 0)
+    if gpu.usable_bytes >= total:
+        return None
+    visible = memory.driver_visible.value if memory.driver_visible else gpu.usable_bytes
+    parts = (
+        ("use", "a process can use", gpu.usable_bytes),
+        ("driver", "kept by the driver", visible - gpu.usable_bytes),
+        ("free", "never visible", total - visible),
+    )
+    return diagrams.bar(
+        "From the label to what a process finds", parts, total, "Of what the label says, to scale."
+    )
+
+
+def _memory(gpu: Accelerator) -> Table:
+    memory = gpu.memory
+    rows = []
+    for name, figure, meaning in (
+        ("advertised", memory.advertised, f"the label, in {memory.advertised_unit}"),
+        ("driver-visible", memory.driver_visible, "total that the driver reports"),
+        ("usable", memory.usable, "total that a process finds: what an engine's utilisation multiplies"),
+    ):
+        cells = (
+            tables.size_cell(figure.value if figure else None),
+            Cell(
+                units.count(figure.value) if figure else "–", "kv-num", value=figure.value if figure else -1
+            ),
+            evidence_cell(figure),
+            Cell(meaning, "kv-words"),
+            Cell(figure.quote or "–" if figure else "–", "kv-words"),
+            source_cell(figure),
+        )
+        rows.append(Row(Cell(name), cells))
+    return Table(
+        caption="Three answers to “how much memory”, per device",
+        head=Column("size", numeric=False),
+        columns=(
+            Column("size", "GiB"),
+            Column("size", "bytes"),
+            Column("evidence", numeric=False),
+            Column("what it is", numeric=False),
+            Column("read as", numeric=False),
+            Column("source", numeric=False),
+        ),
+        rows=tuple(rows),
+        name="memory-table",
+    )
+
+
+def boundary_chart(site: SiteData, gpu: Accelerator) -> Chart | None:
+    """Return the boundary of a few models on this accelerator, or None if it serves none of them."""
+    shown = _shown(site, gpu)
+    if not shown:
+        return None
+    lines = tuple(charts.Line(name, points) for name, one, points in shown)
+    request = charts.Request("boundary", charts.Boundary(lines))
+    return Chart(
+        id="boundary-chart",
+        title=f"{gpu.name}: simultaneous users by context, one line per model",
+        digest=request.digest,
+        legend=tuple((number, name) for number, (name, _, _) in enumerate(shown, start=1)),
+        notes=(),
+        caption="Below a line it fits. Both axes double with every step; a line ends at the model's own limit "
+        "or at the longest request that fits.",
+        table=Table(
+            caption="The same data: simultaneous users, by context in tokens",
+            head=Column("model", numeric=False),
+            columns=tables.context_columns(site.contexts),
+            rows=tuple(
+                Row(
+                    Cell(name),
+                    tables.user_cells(one.users, one.verdicts),
+                )
+                for name, one, _ in shown
+            ),
+            css="kv-grid",
+            dense=True,
+        ),
+    )
+
+
+def boundary_request(site: SiteData, gpu: Accelerator) -> charts.Request | None:
+    """Return the request of the chart that :func:`boundary_chart` describes."""
+    shown = _shown(site, gpu)
+    if not shown:
+        return None
+    return charts.Request("boundary", charts.Boundary(tuple(charts.Line(n, p) for n, _, p in shown)))
+
+
+def _shown(site: SiteData, gpu: Accelerator) -> list[tuple[str, Series, tuple[tuple[int, int], ...]]]:
+    wanted = [site.catalogue.models[m] for m in EXAMPLES if m in site.catalogue.models] or list(
+        site.models[:6]
+    )
+    shown = []
+    for model in wanted:
+        one = site.serving(model, gpu.id)
+        if one is None or not one.line():
+            continue
+        number = one.config.tensor_parallel
+        name = model.name if number == 1 else f"{model.name} on {number}"
+        shown.append((name, one, one.line()))
+    return shown[:6]
+
+
+def _grid(site: SiteData, gpu: Accelerator, serving: dict[str, Series | None]) -> Table:
+    rows = []
+    for model in site.models:
+        one = serving[model.id]
+        head = Cell(model.name, href=f"models/{model.slug}/", hint=model.maker)
+        anchor = f"of-{model.slug}"
+        if one is None:
+            series = site.on(model, gpu.id)
+            why = _why_not(series)
+            rows.append(Row(head, anchor=anchor, why=why))
+            continue
+        cells = (
+            Cell(str(one.config.tensor_parallel), "kv-num", value=one.config.tensor_parallel),
+            *tables.user_cells(one.users, one.verdicts),
+        )
+        rows.append(Row(head, cells, anchor=anchor))
+    return Table(
+        caption="Simultaneous users on the fewest devices that serve the model as released, by context of each "
+        "request in tokens",
+        head=Column("model", numeric=False),
+        columns=(Column("devices"), *tables.context_columns(site.contexts)),
+        rows=tuple(rows),
+        name="users-table",
+        css="kv-grid",
+        dense=True,
+    )
+
+
+def _why_not(series: list[Series]) -> str:
+    if not series:
+        return "not offered: it cannot be split so, or the engine does not run it here"
+    widest = max(series, key=lambda one: one.config.tensor_parallel)
+    if all(verdict == "weights_exceed_memory" for verdict in widest.verdicts):
+        return f"weights: {units.gib(widest.weight_bytes, 1)} GiB on each of {widest.config.tensor_parallel}"
+    return f"cache: no room for one request on each of {widest.config.tensor_parallel}"
+
+
+def _largest(site: SiteData, gpu: Accelerator) -> Table:
+    """The largest model, by parameters, that one device serves, per weight format."""
+    rows = []
+    name = site.gpu_name(gpu.id)
+    for (one_gpu, form), serving in site.on_one.items():
+        if one_gpu != gpu.id:
+            continue
+        label = "as released" if form == RELEASED else site.catalogue.weight_formats[form].label
+        if not serving:
+            rows.append(Row(Cell(label), why="no model of the catalogue"))
+            continue
+        model_id, weight_bytes = max(serving, key=lambda pair: (site.parameters[pair[0]], pair[0]))
+        model = site.catalogue.models[model_id]
+        cells = (
+            Cell(model.name, href=f"models/{model.slug}/"),
+            Cell(
+                units.human_parameters(site.parameters[model_id]), "kv-num", value=site.parameters[model_id]
+            ),
+            tables.size_cell(weight_bytes),
+            tables.count_cell(len(serving)),
+        )
+        rows.append(Row(Cell(label), cells))
+    return Table(
+        caption=f"The largest model that one {name} serves at 8K, by the storage format of its weights",
+        head=Column("weights", numeric=False),
+        columns=(
+            Column("largest model", numeric=False),
+            Column("parameters"),
+            Column("weights", "GiB"),
+            Column("models served"),
+        ),
+        rows=tuple(rows),
+        name="largest-table",
+    )
+
+
+def _rates(gpu: Accelerator) -> Table:
+    rates = gpu.rates
+    figures: tuple[tuple[str, Figure | None, str, int], ...] = (
+        ("memory bandwidth", gpu.bandwidth_bytes_per_s, "TB/s", _TERA),
+        ("16-bit, dense", rates.bf16, "TFLOP/s", _TERA),
+        ("FP8, dense", rates.fp8, "TFLOP/s", _TERA),
+        ("INT8, dense", rates.int8, "TOP/s", _TERA),
+        ("FP4, dense", rates.fp4, "TFLOP/s", _TERA),
+        ("interconnect, both directions", gpu.interconnect_bytes_per_s, "GB/s", 10**9),
+        ("power", gpu.power_watts, "W", 1),
+    )
+    rows = []
+    for name, figure, unit, scale in figures:
+        if figure is None:
+            continue
+        text = f"{figure.value / scale:,.2f}".rstrip("0").rstrip(".")
+        rows.append(
+            Row(
+                Cell(name),
+                (
+                    Cell(text, "kv-num", value=figure.value),
+                    Cell(unit),
+                    evidence_cell(figure),
+                    source_cell(figure),
+                ),
+            )
+        )
+    return Table(
+        caption="Figures on paper, per device, and how far each can be trusted",
+        head=Column("figure", numeric=False),
+        columns=(
+            Column("value"),
+            Column("unit", numeric=False),
+            Column("evidence", numeric=False),
+            Column("source", numeric=False),
+        ),
+        rows=tuple(rows),
+        name="rates-table",
+    )
+
+
+def _example(site: SiteData) -> Model | None:
+    known = [site.catalogue.models[m] for m in EXAMPLES if m in site.catalogue.models]
+    return next(iter(known or site.models), None)
+
+
+TYPE: Final = PageType("gpu", pages, requests=requests)

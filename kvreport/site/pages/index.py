@@ -1,0 +1,359 @@
+"""The indexes: every model, every accelerator, with what a filter looks at."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from kvreport import units
+from kvreport.accounting.weights import active_parameters, parameters
+from kvreport.catalog.model import Model
+from kvreport.publish.attention_types import KINDS, cache_kind
+from kvreport.publish.series import Series
+from kvreport.publish.site_data import SiteData
+from kvreport.site.kit import charts, tables
+from kvreport.site.kit.elements import Chart
+from kvreport.site.kit.page import Page, Section
+from kvreport.site.kit.tables import Cell, Column, Row, Table
+from kvreport.site.kit.templating import render
+from kvreport.site.page_type import Inputs, PageType, names_of
+from kvreport.site.pages.gpu import advertised
+from kvreport.site.pages.model.headline import HEADLINE_CONTEXT
+
+KIND_WORDS: Final = {
+    "full": "full attention",
+    "sliding": "sliding window",
+    "chunked": "chunked",
+    "latent": "latent (MLA)",
+    "indexer": "sparse (indexed)",
+    "state": "recurrent state",
+    "cross": "cross attention",
+}
+SIZES: Final = (
+    (4, "under 4B"),
+    (16, "4B to 16B"),
+    (48, "16B to 48B"),
+    (160, "48B to 160B"),
+    (10**9, "160B and more"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexContext:
+    """An index: every model, or every accelerator.
+
+    Attributes:
+        headline: What stands here, in one sentence.
+        table: One row each, with the keys that the facets use.
+        facets: (key, label) of the facets, in order.
+        noun: What one row is called, in the plural.
+        chart: A picture of all of them, or None.
+    """
+
+    headline: str
+    table: Table
+    facets: tuple[tuple[str, str], ...]
+    noun: str
+    chart: Chart | None
+
+
+def size_class(model: Model) -> str:
+    """Return the class of a model's size, by its parameters."""
+    billions = parameters(model) / 10**9
+    return next(label for limit, label in SIZES if billions < limit)
+
+
+def pages(inputs: Inputs) -> Iterator[Page]:
+    """Yield the index of models and the index of accelerators."""
+    yield _index(
+        inputs,
+        "models/",
+        "Models",
+        models(inputs.site),
+        "Every model: weights, cache, users",
+        names=("models", "model"),
+    )
+    yield _index(
+        inputs,
+        "gpus/",
+        "GPUs and other accelerators",
+        gpus(inputs.site),
+        "Every accelerator",
+        names=("GPUs", "GPU", "accelerators"),
+    )
+
+
+def requests(site: SiteData) -> Iterator[charts.Request]:
+    """Yield the picture of all models."""
+    yield landscape_request(site)
+
+
+def _index(
+    inputs: Inputs,
+    uri: str,
+    title: str,
+    context: IndexContext,
+    description: str,
+    *,
+    names: tuple[str, ...],
+) -> Page:
+    given = names_of(context) | {
+        "facet_values": facet_values(context),
+        "drawing": inputs.drawing(context.chart),
+    }
+    return Page(
+        uri=uri,
+        kind="index",
+        title=title,
+        heading=title,
+        description=f"{description}. {context.headline}",
+        sections=(Section("all", "", render("index/body.html", uri, given)),),
+        names=names,
+        boost=3.0,
+    )
+
+
+def models(site: SiteData) -> IndexContext:
+    """Return the index of models."""
+    gpu = site.known_gpus[0]
+    name = site.gpu_name(gpu)
+    rows = []
+    for model in site.models:
+        here = site.serving(model, gpu)
+        whole = one_device(site, model)
+        long = _index_of_longest(model, whole)
+        users = (
+            tables.users_cell(here.users[here.at(HEADLINE_CONTEXT)], here.verdicts[here.at(HEADLINE_CONTEXT)])
+            if here and HEADLINE_CONTEXT in here.contexts
+            else Cell("unsupported", "kv-no", value=0, hint=refusal)
+            if (refusal := site.refusal(model))
+            else Cell("weights", "kv-no", value=0, hint=f"more than 8 × {name}")
+        )
+        cells = (
+            Cell(units.human_parameters(parameters(model)), "kv-num", value=parameters(model)),
+            Cell(units.human_parameters(active_parameters(model)), "kv-num", value=active_parameters(model)),
+            tables.size_cell(whole.weight_bytes if whole else None, 1),
+            _token_cell(whole.token_bytes[long] if whole and long is not None else None),
+            Cell(units.human_tokens(model.context_tokens), "kv-num", value=model.context_tokens),
+            Cell(
+                str(here.config.tensor_parallel) if here else "–",
+                "kv-num",
+                value=here.config.tensor_parallel if here else 99,
+            ),
+            users,
+            Cell(cache_kind(model)),
+            Cell(model.release or "–", value=_month(model.release)),
+        )
+        keys = (
+            ("family", model.family),
+            ("maker", model.maker),
+            ("kind", cache_kind(model)),
+            ("size", size_class(model)),
+            ("year", model.release[:4] if model.release else "unknown"),
+        )
+        words = " ".join((model.name, model.id, *model.aliases, model.family, model.maker)).lower()
+        rows.append(
+            Row(
+                Cell(model.name, href=f"models/{model.slug}/", hint=model.maker),
+                cells,
+                anchor=model.slug,
+                keys=keys,
+                search=words,
+            )
+        )
+    return IndexContext(
+        headline=(
+            f"{len(site.models)} models: what their weights take, what a token of context costs, and how many "
+            f"users fit on the fewest {name}s that hold them."
+        ),
+        table=Table(
+            caption=f"Models as released; users at 8K each on the fewest {name}s that serve them, {site.engine.label}",
+            head=Column("model", numeric=False),
+            columns=(
+                Column("parameters"),
+                Column("active", hint="Parameters that one token reads"),
+                Column("weights", "GiB"),
+                Column("per token", "KiB", hint="Cache of one further token at full context, per device"),
+                Column("context", "tokens"),
+                Column(f"{name}s", hint=f"The fewest {name}s that serve it"),
+                Column("users", "at 8K"),
+                Column("remembers by", numeric=False),
+                Column("released", numeric=False),
+            ),
+            rows=tuple(rows),
+            name="models-table",
+            css="kv-index",
+            sortable=True,
+        ),
+        facets=(("size", "size"), ("kind", "remembers by"), ("maker", "maker"), ("year", "released")),
+        noun="models",
+        chart=landscape(site),
+    )
+
+
+def one_device(site: SiteData, model: Model) -> Series | None:
+    """Return the released model on one device, whichever; its weights and its cache are the same on all."""
+    return next(
+        (one for config, one in site.released.get(model.id, {}).items() if config.tensor_parallel == 1), None
+    )
+
+
+def _token_cell(size_bytes: int | None) -> Cell:
+    if size_bytes is None:
+        return Cell("–", "kv-num", value=-1, hint="unknown")
+    return Cell(_kib(size_bytes) if size_bytes else "0", "kv-num", value=size_bytes)
+
+
+def landscape_request(site: SiteData) -> charts.Request:
+    """Return the request of the picture of all models."""
+    marks = []
+    for model in site.models:
+        one = one_device(site, model)
+        long = _index_of_longest(model, one)
+        if one and long is not None and one.token_bytes[long] > 0:
+            marks.append(
+                charts.Mark(
+                    model.name,
+                    round(one.weight_bytes / units.GIB, 3),
+                    one.token_bytes[long] / 1024,
+                    cache_kind(model),
+                )
+            )
+    kinds = tuple(kind for kind in KINDS if any(mark.kind == kind for mark in marks))
+    return charts.Request("landscape", charts.Landscape(tuple(marks), kinds))
+
+
+def landscape(site: SiteData) -> Chart:
+    """Return the picture of all models; its data is the index's own table."""
+    request = landscape_request(site)
+    assert isinstance(request.data, charts.Landscape)  # noqa: S101 (made one line above)
+    return Chart(
+        id="landscape-chart",
+        title="Every model: weights as released against the cache of one further token",
+        digest=request.digest,
+        legend=tuple((number, kind) for number, kind in enumerate(request.data.kinds, start=1)),
+        notes=(),
+        caption="Two models of one size can differ a hundredfold in what a token of context costs. Both axes are "
+        "logarithmic; models whose cache does not grow are not shown.",
+        table=Table("", Column(""), (), ()),
+        points=True,
+    )
+
+
+def gpus(site: SiteData) -> IndexContext:
+    """Return the index of accelerators."""
+    rows = []
+    for gpu in site.gpus:
+        alone = [
+            m
+            for m in site.models
+            if any(s.serves and s.config.tensor_parallel == 1 for s in site.on(m, gpu.id))
+        ]
+        node = [m for m in site.models if site.serving(m, gpu.id) is not None]
+        bandwidth = gpu.bandwidth_bytes_per_s
+        rate = gpu.rates.bf16
+        cells = (
+            Cell(advertised(gpu), "kv-num", value=gpu.memory.advertised.value),
+            tables.size_cell(gpu.usable_bytes),
+            Cell(gpu.memory.usable.evidence),
+            Cell(
+                f"{bandwidth.value / 10**12:,.2f}" if bandwidth else "–",
+                "kv-num",
+                value=bandwidth.value if bandwidth else -1,
+            ),
+            Cell(f"{rate.value / 10**12:,.0f}" if rate else "–", "kv-num", value=rate.value if rate else -1),
+            tables.count_cell(len(alone)),
+            tables.count_cell(len(node)),
+            Cell(gpu.architecture),
+            Cell(gpu.release or "–", value=_month(gpu.release)),
+        )
+        keys = (
+            ("vendor", gpu.vendor),
+            ("architecture", gpu.architecture),
+            ("memory", gpu.memory_type or "unknown"),
+            ("evidence", gpu.memory.usable.evidence),
+        )
+        words = " ".join((gpu.name, gpu.id, *gpu.aliases, gpu.vendor)).lower()
+        rows.append(
+            Row(
+                Cell(gpu.name, href=f"gpus/{gpu.id}/", hint=gpu.vendor),
+                cells,
+                anchor=gpu.id,
+                keys=keys,
+                search=words,
+            )
+        )
+    return IndexContext(
+        headline=(
+            f"{len(site.gpus)} accelerators: what the label says, what a process can really use, and how many of "
+            f"{len(site.models)} models they serve."
+        ),
+        table=Table(
+            caption="Accelerators, as one device that software sees",
+            head=Column("accelerator", numeric=False),
+            columns=(
+                Column("label"),
+                Column("usable", "GiB"),
+                Column("evidence", numeric=False, hint="Evidence for the usable memory"),
+                Column("bandwidth", "TB/s"),
+                Column("16-bit", "TFLOP/s"),
+                Column("models", "on one"),
+                Column("models", "on up to 8"),
+                Column("architecture", numeric=False),
+                Column("released", numeric=False),
+            ),
+            rows=tuple(rows),
+            name="gpus-table",
+            css="kv-index",
+            sortable=True,
+        ),
+        facets=(
+            ("vendor", "maker"),
+            ("memory", "memory"),
+            ("architecture", "architecture"),
+            ("evidence", "evidence for usable memory"),
+        ),
+        noun="accelerators",
+        chart=None,
+    )
+
+
+def facet_values(context: IndexContext) -> tuple[tuple[str, str, tuple[tuple[str, int], ...]], ...]:
+    """Return each facet as (key, label, ((value, count), …)).
+
+    Sizes rise, years fall, and of everything else the most frequent comes first; what is not known
+    comes last.
+    """
+    rising = {label: place for place, (_, label) in enumerate(SIZES)}
+
+    def place(key: str, value: str, count: int) -> tuple[bool, int, str]:
+        order = {"size": rising.get(value, 0), "year": -int(value) if value.isdigit() else 0}
+        return value == "unknown", order.get(key, -count), value
+
+    found = []
+    for key, label in context.facets:
+        counts = Counter(dict(row.keys).get(key, "") for row in context.table.rows)
+        values = sorted(counts.items(), key=lambda item: place(key, *item))
+        found.append((key, label, tuple(values)))
+    return tuple(found)
+
+
+def _index_of_longest(model: Model, one: Series | None) -> int | None:
+    if one is None:
+        return None
+    inside = [n for n, c in enumerate(one.contexts) if c <= model.context_tokens]
+    return inside[-1] if inside else 0
+
+
+def _kib(size_bytes: int) -> str:
+    value = size_bytes / 1024
+    return f"{value:,.0f}" if value >= 100 else f"{value:,.1f}"
+
+
+def _month(release: str | None) -> int:
+    return int(release.replace("-", "").ljust(6, "0")) if release else 0
+
+
+TYPE: Final = PageType("index", pages, requests=requests)

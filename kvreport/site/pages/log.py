@@ -1,0 +1,108 @@
+"""The log reader: a start-up log understood in the browser, with the patterns of :mod:`kvreport.enginelog`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from kvreport.enginelog import FACTS, PATTERNS, table
+from kvreport.publish.profiles import FOLDER
+from kvreport.publish.site_data import SiteData
+from kvreport.site.kit.page import Page, Section
+from kvreport.site.kit.tables import Cell, Column, Row, Table
+from kvreport.site.kit.templating import render
+from kvreport.site.page_type import Inputs, PageType
+
+URI: Final = "log/"
+TITLE: Final = "What is this log telling me?"
+
+EXAMPLE: Final = """\
+vllm serve Qwen/Qwen2.5-72B-Instruct --tensor-parallel-size 2 --gpu-memory-utilization 0.9 --max-model-len 32768
+Free memory on device (78.50/79.11 GiB) on startup.
+Model loading took 67.79 GiB
+Available KV cache memory: 3.20 GiB
+ValueError: To serve at least one request with the model's max seq len (32768), (5.00 GiB KV cache is needed, \
+which is larger than the available KV cache memory (3.20 GiB). Based on the available memory, the estimated maximum \
+model length is 20960.
+"""
+"""A made-up start of a server that does not start; its numbers are consistent with each other."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogContext:
+    """What the log reader's template is given.
+
+    Attributes:
+        folder: Address of the machine-readable files.
+        models: (slug, name) of every model.
+        gpus: (slug, name) of every accelerator.
+        patterns: Everything that recognises lines, as JSON.
+        example: A log to try it with.
+        lines: The kinds of lines, for a reader.
+    """
+
+    folder: str
+    models: tuple[tuple[str, str], ...]
+    gpus: tuple[tuple[str, str], ...]
+    patterns: str
+    example: str
+    lines: Table
+
+
+def page(site: SiteData) -> Page:
+    """Return the page."""
+    return Page(
+        uri=URI,
+        kind="tool",
+        title=TITLE,
+        heading=TITLE,
+        names=("log", "log reader", "start-up log"),
+        description="Paste a start-up log of vLLM or SGLang: every number explained, compared with the formula, and "
+        "what to change. Nothing leaves the page.",
+        sections=(Section("log", "", render("log/body.html", URI, context(site))),),
+    )
+
+
+def context(site: SiteData) -> LogContext:
+    """Return what the template is given."""
+    return LogContext(
+        folder=f"{FOLDER}/",
+        models=tuple((m.slug, m.name) for m in site.models),
+        gpus=tuple((g.id, g.name) for g in site.gpus),
+        patterns=json.dumps(table(), separators=(",", ":")),
+        example=EXAMPLE,
+        lines=_lines(),
+    )
+
+
+def _lines() -> Table:
+    """One row for each thing that lines mean, with the numbers named."""
+    owners: dict[str, list[str]] = {}
+    for pattern in PATTERNS:
+        meaning = pattern.says
+        for name, fact in FACTS.items():
+            meaning = meaning.replace(f"{{{name}}}", f"[{fact.label}]")
+        known = owners.setdefault(meaning, [])
+        owner = {"vllm": "vLLM", "sglang": "SGLang", None: "both"}[pattern.engine]
+        if owner not in known:
+            known.append(owner)
+    return Table(
+        "Lines that are understood; all others are listed as not understood",
+        Column("engine", numeric=False),
+        (Column("what the line says", numeric=False),),
+        tuple(
+            Row(Cell("both" if "both" in names or len(names) > 1 else names[0]), (Cell(meaning),))
+            for meaning, names in owners.items()
+        ),
+        css="kv-words",
+    )
+
+
+def pages(inputs: Inputs) -> Iterator[Page]:
+    """Yield the page."""
+    yield page(inputs.site)
+
+
+TYPE: Final = PageType("log", pages)

@@ -1,0 +1,473 @@
+"""The page of our own experiments: theory and measurement on one chart and in one table.
+
+Everything here comes from the JSON files that ``experiments/`` wrote. An experiment that no GPU has
+run yet says so, with the command that remains; nothing is filled in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from markupsafe import Markup
+
+from kvreport import units
+from kvreport.catalog.measurement import Measurement, Reading, load_measurements
+from kvreport.site.kit import figures
+from kvreport.site.kit.page import Page, Section
+from kvreport.site.kit.tables import Cell, Column, Row, Table
+from kvreport.site.kit.templating import render
+from kvreport.site.page_type import Inputs, PageType
+
+if TYPE_CHECKING:
+    from kvreport.catalog.load import Catalogue
+
+URI: Final = "evidence/measured/"
+FOLDER: Final = "measurements"
+MOST_LINES: Final = 6
+
+_WORDS: Final = {
+    "equals": "equals it",
+    "at_least": "is not below it",
+    "at_most": "is not above it",
+    "none": "",
+}
+_SETTINGS: Final = {
+    "context_tokens": "context",
+    "kv_heads": "KV heads",
+    "page_tokens": "page",
+    "row_tokens": "row",
+    "room_bytes": "room",
+}
+_QUIET: Final = ("tensors", "probes", "parameters", "room_bytes", "tries", "step")
+"""Settings that the JSON keeps and the table leaves out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """How an experiment's readings become a chart.
+
+    Attributes:
+        quantity: The quantity that is drawn.
+        across: The setting that lies across.
+        x_title: What it is.
+        y_title: What lies up, with its unit.
+        per: What a reading is divided by to get that unit.
+        y_log: Whether the axis up is in powers of two.
+        x_log: Whether the axis across is.
+    """
+
+    quantity: str
+    across: str
+    x_title: str
+    y_title: str
+    per: float
+    y_log: bool = True
+    x_log: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One experiment, as the page asks it.
+
+    Attributes:
+        experiment: Its name in the files.
+        title: Heading.
+        asks: What it finds out, and what the arithmetic says beforehand.
+        picture: Its chart, or None.
+    """
+
+    experiment: str
+    title: str
+    asks: str
+    picture: Picture | None = None
+
+
+QUESTIONS: Final = (
+    Question(
+        "e1-cache-bytes",
+        "Does the cache hold what the formula says?",
+        "A prompt is prefilled, and every tensor of the cache is added up: elements times their size. The formula "
+        "must equal that to the byte, for heads of every kind, windows, latents, index keys and states.",
+        Picture("cache", "context_tokens", "context of the request, tokens", "cache, MiB", units.MIB),
+    ),
+    Question(
+        "e2-batch-memory",
+        "What does a larger batch take?",
+        "Weights and caches follow from shapes. Activations and what the allocator keeps between tensors do not; "
+        "attention that writes its scores out needs at least six bytes for each of them.",
+        Picture("cache", "batch", "requests in the batch", "cache, MiB", units.MIB),
+    ),
+    Question(
+        "e3-boundary",
+        "Where does memory really end?",
+        "The largest batch that decodes before the allocator refuses, found by bisection. No batch can be larger "
+        "than the free memory divided by one request's cache; how far short of that it stays is the finding.",
+        Picture(
+            "largest batch, against the ceiling",
+            "context_tokens",
+            "context of each request, tokens",
+            "requests",
+            1.0,
+        ),
+    ),
+    Question(
+        "e4-head-sharing",
+        "What does sharing heads save?",
+        "One model, built with a KV head for each query head, with groups that share one, and with one for all. "
+        "The cache must be proportional to the number of KV heads, and nothing else may change.",
+        Picture("cache", "kv_heads", "KV heads", "cache, MiB", units.MIB),
+    ),
+    Question(
+        "e5-time",
+        "How close to the bounds do prefill and decode come?",
+        "The card's bandwidth and its rate of 16-bit products are measured first; the bounds are computed from "
+        "these. No step can be faster.",
+        Picture("decode step", "batch", "requests in the batch", "one decode step, ms", 1e-3),
+    ),
+    Question(
+        "e6-paged",
+        "What do pages save?",
+        "Requests of very different lengths, once in pages and once in a row each of the longest one's length. "
+        "The pool is made exactly as large as the count of pages says, and every request must be answered.",
+    ),
+    Question(
+        "e7-fixed-costs",
+        "What is gone before a model is there?",
+        "Memory that the driver counts and the framework's allocator does not know: context, libraries, workspaces.",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One file as the page shows it.
+
+    Attributes:
+        where: The machine, in words.
+        says: How it came out, in one sentence.
+        chart: The chart, or empty.
+        summary: A line for each case and quantity.
+        readings: Every reading, or None where the summary says it all.
+        versions: Versions and date, in words.
+        file: Address of the JSON.
+        command: The command that runs it again.
+        failures: What could not be run.
+    """
+
+    where: str
+    says: str
+    chart: Markup
+    summary: Table
+    readings: Table | None
+    versions: str
+    file: str
+    command: str
+    failures: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question with its answers.
+
+    Attributes:
+        asks: What is asked.
+        runs: The files that answer it.
+        remains: The command that a GPU has yet to run, or "".
+    """
+
+    asks: str
+    runs: tuple[Run, ...]
+    remains: str
+
+
+@cache
+def measurements(folder: Path) -> tuple[Measurement, ...]:
+    """Return the measurements that lie beside a catalogue; none if it has none."""
+    return load_measurements(folder / FOLDER)
+
+
+def files(catalogue: Catalogue) -> dict[str, bytes]:
+    """Return the raw files by their address."""
+    return {
+        _address(one): (catalogue.folder / FOLDER / f"{one.name}.json").read_bytes()
+        for one in measurements(catalogue.folder)
+    }
+
+
+def page(catalogue: Catalogue) -> Page | None:
+    """Return the page, or None if the catalogue has no measurements."""
+    found = measurements(catalogue.folder)
+    if not found:
+        return None
+    conclusion = _conclusion(found)
+    names = {"conclusion": conclusion, "on_gpu": any(one.device == "cuda" for one in found)}
+    return Page(
+        uri=URI,
+        kind="tool",
+        title="Measured: real tensors and machines beside the arithmetic",
+        heading="Measured, not only computed",
+        description=conclusion,
+        lead=render("measured/lead.html", URI, names),
+        sections=tuple(_section(question, found) for question in QUESTIONS),
+        names=("experiments", "measurements", "benchmark"),
+    )
+
+
+def _section(question: Question, found: Sequence[Measurement]) -> Section:
+    asked = answer(question, found)
+    names = {field.name: getattr(asked, field.name) for field in fields(asked)}
+    anchor = question.experiment.split("-")[0]
+    return Section(anchor, question.title, render("measured/experiment.html", URI, names))
+
+
+def answer(question: Question, found: Sequence[Measurement]) -> Asked:
+    """Put together what a question's files say; a GPU's come first."""
+    order = {"cuda": 0, "cpu": 1, "meta": 2}
+    own = sorted(
+        (one for one in found if one.experiment == question.experiment),
+        key=lambda one: (order[one.device], one.name),
+    )
+    remains = ""
+    if not any(one.device == "cuda" for one in own):
+        remains = f"python -m experiments run {question.experiment.split('-')[0]} --device cuda"
+    return Asked(question.asks, tuple(_run(question, one) for one in own), remains)
+
+
+def _run(question: Question, one: Measurement) -> Run:
+    versions = ", ".join(f"{name} {version}" for name, version in one.versions.items())
+    machine = one.machine
+    memory = f", {units.gib(machine.memory_bytes)} GiB" if machine.memory_bytes else ""
+    driver = f", driver {machine.driver}" if machine.driver else ""
+    note = f" ({machine.note})" if machine.note else ""
+    return Run(
+        where=f"{machine.label}{memory}{driver}{note}",
+        says=verdict(one.readings),
+        chart=_chart(question, one),
+        summary=_summary(question, one),
+        readings=_readings(one),
+        versions=f"{one.date}; {versions}",
+        file=_address(one),
+        command=one.command,
+        failures=one.failures,
+    )
+
+
+def verdict(readings: Sequence[Reading]) -> str:
+    """Say how readings came out against what was computed for them, in one sentence."""
+    exact = [r for r in readings if r.relation == "equals" and r.holds is not None]
+    bounds = [r for r in readings if r.relation in ("at_least", "at_most") and r.holds is not None]
+    parts = []
+    if exact:
+        equal = sum(bool(reading.holds) for reading in exact)
+        off = max((abs(r.error or 0.0) for r in exact), default=0.0)
+        parts.append(
+            f"all {len(exact)} readings equal the computed figure exactly"
+            if equal == len(exact)
+            else f"{equal} of {len(exact)} readings equal the computed figure; the largest difference is {off:.2%}"
+        )
+    if bounds:
+        kept = sum(bool(reading.holds) for reading in bounds)
+        parts.append(
+            f"all {len(bounds)} keep within their bound"
+            if kept == len(bounds)
+            else f"{kept} of {len(bounds)} keep within their bound"
+        )
+    rest = len(readings) - len(exact) - len(bounds)
+    if rest:
+        parts.append(f"{rest} have nothing computed to be held against")
+    text = "; ".join(parts) or "nothing was read"
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def _conclusion(found: Sequence[Measurement]) -> str:
+    stored = [r for one in found if one.device != "meta" for r in one.readings]
+    shaped = [r for one in found if one.device == "meta" for r in one.readings]
+    exact = [r for r in stored if r.relation == "equals" and r.unit == "bytes" and r.holds is not None]
+    equal = sum(bool(reading.holds) for reading in exact)
+    models = {reading.model for reading in exact if reading.model}
+    machines = "a GPU and a CPU" if any(one.device == "cuda" for one in found) else "a CPU"
+    share = "All" if equal == len(exact) else f"{equal} of"
+    text = (
+        f"{share} {len(exact)} sizes of real tensors, from {len(models)} models, equal what the formulas say, "
+        f"to the byte, on {machines}."
+    )
+    if shaped:
+        alike = sum(reading.holds is True for reading in shaped)
+        text += f" So do {alike} of {len(shaped)} shapes of full-size models, made without memory."
+    return text
+
+
+def _chart(question: Question, one: Measurement) -> Markup:
+    """Draw computed lines and measured rings; empty where the file has nothing to draw."""
+    picture = question.picture
+    if picture is None:
+        return Markup()
+    lines: dict[str, dict[int, Reading]] = {}
+    for reading in one.readings:
+        place = reading.at.get(picture.across)
+        if reading.quantity == picture.quantity and isinstance(place, int) and reading.computed is not None:
+            lines.setdefault(_line_name(question, reading), {})[place] = reading
+    lines = {
+        name: points for name, points in lines.items() if len(points) > 2 or picture.across == "kv_heads"
+    }
+    if picture.across == "kv_heads":
+        lines = (
+            {"cache": {place: r for points in lines.values() for place, r in points.items()}} if lines else {}
+        )
+    places = sorted({place for points in lines.values() for place in points})
+    if not lines or len(places) < 3:
+        return Markup()
+    chosen = dict(list(lines.items())[:MOST_LINES])
+
+    def values(points: dict[int, Reading], name: str) -> tuple[float | None, ...]:
+        found: list[float | None] = []
+        for place in places:
+            value = getattr(points[place], name) if place in points else None
+            found.append(None if value is None else value / picture.per)
+        return tuple(found)
+
+    drawn = figures.curves(
+        figures.Curves(
+            title=f"{question.title} Lines: computed. Rings: measured on {one.machine.label}.",
+            x_title=picture.x_title,
+            y_title=picture.y_title,
+            x=tuple(float(place) for place in places),
+            lines=tuple((name, values(points, "computed")) for name, points in chosen.items()),
+            marks=tuple(values(points, "measured") for points in chosen.values()),
+            x_log=picture.x_log,
+            y_log=picture.y_log,
+            x_tokens=picture.across == "context_tokens",
+        )
+    )
+    return Markup(drawn)  # noqa: S704 (figures escape what they are given)
+
+
+def _line_name(question: Question, reading: Reading) -> str:
+    if question.experiment in ("e2-batch-memory",) and reading.model:
+        return f"{reading.model.rpartition('/')[2]}, {reading.case}"
+    if question.experiment == "e5-time":
+        return f"{reading.case}, {units.human_tokens(int(reading.at['context_tokens']))}"
+    return reading.case
+
+
+def _summary(question: Question, one: Measurement) -> Table:
+    groups: dict[tuple[str, str], list[Reading]] = {}
+    for reading in one.readings:
+        groups.setdefault((reading.case, reading.quantity), []).append(reading)
+    rows = []
+    for (case, quantity), readings in groups.items():
+        relation = readings[0].relation
+        held = [reading.holds for reading in readings if reading.holds is not None]
+        errors = [reading.error for reading in readings if reading.error is not None]
+        worst = max(errors, key=abs) if errors else None
+        refused = sum(reading.measured is None for reading in readings)
+        rows.append(
+            Row(
+                Cell(case, hint=quantity),
+                (
+                    Cell(units.count(len(readings)), "kv-num", value=len(readings)),
+                    Cell(_WORDS[relation] or "nothing computed"),
+                    Cell(f"{sum(held)} of {len(held)}" if held else "–", "kv-num"),
+                    Cell("–" if worst is None else share(worst), "kv-num", value=worst),
+                    Cell(f"{refused} refused" if refused else ""),
+                ),
+            )
+        )
+    return Table(
+        caption=f"{question.title} By case, on {one.machine.label}",
+        head=Column("case", numeric=False),
+        columns=(
+            Column("readings"),
+            Column("measured against computed", numeric=False),
+            Column("holds"),
+            Column("largest relative difference"),
+            Column("", numeric=False),
+        ),
+        rows=tuple(rows),
+    )
+
+
+def _readings(one: Measurement) -> Table | None:
+    rows = []
+    for reading in one.readings:
+        settings = ", ".join(
+            f"{_SETTINGS.get(key, key.replace('_', ' '))} {_setting(value)}"
+            for key, value in reading.at.items()
+            if key not in _QUIET
+        )
+        rows.append(
+            Row(
+                Cell(reading.model or reading.case, hint=reading.case if reading.model else ""),
+                (
+                    Cell(reading.quantity),
+                    Cell(settings or "–"),
+                    _figure(reading.measured, reading.unit),
+                    _figure(reading.computed, reading.unit),
+                    Cell(
+                        "–" if reading.error is None else share(reading.error), "kv-num", value=reading.error
+                    ),
+                ),
+            )
+        )
+    if not rows:
+        return None
+    return Table(
+        caption=f"Every reading on {one.machine.label}",
+        head=Column("model", numeric=False),
+        columns=(
+            Column("quantity", numeric=False),
+            Column("at", numeric=False),
+            Column("measured"),
+            Column("computed"),
+            Column("relative difference"),
+        ),
+        rows=tuple(rows),
+        sortable=True,
+    )
+
+
+def _setting(value: int | str) -> str:
+    return units.count(value) if isinstance(value, int) else value
+
+
+def _figure(value: float | None, unit: str) -> Cell:
+    if value is None:
+        return Cell("–", "kv-num", hint="refused or not computed")
+    if unit in ("bytes", "requests"):
+        return Cell(f"{units.count(value)} {'B' if unit == 'bytes' else ''}".strip(), "kv-num", value=value)
+    if unit == "seconds":
+        return Cell(f"{value * 1e3:,.3f} ms", "kv-num", value=value)
+    if unit == "bytes/s":
+        return Cell(f"{value / units.TB:,.2f} TB/s", "kv-num", value=value)
+    if unit == "FLOP/s":
+        return Cell(f"{value / 1e12:,.1f} TFLOP/s", "kv-num", value=value)
+    return Cell(f"{value:,.1f} {unit}", "kv-num", value=value)
+
+
+def share(value: float) -> str:
+    """Print a relative difference.
+
+    >>> share(0.0), share(0.1234), share(-0.00004)
+    ('0', '+12.3\u202f%', '-0.004\u202f%')
+    """
+    if value == 0:
+        return "0"
+    return f"{value * 100:+.3g}\u202f%"
+
+
+def _address(one: Measurement) -> str:
+    return f"{URI}{one.name}.json"
+
+
+def pages(inputs: Inputs) -> Iterator[Page]:
+    """Yield the page, where the catalog has what it shows."""
+    made = page(inputs.site.catalogue)
+    if made is not None:
+        yield made
+
+
+TYPE: Final = PageType("measured", pages, files=lambda site: files(site.catalogue).items())

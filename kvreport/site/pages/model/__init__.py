@@ -1,0 +1,1 @@
+"""A model's page: how many users fit, where, and why."""

@@ -1,0 +1,123 @@
+"""A model's boundary: the longest context by users, one line per accelerator."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kvreport.accounting import capacity
+from kvreport.catalog.load import RELEASED
+from kvreport.catalog.model import Model
+from kvreport.estimation import Estimate, estimate
+from kvreport.publish.series import Series
+from kvreport.publish.site_data import SiteData
+from kvreport.site.kit import charts, tables
+from kvreport.site.kit.elements import Chart
+from kvreport.site.kit.tables import Cell, Column, Row, Table
+from kvreport.site.pages.model.grids import contexts_of, user_cells
+from kvreport.site.pages.model.headline import headline, headline_estimate, plain
+
+LINES: Final = 6
+
+
+def boundary_request(
+    site: SiteData, model: Model, best: Series | None, answer: Estimate | None = None
+) -> tuple[charts.Request, list[Series]] | None:
+    """Return the boundary chart's request and its series, the headline's first; None if nothing fits.
+
+    Args:
+        site: What every page may ask.
+        model: The model.
+        best: The headline's series.
+        answer: The headline's estimate, if it has been made already.
+    """
+    if best is None:
+        return None
+    answer = answer or headline_estimate(site, model, best)
+    serving = [one for gpu in site.known_gpus if (one := site.serving(model, gpu)) is not None]
+    others = [one for one in serving if one.config.gpu != best.config.gpu]
+    shown = [best, *others][:LINES]
+    lines = tuple(charts.Line(_series_name(site, one), _to_the_end(site, one, model)) for one in shown)
+    data = charts.Boundary(
+        lines=lines,
+        ceiling=best.line(best.ceiling),
+        low=_with_pool(best, answer, -answer.budget.uncertainty_bytes),
+        high=_with_pool(best, answer, answer.budget.uncertainty_bytes),
+        limit_tokens=model.context_tokens,
+    )
+    card = (model.name, plain(headline(site, model, best)))
+    return charts.Request("boundary", data, card), shown
+
+
+def boundary_chart(
+    site: SiteData, model: Model, best: Series | None, answer: Estimate | None = None
+) -> Chart | None:
+    """Return the out-of-memory boundary with its data, or None if nothing fits."""
+    made = boundary_request(site, model, best, answer)
+    if made is None:
+        return None
+    request, shown = made
+    legend = tuple((number, _series_name(site, one)) for number, one in enumerate(shown, start=1))
+    return Chart(
+        id="boundary-chart",
+        title=f"{model.name}: simultaneous users by context, one line per accelerator",
+        digest=request.digest,
+        legend=legend,
+        notes=(
+            ("kv-dots", f"ceiling of {legend[0][1]}: nothing reserved, nothing rounded"),
+            ("kv-band", f"the estimate's uncertainty, {legend[0][1]}"),
+        ),
+        caption="Below a line it fits. Both axes double with every step. The right edge is the model's own limit.",
+        table=Table(
+            caption="The same data: simultaneous users, by context in tokens",
+            head=Column("on", numeric=False),
+            columns=tables.context_columns(contexts_of(site, model)),
+            rows=tuple(
+                Row(Cell(_series_name(site, one)), user_cells(one, len(contexts_of(site, model))))
+                for one in shown
+            ),
+            css="kv-grid",
+            dense=True,
+        ),
+    )
+
+
+def _series_name(site: SiteData, one: Series) -> str:
+    name = site.gpu_name(one.config.gpu)
+    return name if one.config.tensor_parallel == 1 else f"{one.config.tensor_parallel} × {name}"
+
+
+def _with_pool(best: Series, answer: Estimate, more_bytes: int) -> tuple[tuple[int, int], ...]:
+    """Return the headline's line with a pool that much larger."""
+    pool = answer.budget.kv_pool_bytes + more_bytes
+    counts: list[int] = capacity.users(pool, answer.plan, best.contexts).tolist()
+    return best.line(counts)
+
+
+def _to_the_end(site: SiteData, one: Series, model: Model) -> tuple[tuple[int, int], ...]:
+    """Return a series' line, drawn on to the longest context that one request can have.
+
+    Where memory ends it, one request is left there; where the model's own limit does, as many as fit.
+    """
+    points = [point for point in one.line() if point[0] <= model.context_tokens]
+    if one.longest and (not points or points[-1][0] < one.longest <= model.context_tokens):
+        points.append(
+            (one.longest, 1 if one.longest < model.context_tokens else _users_at_limit(site, one, model))
+        )
+    return tuple(points)
+
+
+def _users_at_limit(site: SiteData, one: Series, model: Model) -> int:
+    """Users at the model's own limit, where that is no context of the grid."""
+    kept = site.users_at_limit
+    if one.config not in kept:
+        kept[one.config] = estimate(
+            model,
+            gpu=one.config.gpu,
+            tensor_parallel=one.config.tensor_parallel,
+            context_tokens=model.context_tokens,
+            weights=RELEASED,
+            kv=one.config.kv_format,
+            engine=site.engine.name,
+            catalog=site.catalogue,
+        ).max_concurrent_requests
+    return max(kept[one.config], 1)

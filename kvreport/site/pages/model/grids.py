@@ -1,0 +1,120 @@
+"""A model's tables: users on every accelerator, weights by format."""
+
+from __future__ import annotations
+
+from kvreport import units
+from kvreport.catalog.load import RELEASED
+from kvreport.catalog.model import Model
+from kvreport.publish.series import Series
+from kvreport.publish.site_data import SiteData
+from kvreport.site.kit import tables
+from kvreport.site.kit.tables import Cell, Column, Row, Table
+from kvreport.site.pages.model.headline import approximate
+
+
+def users_table(site: SiteData, model: Model) -> Table:
+    """Return the users on the fewest devices of each accelerator that serve the model, by context."""
+    contexts = contexts_of(site, model)
+    rows = []
+    for gpu in site.gpus:
+        series = site.on(model, gpu.id)
+        one = site.serving(model, gpu.id)
+        head = Cell(site.gpu_name(gpu.id), href=f"gpus/{gpu.id}/", hint=gpu.vendor)
+        anchor = f"on-{gpu.id}"
+        if one is None:
+            rows.append(Row(head, anchor=anchor, why=_why_not(site, model, series, gpu.id)))
+            continue
+        cells = (
+            Cell(str(one.config.tensor_parallel), "kv-num", value=one.config.tensor_parallel),
+            *user_cells(one, len(contexts)),
+            Cell(approximate(one.longest), "kv-num", value=one.longest, hint=f"{one.longest:,} tokens"),
+        )
+        rows.append(Row(head, cells, anchor=anchor))
+    return Table(
+        caption=(
+            "Simultaneous users on the fewest devices of each kind that serve the model, by context of each "
+            "request in tokens"
+        ),
+        head=Column("accelerator", numeric=False),
+        columns=(
+            Column("devices"),
+            *tables.context_columns(contexts),
+            Column("longest", hint="The longest single request that fits"),
+        ),
+        rows=tuple(rows),
+        name="users-table",
+        css="kv-grid",
+        dense=True,
+    )
+
+
+def contexts_of(site: SiteData, model: Model) -> tuple[int, ...]:
+    """Return the grid's contexts up to the model's limit, and the first one if all are beyond."""
+    return tuple(n for n in site.contexts if n <= model.context_tokens) or site.contexts[:1]
+
+
+def user_cells(one: Series, number: int) -> tuple[Cell, ...]:
+    """Return the cells of a series at the first ``number`` contexts."""
+    return tuple(tables.users_cell(one.users[n], one.verdicts[n]) for n in range(number))
+
+
+def _why_not(site: SiteData, model: Model, series: list[Series], gpu: str) -> str:
+    name = site.gpu_name(gpu)
+    refusal = site.refusal(model)
+    if refusal:
+        return f"unsupported: {refusal}"
+    if not series:
+        return f"not offered: {model.name} cannot be split so, or the engine does not run it on {name}"
+    widest = max(series, key=lambda one: one.config.tensor_parallel)
+    number = widest.config.tensor_parallel
+    usable = site.catalogue.accelerators[gpu].usable_bytes
+    if all(verdict == "weights_exceed_memory" for verdict in widest.verdicts):
+        return (
+            f"weights: {units.gib(widest.weight_bytes, 1)} GiB on each of {number}, "
+            f"and one has {units.gib(usable, 1)} GiB"
+        )
+    return f"cache: the weights leave no room for one request on each of {number}"
+
+
+def weights_table(site: SiteData, model: Model) -> Table:
+    """Weights per device by format and tensor-parallel size, and users at 8K on the headline's GPU."""
+    series = site.on_headline_gpu.get(model.id, {})
+    gpu = site.known_gpus[0]
+    sizes = sorted({config.tensor_parallel for config in series})
+    rows = []
+    for name in formats_of(site, model, "weight_format"):
+        label = labels(site.catalogue.weight_formats, (name,))[0][1]
+        if name == RELEASED:
+            released = site.catalogue.weight_formats.get(model.weight_format)
+            label = f"as released ({released.label if released else model.weight_format})"
+        by_size = {
+            size: next(
+                (s for c, s in series.items() if c.tensor_parallel == size and c.weight_format == name), None
+            )
+            for size in sizes
+        }
+        cells = [tables.size_cell(one.weight_bytes if one else None) for one in by_size.values()]
+        rows.append(Row(Cell(label), tuple(cells), anchor=f"weights-{name}"))
+    return (
+        Table(
+            caption="Weights on each device, by storage format and by number of devices",
+            head=Column("format", numeric=False),
+            columns=tuple(Column(f"on {size}" if size > 1 else "on one", "GiB") for size in sizes),
+            rows=tuple(rows),
+            name="weights-table",
+        )
+        if rows
+        else Table(f"No size of {site.gpu_name(gpu)} server runs it", Column("format"), (), ())
+    )
+
+
+def formats_of(site: SiteData, model: Model, key: str) -> tuple[str, ...]:
+    """Return the formats that the model has rows for, as released first; ``key`` is a field of Config."""
+    found = dict.fromkeys(getattr(config, key) for config in site.on_headline_gpu.get(model.id, {}))
+    return tuple(sorted(found, key=lambda name: name != RELEASED))
+
+
+def labels(formats: object, names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """Return (name, label) of each format."""
+    found: dict[str, object] = dict(formats)  # type: ignore[call-overload]
+    return tuple((name, getattr(found.get(name), "label", "as released")) for name in names)

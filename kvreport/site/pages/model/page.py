@@ -1,0 +1,310 @@
+"""A model's page: how many users fit, where, and why."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from kvreport import units
+from kvreport.accounting.weights import active_parameters, parameters
+from kvreport.catalog.load import RELEASED
+from kvreport.catalog.model import Model
+from kvreport.estimation import Estimate
+from kvreport.publish.downloads import FOLDER
+from kvreport.publish.series import Config, Series
+from kvreport.publish.site_data import SiteData
+from kvreport.site.kit import charts, diagrams
+from kvreport.site.kit.elements import Bar, Chart, Fact, Link, SourceLine, Step, Strip
+from kvreport.site.kit.page import Page, Section
+from kvreport.site.kit.sources import source_lines
+from kvreport.site.kit.tables import Table
+from kvreport.site.kit.templating import render
+from kvreport.site.page_type import Inputs, PageType, moved, names_of
+from kvreport.site.pages.model import speed
+from kvreport.site.pages.model.boundary import boundary_chart, boundary_request
+from kvreport.site.pages.model.grids import formats_of, labels, users_table, weights_table
+from kvreport.site.pages.model.headline import (
+    conditions,
+    headline,
+    headline_estimate,
+    headline_index,
+    memory_bar,
+    plain,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelContext:
+    """A model's page.
+
+    Attributes:
+        slug: Address part of the model, also the name of its download files.
+        model_id: ``org/name``.
+        headline: The conclusion in one sentence; (text, emphasised) pieces.
+        conditions: Under which engine, formats and version the headline holds.
+        facts: Figures under the headline.
+        strip: Its layers.
+        chart: The boundary, or None where no accelerator of the catalogue holds it.
+        grid: Accelerators by contexts.
+        steps: The arithmetic of the headline with the numbers put in.
+        bar: One device's memory at the headline's point, or None.
+        weights: Weights by format.
+        formats: (name, label) of the weight formats that the switches offer.
+        kv_formats: (name, label) of the KV formats that the switches offer.
+        sizes: Tensor-parallel sizes that the switches offer.
+        weight_format: The format that the static table shows.
+        kv_format: The KV format that the static table shows.
+        engine: Label of the engine.
+        command: Command that serves it, to copy; "" where the engine does not run it.
+        estimate: Command that computes the headline again.
+        notes: Remarks of the catalogue on this model.
+        sources: Where its facts come from.
+        downloads: Files of just this page.
+        cite: How to cite this page.
+        neighbours: Models of the same family or of like size.
+        data_url: Address of the page's machine-readable file.
+    """
+
+    slug: str
+    model_id: str
+    headline: tuple[tuple[str, bool], ...]
+    conditions: str
+    facts: tuple[Fact, ...]
+    strip: Strip
+    chart: Chart | None
+    grid: Table
+    steps: tuple[Step, ...]
+    bar: Bar | None
+    weights: Table
+    formats: tuple[tuple[str, str], ...]
+    kv_formats: tuple[tuple[str, str], ...]
+    sizes: tuple[int, ...]
+    weight_format: str
+    kv_format: str
+    engine: str
+    command: str
+    estimate: str
+    notes: tuple[str, ...]
+    sources: tuple[SourceLine, ...]
+    downloads: tuple[Link, ...]
+    cite: str
+    neighbours: tuple[Link, ...]
+    data_url: str
+
+
+def pages(inputs: Inputs) -> Iterator[Page]:
+    """Yield every model's page, and one at each address that a model has left."""
+    for model in inputs.site.models:
+        yield page(inputs, model)
+        for old in model.predecessor_ids:
+            yield moved(f"models/{old.replace('/', '--')}/", f"models/{model.slug}/", model.name)
+
+
+def page(inputs: Inputs, model: Model) -> Page:
+    """Return a model's page."""
+    uri = f"models/{model.slug}/"
+    site, best = inputs.site, inputs.site.headline[model.id]
+    made = context(site, model, best)
+    names = names_of(made) | {"drawing": inputs.drawing(made.chart)}
+
+    def section(anchor: str, title: str, template: str) -> Section:
+        return Section(anchor, title, render(template, uri, names))
+
+    conclusion = plain(made.headline)
+    return Page(
+        uri=uri,
+        kind="model",
+        title=f"{model.name}: {conclusion.rstrip('.')}" if best else model.name,
+        heading=model.name,
+        description=f"{model.name}: {conclusion}",
+        lead=render("model/lead.html", uri, names),
+        sections=(
+            section("boundary", "Where it stops fitting", "model/boundary.html"),
+            section("users", "Users on every accelerator", "model/users.html"),
+            section("computed", "How it is computed", "model/computed.html"),
+            *(
+                [Section("speed", "How fast, at best", render("model/speed.html", uri, fast))]
+                if (fast := speed.context(site, model, best)) is not None
+                else []
+            ),
+            section("weights", "Weights by format", "model/weights.html"),
+            section("serve", "Serve it", "model/serve.html"),
+            section("take", "Take the numbers", "model/take.html"),
+            section("sources", "Where each input comes from", "model/sources.html"),
+            section("neighbours", "Like this one", "model/neighbours.html"),
+        ),
+        names=_search_names(model),
+        boost=2.0,
+        card=card_address(model) if made.chart else None,
+    )
+
+
+def requests(site: SiteData) -> Iterator[charts.Request]:
+    """Yield the boundary chart of each model that has one."""
+    for model in site.models:
+        made = boundary_request(site, model, site.headline[model.id])
+        if made is not None:
+            yield made[0]
+
+
+def assets(inputs: Inputs) -> Iterator[tuple[str, bytes]]:
+    """Yield the picture that a shared link to each model's page shows."""
+    site = inputs.site
+    for model in site.models:
+        made = boundary_request(site, model, site.headline[model.id])
+        if made is not None:
+            yield card_address(model), inputs.drawings[made[0].digest].card
+
+
+def card_address(model: Model) -> str:
+    """Return the address of the picture that a shared link to a model's page shows."""
+    return f"assets/cards/{model.slug}.jpg"
+
+
+def context(site: SiteData, model: Model, best: Series | None) -> ModelContext:
+    """Return a model's page.
+
+    Args:
+        site: What every page may ask.
+        model: The model.
+        best: The headline's series, or None where no well-known accelerator serves it.
+    """
+    shown = headline_index(best, model) if best else None
+    answer = headline_estimate(site, model, best) if best else None
+    kv_format = best.config.kv_format if best else _any_kv(site, model)
+    return ModelContext(
+        slug=model.slug,
+        model_id=model.id,
+        headline=headline(site, model, best),
+        conditions=conditions(site, model, kv_format),
+        facts=tuple(_facts(model, best, shown)),
+        strip=diagrams.strip(model),
+        chart=boundary_chart(site, model, best, answer),
+        grid=users_table(site, model),
+        steps=_steps(answer),
+        bar=memory_bar(answer, best, shown),
+        weights=weights_table(site, model),
+        formats=labels(site.catalogue.weight_formats, formats_of(site, model, "weight_format")),
+        kv_formats=labels(site.catalogue.kv_formats, formats_of(site, model, "kv_format")),
+        sizes=tuple(sorted({c.tensor_parallel for c in site.released.get(model.id, {})})),
+        weight_format=RELEASED,
+        kv_format=kv_format,
+        engine=site.engine.label,
+        command=_command(site, model, best),
+        estimate=_estimate_command(model, best),
+        notes=model.notes,
+        sources=source_lines(model.sources),
+        downloads=_downloads(site, model),
+        cite=f"kvreport, {model.name}: memory and capacity, data release {site.version}. Data CC BY 4.0.",
+        neighbours=_neighbours(site, model),
+        data_url=f"downloads/v1/models/{model.slug}.json",
+    )
+
+
+def _search_names(model: Model) -> tuple[str, ...]:
+    return tuple(dict.fromkeys([model.id, *model.aliases[:6]]))
+
+
+def _facts(model: Model, best: Series | None, shown: int | None) -> Iterator[Fact]:
+    total, active = parameters(model), active_parameters(model)
+    yield Fact(
+        "parameters",
+        units.human_parameters(total),
+        f"{units.human_parameters(active)} read per token" if active != total else "",
+    )
+    if best is not None and shown is not None:
+        per_device = "" if best.config.tensor_parallel == 1 else "on each device"
+        yield Fact("weights as released", f"{units.gib(best.weight_bytes)} GiB", per_device)
+        at = f"at {units.human_tokens(best.contexts[shown])}"
+        yield Fact(
+            "cache per further token",
+            units.human_bytes(best.token_bytes[shown]),
+            f"{at} {per_device}".strip(),
+        )
+        if best.state_bytes:
+            yield Fact("state per request", units.human_bytes(best.state_bytes), "whatever its length")
+        yield Fact(
+            "one request reserves", units.human_bytes(best.request_bytes[shown]), f"{at} {per_device}".strip()
+        )
+    yield Fact(
+        "longest context", units.human_tokens(model.context_tokens), f"{model.context_tokens:,} tokens"
+    )
+
+
+def _any_kv(site: SiteData, model: Model) -> str:
+    configs: list[Config] = list(site.released.get(model.id, {}))
+    return configs[0].kv_format if configs else model.kv_format or model.dtype
+
+
+def _steps(answer: Estimate | None) -> tuple[Step, ...]:
+    if answer is None:
+        return ()
+    lines = [str(line) for line in answer.to_dict()["explanation"]]
+    return tuple(_step(line, last=line is lines[-1]) for line in lines)
+
+
+def _step(line: str, *, last: bool) -> Step:
+    words, colon, numbers = line.partition(": ")
+    return Step(words if colon else "", numbers if colon else line, last)
+
+
+def _command(site: SiteData, model: Model, best: Series | None) -> str:
+    if best is None or site.engine.family != "vllm":
+        return ""
+    parts = ["vllm", "serve", model.id]
+    if best.config.tensor_parallel > 1:
+        parts += ["--tensor-parallel-size", str(best.config.tensor_parallel)]
+    longest = min(best.longest, model.context_tokens)
+    if longest < model.context_tokens:
+        parts += ["--max-model-len", str(longest)]
+    return shlex.join(parts)
+
+
+def _estimate_command(model: Model, best: Series | None) -> str:
+    if best is None:
+        return ""
+    parts = ["kvreport", "estimate", model.id, "--gpu", best.config.gpu]
+    if best.config.tensor_parallel > 1:
+        parts += ["--tensor-parallel", str(best.config.tensor_parallel)]
+    shown = headline_index(best, model)
+    parts += ["--context", units.human_tokens(best.contexts[shown]).replace(",", "")]
+    return shlex.join(parts)
+
+
+def _downloads(site: SiteData, model: Model) -> tuple[Link, ...]:
+    offered = (
+        ("CSV", f"models/{model.slug}.csv.gz", "every row of this model, gzip"),
+        ("Parquet", f"models/{model.slug}.parquet", "the same, typed"),
+    )
+    files = [
+        Link(text, f"{FOLDER}/{name}", f"{note}, {units.human_bytes(size)}")
+        for text, name, note in offered
+        if (size := site.downloads.size(name)) is not None
+    ]
+    profile = Link(
+        "JSON",
+        f"{FOLDER}/v1/models/{model.slug}.json",
+        "profiles and budgets, as the switches above read them",
+    )
+    return (*files, profile)
+
+
+def _neighbours(site: SiteData, model: Model) -> tuple[Link, ...]:
+    size = site.parameters[model.id]
+
+    def distance(other: Model) -> tuple[bool, float]:
+        ratio = site.parameters[other.id] / size
+        return (other.family != model.family, max(ratio, 1 / ratio))
+
+    others = sorted((other for other in site.models if other.id != model.id), key=distance)
+    family = [m for m in others if m.family == model.family][:4]
+    like = [m for m in others if m.family != model.family][: 8 - len(family)]
+    return tuple(
+        Link(m.name, f"models/{m.slug}/", units.human_parameters(site.parameters[m.id]))
+        for m in (*family, *like)
+    )
+
+
+TYPE: Final = PageType("model", pages, requests=requests, assets=assets)

@@ -1,0 +1,263 @@
+"""How fast a model could be at best: the decode bound by users, up to where memory ends.
+
+A small drawing of our own rather than a Vega chart: four lines of a few points each, on every model
+page, made in no time. Both axes are log2, as in the boundary chart beside it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isnan, log2
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from kvreport import units
+from kvreport.accounting.demand import Demand, demand
+from kvreport.accounting.roofline import MAX_BATCH, Peaks, StepTime, decode, knee, prefill
+from kvreport.catalog.load import RELEASED
+from kvreport.catalog.model import Model
+from kvreport.publish.series import Series
+from kvreport.publish.site_data import SiteData
+from kvreport.site.kit.tables import Cell, Column, Row, Table
+
+CONTEXTS: Final = (2048, 8192, 32768, 131072)
+"""Contexts that have a line, where the model supports them and at least one request fits."""
+
+Speeds = tuple[int, list[int], npt.NDArray[np.float64]]
+"""A context, batches, and tokens per second of each user at each."""
+
+WIDTH: Final = 700
+HEIGHT: Final = 300
+LEFT: Final = 52
+RIGHT: Final = 12
+TOP: Final = 10
+BOTTOM: Final = 42
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """A mark on an axis: where it is in pixels, and what it says."""
+
+    at: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Dot:
+    """A point of a line, in pixels, with what a pointer over it says."""
+
+    x: float
+    y: float
+    hint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """A line: its number from 1, its name, the path's commands, its points."""
+
+    number: int
+    name: str
+    commands: str
+    dots: tuple[Dot, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedContext:
+    """What the template is given.
+
+    Attributes:
+        sentence: The conclusion: (text, emphasised) pieces.
+        title: What the drawing shows, in words.
+        width: Width of the drawing in pixels.
+        height: Height of it.
+        paths: Its lines.
+        across: Ticks of the users.
+        up: Ticks of the tokens per second.
+        left: Where the plot begins.
+        bottom: Where it ends.
+        table: The numbers at the edge of memory.
+    """
+
+    sentence: tuple[tuple[str, bool], ...]
+    title: str
+    width: int
+    height: int
+    paths: tuple[Path, ...]
+    across: tuple[Tick, ...]
+    up: tuple[Tick, ...]
+    left: int
+    bottom: int
+    table: Table
+
+
+def context(site: SiteData, model: Model, best: Series | None) -> SpeedContext | None:
+    """Return the section's context; None where nothing holds the model or no rate is known."""
+    if best is None:
+        return None
+    config = best.config
+    gpu = site.catalogue.accelerator(config.gpu)
+    form = None if config.weight_format == RELEASED else site.catalogue.weight_format(config.weight_format)
+    asked = demand(
+        model,
+        form,
+        site.catalogue.weight_formats,
+        site.catalogue.kv_format(config.kv_format),
+        tensor_parallel=config.tensor_parallel,
+    )
+    peaks = Peaks.of(gpu)
+    lines = [
+        (tokens, _batches(best.users[n]))
+        for n, tokens in enumerate(best.contexts)
+        if tokens in CONTEXTS and best.holds(n)
+    ] or [
+        (tokens, _batches(best.users[n])) for n, tokens in enumerate(best.contexts[:1]) if best.users[n] > 0
+    ]
+    alone = float(decode(asked, peaks, 1, 0).seconds)
+    if not lines or isnan(alone):
+        return None
+    name = site.gpu_name(gpu.id)
+    on = f"one {name}" if config.tensor_parallel == 1 else f"{config.tensor_parallel} × {name}"
+    speeds = [
+        (tokens, batches, 1 / np.asarray(decode(asked, peaks, batches, tokens).seconds))
+        for tokens, batches in lines
+    ]
+    paths, across, up = _drawing(speeds)
+    return SpeedContext(
+        sentence=tuple(_sentence(asked, peaks, alone, speeds, on)),
+        title=f"{model.name} on {on}: at most so many tokens per second for each user, by users in the batch",
+        width=WIDTH,
+        height=HEIGHT,
+        paths=paths,
+        across=across,
+        up=up,
+        left=LEFT,
+        bottom=HEIGHT - BOTTOM,
+        table=_table(model, on, asked, peaks, lines),
+    )
+
+
+def _batches(users: int) -> list[int]:
+    """1, 2, 4 … and the last that fits."""
+    users = min(users, MAX_BATCH)
+    powers = [1 << n for n in range(users.bit_length()) if 1 << n <= users]
+    return powers if powers[-1] == users else [*powers, users]
+
+
+def _sentence(
+    asked: Demand,
+    peaks: Peaks,
+    alone: float,
+    speeds: list[Speeds],
+    on: str,
+) -> list[tuple[str, bool]]:
+    tokens, batches, each = next((s for s in speeds if s[0] == 8192), speeds[0])
+    pieces = [
+        (f"Alone on {on}, a user waits at least ", False),
+        (f"{alone * 1e3:.1f} ms", True),
+        (" for a token; ", False),
+        (f"{units.count(batches[-1])} users", True),
+        (f" at {units.human_tokens(tokens)} get at most ", False),
+        (f"{each[-1]:.0f} tokens/s", True),
+        (f" each, {units.count(round(each[-1] * batches[-1]))} together. ", False),
+    ]
+    short, long = knee(asked, peaks, 0), knee(asked, peaks, tokens)
+    if short is None:
+        pieces.append(("No batch is large enough to make computing the bottleneck.", False))
+    else:
+        further = (
+            "they never do: each reads a cache of its own"
+            if long is None
+            else f"they do from about {units.count(long)}"
+        )
+        pieces.append(
+            (
+                (
+                    f"With short contexts users stop being free at about {units.count(short)} of them; "
+                    f"at {units.human_tokens(tokens)} {further}."
+                ),
+                False,
+            )
+        )
+    return pieces
+
+
+def _drawing(speeds: list[Speeds]) -> tuple[tuple[Path, ...], tuple[Tick, ...], tuple[Tick, ...]]:
+    """Paths, and ticks across and up, in pixels."""
+    most = max(batches[-1] for _, batches, _ in speeds)
+    fastest = max(float(each.max()) for *_, each in speeds) * 1.1
+    slowest = min(float(each.min()) for *_, each in speeds) / 1.1
+    span = max(log2(most), 1)
+    rise = max(log2(fastest / slowest), 1)
+
+    def x(users: float) -> float:
+        return round(LEFT + log2(users) / span * (WIDTH - LEFT - RIGHT), 1)
+
+    def y(rate: float) -> float:
+        return round(HEIGHT - BOTTOM - log2(rate / slowest) / rise * (HEIGHT - BOTTOM - TOP), 1)
+
+    paths = []
+    for number, (tokens, batches, each) in enumerate(speeds, start=1):
+        dots = tuple(
+            Dot(
+                x(users),
+                y(float(rate)),
+                f"{units.count(users)} users at {units.human_tokens(tokens)}: {rate:,.1f} tokens/s each, "
+                f"{users * rate:,.0f} together",
+            )
+            for users, rate in zip(batches, each, strict=True)
+        )
+        commands = "M" + "L".join(f"{dot.x} {dot.y}" for dot in dots)
+        paths.append(Path(number, f"{units.human_tokens(tokens)} context", commands, dots))
+    step = max(1, round(span / 8))
+    across = tuple(
+        Tick(x(1 << n), units.count(1 << n)) for n in range(0, int(span) + 1, step) if 1 << n <= most
+    )
+    round_rates = [first * 10.0**power for power in range(-3, 6) for first in (1, 2, 5)]
+    up = tuple(Tick(y(rate), f"{rate:,g}") for rate in round_rates if slowest <= rate <= fastest)
+    return tuple(paths), across, up
+
+
+def _table(model: Model, on: str, asked: Demand, peaks: Peaks, lines: list[tuple[int, list[int]]]) -> Table:
+    rows = []
+    for tokens, batches in lines:
+        users = batches[-1]
+        step, first = decode(asked, peaks, users, tokens), prefill(asked, peaks, tokens)
+        seconds, wait = float(step.seconds), float(first.seconds)
+        rows.append(
+            Row(
+                Cell(units.human_tokens(tokens), value=tokens),
+                (
+                    _number(users, units.count(users)),
+                    _number(seconds * 1e3, f"{seconds * 1e3:,.1f}"),
+                    _number(1 / seconds, f"{1 / seconds:,.1f}"),
+                    _number(users / seconds, units.count(users / seconds)),
+                    Cell(_word(step)),
+                    _number(wait * 1e3, f"{wait * 1e3:,.0f}"),
+                    Cell(_word(first)),
+                ),
+            )
+        )
+    return Table(
+        f"{model.name} on {on}, as many users as fit; times are bounds at peak rates, never promises",
+        Column("context", "tokens", numeric=False),
+        (
+            Column("users that fit"),
+            Column("a step", "at least, ms"),
+            Column("each user", "at most, tokens/s"),
+            Column("together", "at most, tokens/s"),
+            Column("waits for", numeric=False),
+            Column("first token", "at least, ms"),
+            Column("waits for", numeric=False),
+        ),
+        tuple(rows),
+    )
+
+
+def _number(value: float, text: str) -> Cell:
+    return Cell(text, "kv-num", value)
+
+
+def _word(step: StepTime) -> str:
+    return {"memory": "memory", "compute": "computing", "link": "the link", "unknown": "?"}[str(step.binds)]

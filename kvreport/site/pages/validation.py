@@ -1,0 +1,387 @@
+"""The evidence page: what engines printed, beside what was predicted for the same start.
+
+Everything here comes from :func:`kvreport.evidence.validation.validate`; nothing is left out of it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from markupsafe import Markup
+
+from kvreport import units
+from kvreport.catalog.peer import PeersFile, Question, load_peers
+from kvreport.catalog.planner_check import PlannerCheck, load_planner_check
+from kvreport.estimation import estimate
+from kvreport.evidence.replay import Comparison
+from kvreport.evidence.validation import Statistic, Validation, validate
+from kvreport.resources import data_dir
+from kvreport.site.kit import figures
+from kvreport.site.kit.page import Page, Section
+from kvreport.site.kit.tables import Cell, Column, Row, Table, count_cell
+from kvreport.site.kit.templating import render
+from kvreport.site.page_type import Inputs, PageType
+from kvreport.site.pages.measured import share
+
+if TYPE_CHECKING:
+    from kvreport.catalog.load import Catalogue
+
+URI: Final = "evidence/"
+FILE: Final = "evidence/validation.json"
+
+QUANTITIES: Final = {
+    "weights": "weights after loading",
+    "free memory taken by loading": "free memory that loading took",
+    "tokens given pool": "tokens, from the logged pool",
+    "concurrency given pool": "concurrency, from the logged pool",
+    "pool": "pool, from flags alone",
+    "tokens": "tokens, from flags alone",
+    "concurrency": "concurrency, from flags alone",
+    "buffers": "cache buffers",
+    "states": "state buffers",
+}
+"""Every quantity compared, in the words of the page."""
+
+DRAWN: Final = ("weights", "pool", "tokens", "tokens given pool")
+SHARES: Final = tuple(range(0, 91, 5))
+"""Per cent of cases at which the errors' distribution is drawn; the largest errors stand in the table."""
+
+
+@cache
+def of(catalogue: Catalogue) -> Validation | None:
+    """Compare the observations that lie beside a catalogue; None if it has none."""
+    if not (catalogue.folder / "observations").is_dir():
+        return None
+    return validate(catalogue)
+
+
+def files(catalogue: Catalogue) -> dict[str, bytes]:
+    """Return the machine-readable validation by its address; nothing if there are no observations."""
+    found = of(catalogue)
+    if found is None:
+        return {}
+    text = json.dumps(found.to_dict(), ensure_ascii=False, indent=1, allow_nan=False)
+    return {FILE: f"{text}\n".encode()}
+
+
+def page(catalogue: Catalogue) -> Page | None:
+    """Return the page, or None if the catalogue has no observations."""
+    found = of(catalogue)
+    if found is None:
+        return None
+    peers = load_peers(catalogue.folder)
+    others = [] if peers is None else [("peers", "Beside other tools", _tables(_peers(catalogue, peers)))]
+    checked = load_planner_check(catalogue.folder)
+    if checked is not None:
+        others.insert(0, ("planner", "Beside the engine's own planner", _tables(_planner(checked))))
+    # The public logs are those that the constants were fitted on, and the public site has a page about that.
+    return page_of(found, others, public=catalogue.folder.resolve() == data_dir().resolve())
+
+
+def page_of(
+    found: Validation, others: Sequence[tuple[str, str, Markup]] = (), *, public: bool = False
+) -> Page:
+    """Return the page of one validation.
+
+    Args:
+        found: The validation.
+        others: Further sections: anchor, title and finished body.
+        public: Whether these are the public catalogue's logs.
+    """
+    conclusion = _conclusion(found)
+    sections = [
+        ("errors", "How far off", _tables(_errors(found), _starts(found))),
+        ("distribution", "The distribution", _distribution(found)),
+        ("where", "By engine and by family", _tables(*_by(found))),
+        ("logs", "Every log", _tables(_cases(found))),
+        ("excluded", "What could not be compared, and why", _tables(_excluded(found))),
+        *others,
+    ]
+    return Page(
+        uri=URI,
+        kind="tool",
+        title="Evidence: predictions beside engines' own logs",
+        heading="Predictions beside what engines printed",
+        description=conclusion,
+        lead=render("validation/lead.html", URI, {"conclusion": conclusion, "file": FILE, "public": public}),
+        sections=tuple(Section(*parts) for parts in sections),
+        names=("validation", "evidence", "accuracy", "error"),
+    )
+
+
+def _tables(*tables: Table) -> Markup:
+    return Markup("\n").join(render("_table.html", URI, {"table": table}) for table in tables)
+
+
+def _conclusion(found: Validation) -> str:
+    compared = sum(bool(case.comparisons) or case.starts_predicted is not None for case in found.cases)
+    parts = [f"{compared} of {len(found.cases)} published start-up logs say enough to be predicted"]
+    for quantity, words in (
+        ("weights", "weights"),
+        ("pool", "pools"),
+        ("tokens given pool", "tokens of a given pool"),
+    ):
+        one = found.statistic(quantity)
+        if one is not None:
+            parts.append(
+                f"{words} off by {_share(one.median)} in the median, {_share(one.p90)} at the 90th percentile"
+            )
+    right = sum(count for predicted, observed, count in found.starts if predicted == observed)
+    total = sum(count for _, _, count in found.starts)
+    if total:
+        parts.append(f"{right} of {total} starts and refusals told right")
+    return "; ".join(parts) + "."
+
+
+def _statistic_cells(one: Statistic) -> tuple[Cell, ...]:
+    return (
+        Cell(units.count(one.count), "kv-num", value=one.count),
+        *(Cell(_share(value), "kv-num", value=value) for value in (one.median, one.p90, one.largest)),
+        Cell(f"{one.within_1_percent:.0%}", "kv-num", value=one.within_1_percent),
+        Cell(f"{one.bias * 100:+.2f}\u202f%", "kv-num", value=one.bias),
+    )
+
+
+_STATISTICS: Final = (
+    Column("logs"),
+    Column("median error"),
+    Column("90th percentile"),
+    Column("largest"),
+    Column("within 1\u00a0%"),
+    Column("median, signed"),
+)
+
+
+def _errors(found: Validation) -> Table:
+    rows = []
+    for quantity, words in QUANTITIES.items():
+        for scope, hint in (("complete", ""), ("all", "with logs whose flags are not all known")):
+            one = found.statistic(quantity, scope)
+            before = found.statistic(quantity)
+            if one is not None and (scope == "complete" or before is None or before.count != one.count):
+                rows.append(Row(Cell(words, hint=hint), _statistic_cells(one)))
+    return Table(
+        "Relative errors of what was predicted", Column("quantity", numeric=False), _STATISTICS, tuple(rows)
+    )
+
+
+def _starts(found: Validation) -> Table:
+    counts = {(predicted, observed): count for predicted, observed, count in found.starts}
+    rows = tuple(
+        Row(
+            Cell(f"predicted: {'starts' if predicted else 'refuses'}"),
+            tuple(
+                Cell(
+                    units.count(counts.get((predicted, observed), 0)),
+                    "kv-num",
+                    value=counts.get((predicted, observed), 0),
+                )
+                for observed in (True, False)
+            ),
+        )
+        for predicted in (True, False)
+    )
+    return Table(
+        "Does it start? Complete logs that show whether it did",
+        Column("", numeric=False),
+        (Column("started"), Column("refused")),
+        rows,
+    )
+
+
+def _planner(found: PlannerCheck) -> Table:
+    """How many points of the engine's own planner are met, and with what assumption."""
+
+    def row(text: str, count: int, of: int | None = None) -> Row:
+        share = Cell("" if of is None else f"{count / of:.2%}", "kv-num")
+        return Row(Cell(text), (Cell(units.count(count), "kv-num", value=count), share))
+
+    return Table(
+        f"Blocks, tokens and concurrency of {found.engine}'s planner, run without a GPU, from config.json alone",
+        Column("", numeric=False),
+        (Column("count"), Column("share")),
+        (
+            row("models", found.models),
+            row("rows: a model under one set of flags", found.rows),
+            row("points: pools and lengths", found.points),
+            row("points that are equal", found.equal, found.points),
+            row("points within 1\u00a0%", found.near, found.points),
+            row("points that are equal if no flag is inferred", found.equal_as_recorded, found.points),
+            row(f"rows that a missing flag is inferred for ({found.inferred_flag})", found.inferred_rows),
+            row("rows left out: their config is not at hand", found.left_out_rows),
+        ),
+    )
+
+
+def _distribution(found: Validation) -> Markup:
+    lines = []
+    for quantity in DRAWN:
+        errors = [
+            abs(c.error)
+            for case in found.cases
+            if case.complete
+            for c in case.comparisons
+            if c.quantity == quantity
+        ]
+        if len(errors) > 2:
+            values = tuple(float(value) * 100 for value in np.percentile(errors, SHARES))
+            lines.append((QUANTITIES[quantity], values))
+    if not lines:
+        return Markup()
+    title = "Error that so many of the logs stay below, up to nine in ten"
+    drawn = figures.curves(
+        figures.Curves(
+            title=title,
+            x_title="share of complete logs, %",
+            y_title="relative error, %",
+            x=tuple(float(x) for x in SHARES),
+            lines=tuple(lines),
+            x_log=False,
+            x_tokens=False,
+        )
+    )
+    return Markup(drawn)  # noqa: S704 (drawn by us, texts escaped there)
+
+
+def _by(found: Validation) -> list[Table]:
+    made = []
+    for noun in ("engine", "family"):
+        rows = [
+            Row(Cell(one.scope.partition(": ")[2], hint=QUANTITIES[one.quantity]), _statistic_cells(one))
+            for one in sorted(found.statistics, key=lambda s: (s.scope, list(QUANTITIES).index(s.quantity)))
+            if one.scope.startswith(f"{noun}: ")
+        ]
+        caption = f"Relative errors by {'engine record' if noun == 'engine' else 'model family'}"
+        made.append(Table(caption, Column(noun, numeric=False), _STATISTICS, tuple(rows), sortable=True))
+    return made
+
+
+def _cases(found: Validation) -> Table:
+    rows: list[Row] = []
+    for case in found.cases:
+        observation = case.observation
+        ranks = f", {observation.devices} devices" if (observation.devices or 1) > 1 else ""
+        source = observation.origin
+        rows += [
+            Row(
+                Cell(observation.model, hint=observation.id),
+                (
+                    Cell(f"{observation.engine} {observation.engine_version or '(version not said)'}"),
+                    Cell(f"{observation.gpu_named}{ranks}"),
+                    Cell(QUANTITIES[comparison.quantity]),
+                    _value(comparison, comparison.observed),
+                    _value(comparison, comparison.predicted),
+                    Cell(share(comparison.error), "kv-num", value=comparison.error),
+                    Cell("all known" if case.complete else "in part"),
+                    Cell(source.kind, href=source.url or ""),
+                ),
+            )
+            for comparison in case.comparisons
+        ]
+    return Table(
+        "Each printed figure, and what was predicted for it",
+        Column("model, as the log names it", numeric=False),
+        (
+            Column("engine", numeric=False),
+            Column("device", numeric=False),
+            Column("quantity", numeric=False),
+            Column("printed"),
+            Column("predicted"),
+            Column("error"),
+            Column("flags", numeric=False),
+            Column("source", numeric=False),
+        ),
+        tuple(rows),
+        sortable=True,
+    )
+
+
+def _excluded(found: Validation) -> Table:
+    rows = tuple(
+        Row(
+            Cell(case.observation.model, hint=case.observation.id),
+            (Cell(case.observation.engine), Cell("; ".join(case.excluded))),
+        )
+        for case in found.cases
+        if case.excluded
+    )
+    return Table(
+        "Logs, or parts of them, that say too little",
+        Column("model, as the log names it", numeric=False),
+        (Column("engine", numeric=False), Column("why", numeric=False)),
+        rows,
+    )
+
+
+def _peers(catalogue: Catalogue, peers: PeersFile) -> Table:
+    return Table(
+        f"Requests that fit, as each tool answers; other tools run on {peers.date}",
+        Column("question", numeric=False),
+        (
+            Column("kvreport, vLLM"),
+            Column("nothing reserved"),
+            *(Column(tool.name, hint=tool.how) for tool in peers.tools),
+            Column("said or done by the others", numeric=False),
+        ),
+        tuple(_asked(catalogue, peers, case) for case in peers.cases),
+    )
+
+
+def _asked(catalogue: Catalogue, peers: PeersFile, case: Question) -> Row:
+    model, gpu = catalogue.model(case.model), catalogue.accelerator(case.gpu)
+    ours = [
+        estimate(
+            model,
+            gpu=gpu,
+            tensor_parallel=case.tensor_parallel,
+            context_tokens=case.context_tokens,
+            weights=case.weight_format,
+            kv=case.kv_format or "auto",
+            engine=engine,
+            utilization=share_of_memory,
+            catalog=catalogue,
+        ).max_concurrent_requests
+        for engine, share_of_memory in (("vllm", case.utilization), ("ceiling", None))
+    ]
+    given = {answer.tool: answer for answer in case.answers}
+    theirs = [given[tool.key].requests if tool.key in given else None for tool in peers.tools]
+    devices = f"{case.tensor_parallel} × " if case.tensor_parallel > 1 else ""
+    formats = f"{case.weight_format or 'as released'}, cache {case.kv_format or 'as declared'}"
+    notes = [
+        f"{tool.name.partition(' ')[0]}: {given[tool.key].note}"
+        for tool in peers.tools
+        if tool.key in given and given[tool.key].note
+    ]
+    return Row(
+        Cell(
+            f"{model.name} at {units.human_tokens(case.context_tokens)}",
+            hint=f"{devices}{gpu.name}, {formats}, utilisation {case.utilization:g}",
+            href=f"models/{model.slug}/",
+        ),
+        (*(count_cell(number) for number in (*ours, *theirs)), Cell("; ".join(notes), "kv-why")),
+    )
+
+
+def _value(comparison: Comparison, value: float) -> Cell:
+    digits = 0 if comparison.unit == "tokens" else 2
+    return Cell(f"{value:,.{digits}f} {comparison.unit}", "kv-num", value=value)
+
+
+def _share(value: float) -> str:
+    """Print an error: ``0.02 %``, ``10.4 %``."""
+    percent = value * 100
+    return f"{percent:.2f}\u202f%" if percent < 1 else f"{percent:.1f}\u202f%"
+
+
+def pages(inputs: Inputs) -> Iterator[Page]:
+    """Yield the page, where the catalog has what it shows."""
+    made = page(inputs.site.catalogue)
+    if made is not None:
+        yield made
+
+
+TYPE: Final = PageType("validation", pages, files=lambda site: files(site.catalogue).items())
