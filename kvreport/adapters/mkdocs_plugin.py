@@ -39,6 +39,7 @@ from kvreport.book.quantities import Quantities
 from kvreport.catalog.load import open_catalogue
 from kvreport.dataset.release import data_version
 from kvreport.errors import Fault, InputError
+from kvreport.processes import exit_on_signals
 from kvreport.publish import feeds
 from kvreport.site.build import Report, build
 from kvreport.site.kit import fonts, links, templating
@@ -105,6 +106,7 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
     def on_startup(self, *, command: Literal["build", "gh-deploy", "serve"], dirty: bool) -> None:
         """Learn whether a whole site is built, or a preview is kept up to date."""
         self.publishes = command != "serve" and not dirty
+        exit_on_signals()
 
     def on_config(self, config: MkDocsConfig) -> MkDocsConfig:
         """Add our styles and script, wherever the site's own assets are."""

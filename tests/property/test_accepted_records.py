@@ -32,7 +32,7 @@ from kvreport.dataset.matrix import matrix
 from kvreport.errors import CatalogueError, InputError
 from kvreport.estimation.estimate import estimate
 from kvreport.estimation.size import size
-from kvreport.report import pages
+from kvreport.site import build as pages
 from kvreport.resources import data_dir
 
 DATA: Final = data_dir()

@@ -22,6 +22,7 @@ from kvreport.catalog.load import load_catalogue
 from kvreport.dataset import arrow, write
 from kvreport.dataset.columns import ACCELERATORS, CAPACITY, MODELS, TABLES, Column, Table
 from kvreport.dataset.files import staged
+from kvreport.dataset.partitions import write_partitioned
 from kvreport.dataset.grid import axes
 from kvreport.dataset.matrix import matrix
 from kvreport.dataset.release import data_version
@@ -235,7 +236,7 @@ def test_a_place_that_is_no_folder_is_refused(tmp_path):
 
 
 def test_shards_write_one_partitioned_dataset(chosen, folder, tmp_path):
-    rows = sum(write.write_partitioned(chosen, tmp_path, shard=(number, 4)) for number in (3, 1, 4, 2))
+    rows = sum(write_partitioned(chosen, tmp_path, shard=(number, 4)) for number in (3, 1, 4, 2))
     whole = pq.read_table(folder / "capacity.parquet")
     assert rows == whole.num_rows
     query = f"SELECT count(*), sum(max_concurrent_requests), count(DISTINCT model_slug) FROM '{tmp_path}/**/*.parquet'"  # noqa: S608
