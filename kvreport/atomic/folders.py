@@ -33,6 +33,7 @@ _RENAME_EXCHANGE: Final = 2  # <linux/fs.h>; RENAME_SWAP of macOS' <sys/stdio.h>
 _UNSUPPORTED: Final = frozenset({errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EPERM})
 
 _OLD: Final = ".kvreport-old"
+_MAKING: Final = ".kvreport-old-making"
 _NEW: Final = ".kvreport-new"
 _LOCK: Final = ".kvreport-lock"
 _JOURNAL: Final = ".journal"
@@ -119,7 +120,7 @@ def recover(place: Path) -> bool:
     with _locked(_beside(place, "lock")):
         if _recover(place):
             return True
-    if not (place / _OLD).exists() and not (place / _NEW).exists():
+    if not any((place / name).exists() for name in (_OLD, _MAKING, _NEW, _LOCK)):
         return False
     with _locked(place / _LOCK):
         return _put_back(place)
@@ -229,7 +230,7 @@ def replace_entries(
 
 
 def _replace(staged: Path, place: Path, names: Sequence[str], gone: Sequence[str], ending: str) -> None:
-    old, making = place / _OLD, place / f"{_OLD}-making"
+    old, making = place / _OLD, place / _MAKING
     replaced = [*(name for name in names if os.path.lexists(place / name)), *gone]
     wanted = frozenset(names)
     journal = {"added": sorted({*names} - {*replaced}), "replaced": replaced}
@@ -277,6 +278,6 @@ def _put_back(place: Path) -> bool:
                 waiting.rename(place / name)
         journal.unlink()
     # Without a journal the replacement was complete, and the old entries were being removed.
-    for left in (old, place / f"{_OLD}-making", place / _NEW):
+    for left in (old, place / _MAKING, place / _NEW):
         remove(left)
     return undone
