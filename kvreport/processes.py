@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from concurrent.futures import ProcessPoolExecutor
 
 _ENDED_BY_SIGNAL: Final = 128
+_PATIENCE_SECONDS: Final = 5.0
+_signalled: list[float] = []
 _FOLLOW: Final = "from kvreport.processes import follow_standard_input as f; f(); import runpy, sys; sys.argv = sys.argv[1:]; "
 
 
@@ -41,9 +44,13 @@ def exit_on_signals() -> None:
 
 
 def _exit(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - as signal calls it
-    # A second signal while cleaning up ends the process at once.
-    signal.signal(number, signal.SIG_DFL)
-    raise SystemExit(_ENDED_BY_SIGNAL + number)
+    # ``timeout`` signals a process and then its group: the second one must not cut the cleaning up short.
+    now = time.monotonic()
+    if _signalled and now - _signalled[0] > _PATIENCE_SECONDS:
+        os._exit(_ENDED_BY_SIGNAL + number)
+    if not _signalled:
+        _signalled.append(now)
+        raise SystemExit(_ENDED_BY_SIGNAL + number)
 
 
 @contextmanager
@@ -63,9 +70,9 @@ def workers(
         InputError: If the system ended a worker, which it does when memory runs out.
     """
     # One estimate needs none of these, and they take a while to import.
-    from concurrent.futures import ProcessPoolExecutor
-    from concurrent.futures.process import BrokenProcessPool
-    from multiprocessing import get_context
+    from concurrent.futures import ProcessPoolExecutor  # noqa: PLC0415
+    from concurrent.futures.process import BrokenProcessPool  # noqa: PLC0415
+    from multiprocessing import get_context  # noqa: PLC0415
 
     pool = ProcessPoolExecutor(
         count, mp_context=get_context("spawn"), initializer=_begin, initargs=(initializer, tuple(arguments))
@@ -98,7 +105,7 @@ def _end(pool: ProcessPoolExecutor) -> None:
 
 def _begin(initializer: Callable[..., None] | None, arguments: tuple[Any, ...]) -> None:
     """Make a worker leave Ctrl-C to its parent, and end with it."""
-    from multiprocessing import connection, parent_process
+    from multiprocessing import connection, parent_process  # noqa: PLC0415
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = parent_process()

@@ -90,7 +90,8 @@ def injected(at: int, strike: Callable[[], None] = full_disk, under: Path | None
 
     def concerns(*names: object) -> bool:
         return under is None or any(
-            isinstance(name, str | os.PathLike) and Path(os.fspath(name)).is_relative_to(under) for name in names
+            isinstance(name, str | os.PathLike) and Path(os.fspath(name)).is_relative_to(under)
+            for name in names
         )
 
     def counted(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
@@ -124,7 +125,9 @@ def injected(at: int, strike: Callable[[], None] = full_disk, under: Path | None
             patch.stop()
 
 
-def every(run: Callable[[], object], check: Callable[[bool], None], strike: Callable[[], None] = full_disk) -> int:
+def every(
+    run: Callable[[], object], check: Callable[[bool], None], strike: Callable[[], None] = full_disk
+) -> int:
     """Run something until no change of it fails any more, each time with the next one failing.
 
     Args:
@@ -145,7 +148,8 @@ def every(run: Callable[[], object], check: Callable[[bool], None], strike: Call
             except (OSError, MemoryError):
                 well = False
             except ValueError as error:  # a sentence that names the fault
-                assert error.__cause__ is not None, error
+                if error.__cause__ is None:
+                    raise
                 well = False
         if not faults.struck:
             return at - 1

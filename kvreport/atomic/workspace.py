@@ -107,7 +107,9 @@ def sweep(parent: Path, prefix: str) -> int:
 
 def _folders(parent: Path, prefix: str) -> Iterator[Path]:
     """Yield the folders there are, and those of which only the lock is left."""
-    names = {path.name.removesuffix(_LOCK) for path in parent.glob(f"{prefix}*")} if parent.is_dir() else set()
+    names = (
+        {path.name.removesuffix(_LOCK) for path in parent.glob(f"{prefix}*")} if parent.is_dir() else set()
+    )
     yield from (parent / name for name in sorted(names))
 
 

@@ -55,8 +55,8 @@ def register(add: Add) -> None:
 def _run(options: argparse.Namespace) -> int:
     from kvreport.catalog.load import load_catalogue
     from kvreport.dataset.grid import axes, parse_shard
-    from kvreport.dataset.release import data_version
     from kvreport.dataset.partitions import write_partitioned
+    from kvreport.dataset.release import data_version
     from kvreport.dataset.write import publish
     from kvreport.errors import InputError
 

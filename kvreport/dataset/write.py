@@ -26,8 +26,8 @@ from kvreport.dataset.columns import ACCELERATORS, CAPACITY, MODELS, Table
 from kvreport.dataset.files import Staging, available_processors, checksums, listed, staged
 from kvreport.dataset.grid import Axes
 from kvreport.dataset.kept import Kept, ModelFiles
-from kvreport.dataset.matrix import matrix
 from kvreport.dataset.manifest import refuse_partitions
+from kvreport.dataset.matrix import matrix
 from kvreport.dataset.metadata import Published, Release, croissant, datapackage
 from kvreport.errors import InputError
 

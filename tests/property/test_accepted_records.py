@@ -32,8 +32,8 @@ from kvreport.dataset.matrix import matrix
 from kvreport.errors import CatalogueError, InputError
 from kvreport.estimation.estimate import estimate
 from kvreport.estimation.size import size
-from kvreport.site import build as pages
 from kvreport.resources import data_dir
+from kvreport.site import build as pages
 
 DATA: Final = data_dir()
 MODELS: Final = (

@@ -20,8 +20,18 @@ from kvreport.atomic.files import sweep_unfinished
 from kvreport.atomic.folders import exchange, make_readable, recover, replace_entries, replace_folder
 from kvreport.atomic.workspace import claim, sweep
 
-OLD = {"index.html": b"old", "models/a/index.html": b"old a", "models/gone/index.html": b"old gone", "only.txt": b"old"}
-NEW = {"index.html": b"new", "models/a/index.html": b"new a", "models/b/index.html": b"new b", "feed.xml": b"new"}
+OLD = {
+    "index.html": b"old",
+    "models/a/index.html": b"old a",
+    "models/gone/index.html": b"old gone",
+    "only.txt": b"old",
+}
+NEW = {
+    "index.html": b"new",
+    "models/a/index.html": b"new a",
+    "models/b/index.html": b"new b",
+    "feed.xml": b"new",
+}
 
 
 def fill(folder: Path, files: dict[str, bytes]) -> Path:
@@ -32,7 +42,9 @@ def fill(folder: Path, files: dict[str, bytes]) -> Path:
 
 
 def content(folder: Path) -> dict[str, bytes]:
-    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+    return {
+        p.relative_to(folder).as_posix(): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()
+    }
 
 
 def leftovers(folder: Path) -> list[str]:
@@ -57,7 +69,8 @@ def site(tmp_path: Path) -> tuple[Path, Path]:
     return fill(place, OLD), fill(tmp_path / ".new", NEW)
 
 
-def test_a_folder_takes_the_place_of_another(way: str, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("way")
+def test_a_folder_takes_the_place_of_another(tmp_path: Path) -> None:
     place, new = site(tmp_path)
     replace_folder(new, place)
     assert content(place) == NEW
@@ -90,7 +103,8 @@ def test_the_last_good_site_stands_whichever_change_fails(way: str, tmp_path: Pa
     assert failed >= (1 if way == "exchange" else 2)
 
 
-def test_the_last_good_site_returns_wherever_the_process_dies(way: str, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("way")
+def test_the_last_good_site_returns_wherever_the_process_dies(tmp_path: Path) -> None:
     def run() -> None:
         replace_folder(tmp_path / ".new", tmp_path / "site")
 
@@ -213,7 +227,11 @@ def test_only_what_nobody_owns_is_swept(tmp_path: Path) -> None:
     (tmp_path / "work-only-the-lock.lock").touch()
     (tmp_path / "other").mkdir()
     assert sweep(tmp_path, "work-") == 3
-    assert {path.name for path in tmp_path.iterdir()} == {mine.folder.name, f"{mine.folder.name}.lock", "other"}
+    assert {path.name for path in tmp_path.iterdir()} == {
+        mine.folder.name,
+        f"{mine.folder.name}.lock",
+        "other",
+    }
     mine.close()
     assert [path.name for path in tmp_path.iterdir()] == ["other"]
 
@@ -236,7 +254,7 @@ def test_a_folder_is_swept_once_its_owner_was_killed(tmp_path: Path) -> None:
 
 
 def test_a_full_cache_is_one_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    build_cache._told.cache_clear()  # noqa: SLF001 - said once in a process
+    build_cache._told.cache_clear()
     failed = 0
     for at in range(1, 5):
         path = tmp_path / f"kept-{at}"
@@ -264,7 +282,9 @@ def test_folders_that_two_processes_replace_at_once_are_whole(tmp_path: Path) ->
     )
     for mounted in ("plain", "mounted"):
         builds = [
-            subprocess.Popen([sys.executable, "-c", program, str(tmp_path), word, mounted], stderr=subprocess.PIPE)
+            subprocess.Popen(
+                [sys.executable, "-c", program, str(tmp_path), word, mounted], stderr=subprocess.PIPE
+            )
             for word in ("one", "two")
         ]
         for build in builds:

@@ -32,7 +32,11 @@ def chosen() -> Axes:
 
 def pick(gpus: str) -> Axes:
     return axes(
-        open_catalogue(), models="qwen/qwen2.5-7b,openai/gpt-oss-20b", gpus=gpus, contexts=[2048, 32768], kv=["bf16"]
+        open_catalogue(),
+        models="qwen/qwen2.5-7b,openai/gpt-oss-20b",
+        gpus=gpus,
+        contexts=[2048, 32768],
+        kv=["bf16"],
     )
 
 
@@ -46,7 +50,9 @@ def keys(folder: Path) -> tuple[int, int]:
 
 
 def digests(folder: Path) -> dict[str, bytes]:
-    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+    return {
+        p.relative_to(folder).as_posix(): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()
+    }
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +66,9 @@ def test_rows_over_other_gpus_are_refused_and_nothing_changes(chosen: Axes, tmp_
     """What once gave a dataset with every row twice, without a word."""
     rows = write_partitioned(pick("rtx*"), tmp_path)
     before = digests(tmp_path)
-    with pytest.raises(InputError, match="other accelerators than asked for; allowed: an empty folder, the same"):
+    with pytest.raises(
+        InputError, match="other accelerators than asked for; allowed: an empty folder, the same"
+    ):
         write_partitioned(chosen, tmp_path)
     assert digests(tmp_path) == before
     assert keys(tmp_path) == (rows, rows)
@@ -75,7 +83,9 @@ def test_the_same_rows_again_compute_nothing(
     assert digests(tmp_path) == whole
 
 
-def test_other_rows_replace_what_is_there_when_told_to(chosen: Axes, whole: dict[str, bytes], tmp_path: Path) -> None:
+def test_other_rows_replace_what_is_there_when_told_to(
+    chosen: Axes, whole: dict[str, bytes], tmp_path: Path
+) -> None:
     write_partitioned(pick("b200*"), tmp_path)
     (tmp_path / "notes.txt").write_text("of the user")
     write_partitioned(chosen, tmp_path, replace=True)
@@ -171,7 +181,9 @@ def test_killed_runs_go_on_to_the_same_bytes(tmp_path: Path) -> None:
     killed = turns = 0
     end = time.monotonic() + 120
     while killed < int(os.environ.get("KVREPORT_KILLS", "5")) and time.monotonic() < end:
-        run = subprocess.Popen(command(tmp_path / "killed"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        run = subprocess.Popen(
+            command(tmp_path / "killed"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         time.sleep(generator.uniform(0.3, 2.5))
         run.send_signal(generator.choice((signal.SIGKILL, signal.SIGTERM, signal.SIGINT)))
         killed += run.wait() != 0
@@ -180,7 +192,7 @@ def test_killed_runs_go_on_to_the_same_bytes(tmp_path: Path) -> None:
         for path in folder.rglob("*.parquet") if folder.is_dir() else ():
             assert path.read_bytes() == expected[path.relative_to(folder).as_posix()]
         if run.returncode == 0:
-            subprocess.run(["rm", "-r", str(folder)], check=True)  # noqa: S607
+            subprocess.run(["rm", "-r", str(folder)], check=True)
     assert killed >= 2, turns
     subprocess.run(command(tmp_path / "killed"), check=True, capture_output=True)
     found = {name: text for name, text in digests(tmp_path / "killed").items() if not name.endswith(".part")}
