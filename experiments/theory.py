@@ -6,8 +6,8 @@ from functools import cache
 from typing import Final
 
 from experiments.models import Subject
-from kvreport.accounting.blocks import plan
 from kvreport.accounting.demand import demand
+from kvreport.accounting.deployment import Case, plan_blocks
 from kvreport.accounting.plan import Serving
 from kvreport.accounting.profile import CacheProfile
 from kvreport.accounting.roofline import Peaks, decode_seconds, prefill_seconds
@@ -35,7 +35,14 @@ def engine() -> Engine:
 
 def profile(model: Subject) -> CacheProfile:
     """Return what one request holds in transformers' cache."""
-    return plan(model.record, engine(), serving=Serving(max_batched_tokens=1)).profile
+    case = Case(
+        model=model.record,
+        engine=engine(),
+        accelerators=(),
+        formats=catalogue().weight_formats,
+        serving=Serving(max_batched_tokens=1),
+    )
+    return plan_blocks(case).profile
 
 
 def cache_bytes(model: Subject, context_tokens: int, batch: int = 1) -> int:

@@ -25,7 +25,10 @@ from collections import Counter
 from pathlib import Path
 
 from kvreport.accounting import capacity
-from kvreport.accounting.blocks import BlockPlan, Serving, default_kv_format, plan
+from kvreport.accounting.deployment import Case, plan_blocks
+from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.parallel import Layout
+from kvreport.accounting.plan import BlockPlan, Serving
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat
@@ -70,7 +73,7 @@ def main() -> None:
         # Most runs leave the checkpoint's quantisation out, and its declared KV format with it.
         kept = row["run"] == "checkpoint_quantization_kept"
         asked = model if kept else model.model_copy(update={"kv_format": None})
-        named = default_kv_format(asked, engine, accelerator)
+        named = rules(engine).default_kv_format(asked, accelerator)
         if row["kv_cache_dtype"] == "fp8":
             named = "fp8"
         kv_format = catalogue.kv_format(named) if named else None
@@ -133,20 +136,22 @@ def _plan(
     *,
     block_tokens: int | None = None,
 ) -> BlockPlan:
-    return plan(
-        model,
-        engine,
+    case = Case(
+        model=model,
+        engine=engine,
+        accelerators=(accelerator,),
+        formats={},
         serving=Serving(
             max_batched_tokens=row["max_num_batched_tokens"],
             block_tokens=block_tokens,
             prefix_caching=row["enable_prefix_caching"],
-            context_parallel=row["dcp"],
             hybrid_manager=not row["disable_hybrid"],
         ),
         kv_format=kv_format,
-        tensor_parallel=row["tp"],
-        accelerator=accelerator,
+        layout=Layout(tensor=row["tp"], decode_context=row["dcp"]),
+        kv_pool_bytes=0,
     )
+    return plan_blocks(case)
 
 
 def _flags(row: dict) -> tuple:

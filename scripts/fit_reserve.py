@@ -11,7 +11,7 @@ processes move the figure), utilisation, loaded weights and pool. A row gives th
 and where the engine printed its parts, activations, non-framework memory and graphs each on their
 own. Rows that print graphs and no whole count for the graphs.
 
-The formula is :func:`kvreport.accounting.reserve.reserve`. Its coefficients are chosen by least
+The formula is :func:`kvreport.accounting.engines.vllm.reserve.reserve`. Its coefficients are chosen by least
 absolute deviations of relative errors, by coordinate descent over a geometric grid: no random
 start, no outlier removed by hand. The counts that follow from how the engine is written are where
 it starts. Sampling is fitted for each engine version; everything else is shared. Then each family
@@ -29,16 +29,16 @@ from pathlib import Path
 
 import numpy as np
 
-from kvreport.accounting.budget import own_expert_kernels, scheduler_sizes
-from kvreport.accounting.reserve import reserve
+from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.engines.vllm.reserve import own_expert_kernels, reserve
 from kvreport.catalog.engine import Engine, engine_for_version
 from kvreport.catalog.huggingface import read_config
 from kvreport.catalog.load import Catalogue, load_catalogue
 from kvreport.catalog.model import Model
 from kvreport.catalog.observation import Observation, load_observations
 from kvreport.errors import InputError
-from kvreport.evidence.replay import Start, find_model, serves_images, share_taken, unified
 from kvreport.resources import data_dir
+from kvreport.startup_log.observed import Start, find_model, serves_images, share_taken, unified
 from kvreport.units import GIB
 
 SHARED = {
@@ -148,12 +148,11 @@ def collect(catalogue: Catalogue, observations: tuple[Observation, ...], configs
         if engine is None or model is None:
             continue
         start = Start(catalogue, observation, engine, model, own=True)
-        plan = start.block_plan() if whole else None
-        whole = whole and (plan is None or start.same_rank(plan))
+        laid = start.laid_out() if whole else None
+        whole = whole and (laid is None or start.same_rank(laid))
         accelerator = catalogue.accelerator(observation.gpu)
         total = printed.total_gpu_gib * GIB if printed.total_gpu_gib is not None else accelerator.usable_bytes
-        tokens, rows = scheduler_sizes(
-            engine,
+        tokens, rows = rules(engine).scheduler(
             accelerator,
             max_batched_tokens=observation.max_batched_tokens,
             max_seqs=observation.max_seqs,

@@ -239,3 +239,10 @@ def _require_storable(kind: Kind, kv_format: KvFormat | None) -> None:
             f"KV format {kv_format.name!r} cannot store a {kind} cache; "
             f"it stores: {', '.join(kv_format.stores)}"
         )
+
+
+def rotary_width(cache: Cache) -> int:
+    """Width of what rotates in a cache's keys; 0 where nothing does."""
+    if isinstance(cache, FullAttention | SlidingWindow | ChunkedAttention):
+        return cache.key_dim
+    return cache.rope_dim if isinstance(cache, Latent) else 0

@@ -130,14 +130,18 @@ class Layout:
     Attributes:
         tensor: Ranks that share each layer.
         pipeline: Stages that share the layers.
-        data: Copies of the whole.
-        context: Parts that a cache's tokens are divided into, inside the tensor-parallel group.
+        data: Ranks of data parallelism: each runs attention for requests of its own.
+        expert: True if routed experts are divided over all ranks of a stage (``tensor`` x ``data``).
+        decode_context: Parts that a cache's tokens are divided into, inside the tensor-parallel group.
+        nodes: Servers that the devices stand in.
     """
 
     tensor: int = 1
     pipeline: int = 1
     data: int = 1
-    context: int = 1
+    expert: bool = False
+    decode_context: int = 1
+    nodes: int = 1
 
     @property
     def devices(self) -> int:
@@ -153,7 +157,7 @@ class Layout:
         if self.data < 1:
             raise InputError(f"data parallel: found {self.data}; allowed: 1 or more")
         check_tensor_parallel(model, self.tensor)
-        check_context_parallel(model, self.tensor, self.context)
+        check_context_parallel(model, self.tensor, self.decode_context)
         stage_layers(model.layer_count, self.pipeline)
 
     def stage_weights(self, model: Model, per_rank: ComponentBytes) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""The record of a block plan and the flags that change it; see :mod:`kvreport.accounting.blocks`."""
+"""The record of a block plan and the flags that change it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,6 @@ class Serving:
         block_tokens: Tokens per block given by hand; None for the engine's choice.
         prefix_caching: True or False as given; None for the engine's default.
         draft_tokens: Speculative tokens per step; states keep one more slot for each.
-        context_parallel: Ranks that share the tokens of a request while decoding.
         hybrid_manager: False charges windows like full attention.
         sequences: Requests that share one row of cells (llama.cpp's unified cache).
     """
@@ -67,6 +66,5 @@ class Serving:
     block_tokens: int | None = None
     prefix_caching: bool | None = None
     draft_tokens: int = 0
-    context_parallel: int = 1
     hybrid_manager: bool = True
     sequences: int = 1

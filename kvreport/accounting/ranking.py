@@ -17,11 +17,12 @@ from typing import Final
 
 import numpy as np
 
-from kvreport.accounting.blocks import BlockPlan, Serving, default_kv_format, kernel_class, plan
-from kvreport.accounting.budget import pool_bytes, reserve_class, scheduled_reserve, scheduler_sizes
+from kvreport.accounting import deployment
 from kvreport.accounting.demand import Demand, demand
-from kvreport.accounting.loaded import load_overhead
-from kvreport.accounting.parallel import allowed_tensor_parallel
+from kvreport.accounting.deployment import Case, Memo, device_class, lay_out
+from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.parallel import Layout, allowed_tensor_parallel
+from kvreport.accounting.plan import BlockPlan, Serving
 from kvreport.accounting.roofline import Peaks, decode_seconds, prefill_seconds
 from kvreport.accounting.sizing import (
     MAX_REQUESTS,
@@ -33,7 +34,6 @@ from kvreport.accounting.sizing import (
     shared_bytes,
     what_binds,
 )
-from kvreport.accounting.weights import weight_bytes
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat, WeightFormat
@@ -231,44 +231,49 @@ def rank(models: Sequence[Model], workload: Workload, offers: Sequence[Offer], c
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Offers that share a block plan, for one model, size and pair of formats."""
+    """Offers that the engine treats alike, for one model, size and pair of formats.
 
-    model: Model
+    ``laid`` holds all offers along its first axis and all weight formats along its second; ``place`` is
+    this group's format.
+    """
+
     workload: Workload
     offers: Sequence[Offer]
     choices: Choices
-    ranks: int
     weight_format: str
     kv_format: str
-    plan: BlockPlan
+    laid: deployment.Deployment
+    place: int
     demand: Demand
     peaks: Peaks
-    weights: int
-    reserve: int
-    unsure: int
-    max_seqs: int
+
+    @property
+    def max_seqs(self) -> int:
+        """Requests that a replica may run at once; an engine without a scheduler has no limit of its own."""
+        return self.choices.max_seqs or self.laid.max_requests or MAX_REQUESTS
 
     def deployments(
         self, refused: dict[str, int], fastest: list[tuple[float, float]]
     ) -> Iterator[Deployment]:
-        work, choices = self.workload, self.choices
-        total = np.asarray([offer.accelerator.usable_bytes for offer in self.offers], dtype=np.int64)
-        pools = pool_bytes(choices.engine, total, self.weights, self.reserve, choices.utilization)
+        work, laid, plan = self.workload, self.laid, self.laid.plan
+        ranks = laid.case.layout.tensor
+        total = np.asarray(laid.total_bytes)
+        pools = np.asarray(laid.pool_bytes)[:, self.place]
 
         def holding(pool: object) -> object:
             return replica_users(
                 pool,  # type: ignore[arg-type]
-                self.plan,
+                plan,
                 work.mean_tokens,
                 work.longest_tokens,
                 work.shared_prefix_tokens,
             )
 
         held = np.asarray(holding(pools))
-        surely = np.asarray(holding(pools - self.unsure))
-        peaks = self.peaks
+        surely = np.asarray(holding(pools - laid.uncertainty_bytes))
+        peaks, limit = self.peaks, self.max_seqs
         fast = fast_enough(self.demand, peaks, work, held)
-        each = np.minimum(fast, self.max_seqs)
+        each = np.minimum(fast, limit)
         first = prefill_seconds(
             self.demand, peaks, work.prompt_tokens, cached_tokens=work.shared_prefix_tokens
         )
@@ -290,32 +295,32 @@ class _Group:
                 average = replicas_for(_whole(work.concurrent), users)
                 peak = replicas_for(work.peak, users)
                 replicas = (average, peak, peak + work.spare_replicas)
-                if offer.available is not None and replicas[-1] * self.ranks > offer.available:
+                if offer.available is not None and replicas[-1] * ranks > offer.available:
                     refused["available"] += 1
                     continue
                 yield Deployment(
-                    model=self.model,
+                    model=laid.case.model,
                     offer=offer,
-                    tensor_parallel=self.ranks,
+                    tensor_parallel=ranks,
                     weight_format=self.weight_format,
                     kv_format=self.kv_format,
-                    plan=self.plan,
+                    plan=plan,
                     total_bytes=int(total[index]),
-                    weight_bytes=self.weights,
-                    reserve_bytes=self.reserve,
+                    weight_bytes=int(np.asarray(laid.resident_bytes)[self.place]),
+                    reserve_bytes=laid.reserve.total,
                     pool_bytes=int(pools[index]),
-                    request_bytes=int(self.plan.profile.request_bytes(work.mean_tokens)),
-                    shared_bytes=shared_bytes(self.plan.profile, work.shared_prefix_tokens),
+                    request_bytes=int(plan.profile.request_bytes(work.mean_tokens)),
+                    shared_bytes=shared_bytes(plan.profile, work.shared_prefix_tokens),
                     users_held=int(held[index]),
                     users_each=users,
-                    sure=bool(min(surely[index], self.max_seqs) * peak >= work.peak),
+                    sure=bool(min(surely[index], limit) * peak >= work.peak),
                     replicas=replicas,
                     binds=what_binds(
-                        self.plan,
+                        plan,
                         work.mean_tokens,
                         held=int(held[index]),
                         fast=int(fast[index]),
-                        limit=self.max_seqs,
+                        limit=limit,
                     ),
                     tpot_bound_s=float(step[index]),
                     ttft_bound_s=float(first[index]),
@@ -326,84 +331,58 @@ def _groups(model: Model, workload: Workload, offers: Sequence[Offer], choices: 
     """Every combination of one model, offers that an engine treats alike together."""
     kinds = _kinds(offers, choices)
     peaks: dict[tuple[str, ...], Peaks] = {}
+    demands: dict[tuple[int, str, str], Demand] = {}
+    memo = Memo()
     sizes = set(allowed_tensor_parallel(model, max(choices.tensor_parallel)))
     for ranks in sorted(sizes.intersection(choices.tensor_parallel)):
-        weights = {
-            name: weight_bytes(model, form, choices.formats, ranks)
-            for name, form in choices.weight_formats.items()
-        }
-        demands: dict[tuple[str, str], Demand] = {}
-        for (scheduler, _), members in kinds.items():
+        for members in kinds.values():
             able = [offer for offer in members if ranks <= (offer.accelerator.devices_per_node or USUAL_NODE)]
             if not able:
                 continue
-            kept = scheduled_reserve(
-                model,
-                choices.engine,
-                able[0].accelerator,
-                tensor_parallel=ranks,
-                max_batched_tokens=choices.max_batched_tokens,
-                max_seqs=choices.max_seqs,
-            )
             for kv in _caches(model, choices, able[0].accelerator):
                 storing = [offer for offer in able if _stores(offer, kv)]
-                blocks = _plan(model, choices, storing, kv, ranks, scheduler)
-                if blocks is None:
+                laid = _lay_out(model, choices, storing, kv, ranks, memo)
+                if laid is None:
                     continue
                 ids = tuple(offer.accelerator.id for offer in storing)
                 if ids not in peaks:
                     peaks[ids] = Peaks.of_all([offer.accelerator for offer in storing])
-                for name, form in choices.weight_formats.items():
-                    added = load_overhead(
-                        model, choices.engine, form, choices.formats, storing[0].accelerator, ranks
-                    )
-                    asked = (name, kv.name)
+                for place, (name, form) in enumerate(choices.weight_formats.items()):
+                    asked = (ranks, name, kv.name)
                     if asked not in demands:
                         demands[asked] = demand(model, form, choices.formats, kv, tensor_parallel=ranks)
                     yield _Group(
-                        model=model,
                         workload=workload,
                         offers=storing,
                         choices=choices,
-                        ranks=ranks,
                         weight_format=name,
                         kv_format=kv.name,
-                        plan=blocks,
+                        laid=laid,
+                        place=place,
                         demand=demands[asked],
                         peaks=peaks[ids],
-                        weights=weights[name] + sum(added.values()),
-                        reserve=kept.total,
-                        unsure=kept.uncertainty,
-                        max_seqs=_at_once(choices, scheduler),
                     )
 
 
-def _kinds(offers: Sequence[Offer], choices: Choices) -> dict[tuple[tuple[int, int], Hashable], list[Offer]]:
+def _scheduler(choices: Choices, device: Accelerator) -> tuple[int, int]:
+    return rules(choices.engine).scheduler(
+        device, max_batched_tokens=choices.max_batched_tokens, max_seqs=choices.max_seqs
+    )
+
+
+def _kinds(offers: Sequence[Offer], choices: Choices) -> dict[Hashable, list[Offer]]:
     """Offers that the engine treats alike: equal scheduler sizes, equal reserves, equal kernels."""
-    kinds: dict[tuple[tuple[int, int], Hashable], list[Offer]] = {}
+    kinds: dict[Hashable, list[Offer]] = {}
     for offer in offers:
         device = offer.accelerator
-        scheduler = scheduler_sizes(
-            choices.engine,
-            device,
-            max_batched_tokens=choices.max_batched_tokens,
-            max_seqs=choices.max_seqs,
-        )
-        alike = (reserve_class(choices.engine, device), kernel_class(choices.engine, device))
-        kinds.setdefault((scheduler, alike), []).append(offer)
+        alike = (_scheduler(choices, device), device_class(choices.engine, device))
+        kinds.setdefault(alike, []).append(offer)
     return kinds
-
-
-def _at_once(choices: Choices, scheduler: tuple[int, int]) -> int:
-    """Requests that a replica may run at once; an engine without a scheduler has no limit of its own."""
-    if choices.max_seqs is None and not choices.engine.device_classes:
-        return MAX_REQUESTS
-    return scheduler[1]
 
 
 def _caches(model: Model, choices: Choices, device: Accelerator) -> list[KvFormat]:
     """The KV formats to try, each once; None is what the engine takes for the model on this device."""
-    own = choices.all_kv_formats[default_kv_format(model, choices.engine, device) or "bf16"]
+    own = choices.all_kv_formats[rules(choices.engine).default_kv_format(model, device) or "bf16"]
     return list({form.name: form for form in (form or own for form in choices.kv_formats.values())}.values())
 
 
@@ -411,26 +390,27 @@ def _stores(offer: Offer, kv: KvFormat) -> bool:
     return kv.stored_by(offer.accelerator.compute_capability, offer.accelerator.vendor)
 
 
-def _plan(
-    model: Model,
-    choices: Choices,
-    offers: Sequence[Offer],
-    kv: KvFormat,
-    ranks: int,
-    scheduler: tuple[int, int],
-) -> BlockPlan | None:
-    """The block plan of offers that the engine treats alike, or None where there can be none."""
+def _lay_out(
+    model: Model, choices: Choices, offers: Sequence[Offer], kv: KvFormat, ranks: int, memo: Memo
+) -> deployment.Deployment | None:
+    """The deployments of offers that the engine treats alike, or None where there can be none."""
     if not offers:
         return None
+    tokens, rows = _scheduler(choices, offers[0].accelerator)
+    case = Case(
+        model=model,
+        engine=choices.engine,
+        accelerators=tuple(offer.accelerator for offer in offers),
+        weight_formats=tuple(choices.weight_formats.values()),
+        formats=choices.formats,
+        kv_format=kv,
+        layout=Layout(tensor=ranks),
+        serving=Serving(max_batched_tokens=tokens, max_seqs=rows),
+        utilization=choices.utilization,
+        many=True,
+    )
     try:
-        return plan(
-            model,
-            choices.engine,
-            serving=Serving(max_batched_tokens=scheduler[0], max_seqs=scheduler[1]),
-            kv_format=kv,
-            tensor_parallel=ranks,
-            accelerator=offers[0].accelerator,
-        )
+        return lay_out(case, memo)
     except InputError:
         return None
 

@@ -12,7 +12,7 @@ from kvreport.cli.output import Add, add_data_option, table, write, write_json
 from kvreport.units import count
 
 if TYPE_CHECKING:
-    from kvreport.diagnosis import Diagnosis
+    from kvreport.startup_log import Diagnosis
 
 _EPILOG = """\
 examples:
@@ -45,8 +45,7 @@ def register(add: Add) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from kvreport.catalog.load import open_catalogue
-    from kvreport.diagnosis import diagnose
-    from kvreport.enginelog import MAX_CHARACTERS
+    from kvreport.startup_log import MAX_CHARACTERS, diagnose
 
     with nullcontext(sys.stdin.buffer) if options.file == "-" else Path(options.file).open("rb") as log:
         # One byte more than is read as a log: it tells that there is more, whatever the file's size.

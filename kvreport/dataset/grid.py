@@ -9,8 +9,8 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import TypeVar
 
-from kvreport.accounting.blocks import kernel_class
-from kvreport.accounting.budget import reserve_class, scheduler_sizes
+from kvreport.accounting.deployment import device_class
+from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.kv_cache import held
 from kvreport.accounting.parallel import check_tensor_parallel
 from kvreport.accounting.roofline import Peaks
@@ -50,27 +50,20 @@ class Fleet:
         return Peaks.stacked(self.accelerators, axes=2)
 
     @cached_property
-    def scheduled_alike(self) -> tuple[list[int], ...]:
-        """Accelerators, by position, for which the engine keeps equal reserves."""
-        return self._alike(lambda device: reserve_class(self.engine, device))
+    def alike(self) -> tuple[tuple[int, ...], ...]:
+        """Accelerators, by position, that the engine treats alike: each group is laid out together."""
+        return self._alike(lambda device: device_class(self.engine, device))
 
     @cached_property
-    def loaded_alike(self) -> tuple[list[int], ...]:
-        """Accelerators that run the same kernels, which decide layouts of weights and blocks."""
-        return self._alike(lambda device: kernel_class(self.engine, device))
+    def steps(self) -> tuple[tuple[int, int], ...]:
+        """Each accelerator's scheduler sizes: tokens of one step, requests at once."""
+        return tuple(rules(self.engine).scheduler(device) for device in self.accelerators)
 
-    @cached_property
-    def planned_alike(self) -> tuple[list[int], ...]:
-        """Accelerators with the same kernels and the same scheduler sizes."""
-        return self._alike(
-            lambda device: (scheduler_sizes(self.engine, device), kernel_class(self.engine, device))
-        )
-
-    def _alike(self, key: Callable[[Accelerator], Hashable]) -> tuple[list[int], ...]:
+    def _alike(self, key: Callable[[Accelerator], Hashable]) -> tuple[tuple[int, ...], ...]:
         found: dict[Hashable, list[int]] = {}
         for position, device in enumerate(self.accelerators):
             found.setdefault(key(device), []).append(position)
-        return tuple(found.values())
+        return tuple(tuple(positions) for positions in found.values())
 
     def part(self, first: int, last: int) -> Fleet:
         """The accelerators from ``first`` up to ``last``."""

@@ -7,29 +7,20 @@ one model and a bounded number of them, so a matrix of any size takes the same m
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from kvreport.accounting.blocks import (
-    BlockPlan,
-    Serving,
-    plan,
-    reserves_for_steps,
-    same_on_every_device,
-    stored_format,
-)
-from kvreport.accounting.budget import memory_bytes, pool_bytes, scheduled_reserve, scheduler_sizes
-from kvreport.accounting.capacity import longest_context, users, verdict
 from kvreport.accounting.demand import Demand, demand
-from kvreport.accounting.kv_cache import held
-from kvreport.accounting.loaded import load_overhead
+from kvreport.accounting.deployment import Case, Deployment, Memo, lay_out, upper_bound
+from kvreport.accounting.parallel import Layout
+from kvreport.accounting.plan import Serving
 from kvreport.accounting.profile import Integers
 from kvreport.accounting.roofline import step_bounds_ms
-from kvreport.accounting.weights import weight_bytes
+from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.model import Model
 from kvreport.dataset.grid import Axes
@@ -90,56 +81,14 @@ def cube_of(model: Model, axes: Axes) -> Cube:
     answer = _Answer(
         (len(axes.accelerators), len(sizes), len(axes.weight_formats), len(caches), len(contexts))
     )
-    total = np.asarray([device.usable_bytes for device in axes.accelerators], dtype=np.int64)
-    memory = np.asarray([memory_bytes(axes.engine, size) for size in total.tolist()], dtype=np.int64)
-    kinds = laid_out_alike(model, axes)
+    memo = Memo()
     for t, size in enumerate(sizes):
-        loaded = np.asarray(
-            [weight_bytes(model, form, axes.formats, size) for _, form in axes.weight_formats], dtype=np.int64
-        )
-        kept, unsure = np.zeros_like(total), np.zeros_like(total)
-        resident = np.zeros((len(total), len(loaded)), dtype=np.int64)
-        for members in axes.fleet.scheduled_alike:
-            reserve = scheduled_reserve(
-                model, axes.engine, axes.accelerators[members[0]], tensor_parallel=size
-            )
-            kept[members], unsure[members] = reserve.total, reserve.uncertainty
-        for members in axes.fleet.loaded_alike:
-            device = axes.accelerators[members[0]]
-            for w, (_, form) in enumerate(axes.weight_formats):
-                added = load_overhead(model, axes.engine, form, axes.formats, device, size)
-                resident[members, w] = loaded[w] + sum(added.values())
-        pool = np.maximum(pool_bytes(axes.engine, total[:, None], resident, kept[:, None]), 0)
-        top = pool_bytes(axes.ceiling, total[:, None], loaded)
-        answer.weights[:, t] = loaded[:, None, None]
-        answer.pool[:, t] = pool[:, :, None, None]
         asked = Demand.stacked(
             [demand(model, form, axes.formats, tensor_parallel=size) for _, form in axes.weight_formats]
         )
         for k, cache in enumerate(caches):
-            for layout, members in layouts(model, axes, cache, kinds):
-                need = held(model, layout, tensor_parallel=size)
-                answer.per_token[members, t, :, k] = np.rint(need.marginal_bytes(contexts))
-                answer.state[members, t, :, k] = need.state_bytes
-                unrounded = BlockPlan(block_bytes=1, profile=need)
-                answer.ceiling[members, t, :, k] = users(top[members][:, :, None], unrounded, contexts)
-            for blocks, members in plans(model, axes, size, cache, kinds):
-                room = pool[members]
-                answer.possible[members, t, :, k] = True
-                answer.request[members, t, :, k] = blocks.profile.request_bytes(contexts)
-                answer.users[members, t, :, k] = users(room[:, :, None], blocks, contexts)
-                answer.longest[members, t, :, k] = longest_context(room, blocks, model.context_tokens)[
-                    :, :, None
-                ]
-                answer.verdict[members, t, :, k] = verdict(
-                    memory_bytes=memory[members, None, None],
-                    weight_bytes=resident[members][:, :, None],
-                    pool_bytes=room[:, :, None],
-                    plan=blocks,
-                    context_tokens=contexts,
-                    limit_tokens=model.context_tokens,
-                    uncertainty_bytes=unsure[members, None, None],
-                )
+            for members, laid in laid_out(model, axes, size, cache, memo):
+                answer.put(members, t, k, laid, axes.ceiling, contexts, memo)
             seen = demand(model, None, axes.formats, cache, tensor_parallel=size)
             answer.decode[:, t, :, k], answer.prefill[:, t, :, k] = step_bounds_ms(
                 asked.seeing(seen), axes.fleet.peaks, answer.users[:, t, :, k], contexts
@@ -156,60 +105,34 @@ def cube_of(model: Model, axes: Axes) -> Cube:
     )
 
 
-def laid_out_alike(model: Model, axes: Axes) -> tuple[list[int], ...]:
-    """Accelerators, by position, on which the engine lays this model out alike."""
-    if same_on_every_device(model, axes.engine):
-        return (list(range(len(axes.accelerators))),)
-    return axes.fleet.planned_alike if reserves_for_steps(model, axes.engine) else axes.fleet.loaded_alike
+def laid_out(
+    model: Model, axes: Axes, size: int, cache: KvFormat, memo: Memo
+) -> Iterator[tuple[list[int], Deployment]]:
+    """Yield the deployments of one size and KV format, with the accelerators, by position, of each.
 
-
-def layouts(
-    model: Model, axes: Axes, cache: KvFormat, kinds: tuple[list[int], ...]
-) -> Iterator[tuple[KvFormat | None, list[int]]]:
-    """Yield the layouts that kernels give a format, with the accelerators, by position, that have each.
-
-    ``kinds`` are those of :func:`laid_out_alike`.
+    Accelerators on which the combination is impossible are with none.
     """
-    found: list[tuple[KvFormat | None, list[int]]] = []
-    for members in kinds:
-        layout = stored_format(model, axes.engine, cache, axes.accelerators[members[0]])
-        same = next((others for known, others in found if known == layout), None)
-        if same is None:
-            found.append((layout, list(members)))
-        else:
-            same.extend(members)
-    yield from found
-
-
-def plans(
-    model: Model, axes: Axes, size: int, cache: KvFormat, kinds: tuple[list[int], ...]
-) -> Iterator[tuple[BlockPlan, list[int]]]:
-    """Yield the different block plans with the accelerators, by position, that they serve.
-
-    ``kinds`` are those of :func:`laid_out_alike`. Accelerators on which the combination is impossible are
-    with none.
-    """
-    found: dict[Hashable, tuple[BlockPlan, list[int]]] = {}
-    for alike in kinds:
+    for alike in axes.fleet.alike:
         members = [position for position in alike if storable_on(cache, axes.accelerators[position])]
         if not members:
             continue
-        device = axes.accelerators[members[0]]
-        tokens, rows = scheduler_sizes(axes.engine, device)
+        tokens, rows = axes.fleet.steps[members[0]]
+        case = Case(
+            model=model,
+            engine=axes.engine,
+            accelerators=tuple(axes.accelerators[position] for position in members),
+            weight_formats=tuple(form for _, form in axes.weight_formats),
+            formats=axes.formats,
+            kv_format=cache,
+            layout=Layout(tensor=size),
+            serving=Serving(max_batched_tokens=tokens, max_seqs=rows),
+            many=True,
+        )
         try:
-            blocks = plan(
-                model,
-                axes.engine,
-                serving=Serving(max_batched_tokens=tokens, max_seqs=rows),
-                kv_format=cache,
-                tensor_parallel=size,
-                accelerator=device,
-            )
+            laid = lay_out(case, memo)
         except InputError:
             continue
-        key = (blocks.block_bytes, blocks.kept_blocks, blocks.profile)
-        found.setdefault(key, (blocks, []))[1].extend(members)
-    yield from found.values()
+        yield members, laid
 
 
 class _Answer:
@@ -228,6 +151,30 @@ class _Answer:
         self.prefill = np.zeros(shape, dtype=np.float32)
         self.verdict = np.zeros(shape, dtype=np.int8)
         self.possible = np.zeros(shape[:-1], dtype=np.bool_)
+
+    def put(
+        self,
+        members: list[int],
+        t: int,
+        k: int,
+        laid: Deployment,
+        ceiling: Engine,
+        contexts: Integers,
+        memo: Memo,
+    ) -> None:
+        """Fill in a deployment: some accelerators, one size, all weight formats, one KV format."""
+        top = lay_out(upper_bound(laid.case, ceiling), memo)
+        need = top.plan.profile
+        self.weights[members, t, :, k] = np.asarray(laid.weight_bytes)[:, None]
+        self.pool[members, t, :, k] = np.maximum(laid.pool_bytes, 0)[:, :, None]
+        self.per_token[members, t, :, k] = np.rint(need.marginal_bytes(contexts))
+        self.state[members, t, :, k] = need.state_bytes
+        self.ceiling[members, t, :, k] = top.requests(contexts)
+        self.possible[members, t, :, k] = True
+        self.request[members, t, :, k] = laid.plan.profile.request_bytes(contexts)
+        self.users[members, t, :, k] = laid.requests(contexts)
+        self.longest[members, t, :, k] = laid.longest_context()[:, :, None]
+        self.verdict[members, t, :, k] = laid.verdicts(contexts)
 
 
 _FIELDS: Final = {

@@ -2,162 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from kvreport.accounting.blocks import BlockPlan, plan
-from kvreport.accounting.budget import Budget, budget, memory_bytes, pool_bytes
-from kvreport.accounting.capacity import (
-    Verdict,
-    concurrency,
-    longest_context,
-    printed_tokens,
-    users,
-    verdict,
-)
+from kvreport.accounting.capacity import Verdict
 from kvreport.accounting.demand import demand
-from kvreport.accounting.kv_cache import held
-from kvreport.accounting.loaded import load_overhead
-from kvreport.accounting.profile import CacheProfile
+from kvreport.accounting.deployment import lay_out, upper_bound
 from kvreport.accounting.roofline import Peaks, step_bounds_ms
-from kvreport.accounting.weights import (
-    active_parameters,
-    parameters,
-    parameters_by_component,
-    weights_by_component,
-)
+from kvreport.accounting.weights import active_parameters, parameters, parameters_by_component
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.load import Catalogue, open_catalogue
 from kvreport.catalog.model import Model
+from kvreport.estimation.answer import AtContext, Estimate
 from kvreport.estimation.explanation import explain
 from kvreport.estimation.request import Request, resolve
-from kvreport.units import MAX_BYTES
 
 STANDARD_CONTEXTS = tuple(1 << power for power in range(11, 21))
 """2K to 1M: the contexts of an estimate's table."""
-
-
-@dataclass(frozen=True, slots=True)
-class AtContext:
-    """The answer at one further context, all else equal."""
-
-    context_tokens: int
-    kv_bytes_per_request_per_gpu: int
-    max_concurrent_requests: int
-    max_concurrent_requests_ceiling: int
-    verdict: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields by name."""
-        return {name: getattr(self, name) for name in self.__slots__}
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """How many requests fit, and why.
-
-    Sizes are whole bytes, per GPU (device).
-
-    Attributes:
-        request: The question, resolved.
-        parameters: Parameters: ``total``, ``active``, and ``by_component``.
-        weights_by_component: Weight bytes on one device, by component.
-        weight_bytes_per_gpu: Weight bytes on one device: the checkpoint's tensors.
-        loading_bytes: What loading adds to them on one device, by what it is for; the budget's
-            weights are both together.
-        kv_bytes_per_token_per_gpu: Bytes of one further token at this context, before blocks.
-        kv_bytes_per_token_reserved_per_gpu: The same as the engine lays it out, blocks spread evenly.
-        state_bytes_per_request_per_gpu: Bytes that a request holds whatever its length.
-        kv_bytes_per_request_per_gpu: Bytes that the engine reserves for one request.
-        budget: Where the device's memory goes.
-        plan: The engine's block plan.
-        held: What the architecture itself needs.
-        max_concurrency: Requests as the engine prints them; None where nothing limits them.
-        max_concurrent_requests: Whole requests.
-        max_concurrent_requests_ceiling: Whole requests if nothing were reserved or rounded.
-        kv_pool_tokens: Tokens as the engine's log line counts them; None where nothing limits them.
-        max_context_tokens: The longest single request that fits, up to the model's limit.
-        verdict: One of the verdicts of the dataset.
-        decode_ms_lower_bound: Least time of one decode step of all those requests; None where
-            nothing fits or no rate is known.
-        prefill_ms_lower_bound: Least time to read one prompt of this context; None likewise.
-        by_context: The same question at the usual contexts.
-        explanation: The arithmetic, line by line, with the numbers put in.
-    """
-
-    request: Request
-    parameters: dict[str, Any]
-    weights_by_component: dict[str, int]
-    weight_bytes_per_gpu: int
-    loading_bytes: dict[str, int]
-    kv_bytes_per_token_per_gpu: int
-    kv_bytes_per_token_reserved_per_gpu: int
-    state_bytes_per_request_per_gpu: int
-    kv_bytes_per_request_per_gpu: int
-    budget: Budget
-    plan: BlockPlan
-    held: CacheProfile
-    max_concurrency: float | None
-    max_concurrent_requests: int
-    max_concurrent_requests_ceiling: int
-    kv_pool_tokens: int | None
-    max_context_tokens: int
-    verdict: str
-    decode_ms_lower_bound: float | None
-    prefill_ms_lower_bound: float | None
-    by_context: tuple[AtContext, ...]
-    explanation: tuple[str, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the object that ``kvreport estimate --format json`` prints."""
-        request = self.request
-        return {
-            "model": request.model.id,
-            "gpu": request.accelerator.id,
-            "tensor_parallel": request.tensor_parallel,
-            "context_tokens": request.context_tokens,
-            "weight_format": request.weight_format_name,
-            "kv_format": request.kv_format.name,
-            "engine": request.engine.name,
-            "engine_version": request.engine.version,
-            "max_batched_tokens": request.serving.max_batched_tokens,
-            "max_seqs": request.serving.max_seqs,
-            "parameters": self.parameters,
-            "weight_bytes_per_gpu": self.weight_bytes_per_gpu,
-            "weight_bytes_by_component": self.weights_by_component,
-            "loading_bytes": self.loading_bytes,
-            "kv_bytes_per_token_per_gpu": self.kv_bytes_per_token_per_gpu,
-            "kv_bytes_per_token_reserved_per_gpu": self.kv_bytes_per_token_reserved_per_gpu,
-            "state_bytes_per_request_per_gpu": self.state_bytes_per_request_per_gpu,
-            "kv_bytes_per_request_per_gpu": self.kv_bytes_per_request_per_gpu,
-            "budget": {
-                "total_bytes": self.budget.total_bytes,
-                "utilization": self.budget.utilization,
-                "weights": self.budget.weights,
-                "activations": self.budget.activations,
-                "non_framework": self.budget.non_framework,
-                "graphs": self.budget.graphs,
-                "kv_pool_bytes": self.budget.kv_pool_bytes,
-                "uncertainty_bytes": self.budget.uncertainty_bytes,
-            },
-            "block_tokens": self.plan.block_tokens,
-            "block_bytes": self.plan.block_bytes,
-            "max_concurrency": self.max_concurrency,
-            "max_concurrent_requests": self.max_concurrent_requests,
-            "max_concurrent_requests_ceiling": self.max_concurrent_requests_ceiling,
-            "kv_pool_tokens": self.kv_pool_tokens,
-            "max_context_tokens": self.max_context_tokens,
-            "verdict": self.verdict,
-            "decode_ms_lower_bound": self.decode_ms_lower_bound,
-            "prefill_ms_lower_bound": self.prefill_ms_lower_bound,
-            "by_context": [row.to_dict() for row in self.by_context],
-            "explanation": list(self.explanation),
-        }
 
 
 def estimate(
@@ -238,63 +103,20 @@ def answer(request: Request) -> Estimate:
     """
     model, accelerator, tp = request.model, request.accelerator, request.tensor_parallel
     context = request.context_tokens
-    blocks = plan(
-        model,
-        request.engine,
-        serving=request.serving,
-        kv_format=request.kv_format,
-        tensor_parallel=tp,
-        accelerator=accelerator,
-    )
-    need = held(
-        model, request.stored_format, tensor_parallel=tp, context_parallel=request.serving.context_parallel
-    )
-    loaded = weights_by_component(model, request.weight_format, request.weight_formats, tp)
-    weights = sum(loaded.values())
-    added = load_overhead(
-        model, request.engine, request.weight_format, request.weight_formats, accelerator, tp
-    )
-    resident = weights + sum(added.values())
-    limits = budget(
-        model,
-        request.engine,
-        accelerator,
-        weight_bytes=resident,
-        tensor_parallel=tp,
-        utilization=request.utilization,
-        max_batched_tokens=request.serving.max_batched_tokens,
-        max_seqs=request.serving.max_seqs,
-        eager=request.eager,
-        sorts=request.sorts,
-        kv_pool_bytes=request.kv_pool_bytes,
-    )
-    pool = limits.kv_pool_bytes
+    case = request.case
+    laid = lay_out(case)
+    top = lay_out(upper_bound(case, request.ceiling))
+    limits, blocks = laid.budget, laid.plan
     contexts = np.asarray([context, *_table_contexts(model, context)], dtype=np.int64)
-    fitting = users(pool, blocks, contexts)
-    most = users(
-        pool_bytes(request.ceiling, accelerator.usable_bytes, weights),
-        BlockPlan(block_bytes=1, profile=need),
-        contexts,
-    )
-    reserved = blocks.profile.request_bytes(contexts)
-    judged = verdict(
-        # A pool given by hand replaces the budget, so the weights are no obstacle either.
-        memory_bytes=(
-            memory_bytes(request.engine, accelerator.usable_bytes, request.utilization)
-            if request.kv_pool_bytes is None
-            else MAX_BYTES
-        ),
-        weight_bytes=resident,
-        pool_bytes=pool,
-        plan=blocks,
-        context_tokens=contexts,
-        limit_tokens=model.context_tokens,
-        uncertainty_bytes=limits.uncertainty_bytes,
-    )
     at = [
-        AtContext(int(tokens), int(held_bytes), int(count), int(top), Verdict(code).label)
-        for tokens, held_bytes, count, top, code in zip(
-            contexts, reserved, fitting, most, judged, strict=True
+        AtContext(int(tokens), int(held_bytes), int(count), int(most), Verdict(code).label)
+        for tokens, held_bytes, count, most, code in zip(
+            contexts,
+            blocks.profile.request_bytes(contexts),
+            laid.requests(contexts),
+            top.requests(contexts),
+            laid.verdicts(contexts),
+            strict=True,
         )
     ]
     step, first = step_bounds_ms(
@@ -304,7 +126,7 @@ def answer(request: Request) -> Estimate:
         context,
     )
     limitless = at[0].kv_bytes_per_request_per_gpu == 0
-    real = float(concurrency(pool, blocks, context))
+    need = top.plan.profile
     result = Estimate(
         request=request,
         parameters={
@@ -312,9 +134,9 @@ def answer(request: Request) -> Estimate:
             "active": active_parameters(model),
             "by_component": {str(part): number for part, number in parameters_by_component(model).items()},
         },
-        weights_by_component={str(part): size for part, size in loaded.items()},
-        weight_bytes_per_gpu=weights,
-        loading_bytes=added,
+        weights_by_component={str(part): size for part, size in laid.components[0].items()},
+        weight_bytes_per_gpu=int(laid.weight_bytes),
+        loading_bytes=laid.overhead[0],
         kv_bytes_per_token_per_gpu=int(np.rint(need.marginal_bytes(context))),
         kv_bytes_per_token_reserved_per_gpu=int(np.rint(blocks.profile.marginal_bytes(context))),
         state_bytes_per_request_per_gpu=need.state_bytes,
@@ -322,13 +144,11 @@ def answer(request: Request) -> Estimate:
         budget=limits,
         plan=blocks,
         held=need,
-        max_concurrency=None if limitless else real,
+        max_concurrency=None if limitless else float(laid.concurrency(context)),
         max_concurrent_requests=at[0].max_concurrent_requests,
         max_concurrent_requests_ceiling=at[0].max_concurrent_requests_ceiling,
-        kv_pool_tokens=(
-            None if limitless else int(printed_tokens(pool, blocks, context, request.engine.token_line))
-        ),
-        max_context_tokens=int(longest_context(pool, blocks, model.context_tokens)),
+        kv_pool_tokens=None if limitless else int(laid.printed_tokens(context)),
+        max_context_tokens=int(laid.longest_context()),
         verdict=at[0].verdict,
         decode_ms_lower_bound=_known(step),
         prefill_ms_lower_bound=_known(first),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from kvreport.accounting.capacity import Verdict
 from kvreport.accounting.capacity import blocks as pool_blocks
@@ -32,12 +31,10 @@ from kvreport.catalog.caches import (
 )
 from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.model import LayerGroup, Model
+from kvreport.estimation.answer import AtContext, Estimate
 from kvreport.units import count, gib, human_bytes, human_parameters, human_tokens
 
 _FLOAT32_BYTES = 4
-
-if TYPE_CHECKING:
-    from kvreport.estimation.estimate import AtContext, Estimate
 
 
 def explain(estimate: Estimate) -> Iterator[str]:

@@ -11,7 +11,8 @@ from kvreport.accounting.ranking import USUAL_NODE
 from kvreport.accounting.weights import weight_bytes
 from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.errors import InputError
-from kvreport.estimation.estimate import Estimate, answer
+from kvreport.estimation.answer import Estimate
+from kvreport.estimation.estimate import answer
 from kvreport.estimation.request import Request, as_declared, storable_on
 
 HOPELESS: Final = ("cache_exceeds_pool", "weights_exceed_memory")
@@ -87,7 +88,7 @@ def _changes(result: Estimate, kv_formats: Mapping[str, KvFormat]) -> Iterator[_
             smaller = request.weight_formats.get(name)
             if smaller is not None and _saves(request, smaller) >= _WORTH_CONVERTING:
                 yield _Change("weights", f"--weights {name}", replace(request, weight_format=smaller))
-        if request.engine.family != "ceiling":
+        if request.case.rules.reserves:
             if request.utilization < _MORE_MEMORY:
                 more = replace(request, utilization=_MORE_MEMORY)
                 yield _Change("utilization", f"--utilization {_MORE_MEMORY}", more)
@@ -102,7 +103,11 @@ def _changes(result: Estimate, kv_formats: Mapping[str, KvFormat]) -> Iterator[_
                 yield _Change("eager", "--eager", replace(request, eager=True))
     ranks = request.tensor_parallel * 2
     while ranks <= (request.accelerator.devices_per_node or USUAL_NODE):
-        yield _Change("ranks", f"--tensor-parallel {ranks}", replace(request, tensor_parallel=ranks))
+        yield _Change(
+            "ranks",
+            f"--tensor-parallel {ranks}",
+            replace(request, layout=replace(request.layout, tensor=ranks)),
+        )
         ranks *= 2
 
 

@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from kvreport.accounting.blocks import Serving, default_kv_format, stored_format
-from kvreport.accounting.budget import check_utilization, scheduler_sizes
-from kvreport.accounting.parallel import MOST_RANKS, check_context_parallel, check_tensor_parallel
+from kvreport.accounting.deployment import Case
+from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.parallel import MOST_RANKS, Layout
+from kvreport.accounting.plan import Serving
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat, WeightFormat
@@ -28,7 +29,7 @@ class Request:
         engine: The engine.
         ceiling: The policy that reserves nothing, for comparison.
         weight_formats: Formats by name, for what released tensors carry.
-        tensor_parallel: Devices that one copy of the model is split over.
+        layout: How the model is spread over devices.
         context_tokens: Tokens of each request.
         weight_format: None for the checkpoint as released.
         kv_format: How growing caches are stored.
@@ -44,7 +45,7 @@ class Request:
     engine: Engine
     ceiling: Engine
     weight_formats: Mapping[str, WeightFormat]
-    tensor_parallel: int
+    layout: Layout
     context_tokens: int
     weight_format: WeightFormat | None
     kv_format: KvFormat
@@ -60,9 +61,32 @@ class Request:
         return RELEASED if self.weight_format is None else self.weight_format.name
 
     @property
+    def tensor_parallel(self) -> int:
+        """Devices that one copy of the model is split over."""
+        return self.layout.tensor
+
+    @property
     def stored_format(self) -> KvFormat | None:
         """``kv_format`` in the layout that the engine gives it on this device."""
-        return stored_format(self.model, self.engine, self.kv_format, self.accelerator)
+        return self.case.stored_format
+
+    @property
+    def case(self) -> Case:
+        """The same for the arithmetic."""
+        return Case(
+            model=self.model,
+            engine=self.engine,
+            accelerators=(self.accelerator,),
+            weight_formats=(self.weight_format,),
+            formats=self.weight_formats,
+            kv_format=self.kv_format,
+            layout=self.layout,
+            serving=self.serving,
+            utilization=self.utilization,
+            kv_pool_bytes=self.kv_pool_bytes,
+            eager=self.eager,
+            sorts=self.sorts,
+        )
 
 
 AUTO = "auto"
@@ -133,8 +157,9 @@ def resolve(
     accelerator = gpu if isinstance(gpu, Accelerator) else catalog.accelerator(gpu)
     policy = engine if isinstance(engine, Engine) else catalog.engine(engine)
     refuse_unsupported(record, policy)
+    engine_rules = rules(policy)
     cache = catalog.kv_format(
-        (default_kv_format(record, policy, accelerator) or "bf16") if kv.lower() == AUTO else kv
+        (engine_rules.default_kv_format(record, accelerator) or "bf16") if kv.lower() == AUTO else kv
     )
     cache = as_declared(cache, record, catalog.kv_formats)
     if not storable_on(cache, accelerator):
@@ -144,10 +169,9 @@ def resolve(
         )
     whole_number("tensor-parallel", tensor_parallel, 1, MOST_RANKS)
     whole_number("dcp", dcp, 1, MOST_RANKS)
-    check_tensor_parallel(record, tensor_parallel)
-    check_context_parallel(record, tensor_parallel, dcp)
-    tokens, rows = scheduler_sizes(
-        policy,
+    layout = Layout(tensor=tensor_parallel, decode_context=dcp)
+    layout.check(record)
+    tokens, rows = engine_rules.scheduler(
         accelerator,
         max_batched_tokens=_optional("max-batched-tokens", max_batched_tokens),
         max_seqs=_optional("max-seqs", max_seqs),
@@ -158,7 +182,7 @@ def resolve(
         engine=policy,
         ceiling=catalog.engine("ceiling"),
         weight_formats=catalog.weight_formats,
-        tensor_parallel=tensor_parallel,
+        layout=layout,
         context_tokens=(
             record.context_tokens
             if context_tokens is None
@@ -168,7 +192,7 @@ def resolve(
             None if weights is None or weights.lower() == RELEASED else catalog.weight_format(weights)
         ),
         kv_format=cache,
-        utilization=check_utilization(policy.utilization if utilization is None else utilization),
+        utilization=engine_rules.share(utilization),
         kv_pool_bytes=None if kv_pool is None else _field("kv-pool", parse_bytes, kv_pool),
         serving=Serving(
             max_batched_tokens=tokens,
@@ -176,7 +200,6 @@ def resolve(
             block_tokens=_optional("block-size", block_size, 1 << 20),
             prefix_caching=prefix_caching,
             draft_tokens=whole_number("speculative", speculative, 0, 1024),
-            context_parallel=dcp,
         ),
         eager=eager,
         sorts=sorts,

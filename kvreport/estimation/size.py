@@ -8,8 +8,8 @@ from fnmatch import fnmatchcase
 from math import ceil, isnan
 from typing import Any, Final
 
-from kvreport.accounting.blocks import default_kv_format
 from kvreport.accounting.capacity import boundary
+from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.ranking import Choices, Deployment, Offer, Ranking, rank
 from kvreport.accounting.sizing import (
     DEFAULT_EFFICIENCY,
@@ -162,7 +162,7 @@ class Sizing:
             weight_format=found.weight_format,
             kv_format=found.kv_format,
             kv_is_own=found.kv_format
-            == (default_kv_format(found.model, asked, found.offer.accelerator) or "bf16"),
+            == (rules(asked).default_kv_format(found.model, found.offer.accelerator) or "bf16"),
             share=None if (engine := self._engine("vllm")) is None else engine.utilization,
         )
 

@@ -23,7 +23,7 @@ from kvreport.catalog.engine import Engine, engine_for_version
 from kvreport.catalog.load import Catalogue
 from kvreport.catalog.observation import Observation, load_observations
 from kvreport.errors import InputError
-from kvreport.evidence.replay import Comparison, Start, find_model
+from kvreport.startup_log.observed import Comparison, Start, find_model
 
 FAMILIES: Final = {
     "vllm": "vllm",

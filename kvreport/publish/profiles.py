@@ -12,21 +12,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import astuple
 from typing import Any, Final
 
-from kvreport.accounting.blocks import BlockPlan
-from kvreport.accounting.budget import memory_bytes, own_expert_kernels, scheduled_reserve, scheduler_sizes
-from kvreport.accounting.kv_cache import held
-from kvreport.accounting.loaded import load_overhead
+from kvreport.accounting.deployment import Allocation, Case, Memo, allocate, plan_blocks, upper_bound
+from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.parallel import Layout
+from kvreport.accounting.plan import BlockPlan, Serving
 from kvreport.accounting.profile import UNBOUNDED, CacheProfile
-from kvreport.accounting.reserve import ReserveRates
-from kvreport.accounting.weights import active_parameters, parameters, weight_bytes
+from kvreport.accounting.weights import active_parameters, parameters
 from kvreport.catalog.accelerator import Accelerator
-from kvreport.catalog.formats import KvFormat, WeightFormat
+from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.model import Model
-from kvreport.dataset.grid import Axes
-from kvreport.dataset.matrix import laid_out_alike, layouts, plans
+from kvreport.dataset.matrix import laid_out
 from kvreport.estimation.request import automatic_kv_format
 from kvreport.publish.attention_types import cache_kind
 from kvreport.publish.site_data import SiteData, short_name
@@ -109,12 +106,12 @@ def site_facts(site: SiteData) -> dict[str, Any]:
                 "short": short_name(gpu),
                 "vendor": gpu.vendor,
                 "usable": gpu.usable_bytes,
-                "memory": memory_bytes(site.engine, gpu.usable_bytes),
+                "memory": rules(site.engine).memory_bytes(gpu.usable_bytes),
                 "reserve": reserves[gpu.id],
                 "kind": kinds[gpu.id],
                 "rented": gpu.is_commonly_rented,
-                "step": list(scheduler_sizes(site.engine, gpu)),
-                "own": own_expert_kernels(gpu),
+                "step": list(rules(site.engine).scheduler(gpu)),
+                "own": rules(site.engine).brings_expert_buffers(gpu),
             }
             for gpu in site.gpus
         ],
@@ -134,22 +131,31 @@ def model_facts(site: SiteData, model: Model) -> dict[str, Any]:
     grid = site.axes
     sizes = grid.parallel_sizes(model)
     made: dict[str, int] = {}
-    caches = {form.name: form for form in grid.caches(model)}
     kinds = site.device_kinds
     kind_at = [kinds[gpu.id] for gpu in grid.accelerators]
-    alike = laid_out_alike(model, grid)
     examples = {number: gpu for gpu, number in _by_number(site, kinds)}
     classes = {number: gpu for gpu, number in _by_number(site, site.reserve_classes)}
+    memo = Memo()
+    caches = grid.caches(model)
     placed = {}
-    for name, cache in caches.items():
-        rows = placed[name] = [[NONE] * len(examples) for _ in grid.tensor_parallel]
+    for cache in caches:
+        rows = placed[cache.name] = [[NONE] * len(examples) for _ in grid.tensor_parallel]
         for row, size in zip(rows, grid.tensor_parallel, strict=True):
             if size not in sizes or site.refusal(model):
                 continue
-            for blocks, members in plans(model, grid, size, cache, alike):
-                index = made.setdefault(json.dumps(_plan(blocks)), len(made))
+            for members, laid in laid_out(model, grid, size, cache, memo):
+                index = made.setdefault(json.dumps(_plan(laid.plan)), len(made))
                 for position in members:
                     row[kind_at[position]] = index
+
+    def taken(gpu: Accelerator, size: int) -> Allocation:
+        return allocate(_case(site, model, gpu, size, None), memo)
+
+    by_kind = [
+        [taken(examples[kind], size) for kind in sorted(examples)] if size in sizes else None
+        for size in grid.tensor_parallel
+    ]
+    formats = [name for name, _ in grid.weight_formats]
     return {
         "slug": model.slug,
         "id": model.id,
@@ -163,34 +169,28 @@ def model_facts(site: SiteData, model: Model) -> dict[str, Any]:
         "active": active_parameters(model),
         "kv": own_kv(site, model),
         "weights": {
-            name: [
-                weight_bytes(model, form, grid.formats, size) if size in sizes else None
-                for size in grid.tensor_parallel
-            ]
-            for name, form in grid.weight_formats
+            name: [each and int(each[0].weight_bytes[place]) for each in by_kind]  # type: ignore[index]
+            for place, name in enumerate(formats)
         },
         "loaded": {
-            name: [
-                _loaded(site, model, form, size, examples) if size in sizes else None
-                for size in grid.tensor_parallel
-            ]
-            for name, form in grid.weight_formats
+            name: [each and _loaded(each, place) for each in by_kind] for place, name in enumerate(formats)
         },
         "reserve": [
-            [
-                _reserve(site, model, classes[number], size) if size in sizes else None
-                for size in grid.tensor_parallel
-            ]
-            for number in sorted(classes)
+            [_kept(taken(gpu, size)) if size in sizes else None for size in grid.tensor_parallel]
+            for _, gpu in sorted(classes.items())
         ],
         "plans": [json.loads(text) for text in made],
         "plan": placed,
         "held": {
-            name: [
-                _held(model, grid, cache, size, kind_at, alike) if size in sizes else None
+            cache.name: [
+                _held(
+                    [_case(site, model, examples[kind], size, cache) for kind in sorted(examples)], site, memo
+                )
+                if size in sizes
+                else None
                 for size in grid.tensor_parallel
             ]
-            for name, cache in caches.items()
+            for cache in caches
         },
     }
 
@@ -201,25 +201,36 @@ def reserve_rates(site: SiteData, model: Model) -> list[list[float] | None] | No
     ``[forward, workspace, streams, row, encoding, non-framework, graphs]``: bytes per token of a step (three),
     per row of logits, of an encoder pass, outside the framework, and per captured batch size.
     """
-    if site.engine.family != "vllm":
-        return None
     sizes = site.axes.parallel_sizes(model)
-    return [
-        list(astuple(ReserveRates.of(model, site.engine, tensor_parallel=size))) if size in sizes else None
+    engine = rules(site.engine)
+    found = [
+        engine.reserve_rates(model, Layout(tensor=size)) if size in sizes else None
         for size in site.axes.tensor_parallel
     ]
+    return [None if one is None else list(one) for one in found] if any(found) else None
 
 
-def _held(
-    model: Model, grid: Axes, cache: KvFormat, size: int, kind_at: list[int], alike: tuple[list[int], ...]
-) -> list[Any] | dict[str, list[Any]]:
+def _case(site: SiteData, model: Model, gpu: Accelerator, size: int, cache: KvFormat | None) -> Case:
+    tokens, rows = rules(site.engine).scheduler(gpu)
+    return Case(
+        model=model,
+        engine=site.engine,
+        accelerators=(gpu,),
+        weight_formats=tuple(form for _, form in site.axes.weight_formats),
+        formats=site.axes.formats,
+        kv_format=cache,
+        layout=Layout(tensor=size),
+        serving=Serving(max_batched_tokens=tokens, max_seqs=rows),
+        many=True,
+    )
+
+
+def _held(cases: list[Case], site: SiteData, memo: Memo) -> list[Any] | dict[str, list[Any]]:
     """What a request holds: a profile and which of its bytes are state, or one for each kind of device."""
-    by_kind: dict[int, list[Any]] = {}
-    for layout, members in layouts(model, grid, cache, alike):
-        profile = held(model, layout, tensor_parallel=size)
-        one = [*_profile(profile), profile.state_bytes]
-        by_kind |= {kind_at[position]: one for position in members}
-    each = [by_kind[kind] for kind in sorted(by_kind)]
+    each = []
+    for case in cases:
+        profile = plan_blocks(upper_bound(case, site.axes.ceiling), memo).profile
+        each.append([*_profile(profile), profile.state_bytes])
     return each[0] if all(one == each[0] for one in each) else {"kinds": each}
 
 
@@ -281,20 +292,13 @@ def _by_number(site: SiteData, numbers: dict[str, int]) -> Iterator[tuple[Accele
         yield gpu, numbers[gpu.id]
 
 
-def _reserve(site: SiteData, model: Model, gpu: Accelerator, size: int) -> list[int]:
-    kept = scheduled_reserve(model, site.engine, gpu, tensor_parallel=size)
-    return [kept.total, kept.uncertainty]
+def _kept(taken: Allocation) -> list[int]:
+    return [taken.reserve.total, taken.reserve.uncertainty]
 
 
-def _loaded(
-    site: SiteData, model: Model, form: WeightFormat | None, size: int, examples: dict[int, Accelerator]
-) -> int | list[int]:
+def _loaded(each: list[Allocation], place: int) -> int | list[int]:
     """Return what loading adds to the weights: one number, or one per kind of device where they differ."""
-    formats = site.catalogue.weight_formats
-    added = [
-        sum(load_overhead(model, site.engine, form, formats, examples[kind], size).values())
-        for kind in sorted(examples)
-    ]
+    added = [sum(one.overhead[place].values()) for one in each]
     return added[0] if len(set(added)) == 1 else added
 
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from kvreport.accounting.blocks import kernel_class
-from kvreport.accounting.budget import reserve_class, scheduler_sizes
+from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.weights import parameters
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
@@ -112,7 +111,7 @@ class SiteData:
     @cached_property
     def reserve_classes(self) -> dict[str, int]:
         """For each accelerator the number of its class: equal reserve whatever the model."""
-        return _numbered({gpu.id: (reserve_class(self.engine, gpu),) for gpu in self.gpus})
+        return _numbered({gpu.id: (rules(self.engine).reserve_class(gpu),) for gpu in self.gpus})
 
     @cached_property
     def device_kinds(self) -> dict[str, int]:
@@ -121,8 +120,8 @@ class SiteData:
         return _numbered(
             {
                 gpu.id: (
-                    scheduler_sizes(self.engine, gpu),
-                    kernel_class(self.engine, gpu),
+                    rules(self.engine).scheduler(gpu),
+                    rules(self.engine).kernel_class(gpu),
                     tuple(storable_on(form, gpu) for form in formats),
                 )
                 for gpu in self.gpus

@@ -12,8 +12,8 @@ import math
 from collections.abc import Iterator
 from typing import Any, Final
 
-from kvreport.accounting.budget import scheduler_sizes
 from kvreport.accounting.demand import Demand, Reach, demand
+from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.profile import UNBOUNDED
 from kvreport.accounting.ranking import USUAL_NODE
 from kvreport.accounting.roofline import MULTIPLIES, Peaks
@@ -106,7 +106,7 @@ def _device(site: SiteData, gpu: Accelerator) -> dict[str, Any]:
         "bytes": _known(float(peaks.bytes_per_s)),
         "rates": {name: _known(float(peaks.operations_per_s[name])) for name in MULTIPLIES},
         "link": _known(float(peaks.link_bytes_per_s)),
-        "seqs": scheduler_sizes(site.engine, gpu)[1] if site.engine.device_classes else MAX_REQUESTS,
+        "seqs": rules(site.engine).scheduler(gpu)[1] if site.engine.device_classes else MAX_REQUESTS,
         "node": gpu.devices_per_node or USUAL_NODE,
         "kept": [
             sglang_reserve(gpu.usable_bytes, default.max_batched_tokens, default.max_seqs, size)

@@ -12,9 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from startup_logs import LOGS, mutated_logs
 
 from kvreport.catalog.load import open_catalogue
-from kvreport.diagnosis import diagnose
-from kvreport.enginelog import read_log, table
 from kvreport.errors import InputError
+from kvreport.startup_log import diagnose, read_log, table
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 

@@ -12,8 +12,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from kvreport.catalog.load import open_catalogue
-from kvreport.diagnosis import diagnose
 from kvreport.estimation.size import size
+from kvreport.startup_log import diagnose
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("tiny-site")]
 

@@ -8,10 +8,12 @@ for a whole recorded run.
 import pytest
 
 from kvreport.accounting import capacity
-from kvreport.accounting.blocks import Serving, plan
+from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.plan import Serving
 from kvreport.catalog.load import Catalogue, open_catalogue
 from kvreport.errors import InputError
 from kvreport.units import GIB
+from tests.trunk import plan
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +141,8 @@ def test_blocks_tokens_and_concurrency_are_those_that_the_engine_prints(
     found = plan(
         catalogue.model(model),
         catalogue.engine("vllm"),
-        serving=Serving(max_batched_tokens=batched, context_parallel=dcp),
+        serving=Serving(max_batched_tokens=batched),
+        context_parallel=dcp,
         kv_format=catalogue.kv_format(kv) if kv else None,
         tensor_parallel=tp,
         accelerator=catalogue.accelerator(gpu),
@@ -211,12 +214,12 @@ def test_a_format_that_cannot_store_the_cache_is_refused_with_what_it_stores(cat
 def test_the_ceiling_reproduces_a_published_rule_of_thumb(catalogue: Catalogue) -> None:
     # "Understanding KV Cache in LLM Inference" (JingchaoZhang.github.io) prints 504, 126, 31 and 7
     # users of Qwen2.5-7B at 2K, 8K, 32K and 128K on an H100: 85 % of what the weights leave.
-    from kvreport.accounting.budget import pool_bytes
-
     engine = catalogue.engine("ceiling")
     model = catalogue.model("Qwen/Qwen2.5-7B")
     weights = 2 * sum(group.parameters for group in model.weights)
-    pool = pool_bytes(engine, catalogue.accelerator("h100-sxm-80gb").usable_bytes, weights, utilization=0.85)
+    pool = rules(engine).pool_bytes(
+        catalogue.accelerator("h100-sxm-80gb").usable_bytes, weights, utilization=0.85
+    )
     found = plan(model, engine, serving=Serving(max_batched_tokens=1))
     users = capacity.users(pool, found, [2048, 8192, 32_768, 131_072])
     assert users.tolist() == [504, 126, 31, 7]

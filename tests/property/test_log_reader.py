@@ -13,10 +13,9 @@ from startup_logs import LOGS, mutated_logs
 
 from kvreport.catalog.load import open_catalogue
 from kvreport.cli.log import text as laid_out
-from kvreport.diagnosis import diagnose
-from kvreport.enginelog import FACTS, PATTERNS, read_log
-from kvreport.enginelog.reading import LARGEST, MAX_LINE, MAX_LINES
 from kvreport.errors import InputError
+from kvreport.startup_log import FACTS, PATTERNS, diagnose, read_log
+from kvreport.startup_log.reading import LARGEST, MAX_LINE, MAX_LINES
 
 CATALOGUE = open_catalogue()
 MODELS = (

@@ -7,8 +7,8 @@ import pytest
 
 from kvreport.catalog.load import open_catalogue
 from kvreport.cli import main
-from kvreport.diagnosis import Diagnosis, diagnose
 from kvreport.errors import InputError
+from kvreport.startup_log import Diagnosis, diagnose
 
 GIB = 1 << 30
 CATALOGUE = open_catalogue()

@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from kvreport.enginelog import FACTS, PATTERNS, read_log, table
 from kvreport.errors import InputError
+from kvreport.startup_log import FACTS, PATTERNS, read_log, table
 
 GIB = 1 << 30
 

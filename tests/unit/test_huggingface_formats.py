@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from huggingface_configs import COUNTED, DEEPSEEK_V3, GEMMA_3_27B, GPT_OSS_120B, LLAMA_3_1_8B, plain
 
-from kvreport.accounting.loaded import load_overhead
 from kvreport.accounting.weights import released_bytes
 from kvreport.catalog.huggingface import read_config
 from kvreport.catalog.load import open_catalogue
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
+from tests.trunk import load_overhead
 
 FP8 = {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}
 

@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 
 import kvreport
-from kvreport.accounting.blocks import Serving, plan, same_on_every_device
-from kvreport.accounting.budget import scheduler_sizes
 from kvreport.accounting.capacity import Verdict
+from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.plan import Serving
 from kvreport.catalog.load import load_catalogue
 from kvreport.dataset.columns import CAPACITY
 from kvreport.dataset.grid import axes, parse_shard
 from kvreport.dataset.matrix import cube_of, matrix
 from kvreport.errors import InputError
+from tests.trunk import plan
 
 KINDS = "a100-sxm4-80gb,b200-sxm-180gb,gaudi3,h100-sxm-80gb,l4,m4-max-128,mi300x,rtx-5090,tpu-v5e"
 
@@ -175,13 +176,13 @@ def test_what_is_planned_once_is_planned_alike_everywhere(catalogue):
     """The short cut for models that no device changes: all kinds of device give them the same plan."""
     engine = catalogue.engine("vllm")
     devices = [catalogue.accelerator(name) for name in KINDS.split(",")]
-    plain = [model for model in catalogue.models.values() if same_on_every_device(model, engine)]
+    plain = [model for model in catalogue.models.values() if rules(engine).same_on_every_device(model)]
     assert 20 < len(plain) < len(catalogue.models)
     for model in plain[::3]:
         for kv in ("bf16", "fp8"):
             plans = set()
             for device in devices:
-                tokens, rows = scheduler_sizes(engine, device)
+                tokens, rows = rules(engine).scheduler(device)
                 made = plan(
                     model,
                     engine,

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from kvreport.accounting.engines.pages import (
+from kvreport.accounting.engines.vllm.groups import (
     Group,
     Page,
     block_bytes,

@@ -83,7 +83,7 @@ def test_windows_are_not_divided_by_tokens(catalogue: Catalogue) -> None:
 
 
 def test_a_layout_multiplies_its_ways_but_context(llama: Model) -> None:
-    layout = Layout(tensor=16, pipeline=2, data=3, context=2)
+    layout = Layout(tensor=16, pipeline=2, data=3, decode_context=2)
     layout.check(llama)
     assert layout.devices == 96
     with pytest.raises(InputError, match="data parallel: found 0"):

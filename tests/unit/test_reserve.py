@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from kvreport.accounting.budget import budget, own_expert_kernels, scheduler_sizes
-from kvreport.accounting.loaded import load_overhead
-from kvreport.accounting.reserve import Shape, captured_sizes, reserve
+from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.engines.vllm.reserve import Shape, captured_sizes, own_expert_kernels, reserve
 from kvreport.catalog.engine import Engine, engine_for_version, version_number
 from kvreport.catalog.load import Catalogue, open_catalogue
 from kvreport.errors import InputError
 from kvreport.units import GIB
+from tests.trunk import budget, load_overhead
 
 
 @pytest.fixture(scope="module")
@@ -114,11 +114,11 @@ def test_sampling_that_sorts_is_the_logs_to_say(catalogue: Catalogue) -> None:
 
 def test_the_offline_class_takes_longer_steps(catalogue: Catalogue) -> None:
     engine, gpu = catalogue.engine("vllm"), catalogue.accelerator("h100-sxm-80gb")
-    assert scheduler_sizes(engine, gpu) == (8192, 1024)
-    assert scheduler_sizes(engine, gpu, offline=True) == (16_384, 1024)
-    assert scheduler_sizes(engine, gpu, offline=True, max_batched_tokens=2048) == (2048, 1024)
+    assert rules(engine).scheduler(gpu) == (8192, 1024)
+    assert rules(engine).scheduler(gpu, offline=True) == (16_384, 1024)
+    assert rules(engine).scheduler(gpu, offline=True, max_batched_tokens=2048) == (2048, 1024)
     large = catalogue.accelerator("b200-sxm-180gb")
-    assert scheduler_sizes(engine, large, offline=True) == scheduler_sizes(engine, large) == (16_384, 1024)
+    assert rules(engine).scheduler(large, offline=True) == rules(engine).scheduler(large) == (16_384, 1024)
 
 
 def test_graphs_are_kept_only_where_captured_and_subtracted(catalogue: Catalogue) -> None:
@@ -237,13 +237,9 @@ def test_sglangs_share_is_of_what_is_free_before_loading(
     catalogue: Catalogue, ranks: int, taken: int
 ) -> None:
     engine, gpu = catalogue.engine("sglang"), catalogue.accelerator("h100-sxm-80gb")
+    model = catalogue.model("Qwen/Qwen2.5-7B")
     found = budget(
-        catalogue.model("Qwen/Qwen2.5-7B"),
-        engine,
-        gpu,
-        weight_bytes=4 * GIB,
-        tensor_parallel=ranks,
-        utilization=0.75,
+        model, engine, gpu, formats=catalogue.weight_formats, tensor_parallel=ranks, utilization=0.75
     )
-    assert found.kv_pool_bytes == pytest.approx(0.75 * (gpu.usable_bytes - taken) - 4 * GIB, abs=2)
+    assert found.kv_pool_bytes == pytest.approx(0.75 * (gpu.usable_bytes - taken) - found.weights, abs=2)
     assert found.activations == found.graphs == 0

@@ -1,4 +1,4 @@
-"""The log reader: a start-up log understood in the browser, with the patterns of :mod:`kvreport.enginelog`."""
+"""The log reader: a start-up log understood in the browser, with the patterns of :mod:`kvreport.startup_log`."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from kvreport.enginelog import FACTS, PATTERNS, table
 from kvreport.publish.profiles import FOLDER
 from kvreport.publish.site_data import SiteData
 from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType
+from kvreport.startup_log import FACTS, PATTERNS, table
 
 URI: Final = "log/"
 TITLE: Final = "What is this log telling me?"

@@ -17,7 +17,6 @@ from kvreport import units
 from kvreport.catalog.peer import PeersFile, Question, load_peers
 from kvreport.catalog.planner_check import PlannerCheck, load_planner_check
 from kvreport.estimation import estimate
-from kvreport.evidence.replay import Comparison
 from kvreport.evidence.validation import Statistic, Validation, validate
 from kvreport.resources import data_dir
 from kvreport.site.kit import figures
@@ -26,6 +25,7 @@ from kvreport.site.kit.tables import Cell, Column, Row, Table, count_cell
 from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType
 from kvreport.site.pages.measured import share
+from kvreport.startup_log.observed import Comparison
 
 if TYPE_CHECKING:
     from kvreport.catalog.load import Catalogue

@@ -1,27 +1,28 @@
-"""One observed start of an engine, predicted from what its source says.
+"""One published start of an engine, predicted from what its source says.
 
-:class:`Start` puts an observation's model, device and flags through the functions of an estimate and
-yields each printed figure with its prediction. :mod:`kvreport.evidence.validation` does so for all.
+:class:`Start` turns an observation's model, device and flags into a case for the trunk and yields each
+printed figure with its prediction. The evidence page does so for all of them.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from kvreport.accounting import capacity
-from kvreport.accounting.blocks import BlockPlan, Serving, default_kv_format, plan
-from kvreport.accounting.budget import budget, scheduler_sizes
-from kvreport.accounting.loaded import load_overhead
-from kvreport.accounting.weights import weights_by_component
+from kvreport.accounting.deployment import Allocation, Case, Deployment, allocate, lay_out, plan_blocks
+from kvreport.accounting.engines.base import EngineRules
+from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.parallel import Layout
+from kvreport.accounting.plan import Serving
+from kvreport.accounting.profile import CacheProfile
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.caches import Latent
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.load import Catalogue
-from kvreport.catalog.model import Component, Model
+from kvreport.catalog.model import Model
 from kvreport.catalog.observation import Observation
 from kvreport.units import GIB, MIB
 
@@ -30,8 +31,6 @@ STATED_WITHIN: Final = 0.005
 
 SAME_RANK_WITHIN: Final = 0.05
 """A pool and a token line further apart than this are not of one rank."""
-
-TOWERS: Final[frozenset[Component]] = frozenset({"vision", "audio"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,28 +74,34 @@ class Start:
             catalogue.accelerator(observation.gpu) if observation.gpu else None
         )
 
+    @property
+    def rules(self) -> EngineRules:
+        """What the engine does with memory."""
+        return rules(self.engine)
+
     def comparisons(self) -> Iterator[Comparison]:
         """Everything that the source says enough for."""
-        if self.engine.family == "llama_cpp":
+        if not self.engine.device_classes:
             yield from self._buffers()
             return
         weights = self._weights()
         printed = self.observation.printed
         if weights is not None and printed.model_load_gib is not None:
-            # SGLang prints how much less memory is free, which counts the device's context too.
-            name = "weights" if self.engine.family == "vllm" else "free memory taken by loading"
-            yield Comparison(name, weights / GIB, printed.model_load_gib, "GiB")
-        block_plan = self.block_plan()
-        if block_plan is None:
+            yield Comparison(
+                self.rules.load_line, int(weights.resident_bytes) / GIB, printed.model_load_gib, "GiB"
+            )
+        laid = self.laid_out()
+        if laid is None:
             return
         if self.accelerator is None and self.ranks > 1:
             self.excluded.append("tokens: devices differ or are not named, and the smallest rank decides")
             return
         if printed.available_kv_gib is not None and printed.fits is not False:
-            yield from self._lines(block_plan, int(printed.available_kv_gib * GIB), " given pool")
-        yield from self._end_to_end(block_plan, weights)
+            yield from self._lines(laid, int(printed.available_kv_gib * GIB), " given pool")
+        yield from self._end_to_end(laid, known=weights is not None)
 
-    def _weights(self) -> int | None:
+    def _weights(self) -> Allocation | None:
+        """The weights of one rank as loaded; None where the source says too little."""
         observation = self.observation
         if self.weight_format is None:
             self.excluded.append("weights: how the checkpoint is stored is not known well enough")
@@ -104,27 +109,18 @@ class Start:
         if observation.speculative and observation.printed.model_load_gib is not None:
             self.excluded.append("weights: a draft model is loaded too")
             return None
-        form = None if self.weight_format == "released" else self.catalogue.weight_format(self.weight_format)
-        formats = self.catalogue.weight_formats
-        parts = weights_by_component(self.model, form, formats, self.ranks)
-        if not serves_images(observation):
-            parts = {name: size for name, size in parts.items() if name not in TOWERS}
-        total = sum(parts.values())
-        device = self.accelerator
-        if device is None and observation.kernels_of is not None:
-            device = self.catalogue.accelerator(observation.kernels_of)
-        if device is not None:
-            added = load_overhead(self.model, self.engine, form, formats, device, self.ranks)
-            total += sum(added.values())
         if (observation.pipeline_parallel or 1) > 1:
             self.excluded.append("weights: pipeline stages are not told apart in the source")
             return None
-        return total
+        case = self._case()
+        if self.accelerator is None and observation.kernels_of is not None:
+            case = replace(case, accelerators=(self.catalogue.accelerator(observation.kernels_of),))
+        return allocate(case)
 
-    def block_plan(self) -> BlockPlan | None:
-        """The engine's block plan with the flags of the source; None where it says too little."""
+    def laid_out(self) -> Deployment | None:
+        """The deployment under the flags of the source; None where it says too little."""
         observation = self.observation
-        if observation.context_tokens is None and self.engine.family == "vllm":
+        if observation.context_tokens is None and not self.rules.tokens_are_cells:
             self.excluded.append("tokens: the context is not stated")
             return None
         if observation.kv_format is None and not observation.complete:
@@ -133,21 +129,32 @@ class Start:
         if observation.speculative and self._draft_tokens() == 0:
             self.excluded.append("tokens: the draft model is not described")
             return None
+        return lay_out(self._case())
+
+    def _case(self) -> Case:
+        observation = self.observation
         tokens, rows = self._scheduler()
-        return plan(
-            self.model,
-            self.engine,
+        named = self.weight_format
+        form = None if named in (None, "released") else self.catalogue.weight_format(named)
+        return Case(
+            model=self.model,
+            engine=self.engine,
+            accelerators=() if self.accelerator is None else (self.accelerator,),
+            weight_formats=(form,),
+            formats=self.catalogue.weight_formats,
+            kv_format=self._kv_format(),
+            layout=Layout(tensor=self.ranks, decode_context=observation.context_parallel or 1),
             serving=Serving(
                 max_batched_tokens=tokens,
                 max_seqs=rows,
                 block_tokens=observation.block_tokens,
                 prefix_caching=_prefix_caching(observation),
                 draft_tokens=self._draft_tokens(),
-                context_parallel=observation.context_parallel or 1,
             ),
-            kv_format=self._kv_format(),
-            tensor_parallel=self.ranks,
-            accelerator=self.accelerator,
+            utilization=share_taken(observation),
+            eager=bool(observation.eager),
+            images=serves_images(observation),
+            sorts=bool(observation.sorts),
         )
 
     def _scheduler(self) -> tuple[int, int]:
@@ -155,8 +162,7 @@ class Start:
         if self.accelerator is None:
             tokens = observation.max_batched_tokens or 2048
             return tokens, min(observation.max_seqs or 256, tokens)
-        return scheduler_sizes(
-            self.engine,
+        return self.rules.scheduler(
             self.accelerator,
             max_batched_tokens=observation.max_batched_tokens,
             max_seqs=observation.max_seqs,
@@ -166,14 +172,14 @@ class Start:
     def _kv_format(self) -> KvFormat | None:
         named = self.observation.kv_format
         if named in (None, "auto"):
-            named = default_kv_format(self.model, self.engine, self.accelerator)
+            named = self.rules.default_kv_format(self.model, self.accelerator)
         return None if named is None else self.catalogue.kv_format(named)
 
     def _draft_tokens(self) -> int:
         found = re.search(r"num_speculative_tokens\D+(\d+)", self.observation.speculative or "")
         return int(found[1]) if found else 0
 
-    def same_rank(self, block_plan: BlockPlan) -> bool:
+    def same_rank(self, laid: Deployment) -> bool:
         """False if the printed pool and tokens cannot belong together: each rank prints its own pool.
 
         The smallest rank decides the tokens; a source may quote the pool of another.
@@ -182,28 +188,28 @@ class Start:
         if printed.available_kv_gib is None or not printed.kv_tokens or context is None:
             return True
         pool = int(printed.available_kv_gib * GIB)
-        tokens = int(capacity.printed_tokens(pool, block_plan, context, self.engine.token_line))
+        tokens = int(replace(laid, pool_bytes=pool).printed_tokens(context))
         together = abs(tokens / printed.kv_tokens - 1) <= SAME_RANK_WITHIN
         if not together:
             self.excluded.append("pool: the quoted pool and tokens are of different ranks")
         return together
 
-    def _lines(self, block_plan: BlockPlan, pool: int, suffix: str) -> Iterator[Comparison]:
+    def _lines(self, laid: Deployment, pool: int, suffix: str) -> Iterator[Comparison]:
         printed, context = self.observation.printed, self.observation.context_tokens
-        if context is None and self.engine.family == "sglang":
+        if context is None and self.rules.tokens_are_cells:
             context = self.model.context_tokens  # its line of tokens does not depend on it
         if context is None:
             return
         if printed.kv_tokens:
-            tokens = capacity.printed_tokens(pool, block_plan, context, self.engine.token_line)
+            tokens = replace(laid, pool_bytes=pool).printed_tokens(context)
             yield Comparison(f"tokens{suffix}", float(tokens), float(printed.kv_tokens), "tokens")
         if printed.max_concurrency:
-            fitting = float(capacity.concurrency(pool, block_plan, context))
+            fitting = float(replace(laid, pool_bytes=pool).concurrency(context))
             yield Comparison(f"concurrency{suffix}", fitting, printed.max_concurrency, "requests")
 
-    def _end_to_end(self, block_plan: BlockPlan, weights: int | None) -> Iterator[Comparison]:
+    def _end_to_end(self, laid: Deployment, *, known: bool) -> Iterator[Comparison]:
         observation = self.observation
-        if weights is None or self.accelerator is None:
+        if not known or self.accelerator is None:
             self.excluded.append("end to end: model format or device is not stated")
             return
         if unified(observation):
@@ -212,37 +218,23 @@ class Start:
         if observation.printed.total_gpu_gib is None and observation.gpu is None:
             self.excluded.append("end to end: the device's memory is not known")
             return
-        tokens, rows = self._scheduler()
-        limits = budget(
-            self.model,
-            self.engine,
-            self.accelerator,
-            weight_bytes=weights,
-            tensor_parallel=self.ranks,
-            utilization=share_taken(observation),
-            max_batched_tokens=tokens,
-            max_seqs=rows,
-            eager=bool(observation.eager),
-            images=serves_images(observation),
-            sorts=bool(observation.sorts),
-        )
         stated, taken = observation.utilization, share_taken(observation)
         if stated is not None and taken is not None and abs(stated - taken) > STATED_WITHIN:
             self.excluded.append(
                 f"utilisation: stated {stated:g}, but the printed parts add up to {taken:g}, which is used"
             )
-        pool = limits.kv_pool_bytes
+        pool = max(int(laid.pool_bytes), 0)
         context = observation.context_tokens
         if context is not None:
-            self.starts = int(capacity.users(pool, block_plan, context)) >= 1
+            self.starts = int(laid.requests(context)) >= 1
         printed = observation.printed
-        available = printed.available_kv_gib if self.same_rank(block_plan) else None
+        available = printed.available_kv_gib if self.same_rank(laid) else None
         if available is None and printed.k_gib is not None and printed.v_gib is not None:
             available = printed.k_gib + printed.v_gib
         if available is not None:
             yield Comparison("pool", pool / GIB, available, "GiB")
         if observation.printed.fits is not False:
-            yield from self._lines(block_plan, pool, "")
+            yield from self._lines(laid, pool, "")
 
     def _buffers(self) -> Iterator[Comparison]:
         """llama.cpp prints the buffers of keys, values and states."""
@@ -259,18 +251,28 @@ class Start:
                 self.excluded.append("buffers: keys and values have different types")
             else:
                 form = None if observation.kv_format in ("auto", "bf16") else self._kv_format()
-                serving = Serving(1, sequences=observation.max_seqs or 1)
-                found = plan(self.model, self.engine, serving=serving, kv_format=form)
-                held = [term for term in found.profile.terms if term.kind != "state"]
+                profile = self._cells(form, observation.max_seqs or 1)
+                held = [term for term in profile.terms if term.kind != "state"]
                 size = sum(
                     t.rate_bytes * -(-min(cells, t.cap_tokens) // t.step_tokens) + t.constant_bytes
                     for t in held
                 )
                 yield Comparison("buffers", size / MIB, printed.kv_mib, "MiB")
         if printed.state_mib is not None:
-            found = plan(self.model, self.engine, serving=Serving(1))
-            size = sum(term.constant_bytes for term in found.profile.terms if term.kind == "state")
+            profile = self._cells(None, 1)
+            size = sum(term.constant_bytes for term in profile.terms if term.kind == "state")
             yield Comparison("states", size / MIB, printed.state_mib, "MiB")
+
+    def _cells(self, form: KvFormat | None, sequences: int) -> CacheProfile:
+        case = Case(
+            model=self.model,
+            engine=self.engine,
+            accelerators=(),
+            formats=self.catalogue.weight_formats,
+            kv_format=form,
+            serving=Serving(1, sequences=sequences),
+        )
+        return plan_blocks(case).profile
 
 
 def serves_images(observation: Observation) -> bool:

@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from kvreport.enginelog.facts import FACTS
-from kvreport.enginelog.patterns import PATTERNS, Engine, Pattern
 from kvreport.errors import InputError
+from kvreport.startup_log.facts import FACTS
+from kvreport.startup_log.patterns import PATTERNS, Engine, Pattern
 from kvreport.units import GIB
 
 Value = int | float | str | bool

@@ -8,19 +8,14 @@ state and the caller does not say stays unknown.
 
 from __future__ import annotations
 
-from kvreport.accounting.capacity import concurrency, printed_tokens
-from kvreport.accounting.loaded import load_overhead
-from kvreport.accounting.weights import weight_bytes
-from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.load import Catalogue, open_catalogue
 from kvreport.catalog.model import Model
-from kvreport.diagnosis.advice import changes, shorter
-from kvreport.diagnosis.findings import Comparison, Diagnosis
-from kvreport.diagnosis.layout import Layout, lay_out, longest_of, pool_of, requests_that_fit
-from kvreport.enginelog import Reading, read_log
 from kvreport.errors import InputError
-from kvreport.estimation.estimate import estimate
 from kvreport.estimation.request import resolve_model
+from kvreport.startup_log.advice import changes, shorter
+from kvreport.startup_log.findings import Comparison, Diagnosis
+from kvreport.startup_log.laid_out import LaidOut, log_case, longest_of, pool_of, requests_that_fit
+from kvreport.startup_log.reading import Reading, read_log
 
 
 def diagnose(
@@ -52,29 +47,29 @@ def diagnose(
     notes: list[str] = []
     record = _model(reading, model, known, notes)
     device = known.accelerator(gpu) if gpu else None
-    layout = lay_out(reading, record, known, device, tensor_parallel, kv, notes)
+    laid = log_case(reading, record, known, device, tensor_parallel, weights, kv, notes)
     pool = pool_of(reading)
     total = reading.whole("total_memory") or (device.usable_bytes if device else None)
-    fits = requests_that_fit(reading, layout, pool)
+    fits = requests_that_fit(reading, laid, pool)
     comparisons: list[Comparison] = []
-    if record is not None and layout is not None:
-        comparisons += _compare(reading, record, layout, known, device, weights, pool)
+    if laid is not None:
+        comparisons += _compare(reading, laid, pool)
         if device is not None and reading.engine != "sglang":
-            comparisons += _compare_pool(reading, record, layout, known, device, weights)
+            comparisons += _compare_pool(reading, laid)
     if device is None:
         notes.append("Say which GPU it ran on, and the pool itself is predicted, too.")
-    elif layout is not None and reading.engine != "sglang" and reading.number("utilization") is None:
+    elif laid is not None and reading.engine != "sglang" and reading.number("utilization") is None:
         notes.append(
-            f"The log does not state its utilisation; {layout.engine.utilization:g}, the default of "
-            f"{layout.engine.label}, is taken for the pool."
+            f"The log does not state its utilisation; {laid.engine.utilization:g}, the default of "
+            f"{laid.engine.label}, is taken for the pool."
         )
     return Diagnosis(
         reading=reading,
         concurrency=fits,
         comparisons=tuple(comparisons),
-        changes=tuple(changes(reading, layout, pool, total, fits)),
-        shorter=tuple(shorter(reading, layout, pool)),
-        linear=layout is None,
+        changes=tuple(changes(reading, laid, pool, total, fits)),
+        shorter=tuple(shorter(reading, laid, pool)),
+        linear=laid is None,
         notes=tuple(notes),
     )
 
@@ -93,63 +88,29 @@ def _model(reading: Reading, given: str | None, known: Catalogue, notes: list[st
         return None
 
 
-def _compare(
-    reading: Reading,
-    model: Model,
-    layout: Layout,
-    known: Catalogue,
-    device: Accelerator | None,
-    weights: str | None,
-    pool: int | None,
-) -> list[Comparison]:
+def _compare(reading: Reading, laid: LaidOut, pool: int | None) -> list[Comparison]:
     found = []
     stated = reading.whole("weights")
     if stated:
-        form = None if weights is None or weights.lower() == "released" else known.weight_format(weights)
-        size = weight_bytes(model, form, known.weight_formats, layout.ranks)
-        if device is not None:
-            formats = known.weight_formats
-            size += sum(load_overhead(model, layout.engine, form, formats, device, layout.ranks).values())
-        found.append(Comparison("weights", stated, size))
+        found.append(Comparison("weights", stated, int(laid.deployment.resident_bytes)))
     longest = longest_of(reading)
     if pool is None or pool <= 0 or not longest:
         return found
-    fit = float(concurrency(pool, layout.plan, longest))
+    filled = laid.of_pool(pool)
     if reading.number("concurrency"):
+        fit = float(filled.concurrency(longest))
         found.append(Comparison("concurrency", reading.number("concurrency") or 0.0, fit))
     if reading.number("kv_tokens"):
-        tokens = int(printed_tokens(pool, layout.plan, longest, layout.engine.token_line))
+        tokens = int(filled.printed_tokens(longest))
         found.append(Comparison("kv_tokens", reading.number("kv_tokens") or 0.0, tokens))
     if reading.number("needed"):
-        needed = int(layout.plan.profile.request_bytes(longest))
+        needed = int(laid.plan.profile.request_bytes(longest))
         found.append(Comparison("needed", reading.number("needed") or 0.0, needed))
     return found
 
 
-def _compare_pool(
-    reading: Reading,
-    model: Model,
-    layout: Layout,
-    known: Catalogue,
-    device: Accelerator,
-    weights: str | None,
-) -> list[Comparison]:
+def _compare_pool(reading: Reading, laid: LaidOut) -> list[Comparison]:
     stated = reading.whole("kv_pool")
     if not stated or stated < 0:
         return []
-    predicted = estimate(
-        model,
-        gpu=device,
-        tensor_parallel=layout.ranks,
-        context_tokens=longest_of(reading),
-        weights=weights,
-        kv=layout.kv.name,
-        engine=layout.engine,
-        utilization=reading.number("utilization"),
-        max_batched_tokens=reading.whole("max_batched_tokens"),
-        max_seqs=reading.whole("max_seqs"),
-        eager=bool(reading.facts.get("eager")),
-        sorts=bool(reading.facts.get("sorts")),
-        catalog=known,
-    )
-    return [Comparison("kv_pool", stated, predicted.budget.kv_pool_bytes)]
+    return [Comparison("kv_pool", stated, laid.deployment.budget.kv_pool_bytes)]

@@ -1,55 +1,64 @@
-"""A log's flags as a block plan: which rules, which cache type, how a request and the pool are laid out."""
+"""A log's flags as a case for the trunk: which release's rules, which cache type, which scheduler sizes."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from kvreport.accounting.blocks import BlockPlan, Serving, default_kv_format, plan
-from kvreport.accounting.capacity import concurrency
+from kvreport.accounting import parallel
+from kvreport.accounting.deployment import Case, Deployment, lay_out, plan_blocks
+from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.plan import BlockPlan, Serving
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.load import Catalogue
 from kvreport.catalog.model import Model
-from kvreport.enginelog import Reading
 from kvreport.errors import InputError
+from kvreport.startup_log.reading import Reading
 
 TWO_BYTE_KV: Final = frozenset({"auto", "bfloat16", "float16", "bf16", "fp16"})
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
-    """The model's block plan under the log's flags, and with an FP8 cache instead.
+class LaidOut:
+    """The model under the log's flags, and with an FP8 cache instead.
 
     Attributes:
-        engine: The rules of the release that wrote the log.
-        ranks: Devices of one copy.
-        kv: How the cache is stored.
-        serving: The log's flags, or the engine's defaults.
-        plan: The block plan.
-        fp8: The same with an FP8 cache; None where that is no change or not possible.
+        deployment: What the trunk makes of the log's flags, or of the engine's defaults.
+        fp8: The block plan with an FP8 cache; None where that is no change or not possible.
     """
 
-    engine: Engine
-    ranks: int
-    kv: KvFormat
-    serving: Serving
-    plan: BlockPlan
+    deployment: Deployment
     fp8: BlockPlan | None
 
+    @property
+    def plan(self) -> BlockPlan:
+        """The block plan under the log's flags."""
+        return self.deployment.plan
 
-def lay_out(
+    @property
+    def engine(self) -> Engine:
+        """The rules of the release that wrote the log."""
+        return self.deployment.case.engine
+
+    def of_pool(self, pool_bytes: int) -> Deployment:
+        """The same with the pool that the log states."""
+        return replace(self.deployment, pool_bytes=pool_bytes)
+
+
+def log_case(
     reading: Reading,
     model: Model | None,
     known: Catalogue,
     device: Accelerator | None,
     tensor_parallel: int | None,
+    weights: str | None,
     kv: str | None,
     notes: list[str],
-) -> Layout | None:
-    """The model's block plan under the log's flags; None with a note where there can be none."""
+) -> LaidOut | None:
+    """The model under the log's flags; None with a note where nothing can be laid out."""
     if model is None:
         return None
     if reading.engine == "sglang" and _several_pools(model):
@@ -60,22 +69,26 @@ def lay_out(
     if tensor_parallel is None and reading.whole("tensor_parallel") is None:
         notes.append("The log does not state a tensor-parallel size; one GPU is taken.")
     default = engine.device_class(device.id, device.usable_bytes) if device else engine.device_classes[-1]
-    serving = Serving(
-        max_batched_tokens=reading.whole("max_batched_tokens") or default.max_batched_tokens,
-        max_seqs=reading.whole("max_seqs") or default.max_seqs,
-        block_tokens=reading.whole("block_tokens"),
-        context_parallel=reading.whole("context_parallel") or 1,
-    )
+    form = None if weights is None or weights.lower() == "released" else known.weight_format(weights)
     try:
-        form = _kv_format(model, engine, device, known, kv or reading.text("kv_dtype"))
-        return Layout(
-            engine,
-            ranks,
-            form,
-            serving,
-            _plan(model, engine, serving, form, ranks, device),
-            _fp8(model, engine, serving, known, form, ranks, device),
+        case = Case(
+            model=model,
+            engine=engine,
+            accelerators=() if device is None else (device,),
+            weight_formats=(form,),
+            formats=known.weight_formats,
+            kv_format=_kv_format(model, engine, device, known, kv or reading.text("kv_dtype")),
+            layout=parallel.Layout(tensor=ranks, decode_context=reading.whole("context_parallel") or 1),
+            serving=Serving(
+                max_batched_tokens=reading.whole("max_batched_tokens") or default.max_batched_tokens,
+                max_seqs=reading.whole("max_seqs") or default.max_seqs,
+                block_tokens=reading.whole("block_tokens"),
+            ),
+            utilization=reading.number("utilization"),
+            eager=bool(reading.facts.get("eager")),
+            sorts=bool(reading.facts.get("sorts")),
         )
+        return LaidOut(lay_out(case), _fp8(case, known))
     except InputError as error:
         notes.append(f"No block plan: {error}.")
         return None
@@ -105,30 +118,16 @@ def _kv_format(
     model: Model, engine: Engine, device: Accelerator | None, known: Catalogue, stated: str | None
 ) -> KvFormat:
     if stated is None or stated == "auto":
-        return known.kv_format(default_kv_format(model, engine, device) or "bf16")
+        return known.kv_format(rules(engine).default_kv_format(model, device) or "bf16")
     return known.kv_format("bf16" if stated in TWO_BYTE_KV else stated)
 
 
-def _plan(
-    model: Model, engine: Engine, serving: Serving, form: KvFormat, ranks: int, device: Accelerator | None
-) -> BlockPlan:
-    return plan(model, engine, serving=serving, kv_format=form, tensor_parallel=ranks, accelerator=device)
-
-
-def _fp8(
-    model: Model,
-    engine: Engine,
-    serving: Serving,
-    known: Catalogue,
-    form: KvFormat,
-    ranks: int,
-    device: Accelerator | None,
-) -> BlockPlan | None:
+def _fp8(case: Case, known: Catalogue) -> BlockPlan | None:
     """The plan with an FP8 cache, or None where that is no change or not possible."""
-    if form.bits <= 8:
+    if case.kv_format is None or case.kv_format.bits <= 8:
         return None
     try:
-        return _plan(model, engine, serving, known.kv_format("fp8"), ranks, device)
+        return plan_blocks(replace(case, kv_format=known.kv_format("fp8")))
     except InputError:
         return None
 
@@ -147,7 +146,7 @@ def longest_of(reading: Reading) -> int | None:
     return reading.whole("concurrency_len") or reading.whole("max_model_len")
 
 
-def requests_that_fit(reading: Reading, layout: Layout | None, pool: int | None) -> float | None:
+def requests_that_fit(reading: Reading, laid: LaidOut | None, pool: int | None) -> float | None:
     """Requests of the longest length: stated, else from the refusal, tokens, or our plan."""
     stated, longest = reading.number("concurrency"), longest_of(reading)
     if stated is not None:
@@ -157,6 +156,6 @@ def requests_that_fit(reading: Reading, layout: Layout | None, pool: int | None)
         return max(pool, 0) / needed
     if longest and tokens is not None:
         return tokens / longest
-    if longest and layout is not None and pool is not None:
-        return float(concurrency(pool, layout.plan, longest))
+    if longest and laid is not None and pool is not None:
+        return float(laid.of_pool(pool).concurrency(longest))
     return None

@@ -24,45 +24,15 @@ from dataclasses import dataclass
 from math import prod
 from typing import Final
 
+from kvreport.accounting.engines.base import Reserve, constant
 from kvreport.accounting.kv_cache import SERVED_BYTES
+from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.caches import Indexer
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.model import Model
-from kvreport.errors import InputError
-from kvreport.units import GIB, MIB
 
 LARGEST_CAPTURE: Final = 512
 """Tokens of the largest graph that vLLM captures by default."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reserve:
-    """What an engine keeps per device, in bytes.
-
-    Attributes:
-        activations: Peak of a forward pass, of sampling or of image encoding: the largest.
-        non_framework: Driver context, communication buffers and workspaces.
-        graphs: Captured graphs, where the engine takes them off the pool.
-        uncertainty: Half width of the sum's error band, from the fit's residuals.
-    """
-
-    activations: int
-    non_framework: int
-    graphs: int
-    uncertainty: int
-
-    @property
-    def total(self) -> int:
-        """Everything but the uncertainty."""
-        return self.activations + self.non_framework + self.graphs
-
-
-SGLANG_UNCERTAINTY_BYTES: Final = GIB
-SGLANG_LARGE_DEVICE_BYTES: Final = 60 * GIB
-SGLANG_LEAST_ON_LARGE_BYTES: Final = 10 * GIB
-"""SGLang keeps at least this on devices with more memory than that."""
-
-NOTHING: Final = Reserve(activations=0, non_framework=0, graphs=0, uncertainty=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,12 +183,6 @@ def reserve(
     Raises:
         InputError: If the engine's data lacks a coefficient.
     """
-    if engine.family == "sglang":
-        return sglang_reserve(
-            max_batched_tokens=max_batched_tokens, max_seqs=max_seqs, tensor_parallel=tensor_parallel
-        )
-    if engine.family != "vllm":
-        return NOTHING
     rates = ReserveRates.of(
         model,
         engine,
@@ -243,20 +207,6 @@ def reserve(
     )
 
 
-def sglang_reserve(*, max_batched_tokens: int, max_seqs: int, tensor_parallel: int = 1) -> Reserve:
-    """What SGLang 0.5.23 leaves free when it is told nothing (``mem_fraction_static`` unset).
-
-    512 MiB, 1.5 MiB per token of a prefill chunk, 1 GiB per eight ranks, 2 MiB per request of the
-    largest decode graph (``srt/arg_groups/memory_hook.py``). Its share of memory is derived from it.
-    """
-    return Reserve(
-        activations=int(1.5 * max(max_batched_tokens, 2048)) * MIB,
-        non_framework=(512 + 1024 * tensor_parallel // 8) * MIB,
-        graphs=2 * max_seqs * MIB,
-        uncertainty=SGLANG_UNCERTAINTY_BYTES,
-    )
-
-
 def forward_bytes_per_token(sizes: Shape, engine: Engine, tensor_parallel: int = 1) -> float:
     """Bytes that one token takes at the peak of a forward pass."""
     dense = constant(engine, "forward_bytes_per_hidden") * sizes.hidden * sizes.streams
@@ -278,12 +228,10 @@ def expert_workspace_bytes_per_token(sizes: Shape, tensor_parallel: int = 1) -> 
     return sizes.experts_per_token * widths * SERVED_BYTES
 
 
-def constant(engine: Engine, name: str) -> float:
-    """One fitted constant.
+def own_expert_kernels(accelerator: Accelerator) -> bool:
+    """True for Blackwell data-centre GPUs: their kernels for experts come with buffers of their own.
 
-    Raises:
-        InputError: If the engine's data lacks it.
+    vLLM 0.33 takes FlashInfer's TensorRT-LLM kernels there (``fused_moe/oracle``); elsewhere Triton's
+    and Marlin's, which compute in buffers that the engine allocates.
     """
-    if name not in engine.coefficients:
-        raise InputError(f"engine {engine.name!r}: coefficients: {name} is missing")
-    return engine.coefficients[name]
+    return (accelerator.compute_capability or "").split(".")[0] == "10"

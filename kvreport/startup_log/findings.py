@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from kvreport.enginelog import FACTS, Reading, show
+from kvreport.startup_log.facts import FACTS
+from kvreport.startup_log.reading import Reading, show
 from kvreport.units import GIB
 
 

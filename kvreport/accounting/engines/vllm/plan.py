@@ -2,7 +2,7 @@
 
 What each layer asks for (``get_kv_cache_spec`` of the attention and state layers) and how states
 set the block of a hybrid (``_align_hybrid_block_size``). Which kernels run, and what they force, is in
-:mod:`kvreport.accounting.engines.vllm_kernels`; grouping follows in :mod:`kvreport.accounting.engines.pages`.
+:mod:`kvreport.accounting.engines.vllm.kernels`; grouping follows in :mod:`kvreport.accounting.engines.vllm.groups`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from kvreport.accounting.engines.pages import (
+from kvreport.accounting.engines.vllm.groups import (
     Group,
     Page,
     block_bytes,
@@ -21,7 +21,7 @@ from kvreport.accounting.engines.pages import (
     terms_of,
     tuple_block_bytes,
 )
-from kvreport.accounting.engines.vllm_kernels import SIXTEEN_BIT_CACHE, Device, Kernels, Traits, stored_format
+from kvreport.accounting.engines.vllm.kernels import SIXTEEN_BIT_CACHE, Device, Kernels, Traits, stored_format
 from kvreport.accounting.kv_cache import (
     heads_per_rank,
     index_bytes,
@@ -29,6 +29,7 @@ from kvreport.accounting.kv_cache import (
     state_tensor_bytes,
     vector_bytes,
 )
+from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan, CacheGroup, Serving
 from kvreport.accounting.profile import CacheProfile, Kind
 from kvreport.catalog.accelerator import Accelerator
@@ -60,7 +61,7 @@ def plan(
     *,
     serving: Serving,
     kv_format: KvFormat | None,
-    tensor_parallel: int,
+    layout: Layout,
     accelerator: Accelerator | None,
 ) -> BlockPlan:
     """Plan the blocks of one model on one rank.
@@ -73,7 +74,7 @@ def plan(
         engine=engine,
         serving=serving,
         kv_format=_plain(stored_format(model, kv_format, accelerator)),
-        tensor_parallel=tensor_parallel,
+        tensor_parallel=layout.tensor,
         device=Device.of(accelerator),
     )
     if _is_plain(kv_format) and layers.only_packed():
@@ -93,14 +94,14 @@ def plan(
         return BlockPlan(block_bytes=1, profile=CacheProfile(()))
     in_tuples = interleaved and len(groups) > 1 and engine.packed_blocks == "tuples"
     size = tuple_block_bytes(groups) if in_tuples else block_bytes(groups, interleaved=interleaved)
-    terms = [term for group in groups for term in terms_of(group, size, serving.context_parallel)]
+    terms = [term for group in groups for term in terms_of(group, size, layout.decode_context)]
     return BlockPlan(
         block_bytes=size,
         profile=CacheProfile.of(terms),
         kept_blocks=engine.kept_blocks,
         groups=tuple(_described(group) for group in groups),
         block_tokens=layers.block_tokens,
-        context_parallel=serving.context_parallel,
+        context_parallel=layout.decode_context,
         notes=tuple(layers.notes(groups)),
     )
 

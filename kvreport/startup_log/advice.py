@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from kvreport.accounting.capacity import longest_context, users
-from kvreport.diagnosis.findings import Change
-from kvreport.diagnosis.layout import TWO_BYTE_KV, Layout, longest_of
-from kvreport.enginelog import Reading
+from kvreport.startup_log.findings import Change
+from kvreport.startup_log.laid_out import TWO_BYTE_KV, LaidOut, longest_of
+from kvreport.startup_log.reading import Reading
 from kvreport.units import GIB
 
 RAISED_UTILIZATION: Final = 0.95
@@ -18,13 +18,13 @@ COMFORTABLE_SPARE: Final = 8 * GIB
 
 
 def changes(
-    reading: Reading, layout: Layout | None, pool: int | None, total: int | None, fits: float | None
+    reading: Reading, laid: LaidOut | None, pool: int | None, total: int | None, fits: float | None
 ) -> list[Change]:
     """What to change, in the order of least loss: shorter requests, a smaller type, more memory, fewer at once.
 
     Args:
         reading: The log.
-        layout: The model's plan under the log's flags, if the model is known.
+        laid: The model's plan under the log's flags, if the model is known.
         pool: Bytes of the pool on a device, if stated.
         total: Bytes of the device, if known.
         fits: Requests of the longest length that fit, if known.
@@ -32,10 +32,10 @@ def changes(
     longest = longest_of(reading)
     found: list[Change] = []
     if fits is not None and longest is not None and fits < 1:
-        shorter = _fitting_length(reading, layout, pool, longest)
+        shorter = _fitting_length(reading, laid, pool, longest)
         if shorter:
             found.append(Change("max_model_len", shorter, 1.0))
-        halved = _fp8_concurrency(reading, layout, longest, fits)
+        halved = _fp8_concurrency(reading, laid, longest, fits)
         if halved is not None:
             found.append(Change("kv_dtype", "fp8", halved))
         share = reading.number("utilization")
@@ -56,33 +56,33 @@ def changes(
     return found
 
 
-def _fitting_length(reading: Reading, layout: Layout | None, pool: int | None, longest: int) -> int | None:
+def _fitting_length(reading: Reading, laid: LaidOut | None, pool: int | None, longest: int) -> int | None:
     """The longest request that fits: the engine's word, our plan's, or the tokens it can store."""
     stated = reading.whole("estimated_len")
     if stated is not None:
         return stated
-    if layout is not None and pool is not None and pool > 0:
-        return int(longest_context(pool, layout.plan, longest)) or None
+    if laid is not None and pool is not None and pool > 0:
+        return int(longest_context(pool, laid.plan, longest)) or None
     return reading.whole("storable") or reading.whole("kv_tokens")
 
 
-def _fp8_concurrency(reading: Reading, layout: Layout | None, longest: int, fits: float) -> float | None:
-    if layout is not None:
-        if layout.fp8 is None:
+def _fp8_concurrency(reading: Reading, laid: LaidOut | None, longest: int, fits: float) -> float | None:
+    if laid is not None:
+        if laid.fp8 is None:
             return None
-        own, other = (int(p.profile.request_bytes(longest)) for p in (layout.plan, layout.fp8))
+        own, other = (int(p.profile.request_bytes(longest)) for p in (laid.plan, laid.fp8))
         return fits * own / other
     # Without the model: all of the cache halves, which is the most that there can be.
     stated = reading.text("kv_dtype")
     return 2 * fits if stated is None or stated in TWO_BYTE_KV else None
 
 
-def shorter(reading: Reading, layout: Layout | None, pool: int | None) -> list[tuple[int, int]]:
+def shorter(reading: Reading, laid: LaidOut | None, pool: int | None) -> list[tuple[int, int]]:
     """Requests that fit at the longest length and at a half, a quarter and an eighth of it."""
     longest, tokens = longest_of(reading), reading.whole("kv_tokens")
     if not longest:
         return []
     lengths = [length for length in (longest, longest // 2, longest // 4, longest // 8) if length >= 1]
-    if layout is not None and pool is not None and pool > 0:
-        return [(length, int(users(pool, layout.plan, length))) for length in lengths]
+    if laid is not None and pool is not None and pool > 0:
+        return [(length, int(users(pool, laid.plan, length))) for length in lengths]
     return [] if tokens is None else [(length, tokens // length) for length in lengths]

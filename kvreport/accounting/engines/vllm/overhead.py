@@ -1,9 +1,8 @@
-"""What loading adds to the tensors of a checkpoint, as an engine reports it.
+"""What loading adds to the tensors of a checkpoint, as vLLM reports it.
 
 The tensors themselves are :mod:`kvreport.accounting.weights`. An engine keeps more: position
-tables, copies that its kernels want, and experts padded to the tiles of its kernels. The rules are
-vLLM's (0.10 to 0.33), and SGLang's where they are named so; each holds for every model that it applies
-to. Bytes are per rank.
+tables, copies that its kernels want, and experts padded to the tiles of its kernels (vLLM 0.10 to 0.33).
+Each rule holds for every model that it applies to. Bytes are per rank.
 """
 
 from __future__ import annotations
@@ -11,11 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from kvreport.accounting.kv_cache import SERVED_BYTES
+from kvreport.accounting.kv_cache import SERVED_BYTES, rotary_width
 from kvreport.accounting.weights import format_of, rank_elements
 from kvreport.catalog.accelerator import Accelerator
-from kvreport.catalog.caches import Cache, ChunkedAttention, FullAttention, Latent, SlidingWindow
-from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import WeightFormat
 from kvreport.catalog.model import Model, WeightGroup
 
@@ -30,7 +27,6 @@ _SEVERAL_AXES: Final = frozenset(
 """Classes whose whole heads rotate by time, height and width."""
 
 _AXES_FACTOR: Final = 4
-_FLOAT_BYTES: Final = 4
 _BLOCK_FLOAT: Final = "mxfp4"
 _SCALED_FLOAT: Final = "nvfp4"
 _WIDENED_SCALES: Final = "bnb-4bit-dq"
@@ -43,7 +39,6 @@ _BLACKWELL_TILES: Final = (256, 256)
 
 def load_overhead(
     model: Model,
-    engine: Engine,
     weight_format: WeightFormat | None,
     formats: Mapping[str, WeightFormat],
     accelerator: Accelerator,
@@ -53,28 +48,21 @@ def load_overhead(
 
     Args:
         model: The model.
-        engine: The engine; vLLM's rules are known and two of SGLang's, others add nothing.
         weight_format: The format the model is converted to; None means as released.
         formats: Weight formats by name.
         accelerator: The device, which decides the kernels.
         tensor_parallel: Ranks that the weights are divided by.
 
     Returns:
-        ``position_table``, ``absorbed_projection``, ``widened_scales``, ``expert_padding`` and
-        ``loaded_scales``, where they apply.
+        ``position_table``, ``absorbed_projection``, ``widened_scales`` and ``expert_padding``, where they
+        apply.
     """
-    parts: dict[str, int] = {}
-    if engine.family == "vllm":
-        parts = {
-            "position_table": _position_table(model),
-            "absorbed_projection": _absorbed(model, weight_format, formats, tensor_parallel),
-            "widened_scales": _widened_scales(model, weight_format, formats, tensor_parallel),
-            "expert_padding": _expert_padding(model, weight_format, formats, accelerator, tensor_parallel),
-        }
-    elif engine.family == "sglang":
-        parts = {"position_table": _float_position_table(model)}
-        if engine.loaded_scales_kept and _repacks_block_floats(accelerator):
-            parts["loaded_scales"] = _loaded_scales(model, weight_format, formats, tensor_parallel)
+    parts = {
+        "position_table": _position_table(model),
+        "absorbed_projection": _absorbed(model, weight_format, formats, tensor_parallel),
+        "widened_scales": _widened_scales(model, weight_format, formats, tensor_parallel),
+        "expert_padding": _expert_padding(model, weight_format, formats, accelerator, tensor_parallel),
+    }
     return {name: size for name, size in parts.items() if size}
 
 
@@ -85,55 +73,9 @@ def _position_table(model: Model) -> int:
     (vLLM 0.8 to 0.33, ``rotary_embedding/mrope.py``). Of Qwen3.5's heads a quarter rotates, so that its
     table is that of its whole heads and plain positions.
     """
-    widths = {_rotary_width(cache) for group in model.layers for cache in group.caches}
+    widths = {rotary_width(cache) for group in model.layers for cache in group.caches}
     positions = model.context_tokens * (_AXES_FACTOR if model.architecture in _SEVERAL_AXES else 1)
     return sum(positions * width * SERVED_BYTES for width in widths)
-
-
-def _float_position_table(model: Model) -> int:
-    """SGLang's cosines and sines are 32-bit floats on NVIDIA GPUs.
-
-    ``srt/layers/rotary_embedding/base.py``, once per width. Compressed latents rotate by complex
-    numbers, 64 bits each, as many bytes again (``srt/models/deepseek_v4.py::freqs_cis``; one table for
-    all layers that rotate alike).
-    """
-    caches = [cache for group in model.layers for cache in group.caches]
-    widths = {_rotary_width(cache) for cache in caches}
-    compressed = any(isinstance(cache, Latent) and cache.stride > 1 for cache in caches)
-    return sum(model.context_tokens * width * _FLOAT_BYTES for width in widths) * (1 + compressed)
-
-
-def _repacks_block_floats(accelerator: Accelerator) -> bool:
-    """True where SGLang serves MXFP4 experts with Marlin's kernels: Hopper and consumer Blackwell."""
-    return (accelerator.compute_capability or "").split(".")[0] in ("9", "12")
-
-
-def _loaded_scales(
-    model: Model,
-    weight_format: WeightFormat | None,
-    formats: Mapping[str, WeightFormat],
-    tensor_parallel: int,
-) -> int:
-    """One 32-bit float per block of every MXFP4 expert, beside the 8-bit scale that the kernel reads.
-
-    SGLang loads the scales into 32-bit floats and registers the kernel's own next to them
-    (``srt/layers/quantization/fp8.py::create_fp8_moe_weight_``,
-    ``marlin_utils_fp4.py::prepare_moe_mxfp4_layer_for_marlin``); since 0.5.16 the former are deleted.
-    """
-    size = 0
-    for row in model.weights:
-        form = format_of(model, row, weight_format, formats)
-        if row.component != "routed_experts" or form is None or form.name != _BLOCK_FLOAT:
-            continue
-        _, side = form.block or (1, 1)
-        size += row.parameters // side * _FLOAT_BYTES // tensor_parallel
-    return size
-
-
-def _rotary_width(cache: Cache) -> int:
-    if isinstance(cache, FullAttention | SlidingWindow | ChunkedAttention):
-        return cache.key_dim
-    return cache.rope_dim if isinstance(cache, Latent) else 0
 
 
 def _absorbed(

@@ -1,0 +1,307 @@
+"""What every engine answers about memory, and the answers of an engine that reserves nothing.
+
+An engine's *record* (:class:`kvreport.catalog.engine.Engine`) is data: a release, its defaults, its
+constants. Its *rules* are code: one class per family, bound to a record. The trunk
+(:mod:`kvreport.accounting.deployment`) asks only what stands here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+import numpy as np
+
+from kvreport.accounting.kv_cache import held
+from kvreport.accounting.parallel import Layout
+from kvreport.accounting.plan import BlockPlan, Serving
+from kvreport.accounting.profile import Integers
+from kvreport.catalog.accelerator import Accelerator
+from kvreport.catalog.engine import Engine
+from kvreport.catalog.formats import KvFormat, WeightFormat
+from kvreport.catalog.model import Model
+from kvreport.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class Reserve:
+    """What an engine keeps per device, in bytes.
+
+    Attributes:
+        activations: Peak of a forward pass, of sampling or of image encoding: the largest.
+        non_framework: Driver context, communication buffers and workspaces.
+        graphs: Captured graphs, where the engine takes them off the pool.
+        uncertainty: Half width of the sum's error band, from the fit's residuals.
+    """
+
+    activations: int
+    non_framework: int
+    graphs: int
+    uncertainty: int
+
+    @property
+    def total(self) -> int:
+        """Everything but the uncertainty."""
+        return self.activations + self.non_framework + self.graphs
+
+
+NOTHING: Final = Reserve(activations=0, non_framework=0, graphs=0, uncertainty=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What decides an engine's reserve beside model and device.
+
+    Attributes:
+        max_batched_tokens: Tokens of one scheduler step.
+        max_seqs: Requests that run at once.
+        layout: How the model is spread over devices.
+        eager: True if no graphs are captured.
+        images: False if the engine was told to serve text only.
+        sorts: True if sampling sorts all logits (vLLM without FlashInfer's sampler).
+    """
+
+    max_batched_tokens: int
+    max_seqs: int
+    layout: Layout
+    eager: bool = False
+    images: bool = True
+    sorts: bool = False
+
+
+def check_utilization(utilization: float) -> float:
+    """Return ``utilization`` if it is a share above 0 and at most 1.
+
+    Raises:
+        InputError: If it is not.
+    """
+    if not 0 < utilization <= 1:
+        raise InputError(
+            f"utilization: found {utilization:g}; allowed: a share of memory above 0 and at most 1, "
+            "such as 0.9"
+        )
+    return utilization
+
+
+@dataclass(frozen=True, slots=True)
+class EngineRules:
+    """The rules of one engine record; as they stand, those of an engine that reserves and rounds nothing.
+
+    Attributes:
+        engine: The record whose release and constants apply.
+    """
+
+    engine: Engine
+
+    reserves: ClassVar[bool] = True
+    """False for the ceiling, which is no engine and has no flags to change."""
+
+    tokens_are_cells: ClassVar[bool] = False
+    """True if the log's line of tokens counts cells of the pool, whatever the longest request."""
+
+    load_line: ClassVar[str] = "weights"
+    """What the log's line about loading the model states."""
+
+    # --- formats ----------------------------------------------------------------------------------------
+
+    def default_kv_format(self, model: Model, accelerator: Accelerator | None) -> str | None:
+        """The KV format taken when told ``auto``, by name; None for the model's own 16-bit type."""
+        del accelerator
+        return model.kv_format
+
+    def stored_format(
+        self, model: Model, kv_format: KvFormat | None, accelerator: Accelerator | None
+    ) -> KvFormat | None:
+        """What is really stored when asked for a format, where a device's kernels decide the layout.
+
+        The format keeps its name. What one token of it takes is :func:`kvreport.accounting.kv_cache.held`.
+        """
+        del model, accelerator
+        return kv_format
+
+    # --- the block plan -----------------------------------------------------------------------------------
+
+    def plan(
+        self,
+        model: Model,
+        *,
+        serving: Serving,
+        kv_format: KvFormat | None,
+        layout: Layout,
+        accelerator: Accelerator | None,
+    ) -> BlockPlan:
+        """How requests are laid into the pool of one device.
+
+        Args:
+            model: The model.
+            serving: Flags that change the plan.
+            kv_format: How growing caches are stored; None for the type that the model is served in.
+            layout: How the model is spread over devices.
+            accelerator: The device; it decides kernels, and with them block sizes. None: a Hopper GPU.
+
+        Raises:
+            InputError: If the combination is impossible, saying why and what would work.
+        """
+        del serving, accelerator
+        need = held(model, kv_format, tensor_parallel=layout.tensor, context_parallel=layout.decode_context)
+        return BlockPlan(block_bytes=1, profile=need)
+
+    def same_on_every_device(self, model: Model) -> bool:
+        """True if the plan of this model depends neither on the accelerator nor on scheduler sizes."""
+        del model
+        return False
+
+    def reserves_for_steps(self, model: Model) -> bool:
+        """True if scheduler sizes change the plan of this model."""
+        del model
+        return True
+
+    def kernel_class(self, accelerator: Accelerator | None) -> Hashable:
+        """What of an accelerator decides plans and loaded weights; equal classes get equal ones."""
+        return None if accelerator is None else (accelerator.vendor, accelerator.compute_capability)
+
+    # --- what loading and running take ----------------------------------------------------------------------
+
+    def load_overhead(
+        self,
+        model: Model,
+        weight_format: WeightFormat | None,
+        formats: Mapping[str, WeightFormat],
+        accelerator: Accelerator,
+        layout: Layout,
+    ) -> dict[str, int]:
+        """Bytes per rank that loading adds to the checkpoint's tensors, by what they are for."""
+        del model, weight_format, formats, accelerator, layout
+        return {}
+
+    def reserve(self, model: Model, accelerator: Accelerator, step: Step) -> Reserve:
+        """What is kept beside weights and cache.
+
+        Raises:
+            InputError: If the engine's data lacks a coefficient.
+        """
+        del model, accelerator, step
+        return NOTHING
+
+    def given_share_reserve(self, reserve: Reserve, share: float, layout: Layout) -> Reserve:
+        """The reserve where a share of memory was given by hand; most engines reserve the same."""
+        del share, layout
+        return reserve
+
+    def brings_expert_buffers(self, accelerator: Accelerator) -> bool:
+        """True if the device's kernels for experts bring buffers of their own."""
+        del accelerator
+        return False
+
+    def reserve_rates(self, model: Model, layout: Layout) -> tuple[float, ...] | None:
+        """The reserve before scheduler sizes are known, as rates; None without such rules."""
+        del model, layout
+        return None
+
+    def reserve_class(self, accelerator: Accelerator) -> Hashable:
+        """What of an accelerator decides the reserve; equal classes have equal reserves."""
+        return self.scheduler(accelerator)
+
+    def scheduler(
+        self,
+        accelerator: Accelerator | None,
+        *,
+        max_batched_tokens: int | None = None,
+        max_seqs: int | None = None,
+        offline: bool = False,
+    ) -> tuple[int, int]:
+        """Tokens of one step and requests at once: as given, or as the engine defaults them.
+
+        Args:
+            accelerator: The device, which decides the defaults; None for those of the smallest class.
+            max_batched_tokens: Tokens of one scheduler step, where given.
+            max_seqs: Requests that run at once, where given.
+            offline: True for the defaults of the engine's offline class.
+
+        Raises:
+            InputError: If a given number is below 1.
+        """
+        for name, number in (("max-batched-tokens", max_batched_tokens), ("max-seqs", max_seqs)):
+            if number is not None and number < 1:
+                raise InputError(f"{name}: found {number}; allowed: a whole number of at least 1")
+        classes = self.engine.device_classes
+        if not classes:
+            return max_batched_tokens or 1, max_seqs or 1
+        default = (
+            classes[-1]
+            if accelerator is None
+            else self.engine.device_class(accelerator.id, accelerator.usable_bytes)
+        )
+        usual = default.max_batched_tokens
+        if offline:
+            usual = default.offline_batched_tokens or usual
+        tokens = max_batched_tokens or usual
+        return tokens, min(max_seqs or default.max_seqs, tokens)
+
+    # --- the division of memory -------------------------------------------------------------------------------
+
+    def share(self, utilization: float | None) -> float:
+        """The share of memory that is taken: as given, or the engine's default.
+
+        Raises:
+            InputError: If it is no share.
+        """
+        return check_utilization(self.engine.utilization if utilization is None else utilization)
+
+    def memory_bytes(self, total_bytes: int, utilization: float | None = None) -> int:
+        """What weights, reserve and pool may take together, before anything is subtracted."""
+        share = self.share(utilization)
+        if self.engine.utilization_of == "memory_less_weights":
+            return total_bytes
+        return math.ceil(total_bytes * share)
+
+    def pool_bytes(
+        self,
+        total_bytes: int | Integers,
+        weight_bytes: int | Integers,
+        reserve_bytes: int = 0,
+        utilization: float | None = None,
+    ) -> int | Integers:
+        """The cache pool; negative where nothing is left. Arrays broadcast.
+
+        Args:
+            total_bytes: Memory that a process finds.
+            weight_bytes: Weights on the device, as loaded.
+            reserve_bytes: Activations, non-framework memory and graphs together.
+            utilization: Share; None for the engine's default.
+        """
+        share = self.share(utilization)
+        if self.engine.utilization_of == "memory_less_weights":
+            return _floor((total_bytes - weight_bytes) * share)
+        return _ceil(total_bytes * share) - weight_bytes - reserve_bytes
+
+    # --- limits -------------------------------------------------------------------------------------------------
+
+    def max_requests(self, serving: Serving) -> int | None:
+        """Requests that run at once whatever memory says; None for an engine without such a limit."""
+        return serving.max_seqs if self.engine.device_classes else None
+
+
+def _ceil(number: float | np.ndarray) -> int | Integers:
+    if isinstance(number, int | float):
+        return math.ceil(number)
+    return np.asarray(np.ceil(number), dtype=np.int64)
+
+
+def _floor(number: float | np.ndarray) -> int | Integers:
+    if isinstance(number, int | float):
+        return math.floor(number)
+    return np.asarray(np.floor(number), dtype=np.int64)
+
+
+def constant(engine: Engine, name: str) -> float:
+    """One fitted constant.
+
+    Raises:
+        InputError: If the engine's data lacks it.
+    """
+    if name not in engine.coefficients:
+        raise InputError(f"engine {engine.name!r}: coefficients: {name} is missing")
+    return engine.coefficients[name]

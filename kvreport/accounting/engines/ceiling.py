@@ -1,0 +1,33 @@
+"""No engine: nothing is reserved or rounded. The upper bound that every engine is compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from kvreport.accounting.engines.base import EngineRules
+from kvreport.catalog.accelerator import Accelerator
+from kvreport.catalog.model import Model
+
+
+@dataclass(frozen=True, slots=True)
+class Ceiling(EngineRules):
+    """The rules of :class:`EngineRules` as they stand, the same on every device."""
+
+    reserves: ClassVar[bool] = False
+
+    def same_on_every_device(self, model: Model) -> bool:
+        """True: no kernel is asked."""
+        del model
+        return True
+
+    def reserves_for_steps(self, model: Model) -> bool:
+        """False: there are no steps."""
+        del model
+        return False
+
+    def kernel_class(self, accelerator: Accelerator | None) -> Hashable:
+        """None: all accelerators are alike."""
+        del accelerator
+        return None

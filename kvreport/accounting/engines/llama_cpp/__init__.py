@@ -1,0 +1,1 @@
+"""llama.cpp: cells and states allocated at start."""

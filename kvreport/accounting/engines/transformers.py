@@ -1,0 +1,69 @@
+"""transformers' ``generate``: one tensor per layer, grown as it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from kvreport.accounting.engines.base import EngineRules
+from kvreport.accounting.kv_cache import cache_terms, state_tensor_bytes
+from kvreport.accounting.parallel import Layout
+from kvreport.accounting.plan import BlockPlan, Serving
+from kvreport.accounting.profile import UNBOUNDED, CacheProfile, Term
+from kvreport.catalog.accelerator import Accelerator
+from kvreport.catalog.caches import Indexer, RecurrentState, StateTensor
+from kvreport.catalog.formats import KvFormat
+from kvreport.catalog.model import Model
+
+
+@dataclass(frozen=True, slots=True)
+class Transformers(EngineRules):
+    """The rules of one transformers release."""
+
+    def plan(
+        self,
+        model: Model,
+        *,
+        serving: Serving,
+        kv_format: KvFormat | None,
+        layout: Layout,
+        accelerator: Accelerator | None,
+    ) -> BlockPlan:
+        """What ``generate`` holds, without blocks."""
+        del serving, accelerator
+        return tensor_plan(model, kv_format, layout.tensor)
+
+
+def tensor_plan(model: Model, kv_format: KvFormat | None, tensor_parallel: int) -> BlockPlan:
+    """What ``generate`` holds, tensor by tensor, as transformers 5.23 keeps it.
+
+    A window keeps one token less than it looks back, because the token that asks brings its own;
+    index keys stay in the model's type; a convolution's state keeps one column more than the
+    products need, and a recurrent state is float32 whatever the model's type. Found equal to the
+    byte on real tensors (``experiments/check.py``).
+    """
+    return BlockPlan(block_bytes=1, profile=CacheProfile.of(_tensors(model, kv_format, tensor_parallel)))
+
+
+def _tensors(model: Model, kv_format: KvFormat | None, tensor_parallel: int) -> Iterator[Term]:
+    for group in model.layers:
+        for cache in group.caches:
+            if isinstance(cache, Indexer):
+                plain = cache.model_copy(update={"scaled": False})
+                yield from (term.scaled(group.count) for term in cache_terms(plain))
+            elif isinstance(cache, RecurrentState):
+                size = sum(_state_tensor(tensor, tensor_parallel) for tensor in cache.tensors)
+                yield Term("state", constant_bytes=size).scaled(group.count)
+            else:
+                for term in cache_terms(cache, kv_format, tensor_parallel=tensor_parallel):
+                    kept = term
+                    if term.cap_tokens < UNBOUNDED and term.kind != "ring":
+                        kept = replace(term, cap_tokens=max(term.cap_tokens - 1, 1))
+                    yield kept.scaled(group.count)
+
+
+def _state_tensor(tensor: StateTensor, tensor_parallel: int) -> int:
+    if tensor.name == "conv":
+        return state_tensor_bytes(tensor.model_copy(update={"columns": tensor.columns + 1}), tensor_parallel)
+    precision = "float32" if tensor.precision == "model" else tensor.precision
+    return state_tensor_bytes(tensor.model_copy(update={"precision": precision}), tensor_parallel)

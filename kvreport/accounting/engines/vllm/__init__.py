@@ -1,0 +1,1 @@
+"""vLLM, by release: KV cache groups, kernels, load overhead and reserve."""

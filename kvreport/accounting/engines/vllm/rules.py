@@ -1,0 +1,97 @@
+"""vLLM behind the engine protocol; what differs between releases is in the record and the modules beside."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import astuple, dataclass
+
+from kvreport.accounting.engines.base import EngineRules, Reserve, Step
+from kvreport.accounting.engines.vllm import kernels, overhead, plan, reserve
+from kvreport.accounting.parallel import Layout
+from kvreport.accounting.plan import BlockPlan, Serving
+from kvreport.catalog.accelerator import Accelerator
+from kvreport.catalog.formats import KvFormat, WeightFormat
+from kvreport.catalog.model import Model
+
+
+@dataclass(frozen=True, slots=True)
+class Vllm(EngineRules):
+    """The rules of one vLLM release."""
+
+    def default_kv_format(self, model: Model, accelerator: Accelerator | None) -> str | None:
+        """What the checkpoint declares, else what the device's kernels ask for."""
+        return kernels.default_kv_format(model, accelerator)
+
+    def stored_format(
+        self, model: Model, kv_format: KvFormat | None, accelerator: Accelerator | None
+    ) -> KvFormat | None:
+        """The layout that the device's kernels give a format."""
+        return kernels.stored_format(model, kv_format, accelerator)
+
+    def plan(
+        self,
+        model: Model,
+        *,
+        serving: Serving,
+        kv_format: KvFormat | None,
+        layout: Layout,
+        accelerator: Accelerator | None,
+    ) -> BlockPlan:
+        """KV cache groups in a shared block pool."""
+        return plan.plan(
+            model,
+            self.engine,
+            serving=serving,
+            kv_format=kv_format,
+            layout=layout,
+            accelerator=accelerator,
+        )
+
+    def same_on_every_device(self, model: Model) -> bool:
+        """True for full attention only, in heads that every kernel takes."""
+        return kernels.same_on_every_device(model)
+
+    def reserves_for_steps(self, model: Model) -> bool:
+        """True for windows and rings, which hold tokens in flight beside their own."""
+        return kernels.reserves_for_steps(model)
+
+    def kernel_class(self, accelerator: Accelerator | None) -> Hashable:
+        """Vendor and compute capability, as far as kernels ask for them."""
+        return kernels.Device.of(accelerator)
+
+    def load_overhead(
+        self,
+        model: Model,
+        weight_format: WeightFormat | None,
+        formats: Mapping[str, WeightFormat],
+        accelerator: Accelerator,
+        layout: Layout,
+    ) -> dict[str, int]:
+        """Position tables, copies that kernels want, padding of experts."""
+        return overhead.load_overhead(model, weight_format, formats, accelerator, layout.tensor)
+
+    def reserve(self, model: Model, accelerator: Accelerator, step: Step) -> Reserve:
+        """Activations, non-framework memory and graphs, as the release's start-up measures them."""
+        return reserve.reserve(
+            model,
+            self.engine,
+            max_batched_tokens=step.max_batched_tokens,
+            max_seqs=step.max_seqs,
+            tensor_parallel=step.layout.tensor,
+            eager=step.eager,
+            images=step.images,
+            sorts=step.sorts,
+            own_expert_kernels=reserve.own_expert_kernels(accelerator),
+        )
+
+    def brings_expert_buffers(self, accelerator: Accelerator) -> bool:
+        """True on Blackwell data-centre GPUs."""
+        return reserve.own_expert_kernels(accelerator)
+
+    def reserve_rates(self, model: Model, layout: Layout) -> tuple[float, ...] | None:
+        """Bytes per token of a step, per row of logits and per graph, in the order of ``ReserveRates``."""
+        return astuple(reserve.ReserveRates.of(model, self.engine, tensor_parallel=layout.tensor))
+
+    def reserve_class(self, accelerator: Accelerator) -> Hashable:
+        """Scheduler defaults, and whether the kernels for experts bring their own buffers."""
+        return (*self.scheduler(accelerator), reserve.own_expert_kernels(accelerator))
