@@ -51,9 +51,9 @@ def exchange(one: Path, other: Path) -> bool:
     """
     library = ctypes.CDLL(None, use_errno=True) if os.name == "posix" else None
     first, second = os.fsencode(one), os.fsencode(other)
-    if sys.platform == "darwin" and hasattr(library, "renamex_np"):
+    if sys.platform == "darwin" and library is not None and hasattr(library, "renamex_np"):
         status = library.renamex_np(first, second, _RENAME_EXCHANGE)
-    elif hasattr(library, "renameat2"):
+    elif library is not None and hasattr(library, "renameat2"):
         status = library.renameat2(_AT_FDCWD, first, _AT_FDCWD, second, _RENAME_EXCHANGE)
     else:
         return False

@@ -18,9 +18,13 @@ from typing import IO, Final
 from kvreport.atomic.folders import remove
 
 try:
-    import fcntl
+    from fcntl import LOCK_EX, LOCK_NB, flock
 except ImportError:  # Windows: a file that is open cannot be removed there, which serves as well
-    fcntl = None  # type: ignore[assignment]
+    LOCK_EX = LOCK_NB = 0
+
+    def flock(fd: object, operation: int, /) -> None:  # type: ignore[misc]
+        """Lock nothing."""
+
 
 _LOCK: Final = ".lock"
 
@@ -118,10 +122,8 @@ def _lock_of(folder: Path) -> Path:
 
 
 def _try_lock(file: IO[bytes]) -> bool:
-    if fcntl is None:
-        return True
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        flock(file, LOCK_EX | LOCK_NB)
     except BlockingIOError:
         return False
     except OSError:

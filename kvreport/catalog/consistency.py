@@ -216,16 +216,16 @@ def _kv_projections(model: Model) -> Iterator[Contradiction]:
     if not projections:
         return
     rows: dict[int, int] = defaultdict(int)
-    for group in projections:
-        heads = group.heads or 0
-        rows[heads] += group.count * group.shape[0]
+    for tensor in projections:
+        heads = tensor.heads or 0
+        rows[heads] += tensor.count * tensor.shape[0]
         allowed = sorted(heads * width for width in widths[heads])
         if heads not in cached:
             known = ", ".join(f"{number:,}" for number in sorted(cached)) or "none"
-            found = f"{heads:,} KV heads in {group.name}"
+            found = f"{heads:,} KV heads in {tensor.name}"
             yield Contradiction("layers.caches.kv_heads", found, f"as in the caches: {known}")
-        elif group.shape[0] not in allowed:
-            found = f"{group.shape[0]:,} rows of {group.name}"
+        elif tensor.shape[0] not in allowed:
+            found = f"{tensor.shape[0]:,} rows of {tensor.name}"
             words = " or ".join(f"{number:,}" for number in allowed)
             yield Contradiction("weights.shape", found, f"KV heads x width of the caches: {words}")
     for heads, elements in cached.items():

@@ -66,15 +66,17 @@ def write_piece(folder: Path, piece: Piece) -> int:
             f"out: found {path.name} not writable, {error.strerror or error}; allowed: a folder with room; the "
             "same command goes on where this one ended"
         ) from error
-    return table.num_rows
+    rows: int = table.num_rows
+    return rows
 
 
 def rows_of(path: Path) -> int | None:
     """Return a file's rows; None if it is not there or not whole."""
     try:
-        return int(pq.read_metadata(path).num_rows)
+        rows: int = pq.read_metadata(path).num_rows
     except (OSError, pa.ArrowInvalid):
         return None
+    return rows
 
 
 def write_partitioned(
