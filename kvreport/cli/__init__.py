@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import NoReturn
 
 from kvreport import __version__
-from kvreport.cli import catalogue, estimate, log, matrix, site, size
+from kvreport.cli import catalogue, difference, estimate, listing, log, matrix, site, size
 from kvreport.cli.output import Run, write
 from kvreport.errors import CatalogueError, InputError
 from kvreport.processes import exit_on_signals
 
-_COMMANDS = (estimate, size, log, matrix, catalogue, site)
+_COMMANDS = (estimate, size, difference, log, listing, matrix, catalogue, site)
 
 
 class _Parser(argparse.ArgumentParser):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from kvreport.cli.output import Add, add_data_option, table, write, write_json
+from kvreport.cli.output import REQUIREMENT_NOT_MET, Add, add_data_option, table, write, write_json
 from kvreport.units import count, gib, human_tokens
 
 if TYPE_CHECKING:
@@ -73,6 +73,9 @@ def register(add: Add) -> None:
     command.add_argument(
         "--dcp", type=int, default=1, metavar="N", help="GPUs that share a request's tokens in decoding (1)"
     )
+    command.add_argument(
+        "--require", type=int, metavar="N", help="exit with status 3 unless N requests of this context run at once"
+    )
     command.add_argument("--format", choices=("text", "json"), default="text", help="what to print (text)")
     add_data_option(command)
 
@@ -107,7 +110,29 @@ def _run(options: argparse.Namespace) -> int:
     else:
         for line in text(result, remedies(result, catalogue.kv_formats), options.model):
             write(line)
-    return 0
+    return required(result.max_concurrent_requests, options.require)
+
+
+def required(found: int, wanted: int | None) -> int:
+    """Return the exit status for ``--require``: 0 if it is met or not asked for, else 3 and a sentence.
+
+    Raises:
+        InputError: If what is required is no count.
+    """
+    import sys
+
+    from kvreport.errors import InputError
+
+    if wanted is None:
+        return 0
+    if wanted < 1:
+        raise InputError(f"require: found {wanted}; allowed: a whole number of at least 1")
+    if found >= wanted:
+        return 0
+    write(
+        f"kvreport: requirement not met: {count(found)} of {count(wanted)} requests run at once", stream=sys.stderr
+    )
+    return REQUIREMENT_NOT_MET
 
 
 def text(result: Estimate, remedies: Sequence[Remedy] = (), name: str = "MODEL") -> list[str]:

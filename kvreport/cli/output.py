@@ -7,7 +7,10 @@ import json
 import sys
 import unicodedata
 from collections.abc import Callable, Sequence
-from typing import Protocol, TextIO
+from typing import Final, Protocol, TextIO
+
+REQUIREMENT_NOT_MET: Final = 3
+"""Exit status where something is answered and falls short of what was required."""
 
 Run = Callable[[argparse.Namespace], int]
 
