@@ -69,8 +69,7 @@ def build(config: Path, engine: str = "mkdocs") -> str:
 def content(page: Path) -> str:
     """Return what a reader sees of a page, without the navigation, which has one entry more."""
     document = BeautifulSoup(page.read_text(encoding="utf-8"), "html5lib")
-    found = document.select_one("[role=main], main, article")
-    assert found is not None
+    found = next(filter(None, (document.select_one(part) for part in ("article", "[role=main]", "main"))))
     return found.decode_contents()
 
 
