@@ -14,19 +14,19 @@ from pathlib import Path
 from typing import NoReturn
 
 from kvreport import __version__
-from kvreport.cli import catalogue, difference, estimate, listing, log, matrix, site, size
-from kvreport.cli.output import Run, write
+from kvreport.cli import catalogue, difference, estimate, listing, log, matrix, site, size, tools
+from kvreport.cli.output import Run, cut, write
 from kvreport.errors import CatalogueError, InputError
 from kvreport.processes import exit_on_signals
 
-_COMMANDS = (estimate, size, difference, log, listing, matrix, catalogue, site)
+_COMMANDS = (estimate, size, difference, log, listing, matrix, catalogue, site, tools)
 
 
 class _Parser(argparse.ArgumentParser):
     """Says what is wrong with the arguments in one line, and ends with status 2."""
 
     def error(self, message: str) -> NoReturn:
-        raise InputError(f"{message} (see {self.prog} --help)")
+        raise InputError(f"{cut(message)} (see {self.prog} --help)")
 
 
 def parser() -> argparse.ArgumentParser:

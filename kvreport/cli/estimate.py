@@ -7,7 +7,16 @@ from collections.abc import Sequence
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from kvreport.cli.output import REQUIREMENT_NOT_MET, Add, add_data_option, table, write, write_json
+from kvreport.cli.output import (
+    REQUIREMENT_NOT_MET,
+    Add,
+    add_data_option,
+    paint,
+    plain,
+    table,
+    write,
+    write_json,
+)
 from kvreport.units import count, gib, human_tokens
 
 if TYPE_CHECKING:
@@ -20,6 +29,9 @@ examples:
   kvreport estimate deepseek-ai/DeepSeek-V3 --gpu h200-sxm-141gb --tensor-parallel 8 --kv fp8
   kvreport estimate path/to/config.json --gpu rtx-4090 --weights int4 --format json
 """
+
+
+_ROLES = {"fits": "good", "tight": "warning", "may_fit": "warning"}
 
 
 def register(add: Add) -> None:
@@ -108,7 +120,9 @@ def _run(options: argparse.Namespace) -> int:
     if options.format == "json":
         write_json(result.to_dict())
     else:
-        for line in text(result, remedies(result, catalogue.kv_formats), options.model):
+        headline, *rest = text(result, remedies(result, catalogue.kv_formats), options.model)
+        print(paint(plain(headline), _ROLES.get(result.verdict, "bad")))
+        for line in rest:
             write(line)
     return required(result.max_concurrent_requests, options.require)
 

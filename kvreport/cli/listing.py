@@ -36,11 +36,7 @@ def register(add: Add) -> None:
 def _run(options: argparse.Namespace) -> int:
     from kvreport.catalog.load import open_catalogue
 
-    rows = [
-        {name: value for name, value in row.items() if name != "aliases" or value}
-        for row in _KINDS[options.what](open_catalogue(options.data))
-        if _matches(row, options.pattern)
-    ]
+    rows = rows_of(open_catalogue(options.data), options.what, options.pattern)
     if options.format == "json":
         write_json(rows)
         return 0
@@ -52,6 +48,24 @@ def _run(options: argparse.Namespace) -> int:
     for line in table([[name.replace("_", " ") for name in columns], *cells], "<" * len(columns)):
         write(line)
     return 0
+
+
+def rows_of(catalogue: Catalogue, what: str, pattern: str = "*") -> list[Row]:
+    """Return what matches a pattern, one object each.
+
+    Args:
+        catalogue: Where to look.
+        what: ``models``, ``gpus``, ``engines`` or ``formats``.
+        pattern: Shell pattern, or a word that an id, a name or an alias contains.
+
+    Raises:
+        InputError: If there is no such list.
+    """
+    from kvreport.errors import InputError, shorten
+
+    if what not in _KINDS:
+        raise InputError(f"list: found {shorten(what)}; allowed: {', '.join(_KINDS)}")
+    return [row for row in _KINDS[what](catalogue) if _matches(row, pattern)]
 
 
 def _matches(row: Row, pattern: str) -> bool:
