@@ -1,7 +1,7 @@
 """Write the JSON Schemas of kvreport/publish/schemas from many answers; refuse to break a promise.
 
-    python scripts/write_schemas.py            # compare, and write what is new
-    python scripts/write_schemas.py --check    # compare only; status 1 if something would change
+python scripts/write_schemas.py            # compare, and write what is new
+python scripts/write_schemas.py --check    # compare only; status 1 if something would change
 """
 
 from __future__ import annotations
@@ -45,14 +45,25 @@ def commands(folder: Path) -> Iterator[tuple[str, list[str]]]:
     log.write_text(LOG, encoding="utf-8")
     for model in MODELS:
         for gpu in GPUS:
-            for more in (["--context", "8K"], ["--context", "1M", "--tp", "8"], ["--engine", "sglang"], ["--eager"]):
+            for more in (
+                ["--context", "8K"],
+                ["--context", "1M", "--tp", "8"],
+                ["--engine", "sglang"],
+                ["--eager"],
+            ):
                 yield "estimate", ["estimate", model, "--gpu", gpu, *more]
         yield "size", ["size", model, "--concurrent", "64", "--context", "8K"]
-        yield "size", ["size", model, "--concurrent", "3", "--context", "64K", "--gpu", "rtx-4090", "--available", "1"]
+        yield (
+            "size",
+            ["size", model, "--concurrent", "3", "--context", "64K", "--gpu", "rtx-4090", "--available", "1"],
+        )
         yield "diff", ["diff", "vllm-0.11", "vllm", "--model", model, "--context", "8K,1M"]
     yield "diff", ["diff", MODELS[0], MODELS[1]]
     yield "diff", ["diff", MODELS[0], MODELS[0]]
-    yield "diff", ["diff", "vllm", "sglang", "--model", "tiiuae/falcon-mamba-7b,google/*", "--context", "8K,1M"]
+    yield (
+        "diff",
+        ["diff", "vllm", "sglang", "--model", "tiiuae/falcon-mamba-7b,google/*", "--context", "8K,1M"],
+    )
     yield "diff", ["diff", "ceiling", "vllm", "--model", "google/gemma-3-27b-it,openai/*"]
     for what in ("models", "gpus", "engines", "formats"):
         yield "list", ["list", what]
@@ -93,7 +104,9 @@ def published() -> Iterator[tuple[str, Any]]:
     )
     for address, content in (*profiles.files(site), *embeds.files(site), *engine_changes.files(site)):
         kind = {"downloads/v1/models": "model", "badge": "badge"}.get(address.rpartition("/")[0])
-        kind = kind or {"downloads/v1/site.json": "site", engine_changes.NAMES[1]: "engine-releases"}.get(address)
+        kind = kind or {"downloads/v1/site.json": "site", engine_changes.NAMES[1]: "engine-releases"}.get(
+            address
+        )
         if kind is not None:
             yield kind, json.loads(content)
 

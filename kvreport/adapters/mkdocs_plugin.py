@@ -128,7 +128,10 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
             config.site_dir = str(self.staging.folder)
         self.policy = self.notebooks = None
         if self.mount.foreign:
-            log.info("kvreport: every generated page is under %s; the project's own are untouched", self.mount.prefix)
+            log.info(
+                "kvreport: every generated page is under %s; the project's own are untouched",
+                self.mount.prefix,
+            )
             return config
         for place, style in enumerate(STYLES):
             if style not in config.extra_css:

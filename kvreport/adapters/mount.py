@@ -35,7 +35,9 @@ class Mount:
         """
         inner = prefix.strip().strip("/")
         if inner and not _PREFIX.fullmatch(inner):
-            raise InputError(f"prefix: found {shorten(prefix)}; allowed: a relative address such as 'capacity'")
+            raise InputError(
+                f"prefix: found {shorten(prefix)}; allowed: a relative address such as 'capacity'"
+            )
         self.prefix = f"{inner}/" if inner else ""
 
     @property

@@ -31,12 +31,20 @@ def register(add: Add) -> None:
     what = "data release, folder of data, engine release, model or config.json"
     command.add_argument("old", metavar="OLD", help=what)
     command.add_argument("new", metavar="NEW", help="the same kind of thing")
-    command.add_argument("--model", default="*", metavar="GLOB", help="models to compare engines or data on (all)")
-    command.add_argument("--gpu", default="h100-sxm-80gb", metavar="GPU", help="accelerators, with commas between")
-    command.add_argument("--tensor-parallel", "--tp", type=int, default=1, metavar="N", help="GPUs of one copy (1)")
+    command.add_argument(
+        "--model", default="*", metavar="GLOB", help="models to compare engines or data on (all)"
+    )
+    command.add_argument(
+        "--gpu", default="h100-sxm-80gb", metavar="GPU", help="accelerators, with commas between"
+    )
+    command.add_argument(
+        "--tensor-parallel", "--tp", type=int, default=1, metavar="N", help="GPUs of one copy (1)"
+    )
     command.add_argument("--context", default="8K", metavar="LIST", help="tokens of each request (8K)")
     command.add_argument("--engine", default="vllm", metavar="NAME", help="engine for models and data (vllm)")
-    command.add_argument("--top", type=int, default=20, metavar="N", help="lines to print, largest change first (20)")
+    command.add_argument(
+        "--top", type=int, default=20, metavar="N", help="lines to print, largest change first (20)"
+    )
     command.add_argument(
         "--no-decrease", action="store_true", help="exit with status 3 if any capacity became smaller"
     )
@@ -64,7 +72,9 @@ def _run(options: argparse.Namespace) -> int:
         )
     smaller = [one for one in found if (one.new or 0) < (one.old or 0)]
     if options.format == "json":
-        write_json({"compared": len(found), "decreased": len(smaller), "differences": [d.to_dict() for d in found]})
+        write_json(
+            {"compared": len(found), "decreased": len(smaller), "differences": [d.to_dict() for d in found]}
+        )
     else:
         _print(found, smaller, options.top)
     return REQUIREMENT_NOT_MET if smaller and options.no_decrease else 0
@@ -102,7 +112,7 @@ def _pairs(options: argparse.Namespace, catalogue: Catalogue) -> list[tuple[Side
     if _is_data(old) and _is_data(new):
         sides = [load_catalogue(name) for name in (old, new)]
         both = [model for model in sides[0].models if model in sides[1].models]
-        chosen = _matching(both, options.model)
+        chosen = _matching(both, options.model, sides[1])
         return [(Side(sides[0], m, options.engine), Side(sides[1], m, options.engine)) for m in chosen]
     engines = []
     for name in (old, new):
@@ -111,7 +121,7 @@ def _pairs(options: argparse.Namespace, catalogue: Catalogue) -> list[tuple[Side
         except InputError:
             engines.append(None)
     if all(engine is not None for engine in engines):
-        chosen = _matching(list(catalogue.models), options.model)
+        chosen = _matching(list(catalogue.models), options.model, catalogue)
         first, second = (engine for engine in engines if engine is not None)
         return [
             (Side(catalogue, catalogue.models[m], first), Side(catalogue, catalogue.models[m], second))
@@ -125,13 +135,18 @@ def _pairs(options: argparse.Namespace, catalogue: Catalogue) -> list[tuple[Side
     ]
 
 
-def _matching(names: list[str], pattern: str) -> list[str]:
+def _matching(names: list[str], pattern: str, catalogue: Catalogue) -> list[str]:
+    """Return the models that a pattern means, or the one that is called so."""
+    if not any(sign in pattern for sign in "*?[,"):
+        return [name for name in names if name == catalogue.model(pattern).id]
     from kvreport.errors import InputError, shorten
 
     wanted = [part.strip().lower() for part in pattern.split(",")]
     found = [name for name in names if any(fnmatchcase(name.lower(), part) for part in wanted)]
     if not found:
-        raise InputError(f"model: found none that matches {shorten(pattern)}; allowed: a pattern such as 'qwen/*'")
+        raise InputError(
+            f"model: found none that matches {shorten(pattern)}; allowed: a pattern such as 'qwen/*'"
+        )
     return found
 
 

@@ -86,7 +86,10 @@ def register(add: Add) -> None:
         "--dcp", type=int, default=1, metavar="N", help="GPUs that share a request's tokens in decoding (1)"
     )
     command.add_argument(
-        "--require", type=int, metavar="N", help="exit with status 3 unless N requests of this context run at once"
+        "--require",
+        type=int,
+        metavar="N",
+        help="exit with status 3 unless N requests of this context run at once",
     )
     command.add_argument("--format", choices=("text", "json"), default="text", help="what to print (text)")
     add_data_option(command)
@@ -144,7 +147,8 @@ def required(found: int, wanted: int | None) -> int:
     if found >= wanted:
         return 0
     write(
-        f"kvreport: requirement not met: {count(found)} of {count(wanted)} requests run at once", stream=sys.stderr
+        f"kvreport: requirement not met: {count(found)} of {count(wanted)} requests run at once",
+        stream=sys.stderr,
     )
     return REQUIREMENT_NOT_MET
 

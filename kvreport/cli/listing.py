@@ -27,7 +27,9 @@ Row = dict[str, Any]
 def register(add: Add) -> None:
     """Add the command."""
     command = add("list", _run, "List models, GPUs, engines or formats by name.", _EPILOG)
-    command.add_argument("what", choices=tuple(_KINDS), metavar="WHAT", help="models, gpus, engines or formats")
+    command.add_argument(
+        "what", choices=tuple(_KINDS), metavar="WHAT", help="models, gpus, engines or formats"
+    )
     command.add_argument("pattern", nargs="?", default="*", metavar="PATTERN", help="which of them (all)")
     command.add_argument("--format", choices=("text", "json"), default="text", help="what to print (text)")
     add_data_option(command)

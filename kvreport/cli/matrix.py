@@ -49,7 +49,9 @@ def register(add: Add) -> None:
         help="remove rows over other axes that the folder holds; needs --partitioned",
     )
     command.add_argument(
-        "--scheduler", metavar="ADDRESS", help="compute on a Dask cluster, such as tcp://10.0.0.1:8786; needs --partitioned"
+        "--scheduler",
+        metavar="ADDRESS",
+        help="compute on a Dask cluster, such as tcp://10.0.0.1:8786; needs --partitioned",
     )
     command.add_argument("--workers", type=int, metavar="N", help="processes (as many as processors)")
     add_data_option(command)

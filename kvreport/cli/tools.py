@@ -140,11 +140,20 @@ def _tools(catalogue: Any) -> list[Any]:  # noqa: ANN401 - functions whose signa
     ) -> dict[str, Any]:
         """Which GPUs, how many and with which flags serve so many concurrent requests, best first."""
         return size_all(
-            named(model), concurrent=concurrent_requests, context=context_tokens, gpus=gpus or (), catalog=catalogue
+            named(model),
+            concurrent=concurrent_requests,
+            context=context_tokens,
+            gpus=gpus or (),
+            catalog=catalogue,
         ).to_dict()
 
     def diff(
-        model: str, old_engine: str, new_engine: str, gpu: str, context_tokens: int = 8192, tensor_parallel: int = 1
+        model: str,
+        old_engine: str,
+        new_engine: str,
+        gpu: str,
+        context_tokens: int = 8192,
+        tensor_parallel: int = 1,
     ) -> dict[str, Any]:
         """What an engine release changed in capacity (vllm@0.11.0 against vllm), and which term did it."""
         return compare(

@@ -92,7 +92,8 @@ def _written(client: Client, work: Iterator[Piece], folder: Path) -> Iterator[in
 
     most = max(1, sum(client.nthreads().values())) * _PER_THREAD
     flying = as_completed(
-        [client.submit(write_piece, folder, piece, pure=False) for piece in islice(work, most)], loop=client.loop
+        [client.submit(write_piece, folder, piece, pure=False) for piece in islice(work, most)],
+        loop=client.loop,
     )
     for future in flying:
         yield future.result()

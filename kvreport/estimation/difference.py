@@ -108,9 +108,7 @@ def effects(old: Terms, new: Terms) -> tuple[Effect, ...]:
             alone = replace(old, **{field.name: now}).requests - old.requests
             found.append(Effect(field.name, was, now, alone))
     moved = new.requests - old.requests
-    return tuple(
-        sorted(found, key=lambda e: (e.requests * moved < 0, -abs(e.requests), -abs(e.new - e.old)))
-    )
+    return tuple(sorted(found, key=lambda e: (e.requests * moved < 0, -abs(e.requests), -abs(e.new - e.old))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +231,10 @@ def compare(
 
 
 def compare_all(
-    pairs: Iterable[tuple[Side, Side]], gpus: Sequence[str], contexts: Sequence[int | str], tensor_parallel: int = 1
+    pairs: Iterable[tuple[Side, Side]],
+    gpus: Sequence[str],
+    contexts: Sequence[int | str],
+    tensor_parallel: int = 1,
 ) -> list[Difference]:
     """Compare many; a pair that neither side answers is left out.
 

@@ -36,9 +36,14 @@ def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
 def badge(model: str, gpu: str, one: Series | None) -> dict[str, Any]:
     """Return a badge in the fields of the shields.io endpoint schema."""
     if one is None:
-        return {"schemaVersion": 1, "label": f"{model} on {gpu}", "message": "does not fit", "color": _COLORS["none"]}
-    context = max((c for c in one.contexts if c <= _CONTEXT), default=one.contexts[0])
-    requests = one.at(context)
+        return {
+            "schemaVersion": 1,
+            "label": f"{model} on {gpu}",
+            "message": "does not fit",
+            "color": _COLORS["none"],
+        }
+    place = max((n for n, c in enumerate(one.contexts) if c <= _CONTEXT), default=0)
+    context, requests = one.contexts[place], one.users[place] if one.holds(place) else 0
     machine = devices(one.config.tensor_parallel, gpu)
     words = f"{units.count(requests)} {'request' if requests == 1 else 'requests'} at {units.human_tokens(context)}"
     color = _COLORS["fits" if requests else "none"]

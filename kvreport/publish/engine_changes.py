@@ -29,7 +29,10 @@ def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
     """Yield (address, content) of the feed and of the JSON."""
     found = list(changes(site))
     yield NAMES[0], _feed(site, found).encode()
-    yield NAMES[1], encode({"schema": 1, "release": site.version, "context_tokens": _CONTEXT, "changes": found})
+    yield (
+        NAMES[1],
+        encode({"schema": 1, "release": site.version, "context_tokens": _CONTEXT, "changes": found}),
+    )
 
 
 def changes(site: SiteData) -> Iterator[dict[str, Any]]:
@@ -40,7 +43,10 @@ def changes(site: SiteData) -> Iterator[dict[str, Any]]:
         for model in site.models:
             try:
                 one = compare(
-                    Side(site.catalogue, model, old), Side(site.catalogue, model, new), gpu, context_tokens=_CONTEXT
+                    Side(site.catalogue, model, old),
+                    Side(site.catalogue, model, new),
+                    gpu,
+                    context_tokens=_CONTEXT,
                 )
             except InputError:
                 continue

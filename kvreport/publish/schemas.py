@@ -69,7 +69,9 @@ def derive(title: str, samples: list[Any]) -> dict[str, Any]:
         title: What the samples are.
         samples: Answers, as many different ones as there are kinds of answers.
     """
-    promise = "Fields are added within a major version, and never removed, renamed or given another type or unit."
+    promise = (
+        "Fields are added within a major version, and never removed, renamed or given another type or unit."
+    )
     return {"$schema": DIALECT, "title": title, "description": promise, **_of(samples, "")}
 
 

@@ -44,7 +44,9 @@ PLUGIN = """\
 """
 
 
-def project(repository: Path, root: Path, theme: str, plugin: str, nav: str = "  - Capacity: capacity/index.md") -> Path:
+def project(
+    repository: Path, root: Path, theme: str, plugin: str, nav: str = "  - Capacity: capacity/index.md"
+) -> Path:
     (root / "docs").mkdir(parents=True)
     home = HOME if plugin else HOME.replace("[capacity](capacity/index.md)", "capacity")
     (root / "docs/index.md").write_text(home, encoding="utf-8")
@@ -53,7 +55,9 @@ def project(repository: Path, root: Path, theme: str, plugin: str, nav: str = " 
     if plugin:
         tiny.copy_catalogue(repository, root / "data")
     config = root / "mkdocs.yml"
-    config.write_text(SETTINGS.format(theme=theme, plugin=plugin, nav=nav if plugin else ""), encoding="utf-8")
+    config.write_text(
+        SETTINGS.format(theme=theme, plugin=plugin, nav=nav if plugin else ""), encoding="utf-8"
+    )
     return config
 
 
@@ -104,9 +108,9 @@ def test_the_projects_own_pages_are_untouched(
     for name in ("index.html", "rules/index.html"):
         ours, theirs = content(site / name), content(alone.parent / "site" / name)
         plain = ours.replace('<a href="capacity/">capacity</a>', "capacity")
-        assert re.sub(r"\s+", " ", plain).partition("footer")[0] == re.sub(r"\s+", " ", theirs).partition("footer")[0] or (
-            theme == "readthedocs" and "Next" in plain
-        )
+        assert re.sub(r"\s+", " ", plain).partition("footer")[0] == re.sub(r"\s+", " ", theirs).partition(
+            "footer"
+        )[0] or (theme == "readthedocs" and "Next" in plain)
 
 
 def links_of(site: Path) -> list[tuple[str, str]]:
@@ -148,7 +152,9 @@ def test_a_project_with_a_home_page_needs_no_prefix(repository: Path, tmp_path: 
     assert (config.parent / "site/capacity/index.html").is_file()
     shutil.rmtree(config.parent / "site")
     text = config.read_text(encoding="utf-8")
-    config.write_text(text.replace("catalogue: data", "catalogue: data\n      prefix: ../x"), encoding="utf-8")
+    config.write_text(
+        text.replace("catalogue: data", "catalogue: data\n      prefix: ../x"), encoding="utf-8"
+    )
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--config-file", str(config)],
         capture_output=True, text=True, check=False,

@@ -45,7 +45,9 @@ def test_every_schema_is_published(tiny_site):
 
 
 def test_a_badge_says_what_the_models_page_says(tiny_site):
-    found = json.loads(read(tiny_site, "badge/meta-llama--Llama-3.1-8B-Instruct.json"))["gpus"]["h100-sxm-80gb"]
+    found = json.loads(read(tiny_site, "badge/meta-llama--Llama-3.1-8B-Instruct.json"))["gpus"][
+        "h100-sxm-80gb"
+    ]
     from kvreport import estimate
 
     fits = estimate("llama-3.1-8b", gpu="h100", context_tokens=8192).max_concurrent_requests
@@ -64,7 +66,14 @@ def test_the_card_runs_no_script_but_its_own(tiny_site):
 def test_no_script_of_ours_writes_html(repository):
     for path in (repository / "docs/assets").glob("*.js"):
         text = path.read_text(encoding="utf-8")
-        for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function"):
+        for word in (
+            "innerHTML",
+            "outerHTML",
+            "insertAdjacentHTML",
+            "document.write",
+            "eval(",
+            "new Function",
+        ):
             assert word not in text, path
 
 
@@ -73,7 +82,9 @@ def test_every_page_has_a_markdown_twin(tiny_site):
     generated = [path for path in pages if path.with_suffix(".md").is_file()]
     assert len(generated) >= 15
     text = read(tiny_site, "models/meta-llama--Llama-3.1-8B-Instruct/index.md")
-    assert text.startswith("# Llama 3.1 8B\n\n<https://example.org/tiny/models/meta-llama--Llama-3.1-8B-Instruct/>")
+    assert text.startswith(
+        "# Llama 3.1 8B\n\n<https://example.org/tiny/models/meta-llama--Llama-3.1-8B-Instruct/>"
+    )
     assert re.search(r"^\| .* \|\n\|( --- \|)+$", text, re.M)
     assert "](https://example.org/tiny/gpus/" in text
     for page in generated:

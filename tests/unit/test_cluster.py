@@ -35,7 +35,9 @@ def chosen():
 
 
 def digests(folder: Path) -> dict[str, bytes]:
-    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+    return {
+        p.relative_to(folder).as_posix(): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()
+    }
 
 
 def test_a_cluster_writes_the_same_bytes_and_goes_on(scheduler, chosen, tmp_path, monkeypatch):

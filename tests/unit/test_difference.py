@@ -20,7 +20,10 @@ GIB = 1 << 30
 
 
 def test_terms_add_up_to_the_pool_of_the_estimate() -> None:
-    for model, gpu, engine in (("llama-3.1-8b", "h100", "vllm"), ("openai/gpt-oss-20b", "h100", "vllm@0.11.0")):
+    for model, gpu, engine in (
+        ("llama-3.1-8b", "h100", "vllm"),
+        ("openai/gpt-oss-20b", "h100", "vllm@0.11.0"),
+    ):
         answer = estimate(model, gpu=gpu, engine=engine, context_tokens=8192)
         assert abs(Terms.of(answer).pool_bytes - answer.budget.kv_pool_bytes) <= 1
         # Blocks that the engine keeps for itself are the only difference.
@@ -52,7 +55,9 @@ def test_a_cause_points_the_way_the_answer_went() -> None:
 def test_a_new_engine_release_is_explained() -> None:
     catalogue = open_catalogue()
     found = compare(
-        Side(catalogue, "openai/gpt-oss-20b", "vllm-0.10"), Side(catalogue, "openai/gpt-oss-20b", "vllm"), "h100"
+        Side(catalogue, "openai/gpt-oss-20b", "vllm-0.10"),
+        Side(catalogue, "openai/gpt-oss-20b", "vllm"),
+        "h100",
     )
     assert found.new is not None
     assert found.old is not None
@@ -75,7 +80,9 @@ def test_two_configs_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_two_folders_of_data_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("old", "new"):
-        shutil.copytree(data_dir(), tmp_path / name, ignore=shutil.ignore_patterns("models", "observations", "claims"))
+        shutil.copytree(
+            data_dir(), tmp_path / name, ignore=shutil.ignore_patterns("models", "observations", "claims")
+        )
         (tmp_path / name / "models").mkdir()
         llama = "models/meta-llama--Llama-3.1-8B-Instruct.yaml"
         shutil.copy(data_dir() / llama, tmp_path / name / llama)

@@ -10,7 +10,9 @@ from urllib.parse import urljoin
 
 from kvreport.site.kit.page import Page
 
-_SKIPPED: Final = frozenset({"svg", "script", "style", "template", "form", "button", "select", "dialog", "nav", "noscript"})
+_SKIPPED: Final = frozenset(
+    {"svg", "script", "style", "template", "form", "button", "select", "dialog", "nav", "noscript"}
+)
 _BLOCKS: Final = frozenset({"p", "div", "section", "figure", "figcaption", "ul", "ol", "dl", "dt", "dd", "blockquote", "details", "summary", "table", "article", "header", "footer"})  # fmt: skip
 _HEADINGS: Final = {f"h{level}": "#" * level for level in range(1, 7)}
 _SPACES: Final = re.compile(r"[ \t\r\n]+")
@@ -104,7 +106,9 @@ def to_markdown(html: str, base: str = "") -> str:
     writer = _Writer(base)
     writer.feed(html)
     writer.close()
-    lines = (line.strip() if not line.startswith("    ") else line for line in "".join(writer.parts).splitlines())
+    lines = (
+        line.strip() if not line.startswith("    ") else line for line in "".join(writer.parts).splitlines()
+    )
     return _LINES.sub("\n\n", "\n".join(lines)).strip()
 
 
