@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from reading import read_trimmed as read_config
 
 from kvreport.accounting.demand import Demand, Reach, demand
 from kvreport.accounting.profile import UNBOUNDED
@@ -14,7 +15,6 @@ from kvreport.accounting.roofline import (
     prefill_seconds,
 )
 from kvreport.accounting.weights import active_parameters, weight_bytes
-from kvreport.catalog.huggingface import read_config
 from kvreport.catalog.load import open_catalogue
 
 CATALOGUE = open_catalogue()
