@@ -3,7 +3,7 @@
     python scripts/coverage_floors.py .cache/coverage.json
 
 The floors stand in ``pyproject.toml``, ``[tool.kvreport.coverage-floors]``: per cent of statements and
-branches that the tests without a browser reach. A room without a floor of its own has the default one; a
+branches that the tests without a browser and without a whole site reach. A room without a floor of its own has the default one; a
 floor without a room is a fault, too.
 """
 
