@@ -115,7 +115,7 @@ def cube_of(model: Model, axes: Axes) -> Cube:
             answer.decode[:, t, :, k], answer.prefill[:, t, :, k] = step_bounds_ms(
                 asked.seeing(seen), axes.fleet.peaks, answer.users[:, t, :, k] // layout.data, contexts
             )
-    answer.possible[:, :, _left_out(model, axes)] = False
+    answer.possible[:, :, left_out(model, axes)] = False
     return Cube(
         model=model,
         gpus=tuple(device.id for device in axes.accelerators),
@@ -129,7 +129,7 @@ def cube_of(model: Model, axes: Axes) -> Cube:
     )
 
 
-def _left_out(model: Model, axes: Axes) -> list[bool]:
+def left_out(model: Model, axes: Axes) -> list[bool]:
     """Which weight formats have no row: "as released" where nobody has read it, others of a copy.
 
     A quantized copy converted again is not a thing that anybody runs: those rows are its original's.
