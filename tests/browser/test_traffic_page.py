@@ -73,7 +73,9 @@ def choose(page: Any, slug: str) -> None:
 
 
 def test_a_published_trace_is_answered_as_python_answers_it(page, address):
-    page.goto(f"{address}traffic/?trace=mooncake-synthetic&model={MODEL.replace('/', '--')}&gpu={GPU}&tp=1&wanted=40")
+    page.goto(
+        f"{address}traffic/?trace=mooncake-synthetic&model={MODEL.replace('/', '--')}&gpu={GPU}&tp=1&wanted=40"
+    )
     theirs = found(page)
     ours = replay("mooncake-synthetic", MODEL, gpu=GPU, order_only=True)
     assert ours.too_long > 0
@@ -106,7 +108,9 @@ def test_a_trace_of_one_s_own_is_exact_and_leaves_the_page_in_nothing(page, addr
     from kvreport.traffic.reuse import reuse
 
     plain = reuse(trace, 16)
-    assert theirs["here"] == pytest.approx(hit_counts(plain, theirs["units"], compute_last=True).rate(), abs=1e-12)
+    assert theirs["here"] == pytest.approx(
+        hit_counts(plain, theirs["units"], compute_last=True).rate(), abs=1e-12
+    )
     assert theirs["all"] == pytest.approx(hit_counts(plain, None, compute_last=True).rate(), abs=1e-12)
     # Only the catalogue's own files were asked for since, and no address names the file.
     assert all("downloads/v1/" in url or "assets/" in url for _, url in page.asked[before:])

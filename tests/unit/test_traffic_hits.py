@@ -174,4 +174,6 @@ def test_named_outputs_are_found_by_the_next_turn_and_take_room():
     for blocks in (3000, 6000):
         pools = Pools((PoolSpec("KV pool", blocks),), (CacheKind("full", 0, 16, 1),))
         replayed = replay_in_order(named, pools).hit_tokens
-        assert replayed == pytest.approx(hit_counts(reuse(named, 16), blocks, compute_last=True).hit_tokens, rel=0.02)
+        assert replayed == pytest.approx(
+            hit_counts(reuse(named, 16), blocks, compute_last=True).hit_tokens, rel=0.02
+        )
