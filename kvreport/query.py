@@ -137,6 +137,13 @@ class Query:
         help="take the class's published defaults for dimensions that a config.json does not state",
     )
 
+    fetch: bool = _option(
+        "--fetch", kind="switch", default=False, help="ask the Hub for a model that the catalog does not have"
+    )
+    revision: str | None = _option(
+        "--revision", kind="text", metavar="REV", help="branch, tag or commit of the Hub's repository (main)"
+    )
+
     tensor_parallel: int | None = _option(
         "--tensor-parallel",
         "--tp",

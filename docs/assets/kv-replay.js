@@ -136,7 +136,7 @@
     }
 
     function fitting(at) {
-      const held = trace.prompt.map((prompt, n) => kvCapacity.requestBytes(at.config.constant, at.config.terms, prompt + trace.output[n]));
+      const held = trace.prompt.map((prompt, n) => kvKernel.requestBytes(at.config.constant, at.config.terms, prompt + trace.output[n]));
       const mean = held.reduce((sum, bytes) => sum + bytes, 0) / held.length;
       const large = [...held].sort((a, b) => a - b)[Math.floor(0.95 * (held.length - 1))];
       return `${count(Math.floor(at.config.free / mean))} requests of mean size fit at once on ${onDevices(at.config.size, at.gpu.short)}, ${count(Math.floor(at.config.free / large))} of the 95th percentile. The trace names no prefix blocks, so nothing is found in the cache again.`;

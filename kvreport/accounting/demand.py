@@ -32,7 +32,6 @@ from kvreport.accounting.kv_cache import SERVED_BYTES, cache_terms, heads_per_ra
 from kvreport.accounting.profile import UNBOUNDED
 from kvreport.accounting.weights import (
     format_of,
-    is_matrix,
     rank_elements,
     row_bytes,
     weights_by_component,
@@ -50,6 +49,7 @@ from kvreport.catalog.caches import (
 )
 from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.model import Component, LayerGroup, Model
+from kvreport.catalog.variant import is_matrix
 
 Reals = npt.NDArray[np.float64]
 Multiplies = Literal["bf16", "fp8", "int8", "fp4"]

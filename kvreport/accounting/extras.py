@@ -12,8 +12,9 @@ from typing import Final
 
 from kvreport.accounting.kv_cache import SERVED_BYTES
 from kvreport.accounting.parallel import Layout
-from kvreport.accounting.weights import is_matrix, output_side
+from kvreport.accounting.weights import output_side
 from kvreport.catalog.model import Component, LayerGroup, Model, WeightGroup
+from kvreport.catalog.variant import is_matrix
 from kvreport.errors import InputError
 
 ADAPTED: Final[frozenset[Component]] = frozenset(

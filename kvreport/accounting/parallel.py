@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Final
 
-from kvreport.accounting.kv_cache import heads_per_rank
 from kvreport.accounting.weights import output_side, padded_vocabulary
 from kvreport.catalog.caches import (
     Cache,
@@ -93,16 +92,6 @@ def check_context_parallel(model: Model, tensor_parallel: int, context_parallel:
                     f"the {max(1, copies)} copies that {tensor_parallel} ranks hold of {cache.kv_heads} "
                     f"KV heads, and a divisor of {per_head} query heads per KV head"
                 )
-
-
-def kv_heads_per_rank(kv_heads: int, tensor_parallel: int) -> int:
-    """KV heads that one rank holds: divided while they last, then one each."""
-    return heads_per_rank(kv_heads, tensor_parallel)
-
-
-def kv_copies(kv_heads: int, tensor_parallel: int) -> int:
-    """How many ranks hold the same KV head (1 while the heads divide)."""
-    return max(1, tensor_parallel // kv_heads)
 
 
 def stage_layers(layer_count: int, stages: int) -> tuple[range, ...]:

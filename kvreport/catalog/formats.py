@@ -36,7 +36,7 @@ class WeightFormat(Record):
 
     A matrix of this format costs ``bits`` per element, plus a scale of ``scale_bytes`` for every
     block of ``block`` elements (``[rows, columns]``; 0 means the whole side), plus
-    ``tensor_bytes`` once. Components outside ``quantises`` stay in the model's own type, and so do
+    ``column_bytes`` for every input and ``tensor_bytes`` once. Components outside ``quantises`` stay in the model's own type, and so do
     vectors (biases) and anything too narrow to be a linear layer (convolution kernels).
 
     Attributes:
@@ -45,7 +45,9 @@ class WeightFormat(Record):
         bits: Bits of one element.
         block: Block that shares one scale, or None if there is no scale.
         scale_bytes: Bytes of one block's scale (and zero point).
-        tensor_bytes: Bytes once per tensor (a global scale, a table of values).
+        tensor_bytes: Bytes once per tensor (a global scale, a table of values, a codebook).
+        column_bytes: Bytes per input of a matrix (EXL3's input scales).
+        index_bytes: Bytes per input that only the file has and engines drop (GPTQ's group index).
         quantises: Components it applies to; the others keep the model's type.
         wider: Tensors that a mixed format stores wider; the first that applies counts.
         multiplies: The type that engines multiply these weights in, where the device has it
@@ -59,7 +61,9 @@ class WeightFormat(Record):
     bits: Annotated[float, Field(gt=0, le=64)]
     block: Annotated[tuple[int, int], Field()] | None = None
     scale_bytes: Annotated[float, Field(ge=0, le=64)] = 0
-    tensor_bytes: Annotated[int, Field(ge=0, le=4096)] = 0
+    tensor_bytes: Annotated[int, Field(ge=0, le=1 << 28)] = 0
+    column_bytes: Annotated[float, Field(ge=0, le=64)] = 0
+    index_bytes: Annotated[int, Field(ge=0, le=64)] = 0
     quantises: tuple[Component, ...] = ()
     wider: tuple[WiderTensors, ...] = ()
     multiplies: Literal["bf16", "fp8", "int8", "fp4"] = "bf16"

@@ -35,7 +35,7 @@ def register(add: Add) -> None:
     command.add_argument(
         "model",
         metavar="MODEL",
-        help="catalogue id, slug or alias, or the path of a Hugging Face config.json",
+        help="catalogue id, slug or alias, a Hub id, or the path of a Hugging Face config.json or its folder",
     )
     add_query_options(command)
     command.add_argument(
@@ -71,7 +71,10 @@ def text(result: Estimate, remedies: Sequence[Remedy] = (), name: str = "MODEL")
 
     request = result.request
     formats = f"weights {request.weight_format_name}, cache {request.kv_format.name}"
-    if request.weight_format is None:
+    mix = getattr(result, "mix", None)
+    if mix is not None:
+        formats = f"weights {mix}, cache {result.options.type_k}/{result.options.type_v}"  # type: ignore[attr-defined]
+    elif request.weight_format is None:
         formats = f"weights as released ({request.model.weight_format}), cache {request.kv_format.label}"
     lines = [
         headline(result),
@@ -93,7 +96,13 @@ def text(result: Estimate, remedies: Sequence[Remedy] = (), name: str = "MODEL")
     lines += [*table(_memory_rows(result), "<>>"), ""]
     lines += _remedy_lines(result, remedies, name)
     lines += ["How it is computed", *(f"  {line}" for line in result.explanation)]
+    lines += _said("Assumed", request.assumptions)
+    lines += _said("Not read", request.not_read)
     return lines
+
+
+def _said(title: str, entries: Sequence[str]) -> list[str]:
+    return ["", title, *(f"  {entry}" for entry in entries)] if entries else []
 
 
 def _remedy_lines(result: Estimate, remedies: Sequence[Remedy], name: str) -> list[str]:

@@ -115,6 +115,7 @@ def cube_of(model: Model, axes: Axes) -> Cube:
             answer.decode[:, t, :, k], answer.prefill[:, t, :, k] = step_bounds_ms(
                 asked.seeing(seen), axes.fleet.peaks, answer.users[:, t, :, k] // layout.data, contexts
             )
+    answer.possible[:, :, _left_out(model, axes)] = False
     return Cube(
         model=model,
         gpus=tuple(device.id for device in axes.accelerators),
@@ -126,6 +127,17 @@ def cube_of(model: Model, axes: Axes) -> Cube:
         values={name: getattr(answer, field) for name, field in _FIELDS.items()},
         possible=answer.possible,
     )
+
+
+def _left_out(model: Model, axes: Axes) -> list[bool]:
+    """Which weight formats have no row: "as released" where nobody has read it, others of a copy.
+
+    A quantized copy converted again is not a thing that anybody runs: those rows are its original's.
+    """
+    released = [form is None for _, form in axes.weight_formats]
+    if not model.release_known:
+        return released
+    return [model.quantized_from is not None and not one for one in released]
 
 
 def laid_out(

@@ -17,6 +17,7 @@ from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.load import RELEASED, Catalogue
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError, shorten
+from kvreport.estimation.opened import Opened, listed
 from kvreport.query import Query
 from kvreport.units import parse_bytes, parse_tokens
 
@@ -127,46 +128,65 @@ AUTO = "auto"
 """The KV format that a checkpoint declares, else the 16-bit type it is served in."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """A model, and what finding it took.
-
-    Attributes:
-        model: The model.
-        assumptions: Values that its source did not state.
-        not_read: Keys and sections of its config that were not used.
-    """
-
-    model: Model
-    assumptions: tuple[str, ...] = ()
-    not_read: tuple[str, ...] = ()
-
-
-def resolve_model(model: str | Path | Model, catalog: Catalogue, *, assume_defaults: bool = False) -> Reading:
+def resolve_model(model: str | Path | Model, catalog: Catalogue) -> Model:
     """Find a model by id, slug or alias, or read it from a ``config.json``.
 
     Args:
         model: A name, a path, or a record.
         catalog: Where names are looked up.
+
+    Raises:
+        InputError: If there is no such model or file, naming near ones.
+    """
+    return open_model(model, catalog).model
+
+
+def open_model(
+    model: str | Path | Model,
+    catalog: Catalogue,
+    *,
+    fetch: bool = False,
+    revision: str | None = None,
+    assume_defaults: bool = False,
+) -> Opened:
+    """Find or read what was given as a model, with what has to be said about it.
+
+    Args:
+        model: A record; a path; or a name (:func:`kvreport.estimation.opening.open_name`).
+        catalog: Where names are looked up.
+        fetch: True if the Hub may be asked for what is not known.
+        revision: Branch, tag or commit on the Hub.
         assume_defaults: True to take a class's published defaults for dimensions that a config leaves out.
 
     Raises:
         InputError: If there is no such model or file, naming near ones.
     """
     if isinstance(model, Model):
-        return Reading(model)
+        return Opened(model)
+    # A reader for every family costs a tenth of a second; a catalogue's model needs none.
     if isinstance(model, Path) or is_config_path(model):
-        # A reader for every family costs a tenth of a second; a catalogue's model needs none.
-        from kvreport.architectures.reader import read_config_report  # noqa: PLC0415
+        from kvreport.estimation.opening import open_folder  # noqa: PLC0415
 
-        found = read_config_report(model, assume_defaults=assume_defaults)
-        return Reading(found.model, found.assumptions, found.not_read)
-    return Reading(catalog.model(model))
+        return open_folder(Path(model).expanduser(), catalog, assume_defaults=assume_defaults)
+    if revision is None:
+        try:
+            return listed(catalog.model(model))
+        except InputError:
+            pass
+    from kvreport.estimation.opening import open_name  # noqa: PLC0415
+
+    return open_name(model, catalog, fetching=fetch, revision=revision)
+
+
+def at_release(engine: Engine, name: str) -> Engine:
+    """The record as it is for the release that a name like ``vllm@0.27.1`` asks for."""
+    _, at, version = name.partition("@")
+    return rules(engine).at_release(version) if at else engine
 
 
 def is_config_path(text: str) -> bool:
     """True if a model's name on the command line is the path of a config rather than an id."""
-    if text.endswith(".json") or text.startswith((".", "/", "~")):
+    if text.endswith((".json", ".safetensors")) or text.startswith((".", "/", "~")):
         return True
     return "\0" not in text and Path(text, "config.json").is_file()
 
@@ -188,10 +208,20 @@ def resolve(query: Query, catalog: Catalogue) -> Request:
     Raises:
         InputError: For the first thing that cannot be resolved.
     """
-    reading = resolve_model(query.model, catalog, assume_defaults=query.assume_defaults)
-    record = reading.model
-    assumed = list(reading.assumptions)
-    policy = query.engine if isinstance(query.engine, Engine) else catalog.engine(query.engine)
+    opened = open_model(
+        query.model,
+        catalog,
+        fetch=query.fetch,
+        revision=query.revision,
+        assume_defaults=query.assume_defaults,
+    )
+    record = opened.model
+    assumed = list(opened.assumptions)
+    policy = (
+        query.engine
+        if isinstance(query.engine, Engine)
+        else at_release(catalog.engine(query.engine), query.engine)
+    )
     devices = _devices(query, catalog)
     layout = _layout(query, len(devices), assumed)
     accelerator = devices[0]
@@ -255,7 +285,7 @@ def resolve(query: Query, catalog: Catalogue) -> Request:
             0 if query.kv_offload is None else _field("kv-offload", parse_bytes, query.kv_offload)
         ),
         assumptions=tuple(assumed),
-        not_read=reading.not_read,
+        not_read=opened.not_read,
         query=query,
     )
 
@@ -324,7 +354,7 @@ def _draft(query: Query, target: Model, catalog: Catalogue) -> Draft | None:
         return None
     if isinstance(query.draft, str) and query.draft.lower() == OWN_DRAFT:
         return with_draft(target, own_prediction_layer(target))
-    return with_draft(target, resolve_model(query.draft, catalog).model)
+    return with_draft(target, resolve_model(query.draft, catalog))
 
 
 def _images(limits: Mapping[str, int] | Sequence[str] | str | None) -> int | None:

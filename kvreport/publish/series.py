@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from kvreport.accounting import kernel
 from kvreport.accounting.capacity import Verdict
 from kvreport.dataset.matrix import Cube
 
@@ -29,7 +30,7 @@ _PER_CONFIG: Final = {
 }
 
 
-USEFUL_TOKENS: Final = 8192
+USEFUL_TOKENS: Final = kernel.USEFUL_TOKENS
 """A configuration serves if one request of this context fits; less is no service."""
 
 

@@ -76,7 +76,7 @@ def diagnose(
 
 def _model(reading: Reading, given: str | None, known: Catalogue, notes: list[str]) -> Model | None:
     if given is not None:
-        return resolve_model(given, known).model
+        return resolve_model(given, known)
     stated = reading.text("model")
     if stated is None:
         notes.append("The log does not name its model; say which it is, and its numbers are checked.")

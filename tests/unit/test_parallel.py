@@ -2,13 +2,12 @@
 
 import pytest
 
+from kvreport.accounting.kv_cache import heads_per_rank
 from kvreport.accounting.parallel import (
     Layout,
     allowed_tensor_parallel,
     check_context_parallel,
     check_tensor_parallel,
-    kv_copies,
-    kv_heads_per_rank,
     stage_layers,
 )
 from kvreport.accounting.stages import stages
@@ -29,8 +28,7 @@ def llama(catalogue: Catalogue) -> Model:
 
 
 def test_kv_heads_divide_and_then_replicate() -> None:
-    assert [kv_heads_per_rank(8, ranks) for ranks in (1, 2, 8, 16)] == [8, 4, 1, 1]
-    assert [kv_copies(8, ranks) for ranks in (1, 2, 8, 16, 32)] == [1, 1, 1, 2, 4]
+    assert [heads_per_rank(8, ranks) for ranks in (1, 2, 8, 16)] == [8, 4, 1, 1]
 
 
 def test_sizes_that_divide_the_heads_are_allowed(catalogue: Catalogue, llama: Model) -> None:
