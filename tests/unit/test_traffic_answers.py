@@ -193,7 +193,7 @@ def test_sglang_s_pools_hold_the_tokens_that_it_prints(model):
     answer = kvreport.estimate(model, gpu="h200-sxm-141gb", engine="sglang", context_tokens=8192)
     pools = pools_of(answer)
     assert pools.pools[0].blocks * pools.kinds[0].block_tokens == answer.kv_pool_tokens
-    assert [kind.growth for kind in pools.kinds][0] == "full"
+    assert pools.kinds[0].growth == "full"
 
 
 def test_the_evidence_page_shows_every_comparison():
