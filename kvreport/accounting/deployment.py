@@ -62,6 +62,7 @@ class Case:
         images: False if the engine was told to serve text only.
         sorts: True if sampling sorts all logits.
         lora_slots: LoRA adapters held on a device at once, and their largest rank.
+        context_tokens: The longest request that the engine was told to take; None for the model's longest.
         many: True for arrays even where there is one device and one format.
         replica: The accelerators of one data rank, place by place, where they differ; else empty.
     """
@@ -80,6 +81,7 @@ class Case:
     images: bool = True
     sorts: bool = False
     lora_slots: tuple[int, int] = (0, 0)
+    context_tokens: int | None = None
     many: bool = False
     replica: tuple[Accelerator, ...] = ()
 
@@ -103,6 +105,7 @@ class Case:
             eager=self.eager,
             images=self.images,
             sorts=self.sorts,
+            context_tokens=self.context_tokens,
         )
 
     @property

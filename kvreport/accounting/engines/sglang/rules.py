@@ -145,8 +145,11 @@ class Sglang(EngineRules):
         max_batched_tokens: int | None = None,
         max_seqs: int | None = None,
         offline: bool = False,
+        context_tokens: int | None = None,
+        images: bool = False,
     ) -> tuple[int, int]:
         """Tokens of one prefill chunk, and requests at once: as given, else the most that it estimates."""
+        del context_tokens, images
         tokens, _ = EngineRules.scheduler(
             self, accelerator, max_batched_tokens=max_batched_tokens, max_seqs=max_seqs, offline=offline
         )
