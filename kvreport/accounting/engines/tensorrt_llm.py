@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kvreport.accounting.engines.base import EngineRules, Reserve, Step, constant
-from kvreport.accounting.engines.vllm.reserve import Shape
+from kvreport.accounting.engines.vllm.profiling import Shape
 from kvreport.accounting.kv_cache import cache_terms, state_bytes
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan, Serving

@@ -151,7 +151,13 @@ class Sglang(EngineRules):
         """Tokens of one prefill chunk, and requests at once: as given, else the most that it estimates."""
         del context_tokens, images
         tokens, _ = EngineRules.scheduler(
-            self, accelerator, max_batched_tokens=max_batched_tokens, max_seqs=max_seqs, offline=offline
+            self,
+            accelerator,
+            max_batched_tokens=max_batched_tokens,
+            max_seqs=max_seqs,
+            offline=offline,
+            context_tokens=context_tokens,
+            images=images,
         )
         return tokens, max_seqs or MOST_REQUESTS
 
