@@ -149,7 +149,6 @@ class Sglang(EngineRules):
         images: bool = False,
     ) -> tuple[int, int]:
         """Tokens of one prefill chunk, and requests at once: as given, else the most that it estimates."""
-        del context_tokens, images
         tokens, _ = EngineRules.scheduler(
             self,
             accelerator,
