@@ -195,3 +195,16 @@ def test_mistrals_second_copy_is_not_counted_twice(tmp_path: Path) -> None:
     folder = write(tmp_path / "m", CONFIG, llama(*SIZES))
     (folder / "consolidated.safetensors").write_bytes((folder / "model.safetensors").read_bytes())
     assert opened(folder).assumptions == ()
+
+
+def test_an_index_that_names_prediction_layers_gives_the_rest_to_them(tmp_path: Path) -> None:
+    tensors = llama(*SIZES)
+    ahead = {"mtp.layers.0.mlp.up_proj.weight": ("BF16", (1536, 512)), "mtp.fc.weight": ("BF16", (512, 1024))}
+    folder = write(tmp_path / "m", CONFIG, {**tensors, **ahead}, 2)
+    for path in folder.glob("*.safetensors"):
+        path.unlink()
+    found = opened(folder)
+    assert "the rest is layers for multi-token prediction" in found.assumptions[0]
+    rows = {row.component: row.stored_bytes for row in found.model.weights}
+    assert rows["mtp"] == total(ahead)
+    assert rows["attention"] is None
