@@ -193,6 +193,13 @@ class Demand:
         """The same weights with the caches of another demand of the same model and size."""
         return replace(self, reaches=other.reaches, attention_multiplies=other.attention_multiplies)
 
+    def shared_by(self, data_ranks: int) -> Demand:
+        """The same with routed experts divided over data ranks too: each device reads that much less of them.
+
+        Each of the other ranks brings tokens of its own, so operations stay what they are.
+        """
+        return self if data_ranks == 1 else replace(self, expert_bytes=self.expert_bytes // data_ranks)
+
     @property
     def _state_operations(self) -> float:
         return self.state_bytes_touched / 2 / 4 * _STATE_OPERATIONS

@@ -56,6 +56,8 @@ def weights_by_component(
     tensor_parallel: int = 1,
     *,
     without: Collection[Component] | None = None,
+    expert_ranks: int | None = None,
+    whole_experts: bool = False,
 ) -> ComponentBytes:
     """Bytes that one rank holds, by component; components without weights are left out.
 
@@ -66,6 +68,10 @@ def weights_by_component(
         tensor_parallel: Ranks that the weights are divided by. Whether the model can be divided so
             is :func:`kvreport.accounting.parallel.check_tensor_parallel`'s question.
         without: Components that are not loaded; None means the model's own ``not_loaded``.
+        expert_ranks: Ranks that routed experts are divided over, where those are more than
+            ``tensor_parallel`` (data-parallel attention); None for as many.
+        whole_experts: True if a rank holds whole experts (expert parallelism) rather than a slice of each;
+            the fullest rank counts (vLLM 0.33, ``fused_moe/layer.py::determine_expert_map``).
 
     Returns:
         Bytes per rank. Unquantised tensors count 2 bytes per element, as engines serve float32
@@ -79,7 +85,11 @@ def weights_by_component(
     total = dict.fromkeys(COMPONENTS, 0)
     for row in model.weights:
         if row.component not in skipped:
-            total[row.component] += _row_bytes(model, row, weight_format, formats, tensor_parallel, tied=tied)
+            ranks = expert_ranks if expert_ranks and row.component == "routed_experts" else tensor_parallel
+            share = _whole_experts(model, row, ranks) if whole_experts else None
+            total[row.component] += _row_bytes(
+                model, row, weight_format, formats, ranks, tied=tied, given_share=share
+            )
     return {component: size for component, size in total.items() if size}
 
 
@@ -114,8 +124,11 @@ def _row_bytes(
     tensor_parallel: int,
     *,
     tied: bool,
+    given_share: tuple[int, int] | None = None,
 ) -> int:
     shape, share = _share(row, tensor_parallel)
+    if given_share is not None:
+        share = given_share
     if row.stored_bytes is not None and weight_format is None:
         return _stored_share(row.stored_bytes, row, shape, share)
     form = format_of(model, row, weight_format, formats)
@@ -127,6 +140,13 @@ def _stored_share(stored: int, row: WeightGroup, shape: tuple[int, ...], share: 
     """One rank's part of bytes that a file's header states, the vocabulary padded as always."""
     part, whole = share
     return -(-stored * part * prod(shape) // (whole * prod(row.shape)))
+
+
+def _whole_experts(model: Model, row: WeightGroup, ranks: int) -> tuple[int, int] | None:
+    """The share of a layer's experts on the fullest of ``ranks``; None for a row that has none."""
+    if row.component != "routed_experts" or model.experts is None or row.split != "experts":
+        return None
+    return -(-model.experts.routed // ranks), model.experts.routed
 
 
 def weight_bytes(

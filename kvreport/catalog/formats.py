@@ -118,12 +118,24 @@ class Formats(Record):
     sources: Annotated[tuple[Source, ...], Field(min_length=1)]
 
 
+class GridLayout(Record):
+    """A layout of the published matrix beside plain tensor parallelism; fields as in ``Layout``."""
+
+    tensor: Positive = 1
+    pipeline: Positive = 1
+    data: Positive = 1
+    expert: bool = False
+    decode_context: Positive = 1
+    nodes: Positive = 1
+
+
 class Grid(Record):
     """The content of ``grid.yaml``: which combinations the published matrix has.
 
     Attributes:
         contexts: Context lengths in tokens, ascending.
         tensor_parallel: Device counts.
+        layouts: Further layouts, for the models that are deployed so.
         weight_formats: Weight formats besides ``released``, which every model has.
         kv_formats: KV formats; those that a model's caches cannot be kept in are left out.
         engine: The engine whose answer the matrix carries beside the ceiling.
@@ -132,6 +144,7 @@ class Grid(Record):
     schema_version: Literal[1] = 1
     contexts: Annotated[tuple[Positive, ...], Field(min_length=1)]
     tensor_parallel: Annotated[tuple[Positive, ...], Field(min_length=1)]
+    layouts: tuple[GridLayout, ...] = ()
     weight_formats: tuple[FormatName, ...]
     kv_formats: Annotated[tuple[FormatName, ...], Field(min_length=1)]
     engine: Slug = "vllm"

@@ -8,6 +8,13 @@ from kvreport.architectures.attention import Kind, attention_cache, layer_count,
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
 from kvreport.architectures.decoder import Sizes, context, decoder, expert_counts, vocabulary
 from kvreport.architectures.families.deepseek import mixture, mixture_pattern
+from kvreport.architectures.families.mimo_encoders import (
+    AUDIO,
+    TOKENIZER_NOTE,
+    VISION,
+    audio_encoder,
+    vision_tower,
+)
 from kvreport.architectures.families.qwen import QWEN2, dense
 from kvreport.architectures.keys import MAX_CONTEXT, MAX_LAYERS, Keys
 from kvreport.architectures.registry import reads
@@ -89,7 +96,42 @@ def mimo_v2(keys: Keys) -> Blueprint:
         Layer(*attention[kind][0], (*attention[kind][1], *mlps[sparse]))
         for kind, sparse in zip(kinds, mixture_pattern(keys, its.layers), strict=True)
     ]
-    return decoder(keys, its, layers, intermediate=width, experts=(routed, per_token))
+    predicted = keys.whole("num_nextn_predict_layers", default=0, low=0, high=64)
+    return decoder(
+        keys,
+        its,
+        layers,
+        intermediate=width,
+        experts=(routed, per_token),
+        extra=(*_encoders(keys), *_predicting(keys, its, width, predicted)),
+        notes=[TOKENIZER_NOTE] if keys.has("audio_config") else [],
+    )
+
+
+def _encoders(keys: Keys) -> Tensors:
+    """MiMo-V2.5's image and audio encoders, where the config has their sections."""
+    vision = keys.section("vision_config", defaults=VISION)
+    audio = keys.section("audio_config", defaults=AUDIO)
+    return (
+        *(vision_tower(vision) if vision is not None and vision.data else ()),
+        *(audio_encoder(audio) if audio is not None and audio.data else ()),
+    )
+
+
+def _predicting(keys: Keys, its: Sizes, width: int, count: int) -> Tensors:
+    """Layers for multi-token prediction: windowed attention and a dense MLP (vLLM, ``mimo_v2_mtp.py``)."""
+    if not count:
+        return ()
+    layer = (
+        *norms("enorm", "hnorm", "final_layernorm", width=its.hidden),
+        *linear("eh_proj", "mtp", its.hidden, 2 * its.hidden),
+        *_attention(keys, its, "sliding")[1],
+        *gated_mlp(its.hidden, width),
+    )
+    return tuple(
+        Tensor(f"model.mtp.layers.*.{t.name}", "mtp", t.shape, t.split, t.heads, count, linear=t.linear)
+        for t in layer
+    )
 
 
 def _kinds(keys: Keys, layers: int) -> list[Kind]:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kvreport.accounting.kv_cache import SERVED_BYTES, rotary_width
+from kvreport.accounting.parallel import Layout
 from kvreport.accounting.weights import format_of, rank_elements
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.formats import WeightFormat
@@ -42,7 +43,7 @@ def load_overhead(
     weight_format: WeightFormat | None,
     formats: Mapping[str, WeightFormat],
     accelerator: Accelerator,
-    tensor_parallel: int = 1,
+    layout: Layout,
 ) -> dict[str, int]:
     """Bytes per rank that loading adds, by what they are for.
 
@@ -51,7 +52,7 @@ def load_overhead(
         weight_format: The format the model is converted to; None means as released.
         formats: Weight formats by name.
         accelerator: The device, which decides the kernels.
-        tensor_parallel: Ranks that the weights are divided by.
+        layout: How the weights are divided.
 
     Returns:
         ``position_table``, ``absorbed_projection``, ``widened_scales`` and ``expert_padding``, where they
@@ -59,9 +60,9 @@ def load_overhead(
     """
     parts = {
         "position_table": _position_table(model),
-        "absorbed_projection": _absorbed(model, weight_format, formats, tensor_parallel),
-        "widened_scales": _widened_scales(model, weight_format, formats, tensor_parallel),
-        "expert_padding": _expert_padding(model, weight_format, formats, accelerator, tensor_parallel),
+        "absorbed_projection": _absorbed(model, weight_format, formats, layout.tensor),
+        "widened_scales": _widened_scales(model, weight_format, formats, layout.tensor),
+        "expert_padding": _expert_padding(model, weight_format, formats, accelerator, layout),
     }
     return {name: size for name, size in parts.items() if size}
 
@@ -121,7 +122,7 @@ def _expert_padding(
     weight_format: WeightFormat | None,
     formats: Mapping[str, WeightFormat],
     accelerator: Accelerator,
-    tensor_parallel: int,
+    layout: Layout,
 ) -> int:
     """Experts of 4-bit floats are padded to their kernels' tiles.
 
@@ -140,17 +141,21 @@ def _expert_padding(
         if form.name not in (_BLOCK_FLOAT, _SCALED_FLOAT):
             continue
         inner, width = _expert_sides(model, row)
-        share = -(-inner // tensor_parallel)
-        per_rank = row.count * share * width
+        count, share = row.count, -(-inner // layout.expert_ranks)
+        if layout.expert and model.experts is not None:
+            # Whole experts, as many as the fullest rank has.
+            routed = model.experts.routed
+            count, share = row.count * -(-routed // layout.expert_ranks) // routed, inner
+        per_rank = count * share * width
         if major == 9 and form.name == _BLOCK_FLOAT:
             # The value layout is padded along the width; the scales are not.
-            padded = row.count * share * _up(width, _HOPPER_TILE)
+            padded = count * share * _up(width, _HOPPER_TILE)
             added += (padded - per_rank) * form.bits / 8
             continue
         inner_tile, width_tile = _BLACKWELL_TILES if major == 10 else _MARLIN_TILES
         if form.name == _SCALED_FLOAT:
             inner_tile, width_tile = _SCALED_TILES
-        padded = row.count * _up(share, inner_tile) * _up(width, width_tile)
+        padded = count * _up(share, inner_tile) * _up(width, width_tile)
         scale_bits = 8 * form.scale_bytes / form.block[1] if form.block else 0.0
         added += (padded - per_rank) * (form.bits + scale_bits) / 8
     return int(added)
