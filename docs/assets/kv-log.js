@@ -131,7 +131,16 @@
       if (gpu && rules.current && facts.kv_pool > 0 && weights) {
         const rates = model.rates && model.rates[rules.size];
         const reserve = rates
-          ? kvKernel.reserveBytes(rates, rules.tokens, rules.rows, Boolean(facts.eager), gpu.own)
+          ? kvKernel.reserveBytes(
+            rates,
+            rules.tokens,
+            rules.rows,
+            Boolean(facts.eager),
+            gpu.own,
+            gpu.outside[0],
+            gpu.outside[1],
+            found.longest || model.limit,
+          )
           : model.reserve[gpu.reserve][rules.size][0];
         const share = facts.utilization === undefined
           ? gpu.memory

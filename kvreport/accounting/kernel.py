@@ -37,10 +37,18 @@ prefilling, cap in tokens (0: none, -1: nothing is seen), tokens per entry, 1 if
 Work = tuple[float, float]
 """Operations per token of one operand type, and the device's peak rate for it (NaN: unknown)."""
 
-Rates = tuple[float, float, float, float, float, float, float]
-"""What vLLM's reserve grows with: bytes per token of a forward pass, of the buffers that experts compute
-in and of residual streams, bytes per row of logits, of an encoder pass, outside the framework, and per
-captured batch size."""
+Rates = tuple[
+    float, float, float, float, float, float, float, float,
+    float, float, float, float, float, float, float, float,
+]  # fmt: skip
+"""What vLLM's reserve grows with, in the order of ``ReserveRates``
+(:mod:`kvreport.accounting.engines.vllm.reserve`)."""
+
+MULTIPROCESSORS: Final = 132
+"""Multiprocessors of a large device (H100): rows of logits that Triton's sampling kernel buffers."""
+
+BUFFERED_ROWS: Final = 8
+"""Rows of logits from which Triton's kernel samples (vLLM 0.17, ``apply_top_k_top_p``)."""
 
 UNLIMITED_REQUESTS: Final = 1 << 40
 """Requests of a model whose requests hold nothing: no pool ever limits them."""
@@ -75,9 +83,18 @@ STATE_ELEMENT_BYTES: Final = 4
 
 FITS: Final = 0
 TIGHT: Final = 1
-CACHE_EXCEEDS_POOL: Final = 2
-CONTEXT_EXCEEDS_MODEL: Final = 3
-WEIGHTS_EXCEED_MEMORY: Final = 4
+MAY_FIT: Final = 2
+MAX_SEQS_EXCEEDS_STATES: Final = 3
+CACHE_EXCEEDS_POOL: Final = 4
+WEIGHTS_EXCEED_MEMORY: Final = 5
+CONTEXT_EXCEEDS_MODEL: Final = 6
+FORMAT_NOT_SUPPORTED: Final = 7
+ENGINE_DOES_NOT_RUN: Final = 8
+
+KV_POOL: Final = 0
+MAX_NUM_SEQS: Final = 1
+STATE_SLOTS: Final = 2
+CONTEXT: Final = 3
 
 
 class Step(NamedTuple):
@@ -122,9 +139,14 @@ def engine_memory(total: int, utilization: float) -> int:
     return math.ceil(total * utilization)
 
 
+def pool_left(memory: int, weights: int, reserve: int) -> int:
+    """Return what is left for the cache; negative by what is missing."""
+    return memory - weights - reserve
+
+
 def pool_bytes(memory: int, weights: int, reserve: int) -> int:
     """Return what is left for the cache, never below 0."""
-    return max(memory - weights - reserve, 0)
+    return max(pool_left(memory, weights, reserve), 0)
 
 
 def whole_blocks(pool: int, block: int) -> int:
@@ -228,33 +250,70 @@ def boundary_context(
     return longest_context(min(free_bytes(pool, block, kept), share), constant, terms, limit)
 
 
-def verdict(memory: int, weights: int, request: int, free: int, sure: int, context: int, limit: int) -> int:
+def verdict(
+    usable: int,
+    weights: int,
+    pool: int,
+    error: int,
+    block: int,
+    kept: int,
+    request: int,
+    wanted: int,
+    context: int,
+    limit: int,
+) -> int:
     """Judge one request; the first that applies.
 
     Args:
-        memory: What the engine may take.
+        usable: Memory that a process finds.
         weights: Weights as loaded.
+        pool: Left for the cache; negative where nothing is.
+        error: Half width of the pool's error band.
+        block: Bytes of a block.
+        kept: Blocks that the engine keeps for itself.
         request: Bytes of the request.
-        free: Bytes of the pool that requests can take.
-        sure: The same of a pool smaller by its uncertainty.
+        wanted: Blocks that the engine wants at start, one for each sequence's states; 0 without that rule.
         context: Tokens of the request.
         limit: Longest context that the model supports.
     """
-    if weights > memory:
-        return WEIGHTS_EXCEED_MEMORY
     if context > limit:
         return CONTEXT_EXCEEDS_MODEL
-    if request > free:
+    if weights > usable:
+        return WEIGHTS_EXCEED_MEMORY
+    if request > free_bytes(pool + error, block, kept):
         return CACHE_EXCEEDS_POOL
-    return TIGHT if request > sure else FITS
+    if whole_blocks(pool + error, block) < wanted:
+        return MAX_SEQS_EXCEEDS_STATES
+    if request > free_bytes(pool, block, kept) or whole_blocks(pool, block) < wanted:
+        return MAY_FIT
+    if request > free_bytes(pool - error, block, kept) or whole_blocks(pool - error, block) < wanted:
+        return TIGHT
+    return FITS
+
+
+def running_requests(judged: int, held: int, max_num_seqs: int) -> int:
+    """Return the requests that the engine runs at once: 0 where it does not start; 0 sequences are no limit."""
+    if judged > TIGHT:
+        return 0
+    return min(held, max_num_seqs) if max_num_seqs > 0 else held
+
+
+def limited_by(judged: int, held: int, max_num_seqs: int) -> int:
+    """Return what keeps one more request from running; arguments as for :func:`running_requests`."""
+    if judged == CONTEXT_EXCEEDS_MODEL:
+        return CONTEXT
+    if judged == MAX_SEQS_EXCEEDS_STATES:
+        return STATE_SLOTS
+    if judged <= TIGHT and max_num_seqs > 0 and held >= max_num_seqs:
+        return MAX_NUM_SEQS
+    return KV_POOL
 
 
 # --- the reserve -----------------------------------------------------------------------------------
 
 
-def captured_sizes(max_num_seqs: int) -> int:
+def captured_sizes(largest: int) -> int:
     """Return how many batch sizes vLLM captures graphs of: 1, 2, 4, then by 8 to 256, then by 16."""
-    largest = min(2 * max_num_seqs, LARGEST_CAPTURE)
     small = 0
     for size in (1, 2, 4):
         if size <= largest:
@@ -262,30 +321,22 @@ def captured_sizes(max_num_seqs: int) -> int:
     return small + min(largest, 256) // 8 + max(largest - 256, 0) // 16
 
 
-def activation_bytes(
-    forward: float, workspace: float, streams: float, row: float, encoding: float, tokens: int, rows: int
+def captured_graphs(max_num_seqs: int, tokens: int) -> int:
+    """Return the graphs that vLLM captures: pieces for every batch size, whole ones for those that decode."""
+    pieces = min(2 * max_num_seqs, LARGEST_CAPTURE, tokens)
+    return captured_sizes(pieces) + captured_sizes(min(max_num_seqs, LARGEST_CAPTURE, tokens))
+
+
+def reserve_bytes(
+    rates: Rates,
+    tokens: int,
+    max_num_seqs: int,
+    eager: bool,  # noqa: FBT001 - JavaScript has no keywords
+    own_kernels: bool,  # noqa: FBT001
+    multicast: bool,  # noqa: FBT001
+    shared: int,
+    context: int,
 ) -> int:
-    """Return vLLM's activation peak for one scheduler step.
-
-    Args:
-        forward: Bytes per token of a forward pass.
-        workspace: Bytes per token of the buffers that experts compute in, where they stay.
-        streams: Bytes per token of residual streams kept for a draft model.
-        row: Bytes per row of logits while it is sampled from.
-        encoding: Bytes of an encoder pass over images.
-        tokens: Tokens of the step.
-        rows: ``max_num_seqs``.
-    """
-    sampling = workspace * tokens + row * min(rows, tokens)
-    return round(max(forward * tokens, sampling, encoding) + streams * tokens)
-
-
-def graph_bytes(per_size: float, max_num_seqs: int) -> int:
-    """Return the bytes of all captured graphs from those of one captured batch size."""
-    return round(per_size * captured_sizes(max_num_seqs))
-
-
-def reserve_bytes(rates: Rates, tokens: int, max_num_seqs: int, eager: bool, own_kernels: bool) -> int:  # noqa: FBT001 - JavaScript has no keywords
     """Return vLLM's reserve under given scheduler sizes.
 
     Args:
@@ -294,11 +345,24 @@ def reserve_bytes(rates: Rates, tokens: int, max_num_seqs: int, eager: bool, own
         max_num_seqs: Requests that run at once.
         eager: Whether no graphs are captured.
         own_kernels: Whether the device's kernels for experts bring their own buffers.
+        multicast: Whether the device's links multicast.
+        shared: Bytes that the process takes of memory shared with a CPU.
+        context: The longest request that the engine was told to take.
     """
-    forward, workspace, streams, row, encoding, outside, per_graph = rates
-    kept = 0.0 if own_kernels else workspace
-    activations = activation_bytes(forward, kept, streams, row, encoding, tokens, max_num_seqs)
-    return activations + round(outside) + (0 if eager else graph_bytes(per_graph, max_num_seqs))
+    (
+        forward, stream, expanded, experts, kept, streams, row, buffer,
+        encoding, image, states, keys, index, outside, linked, graph,
+    ) = rates  # fmt: skip
+    rows = min(max_num_seqs, tokens)
+    passed = max(forward * tokens, stream * tokens + expanded) + index
+    buffered = buffer * min(rows, MULTIPROCESSORS) if rows >= BUFFERED_ROWS else 0.0
+    sampled = row * rows + buffered + kept * tokens
+    encoded = max(encoding, image * tokens) + states * rows
+    workspace = max(0.0 if own_kernels else experts * tokens, keys * context)
+    activations = max(passed, sampled, encoded) + workspace + streams * tokens
+    around = outside + (linked if multicast else 0.0) + shared
+    graphs = 0.0 if eager else graph * captured_graphs(max_num_seqs, tokens)
+    return round(activations) + round(around) + round(graphs)
 
 
 # --- sizing ----------------------------------------------------------------------------------------

@@ -178,6 +178,12 @@ def open_model(
     return open_name(model, catalog, fetching=fetch, revision=revision)
 
 
+def at_release(engine: Engine, name: str) -> Engine:
+    """The record as it is for the release that a name like ``vllm@0.27.1`` asks for."""
+    _, at, version = name.partition("@")
+    return rules(engine).at_release(version) if at else engine
+
+
 def is_config_path(text: str) -> bool:
     """True if a model's name on the command line is the path of a config rather than an id."""
     if text.endswith((".json", ".safetensors")) or text.startswith((".", "/", "~")):
@@ -211,7 +217,11 @@ def resolve(query: Query, catalog: Catalogue) -> Request:
     )
     record = opened.model
     assumed = list(opened.assumptions)
-    policy = query.engine if isinstance(query.engine, Engine) else catalog.engine(query.engine)
+    policy = (
+        query.engine
+        if isinstance(query.engine, Engine)
+        else at_release(catalog.engine(query.engine), query.engine)
+    )
     devices = _devices(query, catalog)
     layout = _layout(query, len(devices), assumed)
     accelerator = devices[0]

@@ -18,7 +18,7 @@ from javascript import call
 from kvreport.accounting import capacity, kernel, roofline, sizing
 from kvreport.accounting.demand import Demand
 from kvreport.accounting.demand import Reach as Seen
-from kvreport.accounting.engines.vllm import reserve
+from kvreport.accounting.engines.vllm import profiling, reserve
 from kvreport.accounting.plan import BlockPlan
 from kvreport.accounting.profile import UNBOUNDED, CacheProfile, Term
 from kvreport.accounting.roofline import Peaks
@@ -84,28 +84,25 @@ def test_a_pool_holds_what_the_array_code_says(pool, block, kept, constant, of, 
     pools, blocks, st.integers(0, 1 << 30), terms, contexts, st.integers(0, DEVICE), st.integers(0, 1 << 34)
 )
 def test_a_verdict_is_the_array_codes(pool, block, constant, of, context, weights, uncertainty):
-    memory, limit = DEVICE // 2, 1 << 20
+    usable, limit = DEVICE // 2, 1 << 20
     laid = plan(block, 1, constant, of)
     request = kernel.request_bytes(constant, of, context)
-    mine = kernel.verdict(
-        memory,
-        weights,
-        request,
-        kernel.free_bytes(pool, block, 1),
-        kernel.free_bytes(pool - uncertainty, block, 1),
-        context,
-        limit,
-    )
-    theirs = capacity.verdict(
-        memory_bytes=memory,
-        weight_bytes=weights,
-        pool_bytes=pool,
-        plan=laid,
-        context_tokens=context,
-        limit_tokens=limit,
-        uncertainty_bytes=uncertainty,
-    )
-    assert mine == int(theirs)
+    for left in (pool, -pool):
+        for wanted in (0, 16):
+            mine = kernel.verdict(
+                usable, weights, left, uncertainty, block, 1, request, wanted, context, limit
+            )
+            theirs = capacity.verdict(
+                usable_bytes=usable,
+                weight_bytes=weights,
+                pool_bytes=left,
+                plan=laid,
+                context_tokens=context,
+                limit_tokens=limit,
+                uncertainty_bytes=uncertainty,
+                state_slots_wanted=wanted or None,
+            )
+            assert mine == int(theirs)
 
 
 def test_verdicts_have_one_order():
@@ -153,7 +150,8 @@ def test_the_inverses_are_the_array_codes(total, pool, weights, kept):
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 4, 100, 128, 129, 255, 256, 257, 1024])
 def test_as_many_graphs_are_captured_as_the_reserve_counts(rows):
-    assert kernel.captured_sizes(rows) == reserve.captured_sizes(rows)
+    for tokens in (512, 2048, 8192):
+        assert kernel.captured_graphs(rows, tokens) == profiling.captured_graphs(rows, tokens)
 
 
 def test_a_reserve_is_the_package_s_own():
@@ -166,6 +164,7 @@ def test_a_reserve_is_the_package_s_own():
         model = catalogue.model(name)
         for own in (False, True):
             rates = reserve.ReserveRates.of(model, engine, tensor_parallel=4)
+            multicast = draw.random() < 0.5
             tokens, rows, eager = draw.choice([2048, 8192]), draw.choice([1, 256, 1024]), draw.random() < 0.5
             whole = reserve.reserve(
                 model,
@@ -175,9 +174,12 @@ def test_a_reserve_is_the_package_s_own():
                 tensor_parallel=4,
                 eager=eager,
                 own_expert_kernels=own,
+                multicast=multicast,
+                context_tokens=32_768,
             )
             flat = tuple(getattr(rates, one) for one in rates.__slots__)
-            assert kernel.reserve_bytes(flat, tokens, rows, eager, own) == whole.total
+            found = kernel.reserve_bytes(flat, tokens, rows, eager, own, multicast, 0, 32_768)
+            assert found == whole.total
 
 
 # --- time ------------------------------------------------------------------------------------------
@@ -322,7 +324,7 @@ def drawn(draw: random.Random) -> Callable[[str, Any], Any]:
             "Sequence[Term]": lambda: [term() for _ in range(draw.randrange(5))],
             "Sequence[Work]": lambda: [(draw.random() * 1e12, known(9.89e14)) for _ in range(3)],
             "Reach": reach,
-            "Rates": lambda: tuple(draw.random() * 1e6 for _ in range(7)),
+            "Rates": lambda: tuple(draw.random() * 1e6 for _ in range(16)),
             "Step": step,
             "bool": lambda: draw.random() < 0.5,
         }.get(kind)
