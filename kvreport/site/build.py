@@ -36,6 +36,7 @@ from kvreport.site.pages import (
     log,
     measured,
     sizer,
+    traffic,
     validation,
 )
 from kvreport.site.pages import data as data_page
@@ -49,6 +50,7 @@ PAGE_TYPES: Final = (
     explore.TYPE,
     compare.TYPE,
     sizer.TYPE,
+    traffic.TYPE,
     log.TYPE,
     data_page.TYPE,
     validation.TYPE,
