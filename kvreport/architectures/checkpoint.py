@@ -205,7 +205,9 @@ def _row_keys(row: WeightGroup) -> Iterable[str]:
 def _extra(key: str, module: _Module) -> WeightGroup:
     """A row for modules that the class does not have."""
     return WeightGroup(
-        name=f"{module.name} …"[:400] if module.tensors > 1 else module.name[:400],
+        name=f"{module.name[:390]} …"
+        if module.tensors > 1
+        else module.name.strip()[:400] or "unnamed tensor",
         component=component_of(key),
         shape=(module.elements,),
         stored_bytes=module.size,

@@ -208,3 +208,10 @@ def test_an_index_that_names_prediction_layers_gives_the_rest_to_them(tmp_path: 
     rows = {row.component: row.stored_bytes for row in found.model.weights}
     assert rows["mtp"] == total(ahead)
     assert rows["attention"] is None
+
+
+def test_odd_tensors_become_rows_and_no_crash(tmp_path: Path) -> None:
+    odd = {"": ("BF16", (2,)), "a.qweight": ("I32", (0,)), "b.weight": ("BF16", (1, 1, 1, 1, 1, 2))}
+    config = {**CONFIG, "architectures": ["BrandNewForCausalLM"]}
+    found = opened(write(tmp_path / "m", config, {**llama(*SIZES), **odd}))
+    assert sum(whole_row_bytes(found.model, FORMATS)) == total(llama(*SIZES)) + 8
