@@ -105,7 +105,7 @@ class WeightGroup(Record):
 
     name: Text
     component: Component
-    shape: Annotated[tuple[Positive, ...], Field(min_length=1, max_length=4)]
+    shape: Annotated[tuple[Positive, ...], Field(min_length=1, max_length=5)]
     count: Positive = 1
     split: Split = "replicated"
     heads: Positive | None = None
