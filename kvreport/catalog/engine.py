@@ -8,14 +8,30 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from kvreport.catalog.base import LongText, Positive, Record, Slug, Source, Text
+from kvreport.catalog.base import Contradiction, LongText, Record, Slug, Source, Text
 from kvreport.errors import InputError
 
 Share = Annotated[float, Field(gt=0, le=1)]
+Coefficient = Annotated[float, Field(ge=0, le=1 << 40)]
+"""A fitted constant: bytes of at most a terabyte, or a factor."""
+Sequences = Annotated[int, Field(ge=1, le=1 << 16)]
+StepTokens = Annotated[int, Field(ge=1, le=1 << 22)]
+_LARGEST_COEFFICIENT: Final = {
+    "_per_logit": 1 << 12,
+    "_per_hidden": 1 << 12,
+    "_per_inner": 1 << 12,
+    "_share": 1 << 10,
+    "_layer": 1 << 30,
+    "_width": 1 << 30,
+}
+"""What a constant is multiplied with decides how large it may be, by the end of its name."""
+
+_SCHEDULED: Final = frozenset({"vllm", "sglang"})
+"""Families whose scheduler sizes depend on the device."""
 
 
 class DeviceClass(Record):
@@ -32,10 +48,10 @@ class DeviceClass(Record):
 
     min_bytes: Annotated[int, Field(ge=0)]
     not_architectures: tuple[Text, ...] = ()
-    max_batched_tokens: Positive
-    offline_batched_tokens: Positive | None = None
-    max_seqs: Positive
-    max_seqs_wide: Positive | None = None
+    max_batched_tokens: StepTokens
+    offline_batched_tokens: StepTokens | None = None
+    max_seqs: Sequences
+    max_seqs_wide: Sequences | None = None
 
 
 class Engine(Record):
@@ -85,9 +101,9 @@ class Engine(Record):
     aliases: tuple[Text, ...] = ()
     utilization: Share
     utilization_of: Literal["memory", "memory_less_weights"] = "memory"
-    block_tokens: Positive = 1
+    block_tokens: Annotated[int, Field(ge=1, le=1 << 16)] = 1
     kept_blocks: Annotated[int, Field(ge=0, le=1024)] = 0
-    steps_in_flight: Positive = 1
+    steps_in_flight: Annotated[int, Field(ge=1, le=64)] = 1
     state_prefix_caching: bool = True
     token_line: Literal["concurrency", "blocks"] = "concurrency"
     graphs_reserved: bool = True
@@ -101,9 +117,26 @@ class Engine(Record):
     captures_no_more_than_run: bool = False
     device_classes: tuple[DeviceClass, ...] = ()
     architectures: dict[Text, tuple[Text, ...]] = Field(default_factory=dict)
-    coefficients: dict[Text, float] = Field(default_factory=dict)
+    coefficients: dict[Text, Coefficient] = Field(default_factory=dict)
     notes: tuple[LongText, ...] = ()
     sources: Annotated[tuple[Source, ...], Field(min_length=1)]
+
+    def contradictions(self) -> Iterable[Contradiction]:
+        """Return what the device classes say against one another: every size has a class, and one only."""
+        sizes = [candidate.min_bytes for candidate in self.device_classes]
+        if sizes != sorted(set(sizes), reverse=True) and not any(
+            candidate.not_architectures for candidate in self.device_classes
+        ):
+            yield Contradiction("device_classes", f"min_bytes {sizes}", "largest devices first")
+        for name, value in self.coefficients.items():
+            most = next((limit for end, limit in _LARGEST_COEFFICIENT.items() if name.endswith(end)), None)
+            if most is not None and value > most:
+                yield Contradiction(f"coefficients.{name}", f"{value:g}", f"at most {most:,}")
+        if self.family in _SCHEDULED and not sizes:
+            yield Contradiction("device_classes", "none", f"at least one, for the rules of {self.family}")
+        if sizes and (sizes[-1] or self.device_classes[-1].not_architectures):
+            found = f"a last class from {sizes[-1]:,} bytes"
+            yield Contradiction("device_classes", found, "a last class with min_bytes 0, for every device")
 
     def device_class(self, accelerator_id: str, usable_bytes: int) -> DeviceClass:
         """Scheduler defaults for one accelerator.
