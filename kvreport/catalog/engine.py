@@ -43,6 +43,7 @@ class DeviceClass(Record):
         max_batched_tokens: Tokens of one scheduler step (the activation peak is measured there).
         offline_batched_tokens: The same for the engine's offline class, where that takes more.
         max_seqs: Requests that run at once, whatever memory says.
+        max_seqs_wide: The same with four tensor ranks or more, where that differs.
     """
 
     min_bytes: Annotated[int, Field(ge=0)]
@@ -50,6 +51,7 @@ class DeviceClass(Record):
     max_batched_tokens: StepTokens
     offline_batched_tokens: StepTokens | None = None
     max_seqs: Sequences
+    max_seqs_wide: Sequences | None = None
 
 
 class Engine(Record):
@@ -58,7 +60,8 @@ class Engine(Record):
     Attributes:
         name: Slug, the name on the command line.
         label: What people call it.
-        family: Which rules apply (``vllm``, ``sglang``, ``transformers``, ``llama_cpp``, ``ceiling``).
+        family: Which rules apply (``vllm``, ``sglang``, ``tensorrt_llm``, ``transformers``,
+            ``llama_cpp``, ``ceiling``).
         version: Version whose rules these are; None for ``ceiling``.
         versions: First version that behaves so, and the first that no longer does (``None``: still).
         utilization: Default share of memory that the engine takes.
@@ -69,7 +72,6 @@ class Engine(Record):
         steps_in_flight: Scheduler steps that may hold tokens at once (2 with asynchronous
             scheduling); they widen every window's reservation.
         state_prefix_caching: True if prefix caching is on by default for models with a state.
-        state_checkpoints: True if a state inside a prefill can be kept, in a slot of its own.
         token_line: What the engine's log line of cached tokens counts: ``concurrency`` times the
             context, or tokens of all ``blocks`` over the cache groups.
         graphs_reserved: True if the memory of captured graphs is taken off the pool.
@@ -81,14 +83,19 @@ class Engine(Record):
             draft model, whether one is served or not.
         loaded_scales_kept: True if the 32-bit scales that MXFP4 experts were loaded with stay beside
             those that their kernels read.
+        expert_kernel: What serves MXFP4 experts on Hopper; None for how the release is installed.
         device_classes: Scheduler defaults, largest devices first.
+        index_keys_elided: True if layers that reuse another layer's choice of tokens keep no index keys.
+        compressed_pages_padded: True if the pools of compressed attention are sized by padded pages.
+        captures_no_more_than_run: True if a decode graph is not captured for more requests than may run.
+        architectures: Lists of model classes in the engine's own source, by what it does with them.
         coefficients: Fitted constants of the reserve, in bytes or dimensionless, by name.
     """
 
     schema_version: Literal[1] = 1
     name: Slug
     label: Text
-    family: Literal["vllm", "sglang", "transformers", "llama_cpp", "ceiling"]
+    family: Literal["vllm", "sglang", "tensorrt_llm", "transformers", "llama_cpp", "ceiling"]
     version: Text | None = None
     versions: tuple[Text, Text | None] | None = None
     aliases: tuple[Text, ...] = ()
@@ -98,14 +105,18 @@ class Engine(Record):
     kept_blocks: Annotated[int, Field(ge=0, le=1024)] = 0
     steps_in_flight: Annotated[int, Field(ge=1, le=64)] = 1
     state_prefix_caching: bool = True
-    state_checkpoints: bool = True
     token_line: Literal["concurrency", "blocks"] = "concurrency"
     graphs_reserved: bool = True
     packed_blocks: Literal["widest", "tuples"] = "widest"
     expert_workspace_kept: bool = False
     streams_buffer_kept: bool = False
     loaded_scales_kept: bool = False
+    expert_kernel: Literal["marlin", "triton"] | None = None
+    index_keys_elided: bool = True
+    compressed_pages_padded: bool = True
+    captures_no_more_than_run: bool = False
     device_classes: tuple[DeviceClass, ...] = ()
+    architectures: dict[Text, tuple[Text, ...]] = Field(default_factory=dict)
     coefficients: dict[Text, Coefficient] = Field(default_factory=dict)
     notes: tuple[LongText, ...] = ()
     sources: Annotated[tuple[Source, ...], Field(min_length=1)]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from kvreport.cli.output import REQUIREMENT_NOT_MET, Add, add_data_option, table, write, write_json
 
 if TYPE_CHECKING:
+    from kvreport.catalog.engine import Engine
     from kvreport.catalog.load import Catalogue
     from kvreport.estimation.difference import Difference, Side
 
@@ -86,7 +87,7 @@ def _print(found: list[Difference], smaller: list[Difference], top: int) -> None
 
     moved = [one for one in found if one.changed]
     write(f"{len(found):,} compared: {len(moved):,} changed, {len(smaller):,} of them hold fewer requests")
-    rows = [("model", "gpu", "context", "old", "new", "change", "because of")]
+    rows: list[tuple[str, ...]] = [("model", "gpu", "context", "old", "new", "change", "because of")]
     for one in moved[: max(top, 0)]:
         ends = ["-" if value is None else f"{value:.2f}" for value in (one.old, one.new)]
         cause = WORDS[one.effects[0].term] if one.effects else one.note or "another limit"
@@ -114,15 +115,15 @@ def _pairs(options: argparse.Namespace, catalogue: Catalogue) -> list[tuple[Side
         both = [model for model in sides[0].models if model in sides[1].models]
         chosen = _matching(both, options.model, sides[1])
         return [(Side(sides[0], m, options.engine), Side(sides[1], m, options.engine)) for m in chosen]
-    engines = []
+    engines: list[Engine] = []
     for name in (old, new):
         try:
             engines.append(catalogue.engine(name))
         except InputError:
-            engines.append(None)
-    if all(engine is not None for engine in engines):
+            break
+    if len(engines) == 2:
         chosen = _matching(list(catalogue.models), options.model, catalogue)
-        first, second = (engine for engine in engines if engine is not None)
+        first, second = engines
         return [
             (Side(catalogue, catalogue.models[m], first), Side(catalogue, catalogue.models[m], second))
             for m in chosen

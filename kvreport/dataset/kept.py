@@ -120,7 +120,7 @@ class Kept:
 def axes_digest(axes: Axes) -> bytes:
     """Digest of everything that decides rows but the models: other axes, records, code and libraries."""
     parts = [
-        repr((axes.tensor_parallel, axes.contexts, [name for name, _ in axes.weight_formats])),
+        repr((axes.tensor_parallel, axes.layouts, axes.contexts, [name for name, _ in axes.weight_formats])),
         repr([form.model_dump_json() if form else None for form in axes.kv_formats]),
         *(device.model_dump_json() for device in axes.accelerators),
         *(form.model_dump_json() for form in axes.formats.values()),

@@ -8,6 +8,7 @@ from kvreport.accounting.engines.base import EngineRules
 from kvreport.accounting.engines.ceiling import Ceiling
 from kvreport.accounting.engines.llama_cpp.rules import LlamaCpp
 from kvreport.accounting.engines.sglang.rules import Sglang
+from kvreport.accounting.engines.tensorrt_llm import TensorRtLlm
 from kvreport.accounting.engines.transformers import Transformers
 from kvreport.accounting.engines.vllm.rules import Vllm
 from kvreport.catalog.engine import Engine
@@ -16,6 +17,7 @@ FAMILIES: Final[dict[str, type[EngineRules]]] = {
     "ceiling": Ceiling,
     "llama_cpp": LlamaCpp,
     "sglang": Sglang,
+    "tensorrt_llm": TensorRtLlm,
     "transformers": Transformers,
     "vllm": Vllm,
 }
