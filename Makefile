@@ -162,8 +162,8 @@ lock: ## pin anew from pyproject.toml into requirements/ (needs uv)
 			--quiet --output-file "$$out" $(LOCK_ARGS); \
 		echo "· $$out: $$(grep -c '==' "$$out") packages"; \
 	}; \
-	compile requirements/runtime.txt; \
-	compile requirements/dev.txt --group dev --constraint requirements/runtime.txt
+	compile requirements/runtime.txt --extra site; \
+	compile requirements/dev.txt --extra site --group dev --constraint requirements/runtime.txt
 
 clean: ## remove what was built, but for the environment and the caches
 	@rm -rf site build dist

@@ -95,7 +95,7 @@ class Engine(Record):
     schema_version: Literal[1] = 1
     name: Slug
     label: Text
-    family: Literal["vllm", "sglang", "tensorrt_llm", "transformers", "llama_cpp", "ceiling"]
+    family: Literal["vllm", "sglang", "tensorrt_llm", "transformers", "llama_cpp", "ollama", "mlx", "ceiling"]
     version: Text | None = None
     versions: tuple[Text, Text | None] | None = None
     aliases: tuple[Text, ...] = ()

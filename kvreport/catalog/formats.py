@@ -150,7 +150,7 @@ class Grid(Record):
     schema_version: Literal[1] = 1
     contexts: Annotated[tuple[Tokens, ...], Field(min_length=1, max_length=4096)]
     tensor_parallel: Annotated[tuple[Degree, ...], Field(min_length=1, max_length=64)]
-    layouts: Annotated[tuple[GridLayout, ...], Field(max_length=256)] = ()
+    layouts: Annotated[tuple[GridLayout, ...], Field(max_length=64)] = ()
     weight_formats: tuple[FormatName, ...]
     kv_formats: Annotated[tuple[FormatName, ...], Field(min_length=1)]
     engine: Slug = "vllm"

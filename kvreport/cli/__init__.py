@@ -14,12 +14,36 @@ from pathlib import Path
 from typing import NoReturn
 
 from kvreport import __version__
-from kvreport.cli import catalogue, difference, estimate, listing, log, matrix, site, size, tools, validate
+from kvreport.cli import (
+    catalogue,
+    difference,
+    estimate,
+    listing,
+    log,
+    matrix,
+    replay,
+    site,
+    size,
+    tools,
+    validate,
+)
 from kvreport.cli.output import Run, cut, write
 from kvreport.errors import CatalogueError, InputError
 from kvreport.processes import exit_on_signals
 
-_COMMANDS = (estimate, size, difference, log, validate, listing, matrix, catalogue, site, tools)
+_COMMANDS = (
+    estimate,
+    size,
+    replay,
+    difference,
+    log,
+    validate,
+    listing,
+    matrix,
+    catalogue,
+    site,
+    tools,
+)
 
 
 class _Parser(argparse.ArgumentParser):

@@ -102,7 +102,10 @@ def text(result: Estimate, remedies: Sequence[Remedy] = (), name: str = "MODEL")
 
     request = result.request
     formats = f"weights {request.weight_format_name}, cache {request.kv_format.name}"
-    if request.weight_format is None:
+    mix = getattr(result, "mix", None)
+    if mix is not None:
+        formats = f"weights {mix}, cache {result.options.type_k}/{result.options.type_v}"  # type: ignore[attr-defined]
+    elif request.weight_format is None:
         formats = f"weights as released ({request.model.weight_format}), cache {request.kv_format.label}"
     lines = [
         headline(result),

@@ -33,6 +33,18 @@ def add_data_option(command: argparse.ArgumentParser) -> None:
     )
 
 
+def add_fetch_options(command: argparse.ArgumentParser) -> None:
+    """Add ``--fetch`` and ``--revision``, the same in every command that takes a model."""
+    command.add_argument(
+        "--fetch",
+        action="store_true",
+        help="ask the Hugging Face Hub for a model that is not known; what it answers is kept for later",
+    )
+    command.add_argument(
+        "--revision", metavar="REV", help="branch, tag or commit of the Hub's repository (main)"
+    )
+
+
 def cut(text: str, limit: int = 300) -> str:
     """Return a text, or its beginning: an argument may be as long as a shell lets it be."""
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
@@ -58,18 +70,6 @@ def has_color(stream: TextIO) -> bool:
     if os.environ.get("FORCE_COLOR"):
         return True
     return stream.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
-
-
-def add_fetch_options(command: argparse.ArgumentParser) -> None:
-    """Add ``--fetch`` and ``--revision``, the same in every command that takes a model."""
-    command.add_argument(
-        "--fetch",
-        action="store_true",
-        help="ask the Hugging Face Hub for a model that is not known; what it answers is kept for later",
-    )
-    command.add_argument(
-        "--revision", metavar="REV", help="branch, tag or commit of the Hub's repository (main)"
-    )
 
 
 def plain(text: str) -> str:

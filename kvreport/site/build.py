@@ -21,7 +21,7 @@ from kvreport.publish import browser, embeds, engine_changes, feeds, headers, pr
 from kvreport.publish.downloads import FOLDER, NOTHING, Downloads, prepare
 from kvreport.publish.page_data import gather
 from kvreport.publish.site_data import SiteData
-from kvreport.site.kit import drawing, embed, fonts, markdown, templating, vega
+from kvreport.site.kit import drawing, fonts, markdown, templating, vega
 from kvreport.site.kit.page import Page
 from kvreport.site.page_type import Inputs
 from kvreport.site.pages import (
@@ -36,6 +36,7 @@ from kvreport.site.pages import (
     log,
     measured,
     sizer,
+    traffic,
     validation,
 )
 from kvreport.site.pages import data as data_page
@@ -49,6 +50,7 @@ PAGE_TYPES: Final = (
     explore.TYPE,
     compare.TYPE,
     sizer.TYPE,
+    traffic.TYPE,
     log.TYPE,
     data_page.TYPE,
     validation.TYPE,

@@ -108,6 +108,9 @@ class EngineRules:
         """True if the concurrency that is printed is the line of tokens over the longest request."""
         return False
 
+    allocates_at_start: ClassVar[bool] = False
+    """True if caches of all requests are allocated at start, on devices and host (llama.cpp)."""
+
     load_line: ClassVar[str] = "weights"
     """What the log's line about loading the model states."""
 

@@ -25,7 +25,7 @@ from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.tables import Cell, Column, Row, Table, count_cell
 from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType
-from kvreport.site.pages import left_out
+from kvreport.site.pages import left_out, traffic_checks
 from kvreport.site.pages.measured import share
 from kvreport.startup_log.observed import Comparison
 
@@ -87,8 +87,12 @@ def page(catalogue: Catalogue) -> Page | None:
     oracle = load_oracle_check(catalogue.folder)
     if oracle is not None:
         others.insert(1, ("oracle", "Beside SGLang's own configurators", _tables(_oracle(oracle))))
-    # The public logs are those that the constants were fitted on, and the public site has a page about that.
     public = catalogue.folder.resolve() == data_dir().resolve()
+    if public:
+        others.append(
+            ("traffic", "Replayed traffic beside others' results", _tables(*traffic_checks.tables()))
+        )
+    # The public logs are those that the constants were fitted on, and the public site has a page about that.
     return page_of(found, others, public=public, blind=load_left_out(catalogue.folder))
 
 
