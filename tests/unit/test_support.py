@@ -15,6 +15,7 @@ from kvreport.catalog.support import Support
 from kvreport.dataset.grid import axes
 from kvreport.dataset.matrix import matrix
 from kvreport.errors import CatalogueError
+from kvreport.estimation.size import size
 
 DENSE, LATENT, SPARSE = "Qwen/Qwen3-8B", "deepseek-ai/DeepSeek-V3", "deepseek-ai/DeepSeek-V3.2"
 
@@ -143,7 +144,7 @@ def test_no_row_starts_where_the_release_refuses_and_all_refusals_have_their_cod
 
 
 def test_a_size_offers_only_what_runs() -> None:
-    found = kvreport.size("Qwen/Qwen3-32B", context_tokens=4096, concurrent=200)
+    found = size("Qwen/Qwen3-32B", context=4096, concurrent=200)
     offered = {one.offer.accelerator.id for one in found.ranking.deployments}
     assert offered
     assert not any(name.startswith(("v100", "m4", "tpu", "trainium", "gaudi", "ascend")) for name in offered)
