@@ -106,6 +106,24 @@ def codes(
     return rows
 
 
+def device_signature(support: Support, engine: Engine, accelerator: Accelerator) -> tuple[bool, ...]:
+    """What decides a device's refusals beside weights: devices of one signature are refused the same models.
+
+    Whether the device itself, each rule of attention and each rule of KV formats refuses it.
+    """
+    ruling = support.ruling(engine.family, engine.version)
+    runs = _device(ruling.devices, engine, accelerator).verdict is None
+    own = accelerator.compute_capability
+    if accelerator.vendor != CUDA or own is None:
+        return (runs,)
+    capability = numbers(own)
+    return (
+        runs,
+        *(capability[0] in rule.generations for rule in ruling.attention),
+        *(rule.minimum is None or capability >= numbers(rule.minimum) for rule in ruling.kv),
+    )
+
+
 def cache_kinds(model: Model) -> frozenset[str]:
     """The kinds of caches that a model has."""
     return frozenset(cache.kind for group in model.layers for cache in group.caches)
