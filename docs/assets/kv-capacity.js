@@ -53,8 +53,10 @@
     const index = placed ? placed[size][gpu.kind] : -1;
     if (weights === null || weights === undefined || index < 0) return null;
     const [block, kept, constant, terms] = model.plans[index];
-    const added = model.loaded[weightFormat][size];
-    const resident = weights + (Array.isArray(added) ? added[gpu.kind] : added);
+    const loading = model.loaded[weightFormat][size];
+    const added = Array.isArray(loading) ? loading[gpu.kind] : loading;
+    if (added === null) return null;  // the engine's release refuses these weights on this device
+    const resident = weights + added;
     const [reserve, uncertainty] = model.reserve[gpu.reserve][size];
     const layout = model.held[kvFormat][size];
     const [heldConstant, heldTerms, state] = layout.kinds ? layout.kinds[gpu.kind] : layout;

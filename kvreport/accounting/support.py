@@ -107,9 +107,9 @@ def codes(
 
 
 def device_signature(support: Support, engine: Engine, accelerator: Accelerator) -> tuple[bool, ...]:
-    """What decides a device's refusals beside weights: devices of one signature are refused the same models.
+    """What decides a device's refusals: devices of one signature are refused the same models and formats.
 
-    Whether the device itself, each rule of attention and each rule of KV formats refuses it.
+    Whether the device itself, and each rule of attention and of formats, lets it run.
     """
     ruling = support.ruling(engine.family, engine.version)
     runs = _device(ruling.devices, engine, accelerator).verdict is None
@@ -120,7 +120,10 @@ def device_signature(support: Support, engine: Engine, accelerator: Accelerator)
     return (
         runs,
         *(capability[0] in rule.generations for rule in ruling.attention),
-        *(rule.minimum is None or capability >= numbers(rule.minimum) for rule in ruling.kv),
+        *(
+            rule.minimum is None or capability >= numbers(rule.minimum)
+            for rule in (*ruling.kv, *ruling.weights)
+        ),
     )
 
 

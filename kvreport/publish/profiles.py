@@ -19,6 +19,7 @@ from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan, Serving
 from kvreport.accounting.profile import CacheProfile
+from kvreport.accounting.support import judge
 from kvreport.accounting.weights import active_parameters, parameters
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.formats import KvFormat
@@ -123,7 +124,7 @@ def model_facts(site: SiteData, model: Model) -> dict[str, Any]:
     """Return one model: weights, reserves, plans, in the order of the shared lists.
 
     ``weights[format][size]`` is bytes per device or null, and ``loaded[format][size]`` what loading
-    adds: one number, or one for each kind of device; ``reserve[class][size]`` is [bytes,
+    adds: one number, or one for each kind of device (null where the release refuses the weights); ``reserve[class][size]`` is [bytes,
     uncertainty]; ``plans[n]`` is [block bytes, kept blocks, constant, [[rate, step, cap], …]];
     ``plan[kv][size][kind]`` is an index into ``plans`` or -1; ``held[kv][size]`` is what the
     architecture itself needs, [constant, [[rate, step, cap], …], state], or {kinds: [one for each kind
@@ -160,6 +161,14 @@ def model_facts(site: SiteData, model: Model) -> dict[str, Any]:
         for size in grid.tensor_parallel
     ]
     formats = [name for name, _ in grid.weight_formats]
+    refused = {
+        name: [
+            site.catalogue.support is not None
+            and judge(site.catalogue.support, site.engine, examples[kind], model, form).verdict is not None
+            for kind in sorted(examples)
+        ]
+        for name, form in grid.weight_formats
+    }
     return {
         "slug": model.slug,
         "id": model.id,
@@ -181,7 +190,8 @@ def model_facts(site: SiteData, model: Model) -> dict[str, Any]:
             for place, name in enumerate(formats)
         },
         "loaded": {
-            name: [each and _loaded(each, place) for each in by_kind] for place, name in enumerate(formats)
+            name: [each and _loaded(each, place, refused[name]) for each in by_kind]
+            for place, name in enumerate(formats)
         },
         "reserve": [
             [_kept(taken(gpu, size)) if size in sizes else None for size in grid.tensor_parallel]
@@ -309,9 +319,14 @@ def _kept(taken: Allocation) -> list[int]:
     return [taken.reserve.total, taken.reserve.uncertainty]
 
 
-def _loaded(each: list[Allocation], place: int) -> int | list[int]:
-    """Return what loading adds to the weights: one number, or one per kind of device where they differ."""
-    added = [sum(one.overhead[place].values()) for one in each]
+def _loaded(each: list[Allocation], place: int, refused: list[bool]) -> int | list[int | None] | None:
+    """Return what loading adds to the weights: one number, or one per kind of device where they differ.
+
+    None where the release refuses the weights.
+    """
+    added = [
+        None if out else sum(one.overhead[place].values()) for one, out in zip(each, refused, strict=True)
+    ]
     return added[0] if len(set(added)) == 1 else added
 
 

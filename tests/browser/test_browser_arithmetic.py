@@ -91,8 +91,10 @@ def rows_of(cube: Any, take: np.random.Generator, number: int) -> list[list[Any]
             cube.contexts[c],
         ]
         want = None
-        if cube.possible[g, t, w, k]:
-            verdict = Verdict(int(cube.values["verdict"][g, t, w, k, c])).label
+        code = int(cube.values["verdict"][g, t, w, k, c])
+        # What a release refuses is left out in the browser, like what cannot be configured.
+        if cube.possible[g, t, w, k] and code < Verdict.FORMAT_NOT_SUPPORTED:
+            verdict = Verdict(code).label
             want = [*(int(cube.values[name][g, t, w, k, c]) for name in COLUMNS), verdict]
         rows.append([*key, want])
     return rows
