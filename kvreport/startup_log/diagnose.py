@@ -15,7 +15,8 @@ from kvreport.estimation.request import resolve_model
 from kvreport.startup_log.advice import changes, shorter
 from kvreport.startup_log.findings import Comparison, Diagnosis
 from kvreport.startup_log.laid_out import LaidOut, log_case, longest_of, pool_of, requests_that_fit
-from kvreport.startup_log.reading import Reading, read_log
+from kvreport.startup_log.reading import Reading
+from kvreport.startup_log.reading import read_log as read_lines
 
 
 def diagnose(
@@ -42,7 +43,7 @@ def diagnose(
     Raises:
         InputError: If the log is empty or too large, or a name given is unknown.
     """
-    reading = read_log(text)
+    reading = read_lines(text)
     known = open_catalogue() if catalog is None else catalog
     notes: list[str] = []
     record = _model(reading, model, known, notes)
@@ -114,3 +115,7 @@ def _compare_pool(reading: Reading, laid: LaidOut) -> list[Comparison]:
     if not stated or stated < 0:
         return []
     return [Comparison("kv_pool", stated, laid.deployment.budget.kv_pool_bytes)]
+
+
+read_log = diagnose
+"""The public name: ``kvreport.read_log(text, gpu=...)``."""
