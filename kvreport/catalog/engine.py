@@ -54,7 +54,6 @@ class Engine(Record):
         steps_in_flight: Scheduler steps that may hold tokens at once (2 with asynchronous
             scheduling); they widen every window's reservation.
         state_prefix_caching: True if prefix caching is on by default for models with a state.
-        state_checkpoints: True if a state inside a prefill can be kept, in a slot of its own.
         token_line: What the engine's log line of cached tokens counts: ``concurrency`` times the
             context, or tokens of all ``blocks`` over the cache groups.
         graphs_reserved: True if the memory of captured graphs is taken off the pool.
@@ -66,6 +65,7 @@ class Engine(Record):
             draft model, whether one is served or not.
         loaded_scales_kept: True if the 32-bit scales that MXFP4 experts were loaded with stay beside
             those that their kernels read.
+        expert_kernel: What serves MXFP4 experts on Hopper; None for how the release is installed.
         device_classes: Scheduler defaults, largest devices first.
         coefficients: Fitted constants of the reserve, in bytes or dimensionless, by name.
     """
@@ -83,13 +83,13 @@ class Engine(Record):
     kept_blocks: Annotated[int, Field(ge=0, le=1024)] = 0
     steps_in_flight: Positive = 1
     state_prefix_caching: bool = True
-    state_checkpoints: bool = True
     token_line: Literal["concurrency", "blocks"] = "concurrency"
     graphs_reserved: bool = True
     packed_blocks: Literal["widest", "tuples"] = "widest"
     expert_workspace_kept: bool = False
     streams_buffer_kept: bool = False
     loaded_scales_kept: bool = False
+    expert_kernel: Literal["marlin", "triton"] | None = None
     device_classes: tuple[DeviceClass, ...] = ()
     coefficients: dict[Text, float] = Field(default_factory=dict)
     notes: tuple[LongText, ...] = ()

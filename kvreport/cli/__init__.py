@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import NoReturn
 
 from kvreport import __version__
-from kvreport.cli import catalogue, estimate, log, matrix, site, size
+from kvreport.cli import catalogue, estimate, log, matrix, site, size, validate
 from kvreport.cli.output import Run, write
 from kvreport.errors import CatalogueError, InputError
 
-_COMMANDS = (estimate, size, log, matrix, catalogue, site)
+_COMMANDS = (estimate, size, log, validate, matrix, catalogue, site)
 
 
 class _Parser(argparse.ArgumentParser):

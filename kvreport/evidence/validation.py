@@ -47,6 +47,8 @@ class Case:
         starts_predicted: Whether one request of the asked context was predicted to fit.
         starts_observed: Whether the engine started; None if the source does not say.
         excluded: What could not be compared, and why.
+        release: The release whose rules were applied, as ``vllm 0.27.1``; None without rules.
+        within_band: Whether the pool lies in its error band; None if it was not predicted.
     """
 
     observation: Observation
@@ -57,6 +59,8 @@ class Case:
     starts_predicted: bool | None
     starts_observed: bool | None
     excluded: tuple[str, ...]
+    release: str | None = None
+    within_band: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +132,7 @@ def validate(catalogue: Catalogue, observations: Iterable[Observation] | None = 
 
 
 def _case(catalogue: Catalogue, observation: Observation) -> Case:
-    engine = _engine(catalogue, observation)
+    engine = engine_of(catalogue, observation)
     excluded: list[str] = []
     model, own = find_model(catalogue, observation)
     if model is None:
@@ -141,11 +145,16 @@ def _case(catalogue: Catalogue, observation: Observation) -> Case:
         excluded.append(f"all: the rules of {observation.engine} are not modelled")
     comparisons: tuple[Comparison, ...] = ()
     starts: bool | None = None
-    if engine is not None and model is not None:
+    release: str | None = None
+    within: bool | None = None
+    if observation.unusable is not None:
+        excluded.append(f"all: {observation.unusable}")
+    elif engine is not None and model is not None:
         start = Start(catalogue, observation, engine, model, own=own)
+        release = " ".join(part for part in (engine.family, start.engine.version) if part)
         try:
             comparisons = tuple(start.comparisons())
-            starts = start.starts
+            starts, within = start.starts, start.within_band(comparisons)
         except InputError as error:
             excluded.append(f"all: {error}")
         excluded += start.excluded
@@ -158,10 +167,13 @@ def _case(catalogue: Catalogue, observation: Observation) -> Case:
         starts_predicted=starts,
         starts_observed=_started(observation),
         excluded=tuple(excluded),
+        release=release,
+        within_band=within,
     )
 
 
-def _engine(catalogue: Catalogue, observation: Observation) -> Engine | None:
+def engine_of(catalogue: Catalogue, observation: Observation) -> Engine | None:
+    """The rules that an observation is held against: of its release, else of the day that it was made."""
     family = FAMILIES.get(observation.engine)
     if family is None:
         return None

@@ -13,7 +13,7 @@ from kvreport.architectures.gguf import read_gguf
 from kvreport.architectures.gguf_header import read_header
 from kvreport.errors import InputError
 from kvreport.estimation import estimate
-from kvreport.estimation.local import LocalEstimate
+from kvreport.estimation.local_answer import LocalEstimate
 
 F32, Q4_K, Q6_K = 0, 12, 14
 BLOCK = {F32: (1, 4), Q4_K: (256, 144), Q6_K: (256, 210)}
@@ -93,10 +93,10 @@ def test_an_estimate_of_a_file(tmp_path: Path) -> None:
     answer = estimate(str(path), gpu="rtx-4090", engine="llama-cpp", context_tokens=4096, parallel=1)
     assert isinstance(answer, LocalEstimate)
     table = 512 * 1000 // 256 * 210
-    assert answer.layout.host.weights == table
-    assert answer.layout.devices[0].weights == size_of(tensors())
+    assert answer.local.host.weights == table
+    assert answer.local.devices[0].weights == size_of(tensors())
     # Two layers, 2 heads of 64, keys and values, 16 bits.
-    assert answer.layout.kv_cache_bytes == 2 * 4096 * 2 * 2 * 64 * 2
+    assert answer.local.kv_cache_bytes == 2 * 4096 * 2 * 2 * 64 * 2
 
 
 def test_a_split_file_needs_all_parts(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from markupsafe import Markup
 
 from kvreport import units
+from kvreport.catalog.left_out import LeftOut, load_left_out
 from kvreport.catalog.peer import PeersFile, Question, load_peers
 from kvreport.catalog.planner_check import PlannerCheck, load_planner_check
 from kvreport.estimation import estimate
@@ -24,6 +25,7 @@ from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.tables import Cell, Column, Row, Table, count_cell
 from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType
+from kvreport.site.pages import left_out
 from kvreport.site.pages.measured import share
 from kvreport.startup_log.observed import Comparison
 
@@ -79,11 +81,16 @@ def page(catalogue: Catalogue) -> Page | None:
     if checked is not None:
         others.insert(0, ("planner", "Beside the engine's own planner", _tables(_planner(checked))))
     # The public logs are those that the constants were fitted on, and the public site has a page about that.
-    return page_of(found, others, public=catalogue.folder.resolve() == data_dir().resolve())
+    public = catalogue.folder.resolve() == data_dir().resolve()
+    return page_of(found, others, public=public, blind=load_left_out(catalogue.folder))
 
 
 def page_of(
-    found: Validation, others: Sequence[tuple[str, str, Markup]] = (), *, public: bool = False
+    found: Validation,
+    others: Sequence[tuple[str, str, Markup]] = (),
+    *,
+    public: bool = False,
+    blind: LeftOut | None = None,
 ) -> Page:
     """Return the page of one validation.
 
@@ -91,9 +98,16 @@ def page_of(
         found: The validation.
         others: Further sections: anchor, title and finished body.
         public: Whether these are the public catalogue's logs.
+        blind: Errors on sources left out of the fit, which lead where they are known.
     """
     conclusion = _conclusion(found)
-    sections = [
+    sections = []
+    if blind is not None:
+        conclusion = f"{left_out.lead(blind)}. {conclusion}"
+        sections.append(
+            ("left-out", "On sources left out of the fit", _tables(*left_out.tables(blind, found)))
+        )
+    sections += [
         ("errors", "How far off", _tables(_errors(found), _starts(found))),
         ("distribution", "The distribution", _distribution(found)),
         ("where", "By engine and by family", _tables(*_by(found))),
