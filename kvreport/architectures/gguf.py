@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from pydantic import ValidationError
+
 from kvreport.accounting.engines.llama_cpp.gguf_tensors import local_tensor
 from kvreport.accounting.engines.llama_cpp.inventory import LocalTensor
 from kvreport.architectures.gguf_header import Header, read_header
-from pydantic import ValidationError
-
 from kvreport.catalog import caches as kinds
 from kvreport.catalog.base import Source
 from kvreport.catalog.model import Component, Experts, LayerGroup, Model, WeightGroup, compress

@@ -11,6 +11,7 @@ import numpy as np
 
 from kvreport.accounting.budget import Budget
 from kvreport.accounting.deployment import lay_out
+from kvreport.accounting.engines.llama_cpp.caches import cache_bytes, count_cells
 from kvreport.accounting.engines.llama_cpp.inventory import LocalTensor
 from kvreport.accounting.engines.llama_cpp.layout import DeviceBytes, LocalDevice, LocalLayout, lay_out_local
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
@@ -243,11 +244,19 @@ def _open_case(request: Request, query: Query, file: GgufModel | None) -> _Case:
     engine = rules(request.engine)
     if isinstance(engine, LlamaCpp):
         options = engine.local_options(options, request.model, sum(device.usable for device in devices))
-    return _Case(request, query, local, mix, replace(options, context=options.context or request.context_tokens), devices)
+    return _Case(
+        request,
+        query,
+        local,
+        mix,
+        replace(options, context=options.context or request.context_tokens),
+        devices,
+    )
 
 
 def _assemble(case: _Case, layout: LocalLayout) -> LocalEstimate:
-    request, model = case.request, case.request.model
+    model = case.request.model
+    request = replace(case.request, assumptions=_assumptions(case))
     device = fullest(layout)
     uncertainty = int(device.context + 0.02 * device.compute)
     rows = tuple(_at(case, tokens) for tokens in _contexts(model, request.context_tokens))
@@ -297,7 +306,6 @@ def _assemble(case: _Case, layout: LocalLayout) -> LocalEstimate:
         local=layout,
         options=case.options,
         mix=case.mix,
-        assumptions=_assumptions(case),
         advice=() if starts else _advice(case),
     )
 
@@ -340,8 +348,13 @@ def _at(case: _Case, tokens: int) -> AtContext:
 
 def _per_token(case: _Case) -> int:
     """Bytes of one further token, from two layouts whose windows are full."""
-    short, long = (case.laid(tokens)[1] for tokens in (1 << 16, 1 << 17))
-    return (long.kv - short.kv) >> 16
+    network, single = case.local.network, replace(case.options, parallel=1, unified=None)
+
+    def total(tokens: int) -> int:
+        asked = replace(single, context=tokens)
+        return sum(cache_bytes(network, asked, count_cells(network, asked, tokens)))
+
+    return (total(1 << 17) - total(1 << 16)) >> 16
 
 
 def _contexts(model: Model, asked: int) -> list[int]:
@@ -394,7 +407,9 @@ def _decode_ms(case: _Case, layout: LocalLayout) -> float | None:
 
 
 def _assumptions(case: _Case) -> tuple[str, ...]:
-    query, found = case.query, []
+    query = case.query
+    ours = ("utilization", "KV format", "max_")
+    found = [text for text in case.request.assumptions if not text.startswith(ours)]
     if query.parallel is None:
         slots = case.options.slots
         found.append(f"parallel {slots}: default of {case.request.engine.label}")

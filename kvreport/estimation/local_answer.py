@@ -19,14 +19,12 @@ class LocalEstimate(Estimate):
         local: Weights, caches and buffers, device by device.
         options: The options that were laid out.
         mix: The quantization mix; ``file`` for a GGUF file's own types.
-        assumptions: Every value that was not stated.
         advice: What would make it fit, where it does not; flags of the engine.
     """
 
     local: LocalLayout
     options: LocalOptions
     mix: str
-    assumptions: tuple[str, ...]
     advice: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -47,7 +45,6 @@ class LocalEstimate(Estimate):
             layers_on_device=self.local.layers_on_device,
             layers=self.local.layers,
             state_cache_bytes=self.state_cache_bytes,
-            assumptions=list(self.assumptions),
             advice=list(self.advice),
             command=command_line(self.options),
         )
@@ -82,7 +79,12 @@ class LocalEstimate(Estimate):
 
     def _extras(self) -> dict[str, Any]:
         copies = max((device.offload_copies for device in self.local.devices), default=0)
-        return {"draft": None, "lora": None, "encoder": None, "offload": {"bytes": copies} if copies else None}
+        return {
+            "draft": None,
+            "lora": None,
+            "encoder": None,
+            "offload": {"bytes": copies} if copies else None,
+        }
 
 
 def _device(index: int, device: DeviceBytes) -> dict[str, Any]:

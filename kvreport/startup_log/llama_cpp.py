@@ -35,7 +35,8 @@ _OFFLOADED: Final = re.compile(r"offloaded (\d+)/(\d+) layers to GPU")
 _ARCHITECTURE: Final = re.compile(r"general\.architecture\s+str\s*=\s*(\S+)|print_info: arch\s*=\s*(\S+)")
 _FREE: Final = re.compile(r"using device (\S+).*?-\s*(\d+) MiB free")
 _OUT: Final = re.compile(
-    r"out of memory|failed to allocate|cudaMalloc failed|unable to allocate|ErrorOutOfDeviceMemory", re.IGNORECASE
+    r"out of memory|failed to allocate|cudaMalloc failed|unable to allocate|ErrorOutOfDeviceMemory",
+    re.IGNORECASE,
 )
 _OLLAMA: Final = re.compile(
     r'memory\.required\.(?P<part>full|partial|kv|allocations)="?\[?(?P<size>[\d.]+) (?P<unit>[KMGT]iB)'
@@ -103,7 +104,9 @@ class LlamaStart:
 
 def looks_like_llama_cpp(text: str) -> bool:
     """True if a log has lines that only llama.cpp prints."""
-    return any(mark in text for mark in ("llama_kv_cache:", "load_tensors:", "sched_reserve:", "llama_context:"))
+    return any(
+        mark in text for mark in ("llama_kv_cache:", "load_tensors:", "sched_reserve:", "llama_context:")
+    )
 
 
 def read_start(lines: Iterable[str]) -> LlamaStart:

@@ -133,8 +133,12 @@ def test_damaged_files_are_one_sentence(tmp_path: Path, raw: bytes, words: str) 
     assert "\n" not in str(caught.value)
 
 
-@given(cut=st.integers(0, 1500), flips=st.lists(st.tuples(st.integers(0, 1500), st.integers(0, 255)), max_size=4))
-def test_random_damage_never_escapes(tmp_path_factory: pytest.TempPathFactory, cut: int, flips: list[tuple[int, int]]) -> None:
+@given(
+    cut=st.integers(0, 1500), flips=st.lists(st.tuples(st.integers(0, 1500), st.integers(0, 255)), max_size=4)
+)
+def test_random_damage_never_escapes(
+    tmp_path_factory: pytest.TempPathFactory, cut: int, flips: list[tuple[int, int]]
+) -> None:
     """Whatever the bytes, the answer is a model or an InputError."""
     raw = bytearray(header(KEYS, tensors())[: max(cut, 1)])
     for place, value in flips:

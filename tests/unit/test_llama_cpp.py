@@ -251,7 +251,11 @@ def test_unknown_class_is_refused(catalogue: Catalogue) -> None:
 
 def test_ollama_names(catalogue: Catalogue) -> None:
     """A name of Ollama's library is a base model and a mix; a suffix names another mix."""
-    for name, mix in (("llama3.1:8b", "q4_k_m"), ("llama3.1:8b-instruct-q8_0", "q8_0"), ("llama3.1", "q4_k_m")):
+    for name, mix in (
+        ("llama3.1:8b", "q4_k_m"),
+        ("llama3.1:8b-instruct-q8_0", "q8_0"),
+        ("llama3.1", "q4_k_m"),
+    ):
         answer = estimate(name, gpu="rtx-4090", engine="ollama", catalog=catalogue).to_dict()
         assert answer["model"] == "meta-llama/Llama-3.1-8B-Instruct"
         assert answer["weight_format"] == mix

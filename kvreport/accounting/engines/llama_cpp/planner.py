@@ -119,9 +119,7 @@ def assign(graph: Graph, backends: Sequence[Backend], *, op_offload: bool) -> No
             node.backend = 0
 
 
-def _split(
-    graph: Graph, copies: int
-) -> tuple[list[tuple[Tensor, int]], list[tuple[Tensor, int]]]:
+def _split(graph: Graph, copies: int) -> tuple[list[tuple[Tensor, int]], list[tuple[Tensor, int]]]:
     """Pass 5 and what follows: cut where the backend changes, and copy what a split reads from another."""
     splits: list[tuple[int, list[Tensor], list[Tensor]]] = []
     copied: dict[tuple[int, int], list[Tensor]] = {}

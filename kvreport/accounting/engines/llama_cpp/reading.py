@@ -314,14 +314,12 @@ def _recurrence(cache: kinds.RecurrentState, roles: Roles) -> Recurrence:
             width = elements // max(1, inner)
             groups = ((conv.channels if conv is not None else 0) - inner) // max(1, 2 * width)
             del dim
-            return make("gated_deltanet", inner=inner, state=width, heads=heads, groups=max(1, groups)
-            )
+            return make("gated_deltanet", inner=inner, state=width, heads=heads, groups=max(1, groups))
         case "kda":
             out = roles.get("attn_output")
             heads = state.channels if state is not None else 1
             inner = out.columns if out is not None else 0
-            return make("kda", inner=inner, state=max(1, inner // heads), heads=heads, groups=heads
-            )
+            return make("kda", inner=inner, state=max(1, inner // heads), heads=heads, groups=heads)
         case "mamba2":
             return _mamba2(roles, conv, state, make)
         case "mamba1":
@@ -330,8 +328,7 @@ def _recurrence(cache: kinds.RecurrentState, roles: Roles) -> Recurrence:
             width = state.columns if state is not None else 0
             rank = step.columns if step is not None else (rest.rows - 2 * width if rest is not None else 0)
             normed = any("layernorm" in role for role in roles)
-            return make("mamba1", inner=inner, state=width, heads=inner, groups=1, rank=rank, normed=normed
-            )
+            return make("mamba1", inner=inner, state=width, heads=inner, groups=1, rank=rank, normed=normed)
         case "short_conv":
             return make("short_conv", inner=0, state=0, heads=1, groups=1)
         case "rwkv":
@@ -343,7 +340,10 @@ def _recurrence(cache: kinds.RecurrentState, roles: Roles) -> Recurrence:
 
 
 def _mamba2(
-    roles: Roles, conv: kinds.StateTensor | None, state: kinds.StateTensor | None, make: Callable[..., Recurrence]
+    roles: Roles,
+    conv: kinds.StateTensor | None,
+    state: kinds.StateTensor | None,
+    make: Callable[..., Recurrence],
 ) -> Recurrence:
     out = roles.get("ssm_out")
     inner = out.columns if out is not None else 0
@@ -354,5 +354,4 @@ def _mamba2(
         groups = conv.groups
     elif conv is not None and width:
         groups = max(1, (conv.channels - inner) // (2 * width))
-    return make("mamba2", inner=inner, state=width, heads=heads, groups=groups, normed="ssm_norm" in roles
-    )
+    return make("mamba2", inner=inner, state=width, heads=heads, groups=groups, normed="ssm_norm" in roles)
