@@ -28,6 +28,7 @@ from kvreport.startup_log.observed import Comparison, Start, find_model
 FAMILIES: Final = {
     "vllm": "vllm",
     "sglang": "sglang",
+    "tensorrt-llm": "tensorrt_llm",
     "llama.cpp": "llama_cpp",
     "ik-llama.cpp": "llama_cpp",
 }
@@ -177,7 +178,7 @@ def engine_of(catalogue: Catalogue, observation: Observation) -> Engine | None:
     family = FAMILIES.get(observation.engine)
     if family is None:
         return None
-    version = observation.engine_version if family in _RELEASES else None
+    version = observation.engine_version if family in _RELEASES or family == "sglang" else None
     if family in _RELEASES and version is None and observation.origin.date is not None:
         version = _version_of_date(family, observation.origin.date)
     return engine_for_version(catalogue.engines.values(), family, version)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from pathlib import Path
 
@@ -103,7 +104,7 @@ def test_a_split_file_needs_all_parts(tmp_path: Path) -> None:
     """Parts add up; a missing one is named."""
     first, second = (tmp_path / f"m-0000{n}-of-00002.gguf" for n in (1, 2))
     first.write_bytes(header(KEYS, tensors()[:4]))
-    with pytest.raises(InputError, match="m-00002-of-00002.gguf"):
+    with pytest.raises(InputError, match=r"m-00002-of-00002\.gguf"):
         read_header(first)
     second.write_bytes(header({"split.no": 1}, tensors()[4:]))
     assert len(read_header(first).tensors) == len(tensors())
@@ -146,7 +147,5 @@ def test_random_damage_never_escapes(
             raw[place] = value
     path = tmp_path_factory.mktemp("gguf") / "random.gguf"
     path.write_bytes(bytes(raw))
-    try:
+    with contextlib.suppress(InputError):
         read_gguf(path)
-    except InputError:
-        pass

@@ -10,6 +10,7 @@ from kvreport.accounting.engines.llama_cpp.rules import LlamaCpp
 from kvreport.accounting.engines.mlx import Mlx
 from kvreport.accounting.engines.ollama import Ollama
 from kvreport.accounting.engines.sglang.rules import Sglang
+from kvreport.accounting.engines.tensorrt_llm import TensorRtLlm
 from kvreport.accounting.engines.transformers import Transformers
 from kvreport.accounting.engines.vllm.rules import Vllm
 from kvreport.catalog.engine import Engine
@@ -20,6 +21,7 @@ FAMILIES: Final[dict[str, type[EngineRules]]] = {
     "mlx": Mlx,
     "ollama": Ollama,
     "sglang": Sglang,
+    "tensorrt_llm": TensorRtLlm,
     "transformers": Transformers,
     "vllm": Vllm,
 }
