@@ -67,15 +67,10 @@ def _run(options: argparse.Namespace) -> int:
     if options.format == "json":
         write_json(result.to_dict())
     else:
-<<<<<<< HEAD
-        local = isinstance(result, LocalEstimate)
-        helps = [] if local else remedies(result, catalogue.kv_formats)
-        for line in text(result, helps, options.model):
-=======
-        headline, *rest = text(result, remedies(result, catalogue.kv_formats), options.model)
+        helps = [] if isinstance(result, LocalEstimate) else remedies(result, catalogue.kv_formats)
+        headline, *rest = text(result, helps, options.model)
         print(paint(plain(headline), _ROLES.get(result.verdict, "bad")))
         for line in rest:
->>>>>>> main
             write(line)
     return required(result.max_concurrent_requests, options.require)
 

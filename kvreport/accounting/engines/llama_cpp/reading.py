@@ -217,7 +217,8 @@ class _Reader:
                 if (
                     isinstance(other, kinds.FullAttention | kinds.SlidingWindow | kinds.ChunkedAttention)
                     and other.kind == wanted
-                    and min(group.indices) < index:
+                    and min(group.indices) < index
+                ):
                     return self._attention(other, roles, owns_cache=False)
         width = max(1, self.model.hidden_size // max(1, self.model.attention_heads))
         plain = kinds.FullAttention(kv_heads=1, key_dim=width, value_dim=width)
