@@ -178,8 +178,8 @@ class _Layers:
             yield self._state(index, roles)
             if "attn_k" not in roles or "ssm_conv1d_q" in roles:
                 return
-        if self.keys.get("attention.key_length_mla") is not None or "attn_k_b" in roles:
-            if "attn_kv_a_mqa" in roles:  # noqa: SIM102
+        if self.keys.get("attention.key_length_mla") is not None or "attn_k_b" in roles:  # noqa: SIM102
+            if "attn_kv_a_mqa" in roles:
                 yield kinds.Latent(
                     latent_dim=self.keys.number("attention.kv_lora_rank"),
                     rope_dim=self.keys.number("rope.dimension_count", 64),

@@ -244,6 +244,8 @@ def _open_case(request: Request, query: Query, file: GgufModel | None) -> _Case:
     engine = rules(request.engine)
     if isinstance(engine, LlamaCpp):
         options = engine.local_options(options, request.model, sum(device.usable for device in devices))
+    if query.context_tokens is None and options.context:
+        request = replace(request, context_tokens=options.context // options.slots)
     return _Case(
         request,
         query,
@@ -410,6 +412,11 @@ def _assumptions(case: _Case) -> tuple[str, ...]:
     query = case.query
     ours = ("utilization", "KV format", "max_")
     found = [text for text in case.request.assumptions if not text.startswith(ours)]
+    if query.context_tokens is None and case.request.context_tokens != case.request.model.context_tokens:
+        found = [text for text in found if not text.startswith("context ")]
+        found.append(
+            f"context {case.request.context_tokens:,} tokens: {case.request.engine.label}'s own for this memory"
+        )
     if query.parallel is None:
         slots = case.options.slots
         found.append(f"parallel {slots}: default of {case.request.engine.label}")

@@ -266,3 +266,11 @@ def test_every_ollama_name_is_in_the_catalogue(catalogue: Catalogue) -> None:
     for found in load_ollama_names().names.values():
         assert catalogue.model(found.model).id == found.model
         assert mix_name(found.format)
+
+
+def test_ollama_chooses_the_context_by_memory(catalogue: Catalogue) -> None:
+    """Nobody stated ``num_ctx``: 32K from 23 GiB on, and the answer is about that context."""
+    answer = estimate("llama3.1:8b", gpu="rtx-4090", engine="ollama", catalog=catalogue).to_dict()
+    assert answer["context_tokens"] == 32768
+    assert answer["kv_cache_bytes"] == 32768 * 131072
+    assert answer["verdict"] == "fits"
