@@ -28,6 +28,7 @@ from kvreport.site.pages import (
     api,
     claims,
     compare,
+    embed,
     explore,
     glossary,
     gpu,
