@@ -164,6 +164,10 @@ def open_model(
     if isinstance(model, Model):
         return Opened(model)
     # A reader for every family costs a tenth of a second; a catalogue's model needs none.
+    if str(model).lower().endswith(".gguf"):
+        from kvreport.architectures.gguf import read_gguf  # noqa: PLC0415
+
+        return Opened(read_gguf(model).model)
     if isinstance(model, Path) or is_config_path(model):
         from kvreport.estimation.opening import open_folder  # noqa: PLC0415
 
