@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from kvreport.architectures import listing
-from kvreport.architectures.listing import Listing
+from kvreport.architectures.listing import Listing, split_outside
 
 OUT = Path(__file__).resolve().parents[1] / "kvreport" / "architectures" / "defaults.json"
 
@@ -52,7 +52,7 @@ def formulas(listed: Listing) -> Iterator[str]:
     for line in listed.caches:
         for name, value in line.sizes.items():
             if name not in ("mechanism", "reads") and not name.endswith("_type"):
-                yield from value.replace(";", ",").split(",")
+                yield from (part for whole in value.split(";") for part in split_outside(whole))
         yield line.condition or "0"
     for row in listed.rows:
         yield from (*row.shape, row.count, row.heads or "0", row.condition or "0")

@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from importlib import resources
+from math import prod
 from typing import Any, Final, cast, get_args
 
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
 from kvreport.architectures.expressions import MAX_VALUE, evaluate
 from kvreport.architectures.keys import MAX_CONTEXT, MAX_EXPERTS, MAX_LAYERS, MAX_WIDTH, Keys
-from kvreport.architectures.listing import CacheLine, Listing, Row
+from kvreport.architectures.listing import CacheLine, Listing, Row, split_outside
 from kvreport.catalog.caches import (
     Cache,
     ChunkedAttention,
@@ -35,6 +36,7 @@ _NAMES: Final = {
     "indexer": "index keys",
     "shared": "shared cache",
 }
+_MOST_SIDES: Final = 4
 NOTHING_KEPT: Final = "no cache"
 
 
@@ -187,7 +189,7 @@ def _beside(listed: Listing, keys: Keys, tensors: list[Tensor]) -> Blueprint:
     section = keys.outer.section(listed.text) or keys
     section.outer = keys.outer
     blueprint = text_model(section, listed.reads, ties="inner")
-    if any(tensor.component == "output_head" for tensor in tensors) or listed.sizes.get("head") == "own":
+    if any(row.component == "output_head" for row in listed.rows) or listed.sizes.get("head") == "own":
         blueprint.outer = [tensor for tensor in blueprint.outer if tensor.component != "output_head"]
     blueprint.outer += tensors
     blueprint.notes += listed.notes
@@ -217,6 +219,9 @@ def _tensors(row: Row, scope: Scope) -> list[Tensor]:
     shape = tuple(scope.whole(side, what, low=0) for side in row.shape)
     if 0 in shape:
         return []
+    if len(shape) > _MOST_SIDES:
+        # A record has four sides at most: what a convolution over frames begins with is one of them.
+        shape = (shape[0], prod(shape[1 : len(shape) - 2]), *shape[-2:])
     split, heads = row.split, None
     if row.heads is not None:
         heads = scope.whole(row.heads, what) or None
@@ -294,7 +299,7 @@ def _state(line: CacheLine, scope: Scope) -> RecurrentState:
         for number, formula in enumerate(line.sizes.get(name, "").split(";")):
             if formula:
                 channels, columns = (
-                    scope.whole(part, f"state {name} {number}", low=1) for part in formula.split(",")
+                    scope.whole(part, f"state {name} {number}", low=1) for part in split_outside(formula)
                 )
                 precision = cast(Any, line.sizes.get(f"{name}_type", "model"))
                 tensors.append(
