@@ -28,11 +28,14 @@ def main() -> None:
         model_type = listed.config or next(iter(listed.model_types), "")
         if model_type not in CONFIG_MAPPING:
             continue
-        published = CONFIG_MAPPING[model_type]().to_dict()
+        type_of = CONFIG_MAPPING[model_type]
+        published = type_of().to_dict()
         known = found.setdefault(model_type, {})
         for path in sorted(paths(listed)):
             value = at(published, path)
-            if value is not ... and not isinstance(value, dict):
+            # A field that the class itself leaves null is filled from others, as the listing derives it.
+            left_null = path in listed.derived and getattr(type_of, path, None) is None
+            if value is not ... and not isinstance(value, dict) and not left_null:
                 known[path] = value
     ordered = {model_type: dict(sorted(known.items())) for model_type, known in sorted(found.items())}
     OUT.write_text(json.dumps(ordered, indent=0, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -33,7 +33,19 @@ _ALIASES: Final = {
 }
 """Core dimensions, canonical name first: what other tools and classes call each of them."""
 
-CORE: Final = frozenset(name for key, others in _ALIASES.items() for name in (key, *others))
+_TWO_STACKS: Final = (
+    "d_kv",
+    "decoder_attention_heads",
+    "decoder_ffn_dim",
+    "decoder_layers",
+    "encoder_attention_heads",
+    "encoder_ffn_dim",
+    "encoder_layers",
+    "num_decoder_layers",
+)
+"""What encoder-decoder classes call theirs."""
+
+CORE: Final = frozenset((*_TWO_STACKS, *(name for key, others in _ALIASES.items() for name in (key, *others))))
 
 _STRUCTURAL: Final = re.compile(
     r"(?:^|_)(?:adapter|blocks?|bottleneck|cfg|config|conv|decoder|depth|dims?|embed|encoder|experts?|ffn|"

@@ -26,6 +26,7 @@ from kvreport.catalog.caches import (
     SlidingWindow,
     StateTensor,
 )
+from kvreport.errors import InputError
 
 _NAMES: Final = {
     "full": "full attention",
@@ -72,26 +73,29 @@ class Scope:
         keys = self._section(section)
         value = keys.raw(name)
         default = self.defaults.get(path)
-        if (
-            value is None
-            and path in self.listed.derived
-            and not (path in self.defaults and default is not None)
-        ):
-            return evaluate(self.listed.derived[path], self.look)
-        if value is None and keys.null(name) and default is None:
-            return evaluate(self.listed.derived[path], self.look) if path in self.listed.derived else None
+        if path == "num_labels":
+            return label_count(keys)
+        if value is None and path in self.listed.derived and (default is None or keys.null(name)):
+            return self._derived(keys, name, path)
         if value is None:
-            return self._default(keys, name, path)
+            return None if keys.null(name) else self._default(keys, name, path)
         return _checked(keys, name, value, default)
+
+    def _derived(self, keys: Keys, name: str, path: str) -> Any:  # noqa: ANN401
+        formula = self.listed.derived[path]
+        value = evaluate(formula, self.look)
+        if not keys.null(name) and isinstance(value, int) and not isinstance(value, bool):
+            keys.trail.derived.append(f"{keys.field(name)} = {value}: not in the config; {formula}")
+        return value
 
     def _default(self, keys: Keys, name: str, path: str) -> Any:  # noqa: ANN401
         value = self.defaults.get(path)
+        if isinstance(value, list) and value and isinstance(value[0], str):
+            raise keys.fault(name, None, "a list, one entry per layer")
         if isinstance(value, int) and not isinstance(value, bool):
             keys.trail.assumed[keys.field(name)] = value
         elif value is not None:
             keys.trail.usual[keys.field(name)] = value
-        elif path in self.listed.derived:
-            return evaluate(self.listed.derived[path], self.look)
         elif path not in self.defaults:
             raise keys.fault(name, None, "a value: the class has no default")
         return value
@@ -112,8 +116,6 @@ class Scope:
         try:
             value = evaluate(formula, self.look)
         except (ValueError, IndexError, KeyError) as error:
-            from kvreport.errors import InputError  # noqa: PLC0415
-
             if isinstance(error, InputError):
                 raise
             raise self.root.fault(what, str(error), "sizes that fit together") from error
@@ -167,6 +169,7 @@ def read_listed(listed: Listing, keys: Keys) -> Blueprint:
     tensors = [tensor for row in listed.rows if scope.holds(row.condition) for tensor in _tensors(row, scope)]
     if listed.reads:
         return _beside(listed, keys, tensors)
+    root.trail.looked_at.update(root.field(path) for path in listed.derived)
     sizes = listed.sizes
     layers = _layers(listed, scope)
     return Blueprint(
@@ -306,3 +309,12 @@ def _state(line: CacheLine, scope: Scope) -> RecurrentState:
                     StateTensor(name=cast(Any, name), channels=channels, columns=columns, precision=precision)
                 )
     return RecurrentState(mechanism=cast(Any, line.sizes["mechanism"]), tensors=tuple(tensors))
+
+
+def label_count(keys: Keys) -> int:
+    """Return the classes that a classifier tells apart: ``num_labels``, else the entries of ``id2label``."""
+    if keys.has("num_labels"):
+        return keys.whole("num_labels", high=1 << 20)
+    labels = keys.raw("id2label")
+    # transformers, configuration_utils.py: two labels where a config names none.
+    return len(labels) if isinstance(labels, dict | list) and labels else 2
