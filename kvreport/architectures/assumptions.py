@@ -45,7 +45,9 @@ _TWO_STACKS: Final = (
 )
 """What encoder-decoder classes call theirs."""
 
-CORE: Final = frozenset((*_TWO_STACKS, *(name for key, others in _ALIASES.items() for name in (key, *others))))
+CORE: Final = frozenset(
+    (*_TWO_STACKS, *(name for key, others in _ALIASES.items() for name in (key, *others)))
+)
 
 _STRUCTURAL: Final = re.compile(
     r"(?:^|_)(?:adapter|blocks?|bottleneck|cfg|config|conv|decoder|depth|dims?|embed|encoder|experts?|ffn|"
