@@ -214,7 +214,6 @@ def cache_of(name: str, model_type: str, config: dict[str, Any]) -> str:
     if isinstance(model, str) or counted(model) > LARGEST:
         return "not run"
     settings = config_class(model_type).from_dict(json.loads(json.dumps(config)))
-    subject = Subject("local/check", config, model)
     results = []
     try:
         torch.manual_seed(0)
@@ -225,12 +224,29 @@ def cache_of(name: str, model_type: str, config: dict[str, Any]) -> str:
                 kept = _run(net, ids, settings)
             if kept is None:
                 return "not run"
-            results.append((held(kept).shape_bytes, cache_bytes(subject, length)))
+            asked = Subject("local/check", config, _reading(model, length))
+            results.append((held(kept).shape_bytes, cache_bytes(asked, length)))
     except Exception as error:  # noqa: BLE001 - whatever a class raises when it runs
         return f"not run: {type(error).__name__}: {' '.join(str(error).split())[:80]}"
     if all(theirs == mine for theirs, mine in results):
         return "exact"
     return "differs: " + ", ".join(f"{theirs} against {mine}" for theirs, mine in results)
+
+
+def _reading(model: Model, tokens: int) -> Model:
+    """Return the model with encoders that read so many tokens, as the run gives them."""
+    layers = tuple(
+        group.model_copy(
+            update={
+                "caches": tuple(
+                    cache.model_copy(update={"encoder_tokens": tokens}) if cache.kind == "cross" else cache
+                    for cache in group.caches
+                )
+            }
+        )
+        for group in model.layers
+    )
+    return model.model_copy(update={"layers": layers})
 
 
 def _run(net: Any, ids: Any, settings: Any) -> Any:  # noqa: ANN401 - a model, token ids, its config

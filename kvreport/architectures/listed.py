@@ -235,7 +235,7 @@ def _tensors(row: Row, scope: Scope) -> list[Tensor]:
     ]
     if row.bias:
         # A row-parallel projection keeps its bias whole.
-        whole = split == "rows" or (heads is not None and shape[0] % (heads or 1) != 0)
+        whole = split == "rows" or (heads is not None and shape[0] % heads != 0)
         each += [
             replace(
                 tensor,
@@ -274,17 +274,19 @@ def _cache(line: CacheLine, scope: Scope) -> Cache:
     def size(name: str, default: str | None = None) -> int:
         return scope.whole(line.sizes.get(name) or default or "0", f"cache {name}", low=0, high=MAX_CONTEXT)
 
-    heads = {"kv_heads": size("kv"), "key_dim": size("k"), "value_dim": size("v", line.sizes.get("k"))}
+    kv, key, value = size("kv"), size("k"), size("v", line.sizes.get("k"))
     match line.kind:
         case "full":
-            return FullAttention(**heads)
+            return FullAttention(kv_heads=kv, key_dim=key, value_dim=value)
         case "sliding":
             window = size("window")
-            return SlidingWindow(**heads, window=window) if window else FullAttention(**heads)
+            if not window:
+                return FullAttention(kv_heads=kv, key_dim=key, value_dim=value)
+            return SlidingWindow(kv_heads=kv, key_dim=key, value_dim=value, window=window)
         case "chunked":
-            return ChunkedAttention(**heads, chunk=size("chunk"))
+            return ChunkedAttention(kv_heads=kv, key_dim=key, value_dim=value, chunk=size("chunk"))
         case "cross":
-            return CrossAttention(**heads, encoder_tokens=size("tokens"))
+            return CrossAttention(kv_heads=kv, key_dim=key, value_dim=value, encoder_tokens=size("tokens"))
         case "latent":
             return Latent(latent_dim=size("latent"), rope_dim=size("rope"))
         case "indexer":
