@@ -1,272 +1,348 @@
-"""Fit the reserve's coefficients on the published start-up logs, and write them into the engines.
+"""Fit what no source states of vLLM's reserve on the published start-up logs, and measure what it is worth.
 
-    python scripts/fit_reserve.py [--configs FOLDER] [--write]
+    python scripts/fit_reserve.py [--write]
 
-Rows are the vLLM observations of ``data/observations`` that say enough: the model is known, the
-device's memory too (printed or in the catalogue; not memory shared with a CPU, where other
-processes move the figure), utilisation, loaded weights and pool. A row gives the whole reserve,
+Everything that a release's source tells is counted (:mod:`kvreport.accounting.engines.vllm.profiling`). What
+is left is four constants, shared by all releases: memory outside the framework on one device, what
+every further rank adds, what a device that shares its memory with a CPU adds, and bytes of a captured graph per
+layer. They are chosen by median (quantile) regression on
 
-    utilisation * memory - weights - pool,
+    utilization * memory - weights - pool - counted activations,
 
-and where the engine printed its parts, activations, non-framework memory and graphs each on their
-own. Rows that print graphs and no whole count for the graphs.
+of every log (half the weight for those whose flags are not all stated), and on each part that a log prints
+by itself.
 
-The formula is :func:`kvreport.accounting.engines.vllm.reserve.reserve`. Its coefficients are chosen by least
-absolute deviations of relative errors, by coordinate descent over a geometric grid: no random
-start, no outlier removed by hand. The counts that follow from how the engine is written are where
-it starts. Sampling is fitted for each engine version; everything else is shared. Then each family
-of models is left out in turn, the fit made without it, and the family predicted: those errors are
-what an unseen log must expect, and their 80th percentile becomes the uncertainty.
+A fit flatters itself, so the figures that are published are of sources left out, and of logs that state all flags: all logs of one source
+(one page, else one day and machine) are left out in turn, the constants fitted without them, and those logs predicted
+end to end. The error band is the 80th percentile of those errors per class of devices, itself calibrated without
+the source that it is tested on. Intervals of the constants come from drawing sources with replacement.
+
+``--write`` puts constants and band into ``data/engines/vllm*.yaml`` and the figures into
+``data/left_out.yaml``, which the evidence pages read; the test compares both with a new fit.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import statsmodels.api as sm
+import yaml
 
+from kvreport.accounting.deployment import allocate
 from kvreport.accounting.engines.registry import rules
-from kvreport.accounting.engines.vllm.reserve import own_expert_kernels, reserve
-from kvreport.architectures import read_config
-from kvreport.catalog.engine import Engine, engine_for_version
+from kvreport.accounting.engines.vllm.profiling import captured_graphs
+from kvreport.accounting.engines.vllm.reserve import device_class, multicasts
+from kvreport.catalog.engine import Engine
 from kvreport.catalog.load import Catalogue, load_catalogue
-from kvreport.catalog.model import Model
 from kvreport.catalog.observation import Observation, load_observations
 from kvreport.errors import InputError
+from kvreport.evidence.validation import engine_of
 from kvreport.resources import data_dir
-from kvreport.startup_log.observed import Start, find_model, serves_images, share_taken, unified
+from kvreport.startup_log.observed import Comparison, Start, device_of, find_model, share_taken
 from kvreport.units import GIB
 
-SHARED = {
-    "forward_bytes_per_hidden": 6.0,
-    "forward_bytes_per_inner": 6.5,
-    "expert_bytes_per_hidden": 4.0,
-    "vision_bytes_per_width": 1.8e6,
-    "non_framework_bytes": 0.13 * GIB,
-    "non_framework_parallel_bytes": 0.3 * GIB,
-    "graph_bytes_per_layer": 1.4e5,
-    "graph_bytes_per_expert_layer": 2e5,
-    "graph_bytes_per_indexed_layer": 2e5,
-    "graph_bytes_per_split_layer": 3e5,
-}
-CURRENT = ("vllm-0.23", "vllm-0.25", "vllm")
-SAMPLING = {"vllm-0.7": 38.0, "vllm-0.10": 14.0, "vllm-0.11": 38.0, "vllm-0.19": 14.0} | dict.fromkeys(
-    CURRENT, 38.0
-)
-SAME_SAMPLING = (("vllm-0.7",), ("vllm-0.10",), ("vllm-0.11",), ("vllm-0.19",), CURRENT)
-"""Releases that sample the same way share one figure. Those read from 0.22 to 0.33 run the sampler that
-sorts, too, while they measure (``_dummy_sampler_run``), as those of late 2025 did."""
+CONSTANTS = ("non_framework_bytes", "non_framework_rank_bytes", "unified_bytes", "graph_bytes_per_layer")
+FLOOR_BYTES = GIB
+"""A band is a share of the reserve plus this much, so that small reserves have one too."""
 
-ALL_SORT = ("vllm-0.7", "vllm-0.11", *CURRENT)
-SORTING = "vllm-0.11"
-"""A run of another release that says it falls back to PyTorch's sampling takes this one's figure."""
+COVERAGE = 0.8
+LEAST_IN_CLASS = 10
+"""Logs below which a class of devices takes the wider of its own band and that of all."""
 
-STEPS = np.geomspace(0.9, 1 / 0.9, 9)
-FLOOR_BYTES = 0.25 * GIB
-"""Errors are relative to the measured figure plus this, so that small terms do not decide."""
+ASSUMED_WEIGHT = 0.5
+"""What a log weighs whose source does not state all flags, against one whose does."""
+
+DRAWS = 200
 
 
 @dataclass(frozen=True)
 class Row:
+    """One figure that tells of the constants: ``bytes = counts @ constants``; weighs ``weight``."""
+
+    source: str
+    weight: float
+    counts: tuple[float, float, float, float]
+    bytes: float
+
+
+@dataclass(frozen=True)
+class Log:
+    """One log, with the engine's rules for it and the figures that it tells of the constants."""
+
     observation: Observation
     engine: Engine
-    model: Model
-    tokens: int
-    rows: int
-    own_expert_kernels: bool
-    measured: dict[str, float]
-
-    @property
-    def family(self) -> str:
-        return self.model.architecture
+    start: Start
+    source: str
+    group: str
+    rows: tuple[Row, ...]
 
 
-def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("--configs", type=Path, help="folder with configs of models not in the catalogue")
-    arguments.add_argument("--write", action="store_true", help="write data/engines/vllm*.yaml")
-    given = arguments.parse_args()
-    catalogue = load_catalogue()
-    rows = list(collect(catalogue, load_observations(data_dir()), given.configs))
-    fitted = fit(rows)
-    print(f"{len(rows)} rows of {len({row.family for row in rows})} families")
-    for name, value in fitted.items():
-        print(f"  {name:40s} {value:.4g}")
-
-    left_out: dict[str, float] = {}
-    for family in sorted({row.family for row in rows}):
-        without = fit([row for row in rows if row.family != family])
-        for row in rows:
-            if row.family == family:
-                left_out[row.observation.id] = predicted(row, without)["total"]
-    errors = []
-    print("id        engine     measured  predicted  left out  (GiB)")
-    whole_rows = [row for row in rows if "total" in row.measured]
-    for row in whole_rows:
-        found, blind = predicted(row, fitted)["total"], left_out[row.observation.id]
-        errors.append(abs(blind - row.measured["total"]))
-        print(
-            f"{row.observation.id:9s} {row.engine.name:10s} {row.measured['total'] / GIB:8.2f} "
-            f"{found / GIB:9.2f} {blind / GIB:9.2f}   {row.model.id} tp{row.observation.tensor_parallel}"
-        )
-    for row in rows:
-        if "graphs" in row.measured:
-            print(
-                f"{row.observation.id:9s} graphs     {row.measured['graphs'] / GIB:8.2f} "
-                f"{predicted(row, fitted)['graphs'] / GIB:9.2f}             {row.model.id}"
-            )
-    measured = np.array([row.measured["total"] for row in whole_rows])
-    share = float(np.quantile(np.array(errors) / (measured + FLOOR_BYTES), 0.8))
-    print(
-        f"left-out error: median {np.median(errors) / GIB:.2f} GiB, 80 % {np.quantile(errors, 0.8) / GIB:.2f} GiB"
-    )
-    fitted["uncertainty_share"] = round(share, 3)
-    fitted["uncertainty_bytes"] = float(round(share * FLOOR_BYTES, -6))
-    if given.write:
-        for engine in catalogue.engines.values():
-            if engine.family == "vllm":
-                write(data_dir() / "engines" / f"{engine.name}.yaml", coefficients(fitted, engine.name))
+def source_of(observation: Observation) -> str:
+    """What logs of one source have in common: their page, else their day, engine and machine."""
+    origin = observation.origin
+    return origin.url or f"{origin.date} {observation.engine_version} {observation.gpu}"
 
 
-def collect(catalogue: Catalogue, observations: tuple[Observation, ...], configs: Path | None):
+def collect(catalogue: Catalogue, observations: Iterable[Observation]) -> list[Log]:
+    """Every vLLM log whose model and device are known."""
+    found = []
     for observation in observations:
-        printed = observation.printed
-        whole = None not in (observation.utilization, printed.model_load_gib, printed.available_kv_gib)
-        graphs = captured(observation)
-        if observation.engine != "vllm" or (not whole and graphs is None):
+        engine = engine_of(catalogue, observation)
+        device = device_of(catalogue, observation)
+        if observation.engine != "vllm" or engine is None or observation.unusable or device is None:
             continue
-        if observation.gpu is None or unified(observation) or observation.speculative or observation.lora:
+        if not observation.complete and observation.engine_version is None:
             continue
-        engine = engine_for_version(catalogue.engines.values(), "vllm", observation.engine_version)
-        model = find_model(catalogue, observation)[0] or from_config(
-            observation.model_id or observation.model, configs
-        )
-        if engine is None or model is None:
+        model, own = find_model(catalogue, observation)
+        if model is None or observation.speculative or observation.lora:
             continue
-        start = Start(catalogue, observation, engine, model, own=True)
-        laid = start.laid_out() if whole else None
-        whole = whole and (laid is None or start.same_rank(laid))
-        accelerator = catalogue.accelerator(observation.gpu)
-        total = printed.total_gpu_gib * GIB if printed.total_gpu_gib is not None else accelerator.usable_bytes
-        tokens, rows = rules(engine).scheduler(
-            accelerator,
-            max_batched_tokens=observation.max_batched_tokens,
-            max_seqs=observation.max_seqs,
-            offline=bool(observation.offline),
-        )
-        measured: dict[str, float] = {}
-        if whole:
-            used = share_taken(observation) * total
-            measured["total"] = used - (printed.model_load_gib + printed.available_kv_gib) * GIB
-            if measured["total"] <= 0:
-                continue
-        if whole and printed.peak_activation_gib is not None:
-            measured["activations"] = printed.peak_activation_gib * GIB
-        if whole and printed.non_torch_gib is not None:
-            measured["non_framework"] = printed.non_torch_gib * GIB
-        if graphs is not None:
-            measured["graphs"] = graphs
-        if measured:
-            yield Row(observation, engine, model, tokens, rows, own_expert_kernels(accelerator), measured)
+        start = Start(catalogue, observation, engine, model, own=own)
+        source = source_of(observation)
+        group = device_class(device)
+        try:
+            rows = tuple(measured(start, source))
+        except InputError:
+            continue
+        found.append(Log(observation, engine, start, source, group, rows))
+    return found
 
 
-def captured(observation: Observation) -> float | None:
-    """Bytes of graphs: what the engine expected, else what it found free memory to have lost.
+def measured(start: Start, source: str) -> Iterable[Row]:
+    """The figures of one log, each with its counts; the whole reserve where its parts are not printed."""
+    observation, printed = start.observation, start.observation.printed
+    case = start.case()
+    device = start.accelerator
+    if device is None or (observation.pipeline_parallel or 1) > 1 or (observation.data_parallel or 1) > 1:
+        return
+    kept = rules(start.engine).reserve(start.model, device, case.step)
+    weight = 1.0 if observation.complete else ASSUMED_WEIGHT
+    graphs = captured_graphs(case.serving.max_seqs, case.serving.max_batched_tokens) * start.model.layer_count
+    further = float((observation.tensor_parallel or 1) - 1) * multicasts(device)
+    shared = float(device_class(device) == "unified")
+    if shared and not observation.complete:
+        return
+    if printed.cudagraph_est_gib is not None and not observation.eager:
+        yield Row(source, weight, (0.0, 0.0, 0.0, float(graphs)), printed.cudagraph_est_gib * GIB)
+    if printed.non_torch_gib is not None:
+        yield Row(source, weight, (1.0, further, shared, 0.0), printed.non_torch_gib * GIB)
+        return
+    share = share_taken(observation) or start.engine.utilization
+    pool = pool_told(start)
+    if pool is None or start.weight_format is None:
+        return
+    load = printed.model_load_gib
+    weights = load * GIB if load is not None else float(allocate(case).resident_bytes)
+    whole = share * device.usable_bytes - weights - pool
+    counted = float(graphs) if kept.graphs else 0.0
+    yield Row(source, weight, (1.0, further, shared, counted), whole - kept.activations)
 
-    The loss is the figure of a moment in which other memory is given back, too, so that it may
-    be negative; such a one says nothing.
-    """
-    printed = observation.printed
-    if observation.eager:
+
+def pool_told(start: Start) -> float | None:
+    """Bytes of the pool: as printed, else those that the line of tokens takes."""
+    printed, context = start.observation.printed, start.observation.context_tokens
+    if printed.available_kv_gib is not None:
+        return printed.available_kv_gib * GIB
+    laid = start.laid_out()
+    if not printed.kv_tokens or context is None or laid is None:
         return None
-    if printed.cudagraph_est_gib is not None:
-        return printed.cudagraph_est_gib * GIB
-    found = printed.cudagraph_gib
-    return found * GIB if found is not None and found > 0 else None
-
-
-def from_config(model_id: str, configs: Path | None) -> Model | None:
-    path = None if configs is None else configs / f"{model_id.replace('/', '--')}.json"
-    if path is None or not path.is_file():
-        return None
-    content = json.loads(path.read_text())
-    try:
-        return read_config(content.get("config", content), id=model_id)
-    except InputError:
-        return None
-
-
-def predicted(row: Row, values: dict[str, float]) -> dict[str, float]:
-    engine = row.engine.model_copy(update={"coefficients": coefficients(values, row.engine.name)})
-    arguments = {
-        "max_batched_tokens": row.tokens,
-        "max_seqs": row.rows,
-        "tensor_parallel": row.observation.tensor_parallel or 1,
-        "eager": bool(row.observation.eager),
-        "images": serves_images(row.observation),
-        "own_expert_kernels": row.own_expert_kernels,
-        "sorts": bool(row.observation.sorts),
-    }
-    kept = reserve(row.model, engine, **arguments)
-    # The estimate is printed by releases that do not take it off the pool, too.
-    graphs = reserve(row.model, engine.model_copy(update={"graphs_reserved": True}), **arguments).graphs
-    return {
-        "total": kept.total,
-        "activations": kept.activations,
-        "non_framework": kept.non_framework,
-        "graphs": graphs,
-    }
-
-
-def coefficients(values: dict[str, float], engine: str) -> dict[str, float]:
-    own = {name: value for name, value in values.items() if "@" not in name}
-    own["sampling_bytes_per_logit"] = values[f"sampling_bytes_per_logit@{engine}"]
-    sorting = engine if engine in ALL_SORT else SORTING
-    own["sorting_bytes_per_logit"] = values[f"sampling_bytes_per_logit@{sorting}"]
-    own.setdefault("uncertainty_bytes", 0.0)
-    own.setdefault("uncertainty_share", 0.0)
-    return dict(sorted(own.items()))
+    whole = replace(laid, pool_bytes=GIB * 1024).printed_tokens(context)
+    return printed.kv_tokens / float(whole) * GIB * 1024
 
 
 def fit(rows: list[Row]) -> dict[str, float]:
-    values = SHARED | {f"sampling_bytes_per_logit@{name}": start for name, start in SAMPLING.items()}
-    together = [(name,) for name in SHARED] + [
-        tuple(f"sampling_bytes_per_logit@{name}" for name in same) for same in SAME_SAMPLING
-    ]
-    best = cost(rows, values)
-    for _ in range(60):
-        before = best
-        for names in together:
-            for step in STEPS:
-                tried = values | {name: values[name] * float(step) for name in names}
-                found = cost(rows, tried)
-                if found < best - 1e-9:
-                    best, values = found, tried
-        if before - best < 1e-6:
-            break
-    return {name: float(f"{value:.4g}") for name, value in values.items()}
+    """Constants by median regression."""
+    counts = np.array([row.counts for row in rows])
+    weights = np.array([row.weight for row in rows])
+    scale = np.maximum(counts.max(axis=0), 1.0)
+    sizes = np.array([row.bytes for row in rows]) / GIB
+    found = sm.QuantReg(sizes * weights, counts / scale * weights[:, None]).fit(q=0.5, max_iter=20000).params
+    return {
+        name: float(f"{max(value, 0.0) * GIB / size:.3g}")
+        for name, value, size in zip(CONSTANTS, found, scale, strict=True)
+    }
 
 
-def cost(rows: list[Row], values: dict[str, float]) -> float:
-    """Mean relative deviation, with a weak pull towards the starting counts."""
-    total = 0.0
+def without(logs: list[Log], source: str) -> list[Row]:
+    """The rows of every other source."""
+    return [row for log in logs if log.source != source for row in log.rows]
+
+
+def predicted(log: Log, constants: dict[str, float]) -> tuple[Comparison | None, float, float] | None:
+    """End to end with given constants: tokens (else concurrency, else pool), pool error and reserve in bytes."""
+    coefficients = log.engine.coefficients | constants
+    engine = log.engine.model_copy(update={"coefficients": coefficients})
+    observation = log.observation
+    start = Start(log.start.catalogue, observation, engine, log.start.model, own=log.start.own)
+    found = {one.quantity: one for one in start.comparisons()}
+    best = next((found[name] for name in ("tokens", "concurrency", "pool") if name in found), None)
+    if best is None or start.allocation is None:
+        return None
+    pool = int(start.allocation.pool_bytes)
+    missing = pool * (1 - 1 / (1 + best.error)) if best.error > -1 else float(GIB)
+    if "pool" in found:
+        missing = (found["pool"].predicted - found["pool"].observed) * GIB
+    return best, float(missing), float(start.allocation.reserve.total)
+
+
+def left_out(logs: list[Log]) -> list[dict[str, Any]]:
+    """Every log predicted by constants that were fitted without its source."""
+    found: list[dict[str, Any]] = []
+    for source in sorted({log.source for log in logs}):
+        constants = fit(without(logs, source))
+        for log in logs:
+            asked = log.source == source and log.observation.complete
+            result = predicted(log, constants) if asked else None
+            if result is None or result[0] is None:
+                continue
+            best, missing, kept = result
+            found.append(
+                {
+                    "id": log.observation.id,
+                    "source": source,
+                    "class": log.group,
+                    "quantity": best.quantity,
+                    "error": round(best.error, 5),
+                    "pool_error_bytes": round(missing),
+                    "reserve_bytes": round(kept),
+                }
+            )
+    return found
+
+
+def band(rows: list[dict[str, Any]]) -> dict[str, float]:
+    """Share of reserve and floor together that four in five errors lie within, by class of devices."""
+    shares = {"": [], **{row["class"]: [] for row in rows}}  # type: dict[str, list[float]]
     for row in rows:
-        found = predicted(row, values)
-        for name, measured in row.measured.items():
-            total += abs(found[name] - measured) / (measured + FLOOR_BYTES)
-    # Releases that share a figure pull once.
-    starts = SHARED | {f"sampling_bytes_per_logit@{same[0]}": SAMPLING[same[0]] for same in SAME_SAMPLING}
-    pull = sum(abs(np.log(values[name] / start)) for name, start in starts.items())
-    return total / len(rows) + 0.01 * pull
+        share = abs(row["pool_error_bytes"]) / (row["reserve_bytes"] + FLOOR_BYTES)
+        shares[""].append(share)
+        shares[row["class"]].append(share)
+    widths = {name: _quantile(values) for name, values in shares.items()}
+    for name, values in shares.items():
+        if len(values) < LEAST_IN_CLASS:
+            widths[name] = max(widths[name], widths[""])
+    return {name: round(width, 3) for name, width in widths.items()}
 
 
-def write(path: Path, values: dict[str, float]) -> None:
-    lines = ["coefficients:"] + [f"  {name}: {value!r}" for name, value in values.items()]
-    text = re.sub(r"coefficients:\n(?:  \w+: .*\n)+", "\n".join(lines) + "\n", path.read_text())
+def _quantile(values: list[float]) -> float:
+    """The conformal quantile: with n values, the one of rank ceil(0.8 (n + 1))."""
+    rank = min(int(np.ceil(COVERAGE * (len(values) + 1))), len(values))
+    return sorted(values)[rank - 1]
+
+
+def covered(rows: list[dict[str, Any]]) -> list[bool]:
+    """Whether each log lies in a band that was calibrated without its source."""
+    found = []
+    for row in rows:
+        widths = band([other for other in rows if other["source"] != row["source"]])
+        width = widths.get(row["class"], widths[""])
+        found.append(abs(row["pool_error_bytes"]) <= width * (row["reserve_bytes"] + FLOOR_BYTES))
+    return found
+
+
+def intervals(logs: list[Log]) -> dict[str, list[float]]:
+    """80 % intervals of the constants, from sources drawn with replacement."""
+    by_source: dict[str, list[Row]] = {}
+    for log in logs:
+        by_source.setdefault(log.source, []).extend(log.rows)
+    names = sorted(name for name, rows in by_source.items() if rows)
+    draw = np.random.default_rng(0)
+    fits = []
+    for _ in range(DRAWS):
+        chosen = [row for name in draw.choice(names, len(names)) for row in by_source[name]]
+        if np.linalg.matrix_rank(np.array([row.counts for row in chosen])) == len(CONSTANTS):
+            fits.append(fit(chosen))
+    return {
+        name: [float(f"{np.quantile([one[name] for one in fits], q):.3g}") for q in (0.1, 0.9)]
+        for name in CONSTANTS
+    }
+
+
+def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """What is published: errors and coverage of logs of sources left out."""
+    errors = np.abs([row["error"] for row in rows])
+    inside = covered(rows)
+    classes = {
+        name: {
+            "logs": len(places),
+            "median_error": round(float(np.median(errors[places])), 5),
+            "coverage": round(float(np.mean([inside[i] for i in places])), 3),
+        }
+        for name in sorted({row["class"] for row in rows})
+        if (places := [i for i, row in enumerate(rows) if row["class"] == name])
+    }
+    return {
+        "logs": len(rows),
+        "sources": len({row["source"] for row in rows}),
+        "median_error": round(float(np.median(errors)), 5),
+        "p90_error": round(float(np.quantile(errors, 0.9)), 5),
+        "median_pool_error_bytes": int(np.median([abs(row["pool_error_bytes"]) for row in rows])),
+        "coverage": round(float(np.mean(inside)), 3),
+        "classes": classes,
+    }
+
+
+def main() -> None:
+    """Print the fit, and write it if asked to."""
+    arguments = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    arguments.add_argument("--write", action="store_true", help="write data/engines and data/left_out.yaml")
+    given = arguments.parse_args()
+    catalogue = load_catalogue()
+    logs = collect(catalogue, load_observations(data_dir()))
+    constants = fit([row for log in logs for row in log.rows])
+    ranges = intervals(logs)
+    for name, value in constants.items():
+        print(f"{name:28s} {value:.4g}   80 %: {ranges[name][0]:.4g} to {ranges[name][1]:.4g}")
+    rows = left_out(logs)
+    for row, inside in sorted(zip(rows, covered(rows), strict=True), key=lambda one: -abs(one[0]["error"])):
+        print(
+            f"{row['id']:9s} {row['class']:12s} {row['quantity']:12s} {row['error']:+8.2%} "
+            f"{row['pool_error_bytes'] / GIB:+6.2f} GiB of {row['reserve_bytes'] / GIB:5.2f} {'' if inside else 'outside'}"
+        )
+    widths = band(rows)
+    print(widths)
+    print(yaml.safe_dump(summary(rows), sort_keys=False))
+    if given.write:
+        write(catalogue, constants, ranges, widths, rows)
+
+
+def write(
+    catalogue: Catalogue,
+    constants: dict[str, float],
+    ranges: dict[str, list[float]],
+    widths: dict[str, float],
+    rows: list[dict[str, Any]],
+) -> None:
+    """Put constants and band into the engines' records, and the figures into a file of their own."""
+    values = dict(constants)
+    for name, width in widths.items():
+        ending = f"_{name}" if name else ""
+        values |= {f"uncertainty_share{ending}": width, f"uncertainty_bytes{ending}": width * FLOOR_BYTES}
+    lines = ["coefficients:"] + [f"  {name}: {value!r}" for name, value in sorted(values.items())]
+    for engine in catalogue.engines.values():
+        if engine.family == "vllm":
+            path = data_dir() / "engines" / f"{engine.name}.yaml"
+            text = re.sub(r"coefficients:\n(?:  \w+: .*\n)+", "\n".join(lines) + "\n", path.read_text())
+            _replace(path, text)
+    published = [
+        {key: value for key, value in row.items() if key != "source"} | {"covered": inside}
+        for row, inside in zip(rows, covered(rows), strict=True)
+    ]
+    content = {
+        "schema_version": 1,
+        "constants": {name: {"value": constants[name], "interval": ranges[name]} for name in CONSTANTS},
+        "summary": summary(rows),
+        "logs": published,
+    }
+    _replace(data_dir() / "left_out.yaml", yaml.safe_dump(content, sort_keys=False, width=110))
+
+
+def _replace(path: Path, text: str) -> None:
     temporary = path.with_suffix(".part")
     temporary.write_text(text)
     temporary.replace(path)

@@ -18,13 +18,13 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import tomllib
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SITE = "site"
+_LOCAL = re.compile(r"https://(?:localhost|127\.|0\.0\.0\.0|\[::1\])")
 
 
 def main() -> int:
@@ -54,12 +54,19 @@ def unready(root: Path) -> Iterator[str]:
         yield f"CHANGELOG.md: found no section for {version}; allowed: '## [{version}] - <date>' with what changed"
     if not (root / SITE / "index.html").is_file():
         yield f"{SITE}/: found no site; `make release` builds it first"
+    address = os.environ.get("KVREPORT_SITE_URL", "")
+    if not address.startswith("https://") or _LOCAL.match(address):
+        yield f"KVREPORT_SITE_URL: found {address!r}; allowed: the https:// address that the site will have"
+    elif (root / SITE / "sitemap.xml").is_file():
+        sitemap = (root / SITE / "sitemap.xml").read_text(encoding="utf-8")
+        if f"<loc>{address.rstrip('/')}/</loc>" not in sitemap:
+            yield f"{SITE}/: was built for another address than {address}; build it again"
     status = git(root, "status", "--porcelain")
     if status:
         yield f"git: found {len(status.splitlines())} changed or unknown files; allowed: a release of what is committed"
     tag = git(root, "rev-list", "-n", "1", f"v{version}")
     if tag and tag != git(root, "rev-parse", "HEAD"):
-        yield f"version: found {version} in pyproject.toml, and v{version} is another commit; raise the version"
+        yield f"version: found {version} in kvreport/__init__.py, and v{version} is another commit; raise the version"
 
 
 def build(root: Path, out: Path) -> list[Path]:
@@ -110,8 +117,12 @@ def pack(folder: Path, target: Path, epoch: int) -> None:
 
 
 def version_of(root: Path) -> str:
-    """Return the version that ``pyproject.toml`` states."""
-    return str(tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"])
+    """Return the version that ``kvreport/__init__.py`` states."""
+    source = (root / "kvreport/__init__.py").read_text(encoding="utf-8")
+    stated = re.search(r'^__version__ = "([^"]+)"$', source, re.MULTILINE)
+    if stated is None:
+        raise SystemExit("kvreport/__init__.py: __version__ is missing")
+    return stated[1]
 
 
 def digest(path: Path) -> str:

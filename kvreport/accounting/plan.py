@@ -3,8 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
-from kvreport.accounting.profile import CacheProfile
+import numpy.typing as npt
+
+from kvreport.accounting.profile import CacheProfile, Integers
+
+
+class Pool(Protocol):
+    """How a budget becomes blocks where that is no plain division."""
+
+    def blocks(self, pool_bytes: npt.ArrayLike) -> Integers:
+        """Blocks that requests can take, once other pools have their part."""
+
+    def state_requests(self, pool_bytes: npt.ArrayLike) -> Integers | None:
+        """Requests at once that a pool of states allows; None without one."""
+
+    def requests_beside(self, pool_bytes: npt.ArrayLike, context_tokens: npt.ArrayLike) -> Integers | None:
+        """Requests at once that other pools (windows, states) allow; None if nothing limits them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +52,7 @@ class BlockPlan:
         block_tokens: Tokens per block of the full-attention layers.
         context_parallel: Ranks that share the tokens of one block table.
         notes: What a reader should know about this plan.
+        pool: How a budget becomes blocks, where other pools take a part of it; None for a division.
     """
 
     block_bytes: int
@@ -45,6 +62,7 @@ class BlockPlan:
     block_tokens: int = 1
     context_parallel: int = 1
     notes: tuple[str, ...] = ()
+    pool: Pool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +75,7 @@ class Serving:
         block_tokens: Tokens per block given by hand; None for the engine's choice.
         prefix_caching: True or False as given; None for the engine's default.
         draft_tokens: Speculative tokens per step; states keep one more slot for each.
+        draft_in_model: True if the draft's layers stand among the model's own.
         hybrid_manager: False charges windows like full attention.
         sequences: Requests that share one row of cells (llama.cpp's unified cache).
     """
@@ -66,5 +85,6 @@ class Serving:
     block_tokens: int | None = None
     prefix_caching: bool | None = None
     draft_tokens: int = 0
+    draft_in_model: bool = False
     hybrid_manager: bool = True
     sequences: int = 1

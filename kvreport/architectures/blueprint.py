@@ -99,7 +99,7 @@ def weight_groups(blueprint: Blueprint, released: Released) -> tuple[WeightGroup
             tensor.shape,
             tensor.split,
             tensor.heads,
-            released(path, tensor) if tensor.linear else None,
+            released(path, tensor),
             tensor.looked_up,
         )
         rows[key] = rows.get(key, 0) + tensor.count

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from kvreport.architectures.keys import Keys
 from kvreport.architectures.rules import (
     Quantization,
+    gptq_form,
     integer_form,
     matcher,
     skip,
     take_everything,
     take_layers,
 )
+from kvreport.catalog.layouts import integers
 
 
 def bitsandbytes(found: Quantization, own: Keys) -> None:
@@ -32,14 +36,26 @@ def grouped_integers(found: Quantization, own: Keys) -> None:
     """AWQ, GPTQ, AutoRound: integers in groups, with exceptions module by module."""
     bits = own.whole("bits", "w_bit", default=4)
     group = own.raw("group_size", "q_group_size")
+    name = _layout_namer(own)
     skip(found, own, "modules_to_not_convert")
     _only(found, own)
     for key in ("dynamic", "extra_config"):
-        _exceptions(found, own, key, bits, group)
-    form = integer_form(own, bits, group)
+        _exceptions(found, own, key, bits, group, name)
+    form = name(own, bits, group)
     take_layers(found, form)
     if own.raw("lm_head") is True:
         found.take(lambda module: module.endswith("lm_head"), form)
+
+
+def _layout_namer(own: Keys) -> Callable[[Keys, int, object], str]:
+    """What the method writes: GPTQ its index, Marlin no zero points, the others packed zero points."""
+    method = (own.text("quant_method") or "").lower()
+    packing = f"{own.text('checkpoint_format') or ''} {own.text('packing_format') or ''}"
+    if "marlin" in packing or own.flag("is_marlin_format", default=False):
+        return lambda entry, bits, group: integer_form(entry, bits, group, "sym")
+    if method.startswith("gptq"):
+        return gptq_form
+    return integer_form
 
 
 def _only(found: Quantization, own: Keys) -> None:
@@ -56,7 +72,14 @@ def _only(found: Quantization, own: Keys) -> None:
     found.leave(lambda module: not module.endswith(ends))
 
 
-def _exceptions(found: Quantization, own: Keys, key: str, bits: int, group: object) -> None:
+def _exceptions(
+    found: Quantization,
+    own: Keys,
+    key: str,
+    bits: int,
+    group: object,
+    name_of: Callable[[Keys, int, object], str],
+) -> None:
     """Modules with bits of their own: GPTQModel's ``dynamic`` expressions, AutoRound's ``extra_config``."""
     listed = own.section(key)
     for name in listed.data if listed is not None else ():
@@ -70,7 +93,7 @@ def _exceptions(found: Quantization, own: Keys, key: str, bits: int, group: obje
             found.leave(matches)
         else:
             its_group = entry.raw("group_size")
-            found.take(matches, integer_form(entry, its_bits, group if its_group is None else its_group))
+            found.take(matches, name_of(entry, its_bits, group if its_group is None else its_group))
 
 
 def hqq(found: Quantization, own: Keys) -> None:
@@ -113,7 +136,7 @@ def torchao(found: Quantization, own: Keys) -> None:
 
 
 def _zero_pointed(own: Keys, key: str, bits: int, group: object) -> str:
-    forms = {128: "int4-z16", 64: "int4-z16-g64", 32: "int4-z16-g32"}
-    if bits != 4 or not isinstance(group, int) or group not in forms:
-        raise own.fault(key, f"{bits} bits in groups of {group}", "4 bits in groups of 32, 64 or 128")
-    return forms[group]
+    """16-bit scales and zero points per group; widths that fill their bytes."""
+    if bits not in (2, 4, 8) or not isinstance(group, int) or not 8 <= group <= 1 << 16:
+        raise own.fault(key, f"{bits} bits in groups of {group}", "2, 4 or 8 bits in groups of 8 or more")
+    return integers(bits, group, "z16")

@@ -1,4 +1,4 @@
-"""In which format each tensor was published: ``quantization_config`` and ``hf_quant_config.json``.
+"""In which format each tensor was published: ``quantization_config`` and the quantizer's own files.
 
 A checkpoint says what it quantises by exception (a list of modules left alone) or by inclusion (a
 list of modules with their formats). Both come with wildcards or regular expressions, which are
@@ -7,15 +7,19 @@ untrusted: only a small, linear-time subset of them is accepted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from typing import Final
 
+from kvreport.architectures.codebooks import aqlm, ascend, bitnet, eetq, exllama, fp_quant
+from kvreport.architectures.compressed_tensors import block_form, compressed_tensors
 from kvreport.architectures.integers import bitsandbytes, grouped_integers, hqq, torchao
 from kvreport.architectures.keys import Keys
+from kvreport.architectures.mlx import is_mlx, mlx
 from kvreport.architectures.rules import (
     Quantization,
     integer_form,
     matcher,
+    narrowest,
     skip,
     take_layers,
     under,
@@ -48,7 +52,8 @@ def read_quantization(config: Keys, text: Keys, beside: Keys | None = None) -> Q
     Args:
         config: The whole config; may have ``quantization_config`` and ``hf_quant_config``.
         text: Its text part, which may have ``quantization_config`` too.
-        beside: The content of ``hf_quant_config.json``, if it was found beside the config.
+        beside: The content of the quantizer's own file, if one was found beside the config
+            (:func:`kvreport.architectures.quantizer_files.quantizer_file`).
 
     Raises:
         InputError: If the method or a format is not known.
@@ -57,16 +62,26 @@ def read_quantization(config: Keys, text: Keys, beside: Keys | None = None) -> Q
     own = config.section("quantization_config", "compression_config") or text.section(
         "quantization_config", "compression_config"
     )
-    other = beside or config.section("hf_quant_config")
+    description = beside if beside is not None and beside.has("model_quant_type") else None
+    if beside is not None and beside.has("quant_method") and (own is None or beside.has("tensor_storage")):
+        own, beside = beside, None
+    other = (beside if description is None else None) or config.section("hf_quant_config")
     modelopt = (other.section("quantization") or other) if other is not None else None
+    if is_mlx(config) and (own is None or not own.text("quant_method")):
+        section = config.section("quantization")
+        assert section is not None  # noqa: S101 - it is one
+        mlx(found, section)
+        return found
     if own is not None and (own.text("quant_method") or "").lower() == "fp8":
         _fp8(found, own, expert_type=config.text("expert_dtype") or text.text("expert_dtype"))
     elif modelopt is not None:
         _modelopt(found, modelopt)
+    elif description is not None:
+        ascend(found, description)
     elif own is not None:
         _by_method(found, own)
     elif config.has("quantization"):
-        raise config.fault("quantization", config.raw("quantization"), "quantization_config (this is MLX's)")
+        raise config.fault("quantization", config.raw("quantization"), "MLX's bits and group_size")
     if own is not None and found.kv_format is None:
         found.kv_format = _kv_scheme(own)
     if own is not None and not own.text("quant_method") and own.section("quantization") is None:
@@ -79,40 +94,41 @@ def read_quantization(config: Keys, text: Keys, beside: Keys | None = None) -> Q
 
 def _by_method(found: Quantization, own: Keys) -> None:
     method = (own.text("quant_method") or "").lower()
-    algorithm = own.raw("quant_algo")
-    if (
-        own.has("config_groups")
-        and method in ("compressed-tensors", "modelopt", "")
-        and not (algorithm == "MIXED_PRECISION" and own.has("quantized_layers"))
-    ):
-        _compressed_tensors(found, own)
-    elif method in ("modelopt", "modelopt_fp4", "modelopt_mixed", "") or own.has("quantized_layers"):
+    if _is_compressed(own, method):
+        compressed_tensors(found, own)
+    elif method.startswith("modelopt") or method == "" or own.has("quantized_layers"):
         _modelopt(found, own)
-    elif method == "fbgemm_fp8":
-        skip(found, own, "modules_to_not_convert")
-        take_layers(found, "fp8-channel")
-    elif method == "mxfp4":
-        # Only the experts are converted by this method, whatever else is a linear layer.
-        skip(found, own, "modules_to_not_convert")
-        found.take(lambda module: ".experts." in module, "mxfp4")
-        found.weight_format = "mxfp4"
-    elif method == "quark":
-        _quark(found, own)
-    elif method == "bitsandbytes":
-        bitsandbytes(found, own)
-    elif method in ("awq", "gptq", "awq_marlin", "gptq_marlin", "auto-round", "intel/auto-round"):
-        grouped_integers(found, own)
-    elif method == "hqq":
-        hqq(found, own)
-    elif method == "torchao":
-        torchao(found, own)
+    elif method in _METHODS:
+        _METHODS[method](found, own)
     else:
-        raise own.fault(
-            "quant_method",
-            method,
-            "one of fp8, fbgemm_fp8, mxfp4, compressed-tensors, modelopt, quark, awq, gptq, auto-round,"
-            " bitsandbytes, hqq, torchao",
-        )
+        advice = _UNREAD.get(method, "")
+        known = ", ".join(["fp8", "compressed-tensors", "modelopt", *_METHODS])
+        raise own.fault("quant_method", method, f"one of {known}{advice}")
+
+
+def _is_compressed(own: Keys, method: str) -> bool:
+    """True for compressed-tensors, and for ModelOpt where it writes the same groups."""
+    mixed = own.raw("quant_algo") == "MIXED_PRECISION" and own.has("quantized_layers")
+    if method == "compressed-tensors":
+        return not mixed
+    return own.has("config_groups") and method in ("modelopt", "") and not mixed
+
+
+def _fbgemm(found: Quantization, own: Keys) -> None:
+    skip(found, own, "modules_to_not_convert")
+    take_layers(found, "fp8-channel")
+
+
+def _mxfp4(found: Quantization, own: Keys) -> None:
+    """Only the experts are converted by this method, whatever else is a linear layer."""
+    skip(found, own, "modules_to_not_convert")
+    found.take(lambda module: ".experts." in module, "mxfp4")
+    found.weight_format = "mxfp4"
+
+
+def _mxfp8(found: Quantization, own: Keys) -> None:
+    skip(found, own, "modules_to_not_convert", "ignored_layers")
+    take_layers(found, "mxfp8")
 
 
 def _fp8(found: Quantization, own: Keys, *, expert_type: str | None) -> None:
@@ -121,15 +137,21 @@ def _fp8(found: Quantization, own: Keys, *, expert_type: str | None) -> None:
     A checkpoint made from such a one may list layers that were quantised further (ModelOpt).
     """
     skip(found, own, "modules_to_not_convert", "ignored_layers")
-    block = own.wholes("weight_block_size", length=2, low=1)
-    if block is not None and block != [128, 128]:
-        raise own.fault("weight_block_size", block, "[128, 128] or null")
+    block = own.wholes("weight_block_size", length=2, low=1, high=1 << 15)
     narrower = _listed_layers(found, own)
     if not narrower and expert_type in ("fp4", "mxfp4"):
         found.take(lambda module: ".experts." in module, "mxfp4")
         narrower = ["mxfp4"]
-    take_layers(found, "fp8-block" if block else "fp8-tensor")
-    found.weight_format = _mixed([*narrower, found.weight_format])
+    take_layers(found, _fp8_form(own, block))
+    found.weight_format = narrowest([*narrower, found.weight_format])
+
+
+def _fp8_form(own: Keys, block: list[int] | None) -> str:
+    if block is None:
+        return "fp8-tensor"
+    if block == [1, 32] and (own.text("scale_fmt") or "ue8m0") == "ue8m0":
+        return "mxfp8"
+    return block_form(*block)
 
 
 def _listed_layers(found: Quantization, own: Keys) -> list[str]:
@@ -170,38 +192,13 @@ def _modelopt(found: Quantization, own: Keys) -> None:
         met = _listed_layers(found, own)
         if not met:
             raise own.fault("quantized_layers", None, "an object of modules and their formats")
-        found.weight_format = _mixed(met)
+        found.weight_format = narrowest(met)
         return
     form = _known(own, "quant_algo", algorithm, _MODELOPT)
     if form == "int4":
-        form = integer_form(own, 4, own.raw("group_size"))
+        # ModelOpt's own AWQ stores a scale per group and no zero point.
+        form = integer_form(own, 4, own.raw("group_size"), "sym")
     take_layers(found, form)
-
-
-def _compressed_tensors(found: Quantization, own: Keys) -> None:
-    thinned = own.section("sparsity_config")
-    if thinned is not None and thinned.has("format") and thinned.text("format") != "dense":
-        raise thinned.fault("format", thinned.raw("format"), "dense (sparse weights are not counted)")
-    skip(found, own, "ignore", wildcards=own.text("quant_method") != "compressed-tensors")
-    groups = own.section("config_groups")
-    if groups is None:
-        raise own.fault("config_groups", None, "an object of groups")
-    forms = []
-    for name in groups.data:
-        group = groups.section(name)
-        weights = group.section("weights") if group is not None else None
-        if group is None or weights is None:
-            continue
-        form = _scheme(weights)
-        forms.append(form)
-        targets = group.texts("targets") or ["Linear"]
-        if "Linear" in targets:
-            found.take(lambda _module: True, form)
-        else:
-            found.take(matcher(group, "targets", targets, wildcards=False), form)
-    if not forms:
-        raise own.fault("config_groups", "no group with weights", "at least one group with weights")
-    found.weight_format = _mixed(forms)
 
 
 def _quark(found: Quantization, own: Keys) -> None:
@@ -226,7 +223,7 @@ def _quark(found: Quantization, own: Keys) -> None:
         forms.append(form)
     if not forms:
         raise own.fault("global_quant_config", None, "an object that says how weights are quantised")
-    found.weight_format = _mixed(forms)
+    found.weight_format = narrowest(forms)
 
 
 def _quark_scheme(entry: Keys) -> str | None:
@@ -242,31 +239,11 @@ def _quark_scheme(entry: Keys) -> str | None:
     if kind == "int8":
         return "int8"
     if kind in ("int4", "uint4") and scheme == "per_group":
-        return integer_form(weight, 4, size)
+        return integer_form(weight, 4, size, "zp" if kind == "uint4" else "sym")
     raise weight.fault(
         "dtype",
         f"{kind} {scheme}",
         "fp8_e4m3 per tensor or channel, fp4 in groups of 32, int8, int4 in groups of 32, 64 or 128",
-    )
-
-
-def _scheme(weights: Keys) -> str:
-    bits = weights.whole("num_bits", high=16)
-    kind = weights.text("type", default="int")
-    strategy = weights.text("strategy")
-    size = weights.optional("group_size", low=-1)
-    if kind == "float" and bits == 4:
-        return "mxfp4" if size == 32 else "nvfp4"
-    if kind == "float" and bits == 8:
-        if strategy == "block":
-            return "fp8-block"
-        if size == 32:
-            return "mxfp8"
-        return "fp8-channel" if strategy == "channel" else "fp8-tensor"
-    if kind == "int":
-        return integer_form(weights, bits, size)
-    raise weights.fault(
-        "num_bits", f"{kind} with {bits} bits", "float with 4 or 8 bits, int with 4 or 8 bits"
     )
 
 
@@ -292,22 +269,26 @@ def _kv_scheme(own: Keys) -> str | None:
     return "fp8" if bits == 8 else "nvfp4"
 
 
-def _mixed(forms: Iterable[str]) -> str:
-    """Name a checkpoint of several formats by its narrowest, which is what people call it."""
-    order = (
-        "nvfp4",
-        "mxfp4",
-        "int4",
-        "int4-g64",
-        "int4-g32",
-        "int4-z16",
-        "int4-z16-g64",
-        "int4-z16-g32",
-        "mxfp8",
-        "fp8-block",
-        "fp8-channel",
-        "fp8-tensor",
-        "int8",
-    )
-    present = set(forms)
-    return next((form for form in order if form in present), "bf16")
+_METHODS: Final[dict[str, Callable[[Quantization, Keys], None]]] = {
+    "fbgemm_fp8": _fbgemm,
+    "mxfp4": _mxfp4,
+    "mxfp8": _mxfp8,
+    "quark": _quark,
+    "awq": grouped_integers,
+    "gptq": grouped_integers,
+    "awq_marlin": grouped_integers,
+    "gptq_marlin": grouped_integers,
+    "auto-round": grouped_integers,
+    "intel/auto-round": grouped_integers,
+    "bitsandbytes": bitsandbytes,
+    "hqq": hqq,
+    "torchao": torchao,
+    "exl2": exllama,
+    "exl3": exllama,
+    "aqlm": aqlm,
+    "bitnet": bitnet,
+    "eetq": eetq,
+    "fp_quant": fp_quant,
+}
+_HEADERS: Final = "; or give the folder with its safetensors files, whose headers say every byte"
+_UNREAD: Final = dict.fromkeys(("vptq", "spqr", "higgs", "quanto", "quip", "ascend"), _HEADERS)

@@ -15,6 +15,8 @@ from kvreport.architectures.blueprint import Blueprint, layer_groups, weight_gro
 from kvreport.architectures.instead import CONFIG_FILES, as_config, config_file
 from kvreport.architectures.keys import Keys, read_json
 from kvreport.architectures.quantization import read_quantization
+from kvreport.architectures.quantizer_files import FILES as QUANTIZER_FILES
+from kvreport.architectures.quantizer_files import quantizer_file
 from kvreport.architectures.registry import find_architecture
 from kvreport.catalog.base import Source
 from kvreport.catalog.model import Experts, Model
@@ -149,10 +151,7 @@ def _open(source: Path | str | Mapping[str, Any], where: str | None) -> tuple[Ke
     path = config_file(Path(source), where)
     place = where or str(path)
     config = Keys(as_config(read_json(path, place), place), place)
-    neighbour = path.with_name("hf_quant_config.json")
-    beside = None
-    if path.name != neighbour.name and neighbour.is_file():
-        beside = Keys(read_json(neighbour, str(neighbour)), str(neighbour))
+    beside = None if path.name in QUANTIZER_FILES else quantizer_file(path.parent)
     stem = path.resolve().parent.name if path.name in CONFIG_FILES else path.stem
     return config, beside, place, stem
 

@@ -13,8 +13,12 @@ from typing import Final
 
 from kvreport.architectures.blueprint import Tensor
 from kvreport.architectures.keys import Keys
+from kvreport.catalog.layouts import integers, layout
 
 Matcher = Callable[[str], bool]
+Decision = Callable[[str, Tensor], str | None]
+
+_TOWERS: Final = ("vision", "audio")
 
 _LAYER: Final = re.compile(r"(?:^|\.)(?:layers|h|blocks|block)\.\d+\.")
 _EXPERT: Final = re.compile(r"\.experts\.\d+\.")
@@ -35,6 +39,8 @@ class Quantization:
         weight_format: What the checkpoint as a whole is called.
         kv_format: KV format it declares, or None.
         keeps_head: True if the output head stays as it is, whatever the rules say.
+        decide: Decides about every tensor alone, tables and heads too, where a tool has a rule of
+            its own (MLX); None for the rules.
     """
 
     def __init__(self) -> None:
@@ -42,36 +48,49 @@ class Quantization:
         self.weight_format = "bf16"
         self.kv_format: str | None = None
         self.keeps_head = False
-        self._rules: list[tuple[Matcher, str | None]] = []
+        self.decide: Decision | None = None
+        self._rules: list[tuple[Matcher, str | None, bool]] = []
 
     def released(self, path: str, tensor: Tensor) -> str | None:
         """Return the format of one tensor, by its full path (``model.layers.3.mlp.up_proj.weight``).
 
         The first rule that knows the module decides; what no rule knows is unquantised.
         """
+        module = path.removesuffix(".weight").replace("*", "0")
+        if self.decide is not None:
+            return self.decide(module, tensor)
         if not tensor.linear or (self.keeps_head and tensor.component == "output_head"):
             return None
-        module = path.removesuffix(".weight").replace("*", "0")
         other = next(
             (module.removesuffix(old) + new for old, new in _OTHER_NAMES if module.endswith(old)), module
         )
-        for matches, form in self._rules:
+        for matches, form, towers in self._rules:
+            if tensor.component in _TOWERS and not towers:
+                continue
             if matches(module) or (other != module and matches(other)):
                 return form
         return None
 
     def leave(self, matches: Matcher) -> None:
         """Add a rule: these modules were left alone."""
-        self._rules.append((matches, None))
+        self._rules.append((matches, None, True))
 
-    def take(self, matches: Matcher, form: str) -> None:
-        """Add a rule: these modules were published in ``form``."""
-        self._rules.append((matches, form))
+    def take(self, matches: Matcher, form: str, *, towers: bool = True) -> None:
+        """Add a rule: these modules were published in ``form``.
+
+        Args:
+            matches: Knows the modules.
+            form: Their format.
+            towers: False for a rule that speaks of a kind of layer in general ("every Linear"): engines
+                build image and audio encoders without it (vLLM 0.33.0, model_executor/models: the
+                towers get no quant_config), and published checkpoints leave them at 16 bits.
+        """
+        self._rules.append((matches, form, towers))
 
 
 def take_layers(found: Quantization, form: str) -> None:
     """Everything in the layers that no rule has claimed; the output head only if it is listed."""
-    found.take(lambda module: _LAYER.search(module) is not None, form)
+    found.take(lambda module: _LAYER.search(module) is not None, form, towers=False)
     found.weight_format = form
 
 
@@ -160,14 +179,66 @@ def _expression(own: Keys, key: str, pattern: str) -> re.Pattern[str]:
     raise own.fault(key, pattern, "a short regular expression without repeated groups")
 
 
-def integer_form(own: Keys, bits: int, group: object) -> str:
-    """Name integers of so many bits in groups of so many, with packed zero points."""
-    if bits == 8:
-        return "int8"
-    if bits == 4 and group in (128, None):
-        return "int4"
-    if bits == 4 and group in (32, 64):
-        return f"int4-g{group}"
-    raise own.fault(
-        "bits", f"{bits} bits in groups of {group}", "8 bits, or 4 bits in groups of 32, 64 or 128"
-    )
+def integer_form(own: Keys, bits: int, group: object, zero: str = "zp") -> str:
+    """Name integers of so many bits in groups of so many inputs; -1 or 0 means a whole channel.
+
+    Args:
+        own: The object the numbers stand in, for messages.
+        bits: Bits of one integer.
+        group: Inputs that share a scale; None for the usual 128.
+        zero: What is stored of zero points: ``sym``, ``zp`` or ``z16``.
+    """
+    size = _group(own, bits, group)
+    if not 2 <= bits <= 8:
+        raise own.fault("bits", f"{bits} bits in groups of {size}", "2 to 8 bits")
+    return integers(bits, size, zero)
+
+
+def gptq_form(own: Keys, bits: int, group: object) -> str:
+    """Name GPTQ's layout: as it is in the file, with packed zero points and each input's group."""
+    size = _group(own, bits, group)
+    if bits not in (2, 3, 4, 8):
+        raise own.fault("bits", f"{bits} bits in groups of {size}", "2, 3, 4 or 8 bits")
+    return f"gptq{bits}-{f'g{size}' if size else 'channel'}"
+
+
+def _group(own: Keys, bits: int, group: object) -> int:
+    if group is None:
+        return 128
+    if isinstance(group, bool) or not isinstance(group, int) or not -1 <= group <= 1 << 16:
+        raise own.fault("group_size", group, f"a whole number from -1 to 65,536 ({bits} bits)")
+    return max(group, 0)
+
+
+def narrowest(forms: Iterable[str]) -> str:
+    """Name a checkpoint of several formats by its narrowest, which is what people call it."""
+    present = sorted(set(forms), key=lambda form: (_width(form), form))
+    return present[0] if present else "bf16"
+
+
+def _width(form: str) -> float:
+    """Bits of one element without scales; floats come before integers of the same width."""
+    if form in _WIDTHS:
+        return _WIDTHS[form]
+    found = layout(form)
+    return found.bits + 0.2 if found is not None else 16
+
+
+_WIDTHS: Final = {
+    "nvfp4": 4,
+    "mxfp4": 4.01,
+    "int4": 4.1,
+    "int4-g64": 4.11,
+    "int4-g32": 4.12,
+    "int4-z16": 4.13,
+    "int4-z16-g64": 4.14,
+    "int4-z16-g32": 4.15,
+    "bnb-4bit": 4.16,
+    "bnb-4bit-dq": 4.17,
+    "mxfp8": 8,
+    "fp8-block": 8.01,
+    "fp8-channel": 8.02,
+    "fp8-tensor": 8.03,
+    "int8": 8.1,
+}
+"""Bits of the formats of ``formats.yaml``, told apart in the order in which a name is chosen."""

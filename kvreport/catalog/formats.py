@@ -6,11 +6,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
-from kvreport.catalog.base import Evidence, LongText, Positive, Record, Slug, Source, Text
+from kvreport.catalog.base import Evidence, LongText, Record, Slug, Source, Text, Tokens
 from kvreport.catalog.model import Component
 
 FormatName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+(?:[a-z0-9._-]*[a-z0-9])?$", max_length=40)]
 """Like a slug, with the underscores that engines write: ``fp8_ds_mla``, ``q4_k_m``."""
+
+Side = Annotated[int, Field(ge=0, le=1 << 20)]
+"""Elements along one side of a block; 0 is the whole side."""
 
 CacheKind = Literal["full", "sliding", "chunked", "latent", "cross"]
 
@@ -36,7 +39,7 @@ class WeightFormat(Record):
 
     A matrix of this format costs ``bits`` per element, plus a scale of ``scale_bytes`` for every
     block of ``block`` elements (``[rows, columns]``; 0 means the whole side), plus
-    ``tensor_bytes`` once. Components outside ``quantises`` stay in the model's own type, and so do
+    ``column_bytes`` for every input and ``tensor_bytes`` once. Components outside ``quantises`` stay in the model's own type, and so do
     vectors (biases) and anything too narrow to be a linear layer (convolution kernels).
 
     Attributes:
@@ -45,7 +48,9 @@ class WeightFormat(Record):
         bits: Bits of one element.
         block: Block that shares one scale, or None if there is no scale.
         scale_bytes: Bytes of one block's scale (and zero point).
-        tensor_bytes: Bytes once per tensor (a global scale, a table of values).
+        tensor_bytes: Bytes once per tensor (a global scale, a table of values, a codebook).
+        column_bytes: Bytes per input of a matrix (EXL3's input scales).
+        index_bytes: Bytes per input that only the file has and engines drop (GPTQ's group index).
         quantises: Components it applies to; the others keep the model's type.
         wider: Tensors that a mixed format stores wider; the first that applies counts.
         multiplies: The type that engines multiply these weights in, where the device has it
@@ -57,9 +62,11 @@ class WeightFormat(Record):
     name: FormatName
     label: Text
     bits: Annotated[float, Field(gt=0, le=64)]
-    block: Annotated[tuple[int, int], Field()] | None = None
+    block: tuple[Side, Side] | None = None
     scale_bytes: Annotated[float, Field(ge=0, le=64)] = 0
-    tensor_bytes: Annotated[int, Field(ge=0, le=4096)] = 0
+    tensor_bytes: Annotated[int, Field(ge=0, le=1 << 28)] = 0
+    column_bytes: Annotated[float, Field(ge=0, le=64)] = 0
+    index_bytes: Annotated[int, Field(ge=0, le=64)] = 0
     quantises: tuple[Component, ...] = ()
     wider: tuple[WiderTensors, ...] = ()
     multiplies: Literal["bf16", "fp8", "int8", "fp4"] = "bf16"
@@ -114,20 +121,36 @@ class Formats(Record):
     sources: Annotated[tuple[Source, ...], Field(min_length=1)]
 
 
+Degree = Annotated[int, Field(ge=1, le=4096)]
+
+
+class GridLayout(Record):
+    """A layout of the published matrix beside plain tensor parallelism; fields as in ``Layout``."""
+
+    tensor: Degree = 1
+    pipeline: Degree = 1
+    data: Degree = 1
+    expert: bool = False
+    decode_context: Degree = 1
+    nodes: Degree = 1
+
+
 class Grid(Record):
     """The content of ``grid.yaml``: which combinations the published matrix has.
 
     Attributes:
         contexts: Context lengths in tokens, ascending.
         tensor_parallel: Device counts.
+        layouts: Further layouts, for the models that are deployed so.
         weight_formats: Weight formats besides ``released``, which every model has.
         kv_formats: KV formats; those that a model's caches cannot be kept in are left out.
         engine: The engine whose answer the matrix carries beside the ceiling.
     """
 
     schema_version: Literal[1] = 1
-    contexts: Annotated[tuple[Positive, ...], Field(min_length=1)]
-    tensor_parallel: Annotated[tuple[Positive, ...], Field(min_length=1)]
+    contexts: Annotated[tuple[Tokens, ...], Field(min_length=1, max_length=4096)]
+    tensor_parallel: Annotated[tuple[Degree, ...], Field(min_length=1, max_length=64)]
+    layouts: Annotated[tuple[GridLayout, ...], Field(max_length=64)] = ()
     weight_formats: tuple[FormatName, ...]
     kv_formats: Annotated[tuple[FormatName, ...], Field(min_length=1)]
     engine: Slug = "vllm"

@@ -7,25 +7,28 @@ Facts only; every number that depends on a GPU, a format or an engine is compute
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from math import prod
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
 from kvreport.catalog.base import (
     SCHEMA_VERSION,
-    Count,
+    Contradiction,
     LongText,
     Positive,
     Record,
     Slug,
     Source,
     Text,
+    Tokens,
     YearMonth,
 )
 from kvreport.catalog.caches import Cache
+from kvreport.catalog.consistency import contradictions
+from kvreport.errors import shorten
 
 ModelId = Annotated[
     str,
@@ -60,6 +63,10 @@ are divided evenly (or whole experts are placed, the bytes are the same).
 """
 
 
+MAX_LAYERS: Final = 4096
+"""Layers of one model; the deepest in the catalogue has 126."""
+
+
 class LayerGroup(Record):
     """Layers that keep exactly the same caches.
 
@@ -70,7 +77,9 @@ class LayerGroup(Record):
     """
 
     name: Text
-    layers: Annotated[str, StringConstraints(pattern=r"^\d{1,5}(-\d{1,5})?(,\d{1,5}(-\d{1,5})?)*$")]
+    layers: Annotated[
+        str, StringConstraints(pattern=r"^\d{1,5}(-\d{1,5})?(,\d{1,5}(-\d{1,5})?)*$", max_length=40_000)
+    ]
     caches: tuple[Cache, ...] = ()
 
     @cached_property
@@ -82,6 +91,21 @@ class LayerGroup(Record):
     def count(self) -> int:
         """Number of layers in the group."""
         return len(self.indices)
+
+    @model_validator(mode="after")
+    def _ascending(self) -> Self:
+        """Hold the runs to one order before they are expanded."""
+        last = -1
+        for run in self.layers.split(","):
+            first, _, end = run.partition("-")
+            if int(first) <= last or int(end or first) < int(first):
+                raise ValueError(
+                    f"layers: runs must ascend without overlap, as '0-3,7'; {shorten(run)} does not"
+                )
+            last = int(end or first)
+        if last >= MAX_LAYERS:
+            raise ValueError(f"layers: at most {MAX_LAYERS:,} layers, index 0 to {MAX_LAYERS - 1:,}")
+        return self
 
 
 class WeightGroup(Record):
@@ -99,6 +123,8 @@ class WeightGroup(Record):
         looked_up: True for a table of which a token reads single rows (per-layer embeddings,
             n-grams, positions): resident as a whole, but neither read nor multiplied as a whole.
             The component ``embedding`` needs no mark.
+        stored_bytes: Bytes of all ``count`` tensors as published, scales included, where a file's
+            header states them; None means that shape and format decide.
     """
 
     name: Text
@@ -109,6 +135,7 @@ class WeightGroup(Record):
     heads: Positive | None = None
     released: Slug | None = None
     looked_up: bool = False
+    stored_bytes: Annotated[int, Field(ge=0, le=1 << 50)] | None = None
 
     @property
     def parameters(self) -> int:
@@ -122,6 +149,24 @@ class WeightGroup(Record):
         return self
 
 
+class PublishedTotal(Record):
+    """What the model's repository weighs, as somebody else listed it; never used in arithmetic.
+
+    A record is held against it: if the tensors do not make this total, the record is wrong.
+
+    Attributes:
+        gib: The listed total in GiB, with the digits it was listed with.
+        copies: Sets of the same weights in the repository (gpt-oss has two).
+        unused_gib: What the repository holds besides, which no engine loads and the record leaves out.
+        note: What that is.
+    """
+
+    gib: Annotated[float, Field(gt=0, le=1 << 20)]
+    copies: Annotated[int, Field(ge=1, le=4)] = 1
+    unused_gib: Annotated[float, Field(ge=0, le=1 << 20)] = 0
+    note: LongText | None = None
+
+
 class Experts(Record):
     """A mixture of experts.
 
@@ -130,8 +175,8 @@ class Experts(Record):
         per_token: Experts that one token reads.
     """
 
-    routed: Positive
-    per_token: Positive
+    routed: Annotated[int, Field(ge=1, le=1 << 20)]
+    per_token: Annotated[int, Field(ge=1, le=1 << 20)]
 
 
 class Model(Record):
@@ -147,6 +192,8 @@ class Model(Record):
         dtype: Type of the unquantised weights, and of the cache unless a format says otherwise.
         kv_format: KV format that the checkpoint itself declares, or None for ``dtype``.
         weight_format: What the checkpoint as released is called (``bf16``, ``fp8``, ``mxfp4`` …).
+        published_total: What its repository weighs, where that is known.
+        quantized_from: Id of the model that this is a quantized copy of, or None.
         not_loaded: Components that an engine leaves out by default (``mtp``).
         unsupported_by: Engines that do not run this model, with the reason.
         predecessor_ids: Ids that this record had before; pages redirect from them.
@@ -161,17 +208,19 @@ class Model(Record):
     licence: Text | None = None
     aliases: tuple[Text, ...] = ()
     architecture: Text
-    context_tokens: Positive
+    context_tokens: Tokens
     dtype: Literal["bfloat16", "float16", "float32"] = "bfloat16"
     kv_format: Slug | None = None
     weight_format: Slug
-    hidden_size: Positive
-    attention_heads: Count
-    vocabulary: Positive
+    hidden_size: Annotated[int, Field(ge=1, le=1 << 20)]
+    attention_heads: Annotated[int, Field(ge=0, le=1 << 20)]
+    vocabulary: Annotated[int, Field(ge=1, le=1 << 24)]
     intermediate_size: Positive | None = None
     experts: Experts | None = None
     layers: Annotated[tuple[LayerGroup, ...], Field(min_length=1, max_length=64)]
     weights: Annotated[tuple[WeightGroup, ...], Field(min_length=1, max_length=4000)]
+    published_total: PublishedTotal | None = None
+    quantized_from: ModelId | None = None
     not_loaded: tuple[Component, ...] = ("mtp",)
     unsupported_by: dict[Slug, LongText] = Field(default_factory=dict)
     predecessor_ids: tuple[ModelId, ...] = ()
@@ -182,6 +231,20 @@ class Model(Record):
     def slug(self) -> str:
         """File name and address of the model: ``org--name``."""
         return self.id.replace("/", "--")
+
+    @cached_property
+    def release_known(self) -> bool:
+        """True if it is known in which formats the repository stores its weights.
+
+        Known from its own config, a document of its makers or the repository's total; a quantized
+        copy's from its name. Not known from the defaults of a class, a sibling or memory, which say
+        nothing of a quantizer.
+        """
+        strong = {"verbatim", "observed", "documented"}
+        told = self.published_total is not None or self.quantized_from is not None
+        return told or any(
+            source.evidence in strong and "weight_format" in source.covers for source in self.sources
+        )
 
     @cached_property
     def layer_count(self) -> int:
@@ -204,6 +267,10 @@ class Model(Record):
         if missing:
             raise ValueError(f"sources: no source covers {', '.join(missing)}")
         return self
+
+    def contradictions(self) -> Iterable[Contradiction]:
+        """Return where layers, caches and tensors speak against one another."""
+        return contradictions(self)
 
 
 def compress(indices: Iterator[int] | tuple[int, ...] | list[int]) -> str:

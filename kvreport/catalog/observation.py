@@ -32,6 +32,8 @@ class Printed(Record):
             an old vLLM printed only blocks).
         max_concurrency: Requests of the longest context that the engine says fit.
         available_kv_gib: Memory left for the KV cache.
+        consumed_gib: Weights and what lies outside the framework together (vLLM since 0.25 prints no
+            other figure for either).
         model_load_gib: Memory that loading the weights took.
         total_gpu_gib: Memory of the device as the engine found it.
         free_gpu_gib: Memory that was free when it started.
@@ -61,6 +63,7 @@ class Printed(Record):
     kv_tokens: Number | None = None
     max_concurrency: Size | None = None
     available_kv_gib: Size | None = None
+    consumed_gib: Size | None = None
     model_load_gib: Size | None = None
     total_gpu_gib: Size | None = None
     free_gpu_gib: Size | None = None
@@ -133,11 +136,16 @@ class Observation(Record):
         utilization: Share of memory the engine was given (vLLM).
         utilization_from: Whether that was stated or is the engine's default at the time.
         static_share: SGLang's ``mem_fraction_static``.
+        free_memory_share: TensorRT-LLM's ``free_gpu_memory_fraction``: of what is free beside the weights.
         sorts: True if the log says that sampling fell back to PyTorch's own, which sorts all logits.
+        expert_kernel: What serves MXFP4 experts on Hopper, where the log tells.
         offline: True if started with vLLM's offline class, whose steps take more tokens by default.
         completeness: Whether the flags are all known, known in part, or assumed to be defaults.
         flags: Other flags that bear on memory.
         towers: What is said about vision or audio.
+        needs: What a prediction must know beyond a model on equal devices: layouts, draft models,
+            a memory limit; the source's own keywords.
+        unusable: Why no prediction can be compared with it; None where one can.
     """
 
     id: Slug
@@ -163,17 +171,21 @@ class Observation(Record):
     utilization: Share | None = None
     utilization_from: Literal["stated", "stated_elsewhere", "default"] | None = None
     static_share: Share | None = None
+    free_memory_share: Share | None = None
     context_tokens: Positive | None = None
     max_batched_tokens: Positive | None = None
     max_seqs: Positive | None = None
     offline: bool | None = None
     sorts: bool | None = None
+    expert_kernel: Literal["marlin", "triton"] | None = None
     block_tokens: Positive | None = None
     eager: bool | None = None
     speculative: Text | None = None
     lora: Text | None = None
     towers: Text | None = None
     flags: LongText | None = None
+    needs: tuple[Text, ...] = ()
+    unusable: LongText | None = None
     printed: Printed
     completeness: Literal["full", "partial", "assumed_defaults"]
     notes: LongText | None = None

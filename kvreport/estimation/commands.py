@@ -6,12 +6,11 @@ import shlex
 from dataclasses import dataclass
 from typing import Final, Literal
 
-Server = Literal["vllm", "sglang"]
+from kvreport.words import ONLINE_WEIGHTS, SERVE
 
-_ONLINE: Final = frozenset({"fp8"})
-"""Weight formats that both engines make from a 16-bit checkpoint while loading."""
+Server = Literal["vllm", "sglang", "tensorrt_llm", "llama_cpp"]
 
-_SGLANG_KV: Final = {"fp8": "fp8_e4m3"}
+_LLAMA_KV: Final = frozenset({"bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"})
 _PLAIN_KV: Final = frozenset({"bf16"})
 
 
@@ -27,7 +26,11 @@ class Served:
         weight_format: Name of the weight format; ``released`` needs no flag.
         kv_format: Name of the KV format.
         kv_is_own: True if the engine takes this KV format by itself.
-        share: Memory utilisation (vLLM) or static memory fraction (SGLang), or None for the default.
+        share: Memory utilization (vLLM), static memory fraction (SGLang) or fraction of free memory
+            (TensorRT-LLM), or None for the default.
+        pipeline_parallel: Stages of one replica.
+        data_parallel: Ranks of data-parallel attention in one replica.
+        expert_parallel: True if experts are divided over all ranks of a stage.
     """
 
     model: str
@@ -38,51 +41,96 @@ class Served:
     kv_format: str = "bf16"
     kv_is_own: bool = True
     share: float | None = None
+    pipeline_parallel: int = 1
+    data_parallel: int = 1
+    expert_parallel: bool = False
+
+    @property
+    def stage_ranks(self) -> int:
+        """Ranks of one stage."""
+        return self.tensor_parallel * self.data_parallel
 
 
 def serving_command(server: Server, served: Served) -> str:
     """Return the command as one line for a shell; names are quoted."""
-    flags = _vllm(served) if server == "vllm" else _sglang(served)
-    return " ".join(shlex.quote(word) for word in flags)
+    words = {"tensorrt_llm": _tensorrt_llm, "llama_cpp": _llama_cpp}.get(server)
+    return " ".join(shlex.quote(word) for word in (words(served) if words else _words(server, served)))
 
 
 def checkpoint_note(served: Served) -> str | None:
     """Say what the command cannot: that a checkpoint in another format must be found first."""
-    if served.weight_format == "released" or served.weight_format in _ONLINE:
+    if served.weight_format == "released" or served.weight_format in ONLINE_WEIGHTS:
         return None
     return f"The command needs a checkpoint of {served.model} in {served.weight_format}; put its id in its place."
 
 
-def _vllm(served: Served) -> list[str]:
-    words = ["vllm", "serve", served.model]
-    if served.tensor_parallel > 1:
-        words += ["--tensor-parallel-size", str(served.tensor_parallel)]
-    words += ["--max-model-len", str(served.context_tokens)]
+def _words(server: Server, served: Served) -> list[str]:
+    flags = SERVE[server]
+    words = [*flags.start, served.model]
+    ranks = served.stage_ranks if server == "sglang" else served.tensor_parallel
+    if ranks > 1:
+        words += [flags.tensor_parallel, str(ranks)]
+    words += _layout_words(server, served)
+    words += [flags.context, str(served.context_tokens)]
     if served.max_seqs is not None:
-        words += ["--max-num-seqs", str(served.max_seqs)]
+        words += [flags.max_num_seqs, str(served.max_seqs)]
     if served.share is not None:
-        words += ["--gpu-memory-utilization", f"{served.share:g}"]
-    if served.weight_format in _ONLINE:
-        words += ["--quantization", served.weight_format]
+        words += [flags.share, f"{served.share:g}"]
+    if served.weight_format in ONLINE_WEIGHTS:
+        words += [flags.weights, served.weight_format]
     if not served.kv_is_own:
-        words += ["--kv-cache-dtype", "auto" if served.kv_format in _PLAIN_KV else served.kv_format]
+        words += [flags.kv, flags.kv_names.get(served.kv_format, served.kv_format)]
     return words
 
 
-def _sglang(served: Served) -> list[str]:
-    words = ["python", "-m", "sglang.launch_server", "--model-path", served.model]
-    if served.tensor_parallel > 1:
-        words += ["--tp-size", str(served.tensor_parallel)]
-    words += ["--context-length", str(served.context_tokens)]
+def _layout_words(server: Server, served: Served) -> list[str]:
+    """Flags of pipeline stages, data ranks and experts: SGLang counts data ranks among its tensor ranks."""
+    sglang = server == "sglang"
+    words = []
+    if served.pipeline_parallel > 1:
+        words += ["--pp-size" if sglang else "--pipeline-parallel-size", str(served.pipeline_parallel)]
+    if served.data_parallel > 1:
+        words += ["--dp-size" if sglang else "--data-parallel-size", str(served.data_parallel)]
+        words += ["--enable-dp-attention"] if sglang else []
+    if served.expert_parallel:
+        words += ["--ep-size", str(served.stage_ranks)] if sglang else ["--enable-expert-parallel"]
+    return words
+
+
+def _tensorrt_llm(served: Served) -> list[str]:
+    """Flags of ``trtllm-serve``; attention data parallelism and the cache's type need a file for ``--config``."""
+    words = ["trtllm-serve", served.model]
+    if served.stage_ranks > 1:
+        words += ["--tp_size", str(served.stage_ranks)]
+    if served.pipeline_parallel > 1:
+        words += ["--pp_size", str(served.pipeline_parallel)]
+    if served.expert_parallel:
+        words += ["--ep_size", str(served.stage_ranks)]
+    words += ["--max_seq_len", str(served.context_tokens)]
     if served.max_seqs is not None:
-        words += ["--max-running-requests", str(served.max_seqs)]
+        words += ["--max_batch_size", str(served.max_seqs)]
     if served.share is not None:
-        words += ["--mem-fraction-static", f"{served.share:g}"]
-    if served.weight_format in _ONLINE:
-        words += ["--quantization", served.weight_format]
+        words += ["--free_gpu_memory_fraction", f"{served.share:g}"]
+    if tensorrt_llm_options(served):
+        words += ["--config", "options.yaml"]
+    return words
+
+
+def tensorrt_llm_options(served: Served) -> dict[str, object]:
+    """What the file of ``trtllm-serve --config`` must say (``llmapi/llm_args.py``); empty if none is needed."""
+    options: dict[str, object] = {}
+    if served.data_parallel > 1:
+        options["enable_attention_dp"] = True
     if not served.kv_is_own:
-        named = (
-            "auto" if served.kv_format in _PLAIN_KV else _SGLANG_KV.get(served.kv_format, served.kv_format)
-        )
-        words += ["--kv-cache-dtype", named]
+        options["kv_cache_config"] = {"dtype": "auto" if served.kv_format in _PLAIN_KV else served.kv_format}
+    return options
+
+
+def _llama_cpp(served: Served) -> list[str]:
+    """Flags of ``llama-server``; its context is that of all requests together."""
+    requests = served.max_seqs or 1
+    words = ["llama-server", "--model", served.model, "--ctx-size", str(served.context_tokens * requests)]
+    words += ["--parallel", str(requests)]
+    if not served.kv_is_own and served.kv_format in _LLAMA_KV:
+        words += ["--cache-type-k", served.kv_format, "--cache-type-v", served.kv_format]
     return words

@@ -28,6 +28,7 @@ from kvreport.startup_log.observed import Comparison, Start, find_model
 FAMILIES: Final = {
     "vllm": "vllm",
     "sglang": "sglang",
+    "tensorrt-llm": "tensorrt_llm",
     "llama.cpp": "llama_cpp",
     "ik-llama.cpp": "llama_cpp",
 }
@@ -47,6 +48,8 @@ class Case:
         starts_predicted: Whether one request of the asked context was predicted to fit.
         starts_observed: Whether the engine started; None if the source does not say.
         excluded: What could not be compared, and why.
+        release: The release whose rules were applied, as ``vllm 0.27.1``; None without rules.
+        within_band: Whether the pool lies in its error band; None if it was not predicted.
     """
 
     observation: Observation
@@ -57,6 +60,8 @@ class Case:
     starts_predicted: bool | None
     starts_observed: bool | None
     excluded: tuple[str, ...]
+    release: str | None = None
+    within_band: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +133,7 @@ def validate(catalogue: Catalogue, observations: Iterable[Observation] | None = 
 
 
 def _case(catalogue: Catalogue, observation: Observation) -> Case:
-    engine = _engine(catalogue, observation)
+    engine = engine_of(catalogue, observation)
     excluded: list[str] = []
     model, own = find_model(catalogue, observation)
     if model is None:
@@ -141,11 +146,16 @@ def _case(catalogue: Catalogue, observation: Observation) -> Case:
         excluded.append(f"all: the rules of {observation.engine} are not modelled")
     comparisons: tuple[Comparison, ...] = ()
     starts: bool | None = None
-    if engine is not None and model is not None:
+    release: str | None = None
+    within: bool | None = None
+    if observation.unusable is not None:
+        excluded.append(f"all: {observation.unusable}")
+    elif engine is not None and model is not None:
         start = Start(catalogue, observation, engine, model, own=own)
+        release = " ".join(part for part in (engine.family, start.engine.version) if part)
         try:
             comparisons = tuple(start.comparisons())
-            starts = start.starts
+            starts, within = start.starts, start.within_band(comparisons)
         except InputError as error:
             excluded.append(f"all: {error}")
         excluded += start.excluded
@@ -158,14 +168,17 @@ def _case(catalogue: Catalogue, observation: Observation) -> Case:
         starts_predicted=starts,
         starts_observed=_started(observation),
         excluded=tuple(excluded),
+        release=release,
+        within_band=within,
     )
 
 
-def _engine(catalogue: Catalogue, observation: Observation) -> Engine | None:
+def engine_of(catalogue: Catalogue, observation: Observation) -> Engine | None:
+    """The rules that an observation is held against: of its release, else of the day that it was made."""
     family = FAMILIES.get(observation.engine)
     if family is None:
         return None
-    version = observation.engine_version if family in _RELEASES else None
+    version = observation.engine_version if family in _RELEASES or family == "sglang" else None
     if family in _RELEASES and version is None and observation.origin.date is not None:
         version = _version_of_date(family, observation.origin.date)
     return engine_for_version(catalogue.engines.values(), family, version)

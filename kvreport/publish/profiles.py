@@ -18,7 +18,7 @@ from kvreport.accounting.deployment import Allocation, Case, Memo, allocate, pla
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan, Serving
-from kvreport.accounting.profile import UNBOUNDED, CacheProfile
+from kvreport.accounting.profile import CacheProfile
 from kvreport.accounting.weights import active_parameters, parameters
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.formats import KvFormat
@@ -30,7 +30,7 @@ from kvreport.publish.site_data import SiteData, short_name
 
 SCHEMA: Final = 1
 FOLDER: Final = "downloads/v1"
-_NAMES: Final = ("family", "maker", "kind", "limit", "kv", "aliases")
+_NAMES: Final = ("family", "maker", "kind", "limit", "slots", "kv", "aliases")
 """What tells a model from others, beside its name."""
 NONE: Final = -1
 """Index of a plan that cannot be made."""
@@ -73,7 +73,7 @@ def site_facts(site: SiteData) -> dict[str, Any]:
     ``gpus[].kind`` say which of a model's reserves and plans apply to it; ``gpus[].rented`` whether
     a ranking puts it first; ``gpus[].step`` is [tokens of
     one scheduler step, requests at once] that they suppose, ``gpus[].own`` whether its kernels for experts
-    bring their own buffers. ``engine.since`` is the first release with these rules.
+    bring their own buffers, ``gpus[].outside`` [whether links multicast, bytes shared with a CPU]. ``engine.since`` is the first release with these rules.
     """
     grid = site.axes
     reserves, kinds = site.reserve_classes, site.device_kinds
@@ -112,6 +112,7 @@ def site_facts(site: SiteData) -> dict[str, Any]:
                 "rented": gpu.is_commonly_rented,
                 "step": list(rules(site.engine).scheduler(gpu)),
                 "own": rules(site.engine).brings_expert_buffers(gpu),
+                "outside": list(rules(site.engine).outside_framework(gpu)),
             }
             for gpu in site.gpus
         ],
@@ -143,7 +144,7 @@ def model_facts(site: SiteData, model: Model) -> dict[str, Any]:
         for row, size in zip(rows, grid.tensor_parallel, strict=True):
             if size not in sizes or site.refusal(model):
                 continue
-            for members, laid in laid_out(model, grid, size, cache, memo):
+            for members, laid in laid_out(model, grid, Layout(tensor=size), cache, memo):
                 index = made.setdefault(json.dumps(_plan(laid.plan)), len(made))
                 for position in members:
                     row[kind_at[position]] = index
@@ -165,6 +166,7 @@ def model_facts(site: SiteData, model: Model) -> dict[str, Any]:
         "aliases": list(model.aliases),
         "kind": cache_kind(model),
         "limit": model.context_tokens,
+        "slots": _waits_for_slots(site, model),
         "parameters": parameters(model),
         "active": active_parameters(model),
         "kv": own_kv(site, model),
@@ -198,8 +200,7 @@ def model_facts(site: SiteData, model: Model) -> dict[str, Any]:
 def reserve_rates(site: SiteData, model: Model) -> list[list[float] | None] | None:
     """Return what a log's own flags need: the reserve's rates for every size, None without such rules.
 
-    ``[forward, workspace, streams, row, encoding, non-framework, graphs]``: bytes per token of a step (three),
-    per row of logits, of an encoder pass, outside the framework, and per captured batch size.
+    A list for each size, in the order of :class:`kvreport.accounting.engines.vllm.reserve.ReserveRates`.
     """
     sizes = site.axes.parallel_sizes(model)
     engine = rules(site.engine)
@@ -292,6 +293,12 @@ def _by_number(site: SiteData, numbers: dict[str, int]) -> Iterator[tuple[Accele
         yield gpu, numbers[gpu.id]
 
 
+def _waits_for_slots(site: SiteData, model: Model) -> bool:
+    """Whether the engine wants a block for the states of every sequence before it starts."""
+    serving = Serving(max_batched_tokens=1, max_seqs=1)
+    return rules(site.engine).state_slots_wanted(model, serving, eager=False) is not None
+
+
 def _kept(taken: Allocation) -> list[int]:
     return [taken.reserve.total, taken.reserve.uncertainty]
 
@@ -307,9 +314,5 @@ def _plan(blocks: BlockPlan) -> list[Any]:
 
 
 def _profile(profile: CacheProfile) -> list[Any]:
-    terms = [
-        [t.rate_bytes, t.step_tokens, 0 if t.cap_tokens >= UNBOUNDED else t.cap_tokens]
-        for t in profile.terms
-        if t.rate_bytes
-    ]
-    return [profile.constant_bytes, terms]
+    constant, terms = profile.flat
+    return [constant, [list(term) for term in terms]]

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
-
+from kvreport.accounting import kernel
 from kvreport.accounting.capacity import longest_context, users
+from kvreport.accounting.kernel import RAISED_UTILIZATION
 from kvreport.startup_log.findings import Change
 from kvreport.startup_log.laid_out import TWO_BYTE_KV, LaidOut, longest_of
 from kvreport.startup_log.reading import Reading
-from kvreport.units import GIB
-
-RAISED_UTILIZATION: Final = 0.95
-"""The highest share of memory that leaves a little for others on the device."""
-
-COMFORTABLE_SPARE: Final = 8 * GIB
-"""Free memory of a running SGLang server beyond which its own guide says to raise the fraction."""
 
 
 def changes(
@@ -40,8 +33,8 @@ def changes(
             found.append(Change("kv_dtype", "fp8", halved))
         share = reading.number("utilization")
         if share is not None and share < RAISED_UTILIZATION and total and pool and pool > 0:
-            more = pool + (RAISED_UTILIZATION - share) * total
-            found.append(Change("utilization", RAISED_UTILIZATION, fits * more / pool))
+            raised = kernel.concurrency_at(fits, pool, share, RAISED_UTILIZATION, total)
+            found.append(Change("utilization", RAISED_UTILIZATION, raised))
     at_once = reading.whole("max_seqs")
     if fits is not None and at_once is not None and 1 <= fits < at_once and reading.engine == "vllm":
         found.append(Change("max_seqs", int(fits)))
@@ -50,9 +43,8 @@ def changes(
         reading.number("before_load"),
         reading.number("mem_fraction"),
     )
-    if spare is not None and before and fraction is not None and spare > COMFORTABLE_SPARE:
-        raised = int((fraction + (spare - COMFORTABLE_SPARE) / before) * 1000) / 1000
-        found.append(Change("mem_fraction", min(raised, RAISED_UTILIZATION)))
+    if spare is not None and before and fraction is not None and spare > kernel.COMFORTABLE_SPARE_BYTES:
+        found.append(Change("mem_fraction", kernel.raised_fraction(fraction, spare, before)))
     return found
 
 

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Final
 
+from kvreport import words
 from kvreport.accounting import parallel
 from kvreport.accounting.deployment import Case, Deployment, lay_out, plan_blocks
 from kvreport.accounting.engines.registry import rules
@@ -18,7 +19,7 @@ from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 from kvreport.startup_log.reading import Reading
 
-TWO_BYTE_KV: Final = frozenset({"auto", "bfloat16", "float16", "bf16", "fp16"})
+TWO_BYTE_KV: Final = words.TWO_BYTE_KV
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,14 @@ def log_case(
     ranks = tensor_parallel or reading.whole("tensor_parallel") or 1
     if tensor_parallel is None and reading.whole("tensor_parallel") is None:
         notes.append("The log does not state a tensor-parallel size; one GPU is taken.")
-    default = engine.device_class(device.id, device.usable_bytes) if device else engine.device_classes[-1]
+    longest = reading.whole("max_model_len") or reading.whole("concurrency_len")
+    tokens, rows = rules(engine).scheduler(
+        device,
+        max_batched_tokens=reading.whole("max_batched_tokens"),
+        max_seqs=reading.whole("max_seqs"),
+        context_tokens=longest,
+        images=any(row.component == "vision" for row in model.weights),
+    )
     form = None if weights is None or weights.lower() == "released" else known.weight_format(weights)
     try:
         case = Case(
@@ -80,13 +88,14 @@ def log_case(
             kv_format=_kv_format(model, engine, device, known, kv or reading.text("kv_dtype")),
             layout=parallel.Layout(tensor=ranks, decode_context=reading.whole("context_parallel") or 1),
             serving=Serving(
-                max_batched_tokens=reading.whole("max_batched_tokens") or default.max_batched_tokens,
-                max_seqs=reading.whole("max_seqs") or default.max_seqs,
+                max_batched_tokens=tokens,
+                max_seqs=rows,
                 block_tokens=reading.whole("block_tokens"),
             ),
             utilization=reading.number("utilization"),
             eager=bool(reading.facts.get("eager")),
             sorts=bool(reading.facts.get("sorts")),
+            context_tokens=longest,
         )
         return LaidOut(lay_out(case), _fp8(case, known))
     except InputError as error:
@@ -105,10 +114,11 @@ def _engine(reading: Reading, known: Catalogue) -> Engine:
     """The rules of the version that wrote the log; the newest where it does not say."""
     if reading.engine == "sglang":
         return known.engine("sglang")
-    stated = re.match(r"v?(\d{1,4}\.\d{1,4}(?:\.\d{1,4})?)", reading.text("engine_version") or "")
+    version = reading.text("engine_version") or ""
+    stated = re.match(r"v?(\d{1,4}\.\d{1,4}(?:\.\d{1,4})?)", version)
     if stated is not None:
         try:
-            return known.engine(f"vllm@{stated[1]}")
+            return rules(known.engine(f"vllm@{stated[1]}")).at_release(version)
         except InputError:
             pass
     return known.engine("vllm")

@@ -29,6 +29,12 @@ from kvreport.units import GIB, MIB
 STATED_WITHIN: Final = 0.005
 """A stated utilisation is doubted where the printed parts differ from it by more."""
 
+SAME_DEVICE_WITHIN: Final = 0.005
+"""A device whose memory differs by more than this from the catalogue's is not that device as it is."""
+
+LAST_DIGIT: Final = 0.006
+"""Half of the last digit of a printed concurrency, and a little."""
+
 SAME_RANK_WITHIN: Final = 0.05
 """A pool and a token line further apart than this are not of one rank."""
 
@@ -64,15 +70,17 @@ class Start:
         """Take an observation with the rules and the model to predict it with."""
         self.catalogue = catalogue
         self.observation = observation
-        self.engine = engine
+        self.engine = rules(engine).at_release(observation.engine_version or "")
+        told = {"expert_kernel": observation.expert_kernel} if observation.expert_kernel else {}
+        self.engine = self.engine.model_copy(update=line_printed(observation) | told)
         self.model = model
         self.weight_format = observation.weight_format if own else observation.shapes_weights
         self.ranks = observation.tensor_parallel or 1
+        self.own = own
         self.excluded: list[str] = []
         self.starts: bool | None = None
-        self.accelerator: Accelerator | None = (
-            catalogue.accelerator(observation.gpu) if observation.gpu else None
-        )
+        self.allocation: Allocation | None = None
+        self.accelerator = device_of(catalogue, observation)
 
     @property
     def rules(self) -> EngineRules:
@@ -112,7 +120,7 @@ class Start:
         if (observation.pipeline_parallel or 1) > 1:
             self.excluded.append("weights: pipeline stages are not told apart in the source")
             return None
-        case = self._case()
+        case = self.case()
         if self.accelerator is None and observation.kernels_of is not None:
             case = replace(case, accelerators=(self.catalogue.accelerator(observation.kernels_of),))
         return allocate(case)
@@ -129,9 +137,13 @@ class Start:
         if observation.speculative and self._draft_tokens() == 0:
             self.excluded.append("tokens: the draft model is not described")
             return None
-        return lay_out(self._case())
+        if (observation.pipeline_parallel or 1) > 1:
+            self.excluded.append("tokens: pipeline stages are not planned one by one")
+            return None
+        return lay_out(self.case())
 
-    def _case(self) -> Case:
+    def case(self) -> Case:
+        """What the trunk is asked: the observation's model, device and flags."""
         observation = self.observation
         tokens, rows = self._scheduler()
         named = self.weight_format
@@ -143,7 +155,7 @@ class Start:
             weight_formats=(form,),
             formats=self.catalogue.weight_formats,
             kv_format=self._kv_format(),
-            layout=Layout(tensor=self.ranks, decode_context=observation.context_parallel or 1),
+            layout=self._layout(),
             serving=Serving(
                 max_batched_tokens=tokens,
                 max_seqs=rows,
@@ -155,18 +167,28 @@ class Start:
             eager=bool(observation.eager),
             images=serves_images(observation),
             sorts=bool(observation.sorts),
+            kv_pool_bytes=pool_given(observation),
+            context_tokens=observation.context_tokens,
+        )
+
+    def _layout(self) -> Layout:
+        observation = self.observation
+        return Layout(
+            tensor=self.ranks,
+            data=observation.data_parallel or 1,
+            expert=bool(observation.expert_parallel),
+            decode_context=observation.context_parallel or 1,
         )
 
     def _scheduler(self) -> tuple[int, int]:
         observation = self.observation
-        if self.accelerator is None:
-            tokens = observation.max_batched_tokens or 2048
-            return tokens, min(observation.max_seqs or 256, tokens)
         return self.rules.scheduler(
             self.accelerator,
             max_batched_tokens=observation.max_batched_tokens,
             max_seqs=observation.max_seqs,
             offline=bool(observation.offline),
+            context_tokens=observation.context_tokens,
+            images=any(row.component == "vision" for row in self.model.weights),
         )
 
     def _kv_format(self) -> KvFormat | None:
@@ -185,7 +207,7 @@ class Start:
         The smallest rank decides the tokens; a source may quote the pool of another.
         """
         printed, context = self.observation.printed, self.observation.context_tokens
-        if printed.available_kv_gib is None or not printed.kv_tokens or context is None:
+        if self.ranks == 1 or printed.available_kv_gib is None or not printed.kv_tokens or context is None:
             return True
         pool = int(printed.available_kv_gib * GIB)
         tokens = int(replace(laid, pool_bytes=pool).printed_tokens(context))
@@ -204,7 +226,10 @@ class Start:
             tokens = replace(laid, pool_bytes=pool).printed_tokens(context)
             yield Comparison(f"tokens{suffix}", float(tokens), float(printed.kv_tokens), "tokens")
         if printed.max_concurrency:
-            fitting = float(replace(laid, pool_bytes=pool).concurrency(context))
+            held = replace(laid, pool_bytes=pool)
+            fitting = float(held.concurrency(context))
+            if self.rules.concurrency_is_tokens:
+                fitting = float(held.printed_tokens(context)) / context
             yield Comparison(f"concurrency{suffix}", fitting, printed.max_concurrency, "requests")
 
     def _end_to_end(self, laid: Deployment, *, known: bool) -> Iterator[Comparison]:
@@ -212,17 +237,12 @@ class Start:
         if not known or self.accelerator is None:
             self.excluded.append("end to end: model format or device is not stated")
             return
-        if unified(observation):
-            self.excluded.append("end to end: memory shared with the CPU, what was free is not stated")
-            return
-        if observation.printed.total_gpu_gib is None and observation.gpu is None:
-            self.excluded.append("end to end: the device's memory is not known")
-            return
         stated, taken = observation.utilization, share_taken(observation)
         if stated is not None and taken is not None and abs(stated - taken) > STATED_WITHIN:
             self.excluded.append(
                 f"utilisation: stated {stated:g}, but the printed parts add up to {taken:g}, which is used"
             )
+        self.allocation = laid
         pool = max(int(laid.pool_bytes), 0)
         context = observation.context_tokens
         if context is not None:
@@ -235,6 +255,19 @@ class Start:
             yield Comparison("pool", pool / GIB, available, "GiB")
         if observation.printed.fits is not False:
             yield from self._lines(laid, pool, "")
+
+    def within_band(self, comparisons: tuple[Comparison, ...]) -> bool | None:
+        """Whether the observed pool lies in the error band of the predicted one; None if it was not predicted.
+
+        A log that prints no pool tells it by its tokens or its concurrency, which grow with it.
+        """
+        found = {one.quantity: one for one in comparisons}
+        one = next((found[name] for name in ("pool", "tokens", "concurrency") if name in found), None)
+        if one is None or self.allocation is None or one.predicted <= 0:
+            return None
+        pool = float(self.allocation.pool_bytes)
+        missing = pool * abs(1 - one.observed / one.predicted)
+        return missing <= float(self.allocation.uncertainty_bytes)
 
     def _buffers(self) -> Iterator[Comparison]:
         """llama.cpp prints the buffers of keys, values and states."""
@@ -281,9 +314,45 @@ def serves_images(observation: Observation) -> bool:
     return not re.search(r"language[_ -]model[_ -]only|'image': 0|text only", said)
 
 
-def unified(observation: Observation) -> bool:
-    """True where the device shares its memory with a CPU, so that other processes move the figures."""
-    return "gb10" in f"{observation.gpu or ''} {observation.gpu_named}".lower()
+def pool_given(observation: Observation) -> int | None:
+    """The pool of one device that the flags ask for, which replaces the budget; None without one."""
+    found = re.search(r"kv[-_]cache[-_]memory(?:[-_]bytes)?\W{1,4}(\d{6,})\b", observation.flags or "")
+    return int(found[1]) if found else None
+
+
+def device_of(catalogue: Catalogue, observation: Observation) -> Accelerator | None:
+    """The device of an observation: as named, else one of the same kernels with the memory that was found."""
+    named = observation.gpu
+    if named is None and observation.printed.total_gpu_gib is not None and observation.tensor_parallel == 1:
+        named = observation.kernels_of
+    return device_found(catalogue.accelerator(named), observation) if named else None
+
+
+def device_found(accelerator: Accelerator, observation: Observation) -> Accelerator:
+    """The device with the memory that the engine found, where that is not the catalogue's device as it is.
+
+    Slices of a device, and devices of a virtual machine, go by the name of the whole.
+    """
+    found = observation.printed.total_gpu_gib
+    if found is None or abs(found * GIB / accelerator.usable_bytes - 1) <= SAME_DEVICE_WITHIN:
+        return accelerator
+    usable = accelerator.memory.usable.model_copy(update={"value": round(found * GIB)})
+    memory = accelerator.memory.model_copy(update={"usable": usable, "driver_visible": None})
+    return accelerator.model_copy(update={"memory": memory})
+
+
+def line_printed(observation: Observation) -> dict[str, str]:
+    """Which figure the line of tokens is, where a build between releases prints it and tells by itself.
+
+    Tokens of whole requests agree with the concurrency; tokens of blocks do not where layers differ.
+    """
+    printed, context = observation.printed, observation.context_tokens
+    if not re.search(r"dev|rc", observation.engine_version or "") or not context:
+        return {}
+    if not printed.kv_tokens or not printed.max_concurrency:
+        return {}
+    same = abs(printed.kv_tokens / context - printed.max_concurrency) <= LAST_DIGIT
+    return {"token_line": "concurrency" if same else "blocks"}
 
 
 def find_model(catalogue: Catalogue, observation: Observation) -> tuple[Model | None, bool]:

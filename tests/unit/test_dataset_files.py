@@ -10,9 +10,11 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
+import faults
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,6 +26,7 @@ from kvreport.dataset.columns import ACCELERATORS, CAPACITY, MODELS, TABLES, Col
 from kvreport.dataset.files import staged
 from kvreport.dataset.grid import axes
 from kvreport.dataset.matrix import matrix
+from kvreport.dataset.partitions import write_partitioned
 from kvreport.dataset.release import data_version
 from kvreport.errors import InputError
 
@@ -93,6 +96,8 @@ def test_parquet_and_csv_hold_the_same_rows(folder, chosen):
             assert [text == "" for text in texts] == [value is None for value in values]
             read = [float(text) for text in texts if text]
             assert read == pytest.approx([value for value in values if value is not None], rel=1e-6)
+        elif column.type == "boolean":
+            assert [text == "true" for text in texts] == values
         else:
             assert [int(text) for text in texts] == values
 
@@ -110,7 +115,7 @@ def test_csv_rows_go_by_model_and_size_first_and_each_key_is_there_once(folder):
     keys = [
         (
             r["model"],
-            int(r["tensor_parallel"]),
+            r["layout"],
             r["gpu"],
             r["weight_format"],
             r["kv_format"],
@@ -128,7 +133,8 @@ def test_infeasible_combinations_are_rows_with_a_verdict(folder):
         for r in rows
         if r["model"].startswith("deepseek") and r["gpu"] == "rtx-4090" and r["tensor_parallel"] == "1"
     ]
-    assert {row["verdict"] for row in small} == {"weights_exceed_memory"}
+    assert {row["verdict"] for row in small} == {"weights_exceed_memory", "context_exceeds_model"}
+    assert {row["layout"] for row in small} >= {"tp1"}
     assert {row["max_concurrent_requests"] for row in small} == {"0"}
     assert {row["decode_ms_lower_bound"] for row in small} == {""}
 
@@ -235,7 +241,7 @@ def test_a_place_that_is_no_folder_is_refused(tmp_path):
 
 
 def test_shards_write_one_partitioned_dataset(chosen, folder, tmp_path):
-    rows = sum(write.write_partitioned(chosen, tmp_path, shard=(number, 4)) for number in (3, 1, 4, 2))
+    rows = sum(write_partitioned(chosen, tmp_path, shard=(number, 4)) for number in (3, 1, 4, 2))
     whole = pq.read_table(folder / "capacity.parquet")
     assert rows == whole.num_rows
     query = f"SELECT count(*), sum(max_concurrent_requests), count(DISTINCT model_slug) FROM '{tmp_path}/**/*.parquet'"  # noqa: S608
@@ -277,7 +283,8 @@ def test_the_check_finds_what_contradicts_the_description(chosen):
     assert arrow.faults(table.drop_columns(["verdict"]), CAPACITY)
     assert "more than once" in arrow.faults(table.take([0, 0]), CAPACITY)[0]
     assert "not sorted" in arrow.faults(table.take([1, 0]), CAPACITY)[0]
-    negative = table.set_column(10, table.schema.field(10), pa.array([-1] * table.num_rows, "int64"))
+    place = CAPACITY.names.index("kv_bytes_per_request_per_gpu")
+    negative = table.set_column(place, table.schema.field(place), pa.array([-1] * table.num_rows, "int64"))
     assert "below 0" in arrow.faults(negative, CAPACITY)[0]
 
 
@@ -328,3 +335,45 @@ def test_an_interrupt_leaves_what_was_there(catalogue, chosen, tmp_path, workers
         )
     assert [path.name for path in tmp_path.iterdir()] == ["capacity.parquet"]
     assert (tmp_path / "capacity.parquet").read_bytes() == b"the last good one"
+
+
+def test_a_model_that_is_gone_leaves_the_dataset(catalogue, chosen, tmp_path):
+    write.publish(catalogue, chosen, tmp_path, version="2026.11.21", workers=1)
+    first = {path.stem for path in (tmp_path / "models").glob("*.parquet")}
+    (tmp_path / "models/notes.parquet").write_bytes(b"of the user")
+    fewer = replace(chosen, models=chosen.models[:1])
+    write.publish(catalogue, fewer, tmp_path, version="2026.11.21", workers=1)
+    left = {path.stem for path in (tmp_path / "models").glob("*.parquet")}
+    assert len(first) > 1
+    assert left == {fewer.models[0].slug, "notes"}
+    listed = (tmp_path / "SHA256SUMS").read_text().splitlines()
+    assert len(listed) == sum(path.is_file() for path in tmp_path.rglob("*")) - 2  # itself, and the user's
+
+
+@pytest.mark.parametrize("strike", [faults.full_disk, faults.no_memory])
+def test_whichever_change_fails_the_last_dataset_stands(catalogue, chosen, tmp_path, strike, monkeypatch):
+    axes = replace(chosen, models=chosen.models[:1])
+    made = list(write._all_models(axes, 1, None))
+    monkeypatch.setattr(write, "_all_models", lambda *_: iter(made))
+
+    def publish(version: str) -> None:
+        write.publish(catalogue, axes, tmp_path, version=version, workers=1)
+
+    def digests() -> dict[str, bytes]:
+        return {
+            p.relative_to(tmp_path).as_posix(): p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()
+        }
+
+    publish("2026.11.21")
+    first = digests()
+    publish("2026.11.22")
+    second = digests()
+    publish("2026.11.21")
+
+    def check(well: bool) -> None:
+        assert digests() == (second if well else first)
+        publish("2026.11.22")
+        assert digests() == second
+        publish("2026.11.21")
+
+    assert faults.every(lambda: publish("2026.11.22"), check, strike) > 20

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from kvreport.accounting.engines.registry import rules
-from kvreport.accounting.engines.vllm.reserve import Shape, captured_sizes, own_expert_kernels, reserve
+from kvreport.accounting.engines.vllm.profiling import Shape, captured_graphs, captured_sizes
+from kvreport.accounting.engines.vllm.reserve import own_expert_kernels, reserve
 from kvreport.catalog.engine import Engine, engine_for_version, version_number
 from kvreport.catalog.load import Catalogue, open_catalogue
 from kvreport.errors import InputError
@@ -18,71 +19,92 @@ def catalogue() -> Catalogue:
     return open_catalogue()
 
 
-def plain(**coefficients: float) -> Engine:
-    """An engine whose every coefficient is 0 unless given."""
+def release(version: str, **coefficients: float) -> Engine:
+    """vLLM's rules of one release, with every fitted constant 0 unless given."""
     names = [
-        "expert_bytes_per_hidden",
-        "forward_bytes_per_hidden",
-        "forward_bytes_per_inner",
-        "graph_bytes_per_expert_layer",
-        "graph_bytes_per_indexed_layer",
         "graph_bytes_per_layer",
-        "graph_bytes_per_split_layer",
         "non_framework_bytes",
-        "non_framework_parallel_bytes",
-        "sampling_bytes_per_logit",
-        "sorting_bytes_per_logit",
+        "non_framework_rank_bytes",
         "uncertainty_bytes",
         "uncertainty_share",
-        "vision_bytes_per_width",
+        "unified_bytes",
     ]
     source = {"covers": ["coefficients"], "title": "made up", "evidence": "derived"}
-    return Engine.model_validate_json(
-        json.dumps(
-            {
-                "name": "test",
-                "label": "Test",
-                "family": "vllm",
-                "utilization": 0.9,
-                "coefficients": dict.fromkeys(names, 0.0) | coefficients,
-                "sources": [source],
-            }
-        )
+    record = {
+        "name": "test",
+        "label": "Test",
+        "family": "vllm",
+        "version": version,
+        "utilization": 0.9,
+        "coefficients": dict.fromkeys(names, 0.0) | coefficients,
+        "sources": [source],
+    }
+    return rules(Engine.model_validate_json(json.dumps(record))).at_release(version)
+
+
+@pytest.mark.parametrize(
+    ("version", "model", "tokens", "rows", "ranks", "printed_gib"),
+    [
+        # "... GiB for peak activation" (data/observations: obs-131, -133 to -137, all sorting).
+        ("0.11.0", "openai/gpt-oss-20b", 8192, 1024, 1, 7.38),
+        ("0.11.0", "meta-llama/Llama-3.1-70B-Instruct", 8192, 1024, 2, 4.84),
+        ("0.11.0", "meta-llama/Llama-3.1-8B-Instruct", 8192, 1024, 1, 4.76),
+        ("0.11.0", "Qwen/Qwen3-0.6B", 8192, 1024, 1, 5.56),
+        ("0.11.0", "Qwen/Qwen3-32B", 8192, 1024, 1, 5.64),
+        ("0.11.0", "Qwen/Qwen3-32B", 8192, 1024, 2, 5.64),
+        # The first engine, whose step holds the whole prompt (obs-017, -018).
+        ("0.6.4", "meta-llama/Llama-3.1-8B-Instruct", 20_000, 256, 1, 2.07),
+        ("0.6.4", "meta-llama/Llama-3.1-8B-Instruct", 29_000, 256, 1, 2.99),
+        # The second model runner (new-016).
+        ("0.27.1", "Qwen/Qwen2.5-0.5B", 2048, 256, 1, 0.25),
+    ],
+)
+def test_activations_agree_with_what_logs_print(
+    catalogue: Catalogue, version: str, model: str, tokens: int, rows: int, ranks: int, printed_gib: float
+) -> None:
+    kept = reserve(
+        catalogue.model(model),
+        release(version),
+        max_batched_tokens=tokens,
+        max_seqs=rows,
+        tensor_parallel=ranks,
     )
+    assert kept.activations / GIB == pytest.approx(printed_gib, rel=0.08, abs=0.04)
 
 
-def test_the_larger_of_forward_and_sampling_is_the_peak(catalogue: Catalogue) -> None:
-    model = catalogue.model("meta-llama/Llama-3.1-8B-Instruct")  # hidden 4096, inner 14336, 128256 tokens
-    engine = plain(forward_bytes_per_hidden=2, forward_bytes_per_inner=1, sampling_bytes_per_logit=4)
-    long_step = reserve(model, engine, max_batched_tokens=100_000, max_seqs=10)
-    assert long_step.activations == 100_000 * (2 * 4096 + 14336)
-    many_rows = reserve(model, engine, max_batched_tokens=1000, max_seqs=1000)
-    assert many_rows.activations == 1000 * 128_256 * 4
-    halved = reserve(model, engine, max_batched_tokens=100_000, max_seqs=10, tensor_parallel=2)
-    assert halved.activations == 100_000 * (2 * 4096 + 14336 // 2)
+def test_an_indexer_keeps_keys_of_forty_contexts(catalogue: Catalogue) -> None:
+    # vLLM 0.26.0 on GB200 (web-004): 6.31 GiB for peak activation, graphs not among them.
+    arguments = {
+        "max_batched_tokens": 8192,
+        "max_seqs": 1024,
+        "tensor_parallel": 4,
+        "own_expert_kernels": True,
+        "eager": True,
+    }
+    model = catalogue.model("nvidia/GLM-5.2-NVFP4")
+    found = reserve(model, release("0.26.0"), context_tokens=819_200, **arguments)
+    assert found.activations / GIB == pytest.approx(6.31, abs=0.1)
+    shorter = reserve(model, release("0.26.0"), context_tokens=32_768, **arguments)
+    assert found.activations - shorter.activations == 40 * 132 * (819_200 - 32_768)
 
 
 def test_experts_count_as_often_as_a_token_passes_through_them(catalogue: Catalogue) -> None:
     sizes = Shape.of(catalogue.model("openai/gpt-oss-120b"))
     assert (sizes.inner, sizes.expert_inner, sizes.experts_per_token) == (0, 2880, 4)
-    engine = plain(forward_bytes_per_inner=1, expert_bytes_per_hidden=3)
-    kept = reserve(catalogue.model("openai/gpt-oss-120b"), engine, max_batched_tokens=1000, max_seqs=1)
-    assert kept.activations == 1000 * 4 * (2880 + 3 * 2880)
+    # One matrix holds gate and up projection.
+    assert Shape.of(catalogue.model("microsoft/phi-4")).inner == 17_920
 
 
 def test_buffers_that_experts_compute_in_come_on_top_of_sampling(catalogue: Catalogue) -> None:
-    model = catalogue.model("deepseek-ai/DeepSeek-V4-Flash")  # hidden 4096, 6 experts of 2048, 129280 tokens
-    engine = plain(sampling_bytes_per_logit=4).model_copy(update={"expert_workspace_kept": True})
-    arguments = {"max_batched_tokens": 1000, "max_seqs": 10, "tensor_parallel": 2}
-    sampling = 10 * 129_280 * 4
-    buffers = 1000 * 6 * (4096 + 4096) * 2
-    assert reserve(model, engine, **arguments).activations == sampling + buffers
-    assert reserve(model, engine, own_expert_kernels=True, **arguments).activations == sampling
-    released = engine.model_copy(update={"expert_workspace_kept": False})
-    assert reserve(model, released, **arguments).activations == sampling
-    # The inner sides take over where they are wider than the model: a whole expert's is 2 x 2048.
-    dense = catalogue.model("Qwen/Qwen2.5-7B")
-    assert reserve(dense, engine, **arguments).activations == 10 * dense.vocabulary * 4
+    # MiniMax-M2.5 on four RTX PRO 6000 under 0.15.1 (obs-176): 8.10 GiB beside weights and cache.
+    model = catalogue.model("MiniMaxAI/MiniMax-M2.5")
+    arguments = {"max_batched_tokens": 8192, "max_seqs": 1024, "tensor_parallel": 4}
+    found = reserve(model, release("0.15.1"), **arguments)
+    assert found.total / GIB == pytest.approx(8.10, rel=0.02)
+    buffers = 8192 * 8 * (3072 + 3072) * 2
+    without = reserve(model, release("0.15.1"), own_expert_kernels=True, **arguments)
+    assert found.activations - without.activations == buffers
+    assert reserve(model, release("0.12.0"), **arguments).activations == without.activations
 
 
 def test_blackwells_data_centre_kernels_bring_their_own_buffers(catalogue: Catalogue) -> None:
@@ -96,20 +118,32 @@ def test_several_residual_streams_are_carried_and_kept_for_a_draft(catalogue: Ca
     model = catalogue.model("deepseek-ai/DeepSeek-V4-Flash")
     assert Shape.of(model).streams == 4
     assert Shape.of(catalogue.model("Qwen/Qwen2.5-7B")).streams == 1
-    engine = plain(forward_bytes_per_hidden=3)
-    arguments = {"max_batched_tokens": 1000, "max_seqs": 10}
-    carried = 1000 * 4 * 4096 * 3
-    assert reserve(model, engine, **arguments).activations == carried
-    keeping = engine.model_copy(update={"streams_buffer_kept": True})
-    assert reserve(model, keeping, **arguments).activations == carried + 1000 * 4 * 4096 * 2
+    arguments = {"max_batched_tokens": 1000, "max_seqs": 1, "own_expert_kernels": True}
+    kept = reserve(model, release("0.25.0"), **arguments).activations
+    assert kept - reserve(model, release("0.28.0"), **arguments).activations == 1000 * 4 * 4096 * 2
 
 
 def test_sampling_that_sorts_is_the_logs_to_say(catalogue: Catalogue) -> None:
-    model = catalogue.model("Qwen/Qwen2.5-7B")
-    engine = plain(sampling_bytes_per_logit=4, sorting_bytes_per_logit=40)
-    arguments = {"max_batched_tokens": 1000, "max_seqs": 10}
-    assert reserve(model, engine, **arguments).activations == 10 * model.vocabulary * 4
-    assert reserve(model, engine, sorts=True, **arguments).activations == 10 * model.vocabulary * 40
+    # Qwen2-7B on two A100 under 0.10.1.1, with FlashInfer and without (obs-063, obs-061).
+    model = catalogue.model("Qwen/Qwen2-7B-Instruct")
+    arguments = {"max_batched_tokens": 2048, "max_seqs": 256, "tensor_parallel": 2}
+    with_it = reserve(model, release("0.10.1.1"), **arguments)
+    assert with_it.total / GIB == pytest.approx(0.62, abs=0.15)
+    without = reserve(model, release("0.10.1.1"), sorts=True, **arguments)
+    assert without.total / GIB == pytest.approx(1.60, abs=0.25)
+    assert without.activations - with_it.activations == (38 - 14) * 256 * model.vocabulary
+
+
+def test_images_are_encoded_in_patches(catalogue: Catalogue) -> None:
+    # The largest image of Qwen3-VL is 16,384 tokens of 4 patches, 1,024 wide with an inner side of 4,096.
+    model = catalogue.model("Qwen/Qwen3-VL-2B-Instruct")
+    arguments = {"max_batched_tokens": 2048, "max_seqs": 1}
+    seen = reserve(model, release("0.19.0"), **arguments).activations
+    assert seen == 4 * 16_384 * (4 * 4096 + 4 * 1024)
+    assert reserve(model, release("0.19.0"), images=False, **arguments).activations < seen
+    # The second model runner encodes images while it measures since 0.27.
+    assert reserve(model, release("0.26.0"), **arguments).activations < seen
+    assert reserve(model, release("0.27.1"), **arguments).activations == seen
 
 
 def test_the_offline_class_takes_longer_steps(catalogue: Catalogue) -> None:
@@ -122,24 +156,34 @@ def test_the_offline_class_takes_longer_steps(catalogue: Catalogue) -> None:
 
 
 def test_graphs_are_kept_only_where_captured_and_subtracted(catalogue: Catalogue) -> None:
-    model, engine = catalogue.model("Qwen/Qwen2.5-7B"), plain(graph_bytes_per_layer=3)
-    assert reserve(model, engine, max_batched_tokens=2048, max_seqs=256).graphs == 3 * 28 * 51
-    assert reserve(model, engine, max_batched_tokens=2048, max_seqs=256, eager=True).graphs == 0
-    older = engine.model_copy(update={"graphs_reserved": False})
-    assert reserve(model, older, max_batched_tokens=2048, max_seqs=256).graphs == 0
+    model, arguments = catalogue.model("Qwen/Qwen2.5-7B"), {"max_batched_tokens": 2048, "max_seqs": 256}
+
+    def graphs(version: str, **more: bool) -> int:
+        return reserve(model, release(version, graph_bytes_per_layer=3), **arguments, **more).graphs
+
+    assert graphs("0.19.0") == 0
+    assert graphs("0.20.0") == 3 * 28 * (51 + 35)
+    assert graphs("0.20.0", eager=True) == 0
+    # 0.25 serves Qwen2.5 with the second model runner, which estimates its graphs since 0.29.
+    assert (graphs("0.24.0"), graphs("0.25.0"), graphs("0.28.0")) == (3 * 28 * 86, 0, 0)
+    assert graphs("0.29.0") == 3 * 28 * 86
 
 
-def test_graphs_of_experts_and_of_split_layers_are_larger(catalogue: Catalogue) -> None:
-    engine = plain(
-        graph_bytes_per_expert_layer=5, graph_bytes_per_split_layer=7, graph_bytes_per_indexed_layer=11
-    )
-    dense, experts = catalogue.model("Qwen/Qwen2.5-7B"), catalogue.model("openai/gpt-oss-20b")
+def test_ranks_add_to_what_lies_outside_the_framework_where_links_multicast(catalogue: Catalogue) -> None:
+    model = catalogue.model("Qwen/Qwen2.5-7B")
+    engine = release("0.25.0", non_framework_bytes=100, non_framework_rank_bytes=7, unified_bytes=1000)
     arguments = {"max_batched_tokens": 2048, "max_seqs": 256}
-    assert reserve(dense, engine, **arguments).graphs == 0
-    assert reserve(dense, engine, tensor_parallel=2, **arguments).graphs == 7 * 28 * 51
-    assert reserve(experts, engine, tensor_parallel=2, **arguments).graphs == (5 + 7) * 24 * 51
-    indexed = catalogue.model("deepseek-ai/DeepSeek-V3.2")
-    assert reserve(indexed, engine, **arguments).graphs == (5 + 11) * 61 * 51
+    assert reserve(model, engine, **arguments).non_framework == 100
+    assert reserve(model, engine, tensor_parallel=8, **arguments).non_framework == 100 + 7 * 7
+    assert reserve(model, engine, tensor_parallel=8, multicast=False, **arguments).non_framework == 100
+    assert reserve(model, engine, device_class="unified", **arguments).non_framework == 1100
+
+
+def test_graphs_are_pieces_for_every_size_and_whole_ones_for_those_that_decode() -> None:
+    # 256 requests: pieces up to 512 tokens, whole graphs up to 256.
+    assert captured_graphs(256) == 51 + 35
+    assert captured_graphs(1024) == 51 + 51
+    assert captured_graphs(8) == 5 + 4
 
 
 @pytest.mark.parametrize(("max_seqs", "sizes"), [(1, 2), (4, 4), (8, 5), (256, 51), (1024, 51)])
@@ -150,7 +194,7 @@ def test_captured_sizes_follow_the_engines_list(max_seqs: int, sizes: int) -> No
 
 
 def test_a_missing_coefficient_is_named(catalogue: Catalogue) -> None:
-    engine = plain().model_copy(update={"coefficients": {}})
+    engine = release("0.25.0").model_copy(update={"coefficients": {}})
     with pytest.raises(InputError, match=r"coefficients: .* is missing"):
         reserve(catalogue.model("Qwen/Qwen2.5-7B"), engine, max_batched_tokens=1, max_seqs=1)
 
@@ -164,8 +208,13 @@ def test_versions_find_the_rules_of_their_time(catalogue: Catalogue) -> None:
     assert found("0.10.1.1") == "vllm-0.10"
     assert found("0.11.0") == "vllm-0.11"
     assert found("0.19.2rc1.dev134+gfe9c3d6c5") == "vllm-0.19"
-    assert (found("0.21.0"), found("0.23.1"), found("0.25.0")) == ("vllm-0.23", "vllm-0.23", "vllm-0.25")
-    assert found("0.26.0") == found("0.33.0") == found(None) == "vllm"
+    assert (found("0.21.0"), found("0.23.1"), found("0.25.0")) == ("vllm-0.20", "vllm-0.23", "vllm-0.25")
+    assert (found("0.26.0"), found("0.29.1"), found("0.33.0"), found(None)) == (
+        "vllm-0.28",
+        "vllm-0.32",
+        "vllm",
+        "vllm",
+    )
     assert version_number("image (0.10.1 dev)") == (0, 10, 1)
     assert catalogue.engine("vllm@0.11.0").name == "vllm-0.11"
     with pytest.raises(InputError, match=r"allowed: a version of .*vllm-0.11"):
@@ -211,7 +260,7 @@ def test_sglang_kept_the_scales_it_loaded_until_0516(catalogue: Catalogue) -> No
     newer = engine_for_version(catalogue.engines.values(), "sglang", "0.5.16")
     assert older is not None
     assert newer is not None
-    assert (older.name, newer.name) == ("sglang-0.5.15", "sglang")
+    assert (older.name, newer.name) == ("sglang-0.5.15", "sglang-0.5.17")
     hopper, blackwell = catalogue.accelerator("h200-sxm-141gb"), catalogue.accelerator("b200-sxm-180gb")
     kept = load_overhead(model, older, None, formats, hopper, 8)["loaded_scales"]
     # 61 layers of 384 experts of three matrices of 3072 x 7168, one float of 4 bytes per 32 weights.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from kvreport.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class Reserve:
-    """What an engine keeps per device, in bytes.
+    """What an engine keeps per device, in bytes; arrays for several devices.
 
     Attributes:
         activations: Peak of a forward pass, of sampling or of image encoding: the largest.
@@ -36,13 +36,13 @@ class Reserve:
         uncertainty: Half width of the sum's error band, from the fit's residuals.
     """
 
-    activations: int
-    non_framework: int
-    graphs: int
-    uncertainty: int
+    activations: Any
+    non_framework: Any
+    graphs: Any
+    uncertainty: Any
 
     @property
-    def total(self) -> int:
+    def total(self) -> Any:  # noqa: ANN401 - a number, or an array of them
         """Everything but the uncertainty."""
         return self.activations + self.non_framework + self.graphs
 
@@ -61,6 +61,7 @@ class Step:
         eager: True if no graphs are captured.
         images: False if the engine was told to serve text only.
         sorts: True if sampling sorts all logits (vLLM without FlashInfer's sampler).
+        context_tokens: The longest request that the engine was told to take; None for the model's longest.
     """
 
     max_batched_tokens: int
@@ -69,6 +70,7 @@ class Step:
     eager: bool = False
     images: bool = True
     sorts: bool = False
+    context_tokens: int | None = None
 
 
 def check_utilization(utilization: float) -> float:
@@ -101,8 +103,36 @@ class EngineRules:
     tokens_are_cells: ClassVar[bool] = False
     """True if the log's line of tokens counts cells of the pool, whatever the longest request."""
 
+    @property
+    def concurrency_is_tokens(self) -> bool:
+        """True if the concurrency that is printed is the line of tokens over the longest request."""
+        return False
+
+    allocates_at_start: ClassVar[bool] = False
+    """True if caches of all requests are allocated at start, on devices and host (llama.cpp)."""
+
     load_line: ClassVar[str] = "weights"
     """What the log's line about loading the model states."""
+
+    # --- what runs -----------------------------------------------------------------------------------------
+
+    def supports(
+        self,
+        model: Model,
+        kv_format: KvFormat | None,
+        accelerator: Accelerator | None,
+        layout: Layout,
+    ) -> str | None:
+        """Why the release refuses this combination, in words; None if it does not.
+
+        Args:
+            model: The model.
+            kv_format: How growing caches are to be stored; None for the type that the model is served in.
+            accelerator: The device; None where it is not known.
+            layout: How the model is spread over devices.
+        """
+        del model, kv_format, accelerator, layout
+        return None
 
     # --- formats ----------------------------------------------------------------------------------------
 
@@ -185,15 +215,22 @@ class EngineRules:
         del model, accelerator, step
         return NOTHING
 
-    def given_share_reserve(self, reserve: Reserve, share: float, layout: Layout) -> Reserve:
+    def given_share_reserve(
+        self, reserve: Reserve, share: float, model: Model, accelerator: Accelerator, step: Step
+    ) -> Reserve:
         """The reserve where a share of memory was given by hand; most engines reserve the same."""
-        del share, layout
+        del share, model, accelerator, step
         return reserve
 
     def brings_expert_buffers(self, accelerator: Accelerator) -> bool:
         """True if the device's kernels for experts bring buffers of their own."""
         del accelerator
         return False
+
+    def outside_framework(self, accelerator: Accelerator) -> tuple[bool, int]:
+        """What of a device changes memory outside the framework: multicasting links, bytes shared with a CPU."""
+        del accelerator
+        return False, 0
 
     def reserve_rates(self, model: Model, layout: Layout) -> tuple[float, ...] | None:
         """The reserve before scheduler sizes are known, as rates; None without such rules."""
@@ -211,6 +248,8 @@ class EngineRules:
         max_batched_tokens: int | None = None,
         max_seqs: int | None = None,
         offline: bool = False,
+        context_tokens: int | None = None,
+        images: bool = False,
     ) -> tuple[int, int]:
         """Tokens of one step and requests at once: as given, or as the engine defaults them.
 
@@ -219,13 +258,14 @@ class EngineRules:
             max_batched_tokens: Tokens of one scheduler step, where given.
             max_seqs: Requests that run at once, where given.
             offline: True for the defaults of the engine's offline class.
+            context_tokens: The longest request, where a default depends on it and it is stated.
+            images: True for a model that reads images, where a default depends on it.
 
         Raises:
             InputError: If a given number is below 1.
         """
-        for name, number in (("max-batched-tokens", max_batched_tokens), ("max-seqs", max_seqs)):
-            if number is not None and number < 1:
-                raise InputError(f"{name}: found {number}; allowed: a whole number of at least 1")
+        del context_tokens, images
+        self.check_sizes(max_batched_tokens, max_seqs)
         classes = self.engine.device_classes
         if not classes:
             return max_batched_tokens or 1, max_seqs or 1
@@ -239,6 +279,22 @@ class EngineRules:
             usual = default.offline_batched_tokens or usual
         tokens = max_batched_tokens or usual
         return tokens, min(max_seqs or default.max_seqs, tokens)
+
+    @staticmethod
+    def check_sizes(max_batched_tokens: int | None, max_seqs: int | None) -> None:
+        """Refuse scheduler sizes below 1.
+
+        Raises:
+            InputError: Naming the flag.
+        """
+        for name, number in (("max-batched-tokens", max_batched_tokens), ("max-seqs", max_seqs)):
+            if number is not None and number < 1:
+                raise InputError(f"{name}: found {number}; allowed: a whole number of at least 1")
+
+    def at_release(self, version: str) -> Engine:
+        """The record as it is for one release of its range; most engines behave alike in all of it."""
+        del version
+        return self.engine
 
     # --- the division of memory -------------------------------------------------------------------------------
 
@@ -261,7 +317,7 @@ class EngineRules:
         self,
         total_bytes: int | Integers,
         weight_bytes: int | Integers,
-        reserve_bytes: int = 0,
+        reserve_bytes: int | Integers = 0,
         utilization: float | None = None,
     ) -> int | Integers:
         """The cache pool; negative where nothing is left. Arrays broadcast.
@@ -276,6 +332,11 @@ class EngineRules:
         if self.engine.utilization_of == "memory_less_weights":
             return _floor((total_bytes - weight_bytes) * share)
         return _ceil(total_bytes * share) - weight_bytes - reserve_bytes
+
+    def state_slots_wanted(self, model: Model, serving: Serving, *, eager: bool) -> int | None:
+        """Blocks of the pool that must exist at start, one for each sequence; None without such a rule."""
+        del model, serving, eager
+        return None
 
     # --- limits -------------------------------------------------------------------------------------------------
 

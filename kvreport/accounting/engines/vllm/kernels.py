@@ -11,9 +11,11 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
+from kvreport.accounting.engines.vllm.releases import keeps_checkpoint, release_of
 from kvreport.accounting.kv_cache import SERVED_BYTES
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.caches import (
+    Cache,
     ChunkedAttention,
     CrossAttention,
     FullAttention,
@@ -36,6 +38,12 @@ _FP8_LATENT_ON_SM100: Final = frozenset({"GlmMoeDsaForCausalLM"})
 
 SIXTEEN_BIT_CACHE: Final = frozenset({"FalconForCausalLM", "RWForCausalLM"})
 """Classes whose attention never sees the flag: their cache stays in the model's type."""
+
+UNCOMPRESSED: Final = frozenset({"MiniCPM3ForCausalLM"})
+"""Classes of latent attention that keep keys and values of every head instead.
+
+0.24 ``models/minicpm3.py``: plain attention, values padded to the width of keys.
+"""
 
 _WIDE_HEAD: Final = 512
 """Head width for which Hopper's FP8 kernels want blocks of 64."""
@@ -104,7 +112,7 @@ class Traits:
     @classmethod
     def of(cls, model: Model) -> Traits:
         """Read it off a model's caches."""
-        caches = [cache for group in model.layers for cache in group.caches]
+        caches = [_kept(model, cache) for group in model.layers for cache in group.caches]
         latents = [cache for cache in caches if isinstance(cache, Latent)]
         indexers = [cache for cache in caches if isinstance(cache, Indexer)]
         heads = [c.key_dim for c in caches if isinstance(c, FullAttention | SlidingWindow)]
@@ -119,6 +127,17 @@ class Traits:
             states=tuple(cache for cache in caches if isinstance(cache, RecurrentState)),
             widest_head=max(heads, default=0),
         )
+
+
+def uncompressed(model: Model) -> FullAttention:
+    """The cache of latent attention whose engine class keeps every head."""
+    rows = next(row.shape[0] for row in model.weights if "q_b_proj" in row.name and len(row.shape) > 1)
+    width = rows // model.attention_heads
+    return FullAttention(kv_heads=model.attention_heads, key_dim=width, value_dim=width)
+
+
+def _kept(model: Model, cache: Cache) -> Cache:
+    return uncompressed(model) if model.architecture in UNCOMPRESSED and isinstance(cache, Latent) else cache
 
 
 def same_on_every_device(model: Model) -> bool:
@@ -236,7 +255,8 @@ class Kernels:
 
     def _own_checkpoint_tokens(self, cache: RecurrentState) -> int | None:
         fast = self.device.nvidia and self.device.major in (9, 10, 12)
-        if not self.engine.state_checkpoints or self.architecture in _UNCHECKPOINTED:
+        kept = keeps_checkpoint(release_of(self.engine), cache.mechanism, self.architecture)
+        if not kept or self.architecture in _UNCHECKPOINTED:
             return None
         if cache.mechanism == "mamba2":
             return 1

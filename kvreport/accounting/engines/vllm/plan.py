@@ -21,7 +21,16 @@ from kvreport.accounting.engines.vllm.groups import (
     terms_of,
     tuple_block_bytes,
 )
-from kvreport.accounting.engines.vllm.kernels import SIXTEEN_BIT_CACHE, Device, Kernels, Traits, stored_format
+from kvreport.accounting.engines.vllm.kernels import (
+    SIXTEEN_BIT_CACHE,
+    UNCOMPRESSED,
+    Device,
+    Kernels,
+    Traits,
+    stored_format,
+    uncompressed,
+)
+from kvreport.accounting.engines.vllm.releases import latent_hybrid_tokens, release_of, state_slots
 from kvreport.accounting.kv_cache import (
     heads_per_rank,
     index_bytes,
@@ -148,7 +157,9 @@ class _Layers:
         if model.architecture in SIXTEEN_BIT_CACHE:
             self.kv_format, self.fp8 = None, False
         caching = serving.prefix_caching
-        self.prefix_caching = engine.state_prefix_caching if caching is None else caching
+        # Models of states alone never cache by default (config/model.py::is_prefix_caching_supported).
+        by_default = engine.state_prefix_caching and self._has_attention()
+        self.prefix_caching = by_default if caching is None else caching
         self.in_flight = engine.steps_in_flight * serving.max_batched_tokens
         self.kernels = Kernels(engine, device, self.shape, model.architecture, self.fp8)
         self.block_tokens = (
@@ -171,7 +182,7 @@ class _Layers:
                 if page is not None:
                     yield page, group.count
                     draft = page if page.growth == "full" else draft
-        if self.serving.draft_tokens and draft is not None:
+        if self._adds_draft_layer() and draft is not None:
             yield draft, 1
 
     def notes(self, groups: tuple[Group, ...]) -> Iterator[str]:
@@ -188,10 +199,14 @@ class _Layers:
                 f"every window reserves for {self.in_flight:,} tokens in flight "
                 f"({self.engine.steps_in_flight} steps of {self.serving.max_batched_tokens:,})"
             )
-        if self.serving.draft_tokens:
+        if self._adds_draft_layer():
             yield "one more layer of full attention is charged for drafting"
         if not self.device.hybrid:
             yield "no hybrid cache manager on this device: windows are charged like full attention"
+
+    def _adds_draft_layer(self) -> bool:
+        """True where a draft of unknown shape is served: one more layer like the last is charged."""
+        return bool(self.serving.draft_tokens) and not self.serving.draft_in_model
 
     def _page(self, cache: Cache) -> Page | None:
         match cache:
@@ -233,6 +248,8 @@ class _Layers:
         return vector_bytes(key_dim, self.kv_format) + vector_bytes(value_dim, self.kv_format)
 
     def _latent(self, cache: Latent) -> Page:
+        if self.model.architecture in UNCOMPRESSED:
+            return self._attention(uncompressed(self.model))
         self._require_storable("latent")
         if self.shape.packed:
             tokens = 64 if cache.window else self.block_tokens
@@ -294,9 +311,11 @@ class _Layers:
         padded = None
         if self._is_hybrid():
             padded = self.block_tokens * self._attention_bytes_per_token()
-        slots = 1 + self.serving.draft_tokens
-        if self.prefix_caching:
-            slots += 1 + int(self.kernels.checkpoint_tokens() is not None)
+        slots = self.serving.draft_tokens + state_slots(
+            release_of(self.engine),
+            caching=self.prefix_caching,
+            checkpoint=self.kernels.checkpoint_tokens() is not None,
+        )
         return Page(
             growth="state",
             kind="state",
@@ -318,12 +337,17 @@ class _Layers:
         return size
 
     def _is_hybrid(self) -> bool:
-        return bool(self.shape.states) and (self.shape.latent is not None or self.shape.widest_head > 0)
+        return bool(self.shape.states) and self._has_attention()
+
+    def _has_attention(self) -> bool:
+        return self.shape.latent is not None or self.shape.widest_head > 0
 
     def _hybrid_block(self) -> int:
         """The block whose attention page holds a whole state: states and attention share the pool."""
         kernel = self.kernels.block_tokens(self.serving.block_tokens)
-        align = max(kernel, 128) if self.shape.latent is not None else kernel
+        align = kernel
+        if self.shape.latent is not None:
+            align = max(kernel, latent_hybrid_tokens(release_of(self.engine)))
         if self.prefix_caching:
             align = math.lcm(align, self.kernels.checkpoint_tokens() or 1)
         state = max(self._state_bytes(cache) for cache in self.shape.states)

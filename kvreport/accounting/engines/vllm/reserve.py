@@ -1,112 +1,84 @@
-"""What an engine keeps beside weights and cache: activations, non-framework memory, graphs.
+"""What vLLM keeps beside weights and cache: activations, non-framework memory, graphs.
 
-The terms follow what vLLM really allocates while it measures itself:
-
-* a forward pass of ``max_batched_tokens`` tokens: per token some copies of the residual stream,
-  of the MLP's inner side, and with experts of each chosen expert's inner side and output;
-* a sampling step of ``max_seqs`` rows of logits, a fixed number of bytes per logit (an engine that
-  sorts them, as late-2025 releases did, takes two to four times as many; others do where FlashInfer is
-  not installed, and say so in their log);
-* for models with a vision tower, an encoder pass over images of the largest size.
-
-The largest of these is the activation peak. Releases since 0.16 keep the buffers that experts compute
-in, so that a sampling step comes on top of them; not on Blackwell data-centre GPUs, whose kernels for
-experts bring their own. What lies outside the framework is a context per device and buffers for
-talking to others. A graph keeps every kernel launch of every layer, once per captured batch size:
-experts launch more, indexers too, and layers split over devices talk. The counts of bytes are fitted
-on published start-up logs (``scripts/fit_reserve.py``) and stand in the engine's data as
-``coefficients``.
+Activations are counted from what the measuring run does (:mod:`.profiling`), release by release
+(:mod:`.releases`). Three constants are left that no source states, fitted on published start-up logs
+(``scripts/fit_reserve.py``): what lies outside the framework on one device, what every further rank of a
+tensor-parallel group adds to it, and what a captured graph takes per layer.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
-from typing import Final
+from typing import Final, Self
 
 from kvreport.accounting.engines.base import Reserve, constant
+from kvreport.accounting.engines.vllm import releases
+from kvreport.accounting.engines.vllm.profiling import (
+    DYNAMIC_IMAGE_TOKENS,
+    FORWARD_HIDDEN_BYTES,
+    INDEX_LOGITS_BYTES,
+    POOLED_PATCHES,
+    Shape,
+    captured_graphs,
+    expanded_latent_bytes,
+    expert_workspace_bytes,
+    forward_bytes_per_token,
+    index_workspace_bytes,
+    kept_bytes,
+    logit_bytes,
+    rows_buffered,
+    states_encoded_bytes,
+)
 from kvreport.accounting.kv_cache import SERVED_BYTES
 from kvreport.catalog.accelerator import Accelerator
-from kvreport.catalog.caches import Indexer
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.model import Model
 
-LARGEST_CAPTURE: Final = 512
-"""Tokens of the largest graph that vLLM captures by default."""
+UNIFIED: Final = ("dgx-spark", "jetson")
+"""Devices that share their memory with a CPU: what the process and the page cache take counts, too."""
 
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """The sizes of a model that activations depend on.
-
-    Attributes:
-        hidden: Width of the residual stream.
-        inner: Width of a dense MLP's inner side (0 without dense MLPs).
-        expert_inner: Width of one expert's inner side (0 without experts).
-        experts_per_token: Experts that one token passes through.
-        vocabulary: Rows of the output head.
-        layers: Layers.
-        vision: Width of the vision tower (0 without one).
-        indexed: True if layers choose the tokens they attend to through an indexer.
-        streams: Residual streams side by side (hyper-connections); 1 in most models.
-    """
-
-    hidden: int
-    inner: int
-    expert_inner: int
-    experts_per_token: int
-    vocabulary: int
-    layers: int
-    vision: int
-    indexed: bool = False
-    streams: int = 1
-
-    @classmethod
-    def of(cls, model: Model) -> Shape:
-        """Read the sizes off a model's weights."""
-        dense = [row.shape for row in model.weights if row.component == "dense_mlp" and len(row.shape) > 1]
-        routed = [
-            prod(row.shape[-2:]) // model.hidden_size
-            for row in model.weights
-            if row.component == "routed_experts" and len(row.shape) > 1
-        ]
-        vision = [row for row in model.weights if row.component == "vision" and len(row.shape) == 2]
-        repeated = max(vision, key=lambda row: row.count, default=None)
-        joined = [row.shape[-1] for row in model.weights if row.name.endswith("hc_head_fn")]
-        return cls(
-            hidden=model.hidden_size,
-            inner=max((prod(shape[-2:]) // model.hidden_size for shape in dense), default=0),
-            expert_inner=min(routed, default=0),
-            experts_per_token=model.experts.per_token if model.experts and routed else 0,
-            vocabulary=model.vocabulary,
-            layers=model.layer_count,
-            vision=min(repeated.shape) if repeated else 0,
-            indexed=any(isinstance(cache, Indexer) for group in model.layers for cache in group.caches),
-            streams=max(joined, default=model.hidden_size) // model.hidden_size,
-        )
+UNQUANTIZED: Final = ("bf16", "fp16", "fp32")
 
 
 @dataclass(frozen=True, slots=True)
 class ReserveRates:
-    """vLLM's reserve before the scheduler's sizes are known: bytes per token of a step, row and graph.
+    """vLLM's reserve before the scheduler's sizes are known. The browser computes with the same numbers.
 
     Attributes:
         forward_per_token: Of a forward pass.
-        workspace_per_token: Of the buffers that experts compute in, where they stay during sampling.
+        stream_per_token: Of the residual stream alone, beside expanded latents.
+        expanded: Of MLA's expanded keys and values.
+        workspace_per_token: Of the buffers that experts compute in and keep.
+        kept_per_token: Of hidden states that are held during sampling.
         streams_per_token: Of residual streams kept for a draft model.
         sampling_per_row: Of one row of logits while it is sampled from.
-        encoding: Of an encoder pass over images.
+        buffer_per_row: Of Triton's sampling kernel, one row for each multiprocessor.
+        encoding: Of an encoder pass over the largest image.
+        encoding_per_token: Of an encoder pass over as many images as a step has tokens for.
+        encoding_per_row: Of the encoder states of one request.
+        index_per_token: Of the buffer that an indexer gathers keys in, per token of the longest context.
+        index_logits: Of the logits of an indexer.
         non_framework: Outside the framework.
-        graphs_per_size: Of the graphs of one captured batch size (0 where they are not reserved for).
+        linked: Of multicast buffers for further ranks, on devices whose links have them.
+        per_graph: Of one captured graph (0 where they are not reserved for).
     """
 
     forward_per_token: float
+    stream_per_token: float
+    expanded: float
     workspace_per_token: float
+    kept_per_token: float
     streams_per_token: float
     sampling_per_row: float
+    buffer_per_row: float
     encoding: float
+    encoding_per_token: float
+    encoding_per_row: float
+    index_per_token: float
+    index_logits: float
     non_framework: float
-    graphs_per_size: float
+    linked: float
+    per_graph: float
 
     @classmethod
     def of(
@@ -118,41 +90,60 @@ class ReserveRates:
         images: bool = True,
         own_expert_kernels: bool = False,
         sorts: bool = False,
-    ) -> ReserveRates:
-        """Read the rates off a model and an engine's constants; arguments as for :func:`reserve`.
+        nvidia: bool = True,
+    ) -> Self:
+        """Read the rates off a model and an engine's release; arguments as for :func:`reserve`.
 
         Raises:
             InputError: If the engine's data lacks a coefficient.
         """
         sizes = Shape.of(model)
-        split = tensor_parallel > 1
-        per_logit = constant(engine, "sorting_bytes_per_logit" if sorts else "sampling_bytes_per_logit")
+        release = releases.release_of(engine)
+        second = runs_second(model, sizes, release, nvidia=nvidia)
+        sampler = releases.sampler(release, second=second, flashinfer=False if sorts else None)
+        if sorts:
+            sampler = "sort"
+        graphs = engine.graphs_reserved and (not second or releases.second_runner_estimates_graphs(release))
         workspace = engine.expert_workspace_kept and not own_expert_kernels
         streams = engine.streams_buffer_kept and sizes.streams > 1
-        per_layer = constant(engine, "graph_bytes_per_layer")
-        per_layer += constant(engine, "graph_bytes_per_indexed_layer") * sizes.indexed
-        per_layer += constant(engine, "graph_bytes_per_expert_layer") * bool(sizes.experts_per_token)
-        per_layer += constant(engine, "graph_bytes_per_split_layer") * split
+        tower = sizes.tower if images and releases.encoder_profiled(release, second=second) else None
+        fixed, pooled = (tower.merged, 0 if sizes.encoder_tokens else POOLED_PATCHES) if tower else (0, 0)
+        patch = tower.patch_bytes if tower else 0
         return cls(
-            forward_per_token=forward_bytes_per_token(sizes, engine, tensor_parallel),
-            workspace_per_token=(
-                expert_workspace_bytes_per_token(sizes, tensor_parallel) if workspace else 0.0
-            ),
+            forward_per_token=forward_bytes_per_token(sizes, tensor_parallel),
+            stream_per_token=FORWARD_HIDDEN_BYTES * sizes.hidden * sizes.streams,
+            expanded=expanded_latent_bytes(sizes, tensor_parallel),
+            workspace_per_token=expert_workspace_bytes(sizes, tensor_parallel) if workspace else 0,
+            kept_per_token=kept_bytes(sizes),
             streams_per_token=sizes.streams * sizes.hidden * SERVED_BYTES if streams else 0,
-            sampling_per_row=per_logit * sizes.vocabulary,
-            encoding=constant(engine, "vision_bytes_per_width") * sizes.vision * images,
-            non_framework=constant(engine, "non_framework_bytes")
-            + constant(engine, "non_framework_parallel_bytes") * split,
-            graphs_per_size=per_layer * sizes.layers if engine.graphs_reserved else 0.0,
+            sampling_per_row=logit_bytes(sampler, tensor_parallel) * sizes.vocabulary,
+            buffer_per_row=4 * sizes.vocabulary if rows_buffered(release, sampler) else 0,
+            encoding=fixed * DYNAMIC_IMAGE_TOKENS * patch,
+            encoding_per_token=(fixed or pooled) * patch,
+            encoding_per_row=states_encoded_bytes(sizes, release) if images else 0,
+            index_per_token=index_workspace_bytes(release) if sizes.indexed else 0,
+            index_logits=INDEX_LOGITS_BYTES if sizes.indexed else 0,
+            non_framework=constant(engine, "non_framework_bytes"),
+            linked=constant(engine, "non_framework_rank_bytes") * (tensor_parallel - 1),
+            per_graph=constant(engine, "graph_bytes_per_layer") * sizes.layers if graphs else 0.0,
         )
 
+    def activations(self, tokens: int, rows: int, context_tokens: int) -> float:
+        """Bytes at the peak of the measuring run: the largest of its three passes, and what stays of each."""
+        forward = max(self.forward_per_token * tokens, self.stream_per_token * tokens + self.expanded)
+        buffered = self.buffer_per_row * min(rows, MULTIPROCESSORS) if rows >= BUFFERED_ROWS else 0.0
+        sampling = self.sampling_per_row * rows + buffered + self.kept_per_token * tokens
+        encoding = max(self.encoding, self.encoding_per_token * tokens) + self.encoding_per_row * rows
+        workspace = max(self.workspace_per_token * tokens, self.index_per_token * context_tokens)
+        streams = self.streams_per_token * tokens
+        return max(forward + self.index_logits, sampling, encoding) + workspace + streams
 
-def captured_sizes(max_seqs: int) -> int:
-    """Batch sizes that vLLM captures by default: 1, 2, 4, then by 8 to 256, then by 16."""
-    largest = min(2 * max_seqs, LARGEST_CAPTURE)
-    fine = min(largest, 256) // 8
-    coarse = max(largest - 256, 0) // 16
-    return sum(size <= largest for size in (1, 2, 4)) + fine + coarse
+
+MULTIPROCESSORS: Final = 132
+"""Multiprocessors of a large device (H100); others have 58 to 188, which changes a tenth of a GiB."""
+
+BUFFERED_ROWS: Final = 8
+"""Rows of logits from which Triton's kernel samples (0.17.0, ``apply_top_k_top_p``)."""
 
 
 def reserve(
@@ -166,6 +157,10 @@ def reserve(
     images: bool = True,
     own_expert_kernels: bool = False,
     sorts: bool = False,
+    nvidia: bool = True,
+    multicast: bool = True,
+    context_tokens: int | None = None,
+    device_class: str = "server",
 ) -> Reserve:
     """Estimate an engine's reserve for one model on one device.
 
@@ -179,6 +174,10 @@ def reserve(
         images: False if the engine was told to serve text only.
         own_expert_kernels: True if the device's kernels for experts bring their own buffers.
         sorts: True if the engine said that sampling sorts all logits, whatever its release does otherwise.
+        nvidia: False on other vendors' devices.
+        multicast: False on devices whose links have no multicast (:func:`multicasts`).
+        context_tokens: The longest request that the engine was told to take; None for the model's.
+        device_class: Which of the engine's error bands applies.
 
     Raises:
         InputError: If the engine's data lacks a coefficient.
@@ -190,42 +189,60 @@ def reserve(
         images=images,
         own_expert_kernels=own_expert_kernels,
         sorts=sorts,
+        nvidia=nvidia,
     )
     rows = min(max_seqs, max_batched_tokens)
-    forward = rates.forward_per_token * max_batched_tokens
-    sampling = rates.workspace_per_token * max_batched_tokens + rates.sampling_per_row * rows
-    activations = max(forward, sampling, rates.encoding) + rates.streams_per_token * max_batched_tokens
-    non_framework = rates.non_framework
-    graphs = 0.0 if eager else rates.graphs_per_size * captured_sizes(max_seqs)
-    total = activations + non_framework + graphs
-    uncertainty = constant(engine, "uncertainty_bytes") + constant(engine, "uncertainty_share") * total
+    activations = rates.activations(max_batched_tokens, rows, context_tokens or model.context_tokens)
+    outside = rates.non_framework + rates.linked * multicast
+    if device_class == "unified":
+        outside += constant(engine, "unified_bytes")
+    graphs = 0.0 if eager else rates.per_graph * captured_graphs(max_seqs, max_batched_tokens)
+    total = activations + outside + graphs
     return Reserve(
         activations=round(activations),
-        non_framework=round(non_framework),
+        non_framework=round(outside),
         graphs=round(graphs),
-        uncertainty=round(uncertainty),
+        uncertainty=round(error_band(engine, total, device_class)),
     )
 
 
-def forward_bytes_per_token(sizes: Shape, engine: Engine, tensor_parallel: int = 1) -> float:
-    """Bytes that one token takes at the peak of a forward pass."""
-    dense = constant(engine, "forward_bytes_per_hidden") * sizes.hidden * sizes.streams
-    dense += constant(engine, "forward_bytes_per_inner") * sizes.inner / tensor_parallel
-    expert = constant(engine, "forward_bytes_per_inner") * sizes.expert_inner / tensor_parallel
-    expert += constant(engine, "expert_bytes_per_hidden") * sizes.hidden
-    return dense + sizes.experts_per_token * expert
+def runs_second(model: Model, sizes: Shape, release: releases.Release, *, nvidia: bool = True) -> bool:
+    """Whether the second model runner serves a model by default."""
+    return releases.second_runner(
+        release,
+        model.architecture,
+        experts=bool(sizes.experts_per_token),
+        states=sizes.states,
+        attention=sizes.attention,
+        quantized=model.weight_format not in UNQUANTIZED,
+        nvidia=nvidia,
+    )
 
 
-def expert_workspace_bytes_per_token(sizes: Shape, tensor_parallel: int = 1) -> float:
-    """Bytes per token of the two buffers that Triton's and Marlin's experts compute in, 16 bits each.
+def error_band(engine: Engine, reserve_bytes: float, device_class: str) -> float:
+    """Half width of the band that four in five logs of sources left out of the fit lie in."""
+    share = engine.coefficients.get(f"uncertainty_share_{device_class}")
+    least = engine.coefficients.get(f"uncertainty_bytes_{device_class}")
+    if share is None or least is None:
+        share, least = constant(engine, "uncertainty_share"), constant(engine, "uncertainty_bytes")
+    return least + share * reserve_bytes
 
-    Per chosen expert one buffer holds the inner side or the output, the other both halves of the inner
-    side or the output (vLLM 0.22.0, ``fused_moe/experts/marlin_moe.py::workspace_shapes``,
-    ``fused_moe/modular_kernel.py::_allocate_buffers``, ``v1/worker/workspace.py``).
+
+def device_class(accelerator: Accelerator) -> str:
+    """The class of devices whose logs an error band rests on."""
+    if accelerator.vendor.upper() != "NVIDIA":
+        return "other"
+    if accelerator.id.startswith(UNIFIED):
+        return "unified"
+    return "workstation" if accelerator.id.startswith("rtx") else "server"
+
+
+def multicasts(accelerator: Accelerator) -> bool:
+    """True for devices whose links multicast: NCCL keeps buffers for NVLink SHARP there, for every rank.
+
+    Hopper and Blackwell data-centre GPUs (NCCL user guide, ``NCCL_NVLS_ENABLE``).
     """
-    inner = sizes.expert_inner / tensor_parallel
-    widths = max(inner, sizes.hidden) + max(2 * inner, sizes.hidden)
-    return sizes.experts_per_token * widths * SERVED_BYTES
+    return (accelerator.compute_capability or "").split(".")[0] in ("9", "10")
 
 
 def own_expert_kernels(accelerator: Accelerator) -> bool:

@@ -4,19 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import astuple, dataclass
+from typing import Final
 
-from kvreport.accounting.engines.base import EngineRules, Reserve, Step
-from kvreport.accounting.engines.vllm import kernels, overhead, plan, reserve
+from kvreport.accounting.engines.base import EngineRules, Reserve, Step, constant
+from kvreport.accounting.engines.vllm import kernels, overhead, plan, releases, reserve, scheduler
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan, Serving
 from kvreport.catalog.accelerator import Accelerator
+from kvreport.catalog.caches import RecurrentState
+from kvreport.catalog.engine import Engine, version_number
 from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.model import Model
+
+_ONE_BLOCK_EACH: Final = (0, 20)
 
 
 @dataclass(frozen=True, slots=True)
 class Vllm(EngineRules):
     """The rules of one vLLM release."""
+
+    @property
+    def concurrency_is_tokens(self) -> bool:
+        """True up to 0.8."""
+        return releases.concurrency_from_tokens(releases.release_of(self.engine))
 
     def default_kv_format(self, model: Model, accelerator: Accelerator | None) -> str | None:
         """What the checkpoint declares, else what the device's kernels ask for."""
@@ -68,7 +78,7 @@ class Vllm(EngineRules):
         layout: Layout,
     ) -> dict[str, int]:
         """Position tables, copies that kernels want, padding of experts."""
-        return overhead.load_overhead(model, weight_format, formats, accelerator, layout.tensor)
+        return overhead.load_overhead(model, self.engine, weight_format, formats, accelerator, layout)
 
     def reserve(self, model: Model, accelerator: Accelerator, step: Step) -> Reserve:
         """Activations, non-framework memory and graphs, as the release's start-up measures them."""
@@ -82,16 +92,75 @@ class Vllm(EngineRules):
             images=step.images,
             sorts=step.sorts,
             own_expert_kernels=reserve.own_expert_kernels(accelerator),
+            nvidia=accelerator.vendor.upper() == "NVIDIA",
+            multicast=reserve.multicasts(accelerator),
+            context_tokens=step.context_tokens,
+            device_class=reserve.device_class(accelerator),
         )
 
     def brings_expert_buffers(self, accelerator: Accelerator) -> bool:
         """True on Blackwell data-centre GPUs."""
         return reserve.own_expert_kernels(accelerator)
 
+    def outside_framework(self, accelerator: Accelerator) -> tuple[bool, int]:
+        """NVLink with multicast keeps buffers; on unified memory the process's own share counts, too."""
+        shared = reserve.device_class(accelerator) == "unified"
+        taken = round(constant(self.engine, "unified_bytes")) if shared else 0
+        return reserve.multicasts(accelerator), taken
+
     def reserve_rates(self, model: Model, layout: Layout) -> tuple[float, ...] | None:
-        """Bytes per token of a step, per row of logits and per graph, in the order of ``ReserveRates``."""
+        """Bytes per token of a step, per row of logits and per graph, in the order of ``ReserveRates``.
+
+        They are those of a device whose kernels for experts compute in the engine's buffers.
+        """
         return astuple(reserve.ReserveRates.of(model, self.engine, tensor_parallel=layout.tensor))
 
+    def state_slots_wanted(self, model: Model, serving: Serving, *, eager: bool) -> int | None:
+        """Since 0.20 a model with recurrent states needs a block for every sequence to capture its graphs.
+
+        "max_num_seqs (…) exceeds available Mamba cache blocks (…)" (``config/compilation.py::
+        resolve_cudagraph_mode_and_sizes``, 0.20.0 to 0.33.0; 0.18 and 0.19 capture fewer graphs instead).
+        """
+        if eager or version_number(self.engine.version or "") < _ONE_BLOCK_EACH:
+            return None
+        states = any(isinstance(c, RecurrentState) for group in model.layers for c in group.caches)
+        return serving.max_seqs if states else None
+
     def reserve_class(self, accelerator: Accelerator) -> Hashable:
-        """Scheduler defaults, and whether the kernels for experts bring their own buffers."""
-        return (*self.scheduler(accelerator), reserve.own_expert_kernels(accelerator))
+        """Scheduler defaults, vendor and error band, and whether kernels for experts bring their own buffers."""
+        return (
+            *self.scheduler(accelerator),
+            reserve.own_expert_kernels(accelerator),
+            reserve.multicasts(accelerator),
+            reserve.device_class(accelerator),
+        )
+
+    def at_release(self, version: str) -> Engine:
+        """The record with the behavior of exactly this release of its range."""
+        number = releases.release_number(version)
+        if not number:
+            return self.engine
+        return self.engine.model_copy(update=releases.behavior(number) | {"version": version})
+
+    def scheduler(
+        self,
+        accelerator: Accelerator | None,
+        *,
+        max_batched_tokens: int | None = None,
+        max_seqs: int | None = None,
+        offline: bool = False,
+        context_tokens: int | None = None,
+        images: bool = False,
+    ) -> tuple[int, int]:
+        """Tokens of one step and requests at once: as given, or as the release defaults them."""
+        self.check_sizes(max_batched_tokens, max_seqs)
+        tokens, rows = scheduler.default_sizes(
+            releases.release_of(self.engine),
+            accelerator.id if accelerator else "",
+            accelerator.usable_bytes if accelerator else 0,
+            context_tokens=context_tokens,
+            offline=offline,
+            images=images,
+        )
+        tokens = max_batched_tokens or tokens
+        return tokens, min(max_seqs or rows, tokens)

@@ -1,0 +1,48 @@
+"""Which kernel computes experts of 4-bit floats, and to what tiles it pads them.
+
+One table by release, compute capability and what is installed. ``quantization/mxfp4.py::get_mxfp4_backend``
+(0.10.2 to 0.18; ``_should_use_marlin`` in 0.10.1), ``fused_moe/oracle/mxfp4.py`` after, whose
+``mxfp4_round_up_hidden_size_and_intermediate_size`` has the tiles.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from kvreport.accounting.engines.vllm.releases import Release, vendored_triton_kernels
+
+Kernel = Literal["triton", "marlin", "flashinfer"]
+Tiles = tuple[int, int]
+
+TILES: Final[dict[Kernel, Tiles]] = {"triton": (1, 256), "marlin": (128, 256), "flashinfer": (256, 256)}
+"""Multiples that each rank's inner side and the model's width are padded to.
+
+Triton pads the values along the width and leaves the scales.
+"""
+
+GPT_OSS: Final = "GptOssForCausalLM"
+"""The class that has a list of kernels of its own since 0.20 (``_get_priority_backends_for_gpt_oss``)."""
+
+
+def block_float_kernel(
+    release: Release, architecture: str, major: int, installed: Literal["marlin", "triton"] | None = None
+) -> Kernel:
+    """The kernel of MXFP4 experts on an NVIDIA GPU.
+
+    Hopper takes OpenAI's Triton kernels where they are installed: they are part of the package since 0.12,
+    and were a package of their own before. Since 0.20 only gpt-oss does so.
+
+    Args:
+        release: The release.
+        architecture: The model's class.
+        major: Major compute capability.
+        installed: What a log or a user says runs on Hopper; None for how the release is published.
+    """
+    if major == 10:
+        return "flashinfer"
+    if major != 9:
+        return "marlin"
+    if installed is not None:
+        return installed
+    listed = release < (0, 20) or architecture == GPT_OSS
+    return "triton" if listed and vendored_triton_kernels(release) else "marlin"

@@ -1,0 +1,271 @@
+"""What vLLM holds at the peak of the run in which it measures itself, by release.
+
+``v1/worker/gpu_worker.py::determine_available_memory`` runs the model once on ``max_num_batched_tokens``
+dummy tokens and takes the peak of the framework's allocator over what stays: the encoder's pass over the
+images of one step, then the forward pass, then sampling from ``max_num_seqs`` rows of logits
+(``gpu_model_runner.py::profile_run``, ``_dummy_sampler_run``). The largest of the three counts, since each
+gives its buffers back. Bytes per token, row and patch are counted from the code of these steps; the few
+that no source states are in the engine's record as ``coefficients``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Final
+
+from kvreport.accounting.engines.vllm.releases import FIRST_ENGINE_ENDS, Release, Sampler
+from kvreport.accounting.kv_cache import SERVED_BYTES
+from kvreport.catalog.caches import CrossAttention, Indexer, Latent, RecurrentState
+from kvreport.catalog.model import Model, WeightGroup
+from kvreport.units import MIB
+
+LOGIT_BYTES: Final[dict[Sampler, int]] = {"sort": 38, "probabilities": 14, "logits": 6}
+"""Bytes per logit at the peak of sampling.
+
+All hold the model's 16-bit logits and their 32-bit copy (2 + 4). Masks or exponentials and probabilities are
+32 bits each (4 + 4). A sort keeps values and 64-bit indices (12), which its segments and its temporary
+buffers hold again (8 + 12: PyTorch ``aten/src/ATen/native/cuda/Sort.cu::segmented_sort_pairs``, CUB's
+temporary storage for keys and values). Nine logs of vLLM 0.11 to 0.15 give 38.0 to 38.6.
+"""
+
+KEPT_STREAMS: Final = 2
+"""Copies of the last hidden state, 16 bits each, that are held while logits are sampled from."""
+
+GATHERED_LOGIT_BYTES: Final = 2
+"""Logits of all ranks before they are put in order, where the head is split (``logits_processor.py``)."""
+
+FORWARD_INNER_BYTES: Final = 6
+"""Per element of the MLP's inner side: gate and up projection, and their product, 16 bits each."""
+
+FORWARD_HIDDEN_BYTES: Final = 8
+"""Per element of the residual stream: residual, normalized input, output and its sum, 16 bits each."""
+
+EXPERT_INNER_BYTES: Final = 6
+EXPERT_HIDDEN_BYTES: Final = 2
+
+MLA_CONTEXT_TOKENS: Final = 64 * 1024
+"""Context tokens whose keys and values MLA expands at once (``mla/common.py``, chunked prefill)."""
+
+LARGEST_CAPTURE: Final = 512
+"""Tokens of the largest graph that is captured by default."""
+
+INDEX_KEY_BYTES: Final = 132
+
+INDEX_LOGITS_BYTES: Final = 512 * MIB
+"""Logits of an indexer (``VLLM_SPARSE_INDEXER_MAX_LOGITS_MB``), allocated for the measuring run."""
+
+DYNAMIC_IMAGE_TOKENS: Final = 16384
+"""Tokens of the largest image of towers that take any resolution (Qwen-VL's processors: 12.8 million pixels,
+28 by 28 pixels to a token)."""
+
+POOLED_PATCHES: Final = 9
+"""Patches to a token of towers with a fixed resolution (Gemma 4: 2,520 patches, 280 tokens).
+
+As many images are encoded as a step has tokens for, but at least one
+(``v1/core/encoder_cache_manager.py::compute_mm_encoder_budget``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tower:
+    """The sizes of a vision tower.
+
+    Attributes:
+        width: Width of a patch.
+        inner: Inner side of its MLP.
+        merged: Patches that are merged to one token; 0 where the resolution is fixed.
+    """
+
+    width: int
+    inner: int
+    merged: int
+
+    @classmethod
+    def of(cls, model: Model) -> Tower | None:
+        """Read it off a model's weights; None without one."""
+        rows = [row for row in model.weights if row.component == "vision" and len(row.shape) == 2]
+        most = max(rows, key=lambda row: row.count, default=None)
+        if most is None or most.count < 2:
+            return None
+        blocks = [row for row in rows if row.count == most.count]
+        width = min(min(row.shape) for row in blocks)
+        mlp = [row for row in blocks if not _is_attention(row)]
+        inner = max((max(row.shape) for row in mlp), default=4 * width)
+        mergers = [row.shape[1] // width for row in rows if "merger" in row.name and row.shape[1] > width]
+        return cls(width=width, inner=inner, merged=max(mergers, default=0))
+
+    @property
+    def patch_bytes(self) -> int:
+        """Bytes of one patch at the peak: the inner side twice, the stream and its residual."""
+        return 2 * SERVED_BYTES * self.inner + 2 * SERVED_BYTES * self.width
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The sizes of a model that the measuring run depends on.
+
+    Attributes:
+        hidden: Width of the residual stream.
+        inner: Inner side of the widest dense MLP; 0 without one.
+        expert_inner: Inner side of one expert; 0 without experts.
+        experts_per_token: Experts that one token passes through.
+        vocabulary: Rows of the output head.
+        layers: Layers.
+        streams: Residual streams side by side; 1 in most models.
+        indexed: True if layers choose the tokens they attend to through an indexer.
+        latent_heads: Heads whose keys and values MLA expands from a latent; 0 without MLA.
+        head_width: Key without its rotary part and value of one such head together.
+        states: True if some layers keep a recurrent state.
+        attention: True if some layers keep keys and values.
+        encoder_tokens: Encoder states that cross-attention layers keep; 0 without such layers.
+        tower: The vision tower.
+    """
+
+    hidden: int
+    inner: int
+    expert_inner: int
+    experts_per_token: int
+    vocabulary: int
+    layers: int
+    streams: int
+    indexed: bool
+    latent_heads: int
+    head_width: int
+    states: bool
+    attention: bool
+    encoder_tokens: int
+    tower: Tower | None
+
+    @classmethod
+    def of(cls, model: Model) -> Shape:
+        """Read the sizes off a model's record."""
+        caches = [cache for group in model.layers for cache in group.caches]
+        routed = [
+            _inner(model, row)
+            for row in model.weights
+            if row.component == "routed_experts" and len(row.shape) > 1
+        ]
+        dense = [
+            _inner(model, row) for row in model.weights if row.component == "dense_mlp" and len(row.shape) > 1
+        ]
+        joined = [row.shape[-1] for row in model.weights if row.name.endswith("hc_head_fn")]
+        latents = [cache for cache in caches if isinstance(cache, Latent)]
+        indexed = any(isinstance(cache, Indexer) for cache in caches)
+        expanded = [row for row in model.weights if "kv_b_proj" in row.name and len(row.shape) > 1]
+        heads = model.attention_heads if latents and expanded and not indexed else 0
+        cross = [cache.encoder_tokens for cache in caches if isinstance(cache, CrossAttention)]
+        return cls(
+            hidden=model.hidden_size,
+            inner=max(dense, default=0),
+            expert_inner=min(routed, default=0),
+            experts_per_token=model.experts.per_token if model.experts and routed else 0,
+            vocabulary=model.vocabulary,
+            layers=model.layer_count,
+            streams=max(joined, default=model.hidden_size) // model.hidden_size,
+            indexed=indexed,
+            latent_heads=heads,
+            head_width=expanded[0].shape[0] // heads if heads else 0,
+            states=any(isinstance(cache, RecurrentState) for cache in caches),
+            attention=any(not isinstance(cache, RecurrentState) for cache in caches),
+            encoder_tokens=max(cross, default=0),
+            tower=Tower.of(model),
+        )
+
+
+def _is_attention(row: WeightGroup) -> bool:
+    return any(part in row.name for part in ("attn", "attention", "qkv", "q_proj", "k_proj", "v_proj"))
+
+
+def _inner(model: Model, row: WeightGroup) -> int:
+    """Inner side of one projection; gate and up projection may lie in one matrix."""
+    side = prod(row.shape[-2:]) // model.hidden_size
+    return side // 2 if "gate_up" in row.name or "w13" in row.name else side
+
+
+def captured_sizes(max_seqs: int, max_batched_tokens: int | None = None) -> int:
+    """Batch sizes captured by default: 1, 2, 4, then by 8 to 256, then by 16 (``config/vllm.py``)."""
+    largest = min(2 * max_seqs, LARGEST_CAPTURE, max_batched_tokens or LARGEST_CAPTURE)
+    return _sizes(largest)
+
+
+def captured_graphs(max_seqs: int, max_batched_tokens: int | None = None) -> int:
+    """Graphs captured by default: pieces for every size, and whole ones for those that decode.
+
+    ``FULL_AND_PIECEWISE`` (``config/compilation.py``): a whole graph is captured for sizes of at most
+    ``max_num_seqs`` tokens.
+    """
+    whole = min(max_seqs, 2 * max_seqs, LARGEST_CAPTURE, max_batched_tokens or LARGEST_CAPTURE)
+    return captured_sizes(max_seqs, max_batched_tokens) + _sizes(whole)
+
+
+def _sizes(largest: int) -> int:
+    fine = min(largest, 256) // 8
+    coarse = max(largest - 256, 0) // 16
+    return sum(size <= largest for size in (1, 2, 4)) + fine + coarse
+
+
+def logit_bytes(sampler: Sampler, tensor_parallel: int = 1) -> int:
+    """Bytes per logit of a sampling step; logits of several ranks are gathered first."""
+    gathered = sampler == "logits" and tensor_parallel > 1
+    return LOGIT_BYTES[sampler] + GATHERED_LOGIT_BYTES * gathered
+
+
+def rows_buffered(release: Release, sampler: Sampler) -> bool:
+    """Whether sampling keeps a row of 32-bit logits for every multiprocessor: Triton's kernel, since 0.17.0.
+
+    ``v1/sample/ops/topk_topp_triton.py``.
+    """
+    return release >= (0, 17) and sampler == "probabilities"
+
+
+def kept_bytes(shape: Shape) -> int:
+    """Bytes per token of the last hidden states that are held while logits are sampled from."""
+    return KEPT_STREAMS * SERVED_BYTES * shape.hidden
+
+
+def forward_bytes_per_token(shape: Shape, tensor_parallel: int = 1) -> float:
+    """Bytes per token at the peak of a forward pass, without the buffers that experts keep."""
+    stream = FORWARD_HIDDEN_BYTES * shape.hidden * shape.streams
+    dense = FORWARD_INNER_BYTES * shape.inner / tensor_parallel
+    expert = EXPERT_INNER_BYTES * shape.expert_inner / tensor_parallel + EXPERT_HIDDEN_BYTES * shape.hidden
+    return stream + max(dense, shape.experts_per_token * expert)
+
+
+def expanded_latent_bytes(shape: Shape, tensor_parallel: int = 1) -> int:
+    """MLA's expanded keys and values of one chunk of context, which the measuring run allocates.
+
+    ``mla/common.py``, since 0.9 ``mla_attention.py``: at most 64K tokens of context.
+    """
+    heads = -(-shape.latent_heads // tensor_parallel)
+    return MLA_CONTEXT_TOKENS * heads * shape.head_width * SERVED_BYTES
+
+
+def expert_workspace_bytes(shape: Shape, tensor_parallel: int = 1) -> float:
+    """Bytes per token of the two buffers that Triton's and Marlin's experts compute in, 16 bits each.
+
+    Per chosen expert one buffer holds the inner side or the output, the other both halves of the inner
+    side or the output (0.22.0, ``fused_moe/experts/marlin_moe.py::workspace_shapes``,
+    ``fused_moe/modular_kernel.py::_allocate_buffers``, ``v1/worker/workspace.py``).
+    """
+    inner = shape.expert_inner / tensor_parallel
+    widths = max(inner, shape.hidden) + max(2 * inner, shape.hidden)
+    return shape.experts_per_token * widths * SERVED_BYTES
+
+
+def index_workspace_bytes(release: Release) -> int:
+    """Bytes per token of the longest context that a sparse model's indexer gathers keys in, and keeps.
+
+    ``v1/attention/backends/mla/indexer.py::get_max_prefill_buffer_size``: keys of 40 contexts (2 up to 0.12)
+    of 128 FP8 values and a 32-bit scale; the buffer is shared with that of the experts.
+    """
+    return (40 if release >= (0, 13) else 2) * INDEX_KEY_BYTES
+
+
+def states_encoded_bytes(shape: Shape, release: Release) -> int:
+    """Bytes per request of an encoder's pass where layers attend to its states.
+
+    The first engine gives every one of its requests an image while it measures.
+    """
+    if shape.tower is None or release >= FIRST_ENGINE_ENDS:
+        return 0
+    return shape.encoder_tokens * (shape.tower.patch_bytes + 2 * SERVED_BYTES * shape.hidden)

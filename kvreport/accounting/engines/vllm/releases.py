@@ -1,0 +1,321 @@
+"""What changed between vLLM's releases, as far as memory knows of it: one function per rule.
+
+Every boundary was read in the Python packages of the releases on both sides of it (0.6.4, 0.6.6, 0.7.3,
+0.8.0, 0.8.4, 0.8.5, 0.9.0, 0.9.2, 0.10.0, 0.10.1.1, 0.10.2, 0.11.0 to 0.20.2 but for patch releases, 0.22 to
+0.33 likewise); 0.21.0 is not on the package index any more and is taken to be as 0.22. A release is a
+tuple of numbers, ``(0, 20, 1)``; none means the newest.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, Literal
+
+from kvreport.catalog.engine import Engine, version_number
+
+Release = tuple[int, ...]
+TokenLine = Literal["concurrency", "blocks"]
+PackedBlocks = Literal["widest", "tuples"]
+Sampler = Literal["sort", "probabilities", "logits"]
+
+NEWEST: Final[Release] = (0, 33)
+
+FIRST_ENGINE_ENDS: Final[Release] = (0, 8)
+"""The first engine (V0) is the default up to 0.7."""
+
+_V2_CLASSES: Final[tuple[tuple[Release, frozenset[str]], ...]] = (
+    ((0, 22), frozenset({"Qwen3ForCausalLM"})),
+    ((0, 23), frozenset({"LlamaForCausalLM", "MistralForCausalLM", "Qwen3ForCausalLM"})),
+    (
+        (0, 24),
+        frozenset(
+            {
+                "DeepseekV2ForCausalLM",
+                "GraniteMoeForCausalLM",
+                "LlamaForCausalLM",
+                "MistralForCausalLM",
+                "Qwen2MoeForCausalLM",
+                "Qwen3ForCausalLM",
+            }
+        ),
+    ),
+    ((0, 25), frozenset({"DeepseekV2ForCausalLM", "GraniteMoeForCausalLM", "Qwen2MoeForCausalLM"})),
+    (
+        (0, 26),
+        frozenset(
+            {
+                "DeepseekV2ForCausalLM",
+                "GraniteMoeForCausalLM",
+                "InklingForCausalLM",
+                "InklingForConditionalGeneration",
+                "LongcatFlashNgramForCausalLM",
+                "Qwen2MoeForCausalLM",
+            }
+        ),
+    ),
+    (
+        (0, 27),
+        frozenset(
+            {
+                "DeepseekV2ForCausalLM",
+                "GraniteMoeForCausalLM",
+                "InklingForCausalLM",
+                "InklingForConditionalGeneration",
+                "KimiK3ForConditionalGeneration",
+                "LongcatFlashNgramForCausalLM",
+                "Qwen2MoeForCausalLM",
+            }
+        ),
+    ),
+    (
+        (0, 28),
+        frozenset(
+            {
+                "DeepseekV2ForCausalLM",
+                "DeepseekV4ForCausalLM",
+                "GraniteMoeForCausalLM",
+                "InklingForCausalLM",
+                "InklingForConditionalGeneration",
+                "KimiK3ForConditionalGeneration",
+                "LongcatFlashNgramForCausalLM",
+                "Qwen2MoeForCausalLM",
+            }
+        ),
+    ),
+)
+"""Classes that the second model runner serves by default (``config/vllm.py``,
+``DEFAULT_V2_MODEL_RUNNER_ARCHITECTURES``), from the release named on."""
+
+_ROCM_FIRST_RUNNER: Final = frozenset({"DeepseekV32ForCausalLM", "DeepseekV4ForCausalLM"})
+"""Classes that stay with the first runner on ROCm in 0.28 to 0.31 (``ROCM_DEFAULT_MRV1_ARCHITECTURES``)."""
+
+
+def release_number(version: str) -> Release:
+    """The release whose rules a version follows; empty where it names none.
+
+    Builds of the main branch (``0.19.2rc1.dev134+g0``) are named after the last release, and follow the next.
+    """
+    number = version_number(version)
+    if len(number) > 1 and re.search(r"dev|rc", version):
+        return (number[0], number[1] + 1, 0)
+    return number
+
+
+def release_of(engine: Engine) -> Release:
+    """The release whose rules a record stands for."""
+    return release_number(engine.version or "") or NEWEST
+
+
+def default_utilization(release: Release) -> float:
+    """Share of memory taken by default (``config/cache.py``): 0.92 since 0.20.0."""
+    return 0.92 if release >= (0, 20) else 0.9
+
+
+def token_line(release: Release) -> TokenLine:
+    """What "GPU KV cache size" counts: concurrency times the context since 0.20.1.
+
+    ``v1/core/kv_cache_utils.py::_report_kv_cache_config``; before, blocks of one group times its tokens.
+    """
+    return "concurrency" if release >= (0, 20, 1) else "blocks"
+
+
+def concurrency_from_tokens(release: Release) -> bool:
+    """True up to 0.8: "Maximum concurrency" is tokens of all blocks over the context.
+
+    0.8.4 ``v1/core/kv_cache_utils.py:636``; 0.9.2 divides by the blocks of one request.
+    """
+    return release < (0, 9)
+
+
+def graphs_reserved(release: Release) -> bool:
+    """Whether the graphs' estimate is taken off the pool.
+
+    ``envs.py``, ``VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS``: true since 0.20.0. It is measured and
+    printed from 0.18.0 on.
+    """
+    return release >= (0, 20)
+
+
+def second_runner(
+    release: Release,
+    architecture: str,
+    *,
+    experts: bool,
+    states: bool,
+    attention: bool = True,
+    quantized: bool = False,
+    nvidia: bool = True,
+) -> bool:
+    """Whether the second model runner serves a model by default.
+
+    ``config/vllm.py::use_v2_model_runner`` and ``_is_default_v2_model_runner_model``: listed classes from
+    0.22 on (unquantized and without experts up to 0.23), all without experts and states from 0.25 on,
+    everything since 0.29.
+
+    Args:
+        release: The release.
+        architecture: The model's class.
+        experts: True for a mixture of experts.
+        states: True if some layers keep a recurrent state.
+        attention: False for a model of states alone.
+        quantized: True if the weights are quantized.
+        nvidia: False on ROCm.
+    """
+    if release < (0, 22):
+        return False
+    if not nvidia and (0, 28) <= release < (0, 32) and architecture in _ROCM_FIRST_RUNNER:
+        return False
+    if release >= (0, 29):
+        return True
+    listed = architecture in next(names for first, names in reversed(_V2_CLASSES) if release >= first)
+    if not nvidia and release >= (0, 27) and architecture == "KimiK3ForConditionalGeneration":
+        listed = False
+    if release < (0, 24):
+        return listed and not experts and not quantized
+    if release < (0, 25):
+        return listed
+    if not attention or (states and not (listed and release >= (0, 27))):
+        return False
+    return listed or not experts
+
+
+def second_runner_estimates_graphs(release: Release) -> bool:
+    """Whether the second runner takes its graphs off the pool: since 0.29.0.
+
+    ``v1/worker/gpu/model_runner.py::profile_cudagraph_memory`` returns 0 up to 0.28.
+    """
+    return release >= (0, 29)
+
+
+def steps_in_flight(release: Release) -> int:
+    """Scheduler steps that a window reserves for: two since 0.26.0.
+
+    ``v1/kv_cache_interface.py::SlidingWindowSpec.max_memory_usage_bytes`` takes one step of tokens up to
+    0.25 and ``max_in_flight_tokens`` (``config/vllm.py``) after.
+    """
+    return 2 if release >= (0, 26) else 1
+
+
+def state_prefix_caching(release: Release) -> bool:
+    """Whether prefix caching is on by default for models that mix attention and states: since 0.26.0.
+
+    ``config/model.py::is_prefix_caching_supported``. Models of states alone never cache by default.
+    """
+    return release >= (0, 26)
+
+
+def state_slots(release: Release, *, caching: bool, checkpoint: bool) -> int:
+    """Blocks of state that a request is charged for, without speculation.
+
+    ``v1/kv_cache_interface.py::MambaSpec.max_memory_usage_bytes``: one; two with prefix caching from 0.15
+    on; one more for layers that keep a state inside a prefill (:func:`keeps_checkpoint`).
+    """
+    if not caching or release < (0, 15):
+        return 1
+    return 2 + checkpoint
+
+
+def keeps_checkpoint(release: Release, mechanism: str, architecture: str) -> bool:
+    """Whether layers of a kind keep a state from inside a prefill in a block of its own.
+
+    Where ``num_prefill_checkpoint_blocks`` is set: Kimi-K3's KDA since 0.29.0
+    (``models/kimi_k3/nvidia/kda.py``), Mamba-2 and every KDA since 0.32.0 (``mamba_mixer2.py``,
+    ``models/glm5next/common/kda.py``), gated DeltaNet since 0.33.0 (``qwen_gdn_linear_attn.py``).
+    """
+    if mechanism == "kda" and architecture.startswith("KimiK3"):
+        return release >= (0, 29)
+    first: dict[str, Release] = {"mamba2": (0, 32), "kda": (0, 32), "gated_deltanet": (0, 33)}
+    return mechanism in first and release >= first[mechanism]
+
+
+def latent_hybrid_tokens(release: Release) -> int:
+    """Tokens that blocks of a model of latents and states are a multiple of.
+
+    64 up to 0.19 (``models/config.py::HybridAttentionMambaModelConfig``), the kernel's own up to 0.26, 128
+    since 0.27.1 (``platforms/interface.py::_align_hybrid_block_size``).
+    """
+    if release >= (0, 27):
+        return 128
+    return 64 if release < (0, 20) else 1
+
+
+def packed_blocks(release: Release) -> PackedBlocks:
+    """How unequal pages are packed: in whole tuples up to 0.23, by the widest group after."""
+    return "widest" if release >= (0, 24) else "tuples"
+
+
+def expert_workspace_kept(release: Release) -> bool:
+    """Whether the buffers that experts compute in stay allocated: since 0.13.0 (``v1/worker/workspace.py``)."""
+    return release >= (0, 13)
+
+
+def streams_buffer_kept(release: Release) -> bool:
+    """Whether models of several residual streams keep those of one step without a draft model: to 0.27.
+
+    ``models/deepseek_v4/nvidia/model.py``, ``_mtp_hidden_buffer``; guarded by a draft model since 0.28.
+    """
+    return release < (0, 28)
+
+
+def encoder_profiled(release: Release, *, second: bool) -> bool:
+    """Whether images are encoded while memory is measured; the second runner does so since 0.27."""
+    return release >= (0, 27) if second else True
+
+
+def vendored_triton_kernels(release: Release) -> bool:
+    """Whether OpenAI's Triton kernels come with the package: since 0.12.0 (``third_party``).
+
+    Without them Hopper computes MXFP4 experts with Marlin's kernels
+    (``quantization/mxfp4.py::get_mxfp4_backend``).
+    """
+    return release >= (0, 12)
+
+
+def sampler(release: Release, *, second: bool, flashinfer: bool | None = None) -> Sampler:
+    """How the sampling step is computed that runs while memory is measured.
+
+    ``v1/sample/ops/topk_topp_sampler.py`` and ``_dummy_sampler_run``; in the second runner
+    ``v1/worker/gpu/sample/sampler.py``.
+
+    Args:
+        release: The release.
+        second: True for the second model runner.
+        flashinfer: Whether FlashInfer's sampler is installed; None for how the release is published.
+
+    Returns:
+        ``sort`` where all logits are sorted, ``probabilities`` where masks and probabilities of all logits
+        are kept (FlashInfer's sampler, Triton's since 0.17), ``logits`` where hardly more than the logits
+        themselves is (the second runner, which samples without parameters).
+    """
+    if second:
+        return "probabilities" if release >= (0, 33) else "logits"
+    if release < FIRST_ENGINE_ENDS:
+        return "sort"
+    if release < (0, 11):
+        return "sort" if flashinfer is False else "probabilities"
+    if release < (0, 17):
+        return "probabilities" if flashinfer else "sort"
+    return "probabilities"
+
+
+def sampler_is_open(release: Release, *, second: bool) -> bool:
+    """True where the sampler depends on whether FlashInfer is installed: 0.8.5 to 0.10.2.
+
+    The published images hold it, a plain installation does not. From 0.11 to 0.16 it sorts unless
+    ``VLLM_USE_FLASHINFER_SAMPLER`` is set.
+    """
+    return not second and (0, 8) <= release < (0, 11)
+
+
+def behavior(release: Release) -> dict[str, object]:
+    """The fields of an engine's record that a release decides, by name."""
+    return {
+        "utilization": default_utilization(release),
+        "token_line": token_line(release),
+        "graphs_reserved": graphs_reserved(release),
+        "steps_in_flight": steps_in_flight(release),
+        "state_prefix_caching": state_prefix_caching(release),
+        "packed_blocks": packed_blocks(release),
+        "expert_workspace_kept": expert_workspace_kept(release),
+        "streams_buffer_kept": streams_buffer_kept(release),
+    }

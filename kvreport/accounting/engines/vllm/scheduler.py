@@ -1,0 +1,84 @@
+"""Scheduler sizes that vLLM takes when it is told none, by release and device.
+
+``engine/arg_utils.py``: ``get_batch_defaults`` (0.11.1 on), ``_set_default_args_v1`` (0.8 to 0.10) and
+``config.py::SchedulerConfig.__post_init__`` (0.6 and 0.7).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kvreport.accounting.engines.vllm.releases import FIRST_ENGINE_ENDS, Release
+from kvreport.units import GIB
+
+LARGE_BYTES: Final = 70 * GIB
+LARGEST_BYTES: Final = 160 * GIB
+
+FIRST_ENGINE_LEAST: Final = 2048
+FIRST_ENGINE_LONG: Final = 32768
+FIRST_ENGINE_SEQS: Final = 256
+
+Sizes = tuple[int, int]
+
+
+def default_sizes(
+    release: Release,
+    device: str,
+    memory_bytes: int,
+    *,
+    context_tokens: int | None = None,
+    offline: bool = False,
+    images: bool = False,
+) -> Sizes:
+    """Tokens of one step and requests at once.
+
+    Args:
+        release: The release.
+        device: The accelerator's id, for rules that go by name.
+        memory_bytes: Memory of the device.
+        context_tokens: The longest request; None where it is not known.
+        offline: True for the ``LLM`` class.
+        images: True for a multimodal model.
+    """
+    if release < FIRST_ENGINE_ENDS:
+        return first_engine_tokens(release, context_tokens, images=images), FIRST_ENGINE_SEQS
+    tokens, seqs = _by_device(release, device, memory_bytes, offline=offline)
+    if release >= (0, 11, 1) and context_tokens is not None:
+        tokens = min(tokens, seqs * context_tokens)
+    return tokens, seqs
+
+
+def first_engine_tokens(release: Release, context_tokens: int | None, *, images: bool = False) -> int:
+    """Tokens of one step of the first engine: the longest prompt, in chunks above 32K.
+
+    A chunk is 512 tokens up to 0.6 and 2048 in 0.7; multimodal models are not chunked.
+    """
+    if context_tokens is None:
+        return FIRST_ENGINE_LEAST
+    if context_tokens > FIRST_ENGINE_LONG and not images:
+        return 512 if release < (0, 7) else 2048
+    return max(context_tokens, FIRST_ENGINE_LEAST)
+
+
+def is_large(release: Release, device: str, memory_bytes: int) -> bool:
+    """True for devices that the release treats as an H100.
+
+    By name up to 0.8.4, by memory after; the A100 is left out since 0.9.0. The GB10 is named since 0.33.0;
+    before, its driver does not answer the question for its memory, which counts as a small device.
+    """
+    if release < (0, 8, 5):
+        return "h100" in device or "h200" in device
+    if "a100" in device and release >= (0, 9):
+        return False
+    if "gb10" in device:
+        return False
+    return memory_bytes >= LARGE_BYTES
+
+
+def _by_device(release: Release, device: str, memory_bytes: int, *, offline: bool) -> Sizes:
+    if release >= (0, 28) and memory_bytes >= LARGEST_BYTES:
+        return 16384, 1024
+    if is_large(release, device, memory_bytes):
+        return (16384 if offline else 8192), 1024
+    # 0.8.0 to 0.8.3 let 1024 requests run on every device.
+    return (8192 if offline else 2048), (1024 if release < (0, 8, 4) else 256)

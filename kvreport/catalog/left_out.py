@@ -1,0 +1,103 @@
+"""What the fitted constants are worth on logs whose source was left out of the fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from kvreport.catalog.base import SCHEMA_VERSION, Positive, Record, Slug, Text
+from kvreport.catalog.shelf import read_yaml, validate
+
+Share = Annotated[float, Field(ge=0, le=1)]
+Error = Annotated[float, Field(ge=-1, le=1e6)]
+Bytes = Annotated[int, Field(ge=-(1 << 50), le=1 << 50)]
+
+
+class Constant(Record):
+    """One fitted constant.
+
+    Attributes:
+        value: In bytes.
+        interval: 80 % interval, from sources drawn with replacement.
+    """
+
+    value: Annotated[float, Field(ge=0)]
+    interval: tuple[float, float]
+
+
+class DeviceClass(Record):
+    """Errors on one class of devices.
+
+    Attributes:
+        logs: Logs of sources left out.
+        median_error: Of the absolute relative error end to end.
+        coverage: Share of pools inside their band.
+    """
+
+    logs: Positive
+    median_error: Error
+    coverage: Share
+
+
+class Summary(Record):
+    """Errors on all logs of sources left out.
+
+    Attributes:
+        logs: Logs that state all flags.
+        sources: Sources that they come from, each left out in turn.
+        median_error, p90_error: Of the absolute relative error end to end, from model, device and flags alone.
+        median_pool_error_bytes: Of the pool.
+        coverage: Share of pools inside a band that was calibrated without their source.
+        classes: By class of devices.
+    """
+
+    logs: Positive
+    sources: Positive
+    median_error: Error
+    p90_error: Error
+    median_pool_error_bytes: Bytes
+    coverage: Share
+    classes: dict[Slug, DeviceClass]
+
+
+class LeftOutLog(Record):
+    """One log, predicted by constants that were fitted without its source.
+
+    Attributes:
+        id: The observation.
+        device_class: Class of its device, in the file ``class``.
+        quantity: What was compared: tokens, else concurrency, else the pool.
+        error: Relative, signed.
+        pool_error_bytes: Signed.
+        reserve_bytes: What was predicted beside weights and cache.
+        covered: Whether the pool lies inside its band.
+    """
+
+    id: Slug
+    device_class: Slug = Field(alias="class")
+    quantity: Text
+    error: Error
+    pool_error_bytes: Bytes
+    reserve_bytes: Bytes
+    covered: bool
+
+
+class LeftOut(Record):
+    """The content of ``left_out.yaml``, which ``scripts/fit_reserve.py`` writes."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    constants: dict[Slug, Constant]
+    summary: Summary
+    logs: tuple[LeftOutLog, ...]
+
+
+def load_left_out(data_dir: Path) -> LeftOut | None:
+    """Read ``left_out.yaml`` of a catalogue's folder; None if there is none.
+
+    Raises:
+        CatalogueError: If the file is not right.
+    """
+    path = data_dir / "left_out.yaml"
+    return validate(LeftOut, read_yaml(path, path.name), path.name) if path.is_file() else None

@@ -1,0 +1,79 @@
+"""``kvreport validate``: predictions against start-up observations."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from kvreport.cli.output import Add, add_data_option, table, write, write_json
+
+_EPILOG = """\
+examples:
+  kvreport validate observations.jsonl
+  kvreport validate data/observations/vllm.yaml --format json
+
+A record is as in data/observations; a .jsonl file has one in each line.
+"""
+
+
+def register(add: Add) -> None:
+    """Add the command."""
+    command = add(
+        "validate", _run, "Judge start-up observations: what was printed, what we predict.", _EPILOG
+    )
+    command.add_argument("file", metavar="FILE", nargs="+", help="observations: YAML, or JSON lines (.jsonl)")
+    command.add_argument("--format", choices=("text", "json"), default="text", help="what to print (text)")
+    add_data_option(command)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from kvreport.catalog.load import open_catalogue
+    from kvreport.evidence.judgment import judge
+    from kvreport.evidence.records import read_observations
+
+    observations = [one for name in options.file for one in read_observations(Path(name))]
+    found = judge(open_catalogue(options.data), observations)
+    if options.format == "json":
+        write_json(found)
+    else:
+        for line in text(found):
+            write(line)
+    return 0
+
+
+def text(found: dict[str, Any]) -> list[str]:
+    """Lay the judgment out: every comparison, starts that were told wrong, what was left out, the summary."""
+    lines = []
+    if found["comparisons"]:
+        rows = [("log", "quantity", "observed", "predicted", "error", "")]
+        rows += [
+            (
+                row["id"],
+                row["quantity"],
+                f"{row['observed']:,.2f}",
+                f"{row['predicted']:,.2f}",
+                "" if row["error"] is None else f"{row['error']:+.2%}",
+                row["unit"],
+            )
+            for row in found["comparisons"]
+        ]
+        lines += [*table(rows, "<<>>><"), ""]
+    for row in found["starts"]:
+        if row["observed"] != row["predicted"]:
+            said = {True: "starts", False: "refuses"}
+            lines.append(
+                f"  {row['id']}: {said[row['observed']]}, and we predict that it {said[row['predicted']]}"
+            )
+    lines += [f"  {row['id']}: not compared: {row['reason']}" for row in found["not_compared"]]
+    for name, label in (("complete", "Logs that state all flags"), ("all", "All logs")):
+        lines.append(f"{label}: {_summary(found['summary'][name])}")
+    return lines
+
+
+def _summary(row: dict[str, Any]) -> str:
+    if not row["logs"]:
+        return "nothing could be predicted end to end"
+    said = f"{row['logs']} end to end, median error {row['median_error']:.2%}, 90th percentile {row['p90_error']:.2%}"
+    said += f"; {row['starts_right']} of {row['starts']} starts and refusals right"
+    return said + f"; {row['bands_holding']} of {row['bands']} pools inside their 80 % band"

@@ -1,0 +1,138 @@
+"""The part of the evidence page that leads: errors on logs whose source was left out of the fit."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kvreport import units
+from kvreport.catalog.left_out import LeftOut
+from kvreport.evidence.validation import Validation
+from kvreport.site.kit.tables import Cell, Column, Row, Table
+from kvreport.units import GIB
+
+CLASSES: Final = {
+    "server": "data-center GPUs (NVIDIA)",
+    "workstation": "workstation and consumer GPUs (NVIDIA)",
+    "unified": "memory shared with a CPU",
+    "other": "other vendors",
+}
+
+CONSTANTS: Final = {
+    "non_framework_bytes": ("outside the framework, on one device", "GiB"),
+    "non_framework_rank_bytes": ("for every further rank, where links multicast", "GiB"),
+    "unified_bytes": ("on a device that shares its memory with a CPU", "GiB"),
+    "graph_bytes_per_layer": ("of a captured graph, per layer", "MB"),
+}
+
+
+def lead(found: LeftOut) -> str:
+    """Say the headline of the page in one sentence."""
+    told = found.summary
+    return (
+        f"On {told.logs} vLLM logs of {told.sources} sources, each predicted by constants that were fitted without "
+        f"its source, tokens from model, device and flags alone are off by {told.median_error:.1%} in the median "
+        f"and {told.p90_error:.1%} at the 90th percentile; the 80 % band holds {told.coverage:.0%} of the pools"
+    )
+
+
+def tables(found: LeftOut, validation: Validation) -> list[Table]:
+    """Errors by class of devices and by release, the constants, and the logs that are missed most."""
+    return [_classes(found), _releases(found, validation), _constants(found), _misses(found, validation)]
+
+
+def _classes(found: LeftOut) -> Table:
+    rows = [
+        Row(
+            Cell(CLASSES.get(name, name)),
+            (_count(one.logs), _share(one.median_error), _share(one.coverage)),
+        )
+        for name, one in found.summary.classes.items()
+    ]
+    total = found.summary
+    rows.append(Row(Cell("all"), (_count(total.logs), _share(total.median_error), _share(total.coverage))))
+    return Table(
+        "Sources left out of the fit, by class of devices",
+        Column("devices", numeric=False),
+        (Column("logs"), Column("median error"), Column("inside the 80\u00a0% band")),
+        tuple(rows),
+    )
+
+
+def _releases(found: LeftOut, validation: Validation) -> Table:
+    """Which release's rules are confirmed by how many logs."""
+    record = {case.observation.id: case.engine for case in validation.cases}
+    errors: dict[str, list[float]] = {}
+    for log in found.logs:
+        errors.setdefault(record.get(log.id) or "?", []).append(abs(log.error))
+    rows = [
+        Row(Cell(name), (_count(len(values)), _share(sorted(values)[len(values) // 2]), _share(max(values))))
+        for name, values in sorted(errors.items())
+    ]
+    return Table(
+        "Sources left out of the fit, by the record whose rules were applied",
+        Column("record", numeric=False),
+        (Column("logs"), Column("median error"), Column("largest")),
+        tuple(rows),
+    )
+
+
+def _constants(found: LeftOut) -> Table:
+    rows = []
+    for name, one in found.constants.items():
+        words, unit = CONSTANTS.get(name, (name, "GiB"))
+        scale = GIB if unit == "GiB" else 1e6
+        low, high = (f"{value / scale:.2f}" for value in one.interval)
+        rows.append(
+            Row(
+                Cell(words),
+                (
+                    Cell(f"{one.value / scale:.2f} {unit}", "kv-num", value=one.value),
+                    Cell(f"{low} to {high} {unit}", "kv-num"),
+                ),
+            )
+        )
+    return Table(
+        "What is fitted: all that no source of the engine states",
+        Column("constant", numeric=False),
+        (Column("value"), Column("80\u00a0% interval")),
+        tuple(rows),
+    )
+
+
+def _misses(found: LeftOut, validation: Validation) -> Table:
+    seen = {case.observation.id: case.observation for case in validation.cases}
+    worst = sorted(found.logs, key=lambda log: -abs(log.error))[:10]
+    rows = []
+    for log in worst:
+        observation = seen.get(log.id)
+        words = log.id if observation is None else f"{observation.model}, {observation.gpu_named}"
+        rows.append(
+            Row(
+                Cell(words, hint=log.id),
+                (
+                    Cell(log.quantity),
+                    Cell(f"{log.error:+.1%}", "kv-num", value=log.error),
+                    Cell(f"{log.pool_error_bytes / GIB:+.2f} GiB", "kv-num", value=log.pool_error_bytes),
+                    Cell("inside" if log.covered else "outside"),
+                ),
+            )
+        )
+    return Table(
+        "The ten largest misses of sources left out",
+        Column("log", numeric=False),
+        (
+            Column("compared", numeric=False),
+            Column("error"),
+            Column("pool"),
+            Column("80\u00a0% band", numeric=False),
+        ),
+        tuple(rows),
+    )
+
+
+def _count(number: int) -> Cell:
+    return Cell(units.count(number), "kv-num", value=number)
+
+
+def _share(value: float) -> Cell:
+    return Cell(f"{value:.1%}", "kv-num", value=value)

@@ -1,0 +1,105 @@
+"""The published error is that of sources left out, the band covers what it says, and neither gets worse."""
+
+import importlib.util
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import yaml
+
+from kvreport.catalog.load import Catalogue, load_catalogue
+from kvreport.catalog.observation import load_observations
+from kvreport.resources import data_dir
+
+pytest.importorskip("statsmodels")
+
+MOST_CONSTANTS = 5
+"""A third of the fifteen that the first edition fitted."""
+
+
+@pytest.fixture(scope="module")
+def fitting() -> Iterator[ModuleType]:
+    path = Path(__file__).parents[2] / "scripts" / "fit_reserve.py"
+    found = importlib.util.spec_from_file_location("fit_reserve", path)
+    assert found is not None
+    assert found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    sys.modules["fit_reserve"] = module
+    found.loader.exec_module(module)
+    yield module
+    del sys.modules["fit_reserve"]
+
+
+@pytest.fixture(scope="module")
+def catalogue() -> Catalogue:
+    return load_catalogue()
+
+
+@pytest.fixture(scope="module")
+def logs(fitting: ModuleType, catalogue: Catalogue) -> list[Any]:
+    return list(fitting.collect(catalogue, load_observations(data_dir())))
+
+
+@pytest.fixture(scope="module")
+def left_out(fitting: ModuleType, logs: list[Any]) -> list[dict[str, Any]]:
+    return list(fitting.left_out(logs))
+
+
+@pytest.fixture(scope="module")
+def published() -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((data_dir() / "left_out.yaml").read_text())
+    return found
+
+
+def test_few_constants_are_fitted(fitting: ModuleType) -> None:
+    assert len(fitting.CONSTANTS) <= MOST_CONSTANTS
+
+
+def test_the_records_have_the_constants_of_this_fit(
+    fitting: ModuleType, catalogue: Catalogue, logs: list[Any], published: dict[str, Any]
+) -> None:
+    constants = fitting.fit([row for log in logs for row in log.rows])
+    for name, value in constants.items():
+        assert catalogue.engine("vllm").coefficients[name] == pytest.approx(value, rel=0.01)
+        low, high = published["constants"][name]["interval"]
+        stated = published["constants"][name]["value"]
+        assert stated == pytest.approx(value, rel=0.01)
+        assert low <= stated <= high
+
+
+def test_what_is_published_is_what_leaving_sources_out_gives(
+    fitting: ModuleType, left_out: list[dict[str, Any]], published: dict[str, Any]
+) -> None:
+    found = fitting.summary(left_out)
+    for name in ("logs", "sources"):
+        assert found[name] == published["summary"][name]
+    for name in ("median_error", "p90_error", "coverage"):
+        assert found[name] == pytest.approx(published["summary"][name], abs=0.002)
+
+
+def test_errors_on_sources_left_out_stay_small(fitting: ModuleType, left_out: list[dict[str, Any]]) -> None:
+    found = fitting.summary(left_out)
+    assert found["logs"] >= 40
+    assert found["median_error"] <= 0.02
+    assert found["p90_error"] <= 0.10
+
+
+def test_the_band_covers_what_it_says(fitting: ModuleType, left_out: list[dict[str, Any]]) -> None:
+    assert 0.75 <= fitting.summary(left_out)["coverage"] <= 0.90
+
+
+def test_a_band_is_calibrated_without_the_source_that_it_is_tested_on(fitting: ModuleType) -> None:
+    rows = [
+        {"source": f"s{i}", "class": "server", "pool_error_bytes": size, "reserve_bytes": 1 << 30}
+        for i, size in enumerate([1, 2, 3, 4, 5, 6, 7, 8, 9, 1 << 32])
+    ]
+    # The one that is far out does not widen its own band.
+    assert fitting.covered(rows)[-1] is False
+
+
+def test_no_log_of_a_source_is_in_the_fit_without_it(fitting: ModuleType, logs: list[Any]) -> None:
+    source = logs[0].source
+    assert source not in {row.source for row in fitting.without(logs, source)}

@@ -1,0 +1,211 @@
+"""What changes between vLLM's releases, and that its records say the same as its rules."""
+
+from itertools import pairwise
+
+import pytest
+
+from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.engines.vllm import releases, scheduler
+from kvreport.accounting.engines.vllm.expert_kernels import block_float_kernel
+from kvreport.catalog.engine import Engine, version_number
+from kvreport.catalog.load import Catalogue, open_catalogue
+from kvreport.units import GIB
+
+
+@pytest.fixture(scope="module")
+def catalogue() -> Catalogue:
+    return open_catalogue()
+
+
+@pytest.fixture(scope="module")
+def records(catalogue: Catalogue) -> list[Engine]:
+    found = [engine for engine in catalogue.engines.values() if engine.family == "vllm"]
+    return sorted(found, key=lambda engine: version_number(engine.versions[0] if engine.versions else ""))
+
+
+def test_records_follow_one_another_without_a_gap(records: list[Engine]) -> None:
+    for one, following in pairwise(records):
+        assert one.versions is not None
+        assert following.versions is not None
+        assert one.versions[1] == following.versions[0], one.name
+    assert records[-1].versions is not None
+    assert records[-1].versions[1] is None
+
+
+def test_records_say_what_the_rules_of_their_release_say(records: list[Engine]) -> None:
+    for record in records:
+        number = releases.release_of(record)
+        assert record.versions is not None
+        first, end = record.versions
+        assert version_number(first) <= number
+        assert end is None or number < version_number(end)
+        for field, value in releases.behavior(number).items():
+            assert getattr(record, field) == value, (record.name, field)
+
+
+def test_records_have_the_scheduler_sizes_of_the_rules(catalogue: Catalogue, records: list[Engine]) -> None:
+    names = ("h100-sxm-80gb", "a100-sxm4-80gb", "l40s", "b200-sxm-180gb", "rtx-pro-6000-server", "h20-96gb")
+    for record in records:
+        for gpu in map(catalogue.accelerator, names):
+            kept = record.device_class(gpu.id, gpu.usable_bytes)
+            sizes = scheduler.default_sizes(releases.release_of(record), gpu.id, gpu.usable_bytes)
+            assert (kept.max_batched_tokens, kept.max_seqs) == sizes, (record.name, gpu.id)
+
+
+def test_all_records_have_the_same_constants(records: list[Engine]) -> None:
+    assert len({tuple(sorted(record.coefficients.items())) for record in records}) == 1
+
+
+@pytest.mark.parametrize(
+    ("release", "context", "tokens"),
+    [
+        # 0.6.4 config.py:1103-1118; 0.7.3 config.py:1521-1536.
+        ((0, 6, 4), 20_000, 20_000),
+        ((0, 6, 4), 1024, 2048),
+        ((0, 6, 4), 131_072, 512),
+        ((0, 7, 3), 131_072, 2048),
+    ],
+)
+def test_the_first_engine_takes_the_longest_prompt_in_a_step(
+    release: tuple[int, ...], context: int, tokens: int
+) -> None:
+    sizes = scheduler.default_sizes(release, "rtx-3090", 24 * GIB, context_tokens=context)
+    assert sizes == (tokens, 256)
+    unchunked = scheduler.default_sizes(release, "rtx-3090", 24 * GIB, context_tokens=context, images=True)
+    assert unchunked[0] == max(context, 2048)
+
+
+def test_large_devices_were_known_by_name_before_they_were_by_memory() -> None:
+    def sizes(release: tuple[int, ...], device: str, gib: int) -> tuple[int, int]:
+        return scheduler.default_sizes(release, device, gib * GIB)
+
+    # 0.8.4 arg_utils.py: "h100" or "h200" in the device's name; 0.8.5: 70 GiB; 0.9.0: but for the A100.
+    assert sizes((0, 8, 4), "h20-96gb", 95) == (2048, 256)
+    assert sizes((0, 8, 4), "h100-sxm-80gb", 79) == (8192, 1024)
+    assert sizes((0, 8, 5), "a100-sxm4-80gb", 79) == (8192, 1024)
+    assert sizes((0, 9, 0), "a100-sxm4-80gb", 79) == (2048, 256)
+    assert sizes((0, 9, 0), "h20-96gb", 95) == (8192, 1024)
+    # 0.28.0: devices of 160 GiB take twice the tokens.
+    assert (sizes((0, 27, 1), "b200", 178), sizes((0, 28, 0), "b200", 178)) == ((8192, 1024), (16_384, 1024))
+
+
+def test_a_short_context_limits_the_step() -> None:
+    assert scheduler.default_sizes((0, 27), "h100", 79 * GIB, context_tokens=4)[0] == 4 * 1024
+
+
+@pytest.mark.parametrize(
+    ("release", "architecture", "experts", "states", "second"),
+    [
+        ((0, 21), "Qwen3ForCausalLM", False, False, False),
+        ((0, 22), "Qwen3ForCausalLM", False, False, True),
+        ((0, 22), "LlamaForCausalLM", False, False, False),
+        ((0, 23), "LlamaForCausalLM", False, False, True),
+        ((0, 24), "Gemma4ForConditionalGeneration", False, False, False),
+        ((0, 25), "Gemma4ForConditionalGeneration", False, False, True),
+        ((0, 27, 1), "Qwen3MoeForCausalLM", True, False, False),
+        ((0, 27, 1), "DeepseekV2ForCausalLM", True, False, True),
+        ((0, 28), "Qwen3_5ForConditionalGeneration", False, True, False),
+        ((0, 28), "DeepseekV4ForCausalLM", True, False, True),
+        ((0, 29), "Qwen3_5ForConditionalGeneration", False, True, True),
+    ],
+)
+def test_the_second_model_runner_serves_more_with_every_release(
+    release: tuple[int, ...], architecture: str, experts: bool, states: bool, second: bool
+) -> None:
+    assert releases.second_runner(release, architecture, experts=experts, states=states) is second
+
+
+def test_quantized_weights_and_rocm_kept_the_first_runner_longer() -> None:
+    asked = {"experts": False, "states": False}
+    assert not releases.second_runner((0, 23), "LlamaForCausalLM", quantized=True, **asked)
+    assert releases.second_runner((0, 24), "LlamaForCausalLM", quantized=True, **asked)
+    assert not releases.second_runner((0, 29), "DeepseekV4ForCausalLM", nvidia=False, **asked)
+    assert releases.second_runner((0, 32), "DeepseekV4ForCausalLM", nvidia=False, **asked)
+
+
+def test_states_are_charged_for_by_release() -> None:
+    # MambaSpec.max_memory_usage_bytes, and where num_prefill_checkpoint_blocks is set.
+    assert releases.state_slots((0, 27), caching=False, checkpoint=True) == 1
+    assert releases.state_slots((0, 28), caching=True, checkpoint=False) == 2
+    assert releases.state_slots((0, 33), caching=True, checkpoint=True) == 3
+    kept = [
+        release
+        for release in ((0, 28), (0, 29), (0, 32), (0, 33))
+        if releases.keeps_checkpoint(release, "gated_deltanet", "Qwen3_5ForConditionalGeneration")
+    ]
+    assert kept == [(0, 33)]
+    assert releases.keeps_checkpoint((0, 29), "kda", "KimiK3ForConditionalGeneration")
+    assert not releases.keeps_checkpoint((0, 31), "kda", "Glm5NextForCausalLM")
+
+
+def test_builds_between_releases_follow_the_next() -> None:
+    assert releases.release_number("0.19.2rc1.dev134+gfe9c3d6c5") == (0, 20, 0)
+    assert releases.release_number("0.27.1") == (0, 27, 1)
+    assert releases.release_number("nightly") == ()
+
+
+def test_a_version_asked_for_has_the_rules_of_that_version(catalogue: Catalogue) -> None:
+    older = rules(catalogue.engine("vllm@0.20.0")).at_release("0.20.0")
+    newer = rules(catalogue.engine("vllm@0.20.1")).at_release("0.20.1")
+    assert (older.name, newer.name) == ("vllm-0.20", "vllm-0.20")
+    assert (older.token_line, newer.token_line) == ("blocks", "concurrency")
+
+
+@pytest.mark.parametrize(
+    ("release", "architecture", "major", "kernel"),
+    [
+        ((0, 11), "GptOssForCausalLM", 9, "marlin"),
+        ((0, 12), "GptOssForCausalLM", 9, "triton"),
+        ((0, 33), "GptOssForCausalLM", 9, "triton"),
+        ((0, 27), "KimiK3ForConditionalGeneration", 9, "marlin"),
+        ((0, 33), "GptOssForCausalLM", 10, "flashinfer"),
+        ((0, 33), "GptOssForCausalLM", 12, "marlin"),
+        ((0, 10), "GptOssForCausalLM", 8, "marlin"),
+    ],
+)
+def test_one_table_names_the_kernel_of_block_floats(
+    release: tuple[int, ...], architecture: str, major: int, kernel: str
+) -> None:
+    assert block_float_kernel(release, architecture, major) == kernel
+    if major == 9:
+        assert block_float_kernel(release, architecture, major, "triton") == "triton"
+
+
+@pytest.mark.parametrize(("kernel", "loaded_gib"), [("marlin", 65.97), ("triton", 64.38)])
+def test_both_ways_to_load_gpt_oss_on_hopper_agree_with_logs(
+    catalogue: Catalogue, kernel: str, loaded_gib: float
+) -> None:
+    # "Model loading took": obs-048 with 0.10.1, obs-132 with 0.11.0.
+    from tests.trunk import load_overhead
+
+    model, formats = catalogue.model("openai/gpt-oss-120b"), catalogue.weight_formats
+    engine = catalogue.engine("vllm@0.11.0").model_copy(update={"expert_kernel": kernel})
+    from kvreport.accounting.weights import weight_bytes
+
+    added = load_overhead(model, engine, None, formats, catalogue.accelerator("h100-sxm-80gb"))
+    assert (weight_bytes(model, None, formats, 1) + sum(added.values())) / GIB == pytest.approx(
+        loaded_gib, rel=0.002
+    )
+
+
+def test_pure_states_do_not_cache_by_default(catalogue: Catalogue) -> None:
+    from kvreport.accounting.deployment import Case, plan_blocks
+    from kvreport.accounting.plan import Serving
+
+    model = next(
+        model
+        for model in catalogue.models.values()
+        if {cache.kind for group in model.layers for cache in group.caches} == {"state"}
+    )
+
+    def constant(caching: bool | None) -> int:
+        case = Case(
+            model=model,
+            engine=catalogue.engine("vllm"),
+            accelerators=(catalogue.accelerator("h100-sxm-80gb"),),
+            formats=catalogue.weight_formats,
+            serving=Serving(8192, prefix_caching=caching),
+        )
+        return int(plan_blocks(case).profile.request_bytes(4096))
+
+    assert constant(None) == constant(False) < constant(True)
