@@ -15,8 +15,10 @@ from kvreport.architectures.expressions import evaluate
 from kvreport.architectures.keys import Keys
 from kvreport.architectures.listed import read_listed
 from kvreport.architectures.registry import nearest_class
+from kvreport.catalog.class_check import load_class_check
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
+from kvreport.resources import data_dir
 
 PAGE = Path(__file__).parents[2] / "docs" / "about" / "add-a-model.md"
 
@@ -219,3 +221,12 @@ def test_the_worked_example_of_the_page_is_true() -> None:
         counted += elements
     assert counted == int(stated[1].replace(",", ""))
     assert [layer.kind for layer in blueprint.layers] == ["sliding window", "full attention"] * 2
+
+
+def test_the_table_of_classes_is_published_as_it_was_written() -> None:
+    table = load_class_check(data_dir())
+    assert table is not None
+    assert len(table.classes) > 300
+    unexplained = [entry.name for entry in table.classes if entry.status == "differs" and not entry.note]
+    assert unexplained == []
+    assert all(entry.nearest for entry in table.classes if entry.status == "refused")
