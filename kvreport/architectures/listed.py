@@ -219,7 +219,8 @@ def _tensors(row: Row, scope: Scope) -> list[Tensor]:
     count = scope.whole(row.count, what)
     if not count:
         return []
-    shape = tuple(scope.whole(side, what, low=0) for side in row.shape)
+    # A tensor without sides holds one number.
+    shape = tuple(scope.whole(side, what, low=0) for side in row.shape) or (1,)
     if 0 in shape:
         return []
     if len(shape) > _MOST_SIDES:
