@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from kvreport.accounting.capacity import boundary as longest_each
+from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.load import Catalogue, open_catalogue
 from kvreport.catalog.model import Model
 from kvreport.dataset.arrow import capacity_table
@@ -63,12 +64,16 @@ def matrix(
         return pd.DataFrame()
     names = list(frames[0].columns)
     joined = pd.concat([frame.astype({"model": "object"}) for frame in frames], ignore_index=True)
-    return joined[names]
+    return pd.DataFrame(joined[names])
 
 
 def boundary(
-    model: str | Model, *, gpu: Any, requests: Sequence[int] | None = None, **options: Any
-) -> pd.DataFrame:  # noqa: ANN401 - the fields of Query
+    model: str | Model,
+    *,
+    gpu: str | Accelerator | Sequence[str | Accelerator],
+    requests: Sequence[int] | None = None,
+    **options: Any,  # noqa: ANN401 - the fields of Query
+) -> pd.DataFrame:
     """Compute the out-of-memory boundary: the longest context that each of so many requests can have.
 
     Args:
