@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from html import escape
+from importlib import import_module
 from typing import Any
 
 from kvreport.accounting.budget import Budget
@@ -108,9 +109,8 @@ class Estimate:
 
     def to_frame(self) -> Any:  # noqa: ANN401 - a pandas data frame; pandas is an extra
         """The contexts as a pandas data frame, one row each. Needs ``kvreport[data]``."""
-        import pandas as pd  # noqa: PLC0415 - an extra, imported where it is asked for
-
-        return pd.DataFrame([row.to_dict() for row in self.by_context])
+        # An extra, imported by name where it is asked for: nothing below the dataset depends on it.
+        return import_module("pandas").DataFrame([row.to_dict() for row in self.by_context])
 
     def _repr_html_(self) -> str:
         """A table of contexts, for notebooks."""
