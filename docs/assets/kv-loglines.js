@@ -90,9 +90,10 @@
       if (shorter) changes.push({ change: "max_model_len", value: shorter, concurrency: 1 });
       const halved = layout ? (layout.fp8 ? fits * layout.own(longest) / layout.fp8(longest) : null)
         : facts.kv_dtype === undefined || TWO_BYTE.includes(facts.kv_dtype) ? 2 * fits : null;
-      if (halved !== null) changes.push({ change: "kv_dtype", value: "fp8", concurrency: halved });
+      if (halved !== null && halved >= 1) changes.push({ change: "kv_dtype", value: "fp8", concurrency: halved });
       if (facts.utilization !== undefined && facts.utilization < RAISED && device && pool > 0) {
-        changes.push({ change: "utilization", value: RAISED, concurrency: fits * (pool + (RAISED - facts.utilization) * device) / pool });
+        const raised = fits * (pool + (RAISED - facts.utilization) * device) / pool;
+        if (raised >= 1) changes.push({ change: "utilization", value: RAISED, concurrency: raised });
       }
     }
     if (fits !== null && facts.max_seqs !== undefined && fits >= 1 && fits < facts.max_seqs && reading.engine === "vllm") {
@@ -114,6 +115,7 @@
 
   function concurrency(facts, longest, pool) {
     if (facts.concurrency !== undefined) return facts.concurrency;
+    if (pool !== null && pool <= 0) return 0;
     if (facts.needed && pool !== null) return Math.max(pool, 0) / facts.needed;
     const tokens = facts.kv_tokens || facts.storable;
     return longest && tokens !== undefined ? tokens / longest : null;
