@@ -24,7 +24,7 @@ OUT         ?= build/export
 UV          ?= uv
 FUZZ        ?= 50
 
-.PHONY: help site serve test fuzz audit torch-check check format bench export fit wheel release lock venv clean distclean
+.PHONY: help site serve test coverage fuzz audit torch-check check format bench export fit wheel release lock venv clean distclean
 
 help: ## list what can be made
 	@printf 'make ...\n'
@@ -40,6 +40,12 @@ serve: site ## build the site and serve it on this machine (PORT=8000)
 test: $(STAMP) ## run every test, with a real browser (PYTEST_ARGS="-k name" for some)
 	@chromium="$$($(BIN)/python tests/ensure_chromium.py)" && \
 		KVREPORT_CHROMIUM="$$chromium" $(BIN)/python -m pytest $(PYTEST_ARGS)
+
+# Without a browser and without a whole site: what those reach is not what a unit test holds.
+coverage: $(STAMP) ## measure what the fast tests reach of each room, and hold it against its floor
+	@$(BIN)/python -m pytest $(PYTEST_ARGS) -m "not slow and not browser" tests/unit tests/property tests/component \
+		--cov=kvreport --cov-branch --cov-report= --cov-report=json:.cache/coverage.json
+	@$(BIN)/python scripts/coverage_floors.py .cache/coverage.json
 
 # New examples each time, and FUZZ times as many as a build tries: run it after touching a reader of untrusted input. An input that breaks
 # something is printed; it becomes an `@example` of the test that found it.
@@ -67,19 +73,21 @@ audit: $(STAMP) ## ask for known vulnerabilities of every pinned package (needs 
 	@for lock in requirements/*.txt; do echo "· $$lock"; \
 		$(AUDIT_VENV)/bin/pip-audit --strict --disable-pip --require-hashes --progress-spinner off -r "$$lock" $(AUDIT_ARGS); done
 
-check: $(STAMP) ## style, types, layers and the catalogue, without running a test
+check: $(STAMP) ## style, types and layers of Python and JavaScript, and the catalog, without running a test
 	@failed=; \
 	step() { echo "· $$*"; "$$@" || failed="$$failed  $$*"$$'\n'; }; \
 	step $(BIN)/ruff format --check --quiet .; \
 	step $(BIN)/ruff check --quiet .; \
 	step $(BIN)/mypy --no-error-summary; \
 	step $(BIN)/lint-imports --no-logo --cache-dir .cache/import-linter; \
+	step $(BIN)/python scripts/javascript.py; \
 	step $(BIN)/kvreport check; \
 	if [ -n "$$failed" ]; then printf 'failed:\n%s' "$$failed" >&2; exit 1; fi
 
 format: $(STAMP) ## lay out the sources and fix what has one right answer
 	@$(BIN)/ruff check --quiet --fix-only .
 	@$(BIN)/ruff format --quiet .
+	@$(BIN)/python scripts/javascript.py --fix
 
 bench: $(STAMP) ## measure what this machine does, and hold it against the budgets
 	@$(BIN)/python -m bench

@@ -49,6 +49,7 @@ def _browser() -> float:
     from playwright.sync_api import sync_playwright
 
     from kvreport.catalog.load import open_catalogue
+    from kvreport.publish import browser as browser_script
     from kvreport.publish import profiles, sizer_data
     from kvreport.publish.page_data import gather
 
@@ -73,6 +74,7 @@ def _browser() -> float:
             executable_path=ensure_chromium.find(), args=list(ensure_chromium.FLAGS)
         )
         page = browser.new_page()
+        page.add_script_tag(content=browser_script.script())
         for name in ("kv-capacity.js", "kv-sizing.js"):
             page.add_script_tag(path=ROOT / "docs" / "assets" / name)
         took: float = page.evaluate(RANK, [json.loads(json.dumps(data)), WORK, options])

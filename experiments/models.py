@@ -1,7 +1,7 @@
 """Models for the experiments: one config, read twice.
 
 The same dictionary goes to ``transformers``, which builds the tensors, and to our own reader
-(:func:`kvreport.catalog.huggingface.read_config`), which says what they should weigh. Weights are
+(:func:`kvreport.architectures.read_config`), which says what they should weigh. Weights are
 random; they occupy the memory that trained ones would, and nothing is downloaded.
 """
 
@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import yaml
 
-from kvreport.catalog.huggingface import read_config
+from kvreport.architectures import read_config
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 

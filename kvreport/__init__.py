@@ -14,7 +14,7 @@ __version__ = "0.1.0"
 __all__ = ["Estimate", "InputError", "__version__", "estimate", "load_catalogue", "read_config"]
 
 if TYPE_CHECKING:
-    from kvreport.catalog.huggingface import read_config
+    from kvreport.architectures import read_config
     from kvreport.catalog.load import load_catalogue
     from kvreport.errors import InputError
     from kvreport.estimation import Estimate, estimate
@@ -24,7 +24,7 @@ _HOMES = {
     "InputError": "kvreport.errors",
     "estimate": "kvreport.estimation",
     "load_catalogue": "kvreport.catalog.load",
-    "read_config": "kvreport.catalog.huggingface",
+    "read_config": "kvreport.architectures",
 }
 
 

@@ -29,10 +29,10 @@ from kvreport.accounting.deployment import Case, plan_blocks
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan, Serving
+from kvreport.architectures import read_config
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat
-from kvreport.catalog.huggingface import read_config
 from kvreport.catalog.load import load_catalogue
 from kvreport.catalog.model import Model
 from kvreport.catalog.planner_check import PlannerCheck

@@ -18,7 +18,6 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import tomllib
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -59,7 +58,7 @@ def unready(root: Path) -> Iterator[str]:
         yield f"git: found {len(status.splitlines())} changed or unknown files; allowed: a release of what is committed"
     tag = git(root, "rev-list", "-n", "1", f"v{version}")
     if tag and tag != git(root, "rev-parse", "HEAD"):
-        yield f"version: found {version} in pyproject.toml, and v{version} is another commit; raise the version"
+        yield f"version: found {version} in kvreport/__init__.py, and v{version} is another commit; raise the version"
 
 
 def build(root: Path, out: Path) -> list[Path]:
@@ -110,8 +109,12 @@ def pack(folder: Path, target: Path, epoch: int) -> None:
 
 
 def version_of(root: Path) -> str:
-    """Return the version that ``pyproject.toml`` states."""
-    return str(tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"])
+    """Return the version that ``kvreport/__init__.py`` states."""
+    source = (root / "kvreport/__init__.py").read_text(encoding="utf-8")
+    stated = re.search(r'^__version__ = "([^"]+)"$', source, re.MULTILINE)
+    if stated is None:
+        raise SystemExit("kvreport/__init__.py: __version__ is missing")
+    return stated[1]
 
 
 def digest(path: Path) -> str:

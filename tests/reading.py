@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
-from kvreport.catalog.huggingface import read_config
+from kvreport.architectures import read_config
 from kvreport.catalog.model import Model
 
 
 def read(architecture: str, **keys: object) -> Model:
     """Read a config of one class; keys that are left out take the class's defaults."""
-    return read_config({"architectures": [architecture], **keys}, id="test/model")
+    return read_config({"architectures": [architecture], **keys}, id="test/model", assume_defaults=True)
 
 
 def total(model: Model) -> int:
@@ -29,3 +30,8 @@ def parts(model: Model) -> dict[str, int]:
 def kinds(model: Model) -> list[str]:
     """For each layer in order, the kinds of what it keeps, joined."""
     return ["+".join(c.kind for c in model.layers[group].caches) for group in model.pattern]
+
+
+def read_trimmed(source: Any, **fields: Any) -> Model:
+    """Read a config that a test has cut down to what it is about: the class's defaults are asked for."""
+    return read_config(source, assume_defaults=True, **fields)

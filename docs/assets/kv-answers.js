@@ -1,9 +1,26 @@
 /* Answers to other questions than the printed one: the switches of a model's page, the form of the
-   front page. Needs kv-capacity.js. */
+   front page. Needs kv-kernel.js and kv-capacity.js. */
 (function () {
   "use strict";
 
-  const { $, $$, make, count, gib, plural, tokens, roughTokens, onDevices, load, usersCell, readState, writeState, ignoredNote, debounce, matches } = kvreport;
+  const {
+    $$,
+    make,
+    count,
+    gib,
+    plural,
+    tokens,
+    roughTokens,
+    onDevices,
+    load,
+    usersCell,
+    memoryBar,
+    readState,
+    writeState,
+    ignoredNote,
+    debounce,
+    matches,
+  } = kvreport;
 
   /* --- model pages: other formats, sizes, engines ----------------------------------------------------- */
 
@@ -12,18 +29,21 @@
   }
 
   function serves(config, model, ceiling) {
-    const context = Math.min(8192, model.limit);
-    const answer = kvCapacity.answer(config, context);
-    return ceiling ? answer.ceiling > 0 : answer.users > 0 && ["fits", "tight"].includes(answer.verdict);
+    const context = Math.min(kvKernel.USEFUL_TOKENS, model.limit);
+    return ceiling ? kvCapacity.answer(config, context).ceiling > 0 : kvCapacity.serves(config, context);
   }
 
   function modelSwitch(tools) {
-    const table = document.getElementById("users-table");
+    const table = /** @type {HTMLTableElement} */ (document.getElementById("users-table"));
     const said = tools.nextElementSibling;
     const fields = Object.fromEntries($$("select, input", tools).map((field) => [field.name, field]));
     const start = Object.fromEntries(Object.entries(fields).map(([name, field]) => [name, field.value]));
     const known = { name: null };
-    for (const [name, field] of Object.entries(fields)) if (field.options) known[name] = Array.from(field.options, (option) => option.value);
+    for (const [name, field] of Object.entries(fields)) {
+      if (field.options) {
+        known[name] = Array.from(field.options, (option) => option.value);
+      }
+    }
     let printed = null; /* the rows as they came; kept when they are first rewritten */
     const changed = () => Object.keys(fields).filter((name) => fields[name].value !== start[name]);
 
@@ -36,8 +56,16 @@
         const base = new URL(tools.dataset.kvSwitch, location.href);
         const [site, model] = await Promise.all([load(new URL("../site.json", base)), load(base)]);
         rewrite(site, model);
-        const words = differs.map((name) => `${fields[name].parentElement.firstChild.textContent.trim()} ${fields[name].selectedOptions[0].textContent}`);
-        said.replaceChildren(`Now: ${words.join("; ")}. `, make("button", { type: "button", class: "kv-chip", onclick: reset }, "as printed"), ignoredNote(ignored) || "");
+        const words = differs.map((name) =>
+          `${fields[name].parentElement.firstChild.textContent.trim()} ${
+            fields[name].selectedOptions[0].textContent
+          }`
+        );
+        said.replaceChildren(
+          `Now: ${words.join("; ")}. `,
+          make("button", { type: "button", class: "kv-chip", onclick: reset }, "as printed"),
+          ignoredNote(ignored) || "",
+        );
       }
       narrow();
     }
@@ -59,11 +87,14 @@
       const contexts = site.contexts.slice(0, columns - 2);
       const gpus = new Map(site.gpus.map((gpu) => [gpu.id, gpu]));
       const ceiling = fields.engine.value === "ceiling";
-      const wanted = fields.tp.value === "fewest" ? site.sizes.map((_, n) => n) : [site.sizes.indexOf(Number(fields.tp.value))];
+      const wanted = fields.tp.value === "fewest"
+        ? site.sizes.map((_, n) => n)
+        : [site.sizes.indexOf(Number(fields.tp.value))];
       for (const row of Array.from(table.tBodies[0].rows)) {
         const gpu = gpus.get(row.id.replace("on-", ""));
         const possible = configs(site, model, gpu, fields.weights.value, fields.kv.value, wanted);
-        const config = possible.find((one) => serves(one, model, ceiling)) || (fields.tp.value === "fewest" ? null : possible[0]);
+        const config = possible.find((one) => serves(one, model, ceiling)) ||
+          (fields.tp.value === "fewest" ? null : possible[0]);
         row.replaceChildren(row.cells[0]);
         if (!config || !config.fitsWeights) row.append(whyNot(possible, columns));
         else row.append(...cells(config, contexts, ceiling));
@@ -74,16 +105,28 @@
       const answers = contexts.map((context) => kvCapacity.answer(config, context));
       return [
         make("td", { class: "kv-num", "data-value": config.size }, String(config.size)),
-        ...answers.map((answer) => (ceiling ? usersCell(answer.ceiling, answer.ceiling ? "fits" : "cache_exceeds_pool") : usersCell(answer.users, answer.verdict))),
-        make("td", { class: "kv-num", "data-value": config.longest, title: `${count(config.longest)} tokens` }, roughTokens(config.longest)),
+        ...answers.map((
+          answer,
+        ) => (ceiling
+          ? usersCell(answer.ceiling, answer.ceiling ? "fits" : "cache_exceeds_pool")
+          : usersCell(answer.users, answer.verdict))
+        ),
+        make("td", {
+          class: "kv-num",
+          "data-value": config.longest,
+          title: `${count(config.longest)} tokens`,
+        }, roughTokens(config.longest)),
       ];
     }
 
     function whyNot(possible, columns) {
       const widest = possible[possible.length - 1];
       let words = "not offered: this split or format does not exist here";
-      if (widest && !widest.fitsWeights) words = `weights: ${gib(widest.weights, 1)} GiB on each of ${widest.size}, and one has ${gib(widest.gpu.usable, 1)} GiB`;
-      else if (widest) words = `cache: the weights leave no room for one request on each of ${widest.size}`;
+      if (widest && !widest.fitsWeights) {
+        words = `weights: ${gib(widest.weights, 1)} GiB on each of ${widest.size}, and one has ${
+          gib(widest.gpu.usable, 1)
+        } GiB`;
+      } else if (widest) words = `cache: the weights leave no room for one request on each of ${widest.size}`;
       return make("td", { class: "kv-no kv-why", colspan: columns }, words);
     }
 
@@ -92,7 +135,7 @@
       let shown = 0;
       for (const row of table.tBodies[0].rows) {
         row.hidden = Boolean(query) && !matches(`${row.cells[0].textContent} ${row.id}`.toLowerCase(), query);
-        shown += !row.hidden;
+        if (!row.hidden) shown += 1;
       }
       if (query && !shown) said.append(` No accelerator is called “${query}”.`);
     }
@@ -110,7 +153,18 @@
     }
 
     for (const [name, field] of Object.entries(fields)) {
-      field.addEventListener("input", name === "name" ? debounce(() => { write(true); show(); }, 80) : () => { write(); show(); });
+      field.addEventListener(
+        "input",
+        name === "name"
+          ? debounce(() => {
+            write(true);
+            show();
+          }, 80)
+          : () => {
+            write();
+            show();
+          },
+      );
     }
     restore();
     return { restore };
@@ -123,64 +177,117 @@
     const printed = Array.from(box.childNodes);
     const fields = Object.fromEntries($$("select", form).map((field) => [field.name, field]));
     const start = Object.fromEntries(Object.entries(fields).map(([name, field]) => [name, field.value]));
-    const known = Object.fromEntries(Object.entries(fields).map(([name, field]) => [name, Array.from(field.options, (option) => option.value)]));
+    const known = Object.fromEntries(
+      Object.entries(fields).map((
+        [name, field],
+      ) => [name, Array.from(field.options, (option) => option.value)]),
+    );
 
     async function show(ignored = []) {
       const base = new URL(form.dataset.kvAsk, location.href);
-      const [site, model] = await Promise.all([load(new URL("site.json", base)), load(new URL(`models/${fields.model.value}.json`, base))]);
+      const [site, model] = await Promise.all([
+        load(new URL("site.json", base)),
+        load(new URL(`models/${fields.model.value}.json`, base)),
+      ]);
       const gpu = site.gpus.find((one) => one.id === fields.gpu.value);
       const context = Number(fields.context.value);
       const asked = Math.min(context, model.limit);
       const possible = configs(site, model, gpu, "released", model.kv, site.sizes.map((_, n) => n));
-      const config = possible.find((one) => { const a = kvCapacity.answer(one, asked); return a.users > 0 && ["fits", "tight"].includes(a.verdict); });
-      const note = make("p", { class: "kv-note" }, make("a", { href: new URL(`../../models/${model.slug}/#on-${gpu.id}`, base).href }, model.name), " on ", make("a", { href: new URL(`../../gpus/${gpu.id}/`, base).href }, gpu.name), `. ${site.engine.label} with its defaults, weights as released. From formulas, not measured. `, make("a", { href: new URL(`../../sizer/?model=${model.slug}&gpu=${gpu.id}&context=${asked}&prompt=none&output=none`, base).href }, "Size a deployment"), ".", ignoredNote(ignored) || "");
-      box.replaceChildren(sentence(site, model, gpu, context, config, possible), note, ...(config ? [memoryBar(config, asked)] : []));
+      const config = possible.find((one) => kvCapacity.serves(one, asked));
+      const note = make(
+        "p",
+        { class: "kv-note" },
+        make("a", { href: new URL(`../../models/${model.slug}/#on-${gpu.id}`, base).href }, model.name),
+        " on ",
+        make("a", { href: new URL(`../../gpus/${gpu.id}/`, base).href }, gpu.name),
+        `. ${site.engine.label} with its defaults, weights as released. From formulas, not measured. `,
+        make("a", {
+          href: new URL(
+            `../../sizer/?model=${model.slug}&gpu=${gpu.id}&context=${asked}&prompt=none&output=none`,
+            base,
+          ).href,
+        }, "Size a deployment"),
+        ".",
+        ignoredNote(ignored) || "",
+      );
+      box.replaceChildren(
+        sentence(site, model, gpu, context, config, possible),
+        note,
+        ...(config ? [bar(config, asked)] : []),
+      );
     }
 
     function sentence(site, model, gpu, context, config, possible) {
       const big = make("p", { class: "kv-big" });
       if (!config) {
         const widest = possible[possible.length - 1];
-        const why = !widest ? "it is not offered there" : !widest.fitsWeights ? `its weights take ${gib(widest.weights, 1)} GiB on each of ${widest.size}` : "the weights leave no room for one such request";
-        big.append(`${model.name} does not serve ${tokens(context)} on up to ${site.sizes[site.sizes.length - 1]} × ${gpu.short}: ${why}.`);
+        const why = !widest
+          ? "it is not offered there"
+          : !widest.fitsWeights
+          ? `its weights take ${gib(widest.weights, 1)} GiB on each of ${widest.size}`
+          : "the weights leave no room for one such request";
+        big.append(
+          `${model.name} does not serve ${tokens(context)} on up to ${
+            site.sizes[site.sizes.length - 1]
+          } × ${gpu.short}: ${why}.`,
+        );
         return big;
       }
       const answer = kvCapacity.answer(config, Math.min(context, model.limit));
-      big.append(`${model.name}: `, make("strong", {}, plural(answer.users, "users")), ` at ${tokens(Math.min(context, model.limit))} on ${onDevices(config.size, gpu.short)}`);
+      big.append(
+        `${model.name}: `,
+        make("strong", {}, plural(answer.users, "users")),
+        ` at ${tokens(Math.min(context, model.limit))} on ${onDevices(config.size, gpu.short)}`,
+      );
       if (context > model.limit) big.append(`, its own limit: ${tokens(context)} is beyond it`);
-      else if (context < model.limit && config.longest < model.limit) big.append("; one request may grow to ", make("strong", {}, roughTokens(config.longest)), ` of its ${tokens(model.limit)}`);
-      else if (context < model.limit) big.append("; ", make("strong", {}, count(kvCapacity.answer(config, model.limit).users)), ` at its full ${tokens(model.limit)}`);
+      else if (context < model.limit && config.longest < model.limit) {
+        big.append(
+          "; one request may grow to ",
+          make("strong", {}, roughTokens(config.longest)),
+          ` of its ${tokens(model.limit)}`,
+        );
+      } else if (context < model.limit) {
+        big.append(
+          "; ",
+          make("strong", {}, count(kvCapacity.answer(config, model.limit).users)),
+          ` at its full ${tokens(model.limit)}`,
+        );
+      }
       big.append(answer.verdict === "tight" ? ". Tight: less room than the estimate is sure of." : ".");
       return big;
     }
 
-    function memoryBar(config, context) {
-      const answer = kvCapacity.answer(config, context);
-      const state = Math.min(answer.users * config.state, answer.users * answer.request);
-      const held = answer.users * answer.request - state;
-      const parts = [["weights", "weights", config.resident], ["cache", "KV cache in use", held], ["state", "recurrent state", state], ["reserve", "activations and reserve", config.reserve], ["free", "left over", config.gpu.usable - config.resident - config.reserve - held - state]].filter(([, , bytes]) => bytes > 0);
-      const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-      for (const [key, value] of [["class", "kv-bar"], ["viewBox", "0 0 1000 40"], ["preserveAspectRatio", "none"], ["role", "img"], ["aria-label", `Where one device's memory goes: ${parts.map(([, label, bytes]) => `${label} ${gib(bytes, 1)} GiB`).join(", ")}`]]) svg.setAttribute(key, value);
-      let x = 0;
-      for (const [role, , bytes] of parts) {
-        const rect = document.createElementNS("http://www.w3.org/2000/svg", "rect");
-        const width = (1000 * bytes) / config.gpu.usable;
-        for (const [key, value] of [["class", `kv-fill-${role}`], ["x", x], ["y", 0], ["width", width], ["height", 40]]) rect.setAttribute(key, value);
-        svg.append(rect);
-        x += width;
-      }
-      const legend = make("ul", { class: "kv-legend" }, ...parts.map(([role, label, bytes]) => make("li", {}, make("i", { class: `kv-swatch kv-${role}` }), `${label} `, make("b", {}, `${gib(bytes, 1)} GiB`))));
+    function bar(config, context) {
+      const { users, request } = kvCapacity.answer(config, context);
+      const state = Math.min(users * config.state, users * request);
+      const used = users * request - state;
+      const { usable } = config.gpu;
       const each = config.size > 1 ? `Each of ${config.size} devices` : "One device";
-      return make("figure", { class: "kv-figure kv-barfigure" }, svg, legend, make("figcaption", {}, `${each} with ${plural(answer.users, "users")} of ${tokens(context)} each: ${gib(config.gpu.usable)} GiB usable.`));
+      return memoryBar(
+        "Where one device's memory goes",
+        [
+          ["weights", "weights", config.resident],
+          ["cache", "KV cache in use", used],
+          ["state", "recurrent state", state],
+          ["reserve", "activations and reserve", config.reserve],
+          ["free", "left over", usable - config.resident - config.reserve - used - state],
+        ],
+        usable,
+        `${each} with ${plural(users, "users")} of ${tokens(context)} each: ${gib(usable)} GiB usable.`,
+      );
     }
 
     function restore() {
       const { state, ignored } = readState(known);
       for (const name of Object.keys(fields)) fields[name].value = state[name]?.[0] || start[name];
-      if (Object.keys(state).length || ignored.length) show(ignored); else box.replaceChildren(...printed);
+      if (Object.keys(state).length || ignored.length) show(ignored);
+      else box.replaceChildren(...printed);
     }
     for (const field of Object.values(fields)) {
-      field.addEventListener("change", () => { writeState(Object.fromEntries(Object.entries(fields).map(([name, f]) => [name, f.value]))); show(); });
+      field.addEventListener("change", () => {
+        writeState(Object.fromEntries(Object.entries(fields).map(([name, f]) => [name, f.value])));
+        show();
+      });
     }
     form.addEventListener("submit", (event) => event.preventDefault());
     restore();

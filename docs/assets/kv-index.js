@@ -23,7 +23,8 @@
     });
   }
 
-  const slug = (head) => head.textContent.trim().toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-|-$/g, "");
+  const slug = (head) =>
+    head.textContent.trim().toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-|-$/g, "");
 
   function sortBy(table, index, falling) {
     $$("thead th", table).forEach((head, n) => {
@@ -38,8 +39,10 @@
       return [value !== undefined ? Number(value) : cell.textContent.trim().toLowerCase(), row];
     });
     keyed.sort(([a], [b]) => {
-      if (a === null || b === null) return (a === null) - (b === null);
-      const order = typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), "en", { numeric: true });
+      if (a === null || b === null) return Number(a === null) - Number(b === null);
+      const order = typeof a === "number" && typeof b === "number"
+        ? a - b
+        : String(a).localeCompare(String(b), "en", { numeric: true });
       return falling ? -order : order;
     });
     body.append(...keyed.map(([, row]) => row));
@@ -48,7 +51,7 @@
   /* --- indexes: facets, text, sort ---------------------------------------------------------------- */
 
   function index(tools) {
-    const table = document.getElementById(tools.dataset.kvIndex);
+    const table = /** @type {HTMLTableElement} */ (document.getElementById(tools.dataset.kvIndex));
     const noun = tools.dataset.kvNoun;
     const rows = Array.from(table.tBodies[0].rows);
     const text = $("input[name=name]", tools), said = $(".kv-said", tools);
@@ -75,7 +78,9 @@
       }
       for (const { key, chips, more } of facets) {
         const left = new Map();
-        for (const row of rows) if (passes(row, key)) left.set(row.dataset[key], (left.get(row.dataset[key]) || 0) + 1);
+        for (const row of rows) {
+          if (passes(row, key)) left.set(row.dataset[key], (left.get(row.dataset[key]) || 0) + 1);
+        }
         for (const chip of chips) {
           const on = Boolean(state[key]?.includes(chip.value));
           chip.setAttribute("aria-pressed", on);
@@ -86,9 +91,26 @@
       }
       if (text.value !== (state.name?.[0] || "")) text.value = state.name?.[0] || "";
       const words = filterWords();
-      said.replaceChildren(shown === rows.length && !words.length ? `All ${count(rows.length)} ${noun}.` : `${count(shown)} of ${plural(rows.length, noun)}${words.length ? ": " + words.join("; ") : ""}.`);
+      said.replaceChildren(
+        shown === rows.length && !words.length
+          ? `All ${count(rows.length)} ${noun}.`
+          : `${count(shown)} of ${plural(rows.length, noun)}${words.length ? ": " + words.join("; ") : ""}.`,
+      );
       if (!shown) said.append(` ${culprit()}`);
-      if (words.length) said.append(" ", make("button", { type: "button", class: "kv-chip", onclick: () => { state = state.sort ? { sort: state.sort } : {}; ignored = []; apply(); } }, "clear"));
+      if (words.length) {
+        said.append(
+          " ",
+          make("button", {
+            type: "button",
+            class: "kv-chip",
+            onclick: () => {
+              state = state.sort ? { sort: state.sort } : {};
+              ignored = [];
+              apply();
+            },
+          }, "clear"),
+        );
+      }
       said.append(ignoredNote(ignored) || "");
     }
 
@@ -100,9 +122,15 @@
 
     function culprit() {
       const active = ["name", ...facets.map((facet) => facet.key)].filter((key) => state[key]);
-      const would = active.map((key) => [key, rows.filter((row) => passes(row, key)).length]).filter(([, n]) => n);
+      const would = active.map((key) => [key, rows.filter((row) => passes(row, key)).length]).filter((
+        [, n],
+      ) => n);
       if (!would.length) return "No single filter empties it; clear them.";
-      return would.map(([key, n]) => `Without ${key === "name" ? "the name" : facets.find((f) => f.key === key).label} there would be ${count(n)}.`).join(" ");
+      return would.map(([key, n]) =>
+        `Without ${key === "name" ? "the name" : facets.find((f) => f.key === key).label} there would be ${
+          count(n)
+        }.`
+      ).join(" ");
     }
 
     function sortAsAsked() {
@@ -111,7 +139,10 @@
       sortBy(table, heads.indexOf(asked.replace(/^-/, "")), asked.startsWith("-"));
     }
 
-    function apply(replace) { show(); writeState(state, replace); }
+    function apply(replace) {
+      show();
+      writeState(state, replace);
+    }
 
     function restore() {
       ({ state, ignored } = readState(known));
@@ -119,8 +150,14 @@
       show();
     }
 
-    const takeText = () => { if (text.value) state.name = [text.value]; else delete state.name; };
-    const typed = debounce(() => { takeText(); apply(true); }, 80);
+    const takeText = () => {
+      if (text.value) state.name = [text.value];
+      else delete state.name;
+    };
+    const typed = debounce(() => {
+      takeText();
+      apply(true);
+    }, 80);
     text.addEventListener("input", typed);
     for (const { key, chips, more } of facets) {
       for (const chip of chips) {
@@ -128,17 +165,23 @@
           takeText(); // what was typed a moment ago counts too
           const now = new Set(state[key] || []);
           if (!now.delete(chip.value)) now.add(chip.value);
-          if (now.size) state[key] = [...now]; else delete state[key];
+          if (now.size) state[key] = [...now];
+          else delete state[key];
           apply();
         });
       }
       more?.addEventListener("click", () => {
-        chips.forEach((chip) => { chip.hidden = false; });
+        chips.forEach((chip) => {
+          chip.hidden = false;
+        });
         more.setAttribute("aria-expanded", "true");
         more.hidden = true;
       });
     }
-    sortable(table, (asked) => { state.sort = [asked]; writeState(state, true); });
+    sortable(table, (asked) => {
+      state.sort = [asked];
+      writeState(state, true);
+    });
     restore();
     return { restore };
   }
@@ -146,7 +189,7 @@
   /* --- a text filter alone (GPU pages) -------------------------------------------------------------- */
 
   function textFilter(tools) {
-    const table = document.getElementById(tools.dataset.kvFilter);
+    const table = /** @type {HTMLTableElement} */ (document.getElementById(tools.dataset.kvFilter));
     const rows = Array.from(table.tBodies[0].rows);
     const text = $("input[name=name]", tools);
     const said = tools.nextElementSibling;
@@ -159,10 +202,19 @@
     }
     function show() {
       const query = text.value;
-      const shown = rows.filter((row) => !(row.hidden = Boolean(query) && !matches(texts.get(row), query))).length;
-      said.textContent = query ? `${count(shown)} of ${count(rows.length)} models: name contains “${query}”.` : "";
+      const shown =
+        rows.filter((row) => !(row.hidden = Boolean(query) && !matches(texts.get(row), query))).length;
+      said.textContent = query
+        ? `${count(shown)} of ${count(rows.length)} models: name contains “${query}”.`
+        : "";
     }
-    text.addEventListener("input", debounce(() => { show(); writeState({ name: text.value }, true); }, 80));
+    text.addEventListener(
+      "input",
+      debounce(() => {
+        show();
+        writeState({ name: text.value }, true);
+      }, 80),
+    );
     restore();
     return { restore };
   }

@@ -3,13 +3,6 @@
   "use strict";
 
   const { $, $$, make, count, gib, load, debounce } = kvreport;
-  const CHANGES = {
-    max_model_len: (value) => `lower max-model-len to ${count(value)}`,
-    kv_dtype: () => "store the cache as FP8 (--kv-cache-dtype fp8)",
-    utilization: (value) => `raise gpu-memory-utilization to ${value}`,
-    mem_fraction: (value) => `raise mem-fraction-static to ${value}: the server has memory to spare`,
-    max_seqs: (value) => `lower max-num-seqs to ${value}: no more fit at the longest length, and the rest wait`,
-  };
   const MOST_UNKNOWN = 40;
 
   function log(form) {
@@ -18,28 +11,45 @@
     const table = JSON.parse($("template.kv-patterns", form).content.textContent);
     const example = $("template.kv-example", form).content.textContent;
     const fields = Object.fromEntries($$("textarea, select", form).map((field) => [field.name, field]));
-    const slugs = new Map(Array.from(fields.model.options).map((option) => [option.value.toLowerCase(), option.value]));
+    const slugs = new Map(
+      Array.from(fields.model.options).map((option) => [option.value.toLowerCase(), option.value]),
+    );
     let turn = 0;
 
     async function show() {
       const mine = ++turn;
       const text = fields.log.value;
-      if (!text) { box.replaceChildren(); return; }
+      if (!text) {
+        box.replaceChildren();
+        return;
+      }
       const reading = kvLogLines.readLog(table, text);
-      if (reading.error) { box.replaceChildren(make("p", { class: "kv-big" }, reading.error)); return; }
+      if (reading.error) {
+        box.replaceChildren(make("p", { class: "kv-big" }, reading.error));
+        return;
+      }
       const stated = reading.facts.model;
-      const slug = fields.model.value || (stated ? slugs.get(stated.replace("/", "--").toLowerCase()) || "" : "");
+      const slug = fields.model.value ||
+        (stated ? slugs.get(stated.replace("/", "--").toLowerCase()) || "" : "");
       let site = null, model = null;
       if (slug || fields.gpu.value) {
         try {
-          [site, model] = await Promise.all([load(new URL("site.json", base)), slug ? load(new URL(`models/${slug}.json`, base)) : null]);
+          [site, model] = await Promise.all([
+            load(new URL("site.json", base)),
+            slug ? load(new URL(`models/${slug}.json`, base)) : null,
+          ]);
         } catch { /* the log's own numbers remain */ }
         if (mine !== turn) return;
       }
       const gpu = site && fields.gpu.value ? site.gpus.find((one) => one.id === fields.gpu.value) : null;
       const rules = layout(reading, site, model, gpu);
       const found = kvLogLines.diagnose(reading, rules, gpu && gpu.usable);
-      lay(reading, found, compare(reading, found, site, model, rules, gpu), notes(reading, site, model, rules, gpu));
+      lay(
+        reading,
+        found,
+        compare(reading, found, model, rules, gpu),
+        notes(reading, site, model, rules, gpu),
+      );
     }
 
     /* The model's block plan under the log's flags and the current release's rules, where the log is vLLM's. */
@@ -48,7 +58,11 @@
       const size = site.sizes.indexOf(reading.facts.tensor_parallel || 1);
       const kind = gpu ? gpu.kind : 0;
       const dtype = reading.facts.kv_dtype;
-      const kv = dtype === undefined || dtype === "auto" ? model.kv : ["bfloat16", "float16"].includes(dtype) ? "bf16" : dtype;
+      const kv = dtype === undefined || dtype === "auto"
+        ? model.kv
+        : ["bfloat16", "float16"].includes(dtype)
+        ? "bf16"
+        : dtype;
       const plan = (name) => {
         const index = size < 0 || !(name in model.plan) ? -1 : model.plan[name][size][kind];
         return index < 0 ? null : model.plans[index];
@@ -60,11 +74,20 @@
       const tokens = reading.facts.max_batched_tokens || supposed[0];
       const rows = Math.min(reading.facts.max_seqs || supposed[1], tokens);
       const further = site.engine.in_flight * (tokens - supposed[0]);
-      const terms = (made) => kvCapacity.inFlight(made[3], further);
-      const bytes = (made) => (length) => kvCapacity.requestBytes(made[2], terms(made), length);
+      const terms = (made) => kvKernel.inFlight(made[3], further);
+      const bytes = (made) => (length) => kvKernel.requestBytes(made[2], terms(made), length);
+      const [block, kept, constant] = own;
       return {
-        kv, size, tokens, rows, own: bytes(own), fp8: other && bytes(other), block: own[0],
-        longest: (pool, limit) => kvCapacity.longest(kvCapacity.freeBytes(pool, own[0], own[1]), own[2], terms(own), limit),
+        kv,
+        size,
+        tokens,
+        rows,
+        own: bytes(own),
+        fp8: other && bytes(other),
+        block,
+        longest: (pool, limit) =>
+          kvKernel.longestContext(kvKernel.freeBytes(pool, block, kept), constant, terms(own), limit),
+        requests: (pool, length) => kvKernel.numRequests(pool, block, kept, bytes(own)(length)),
         current: currentRelease(reading, site),
       };
     }
@@ -82,65 +105,121 @@
       if (facts.block_tokens !== undefined) names.push(`--block-size ${facts.block_tokens}`);
       if (facts.context_parallel > 1) names.push(`--decode-context-parallel-size ${facts.context_parallel}`);
       if (facts.pipeline_parallel > 1) names.push(`--pipeline-parallel-size ${facts.pipeline_parallel}`);
-      if (facts.quantization !== undefined && facts.quantization !== "None") names.push(`--quantization ${facts.quantization}`);
+      if (facts.quantization !== undefined && facts.quantization !== "None") {
+        names.push(`--quantization ${facts.quantization}`);
+      }
       return names;
     }
 
-    function compare(reading, found, site, model, rules, gpu) {
+    function compare(reading, found, model, rules, gpu) {
       const rows = [];
       const facts = reading.facts;
       const add = (name, predicted) => rows.push([name, facts[name], predicted]);
       if (!model || !rules) return rows;
       const added = model.loaded.released[rules.size];
-      const weights = model.weights.released[rules.size] + (Array.isArray(added) ? added[gpu ? gpu.kind : 0] : added);
+      const weights = model.weights.released[rules.size] +
+        (Array.isArray(added) ? added[gpu ? gpu.kind : 0] : added);
       if (facts.weights && weights) add("weights", weights);
       if (rules.current && found.pool > 0 && found.longest) {
         const request = rules.own(found.longest);
-        const fit = Math.floor(found.pool / rules.block) * rules.block / request;
-        if (facts.concurrency) add("concurrency", fit);
-        if (facts.kv_tokens) add("kv_tokens", Math.floor(fit * found.longest));
+        if (facts.concurrency) add("concurrency", kvKernel.concurrency(found.pool, rules.block, request));
+        if (facts.kv_tokens) {
+          add("kv_tokens", kvKernel.printedTokens(found.pool, rules.block, request, found.longest));
+        }
         if (facts.needed) add("needed", request);
       }
       if (gpu && rules.current && facts.kv_pool > 0 && weights) {
         const rates = model.rates && model.rates[rules.size];
         const reserve = rates
-          ? kvCapacity.reserveAt(rates, rules.tokens, rules.rows, {
-            eager: Boolean(facts.eager), own: gpu.own, outside: gpu.outside, context: found.longest,
-          })
+          ? kvKernel.reserveBytes(
+            rates,
+            rules.tokens,
+            rules.rows,
+            found.longest,
+            Boolean(facts.eager),
+            gpu.own,
+            gpu.outside[0],
+            gpu.outside[1],
+          )
           : model.reserve[gpu.reserve][rules.size][0];
-        const share = facts.utilization === undefined ? gpu.memory : Math.ceil(gpu.usable * facts.utilization);
-        add("kv_pool", Math.max(share - weights - reserve, 0));
+        const share = facts.utilization === undefined
+          ? gpu.memory
+          : kvKernel.engineMemory(gpu.usable, facts.utilization);
+        add("kv_pool", kvKernel.poolBytes(share, weights, reserve));
       }
       return rows;
     }
 
     function notes(reading, site, model, rules, gpu) {
       const said = [];
-      if (!model) said.push(reading.facts.model ? `The catalogue does not know ${reading.facts.model}; choose the model that it is a copy of.` : "The log does not name its model; choose it, and its numbers are checked.");
+      if (!model) {
+        said.push(
+          reading.facts.model
+            ? `The catalogue does not know ${reading.facts.model}; choose the model that it is a copy of.`
+            : "The log does not name its model; choose it, and its numbers are checked.",
+        );
+      }
       if (!gpu) said.push("Choose the accelerator, and the pool itself is predicted.");
-      if (model && reading.engine === "sglang") said.push("Block plans are checked for vLLM only; SGLang’s tokens are taken as stated.");
-      if (rules && !rules.current) said.push(`The log is from an older release. This page has the rules of ${site.engine.label}; kvreport log has those of the log’s own version.`);
-      else if (rules) {
+      if (model && reading.engine === "sglang") {
+        said.push("Block plans are checked for vLLM only; SGLang’s tokens are taken as stated.");
+      }
+      if (rules && !rules.current) {
+        said.push(
+          `The log is from an older release. This page has the rules of ${site.engine.label}; kvreport log has those of the log’s own version.`,
+        );
+      } else if (rules) {
         const missed = ignored(reading.facts);
-        said.push(`Computed with the rules of ${site.engine.label} and the log’s own length, cache type, tensor-parallel size, utilisation, step and graphs; what it does not state is the engine’s default.`);
-        if (missed.length) said.push(`Not followed here: ${missed.join(", ")}; kvreport log follows block size and context parallelism. Weights are counted as released.`);
+        said.push(
+          `Computed with the rules of ${site.engine.label} and the log’s own length, cache type, tensor-parallel size, utilisation, step and graphs; what it does not state is the engine’s default.`,
+        );
+        if (missed.length) {
+          said.push(
+            `Not followed here: ${
+              missed.join(", ")
+            }; kvreport log follows block size and context parallelism. Weights are counted as released.`,
+          );
+        }
       }
       return said;
     }
 
     function lay(reading, found, compared, remarks) {
       const children = [make("p", { class: "kv-big" }, headline(found))];
-      if (!reading.recognised.length) children.push(make("p", {}, "No line was understood: this reads start-up logs of vLLM and SGLang."));
+      if (!reading.recognised.length) {
+        children.push(make("p", {}, "No line was understood: this reads start-up logs of vLLM and SGLang."));
+      }
       if (found.changes.length) {
-        children.push(make("h2", {}, "What to change"), make("ul", {}, ...found.changes.map((one) => make("li", {}, line(one)))));
+        children.push(
+          make("h2", {}, "What to change"),
+          make("ul", {}, ...found.changes.map((one) => make("li", {}, line(one)))),
+        );
       }
       if (compared.length) {
-        children.push(make("h2", {}, "Beside our numbers"), grid("The log’s numbers beside those of the formula", ["", "log", "formula", "difference"], compared.map(([name, stated, predicted]) => [
-          table.facts[name].label, shown(name, stated), shown(name, predicted), stated ? `${predicted >= stated ? "+" : "−"}${Math.abs((predicted / stated - 1) * 100).toFixed(1)} %` : "",
-        ])));
+        children.push(
+          make("h2", {}, "Beside our numbers"),
+          grid(
+            "The log’s numbers beside those of the formula",
+            ["", "log", "formula", "difference"],
+            compared.map(([name, stated, predicted]) => [
+              table.facts[name].label,
+              shown(name, stated),
+              shown(name, predicted),
+              stated
+                ? `${predicted >= stated ? "+" : "−"}${Math.abs((predicted / stated - 1) * 100).toFixed(1)} %`
+                : "",
+            ]),
+          ),
+        );
       }
       if (found.shorter.length) {
-        children.push(make("h2", {}, "If requests are shorter"), grid("Requests that fit, if every token costs the same", ["tokens", "requests"], found.shorter.map(([length, fit]) => [count(length), count(fit)])));
+        children.push(
+          make("h2", {}, "If requests are shorter"),
+          grid(
+            "Requests that fit, if every token costs the same",
+            ["tokens", "requests"],
+            found.shorter.map(([length, fit]) => [count(length), count(fit)]),
+          ),
+        );
       }
       if (reading.recognised.length) {
         const lines = new Map(), said = new Set();
@@ -150,16 +229,42 @@
           if (!lines.has(one.number)) lines.set(one.number, { text: one.text, says: [] });
           lines.get(one.number).says.push(one.says);
         }
-        children.push(make("h2", {}, "Line by line"), make("dl", { class: "kv-lines-read" }, ...[...lines].flatMap(([number, one]) => [
-          make("dt", {}, make("small", {}, `line ${number} `), make("code", {}, one.text.length > 220 ? `${one.text.slice(0, 220)}…` : one.text)),
-          ...one.says.map((text) => make("dd", {}, text)),
-        ])));
+        children.push(
+          make("h2", {}, "Line by line"),
+          make(
+            "dl",
+            { class: "kv-lines-read" },
+            ...[...lines].flatMap(([number, one]) => [
+              make(
+                "dt",
+                {},
+                make("small", {}, `line ${number} `),
+                make("code", {}, one.text.length > 220 ? `${one.text.slice(0, 220)}…` : one.text),
+              ),
+              ...one.says.map((text) => make("dd", {}, text)),
+            ]),
+          ),
+        );
       }
       children.push(...remarks.map((text) => make("p", { class: "kv-note" }, text)));
       if (reading.unknown.length) {
-        children.push(make("details", { class: "kv-unknown" }, make("summary", {}, `Not understood, and not used: ${count(reading.unknown.length)} lines`),
-          make("ul", {}, ...reading.unknown.slice(0, MOST_UNKNOWN).map(([number, text]) => make("li", {}, make("small", {}, `line ${number} `), make("code", {}, text.slice(0, 200))))),
-          reading.unknown.length > MOST_UNKNOWN ? make("p", {}, `… and ${count(reading.unknown.length - MOST_UNKNOWN)} more.`) : null));
+        children.push(
+          make(
+            "details",
+            { class: "kv-unknown" },
+            make("summary", {}, `Not understood, and not used: ${count(reading.unknown.length)} lines`),
+            make(
+              "ul",
+              {},
+              ...reading.unknown.slice(0, MOST_UNKNOWN).map(([number, text]) =>
+                make("li", {}, make("small", {}, `line ${number} `), make("code", {}, text.slice(0, 200)))
+              ),
+            ),
+            reading.unknown.length > MOST_UNKNOWN
+              ? make("p", {}, `… and ${count(reading.unknown.length - MOST_UNKNOWN)} more.`)
+              : null,
+          ),
+        );
       }
       box.replaceChildren(...children);
       box.kvFound = found;
@@ -167,21 +272,64 @@
     }
 
     function headline(found) {
-      if (found.pool !== null && found.pool <= 0) return `It does not start: weights and what the engine keeps leave ${gib(found.pool)} GiB for the cache.`;
-      if (found.concurrency === null || found.longest === null) return "The log does not say how many requests fit.";
+      if (found.pool !== null && found.pool <= 0) {
+        return `It does not start: weights and what the engine keeps leave ${gib(found.pool)} GiB for the cache.`;
+      }
+      if (found.concurrency === null || found.longest === null) {
+        return "The log does not say how many requests fit.";
+      }
       const times = `${found.concurrency.toFixed(2)}×`;
-      if (found.concurrency < 1) return `${times}: one request of ${count(found.longest)} tokens does not fit.`;
-      return `${times}: ${count(Math.trunc(found.concurrency))} requests of ${count(found.longest)} tokens fit at once.`;
+      if (found.concurrency < 1) {
+        return `${times}: one request of ${count(found.longest)} tokens does not fit.`;
+      }
+      return `${times}: ${count(Math.trunc(found.concurrency))} requests of ${
+        count(found.longest)
+      } tokens fit at once.`;
     }
 
-    const line = (one) => CHANGES[one.change](one.value) + (one.concurrency === null ? "" : `: ${one.concurrency.toFixed(2)}×`);
-    const shown = (name, value) => (table.facts[name].unit === "bytes" ? `${gib(value)} GiB` : Number.isInteger(value) ? count(value) : value.toFixed(2));
+    const change = ({ change: name, value }) =>
+      kvKernel.words.changes[name].replaceAll("{value}", name === "max_model_len" ? count(value) : value);
+    const line = (one) => change(one) + (one.concurrency === null ? "" : `: ${one.concurrency.toFixed(2)}×`);
+    const shown = (
+      name,
+      value,
+    ) => (table.facts[name].unit === "bytes"
+      ? `${gib(value)} GiB`
+      : Number.isInteger(value)
+      ? count(value)
+      : value.toFixed(2));
 
     function grid(caption, heads, rows) {
-      return make("div", { class: "kv-scroll kv-scroll--open", role: "region", tabindex: "0", "aria-label": caption },
-        make("table", { class: "kv-table" }, make("caption", {}, caption),
-          make("thead", {}, make("tr", {}, ...heads.map((text, n) => make("th", { scope: "col", class: n ? "kv-num" : false }, text)))),
-          make("tbody", {}, ...rows.map(([first, ...others]) => make("tr", {}, make("th", { scope: "row" }, first), ...others.map((text) => make("td", { class: "kv-num" }, text)))))));
+      return make(
+        "div",
+        { class: "kv-scroll kv-scroll--open", role: "region", tabindex: "0", "aria-label": caption },
+        make(
+          "table",
+          { class: "kv-table" },
+          make("caption", {}, caption),
+          make(
+            "thead",
+            {},
+            make(
+              "tr",
+              {},
+              ...heads.map((text, n) => make("th", { scope: "col", class: n ? "kv-num" : false }, text)),
+            ),
+          ),
+          make(
+            "tbody",
+            {},
+            ...rows.map(([first, ...others]) =>
+              make(
+                "tr",
+                {},
+                make("th", { scope: "row" }, first),
+                ...others.map((text) => make("td", { class: "kv-num" }, text)),
+              )
+            ),
+          ),
+        ),
+      );
     }
 
     const typed = debounce(show, 120);
@@ -197,7 +345,10 @@
       fields.log.value = await file.slice(0, 20_000_000).text();
       show();
     });
-    $("[data-kv-example]", form).addEventListener("click", () => { fields.log.value = example; show(); });
+    $("[data-kv-example]", form).addEventListener("click", () => {
+      fields.log.value = example;
+      show();
+    });
     show();
     return { restore: show };
   }

@@ -26,7 +26,12 @@
       .sort((a, b) => a[0] - b[0] || a[1] - b[1]).map(([, , pages]) => pages);
   }
 
-  self.postMessage = (message) => send(message.type === RESULT ? { ...message, data: { ...message.data, items: ranked(message.data.items) } } : message);
+  self.postMessage = (message) =>
+    send(
+      message.type === RESULT
+        ? { ...message, data: { ...message.data, items: ranked(message.data.items) } }
+        : message,
+    );
 
   addEventListener("message", (event) => {
     const { type, data } = event.data;

@@ -5,19 +5,14 @@
 (function () {
   "use strict";
 
-  const ASSETS = new URL(".", document.currentScript.src).href;
-  const REASONS = {
-    weights_exceed_memory: ["weights", "the weights alone exceed the memory"],
-    cache_exceeds_pool: ["cache", "not even one request of this length fits what the weights leave"],
-    context_exceeds_model: ["limit", "longer than the model supports"],
-  };
-  const STEPS = [1, 3, 10, 32, 100, 316, 1000, 3162];
+  const ASSETS = new URL(".", /** @type {HTMLScriptElement} */ (document.currentScript).src).href;
   const GIB = 2 ** 30;
 
   /* --- small tools ---------------------------------------------------------------------------- */
 
-  const $ = (selector, root = document) => root.querySelector(selector);
-  const $$ = (selector, root = document) => Array.from(root.querySelectorAll(selector));
+  const $ = (selector, /** @type {ParentNode} */ root = document) => root.querySelector(selector);
+  const $$ = (selector, /** @type {ParentNode} */ root = document) =>
+    Array.from(root.querySelectorAll(selector));
 
   function make(tag, attributes = {}, ...children) {
     const node = document.createElement(tag);
@@ -33,7 +28,15 @@
   /* Formatters are made once: to make one for each number is what takes longest in a table. */
   const formats = new Map();
   function fixed(value, digits) {
-    if (!formats.has(digits)) formats.set(digits, new Intl.NumberFormat("en-US", digits === undefined ? {} : { minimumFractionDigits: digits, maximumFractionDigits: digits }));
+    if (!formats.has(digits)) {
+      formats.set(
+        digits,
+        new Intl.NumberFormat(
+          "en-US",
+          digits === undefined ? {} : { minimumFractionDigits: digits, maximumFractionDigits: digits },
+        ),
+      );
+    }
     return formats.get(digits).format(value);
   }
   const count = (n) => fixed(n);
@@ -57,10 +60,13 @@
   function load(url) {
     const key = new URL(url, location.href).href;
     if (!fetched.has(key)) {
-      fetched.set(key, fetch(key).then((answer) => {
-        if (!answer.ok) throw new Error(`${answer.status} for ${key}`);
-        return answer.json();
-      }));
+      fetched.set(
+        key,
+        fetch(key).then((answer) => {
+          if (!answer.ok) throw new Error(`${answer.status} for ${key}`);
+          return answer.json();
+        }),
+      );
       fetched.get(key).catch(() => fetched.delete(key));
     }
     return fetched.get(key);
@@ -69,23 +75,76 @@
   const scripts = new Map();
   function script(name) {
     if (!scripts.has(name)) {
-      scripts.set(name, new Promise((done, failed) => {
-        const node = make("script", { src: ASSETS + name, onload: done, onerror: () => { scripts.delete(name); failed(new Error(name)); } });
-        node.async = false; // fetched side by side, run in the order of asking
-        document.head.append(node);
-      }));
+      scripts.set(
+        name,
+        new Promise((done, failed) => {
+          const node = make("script", {
+            src: ASSETS + name,
+            onload: done,
+            onerror: () => {
+              scripts.delete(name);
+              failed(new Error(name));
+            },
+          });
+          node.async = false; // fetched side by side, run in the order of asking
+          document.head.append(node);
+        }),
+      );
     }
     return scripts.get(name);
   }
 
   function usersCell(users, verdict) {
     if (verdict === "context_exceeds_model" || users < 1) {
-      const [word, reason] = REASONS[verdict] || ["0", "no request fits"];
+      const [word, reason] = kvKernel.words.no_request[verdict] || ["0", "no request fits"];
       return make("td", { class: "kv-no", "data-value": 0, title: reason }, word);
     }
-    const step = STEPS.filter((edge) => users >= edge).length;
+    const step = kvKernel.words.request_steps.filter((edge) => users >= edge).length;
     const tight = verdict === "tight";
-    return make("td", { class: `kv-u${step}${tight ? " kv-tight" : ""}`, "data-value": users, title: tight && "tight" }, count(users));
+    return make("td", {
+      class: `kv-u${step}${tight ? " kv-tight" : ""}`,
+      "data-value": users,
+      title: tight && "tight",
+    }, count(users));
+  }
+
+  /* Where one device's memory goes: [role, words, bytes] of each part, to scale of `total`. */
+  function memoryBar(title, parts, total, caption) {
+    const drawn = parts.filter(([, , bytes]) => bytes > 0);
+    const size = (bytes) => `${gib(bytes, 1)} GiB`;
+    const label = `${title}: ${drawn.map(([, words, bytes]) => `${words} ${size(bytes)}`).join(", ")}`;
+    const bar = draw("svg", {
+      class: "kv-bar",
+      viewBox: "0 0 1000 40",
+      preserveAspectRatio: "none",
+      role: "img",
+      "aria-label": label,
+    });
+    let x = 0;
+    for (const [role, words, bytes] of drawn) {
+      const width = 1000 * bytes / total;
+      const rect = draw("rect", { class: `kv-fill-${role}`, x, y: 0, width, height: 40 });
+      rect.append(draw("title", {}, `${words}: ${size(bytes)}`));
+      bar.append(rect);
+      x += width;
+    }
+    const legend = drawn.map(([role, words, bytes]) =>
+      make("li", {}, make("i", { class: `kv-swatch kv-${role}` }), `${words} `, make("b", {}, size(bytes)))
+    );
+    return make(
+      "figure",
+      { class: "kv-figure kv-barfigure" },
+      bar,
+      make("ul", { class: "kv-legend" }, ...legend),
+      make("figcaption", {}, caption),
+    );
+  }
+
+  function draw(tag, attributes, ...children) {
+    const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
+    for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, String(value));
+    node.append(...children);
+    return node;
   }
 
   /* --- state in the URL ------------------------------------------------------------------------- */
@@ -95,9 +154,15 @@
   function readState(known) {
     const state = {}, ignored = [];
     for (const [key, value] of new URLSearchParams(location.search)) {
-      if (!(key in known)) { if (key !== "unit" && key !== "h") ignored.push(`${key}=${value}`); continue; }
+      if (!(key in known)) {
+        if (key !== "unit" && key !== "h") ignored.push(`${key}=${value}`);
+        continue;
+      }
       if (value === "") continue;
-      if (known[key] !== null && !known[key].includes(value)) { ignored.push(`${key}=${value}`); continue; }
+      if (known[key] !== null && !known[key].includes(value)) {
+        ignored.push(`${key}=${value}`);
+        continue;
+      }
       (state[key] ||= []).push(value);
     }
     return { state, ignored };
@@ -115,30 +180,39 @@
   }
 
   function ignoredNote(ignored) {
-    return ignored.length ? make("span", { class: "kv-ignored" }, ` Ignored, not known here: ${ignored.join(", ")}.`) : null;
+    return ignored.length
+      ? make("span", { class: "kv-ignored" }, ` Ignored, not known here: ${ignored.join(", ")}.`)
+      : null;
   }
 
   function debounce(call, wait) {
     let timer;
-    return (...given) => { clearTimeout(timer); timer = setTimeout(() => call(...given), wait); };
+    return (...given) => {
+      clearTimeout(timer);
+      timer = setTimeout(() => call(...given), wait);
+    };
   }
 
-  const matches = (text, query) => query.toLowerCase().split(/\s+/).filter(Boolean).every((word) => text.includes(word));
+  const matches = (text, query) =>
+    query.toLowerCase().split(/\s+/).filter(Boolean).every((word) => text.includes(word));
 
   /* --- GiB or GB -------------------------------------------------------------------------------------------- */
 
   let unit = "GiB";
 
   /* Give each table with sizes its switch, and show its sizes in the unit that was chosen. */
-  function units(root = document) {
+  function units(/** @type {ParentNode} */ root = document) {
     const chosen = new URLSearchParams(location.search).get("unit") || stored("kv-unit");
-    for (const table of root.matches?.(".kv-table") ? [root] : $$(".kv-table", root)) {
+    const tables = root instanceof Element && root.matches(".kv-table") ? [root] : $$(".kv-table", root);
+    for (const table of tables) {
       const caption = $("caption", table);
       if (!$(".kv-gib", table) || !caption || $(".kv-units", caption)) continue;
       const button = make("button", { type: "button", class: "kv-chip kv-units" });
       button.addEventListener("click", () => {
         setUnit(other());
-        try { localStorage.setItem("kv-unit", unit); } catch { /* a private window keeps nothing */ }
+        try {
+          localStorage.setItem("kv-unit", unit);
+        } catch { /* a private window keeps nothing */ }
       });
       caption.append(" ", button);
     }
@@ -147,7 +221,7 @@
 
   const other = () => (unit === "GiB" ? "GB" : "GiB");
 
-  function setUnit(next, root = document) {
+  function setUnit(next, /** @type {ParentNode} */ root = document) {
     unit = next;
     const scale = unit === "GB" ? 1e9 : GIB;
     for (const cell of $$(".kv-size[data-value]", root)) {
@@ -162,7 +236,11 @@
   }
 
   function stored(key) {
-    try { return localStorage.getItem(key); } catch { return null; }
+    try {
+      return localStorage.getItem(key);
+    } catch {
+      return null;
+    }
   }
 
   /* --- charts ---------------------------------------------------------------------------------------------------- */
@@ -173,7 +251,10 @@
   function wake() {
     awake ||= new Promise((done) => {
       const events = ["pointermove", "pointerdown", "keydown", "scroll", "touchstart"];
-      const ready = () => { events.forEach((name) => removeEventListener(name, ready)); done(); };
+      const ready = () => {
+        events.forEach((name) => removeEventListener(name, ready));
+        done();
+      };
       events.forEach((name) => addEventListener(name, ready, { passive: true, once: true }));
       setTimeout(ready, 6000);
     });
@@ -187,11 +268,18 @@
       for (const entry of entries) {
         if (!entry.isIntersecting) continue;
         observer.unobserve(entry.target);
-        wake().then(() => script("vega.js")).then(() => enliven(entry.target)).catch(() => { /* the drawing stays */ });
+        wake().then(() => script("vega.js")).then(() => enliven(entry.target)).catch(
+          () => {/* the drawing stays */},
+        );
       }
     }, { rootMargin: "80px" });
     found.forEach((chart) => observer.observe(chart));
-    return { release: () => { observer.disconnect(); found.forEach((chart) => chart.kvView?.finalize()); } };
+    return {
+      release: () => {
+        observer.disconnect();
+        found.forEach((chart) => chart.kvView?.finalize());
+      },
+    };
   }
 
   async function enliven(chart, given) {
@@ -206,7 +294,11 @@
     chart.append(host);
     // Neither expressions nor styles are made from text: the page's policy would refuse both.
     const result = await vegaEmbed(host, spec, {
-      renderer: "svg", actions: false, ast: true, defaultStyle: false, tooltip: { theme: "custom", disableDefaultStyle: true },
+      renderer: "svg",
+      actions: false,
+      ast: true,
+      defaultStyle: false,
+      tooltip: { theme: "custom", disableDefaultStyle: true },
     });
     chart.kvView = result.view;
     host.removeAttribute("style");
@@ -218,15 +310,16 @@
 
   /* What a page has, the scripts that it takes, and who starts it. They are fetched with the first
      page that needs them. */
+  /** @type {[string, string, string[]][]} */
   const PARTS = [
     ["[data-kv-index]", "index", ["kv-index.js"]],
     ["[data-kv-filter]", "textFilter", ["kv-index.js"]],
-    ["[data-kv-switch]", "modelSwitch", ["kv-capacity.js", "kv-answers.js"]],
-    ["[data-kv-ask]", "ask", ["kv-capacity.js", "kv-answers.js"]],
-    ["[data-kv-explore]", "explore", ["kv-capacity.js", "kv-explore.js"]],
-    ["[data-kv-sizer]", "sizer", ["kv-capacity.js", "kv-sizing.js", "kv-sizer.js"]],
-    ["[data-kv-log]", "log", ["kv-capacity.js", "kv-loglines.js", "kv-log.js"]],
-    ["[data-kv-compare]", "compare", ["kv-capacity.js", "kv-compare.js"]],
+    ["[data-kv-switch]", "modelSwitch", ["kv-kernel.js", "kv-capacity.js", "kv-answers.js"]],
+    ["[data-kv-ask]", "ask", ["kv-kernel.js", "kv-capacity.js", "kv-answers.js"]],
+    ["[data-kv-explore]", "explore", ["kv-kernel.js", "kv-capacity.js", "kv-explore.js"]],
+    ["[data-kv-sizer]", "sizer", ["kv-kernel.js", "kv-capacity.js", "kv-sizing.js", "kv-sizer.js"]],
+    ["[data-kv-log]", "log", ["kv-kernel.js", "kv-capacity.js", "kv-loglines.js", "kv-log.js"]],
+    ["[data-kv-compare]", "compare", ["kv-kernel.js", "kv-capacity.js", "kv-compare.js"]],
   ];
 
   let parts = [];
@@ -241,14 +334,39 @@
       if (!roots.length) continue;
       Promise.all(files.map(script)).then(() => {
         if (parts === here) parts.push(...roots.map(kvreport[name])); // else another page is shown by now
-      }).catch(() => { /* the page is whole without it */ });
+      }).catch(() => {/* the page is whole without it */});
     }
   }
 
   addEventListener("popstate", () => parts.forEach((part) => part?.restore?.()));
-  addEventListener("beforeprint", () => $$("details.kv-data").forEach((details) => { details.open = true; }));
+  addEventListener("beforeprint", () =>
+    $$("details.kv-data").forEach((details) => {
+      details.open = true;
+    }));
 
-  window.kvreport = { $, $$, make, count, gib, plural, tokens, roughTokens, onDevices, load, script, usersCell, readState, writeState, ignoredNote, debounce, matches, units, enliven, start };
+  window.kvreport = {
+    $,
+    $$,
+    make,
+    count,
+    gib,
+    plural,
+    tokens,
+    roughTokens,
+    onDevices,
+    load,
+    script,
+    usersCell,
+    memoryBar,
+    readState,
+    writeState,
+    ignoredNote,
+    debounce,
+    matches,
+    units,
+    enliven,
+    start,
+  };
 
   if (window.document$) window.document$.subscribe(start);
   else if (document.readyState === "loading") addEventListener("DOMContentLoaded", start);

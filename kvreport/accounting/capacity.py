@@ -13,12 +13,13 @@ from typing import Final, Literal, Protocol, cast
 import numpy as np
 import numpy.typing as npt
 
+from kvreport.accounting import kernel
 from kvreport.accounting.profile import CacheProfile, Integers
 
 Reals = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.int8]
 
-UNLIMITED_USERS: Final = 1 << 40
+UNLIMITED_USERS: Final = kernel.UNLIMITED_REQUESTS
 """Users of a model whose requests hold nothing; no pool ever limits them."""
 
 
@@ -51,13 +52,17 @@ class Plan(Protocol):
 
 
 class Verdict(IntEnum):
-    """Whether one request of a context can be served, worst first in :func:`verdict`."""
+    """Whether one request of a context can be served; where several apply, the largest is the answer."""
 
     FITS = 0
     TIGHT = 1
-    CACHE_EXCEEDS_POOL = 2
-    CONTEXT_EXCEEDS_MODEL = 3
-    WEIGHTS_EXCEED_MEMORY = 4
+    MAY_FIT = 2
+    MAX_SEQS_EXCEEDS_STATES = 3
+    CACHE_EXCEEDS_POOL = 4
+    WEIGHTS_EXCEED_MEMORY = 5
+    CONTEXT_EXCEEDS_MODEL = 6
+    FORMAT_NOT_SUPPORTED = 7
+    ENGINE_DOES_NOT_RUN = 8
 
     @property
     def label(self) -> str:
@@ -147,51 +152,93 @@ def boundary(
     return plan.profile.longest_context(np.minimum(free_bytes(pool_bytes, plan), share), limit_tokens)
 
 
+STARTS: Final = (Verdict.FITS, Verdict.TIGHT)
+"""Verdicts of an engine that is expected to start and serve."""
+
+
+class Limit(IntEnum):
+    """What keeps one more request from running at once."""
+
+    KV_POOL = 0
+    MAX_NUM_SEQS = 1
+    STATE_SLOTS = 2
+    CONTEXT = 3
+
+    @property
+    def label(self) -> str:
+        """The name in the dataset and on the command line."""
+        return self.name.lower()
+
+
 def verdict(
     *,
-    memory_bytes: npt.ArrayLike,
+    usable_bytes: npt.ArrayLike,
     weight_bytes: npt.ArrayLike,
     pool_bytes: npt.ArrayLike,
     plan: Plan,
     context_tokens: npt.ArrayLike,
     limit_tokens: npt.ArrayLike,
     uncertainty_bytes: npt.ArrayLike = 0,
+    state_slots_wanted: int | None = None,
 ) -> Codes:
     """Judge one request of each context.
 
-    The first that applies: the weights alone exceed what the engine may take; the context is
-    longer than the model supports; one request does not fit the pool; one fits, but would not if
-    the pool were smaller by its own uncertainty (``tight``); it fits.
+    The first that applies: the context is longer than the model supports; the weights alone exceed the
+    device; one request does not fit the pool, nor would it if the pool were larger by its own uncertainty;
+    fewer blocks for states than sequences; one does not fit but would within the uncertainty
+    (``may_fit``); one fits, but would not if the pool were smaller by it (``tight``); it fits.
 
     Args:
-        memory_bytes: What the engine may take: total memory times utilisation.
-        weight_bytes: Weights on the device.
-        pool_bytes: Left for the cache.
+        usable_bytes: Memory that a process finds on the device.
+        weight_bytes: Weights on the device, as loaded.
+        pool_bytes: Left for the cache; negative where nothing is.
         plan: The engine's block plan.
         context_tokens: Contexts asked for.
         limit_tokens: Longest context that the model supports.
         uncertainty_bytes: Half width of the pool's error band.
+        state_slots_wanted: Blocks that the engine wants at start, one for each sequence; None for engines
+            and models without that rule.
 
     Returns:
         Codes of :class:`Verdict`, int8, of the broadcast shape.
     """
     context = np.asarray(context_tokens, dtype=np.int64)
     pool = np.asarray(pool_bytes, dtype=np.int64)
+    error = np.asarray(uncertainty_bytes, dtype=np.int64)
     request = plan.profile.request_bytes(context)
-    sure = free_bytes(pool - np.asarray(uncertainty_bytes, dtype=np.int64), plan)
+    wanted = 0 if state_slots_wanted is None else state_slots_wanted
     codes = np.select(
         [
-            np.asarray(weight_bytes) > np.asarray(memory_bytes),
             context > np.asarray(limit_tokens),
-            request > free_bytes(pool, plan),
-            request > sure,
+            np.asarray(weight_bytes) > np.asarray(usable_bytes),
+            request > free_bytes(pool + error, plan),
+            blocks(pool + error, plan) < wanted,
+            (request > free_bytes(pool, plan)) | (blocks(pool, plan) < wanted),
+            (request > free_bytes(pool - error, plan)) | (blocks(pool - error, plan) < wanted),
         ],
         [
-            Verdict.WEIGHTS_EXCEED_MEMORY,
             Verdict.CONTEXT_EXCEEDS_MODEL,
+            Verdict.WEIGHTS_EXCEED_MEMORY,
             Verdict.CACHE_EXCEEDS_POOL,
+            Verdict.MAX_SEQS_EXCEEDS_STATES,
+            Verdict.MAY_FIT,
             Verdict.TIGHT,
         ],
         Verdict.FITS,
     )
     return np.asarray(codes, dtype=np.int8)
+
+
+def shortfall(
+    pool_bytes: npt.ArrayLike,
+    plan: Plan,
+    context_tokens: npt.ArrayLike,
+    state_slots_wanted: int | None = None,
+) -> Integers:
+    """Bytes that a pool lacks for one request of each context, and for its states at start; 0 where none."""
+    request = plan.profile.request_bytes(context_tokens)
+    least = np.maximum(
+        request + plan.kept_blocks * plan.block_bytes, (state_slots_wanted or 0) * plan.block_bytes
+    )
+    missing = least - np.asarray(pool_bytes, dtype=np.int64)
+    return np.asarray(np.where(request > 0, np.maximum(missing, 0), 0), dtype=np.int64)

@@ -32,7 +32,6 @@ from kvreport.accounting.kv_cache import SERVED_BYTES, cache_terms, heads_per_ra
 from kvreport.accounting.profile import UNBOUNDED
 from kvreport.accounting.weights import (
     format_of,
-    is_matrix,
     rank_elements,
     row_bytes,
     weights_by_component,
@@ -50,6 +49,7 @@ from kvreport.catalog.caches import (
 )
 from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.model import Component, LayerGroup, Model
+from kvreport.catalog.variant import is_matrix
 
 Reals = npt.NDArray[np.float64]
 Multiplies = Literal["bf16", "fp8", "int8", "fp4"]
@@ -192,6 +192,13 @@ class Demand:
     def seeing(self, other: Demand) -> Demand:
         """The same weights with the caches of another demand of the same model and size."""
         return replace(self, reaches=other.reaches, attention_multiplies=other.attention_multiplies)
+
+    def shared_by(self, data_ranks: int) -> Demand:
+        """The same with routed experts divided over data ranks too: each device reads that much less of them.
+
+        Each of the other ranks brings tokens of its own, so operations stay what they are.
+        """
+        return self if data_ranks == 1 else replace(self, expert_bytes=self.expert_bytes // data_ranks)
 
     @property
     def _state_operations(self) -> float:

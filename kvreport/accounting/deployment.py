@@ -9,7 +9,7 @@ files for the browser all come through here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
@@ -20,17 +20,21 @@ from kvreport.accounting import capacity
 from kvreport.accounting.budget import Budget
 from kvreport.accounting.engines.base import NOTHING, EngineRules, Reserve, Step
 from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.extras import lora_bytes
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan, Serving
-from kvreport.accounting.profile import Integers
+from kvreport.accounting.profile import CacheProfile, Integers
+from kvreport.accounting.stages import stages
 from kvreport.accounting.weights import ComponentBytes, weights_by_component
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.model import Component, Model
+from kvreport.errors import InputError
 from kvreport.units import MAX_BYTES
 
 T = TypeVar("T")
+A = TypeVar("A", bound=np.ndarray)
 
 TOWERS: Final[frozenset[Component]] = frozenset({"vision", "audio"})
 """Components that an engine told to serve text only does not load."""
@@ -58,7 +62,9 @@ class Case:
         images: False if the engine was told to serve text only.
         sorts: True if sampling sorts all logits.
         context_tokens: The longest request that the engine was told to take; None for the model's longest.
+        lora_slots: LoRA adapters held on a device at once, and their largest rank.
         many: True for arrays even where there is one device and one format.
+        replica: The accelerators of one data rank, place by place, where they differ; else empty.
     """
 
     model: Model
@@ -75,7 +81,9 @@ class Case:
     images: bool = True
     sorts: bool = False
     context_tokens: int | None = None
+    lora_slots: tuple[int, int] = (0, 0)
     many: bool = False
+    replica: tuple[Accelerator, ...] = ()
 
     @property
     def accelerator(self) -> Accelerator | None:
@@ -153,7 +161,7 @@ class Allocation:
     total_bytes: int | Integers
     memory_bytes: int | Integers
     pool_bytes: int | Integers
-    uncertainty_bytes: int
+    uncertainty_bytes: int | Integers
 
     @property
     def budget(self) -> Budget:
@@ -162,11 +170,11 @@ class Allocation:
             total_bytes=int(self.total_bytes),
             utilization=self.case.rules.share(self.case.utilization),
             weights=int(self.resident_bytes),
-            activations=self.reserve.activations,
-            non_framework=self.reserve.non_framework,
-            graphs=self.reserve.graphs,
+            activations=int(self.reserve.activations),
+            non_framework=int(self.reserve.non_framework),
+            graphs=int(self.reserve.graphs),
             kv_pool_bytes=max(int(self.pool_bytes), 0),
-            uncertainty_bytes=self.uncertainty_bytes,
+            uncertainty_bytes=int(self.uncertainty_bytes),
         )
 
 
@@ -174,47 +182,102 @@ class Allocation:
 class Deployment(Allocation):
     """An allocation with the plan by which requests are laid into its pool.
 
-    Methods that take contexts append an axis for them.
+    Sizes are those of the fullest rank. Counts are of one data rank, whose every device must hold its part
+    of each request: the least of all its ranks. Methods that take contexts append an axis for them.
 
     Attributes:
         plan: How requests are laid into the pool.
         max_requests: Requests at once whatever memory says, or None.
+        state_slots_wanted: Blocks that must exist at start, or None.
+        layers: Layers that this rank runs.
+        places: Positions of the devices that this is, in the replica.
+        others: Ranks that differ: other pipeline stages, other accelerators.
     """
 
     plan: BlockPlan
     max_requests: int | None = None
+    state_slots_wanted: int | None = None
+    layers: range = range(0)
+    places: tuple[int, ...] = (0,)
+    others: tuple[Deployment, ...] = ()
+
+    @property
+    def ranks(self) -> tuple[Deployment, ...]:
+        """This rank and those that differ, in the order of their places."""
+        return tuple(sorted((self, *self.others), key=lambda one: one.places))
+
+    def own_requests(self, contexts: npt.ArrayLike) -> Integers:
+        """Whole requests of each context that this rank's pool holds its part of."""
+        return capacity.users(_spread(self.pool_bytes), self.plan, contexts)
 
     def requests(self, contexts: npt.ArrayLike) -> Integers:
         """Whole requests of each context that the pool holds."""
-        return capacity.users(_spread(self.pool_bytes), self.plan, contexts)
+        own = self.own_requests(contexts)
+        return _reduce(np.minimum, own, (one.requests(contexts) for one in self.others))
 
     def concurrency(self, contexts: npt.ArrayLike) -> capacity.Reals:
         """The same as the engine prints it: a real number, infinite where a request holds nothing."""
-        return capacity.concurrency(_spread(self.pool_bytes), self.plan, contexts)
+        own = capacity.concurrency(_spread(self.pool_bytes), self.plan, contexts)
+        return _reduce(np.minimum, own, (one.concurrency(contexts) for one in self.others))
 
     def printed_tokens(self, contexts: npt.ArrayLike) -> Integers:
         """Tokens of the pool as the engine's log line counts them."""
-        return capacity.printed_tokens(
-            _spread(self.pool_bytes), self.plan, contexts, self.case.engine.token_line
-        )
+        pool, line = _spread(self.pool_bytes), self.case.engine.token_line
+        own = capacity.printed_tokens(pool, self.plan, contexts, line)
+        return _reduce(np.minimum, own, (one.printed_tokens(contexts) for one in self.others))
 
     def longest_context(self) -> Integers:
         """The longest single request that the pool holds, up to the model's limit."""
-        return capacity.longest_context(self.pool_bytes, self.plan, self.case.model.context_tokens)
+        own = capacity.longest_context(self.pool_bytes, self.plan, self.case.model.context_tokens)
+        return _reduce(np.minimum, own, (one.longest_context() for one in self.others))
 
     def verdicts(self, contexts: npt.ArrayLike) -> capacity.Codes:
         """Codes of :class:`kvreport.accounting.capacity.Verdict` for one request of each context."""
         # A pool given by hand replaces the budget, so the weights are no obstacle either.
         given = self.case.kv_pool_bytes is not None
-        return capacity.verdict(
-            memory_bytes=MAX_BYTES if given else _spread(self.memory_bytes),
+        own = capacity.verdict(
+            usable_bytes=MAX_BYTES if given else _spread(_column(self.total_bytes)),
             weight_bytes=_spread(self.resident_bytes),
             pool_bytes=_spread(self.pool_bytes),
             plan=self.plan,
             context_tokens=contexts,
             limit_tokens=self.case.model.context_tokens,
-            uncertainty_bytes=self.uncertainty_bytes,
+            uncertainty_bytes=_spread(_column(self.uncertainty_bytes)),
+            state_slots_wanted=self.state_slots_wanted,
         )
+        return _reduce(np.maximum, own, (one.verdicts(contexts) for one in self.others))
+
+    def shortfall(self, contexts: npt.ArrayLike) -> Integers:
+        """Bytes per device that one request of each context lacks; 0 where it fits."""
+        own = capacity.shortfall(_spread(self.pool_bytes), self.plan, contexts, self.state_slots_wanted)
+        return _reduce(np.maximum, own, (one.shortfall(contexts) for one in self.others))
+
+    def running(self, held: Integers, codes: capacity.Codes) -> Integers:
+        """Requests that the engine runs at once on one data rank; 0 where it does not start.
+
+        Args:
+            held: What :meth:`requests` says of the contexts.
+            codes: What :meth:`verdicts` says of them.
+        """
+        if self.max_requests is not None:
+            held = np.minimum(held, self.max_requests)
+        return np.asarray(np.where(codes <= capacity.Verdict.TIGHT, held, 0), dtype=np.int64)
+
+    def limited_by(self, held: Integers, codes: capacity.Codes) -> capacity.Codes:
+        """Codes of :class:`kvreport.accounting.capacity.Limit`; arguments as for :meth:`running`."""
+        capped = (
+            np.full(held.shape, fill_value=False) if self.max_requests is None else held >= self.max_requests
+        )
+        limits = np.select(
+            [
+                codes == capacity.Verdict.CONTEXT_EXCEEDS_MODEL,
+                codes == capacity.Verdict.MAX_SEQS_EXCEEDS_STATES,
+                (codes <= capacity.Verdict.TIGHT) & capped,
+            ],
+            [capacity.Limit.CONTEXT, capacity.Limit.STATE_SLOTS, capacity.Limit.MAX_NUM_SEQS],
+            capacity.Limit.KV_POOL,
+        )
+        return np.asarray(limits, dtype=np.int8)
 
 
 def lay_out(case: Case, memo: Memo | None = None) -> Deployment:
@@ -228,12 +291,177 @@ def lay_out(case: Case, memo: Memo | None = None) -> Deployment:
         InputError: If the combination is impossible, saying why and what would work.
     """
     known = Memo() if memo is None else memo
-    blocks = plan_blocks(case, known)
+    layout = case.layout
+    known.get(("checked", layout), lambda: layout.check(case.model))
+    groups = _replica(case)
+    if layout.pipeline == 1 and len(groups[0]) == 1:
+        return _rank(case, known, range(case.model.layer_count), next(iter(groups[0].values())))
+    parts = known.get(("stages", layout.pipeline), lambda: stages(case.model, layout.pipeline))
+    ranks = []
+    for number, stage in enumerate(parts):
+        memo_of_stage = known.get(("memo", layout.pipeline, stage.layers), Memo)
+        first = number * layout.tensor
+        for places in groups[number].values():
+            devices = (case.replica[first + places[0]],) if case.replica else case.accelerators
+            at_stage = replace(case, model=stage.model, accelerators=devices)
+            where = tuple(place + first for place in places)
+            ranks.append(_rank(at_stage, memo_of_stage, stage.layers, where))
+    ranks.sort(key=lambda one: int(np.min(one.pool_bytes)))
+    return replace(ranks[0], others=tuple(ranks[1:]))
+
+
+def _replica(case: Case) -> list[dict[Hashable, tuple[int, ...]]]:
+    """For each stage: positions inside it, by what kind of accelerator stands there."""
+    layout = case.layout
+    found: list[dict[Hashable, tuple[int, ...]]] = []
+    for stage in range(layout.pipeline):
+        kinds: dict[Hashable, tuple[int, ...]] = {}
+        for place in range(layout.tensor):
+            kind = case.replica[stage * layout.tensor + place].id if case.replica else None
+            kinds[kind] = (*kinds.get(kind, ()), place)
+        found.append(kinds)
+    return found
+
+
+def _rank(case: Case, known: Memo, layers: range, places: tuple[int, ...]) -> Deployment:
+    """Lay out one rank: a stage's model on one kind of device."""
     taken = allocate(case, known)
     return Deployment(
         **{name: getattr(taken, name) for name in Allocation.__slots__},
-        plan=blocks,
+        plan=_blocks(case, known),
         max_requests=case.rules.max_requests(case.serving),
+        state_slots_wanted=case.rules.state_slots_wanted(case.model, case.serving, eager=case.eager),
+        layers=layers,
+        places=places,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """Accelerators of a fleet that an engine treats alike (:func:`device_class`).
+
+    Attributes:
+        places: Their positions.
+        serving: The scheduler sizes that the engine takes on them.
+        kernels: Their kernel class.
+    """
+
+    places: tuple[int, ...]
+    serving: Serving
+    kernels: Hashable
+
+
+def lay_out_fleet(case: Case, alike: Sequence[Alike], memo: Memo) -> Iterator[tuple[list[int], Deployment]]:
+    """Lay one model out on many accelerators at once, whatever differs between them.
+
+    Args:
+        case: What is laid out, on all ``accelerators``; its ``serving`` is not asked.
+        alike: Accelerators that the engine treats alike. Positions that no group has are left out.
+        memo: What other cases of the same model have worked out.
+
+    Yields:
+        Positions with their deployment, whose first axis they are. Accelerators with equal block plans are
+        together; those on which the combination is impossible are with none.
+    """
+    layout = case.layout
+    parts = memo.get(("stages", layout.pipeline), lambda: stages(case.model, layout.pipeline))
+    memos = [memo if len(parts) == 1 else memo.get(("memo", layout.pipeline, p.layers), Memo) for p in parts]
+    engine = case.rules
+    everywhere, by_step = _decides(case, memo)
+    groups: dict[Hashable, tuple[list[BlockPlan], list[int], Serving]] = {}
+    asked: dict[Hashable, Hashable | None] = {}
+    for group in alike:
+        kind = None if everywhere else group.kernels
+        step = (group.serving.max_batched_tokens, group.serving.max_seqs) if by_step else None
+        wanted = engine.max_requests(group.serving)
+        short = (kind, step, wanted)
+        if short not in asked:
+            one = replace(case, accelerators=(case.accelerators[group.places[0]],), serving=group.serving)
+            try:
+                plans = [
+                    _blocks(one if len(parts) == 1 else replace(one, model=part.model), known)
+                    for part, known in zip(parts, memos, strict=True)
+                ]
+            except InputError:
+                asked[short] = None
+                continue
+            asked[short] = (wanted, *((plan.block_bytes, plan.kept_blocks, plan.profile) for plan in plans))
+            groups.setdefault(asked[short], (plans, [], group.serving))
+        key = asked[short]
+        if key is not None:
+            groups[key][1].extend(group.places)
+    for plans, members, serving in groups.values():
+        ranks = []
+        for part, known, plan in zip(parts, memos, plans, strict=True):
+            of_part = replace(case, model=part.model)
+            taken = known.get(
+                ("fleet", layout, len(case.accelerators), case.accelerator and case.accelerator.id, alike),
+                lambda of_part=of_part, known=known: _allocate_fleet(of_part, alike, known),  # type: ignore[misc]
+            )
+            ranks.append(_of_fleet(taken, of_part, members, plan, part.layers, serving))
+        ranks.sort(key=lambda rank: int(np.min(rank.pool_bytes)))
+        yield members, replace(ranks[0], others=tuple(ranks[1:]))
+
+
+def _allocate_fleet(case: Case, alike: Sequence[Alike], known: Memo) -> Allocation:
+    """The allocation of many accelerators: arrays whose first axis is their position."""
+    engine, devices = case.rules, case.accelerators
+    components = tuple(_weights(case, form, known) for form in case.weight_formats)
+    tensors = np.asarray([sum(parts.values()) for parts in components], dtype=np.int64)
+    total = np.asarray([device.usable_bytes for device in devices], dtype=np.int64)
+    memory = np.asarray(
+        [engine.memory_bytes(size, case.utilization) for size in total.tolist()], dtype=np.int64
+    )
+    resident = np.broadcast_to(tensors, (len(devices), len(tensors))).copy()
+    kept = np.zeros((4, len(devices)), dtype=np.int64)
+    for group in alike:
+        members = list(group.places)
+        one = replace(case, accelerators=(devices[members[0]],), serving=group.serving)
+        added = [sum(_overhead(one, form, known).values()) for form in case.weight_formats]
+        resident[members] += np.asarray(added, dtype=np.int64)
+        found = _reserve(one, known)
+        kept[:, members] = np.asarray(
+            [[found.activations], [found.non_framework], [found.graphs], [found.uncertainty]]
+        )
+    reserve = Reserve(*kept)
+    return Allocation(
+        case=case,
+        components=components,
+        overhead=(),
+        weight_bytes=tensors,
+        resident_bytes=resident,
+        reserve=reserve,
+        total_bytes=total,
+        memory_bytes=memory[:, None],
+        pool_bytes=engine.pool_bytes(total[:, None], resident, reserve.total[:, None], case.utilization),
+        uncertainty_bytes=reserve.uncertainty,
+    )
+
+
+def _of_fleet(
+    taken: Allocation, case: Case, positions: list[int], plan: BlockPlan, layers: range, serving: Serving
+) -> Deployment:
+    """Some accelerators of a fleet's allocation, which all KV formats share, with the plan that they share."""
+    reserve = taken.reserve
+    parts = (reserve.activations, reserve.non_framework, reserve.graphs, reserve.uncertainty)
+    kept = Reserve(*(np.asarray(part)[positions] for part in parts))
+    return Deployment(
+        case=replace(
+            case, accelerators=tuple(case.accelerators[place] for place in positions), serving=serving
+        ),
+        components=taken.components,
+        overhead=(),
+        weight_bytes=taken.weight_bytes,
+        resident_bytes=np.asarray(taken.resident_bytes)[positions],
+        reserve=kept,
+        total_bytes=np.asarray(taken.total_bytes)[positions],
+        memory_bytes=np.asarray(taken.memory_bytes)[positions],
+        pool_bytes=np.asarray(taken.pool_bytes)[positions],
+        uncertainty_bytes=kept.uncertainty,
+        plan=plan,
+        max_requests=case.rules.max_requests(serving),
+        state_slots_wanted=case.rules.state_slots_wanted(case.model, serving, eager=case.eager),
+        layers=layers,
     )
 
 
@@ -249,15 +477,20 @@ def plan_blocks(case: Case, memo: Memo | None = None) -> BlockPlan:
     """
     known = Memo() if memo is None else memo
     known.get(("checked", case.layout), lambda: case.layout.check(case.model))
-    return known.get(
-        _plan_key(case),
-        lambda: case.rules.plan(
-            case.model,
-            serving=case.serving,
-            kv_format=case.kv_format,
-            layout=case.layout,
-            accelerator=case.accelerator,
-        ),
+    return _blocks(case, known)
+
+
+def _blocks(case: Case, known: Memo) -> BlockPlan:
+    return known.get(_plan_key(case, known), lambda: _plan(case))
+
+
+def _plan(case: Case) -> BlockPlan:
+    return case.rules.plan(
+        case.model,
+        serving=case.serving,
+        kv_format=case.kv_format,
+        layout=case.layout,
+        accelerator=case.accelerator,
     )
 
 
@@ -304,6 +537,36 @@ def upper_bound(case: Case, ceiling: Engine) -> Case:
     return replace(case, engine=ceiling, kv_format=case.stored_format, utilization=None, kv_pool_bytes=None)
 
 
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """What a deployment would hold if nothing were reserved or rounded.
+
+    Attributes:
+        profile: What one request holds on the fullest rank, as the architecture needs it.
+        requests: Whole requests of each context, on one data rank.
+    """
+
+    profile: CacheProfile
+    requests: Integers
+
+
+def bound_of(laid: Deployment, ceiling: Engine, contexts: npt.ArrayLike, memo: Memo | None = None) -> Bound:
+    """The upper bound of a deployment; arguments as for :func:`lay_out` and :meth:`Deployment.requests`."""
+    known = Memo() if memo is None else memo
+    profiles, counts = [], []
+    for rank in (laid, *laid.others):
+        case = upper_bound(rank.case, ceiling)
+        plan = _bound_plan(case, rank.layers, known)
+        room = case.rules.pool_bytes(_column(rank.total_bytes), rank.weight_bytes)
+        profiles.append(plan.profile)
+        counts.append(capacity.users(_spread(room), plan, contexts))
+    return Bound(profiles[0], _reduce(np.minimum, counts[0], iter(counts[1:])))
+
+
+def _bound_plan(case: Case, layers: range, known: Memo) -> BlockPlan:
+    return known.get(("bound", layers, _stored(case.kv_format), case.layout), lambda: _plan(case))
+
+
 def device_class(engine: Engine, accelerator: Accelerator) -> Hashable:
     """What of an accelerator decides a deployment: one case can hold all accelerators of a class."""
     asked = rules(engine)
@@ -322,44 +585,63 @@ def _reserve(case: Case, known: Memo) -> Reserve:
     return engine.given_share_reserve(kept, engine.share(case.utilization), case.layout)
 
 
-def _plan_key(case: Case) -> Hashable:
-    """What decides a block plan; where nothing of a device or of the scheduler does, they are left out."""
-    engine, serving = case.rules, case.serving
-    kind: Hashable = (
-        None if engine.same_on_every_device(case.model) else engine.kernel_class(case.accelerator)
+def _decides(case: Case, known: Memo) -> tuple[bool, bool]:
+    """Whether a plan is the same on every device, and whether scheduler sizes change it."""
+    engine = case.rules
+    return known.get(
+        ("decides", case.engine.name),
+        lambda: (engine.same_on_every_device(case.model), engine.reserves_for_steps(case.model)),
     )
-    step = (serving.max_batched_tokens, serving.max_seqs) if engine.reserves_for_steps(case.model) else None
+
+
+def _plan_key(case: Case, known: Memo) -> Hashable:
+    """What decides a block plan; where nothing of a device or of the scheduler does, they are left out."""
+    engine, serving, name = case.rules, case.serving, case.engine.name
+    alike, steps = _decides(case, known)
+    kind: Hashable = None if alike else engine.kernel_class(case.accelerator)
+    step = (serving.max_batched_tokens, serving.max_seqs) if steps else None
     rest = (
         serving.block_tokens,
         serving.prefix_caching,
         serving.draft_tokens,
+        serving.draft_in_model,
         serving.hybrid_manager,
         serving.sequences,
     )
-    form = case.kv_format
-    # Kernels may give one name different bytes on different devices.
-    stored = None if form is None else (form.name, form.scale_bytes, form.scale_every, form.wide_rope_bytes)
-    return "plan", case.engine.name, stored, kind, step, rest, case.layout
+    return "plan", name, _stored(case.kv_format), kind, step, rest, case.layout
+
+
+def _stored(form: KvFormat | None) -> Hashable:
+    """A KV format as a key: kernels may give one name different bytes on different devices."""
+    return None if form is None else (form.name, form.scale_bytes, form.scale_every, form.wide_rope_bytes)
 
 
 def _weights(case: Case, form: WeightFormat | None, known: Memo) -> ComponentBytes:
     without = None if case.images else TOWERS | frozenset(case.model.not_loaded)
     return known.get(
         ("weights", _name(form), case.layout, case.images),
-        lambda: case.layout.spread_experts(
-            weights_by_component(case.model, form, case.formats, case.layout.tensor, without=without)
+        lambda: weights_by_component(
+            case.model,
+            form,
+            case.formats,
+            case.layout.tensor,
+            without=without,
+            expert_ranks=case.layout.expert_ranks,
+            whole_experts=case.layout.expert,
         ),
     )
 
 
 def _overhead(case: Case, form: WeightFormat | None, known: Memo) -> dict[str, int]:
     device, engine = case.accelerator, case.rules
+    adapters = lora_bytes(case.model, case.layout, *case.lora_slots)
     if device is None:
         return {}
-    return known.get(
+    added = known.get(
         ("overhead", case.engine.name, _name(form), engine.kernel_class(device), case.layout),
         lambda: engine.load_overhead(case.model, form, case.formats, device, case.layout),
     )
+    return added | {"lora_adapters": adapters} if adapters else added
 
 
 def _name(form: WeightFormat | None) -> str | None:
@@ -368,6 +650,12 @@ def _name(form: WeightFormat | None) -> str | None:
 
 def _column(total: int | Integers) -> int | Integers:
     return total if isinstance(total, int) else total[:, None]
+
+
+def _reduce(pick: Callable[[A, A], A], own: A, others: Iterator[A]) -> A:
+    for other in others:
+        own = pick(own, other)
+    return own
 
 
 def _spread(number: int | Integers) -> int | Integers:

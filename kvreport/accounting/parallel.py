@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Final
 
-from kvreport.accounting.kv_cache import heads_per_rank
-from kvreport.accounting.weights import ComponentBytes, output_side, padded_vocabulary
+from kvreport.accounting.weights import output_side, padded_vocabulary
 from kvreport.catalog.caches import (
     Cache,
     ChunkedAttention,
@@ -95,16 +94,6 @@ def check_context_parallel(model: Model, tensor_parallel: int, context_parallel:
                 )
 
 
-def kv_heads_per_rank(kv_heads: int, tensor_parallel: int) -> int:
-    """KV heads that one rank holds: divided while they last, then one each."""
-    return heads_per_rank(kv_heads, tensor_parallel)
-
-
-def kv_copies(kv_heads: int, tensor_parallel: int) -> int:
-    """How many ranks hold the same KV head (1 while the heads divide)."""
-    return max(1, tensor_parallel // kv_heads)
-
-
 def stage_layers(layer_count: int, stages: int) -> tuple[range, ...]:
     """Which layers each pipeline stage runs.
 
@@ -145,8 +134,30 @@ class Layout:
 
     @property
     def devices(self) -> int:
-        """Devices that the layout takes; context parallelism takes no more of them."""
+        """Devices that the layout takes; expert and context parallelism take no more of them."""
         return self.tensor * self.pipeline * self.data
+
+    @property
+    def is_tensor_only(self) -> bool:
+        """True if the model is only divided by tensor parallelism."""
+        return self.devices == self.tensor and not self.expert and self.decode_context == 1
+
+    @property
+    def expert_ranks(self) -> int:
+        """Ranks that routed experts are divided over (vLLM 0.33, ``fused_moe/config.py``)."""
+        return self.tensor * self.data
+
+    @property
+    def label(self) -> str:
+        """The name in the dataset: ``tp8``, ``dp8-ep``, ``tp8-dcp8``, ``pp2-tp8``."""
+        parts = [
+            f"pp{self.pipeline}" * (self.pipeline > 1),
+            f"dp{self.data}" * (self.data > 1),
+            f"tp{self.tensor}" * (self.tensor > 1 or self.data == 1),
+            "ep" * self.expert,
+            f"dcp{self.decode_context}" * (self.decode_context > 1),
+        ]
+        return "-".join(part for part in parts if part)
 
     def check(self, model: Model) -> None:
         """Refuse a layout that the model's shapes do not allow.
@@ -154,49 +165,41 @@ class Layout:
         Raises:
             InputError: With the rule that is broken.
         """
-        if self.data < 1:
-            raise InputError(f"data parallel: found {self.data}; allowed: 1 or more")
+        for name, number in (("data parallel", self.data), ("nodes", self.nodes)):
+            if number < 1:
+                raise InputError(f"{name}: found {number}; allowed: 1 or more")
         check_tensor_parallel(model, self.tensor)
         check_context_parallel(model, self.tensor, self.decode_context)
         stage_layers(model.layer_count, self.pipeline)
+        if self.expert:
+            self._check_experts(model)
+        elif self.data > 1:
+            self._check_slices(model)
+        if self.devices % self.nodes:
+            raise InputError(
+                f"nodes: found {self.nodes} for {self.devices} devices; allowed: a divisor of {self.devices}"
+            )
 
-    def stage_weights(self, model: Model, per_rank: ComponentBytes) -> tuple[int, ...]:
-        """Weight bytes of one rank of each pipeline stage.
+    def _check_slices(self, model: Model) -> None:
+        """Without expert parallelism every expert is cut into as many slices as there are ranks."""
+        for row in model.weights:
+            if row.component == "routed_experts":
+                for reason in _row_obstacle(row, self.expert_ranks):
+                    raise InputError(
+                        f"{model.id}: data parallel: found {self.expert_ranks} ranks, which do not divide {reason}; "
+                        "allowed: --expert-parallel, which keeps experts whole"
+                    )
 
-        The embedding is on the first stage (and on the last too if it is the output head as
-        well), output head on the last, other towers on the first. A component's bytes in the
-        layers are spread evenly over the layers, which is exact where layers weigh the same.
-
-        Args:
-            model: The model.
-            per_rank: What one rank would hold without pipeline parallelism
-                (:func:`kvreport.accounting.weights.weights_by_component`).
-        """
-        stages = stage_layers(model.layer_count, self.pipeline)
-        ends: dict[Component, int] = {
-            part: per_rank.get(part, 0) for part in ("embedding", "output_head", "vision", "audio")
-        }
-        layers = sum(per_rank.values()) - sum(ends.values())
-        sizes = [-(-layers * len(stage) // model.layer_count) for stage in stages]
-        sizes[0] += ends["embedding"] + ends["vision"] + ends["audio"]
-        sizes[-1] += ends["output_head"]
-        if self.pipeline > 1 and not ends["output_head"]:
-            sizes[-1] += ends["embedding"]
-        return tuple(sizes)
-
-    def spread_experts(self, per_rank: ComponentBytes) -> ComponentBytes:
-        """Divide routed experts over the data-parallel ranks too, where they are spread over all of a stage.
-
-        Args:
-            per_rank: What one rank holds with its tensor-parallel group alone.
-        """
-        if not self.expert or self.data == 1 or "routed_experts" not in per_rank:
-            return per_rank
-        return per_rank | {"routed_experts": -(-per_rank["routed_experts"] // self.data)}
-
-    def total_weights(self, model: Model, per_rank: ComponentBytes) -> int:
-        """Weight bytes on all devices together."""
-        return sum(self.stage_weights(model, per_rank)) * self.tensor * self.data
+    def _check_experts(self, model: Model) -> None:
+        if model.experts is None:
+            raise InputError(
+                f"{model.id}: expert parallel: found a model without routed experts; allowed: leave it out"
+            )
+        if self.expert_ranks > model.experts.routed:
+            raise InputError(
+                f"{model.id}: expert parallel: found {self.expert_ranks} ranks for {model.experts.routed} experts; "
+                f"allowed: at most {model.experts.routed} ranks"
+            )
 
 
 def _obstacles(model: Model, ranks: int) -> Iterator[str]:

@@ -57,6 +57,7 @@ class Serving:
         block_tokens: Tokens per block given by hand; None for the engine's choice.
         prefix_caching: True or False as given; None for the engine's default.
         draft_tokens: Speculative tokens per step; states keep one more slot for each.
+        draft_in_model: True if the draft's layers stand among the model's own.
         hybrid_manager: False charges windows like full attention.
         sequences: Requests that share one row of cells (llama.cpp's unified cache).
     """
@@ -66,5 +67,6 @@ class Serving:
     block_tokens: int | None = None
     prefix_caching: bool | None = None
     draft_tokens: int = 0
+    draft_in_model: bool = False
     hybrid_manager: bool = True
     sequences: int = 1

@@ -17,8 +17,9 @@ from typing import Final, Literal
 import numpy as np
 import numpy.typing as npt
 
+from kvreport.accounting import kernel
+
 Integers = npt.NDArray[np.int64]
-IntegerLike = int | Integers
 
 UNBOUNDED: Final = 1 << 40
 """A cap that no context reaches (contexts are at most 2^30 tokens)."""
@@ -136,6 +137,15 @@ class CacheProfile:
             term.rate_bytes * -(-term.cap_tokens // term.step_tokens)
             for term in self.terms
             if term.kind in ("ring", "latent") and term.cap_tokens < UNBOUNDED
+        )
+
+    @property
+    def flat(self) -> tuple[int, tuple[kernel.Term, ...]]:
+        """The profile as :mod:`kvreport.accounting.kernel` takes it: constant bytes and plain terms."""
+        return self.constant_bytes, tuple(
+            (term.rate_bytes, term.step_tokens, 0 if term.cap_tokens >= UNBOUNDED else term.cap_tokens)
+            for term in self.terms
+            if term.rate_bytes
         )
 
     @property

@@ -25,7 +25,6 @@ import numpy as np
 import numpy.typing as npt
 
 from kvreport.accounting.demand import Demand, Multiplies
-from kvreport.accounting.profile import Integers
 from kvreport.catalog.accelerator import Accelerator
 
 Reals = npt.NDArray[np.float64]
@@ -263,33 +262,6 @@ def knee(demand: Demand, peaks: Peaks, context_tokens: int = 0) -> int | None:
         middle = (low + high) // 2
         low, high = (low, middle) if bound_by_compute(middle) else (middle, high)
     return high
-
-
-@dataclass(frozen=True, slots=True)
-class Frontier:
-    """Speed along the out-of-memory boundary: as many users as fit, each with what fits them.
-
-    Attributes:
-        users: Requests in the batch.
-        context_tokens: The longest context that so many of them can have.
-        step_s: Lower bound of a decode step.
-        tokens_per_s_each: Upper bound of what one user gets.
-        tokens_per_s_total: Upper bound of what all of them get.
-    """
-
-    users: Integers
-    context_tokens: Integers
-    step_s: Reals
-    tokens_per_s_each: Reals
-    tokens_per_s_total: Reals
-
-
-def frontier(demand: Demand, peaks: Peaks, users: npt.ArrayLike, context_tokens: npt.ArrayLike) -> Frontier:
-    """Evaluate the decode bound along a boundary of users and contexts."""
-    requests = np.asarray(users, dtype=np.int64)
-    contexts = np.asarray(context_tokens, dtype=np.int64)
-    step = decode_seconds(demand, peaks, requests, contexts)
-    return Frontier(requests, contexts, step, 1 / step, requests / step)
 
 
 def _seconds_each(operations: float | Reals, rate: float | Reals) -> Reals:

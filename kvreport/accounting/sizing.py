@@ -10,25 +10,26 @@ the roofline that a real server is expected to reach.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil, floor
-from typing import Final, Literal
+from math import ceil
+from typing import Final, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
 
+from kvreport.accounting import kernel
 from kvreport.accounting.capacity import Plan, blocks, free_bytes
 from kvreport.accounting.demand import Demand
-from kvreport.accounting.profile import UNBOUNDED, CacheProfile, Integers
+from kvreport.accounting.profile import CacheProfile, Integers
 from kvreport.accounting.roofline import Peaks, decode_seconds, prefill_seconds
 from kvreport.errors import InputError
 from kvreport.units import GIB, MIB
 
 Binds = Literal["weights", "cache", "state", "max_seqs", "time", "context"]
 
-DEFAULT_EFFICIENCY: Final = 0.6
+DEFAULT_EFFICIENCY: Final = kernel.DEFAULT_EFFICIENCY
 """Share of the roofline that a server is taken to reach: the published ones in the tests reach 22 to 77 %, dense models 41 to 77 %."""
 
-MAX_REQUESTS: Final = 1 << 20
+MAX_REQUESTS: Final = kernel.MAX_REQUESTS
 MAX_BURST: Final = 1000
 MAX_SPARES: Final = 1000
 
@@ -119,7 +120,7 @@ def in_flight(requests_per_second: float, seconds_each: float) -> float:
 
 def mean_held(prompt_tokens: int, output_tokens: int) -> int:
     """Tokens that a request holds on average while it writes: the prompt and half of the output."""
-    return prompt_tokens + ceil(output_tokens / 2)
+    return kernel.mean_tokens(prompt_tokens, output_tokens)
 
 
 def shared_bytes(profile: CacheProfile, prefix_tokens: int) -> int:
@@ -127,11 +128,7 @@ def shared_bytes(profile: CacheProfile, prefix_tokens: int) -> int:
 
     Windows move on and states are each request's own, so they are not shared.
     """
-    return sum(
-        term.rate_bytes * (prefix_tokens // term.step_tokens)
-        for term in profile.terms
-        if term.cap_tokens >= UNBOUNDED
-    )
+    return kernel.shared_bytes(profile.flat[1], prefix_tokens)
 
 
 def replica_users(
@@ -184,7 +181,7 @@ def fast_enough(demand: Demand, peaks: Peaks, workload: Workload, at_most: npt.A
 
 def replicas_for(requests: int, users_each: int) -> int:
     """Replicas that hold so many requests."""
-    return -(-requests // users_each)
+    return kernel.replicas_for(requests, users_each)
 
 
 def pool_for(
@@ -199,15 +196,14 @@ def pool_for(
         longest_tokens: The longest that must fit; None for ``mean_tokens``.
         prefix_tokens: Leading tokens that all of them share.
     """
-    shared = shared_bytes(plan.profile, prefix_tokens)
-    each = int(plan.profile.request_bytes(mean_tokens)) - shared
-    longest = int(plan.profile.request_bytes(mean_tokens if longest_tokens is None else longest_tokens))
-    return max(requests * each + shared, longest + plan.kept_blocks * plan.block_bytes)
+    longest = mean_tokens if longest_tokens is None else longest_tokens
+    laid = (plan.block_bytes, plan.kept_blocks, *plan.profile.flat)
+    return kernel.pool_for(*laid, requests, mean_tokens, longest, prefix_tokens)
 
 
 def utilization_for(pool_bytes: int, weight_bytes: int, reserve_bytes: int, total_bytes: int) -> float | None:
     """The smallest utilisation, in steps of 0.001, that leaves this pool; None if even 1 does not."""
-    needed = ceil((pool_bytes + weight_bytes + reserve_bytes) / total_bytes * 1000) / 1000
+    needed = kernel.utilization_for(pool_bytes, weight_bytes, reserve_bytes, total_bytes)
     return needed if needed <= 1 else None
 
 
@@ -255,9 +251,10 @@ def fraction_interval(
     is ``free before * fraction - weights``; what is left, ``free before * (1 - fraction)``, must hold
     activations and graphs.
     """
-    lowest = ceil((weight_bytes + pool_bytes) / free_bytes_before_load * 1000) / 1000
-    highest = floor((1 - reserve_bytes / free_bytes_before_load) * 1000) / 1000
-    return FractionInterval(lowest, highest)
+    return FractionInterval(
+        kernel.lowest_static_fraction(pool_bytes, weight_bytes, free_bytes_before_load),
+        kernel.highest_static_fraction(reserve_bytes, free_bytes_before_load),
+    )
 
 
 def what_binds(plan: Plan, mean_tokens: int, *, held: int, fast: int, limit: int | None) -> Binds:
@@ -270,12 +267,10 @@ def what_binds(plan: Plan, mean_tokens: int, *, held: int, fast: int, limit: int
         fast: Requests that meet the time targets.
         limit: Requests that the engine may run at once, or None.
     """
-    if limit is not None and limit <= min(held, fast):
-        return "max_seqs"
-    if fast < held:
-        return "time"
-    whole = int(plan.profile.request_bytes(mean_tokens))
-    return "state" if 2 * plan.profile.constant_bytes > whole else "cache"
+    constant, terms = plan.profile.flat
+    request = kernel.request_bytes(constant, terms, mean_tokens)
+    most = MAX_REQUESTS + 1 if limit is None else limit
+    return cast("Binds", kernel.what_limits(request, constant, held, fast, most))
 
 
 def _check(condition: bool, name: str, value: object, allowed: str) -> None:  # noqa: FBT001 - a condition, not a mode

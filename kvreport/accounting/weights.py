@@ -16,7 +16,9 @@ from typing import Final, get_args
 
 from kvreport.accounting.kv_cache import SERVED_BYTES, heads_per_rank
 from kvreport.catalog.formats import WeightFormat
+from kvreport.catalog.layouts import layout
 from kvreport.catalog.model import Component, Model, WeightGroup
+from kvreport.catalog.variant import is_matrix
 from kvreport.errors import InputError
 
 COMPONENTS: Final[tuple[Component, ...]] = get_args(Component)
@@ -24,9 +26,6 @@ COMPONENTS: Final[tuple[Component, ...]] = get_args(Component)
 
 VOCABULARY_MULTIPLE: Final = 64
 """Engines pad embedding and output head to whole multiples of this many rows (vLLM 0.33)."""
-
-NARROWEST_MATRIX: Final = 32
-"""A side shorter than this is no linear layer's: a convolution kernel, a gate, a table of scalars."""
 
 _DTYPE_BYTES: Final = {"bfloat16": 2, "float16": 2, "float32": 4}
 _INACTIVE: Final[frozenset[Component]] = frozenset({"vision", "audio", "mtp"})
@@ -37,10 +36,10 @@ ComponentBytes = dict[Component, int]
 def tensor_bytes(
     shape: tuple[int, ...], weight_format: WeightFormat | None, plain_bytes: int = SERVED_BYTES
 ) -> int:
-    """Bytes of one tensor, whole.
+    """Bytes of one tensor, whole, as an engine holds it.
 
-    ``ceil(elements * bits / 8) + ceil(blocks * scale_bytes) + tensor_bytes``, where the last block
-    of a row or column counts in full.
+    ``ceil(elements * bits / 8) + ceil(blocks * scale_bytes) + ceil(inputs * column_bytes) + tensor_bytes``,
+    where the last block of a row or column counts in full.
 
     Args:
         shape: Output dimension first; leading dimensions beyond two are stacked matrices.
@@ -50,11 +49,6 @@ def tensor_bytes(
     return _rank_bytes(shape, weight_format, None, plain_bytes, (1, 1))
 
 
-def is_matrix(shape: tuple[int, ...]) -> bool:
-    """True for the weight of a linear layer, which quantisers convert; False for vectors and kernels."""
-    return len(shape) >= 2 and min(shape[-2:]) >= NARROWEST_MATRIX
-
-
 def weights_by_component(
     model: Model,
     weight_format: WeightFormat | None,
@@ -62,6 +56,8 @@ def weights_by_component(
     tensor_parallel: int = 1,
     *,
     without: Collection[Component] | None = None,
+    expert_ranks: int | None = None,
+    whole_experts: bool = False,
 ) -> ComponentBytes:
     """Bytes that one rank holds, by component; components without weights are left out.
 
@@ -72,6 +68,10 @@ def weights_by_component(
         tensor_parallel: Ranks that the weights are divided by. Whether the model can be divided so
             is :func:`kvreport.accounting.parallel.check_tensor_parallel`'s question.
         without: Components that are not loaded; None means the model's own ``not_loaded``.
+        expert_ranks: Ranks that routed experts are divided over, where those are more than
+            ``tensor_parallel`` (data-parallel attention); None for as many.
+        whole_experts: True if a rank holds whole experts (expert parallelism) rather than a slice of each;
+            the fullest rank counts (vLLM 0.33, ``fused_moe/layer.py::determine_expert_map``).
 
     Returns:
         Bytes per rank. Unquantised tensors count 2 bytes per element, as engines serve float32
@@ -85,7 +85,11 @@ def weights_by_component(
     total = dict.fromkeys(COMPONENTS, 0)
     for row in model.weights:
         if row.component not in skipped:
-            total[row.component] += _row_bytes(model, row, weight_format, formats, tensor_parallel, tied=tied)
+            ranks = expert_ranks if expert_ranks and row.component == "routed_experts" else tensor_parallel
+            share = _whole_experts(model, row, ranks) if whole_experts else None
+            total[row.component] += _row_bytes(
+                model, row, weight_format, formats, ranks, tied=tied, given_share=share
+            )
     return {component: size for component, size in total.items() if size}
 
 
@@ -100,6 +104,14 @@ def row_bytes(
     return _row_bytes(model, row, weight_format, formats, tensor_parallel, tied=_tied(model))
 
 
+def whole_row_bytes(model: Model, formats: Mapping[str, WeightFormat]) -> tuple[int, ...]:
+    """Bytes of each row as released, whole and without padding: what its tensors are in an engine."""
+    return tuple(
+        row_bytes(model, row.model_copy(update={"split": "replicated"}), None, formats)
+        for row in model.weights
+    )
+
+
 def _tied(model: Model) -> bool:
     return all(row.component != "output_head" for row in model.weights)
 
@@ -112,11 +124,29 @@ def _row_bytes(
     tensor_parallel: int,
     *,
     tied: bool,
+    given_share: tuple[int, int] | None = None,
 ) -> int:
+    shape, share = _share(row, tensor_parallel)
+    if given_share is not None:
+        share = given_share
+    if row.stored_bytes is not None and weight_format is None:
+        return _stored_share(row.stored_bytes, row, shape, share)
     form = format_of(model, row, weight_format, formats)
     bits = None if form is None else _wider_bits(row, form, tied=tied)
-    shape, share = _share(row, tensor_parallel)
     return row.count * _rank_bytes(shape, form, bits, SERVED_BYTES, share)
+
+
+def _stored_share(stored: int, row: WeightGroup, shape: tuple[int, ...], share: tuple[int, int]) -> int:
+    """One rank's part of bytes that a file's header states, the vocabulary padded as always."""
+    part, whole = share
+    return -(-stored * part * prod(shape) // (whole * prod(row.shape)))
+
+
+def _whole_experts(model: Model, row: WeightGroup, ranks: int) -> tuple[int, int] | None:
+    """The share of a layer's experts on the fullest of ``ranks``; None for a row that has none."""
+    if row.component != "routed_experts" or model.experts is None or row.split != "experts":
+        return None
+    return -(-model.experts.routed // ranks), model.experts.routed
 
 
 def weight_bytes(
@@ -134,14 +164,21 @@ def weight_bytes(
 def released_bytes(model: Model, formats: Mapping[str, WeightFormat]) -> int:
     """Bytes of the whole checkpoint as published: every component, in its own type, unpadded.
 
+    Rows whose bytes were read from a file's header count with these.
+
     Raises:
         InputError: If a tensor names a format that ``formats`` does not have.
     """
     plain = _DTYPE_BYTES[model.dtype]
-    return sum(
-        row.count * tensor_bytes(row.shape, format_of(model, row, None, formats), plain)
-        for row in model.weights
-    )
+    return sum(_published_bytes(model, row, formats, plain) for row in model.weights)
+
+
+def _published_bytes(model: Model, row: WeightGroup, formats: Mapping[str, WeightFormat], plain: int) -> int:
+    if row.stored_bytes is not None:
+        return row.stored_bytes
+    form = format_of(model, row, None, formats)
+    index = form.index_bytes * _inputs(row.shape) if form is not None else 0
+    return row.count * (tensor_bytes(row.shape, form, plain) + index)
 
 
 def parameters_by_component(model: Model) -> ComponentBytes:
@@ -205,7 +242,8 @@ def format_of(
         return asked if row.component in asked.quantises and is_matrix(row.shape) else None
     if row.released is None:
         return None
-    found = formats.get(row.released)
+    # A layout that its name states needs no entry in the caller's table.
+    found = formats.get(row.released) or layout(row.released)
     if found is None:
         raise InputError(
             f"{model.id}: weights: {row.name}: found released format {row.released!r}; "
@@ -267,7 +305,14 @@ def _rank_bytes(
     if form.block is not None and bits is None:
         scales = -(-_blocks(shape, form.block) * part // whole)
         size += ceil(scales * form.scale_bytes)
+    if form.column_bytes:
+        size += ceil(-(-_inputs(shape) * part // whole) * form.column_bytes)
     return size + form.tensor_bytes
+
+
+def _inputs(shape: tuple[int, ...]) -> int:
+    """Inputs of a matrix; of stacked matrices, those of all."""
+    return prod(shape[:-2]) * shape[-1]
 
 
 def _blocks(shape: tuple[int, ...], block: tuple[int, int]) -> int:

@@ -264,7 +264,7 @@ class Quantities:
             gpu=self._gpu(gpu),
             context_tokens=tokens,
             catalog=self.catalogue,
-            **renamed,  # type: ignore[arg-type]
+            **renamed,
         )
 
     def _demand(self, model: str, format: str | None, kv: str | None, tp: int) -> Demand:  # noqa: A002

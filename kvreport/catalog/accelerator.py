@@ -119,6 +119,12 @@ class Accelerator(Record):
         """File name and address of the accelerator."""
         return self.id
 
+    def with_usable(self, usable_bytes: int) -> Accelerator:
+        """The same accelerator with another amount of usable memory, where that can be set."""
+        figure = Figure(value=usable_bytes, evidence="derived", note="set by the caller")
+        memory = self.memory.model_copy(update={"usable": figure, "driver_visible": None})
+        return self.model_copy(update={"memory": memory})
+
     @property
     def usable_bytes(self) -> int:
         """Memory that a process finds, in bytes."""

@@ -36,7 +36,7 @@ class WeightFormat(Record):
 
     A matrix of this format costs ``bits`` per element, plus a scale of ``scale_bytes`` for every
     block of ``block`` elements (``[rows, columns]``; 0 means the whole side), plus
-    ``tensor_bytes`` once. Components outside ``quantises`` stay in the model's own type, and so do
+    ``column_bytes`` for every input and ``tensor_bytes`` once. Components outside ``quantises`` stay in the model's own type, and so do
     vectors (biases) and anything too narrow to be a linear layer (convolution kernels).
 
     Attributes:
@@ -45,7 +45,9 @@ class WeightFormat(Record):
         bits: Bits of one element.
         block: Block that shares one scale, or None if there is no scale.
         scale_bytes: Bytes of one block's scale (and zero point).
-        tensor_bytes: Bytes once per tensor (a global scale, a table of values).
+        tensor_bytes: Bytes once per tensor (a global scale, a table of values, a codebook).
+        column_bytes: Bytes per input of a matrix (EXL3's input scales).
+        index_bytes: Bytes per input that only the file has and engines drop (GPTQ's group index).
         quantises: Components it applies to; the others keep the model's type.
         wider: Tensors that a mixed format stores wider; the first that applies counts.
         multiplies: The type that engines multiply these weights in, where the device has it
@@ -59,7 +61,9 @@ class WeightFormat(Record):
     bits: Annotated[float, Field(gt=0, le=64)]
     block: Annotated[tuple[int, int], Field()] | None = None
     scale_bytes: Annotated[float, Field(ge=0, le=64)] = 0
-    tensor_bytes: Annotated[int, Field(ge=0, le=4096)] = 0
+    tensor_bytes: Annotated[int, Field(ge=0, le=1 << 28)] = 0
+    column_bytes: Annotated[float, Field(ge=0, le=64)] = 0
+    index_bytes: Annotated[int, Field(ge=0, le=64)] = 0
     quantises: tuple[Component, ...] = ()
     wider: tuple[WiderTensors, ...] = ()
     multiplies: Literal["bf16", "fp8", "int8", "fp4"] = "bf16"
@@ -114,12 +118,24 @@ class Formats(Record):
     sources: Annotated[tuple[Source, ...], Field(min_length=1)]
 
 
+class GridLayout(Record):
+    """A layout of the published matrix beside plain tensor parallelism; fields as in ``Layout``."""
+
+    tensor: Positive = 1
+    pipeline: Positive = 1
+    data: Positive = 1
+    expert: bool = False
+    decode_context: Positive = 1
+    nodes: Positive = 1
+
+
 class Grid(Record):
     """The content of ``grid.yaml``: which combinations the published matrix has.
 
     Attributes:
         contexts: Context lengths in tokens, ascending.
         tensor_parallel: Device counts.
+        layouts: Further layouts, for the models that are deployed so.
         weight_formats: Weight formats besides ``released``, which every model has.
         kv_formats: KV formats; those that a model's caches cannot be kept in are left out.
         engine: The engine whose answer the matrix carries beside the ceiling.
@@ -128,6 +144,7 @@ class Grid(Record):
     schema_version: Literal[1] = 1
     contexts: Annotated[tuple[Positive, ...], Field(min_length=1)]
     tensor_parallel: Annotated[tuple[Positive, ...], Field(min_length=1)]
+    layouts: tuple[GridLayout, ...] = ()
     weight_formats: tuple[FormatName, ...]
     kv_formats: Annotated[tuple[FormatName, ...], Field(min_length=1)]
     engine: Slug = "vllm"

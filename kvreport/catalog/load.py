@@ -6,7 +6,7 @@ and one accelerator. :func:`load_catalogue` reads everything and reports all fau
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
@@ -18,8 +18,10 @@ from kvreport.catalog.base import Record
 from kvreport.catalog.dump import dump_model
 from kvreport.catalog.engine import Engine, engine_for_version, version_number
 from kvreport.catalog.formats import Formats, Grid, KvFormat, WeightFormat
+from kvreport.catalog.layouts import Layouts, canonical
 from kvreport.catalog.model import Model
 from kvreport.catalog.shelf import Shelf, read_yaml, spoken, validate
+from kvreport.catalog.variant import FIELD, Variant, expand
 from kvreport.errors import CatalogueError, Fault, InputError, shorten
 from kvreport.resources import data_dir
 
@@ -41,7 +43,7 @@ class Catalogue:
     def __init__(self, folder: Path) -> None:
         """List the files of ``folder`` without reading them."""
         self.folder = folder
-        self._models = Shelf(folder / "models", Model, "model", lambda model: (model.id, model.slug))
+        self._models = _Models(folder / "models", lambda: self.weight_formats)
         self._accelerators = Shelf(
             folder / "accelerators", Accelerator, "accelerator", lambda record: (record.id, record.id)
         )
@@ -74,8 +76,8 @@ class Catalogue:
 
     @cached_property
     def weight_formats(self) -> Mapping[str, WeightFormat]:
-        """Weight formats by name."""
-        return MappingProxyType({item.name: item for item in self.formats.weights})
+        """Weight formats by name; look-up also knows every layout that its name states."""
+        return Layouts({item.name: item for item in self.formats.weights})
 
     @cached_property
     def kv_formats(self) -> Mapping[str, KvFormat]:
@@ -156,6 +158,9 @@ class Catalogue:
             for item in self.formats.weights
             if spoken(name) in _names(item.name, *item.aliases)
         }
+        stated = None if matches else self.weight_formats.get(canonical(spoken(name)))
+        if stated is not None and stated.quantises:
+            return stated
         return _only(matches, "weight format", name, [*self.weight_formats, RELEASED])
 
     def kv_format(self, name: str) -> KvFormat:
@@ -244,6 +249,45 @@ class Catalogue:
             look("grid.yaml", "kv_formats", name, {*kv, "auto"})
         look("grid.yaml", "engine", grid.engine, self.engines)
         return found
+
+
+class _Models(Shelf[Model]):
+    """The models' files: each a model, or a quantized copy of one."""
+
+    def __init__(self, folder: Path, formats: Callable[[], Mapping[str, WeightFormat]]) -> None:
+        """List the folder; ``formats`` is asked when a copy is read."""
+        super().__init__(folder, Model, "model", lambda model: (model.id, model.slug))
+        self._formats = formats
+
+    def _make(self, data: object, where: str) -> Model:
+        if not isinstance(data, dict) or FIELD not in data or "layers" in data:
+            return super()._make(data, where)
+        variant = validate(Variant, data, where)
+        stem = variant.quantized_from.replace("/", "--")
+        if stem not in self.files:
+            raise CatalogueError(
+                [
+                    Fault(
+                        where,
+                        FIELD,
+                        shorten(variant.quantized_from),
+                        "the id of a model with a file of its own",
+                    )
+                ]
+            )
+        raw = read_yaml(self.files[stem], self.where(stem))
+        if isinstance(raw, dict) and FIELD in raw:
+            raise CatalogueError(
+                [
+                    Fault(
+                        where,
+                        FIELD,
+                        f"another copy, {variant.quantized_from}",
+                        "the model that was quantized",
+                    )
+                ]
+            )
+        return expand(variant, self.read(stem), self._formats())
 
 
 def open_catalogue(path: Path | str | None = None) -> Catalogue:

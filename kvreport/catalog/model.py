@@ -99,6 +99,8 @@ class WeightGroup(Record):
         looked_up: True for a table of which a token reads single rows (per-layer embeddings,
             n-grams, positions): resident as a whole, but neither read nor multiplied as a whole.
             The component ``embedding`` needs no mark.
+        stored_bytes: Bytes of all ``count`` tensors as published, scales included, where a file's
+            header states them; None means that shape and format decide.
     """
 
     name: Text
@@ -109,6 +111,7 @@ class WeightGroup(Record):
     heads: Positive | None = None
     released: Slug | None = None
     looked_up: bool = False
+    stored_bytes: Annotated[int, Field(ge=0, le=1 << 50)] | None = None
 
     @property
     def parameters(self) -> int:
@@ -120,6 +123,24 @@ class WeightGroup(Record):
         if self.split in ("heads", "kv_heads", "groups") and self.heads is None:
             raise ValueError(f"split {self.split!r} needs 'heads'")
         return self
+
+
+class PublishedTotal(Record):
+    """What the model's repository weighs, as somebody else listed it; never used in arithmetic.
+
+    A record is held against it: if the tensors do not make this total, the record is wrong.
+
+    Attributes:
+        gib: The listed total in GiB, with the digits it was listed with.
+        copies: Sets of the same weights in the repository (gpt-oss has two).
+        unused_gib: What the repository holds besides, which no engine loads and the record leaves out.
+        note: What that is.
+    """
+
+    gib: Annotated[float, Field(gt=0, le=1 << 20)]
+    copies: Annotated[int, Field(ge=1, le=4)] = 1
+    unused_gib: Annotated[float, Field(ge=0, le=1 << 20)] = 0
+    note: LongText | None = None
 
 
 class Experts(Record):
@@ -147,6 +168,8 @@ class Model(Record):
         dtype: Type of the unquantised weights, and of the cache unless a format says otherwise.
         kv_format: KV format that the checkpoint itself declares, or None for ``dtype``.
         weight_format: What the checkpoint as released is called (``bf16``, ``fp8``, ``mxfp4`` …).
+        published_total: What its repository weighs, where that is known.
+        quantized_from: Id of the model that this is a quantized copy of, or None.
         not_loaded: Components that an engine leaves out by default (``mtp``).
         unsupported_by: Engines that do not run this model, with the reason.
         predecessor_ids: Ids that this record had before; pages redirect from them.
@@ -172,6 +195,8 @@ class Model(Record):
     experts: Experts | None = None
     layers: Annotated[tuple[LayerGroup, ...], Field(min_length=1, max_length=64)]
     weights: Annotated[tuple[WeightGroup, ...], Field(min_length=1, max_length=4000)]
+    published_total: PublishedTotal | None = None
+    quantized_from: ModelId | None = None
     not_loaded: tuple[Component, ...] = ("mtp",)
     unsupported_by: dict[Slug, LongText] = Field(default_factory=dict)
     predecessor_ids: tuple[ModelId, ...] = ()
@@ -182,6 +207,20 @@ class Model(Record):
     def slug(self) -> str:
         """File name and address of the model: ``org--name``."""
         return self.id.replace("/", "--")
+
+    @cached_property
+    def release_known(self) -> bool:
+        """True if it is known in which formats the repository stores its weights.
+
+        Known from its own config, a document of its makers or the repository's total; a quantized
+        copy's from its name. Not known from the defaults of a class, a sibling or memory, which say
+        nothing of a quantizer.
+        """
+        strong = {"verbatim", "observed", "documented"}
+        told = self.published_total is not None or self.quantized_from is not None
+        return told or any(
+            source.evidence in strong and "weight_format" in source.covers for source in self.sources
+        )
 
     @cached_property
     def layer_count(self) -> int:

@@ -277,12 +277,16 @@ class Shelf(Generic[R]):
         """
         if stem not in self._read:
             path, where = self.files[stem], self.where(stem)
-            record = validate(self._record, read_yaml(path, where), where)
+            record = self._make(read_yaml(path, where), where)
             name, expected = self._identify(record)
             if expected != stem:
                 raise CatalogueError([Fault(where, "id", shorten(name), f"the file name {expected}.yaml")])
             self._read[stem] = record
         return self._read[stem]
+
+    def _make(self, data: object, where: str) -> R:
+        """Make the record of what a file holds."""
+        return validate(self._record, data, where)
 
     def records(self) -> Iterator[tuple[str, R]]:
         """Yield file stems and records in the order of file names."""

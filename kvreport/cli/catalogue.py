@@ -20,7 +20,7 @@ def register(add: Add) -> None:
 
 
 def _model(options: argparse.Namespace) -> int:
-    from kvreport.catalog.huggingface import read_config
+    from kvreport.architectures import read_config
     from kvreport.catalog.load import dump_model
 
     write_text(dump_model(read_config(options.config, id=options.id)))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from shlex import quote
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kvreport.cli.output import Add, add_data_option, table, write, write_json
+from kvreport.cli.query_options import add_query_options, query_values
 from kvreport.units import count, gib, human_tokens
 
 if TYPE_CHECKING:
@@ -22,6 +23,10 @@ examples:
 """
 
 
+REQUIREMENT_NOT_MET: Final = 3
+"""Exit status where ``--require`` asks for more than runs."""
+
+
 def register(add: Add) -> None:
     """Add the command."""
     command = add(
@@ -30,48 +35,14 @@ def register(add: Add) -> None:
     command.add_argument(
         "model",
         metavar="MODEL",
-        help="catalogue id, slug or alias, or the path of a Hugging Face config.json",
+        help="catalogue id, slug or alias, a Hub id, or the path of a Hugging Face config.json or its folder",
     )
-    command.add_argument("--gpu", required=True, metavar="GPU", help="accelerator slug or alias (H100)")
+    add_query_options(command)
     command.add_argument(
-        "--tensor-parallel",
-        "--tp",
+        "--require",
         type=int,
-        default=1,
         metavar="N",
-        help="GPUs that one copy is split over (1)",
-    )
-    command.add_argument(
-        "--context", metavar="TOKENS", help="tokens of every request, such as 32K (the model's own limit)"
-    )
-    command.add_argument("--weights", metavar="FORMAT", help="weight format (as released)")
-    command.add_argument(
-        "--kv", default="auto", metavar="FORMAT", help="KV format (auto: the checkpoint's own, else 16-bit)"
-    )
-    command.add_argument(
-        "--engine", default="vllm", metavar="NAME", help="whose rules apply (vllm); ceiling reserves nothing"
-    )
-    command.add_argument(
-        "--utilization", type=float, metavar="F", help="share of memory the engine takes (its default)"
-    )
-    command.add_argument(
-        "--kv-pool", metavar="SIZE", help="cache pool per GPU, such as 40GiB, instead of a budget"
-    )
-    command.add_argument(
-        "--max-batched-tokens", type=int, metavar="N", help="tokens of one scheduler step (engine's default)"
-    )
-    command.add_argument("--max-seqs", type=int, metavar="N", help="requests at once (engine's default)")
-    command.add_argument("--block-size", type=int, metavar="N", help="tokens per block (engine's choice)")
-    command.add_argument("--eager", action="store_true", help="no graphs are captured (--enforce-eager)")
-    command.add_argument(
-        "--prefix-caching",
-        action=argparse.BooleanOptionalAction,
-        default=None,
-        help="prefix caching on or off (engine's default)",
-    )
-    command.add_argument("--speculative", type=int, default=0, metavar="N", help="draft tokens per step (0)")
-    command.add_argument(
-        "--dcp", type=int, default=1, metavar="N", help="GPUs that share a request's tokens in decoding (1)"
+        help="exit with status 3 unless N requests of this context run at once",
     )
     command.add_argument("--format", choices=("text", "json"), default="text", help="what to print (text)")
     add_data_option(command)
@@ -83,30 +54,14 @@ def _run(options: argparse.Namespace) -> int:
     from kvreport.estimation.remedies import remedies
 
     catalogue = open_catalogue(options.data)
-    result = estimate(
-        options.model,
-        gpu=options.gpu,
-        tensor_parallel=options.tensor_parallel,
-        context_tokens=options.context,
-        weights=options.weights,
-        kv=options.kv,
-        engine=options.engine,
-        utilization=options.utilization,
-        kv_pool=options.kv_pool,
-        max_batched_tokens=options.max_batched_tokens,
-        max_seqs=options.max_seqs,
-        block_size=options.block_size,
-        eager=options.eager,
-        prefix_caching=options.prefix_caching,
-        speculative=options.speculative,
-        dcp=options.dcp,
-        catalog=catalogue,
-    )
+    result = estimate(options.model, catalog=catalogue, **query_values(options))
     if options.format == "json":
         write_json(result.to_dict())
     else:
         for line in text(result, remedies(result, catalogue.kv_formats), options.model):
             write(line)
+    if options.require is not None and result.max_concurrent_requests < options.require:
+        return REQUIREMENT_NOT_MET
     return 0
 
 
@@ -138,7 +93,13 @@ def text(result: Estimate, remedies: Sequence[Remedy] = (), name: str = "MODEL")
     lines += [*table(_memory_rows(result), "<>>"), ""]
     lines += _remedy_lines(result, remedies, name)
     lines += ["How it is computed", *(f"  {line}" for line in result.explanation)]
+    lines += _said("Assumed", request.assumptions)
+    lines += _said("Not read", request.not_read)
     return lines
+
+
+def _said(title: str, entries: Sequence[str]) -> list[str]:
+    return ["", title, *(f"  {entry}" for entry in entries)] if entries else []
 
 
 def _remedy_lines(result: Estimate, remedies: Sequence[Remedy], name: str) -> list[str]:

@@ -28,6 +28,18 @@ def add_data_option(command: argparse.ArgumentParser) -> None:
     )
 
 
+def add_fetch_options(command: argparse.ArgumentParser) -> None:
+    """Add ``--fetch`` and ``--revision``, the same in every command that takes a model."""
+    command.add_argument(
+        "--fetch",
+        action="store_true",
+        help="ask the Hugging Face Hub for a model that is not known; what it answers is kept for later",
+    )
+    command.add_argument(
+        "--revision", metavar="REV", help="branch, tag or commit of the Hub's repository (main)"
+    )
+
+
 def plain(text: str) -> str:
     """Return ``text`` without control and direction characters: catalogue texts are untrusted."""
     if text.isascii() and text.isprintable():

@@ -19,7 +19,9 @@ A record is as in data/observations; a .jsonl file has one in each line.
 
 def register(add: Add) -> None:
     """Add the command."""
-    command = add("validate", _run, "Judge start-up observations: what was printed, what we predict.", _EPILOG)
+    command = add(
+        "validate", _run, "Judge start-up observations: what was printed, what we predict.", _EPILOG
+    )
     command.add_argument("file", metavar="FILE", nargs="+", help="observations: YAML, or JSON lines (.jsonl)")
     command.add_argument("--format", choices=("text", "json"), default="text", help="what to print (text)")
     add_data_option(command)

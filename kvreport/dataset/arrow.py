@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kvreport.accounting.capacity import Verdict
 from kvreport.dataset.columns import CAPACITY, Column, Table
 from kvreport.dataset.matrix import Cube
 
@@ -20,6 +19,13 @@ _TYPES: Final = {
     "boolean": pa.bool_(),
 }
 _INDEX: Final = pa.int32()
+_OF_LAYOUT: Final = {
+    "tensor_parallel": "tensor",
+    "data_parallel": "data",
+    "pipeline_parallel": "pipeline",
+    "expert_parallel": "expert",
+    "decode_context_parallel": "decode_context",
+}
 
 
 def schema(table: Table) -> pa.Schema:
@@ -61,6 +67,7 @@ def capacity_table(cube: Cube, *, by_size: bool = False) -> pa.Table:
 
     keys: dict[str, tuple[int, tuple[str, ...]]] = {
         "gpu": (0, cube.gpus),
+        "layout": (1, tuple(layout.label for layout in cube.layouts)),
         "weight_format": (2, cube.weight_formats),
         "kv_format": (3, cube.kv_formats),
     }
@@ -72,14 +79,16 @@ def capacity_table(cube: Cube, *, by_size: bool = False) -> pa.Table:
         elif column.name in keys:
             axis, names = keys[column.name]
             columns.append(_dictionary(pick(_along(axis, np.arange(len(names)), shape)), names))
-        elif column.name == "tensor_parallel":
-            sizes = np.asarray(cube.tensor_parallel, dtype=np.int16)
-            columns.append(_plain(pick(_along(1, sizes, shape)), column))
+        elif column.name == "engine":
+            columns.append(_dictionary(np.zeros(cube.rows, dtype=np.int32), (cube.engine,)))
+        elif column.name in _OF_LAYOUT:
+            values = np.asarray([getattr(layout, _OF_LAYOUT[column.name]) for layout in cube.layouts])
+            typed = values.astype(np.bool_ if column.type == "boolean" else np.int16)
+            columns.append(_plain(pick(_along(1, typed, shape)), column))
         elif column.name == "context_tokens":
             columns.append(_plain(pick(_along(4, np.asarray(cube.contexts, dtype=np.int64), shape)), column))
-        elif column.name == "verdict":
-            codes = pick(cube.values["verdict"])
-            columns.append(_dictionary(codes, tuple(verdict.label for verdict in Verdict)))
+        elif column.values:
+            columns.append(_dictionary(pick(cube.values[column.name]), column.values))
         else:
             columns.append(_plain(pick(cube.values[column.name]), column))
     return pa.Table.from_arrays(columns, schema=schema(CAPACITY))
@@ -149,6 +158,9 @@ def _along(axis: int, values: np.ndarray[Any, Any], shape: tuple[int, ...]) -> n
 
 def _numpy(values: pa.Array) -> np.ndarray[Any, Any]:
     """A numeric array without empties as NumPy sees it."""
+    if pa.types.is_boolean(values.type):
+        bits = np.unpackbits(np.frombuffer(values.buffers()[1], np.uint8), bitorder="little")
+        return bits[values.offset : values.offset + len(values)]
     kind = np.dtype(str(values.type))
     return np.frombuffer(values.buffers()[1], kind, len(values), values.offset * kind.itemsize)
 
@@ -160,6 +172,9 @@ def _numpy(values: pa.Array) -> np.ndarray[Any, Any]:
 def _plain(values: np.ndarray[Any, Any], column: Column) -> pa.Array:
     """A numeric array as it lies in memory; not-a-number is empty where the column may be."""
     present = None
+    if column.type == "boolean":
+        packed = pa.py_buffer(np.packbits(values, bitorder="little"))
+        return pa.Array.from_buffers(pa.bool_(), len(values), [None, packed])
     if column.nullable:
         known = ~np.isnan(values)
         present = None if known.all() else pa.py_buffer(np.packbits(known, bitorder="little"))

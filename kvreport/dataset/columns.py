@@ -9,16 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from kvreport.accounting.capacity import Limit, Verdict
+
 ColumnType = Literal["string", "int16", "int64", "float32", "float64", "boolean"]
 
-VERDICTS: Final = (
-    "fits",
-    "tight",
-    "context_exceeds_model",
-    "cache_exceeds_pool",
-    "weights_exceed_memory",
-)
+VERDICTS: Final = tuple(verdict.label for verdict in Verdict)
 """Every verdict, from best to worst."""
+
+LIMITS: Final = tuple(limit.label for limit in Limit)
+"""What can keep one more request from running at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,21 +89,54 @@ CAPACITY: Final = Table(
     name="capacity",
     title="Capacity matrix",
     description=(
-        "One row for each model x accelerator x tensor-parallel size x weight format x KV format x "
+        "One row for each model x accelerator x engine x layout x weight format x KV format x "
         "context. A combination whose memory does not suffice is a row with its verdict. Left out are "
         "only combinations that cannot be configured at all: attention heads that do not divide by the "
         "tensor-parallel size, a KV format that the model's caches or the accelerator cannot store, a "
-        "model that the engine does not run. Figures are per GPU (device), for the engine named in the "
-        "package's metadata with its defaults."
+        "model that the engine does not run. Bytes are per GPU (device), the fullest one; requests are of the "
+        "whole deployment, under the engine's defaults."
     ),
     columns=(
         Column("model", "string", "Model id, as on the hub it was published on.", key=True),
         Column("gpu", "string", "Accelerator slug, as in accelerators.csv.", key=True),
+        Column("engine", "string", "Engine whose rules and defaults apply, by its name here.", key=True),
+        Column(
+            "layout",
+            "string",
+            "How the model is spread over devices, in short: `tp8`, `dp8-ep` (data-parallel attention with "
+            "expert parallelism), `tp8-dcp8` (decode context parallelism), `pp2-tp8` (pipeline stages).",
+            key=True,
+        ),
         Column(
             "tensor_parallel",
             "int16",
-            "Devices that one copy of the model is split over.",
+            "Devices that share each layer.",
             unit="devices",
+            key=True,
+            minimum=1,
+        ),
+        Column(
+            "data_parallel",
+            "int16",
+            "Data ranks, each with requests and a KV pool of its own.",
+            unit="ranks",
+            key=True,
+            minimum=1,
+        ),
+        Column(
+            "pipeline_parallel", "int16", "Stages that share the layers.", unit="stages", key=True, minimum=1
+        ),
+        Column(
+            "expert_parallel",
+            "boolean",
+            "Whether routed experts are divided whole over all tensor x data ranks.",
+            key=True,
+        ),
+        Column(
+            "decode_context_parallel",
+            "int16",
+            "Ranks that share the tokens of a request while decoding.",
+            unit="ranks",
             key=True,
             minimum=1,
         ),
@@ -170,16 +202,25 @@ CAPACITY: Final = Table(
             "int64",
             "Memory left for the cache; 0 where the weights and the reserve leave nothing.",
             unit="bytes",
-            formula="Usable memory x utilisation - weights - activation peak - non-framework memory - "
+            formula="Usable memory x utilization - weights - activation peak - non-framework memory - "
             "graphs, not below 0.",
             minimum=0,
         ),
         Column(
             "max_concurrent_requests",
             "int64",
+            "Whole requests of this context that the engine runs at once; 0 where it does not start.",
+            unit="requests",
+            formula="The smaller of max_concurrent_requests_by_memory and the engine's max_num_seqs, on every "
+            "data rank.",
+            minimum=0,
+        ),
+        Column(
+            "max_concurrent_requests_by_memory",
+            "int64",
             "Whole requests of this context that the engine's pool holds at once.",
             unit="requests",
-            formula="Blocks in the pool / blocks per request, rounded down.",
+            formula="Blocks in the pool / blocks per request, rounded down, times the data ranks.",
             minimum=0,
         ),
         Column(
@@ -200,12 +241,30 @@ CAPACITY: Final = Table(
             minimum=0,
         ),
         Column(
+            "limited_by",
+            "string",
+            "What keeps one more request from running: `kv_pool`, `max_num_seqs` (the engine's limit of "
+            "sequences), `state_slots` (blocks for recurrent states) or `context` (the model's limit).",
+            formula="The smallest of the limits.",
+            values=LIMITS,
+        ),
+        Column(
+            "shortfall_bytes_per_gpu",
+            "int64",
+            "Bytes that the pool lacks for one request of this context, and for its states at start; 0 where "
+            "it fits.",
+            unit="bytes",
+            formula="Bytes reserved by one request and the engine's own blocks - the pool, not below 0.",
+            minimum=0,
+        ),
+        Column(
             "verdict",
             "string",
-            "Whether this combination serves: `fits`; `tight` (it fits, with less room than the "
-            "estimate's uncertainty or for very few requests); `context_exceeds_model`; "
-            "`cache_exceeds_pool` (not even one request); `weights_exceed_memory`.",
-            formula="The first obstacle met, weights first.",
+            "Whether this combination serves: `fits`; `tight` (it fits, by less than the estimate's "
+            "uncertainty); `may_fit` (short by less than it); `max_seqs_exceeds_states` (the engine wants a "
+            "block for the states of every sequence); `cache_exceeds_pool`; `weights_exceed_memory`; "
+            "`context_exceeds_model`; `format_not_supported`; `engine_does_not_run`.",
+            formula="The last of this list that applies.",
             values=VERDICTS,
         ),
         Column(
@@ -322,7 +381,7 @@ ACCELERATORS: Final = Table(
         Column(
             "usable_bytes",
             "int64",
-            "Memory that a process finds as total: what an engine's utilisation multiplies.",
+            "Memory that a process finds as total: what an engine's utilization multiplies.",
             unit="bytes",
             minimum=1,
         ),

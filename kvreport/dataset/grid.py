@@ -7,20 +7,28 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
-from typing import TypeVar
+from typing import Final, TypeVar
 
-from kvreport.accounting.deployment import device_class
+from kvreport.accounting.deployment import Alike, device_class
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.kv_cache import held
-from kvreport.accounting.parallel import check_tensor_parallel
+from kvreport.accounting.parallel import Layout, check_tensor_parallel
+from kvreport.accounting.plan import Serving
 from kvreport.accounting.roofline import Peaks
+from kvreport.accounting.weights import parameters
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.load import RELEASED, Catalogue
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError, shorten
-from kvreport.estimation.request import AUTO, as_declared, automatic_kv_format, refuse_unsupported
+from kvreport.estimation.request import (
+    AUTO,
+    as_declared,
+    automatic_kv_format,
+    refuse_unsupported,
+    storable_on,
+)
 
 MAX_CONTEXTS = 20_000
 
@@ -54,10 +62,33 @@ class Fleet:
         """Accelerators, by position, that the engine treats alike: each group is laid out together."""
         return self._alike(lambda device: device_class(self.engine, device))
 
+    def alike_storing(self, cache: KvFormat, layout: Layout) -> tuple[Alike, ...]:
+        """The same groups, of those that can store a KV format and stand in servers for a layout.
+
+        With each group goes what the engine's scheduler takes on it.
+        """
+        key = (cache.name, cache.native, layout.is_tensor_only)
+        if key not in self._storing:
+            self._storing[key] = tuple(self._groups(cache, layout))
+        return self._storing[key]
+
     @cached_property
-    def steps(self) -> tuple[tuple[int, int], ...]:
-        """Each accelerator's scheduler sizes: tokens of one step, requests at once."""
-        return tuple(rules(self.engine).scheduler(device) for device in self.accelerators)
+    def _storing(self) -> dict[Hashable, tuple[Alike, ...]]:
+        return {}
+
+    def _groups(self, cache: KvFormat, layout: Layout) -> Iterator[Alike]:
+        for positions in self.alike:
+            members = tuple(
+                place
+                for place in positions
+                if storable_on(cache, self.accelerators[place])
+                and (layout.is_tensor_only or self.accelerators[place].interconnect_bytes_per_s is not None)
+            )
+            if members:
+                device, engine = self.accelerators[members[0]], rules(self.engine)
+                tokens, rows = engine.scheduler(device)
+                serving = Serving(max_batched_tokens=tokens, max_seqs=rows)
+                yield Alike(members, serving, engine.kernel_class(device))
 
     def _alike(self, key: Callable[[Accelerator], Hashable]) -> tuple[tuple[int, ...], ...]:
         found: dict[Hashable, list[int]] = {}
@@ -79,6 +110,7 @@ class Axes:
         models: Models, by id.
         fleet: Accelerators, by slug, and the engine.
         tensor_parallel: Device counts; each model has those that its shapes allow.
+        layouts: Further layouts, for the models that are deployed so (:meth:`layouts_of`).
         weight_formats: Names with formats; None for the checkpoint as released.
         kv_formats: KV formats that every model is asked for, None for the one that ``auto`` means;
             those that its caches cannot be kept in are left out.
@@ -91,6 +123,7 @@ class Axes:
     models: tuple[Model, ...]
     fleet: Fleet
     tensor_parallel: tuple[int, ...]
+    layouts: tuple[Layout, ...]
     weight_formats: tuple[tuple[str, WeightFormat | None], ...]
     kv_formats: tuple[KvFormat | None, ...]
     contexts: tuple[int, ...]
@@ -102,7 +135,10 @@ class Axes:
     def rows_per_pair(self) -> int:
         """Most rows that one model on one accelerator can have."""
         return (
-            len(self.tensor_parallel) * len(self.weight_formats) * len(self.kv_formats) * len(self.contexts)
+            (len(self.tensor_parallel) + len(self.layouts))
+            * len(self.weight_formats)
+            * len(self.kv_formats)
+            * len(self.contexts)
         )
 
     @property
@@ -118,6 +154,19 @@ class Axes:
     def parallel_sizes(self, model: Model) -> tuple[int, ...]:
         """The tensor-parallel sizes that the model's shapes allow."""
         return tuple(size for size in self.tensor_parallel if _allowed(check_tensor_parallel, model, size))
+
+    def layouts_of(self, model: Model) -> tuple[Layout, ...]:
+        """The layouts that a model is deployed in: tensor parallel, and further ones that suit it, by key."""
+        plain = [Layout(tensor=size) for size in self.parallel_sizes(model)]
+        further = [
+            layout for layout in self.layouts if suits(layout, model) and _allowed(layout.check, model)
+        ]
+        return tuple(sorted((*plain, *further), key=layout_key))
+
+    @property
+    def converted(self) -> list[int]:
+        """Positions of weight formats that a checkpoint is converted to; further layouts leave them out."""
+        return [place for place, (_, form) in enumerate(self.weight_formats) if form is not None]
 
     def caches(self, model: Model) -> tuple[KvFormat, ...]:
         """The KV formats asked for that can store the model's caches, by name."""
@@ -200,6 +249,7 @@ def axes(
         models=tuple(model for model in chosen if _allowed(refuse_unsupported, model, policy)),
         fleet=Fleet(tuple(_matching("gpus", gpus, catalogue.accelerators)), policy),
         tensor_parallel=tuple(sizes),
+        layouts=tuple(Layout(**one.model_dump()) for one in grid.layouts) if tensor_parallel is None else (),
         weight_formats=tuple(sorted(forms.items(), key=lambda item: item[0])),
         kv_formats=tuple(caches.values()),
         contexts=tuple(lengths),
@@ -210,6 +260,40 @@ def axes(
     if not result.models:
         raise InputError(f"models: {policy.label} runs none of those that match {shorten(models)}")
     return result
+
+
+LARGE_MIXTURE: Final = 100_000_000_000
+"""Parameters from which a mixture of experts is deployed over several data ranks."""
+
+TWO_NODES: Final = 200_000_000_000
+"""Parameters from which a model is deployed over two servers."""
+
+
+def suits(layout: Layout, model: Model) -> bool:
+    """True if people deploy models like this one so.
+
+    Data-parallel attention with expert parallelism serves latents, which tensor parallelism would copy, and
+    large mixtures; decode context parallelism serves latents; pipeline stages serve what needs two servers.
+    """
+    latent = any(cache.kind == "latent" for group in model.layers for cache in group.caches)
+    size = parameters(model)
+    if layout.data > 1 or layout.expert:
+        return model.experts is not None and (latent or size >= LARGE_MIXTURE)
+    if layout.decode_context > 1:
+        return latent
+    return size >= TWO_NODES
+
+
+def layout_key(layout: Layout) -> tuple[str | int, ...]:
+    """A layout's place in the order of rows: that of its key columns."""
+    return (
+        layout.label,
+        layout.tensor,
+        layout.data,
+        layout.pipeline,
+        layout.expert,
+        layout.decode_context,
+    )
 
 
 def parse_shard(text: str) -> tuple[int, int]:

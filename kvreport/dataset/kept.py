@@ -65,7 +65,9 @@ class Kept:
         """Digest of everything but the model."""
         axes = replace(self._axes, models=())
         parts = [
-            repr((axes.tensor_parallel, axes.contexts, [name for name, _ in axes.weight_formats])),
+            repr(
+                (axes.tensor_parallel, axes.layouts, axes.contexts, [name for name, _ in axes.weight_formats])
+            ),
             repr([form.model_dump_json() if form else None for form in axes.kv_formats]),
             *(device.model_dump_json() for device in axes.accelerators),
             *(form.model_dump_json() for form in axes.formats.values()),

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kvreport.accounting.demand import Demand, demand
-from kvreport.accounting.deployment import Case, Deployment, Memo, lay_out, upper_bound
+from kvreport.accounting.deployment import Case, Deployment, Memo, bound_of, lay_out_fleet
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import Serving
 from kvreport.accounting.profile import Integers
@@ -24,8 +24,6 @@ from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.model import Model
 from kvreport.dataset.grid import Axes
-from kvreport.errors import InputError
-from kvreport.estimation.request import storable_on
 
 Array = npt.NDArray[Any]
 
@@ -37,7 +35,8 @@ class Cube:
     Attributes:
         model: The model.
         gpus: Accelerator slugs: axis 0.
-        tensor_parallel: Device counts: axis 1.
+        layouts: How the model is spread over devices: axis 1.
+        engine: Name of the engine whose answers these are.
         weight_formats: Names: axis 2.
         kv_formats: Names: axis 3.
         contexts: Tokens: axis 4.
@@ -48,12 +47,26 @@ class Cube:
 
     model: Model
     gpus: tuple[str, ...]
-    tensor_parallel: tuple[int, ...]
+    layouts: tuple[Layout, ...]
+    engine: str
     weight_formats: tuple[str, ...]
     kv_formats: tuple[str, ...]
     contexts: tuple[int, ...]
     values: dict[str, Array]
     possible: npt.NDArray[np.bool_]
+
+    @property
+    def tensor_parallel(self) -> tuple[int, ...]:
+        """Ranks that share each layer, by layout."""
+        return tuple(layout.tensor for layout in self.layouts)
+
+    def tensor_parallel_place(self, size: int) -> int:
+        """Position of plain tensor parallelism of one size.
+
+        Raises:
+            ValueError: If the model cannot be divided so.
+        """
+        return self.layouts.index(Layout(tensor=size))
 
     @property
     def rows(self) -> int:
@@ -76,27 +89,38 @@ def matrix(axes: Axes, shard: tuple[int, int] = (1, 1)) -> Iterator[Cube]:
 
 def cube_of(model: Model, axes: Axes) -> Cube:
     """Compute one model's cube."""
-    sizes, caches = axes.parallel_sizes(model), axes.caches(model)
+    layouts, caches = axes.layouts_of(model), axes.caches(model)
     contexts = np.asarray(axes.contexts, dtype=np.int64)
     answer = _Answer(
-        (len(axes.accelerators), len(sizes), len(axes.weight_formats), len(caches), len(contexts))
+        (len(axes.accelerators), len(layouts), len(axes.weight_formats), len(caches), len(contexts))
     )
     memo = Memo()
-    for t, size in enumerate(sizes):
-        asked = Demand.stacked(
-            [demand(model, form, axes.formats, tensor_parallel=size) for _, form in axes.weight_formats]
+    for t, layout in enumerate(layouts):
+        size = layout.tensor
+        asked = memo.get(
+            ("demand", size, layout.data),
+            lambda size=size, layout=layout: Demand.stacked(  # type: ignore[misc]
+                [
+                    demand(model, form, axes.formats, tensor_parallel=size).shared_by(layout.data)
+                    for _, form in axes.weight_formats
+                ]
+            ),
         )
         for k, cache in enumerate(caches):
-            for members, laid in laid_out(model, axes, size, cache, memo):
+            for members, laid in laid_out(model, axes, layout, cache, memo):
                 answer.put(members, t, k, laid, axes.ceiling, contexts, memo)
+            if not layout.is_tensor_only:
+                answer.possible[:, t, axes.converted, k] = False
             seen = demand(model, None, axes.formats, cache, tensor_parallel=size)
             answer.decode[:, t, :, k], answer.prefill[:, t, :, k] = step_bounds_ms(
-                asked.seeing(seen), axes.fleet.peaks, answer.users[:, t, :, k], contexts
+                asked.seeing(seen), axes.fleet.peaks, answer.users[:, t, :, k] // layout.data, contexts
             )
+    answer.possible[:, :, _left_out(model, axes)] = False
     return Cube(
         model=model,
         gpus=tuple(device.id for device in axes.accelerators),
-        tensor_parallel=sizes,
+        layouts=layouts,
+        engine=axes.engine.name,
         weight_formats=tuple(name for name, _ in axes.weight_formats),
         kv_formats=tuple(cache.name for cache in caches),
         contexts=axes.contexts,
@@ -105,34 +129,40 @@ def cube_of(model: Model, axes: Axes) -> Cube:
     )
 
 
+def _left_out(model: Model, axes: Axes) -> list[bool]:
+    """Which weight formats have no row: "as released" where nobody has read it, others of a copy.
+
+    A quantized copy converted again is not a thing that anybody runs: those rows are its original's.
+    """
+    released = [form is None for _, form in axes.weight_formats]
+    if not model.release_known:
+        return released
+    return [model.quantized_from is not None and not one for one in released]
+
+
 def laid_out(
-    model: Model, axes: Axes, size: int, cache: KvFormat, memo: Memo
+    model: Model, axes: Axes, layout: Layout, cache: KvFormat, memo: Memo
 ) -> Iterator[tuple[list[int], Deployment]]:
-    """Yield the deployments of one size and KV format, with the accelerators, by position, of each.
+    """Yield the deployments of one layout and KV format, with the accelerators, by position, of each.
 
     Accelerators on which the combination is impossible are with none.
     """
-    for alike in axes.fleet.alike:
-        members = [position for position in alike if storable_on(cache, axes.accelerators[position])]
-        if not members:
-            continue
-        tokens, rows = axes.fleet.steps[members[0]]
-        case = Case(
-            model=model,
-            engine=axes.engine,
-            accelerators=tuple(axes.accelerators[position] for position in members),
-            weight_formats=tuple(form for _, form in axes.weight_formats),
-            formats=axes.formats,
-            kv_format=cache,
-            layout=Layout(tensor=size),
-            serving=Serving(max_batched_tokens=tokens, max_seqs=rows),
-            many=True,
-        )
-        try:
-            laid = lay_out(case, memo)
-        except InputError:
-            continue
-        yield members, laid
+    case = Case(
+        model=model,
+        engine=axes.engine,
+        accelerators=axes.accelerators,
+        weight_formats=tuple(form for _, form in axes.weight_formats),
+        formats=axes.formats,
+        kv_format=cache,
+        layout=layout,
+        serving=_UNASKED,
+        many=True,
+    )
+    yield from lay_out_fleet(case, axes.fleet.alike_storing(cache, layout), memo)
+
+
+_UNASKED: Final = Serving(max_batched_tokens=1)
+"""A fleet takes the scheduler sizes of each accelerator."""
 
 
 class _Answer:
@@ -145,6 +175,9 @@ class _Answer:
         self.request: Integers = np.zeros(shape, dtype=np.int64)
         self.pool: Integers = np.zeros(shape, dtype=np.int64)
         self.users: Integers = np.zeros(shape, dtype=np.int64)
+        self.held: Integers = np.zeros(shape, dtype=np.int64)
+        self.short: Integers = np.zeros(shape, dtype=np.int64)
+        self.limit = np.zeros(shape, dtype=np.int8)
         self.ceiling: Integers = np.zeros(shape, dtype=np.int64)
         self.longest: Integers = np.zeros(shape, dtype=np.int64)
         self.decode = np.zeros(shape, dtype=np.float32)
@@ -163,18 +196,22 @@ class _Answer:
         memo: Memo,
     ) -> None:
         """Fill in a deployment: some accelerators, one size, all weight formats, one KV format."""
-        top = lay_out(upper_bound(laid.case, ceiling), memo)
-        need = top.plan.profile
+        bound, copies = bound_of(laid, ceiling, contexts, memo), laid.case.layout.data
+        need = bound.profile
+        held, codes = laid.requests(contexts), laid.verdicts(contexts)
         self.weights[members, t, :, k] = np.asarray(laid.weight_bytes)[:, None]
         self.pool[members, t, :, k] = np.maximum(laid.pool_bytes, 0)[:, :, None]
         self.per_token[members, t, :, k] = np.rint(need.marginal_bytes(contexts))
         self.state[members, t, :, k] = need.state_bytes
-        self.ceiling[members, t, :, k] = top.requests(contexts)
+        self.ceiling[members, t, :, k] = bound.requests * copies
         self.possible[members, t, :, k] = True
         self.request[members, t, :, k] = laid.plan.profile.request_bytes(contexts)
-        self.users[members, t, :, k] = laid.requests(contexts)
+        self.held[members, t, :, k] = held * copies
+        self.users[members, t, :, k] = laid.running(held, codes) * copies
+        self.limit[members, t, :, k] = laid.limited_by(held, codes)
+        self.short[members, t, :, k] = laid.shortfall(contexts)
         self.longest[members, t, :, k] = laid.longest_context()[:, :, None]
-        self.verdict[members, t, :, k] = laid.verdicts(contexts)
+        self.verdict[members, t, :, k] = codes
 
 
 _FIELDS: Final = {
@@ -184,6 +221,9 @@ _FIELDS: Final = {
     "kv_bytes_per_request_per_gpu": "request",
     "kv_pool_bytes_per_gpu": "pool",
     "max_concurrent_requests": "users",
+    "max_concurrent_requests_by_memory": "held",
+    "limited_by": "limit",
+    "shortfall_bytes_per_gpu": "short",
     "max_concurrent_requests_ceiling": "ceiling",
     "max_context_tokens": "longest",
     "verdict": "verdict",

@@ -42,6 +42,8 @@ _MANY_VALUED: Final = frozenset(
     {
         "kv_pool_bytes_per_gpu",
         "max_concurrent_requests",
+        "max_concurrent_requests_by_memory",
+        "shortfall_bytes_per_gpu",
         "max_concurrent_requests_ceiling",
         "decode_ms_lower_bound",
         "prefill_ms_lower_bound",

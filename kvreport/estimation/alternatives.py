@@ -8,42 +8,31 @@ from math import ceil
 from kvreport.accounting.ranking import Choices, Deployment, Ranking, rank
 from kvreport.accounting.sizing import Workload
 from kvreport.catalog.load import RELEASED, Catalogue
-from kvreport.units import human_tokens
+from kvreport.words import RELAX
 
 
 def what_to_relax(work: Workload, ranking: Ranking, choices: Choices) -> str:
     """One sentence about why nothing serves the workload, and what would."""
     refused = ranking.refused
     if "available" in refused:
-        return (
-            f"nothing serves {work.peak:,} requests with the devices available; allow more devices, fewer "
-            "requests, a shorter average context, or smaller formats (--weights fp8 --kv fp8)"
-        )
+        return RELAX["available"].format(peak=f"{work.peak:,}")
     if "time" in refused:
-        parts = []
-        if work.tpot_s is not None and ranking.fastest_tpot_s > work.tpot_s * work.efficiency:
-            parts.append(f"TPOT to {_milliseconds(ranking.fastest_tpot_s / work.efficiency)}")
-        if work.ttft_s is not None and ranking.fastest_ttft_s > work.ttft_s * work.efficiency:
-            parts.append(f"TTFT to {_milliseconds(ranking.fastest_ttft_s / work.efficiency)}")
-        towards = " and ".join(parts) or "the time targets"
-        return (
-            f"nothing that holds the workload is fast enough; relax {towards}, offer more devices per replica, "
-            "or faster ones"
+        bounds = (
+            ("tpot", work.tpot_s, ranking.fastest_tpot_s),
+            ("ttft", work.ttft_s, ranking.fastest_ttft_s),
         )
+        missed = [
+            RELAX[name].format(time=_milliseconds(fastest / work.efficiency))
+            for name, target, fastest in bounds
+            if target is not None and fastest > target * work.efficiency
+        ]
+        return RELAX["time"].format(targets=" and ".join(missed) or RELAX["targets"])
     if "context" in refused:
-        return (
-            f"one request of {human_tokens(work.longest_tokens)} tokens does not fit anything offered; shorten "
-            "the longest request, try --kv fp8, or offer larger devices or more of them per replica"
-        )
+        return RELAX["context"].format(context=f"{work.longest_tokens:,}")
     if not refused:
-        return (
-            "nothing offered can be configured; allow other tensor-parallel sizes or KV formats than "
-            f"{', '.join(map(str, choices.tensor_parallel))} and {', '.join(choices.kv_formats)}"
-        )
-    return (
-        "the weights alone do not fit anything offered; allow more devices per replica, a smaller weight format "
-        "(--weights fp8,int4), or larger devices"
-    )
+        sizes, formats = map(str, choices.tensor_parallel), choices.kv_formats
+        return RELAX["formats"].format(sizes=", ".join(sizes), formats=", ".join(formats))
+    return RELAX["weights"]
 
 
 def levers(

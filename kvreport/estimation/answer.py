@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from kvreport.accounting.budget import Budget
+from kvreport.accounting.capacity import blocks
+from kvreport.accounting.deployment import Deployment
+from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan
 from kvreport.accounting.profile import CacheProfile
 from kvreport.estimation.request import Request
@@ -18,7 +21,10 @@ class AtContext:
     context_tokens: int
     kv_bytes_per_request_per_gpu: int
     max_concurrent_requests: int
+    max_concurrent_requests_by_memory: int
     max_concurrent_requests_ceiling: int
+    limited_by: str
+    shortfall_bytes: int
     verdict: str
 
     def to_dict(self) -> dict[str, Any]:
@@ -34,6 +40,7 @@ class Estimate:
 
     Attributes:
         request: The question, resolved.
+        deployment: The trunk's answer: every rank that differs.
         parameters: Parameters: ``total``, ``active``, and ``by_component``.
         weights_by_component: Weight bytes on one device, by component.
         weight_bytes_per_gpu: Weight bytes on one device: the checkpoint's tensors.
@@ -47,8 +54,12 @@ class Estimate:
         plan: The engine's block plan.
         held: What the architecture itself needs.
         max_concurrency: Requests as the engine prints them; None where nothing limits them.
-        max_concurrent_requests: Whole requests.
+        max_concurrent_requests: Whole requests that the engine runs at once: what memory holds, its limit of
+            sequences, its slots for states; 0 where it does not start.
+        max_concurrent_requests_by_memory: Whole requests that memory holds.
         max_concurrent_requests_ceiling: Whole requests if nothing were reserved or rounded.
+        limited_by: What keeps one more request from running.
+        shortfall_bytes: Bytes per GPU that one request lacks; 0 where it fits.
         kv_pool_tokens: Tokens as the engine's log line counts them; None where nothing limits them.
         max_context_tokens: The longest single request that fits, up to the model's limit.
         verdict: One of the verdicts of the dataset.
@@ -60,6 +71,7 @@ class Estimate:
     """
 
     request: Request
+    deployment: Deployment
     parameters: dict[str, Any]
     weights_by_component: dict[str, int]
     weight_bytes_per_gpu: int
@@ -73,7 +85,10 @@ class Estimate:
     held: CacheProfile
     max_concurrency: float | None
     max_concurrent_requests: int
+    max_concurrent_requests_by_memory: int
     max_concurrent_requests_ceiling: int
+    limited_by: str
+    shortfall_bytes: int
     kv_pool_tokens: int | None
     max_context_tokens: int
     verdict: str
@@ -118,12 +133,95 @@ class Estimate:
             "block_bytes": self.plan.block_bytes,
             "max_concurrency": self.max_concurrency,
             "max_concurrent_requests": self.max_concurrent_requests,
+            "max_concurrent_requests_by_memory": self.max_concurrent_requests_by_memory,
+            "limited_by": self.limited_by,
             "max_concurrent_requests_ceiling": self.max_concurrent_requests_ceiling,
             "kv_pool_tokens": self.kv_pool_tokens,
             "max_context_tokens": self.max_context_tokens,
             "verdict": self.verdict,
+            "shortfall_bytes": self.shortfall_bytes,
+            "uncertainty_bytes": self.budget.uncertainty_bytes,
+            "layout": _layout(request.layout),
+            "per_rank": self._per_rank(),
+            "kv_cache_bytes": self._kv_cache_bytes(),
+            "host_bytes": self._host_bytes(),
+            "extras": self._extras(),
+            "assumptions": list(request.assumptions),
+            "not_read": list(request.not_read),
             "decode_ms_lower_bound": self.decode_ms_lower_bound,
             "prefill_ms_lower_bound": self.prefill_ms_lower_bound,
             "by_context": [row.to_dict() for row in self.by_context],
             "explanation": list(self.explanation),
         }
+
+    def _per_rank(self) -> dict[str, Any]:
+        """What one data rank holds, and where the memory of each device that differs goes."""
+        copies, context = self.request.layout.data, self.request.context_tokens
+        names = self.request.accelerators
+        return {
+            "data_ranks": copies,
+            "max_concurrency": None if self.max_concurrency is None else self.max_concurrency / copies,
+            "max_concurrent_requests": self.max_concurrent_requests // copies,
+            "max_concurrent_requests_by_memory": self.max_concurrent_requests_by_memory // copies,
+            "kv_pool_tokens": None if self.kv_pool_tokens is None else self.kv_pool_tokens // copies,
+            "gpus": [
+                {
+                    "ranks": list(rank.places),
+                    "gpu": names[rank.places[0] if len(names) > 1 else 0].id,
+                    "layers": [rank.layers.start, rank.layers.stop - 1],
+                    "weight_bytes": int(rank.weight_bytes),
+                    "resident_bytes": int(rank.resident_bytes),
+                    "reserve_bytes": rank.reserve.total,
+                    "total_bytes": int(rank.total_bytes),
+                    "kv_pool_bytes": max(int(rank.pool_bytes), 0),
+                    "kv_bytes_per_request": int(rank.plan.profile.request_bytes(context)),
+                    "max_concurrent_requests_by_memory": int(rank.own_requests(context)),
+                }
+                for rank in self.deployment.ranks
+            ],
+        }
+
+    def _kv_cache_bytes(self) -> int:
+        """Cells and states that the engine allocates at start on one device: whole blocks of the pool."""
+        return int(blocks(self.budget.kv_pool_bytes, self.plan)) * self.plan.block_bytes
+
+    def _host_bytes(self) -> dict[str, int]:
+        return {"weights": 0, "cache": self.request.kv_offload_bytes, "compute": 0}
+
+    def _extras(self) -> dict[str, Any]:
+        request = self.request
+        slots, rank = request.lora_slots
+        each = self.kv_bytes_per_token_per_gpu
+        return {
+            "draft": request.draft
+            and {
+                "model": request.draft.model.id,
+                "tokens": request.serving.draft_tokens,
+                "layers": request.draft.model.layer_count,
+                "shares_embedding": request.draft.borrows,
+            },
+            "lora": {"slots": slots, "max_rank": rank, "bytes": self.loading_bytes.get("lora_adapters", 0)}
+            if slots
+            else None,
+            "encoder": {"images": request.images},
+            "offload": {
+                "bytes": request.kv_offload_bytes,
+                "tokens": request.kv_offload_bytes // (each * request.layout.tensor) if each else None,
+                "adds_concurrency": False,
+            }
+            if request.kv_offload_bytes
+            else None,
+        }
+
+
+def _layout(layout: Layout) -> dict[str, Any]:
+    return {
+        "name": layout.label,
+        "tensor_parallel": layout.tensor,
+        "pipeline_parallel": layout.pipeline,
+        "data_parallel": layout.data,
+        "expert_parallel": layout.expert,
+        "decode_context_parallel": layout.decode_context,
+        "nodes": layout.nodes,
+        "gpus": layout.devices,
+    }

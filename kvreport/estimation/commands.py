@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Literal
+
+from kvreport.words import ONLINE_WEIGHTS, SERVE
 
 Server = Literal["vllm", "sglang"]
-
-_ONLINE: Final = frozenset({"fp8"})
-"""Weight formats that both engines make from a 16-bit checkpoint while loading."""
-
-_SGLANG_KV: Final = {"fp8": "fp8_e4m3"}
-_PLAIN_KV: Final = frozenset({"bf16"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,47 +38,28 @@ class Served:
 
 def serving_command(server: Server, served: Served) -> str:
     """Return the command as one line for a shell; names are quoted."""
-    flags = _vllm(served) if server == "vllm" else _sglang(served)
-    return " ".join(shlex.quote(word) for word in flags)
+    return " ".join(shlex.quote(word) for word in _words(server, served))
 
 
 def checkpoint_note(served: Served) -> str | None:
     """Say what the command cannot: that a checkpoint in another format must be found first."""
-    if served.weight_format == "released" or served.weight_format in _ONLINE:
+    if served.weight_format == "released" or served.weight_format in ONLINE_WEIGHTS:
         return None
     return f"The command needs a checkpoint of {served.model} in {served.weight_format}; put its id in its place."
 
 
-def _vllm(served: Served) -> list[str]:
-    words = ["vllm", "serve", served.model]
+def _words(server: Server, served: Served) -> list[str]:
+    flags = SERVE[server]
+    words = [*flags.start, served.model]
     if served.tensor_parallel > 1:
-        words += ["--tensor-parallel-size", str(served.tensor_parallel)]
-    words += ["--max-model-len", str(served.context_tokens)]
+        words += [flags.tensor_parallel, str(served.tensor_parallel)]
+    words += [flags.context, str(served.context_tokens)]
     if served.max_seqs is not None:
-        words += ["--max-num-seqs", str(served.max_seqs)]
+        words += [flags.max_num_seqs, str(served.max_seqs)]
     if served.share is not None:
-        words += ["--gpu-memory-utilization", f"{served.share:g}"]
-    if served.weight_format in _ONLINE:
-        words += ["--quantization", served.weight_format]
+        words += [flags.share, f"{served.share:g}"]
+    if served.weight_format in ONLINE_WEIGHTS:
+        words += [flags.weights, served.weight_format]
     if not served.kv_is_own:
-        words += ["--kv-cache-dtype", "auto" if served.kv_format in _PLAIN_KV else served.kv_format]
-    return words
-
-
-def _sglang(served: Served) -> list[str]:
-    words = ["python", "-m", "sglang.launch_server", "--model-path", served.model]
-    if served.tensor_parallel > 1:
-        words += ["--tp-size", str(served.tensor_parallel)]
-    words += ["--context-length", str(served.context_tokens)]
-    if served.max_seqs is not None:
-        words += ["--max-running-requests", str(served.max_seqs)]
-    if served.share is not None:
-        words += ["--mem-fraction-static", f"{served.share:g}"]
-    if served.weight_format in _ONLINE:
-        words += ["--quantization", served.weight_format]
-    if not served.kv_is_own:
-        named = (
-            "auto" if served.kv_format in _PLAIN_KV else _SGLANG_KV.get(served.kv_format, served.kv_format)
-        )
-        words += ["--kv-cache-dtype", named]
+        words += [flags.kv, flags.kv_names.get(served.kv_format, served.kv_format)]
     return words

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from kvreport.accounting.capacity import Verdict
+from kvreport.accounting.capacity import Limit, Verdict
 from kvreport.accounting.demand import demand
-from kvreport.accounting.deployment import lay_out, upper_bound
+from kvreport.accounting.deployment import bound_of, lay_out
 from kvreport.accounting.roofline import Peaks, step_bounds_ms
 from kvreport.accounting.weights import active_parameters, parameters, parameters_by_component
 from kvreport.catalog.accelerator import Accelerator
-from kvreport.catalog.engine import Engine
 from kvreport.catalog.load import Catalogue, open_catalogue
 from kvreport.catalog.model import Model
 from kvreport.estimation.answer import AtContext, Estimate
 from kvreport.estimation.explanation import explain
 from kvreport.estimation.request import Request, resolve
+from kvreport.query import Query, current_names
 
 STANDARD_CONTEXTS = tuple(1 << power for power in range(11, 21))
 """2K to 1M: the contexts of an estimate's table."""
@@ -28,71 +30,27 @@ STANDARD_CONTEXTS = tuple(1 << power for power in range(11, 21))
 def estimate(
     model: str | Path | Model,
     *,
-    gpu: str | Accelerator,
-    tensor_parallel: int = 1,
-    context_tokens: int | str | None = None,
-    weights: str | None = None,
-    kv: str = "auto",
-    engine: str | Engine = "vllm",
-    utilization: float | None = None,
-    kv_pool: int | str | None = None,
-    max_batched_tokens: int | None = None,
-    max_seqs: int | None = None,
-    block_size: int | None = None,
-    eager: bool = False,
-    sorts: bool = False,
-    prefix_caching: bool | None = None,
-    speculative: int = 0,
-    dcp: int = 1,
+    gpu: str | Accelerator | Sequence[str | Accelerator],
     catalog: Catalogue | None = None,
+    **options: Any,  # noqa: ANN401 - the fields of Query, checked there
 ) -> Estimate:
-    """Answer how many requests of one context fit.
+    """Answer how many requests of one context fit, and whether the engine starts.
 
     Args:
         model: Catalogue id, slug or alias; path of a ``config.json``; or a :class:`Model`.
-        gpu: Accelerator slug or alias, or a record.
-        tensor_parallel: Devices that one copy of the model is split over.
-        context_tokens: Tokens of every request; None for the model's own limit, which is also
-            what an engine takes when it is told nothing.
-        weights: Weight format; None for the checkpoint as released.
-        kv: KV format; ``auto`` for what the checkpoint declares, else the served 16-bit type.
-        engine: Engine whose rules apply; ``ceiling`` reserves nothing.
-        utilization: Share of memory that the engine may take; None for its default.
-        kv_pool: Cache pool per device, which replaces the budget (bytes, or ``"40GiB"``).
-        max_batched_tokens: Tokens of one scheduler step; None for the engine's default here.
-        max_seqs: Requests at once; None for the engine's default here.
-        block_size: Tokens per block; None for the engine's choice.
-        eager: True if the engine captures no graphs.
-        sorts: True if the engine said that sampling sorts all logits, for want of FlashInfer.
-        prefix_caching: None for the engine's default.
-        speculative: Draft tokens per step.
-        dcp: Ranks that share a request's tokens while decoding.
+        gpu: Accelerator slug or alias, or a record; a list with one per rank where they differ.
         catalog: Where names are looked up; None for the public catalogue.
+        **options: Fields of :class:`kvreport.query.Query`: ``tensor_parallel``, ``context_tokens``, ``weights``,
+            ``kv``, ``engine``, ``utilization`` and so on, each with the default of its flag.
 
     Raises:
         InputError: If something asked for is unknown, out of range or impossible.
+
+    >>> estimate("Qwen/Qwen2.5-7B", gpu="h100-sxm-80gb", context_tokens=8192).kv_bytes_per_token_per_gpu
+    57344
     """
-    request = resolve(
-        model,
-        gpu=gpu,
-        tensor_parallel=tensor_parallel,
-        context_tokens=context_tokens,
-        weights=weights,
-        kv=kv,
-        engine=engine,
-        utilization=utilization,
-        kv_pool=kv_pool,
-        max_batched_tokens=max_batched_tokens,
-        max_seqs=max_seqs,
-        block_size=block_size,
-        eager=eager,
-        sorts=sorts,
-        prefix_caching=prefix_caching,
-        speculative=speculative,
-        dcp=dcp,
-        catalog=open_catalogue() if catalog is None else catalog,
-    )
-    return answer(request)
+    query = Query(model=model, gpu=gpu, **current_names(options))
+    return answer(resolve(query, open_catalogue() if catalog is None else catalog))
 
 
 def answer(request: Request) -> Estimate:
@@ -101,34 +59,52 @@ def answer(request: Request) -> Estimate:
     Raises:
         InputError: If the combination is impossible for this model, format or engine.
     """
-    model, accelerator, tp = request.model, request.accelerator, request.tensor_parallel
-    context = request.context_tokens
-    case = request.case
-    laid = lay_out(case)
-    top = lay_out(upper_bound(case, request.ceiling))
-    limits, blocks = laid.budget, laid.plan
+    model, layout, context = request.model, request.layout, request.context_tokens
+    laid = lay_out(request.case)
+    blocks = laid.plan
     contexts = np.asarray([context, *_table_contexts(model, context)], dtype=np.int64)
+    bound = bound_of(laid, request.ceiling, contexts)
+    codes, held = laid.verdicts(contexts), laid.requests(contexts)
     at = [
-        AtContext(int(tokens), int(held_bytes), int(count), int(most), Verdict(code).label)
-        for tokens, held_bytes, count, most, code in zip(
+        AtContext(
+            context_tokens=int(tokens),
+            kv_bytes_per_request_per_gpu=int(held_bytes),
+            max_concurrent_requests=int(running) * layout.data,
+            max_concurrent_requests_by_memory=int(fitting) * layout.data,
+            max_concurrent_requests_ceiling=int(most) * layout.data,
+            limited_by=Limit(limit).label,
+            shortfall_bytes=int(missing),
+            verdict=Verdict(code).label,
+        )
+        for tokens, held_bytes, running, fitting, most, limit, missing, code in zip(
             contexts,
             blocks.profile.request_bytes(contexts),
-            laid.requests(contexts),
-            top.requests(contexts),
-            laid.verdicts(contexts),
+            laid.running(held, codes),
+            held,
+            bound.requests,
+            laid.limited_by(held, codes),
+            laid.shortfall(contexts),
+            codes,
             strict=True,
         )
     ]
     step, first = step_bounds_ms(
-        demand(model, request.weight_format, request.weight_formats, request.kv_format, tensor_parallel=tp),
-        Peaks.of(accelerator),
-        at[0].max_concurrent_requests,
+        demand(
+            model,
+            request.weight_format,
+            request.weight_formats,
+            request.kv_format,
+            tensor_parallel=layout.tensor,
+        ).shared_by(layout.data),
+        Peaks.of(request.accelerator),
+        at[0].max_concurrent_requests // layout.data,
         context,
     )
     limitless = at[0].kv_bytes_per_request_per_gpu == 0
-    need = top.plan.profile
+    need = bound.profile
     result = Estimate(
         request=request,
+        deployment=laid,
         parameters={
             "total": parameters(model),
             "active": active_parameters(model),
@@ -141,13 +117,16 @@ def answer(request: Request) -> Estimate:
         kv_bytes_per_token_reserved_per_gpu=int(np.rint(blocks.profile.marginal_bytes(context))),
         state_bytes_per_request_per_gpu=need.state_bytes,
         kv_bytes_per_request_per_gpu=at[0].kv_bytes_per_request_per_gpu,
-        budget=limits,
+        budget=laid.budget,
         plan=blocks,
         held=need,
-        max_concurrency=None if limitless else float(laid.concurrency(context)),
+        max_concurrency=None if limitless else layout.data * float(laid.concurrency(context)),
         max_concurrent_requests=at[0].max_concurrent_requests,
+        max_concurrent_requests_by_memory=at[0].max_concurrent_requests_by_memory,
         max_concurrent_requests_ceiling=at[0].max_concurrent_requests_ceiling,
-        kv_pool_tokens=None if limitless else int(laid.printed_tokens(context)),
+        limited_by=at[0].limited_by,
+        shortfall_bytes=at[0].shortfall_bytes,
+        kv_pool_tokens=None if limitless else layout.data * int(laid.printed_tokens(context)),
         max_context_tokens=int(laid.longest_context()),
         verdict=at[0].verdict,
         decode_ms_lower_bound=_known(step),

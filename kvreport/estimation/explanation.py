@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from kvreport.accounting.capacity import Verdict
+from kvreport.accounting.capacity import UNLIMITED_USERS, Limit, Verdict
 from kvreport.accounting.capacity import blocks as pool_blocks
 from kvreport.accounting.kv_cache import (
     cache_terms,
@@ -32,6 +32,7 @@ from kvreport.catalog.caches import (
 from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.model import LayerGroup, Model
 from kvreport.estimation.answer import AtContext, Estimate
+from kvreport.estimation.request import Request
 from kvreport.units import count, gib, human_bytes, human_parameters, human_tokens
 
 _FLOAT32_BYTES = 4
@@ -52,7 +53,7 @@ def explain(estimate: Estimate) -> Iterator[str]:
 def headline(estimate: Estimate) -> str:
     """The conclusion in one sentence: ``14 requests at 32K fit on one H100 SXM 80GB``."""
     request = estimate.request
-    devices = device_words(request.tensor_parallel, request.accelerator.name)
+    devices = deployment_words(request)
     context = human_tokens(request.context_tokens)
     match estimate.verdict:
         case Verdict.WEIGHTS_EXCEED_MEMORY.label:
@@ -61,20 +62,53 @@ def headline(estimate: Estimate) -> str:
             longest = estimate.max_context_tokens
             rest = f"one of {longest:,} tokens does" if longest else "nothing is left for the cache"
             return f"Not one request at {context} fits on {devices}; {rest}"
+        case Verdict.MAY_FIT.label:
+            return (
+                f"{request.model.name} at {context} may not fit on {devices}: short by "
+                f"{gib(estimate.shortfall_bytes)} GiB, which is within the error of the estimate"
+            )
+        case Verdict.MAX_SEQS_EXCEEDS_STATES.label:
+            return (
+                f"{request.engine.label} does not start on {devices}: max-num-seqs {request.serving.max_seqs:,} "
+                f"exceeds the {_state_slots(estimate):,} blocks for recurrent states"
+            )
+        case Verdict.CONTEXT_EXCEEDS_MODEL.label:
+            held = estimate.max_concurrent_requests_by_memory
+            return (
+                f"{request.model.name} supports at most {human_tokens(request.model.context_tokens)} tokens; memory "
+                f"would hold {count(held)} request{'s' * (held != 1)} at {context} on {devices}"
+            )
     users = estimate.max_concurrent_requests
     other = _other_context(estimate)
     beside = f" ({other.max_concurrent_requests:,} at {human_tokens(other.context_tokens)})" if other else ""
-    noun = "request" if users == 1 else "requests"
-    verb = "fits" if users == 1 else "fit"
+    noun, verb = ("request", "fits") if users == 1 else ("requests", "fit")
     limit = ""
-    if estimate.verdict == Verdict.CONTEXT_EXCEEDS_MODEL.label:
-        limit = f", but the model's own limit is {human_tokens(request.model.context_tokens)}"
+    if estimate.limited_by == Limit.MAX_NUM_SEQS.label:
+        held = estimate.max_concurrent_requests_by_memory
+        limit = f", limited by max-num-seqs (memory holds {count(held)})"
+        if held >= UNLIMITED_USERS:
+            limit = ", limited by max-num-seqs (memory sets no limit)"
     return f"{users:,} {noun} at {context} {verb} on {devices}{beside}{limit}"
 
 
-def device_words(tensor_parallel: int, name: str) -> str:
+def deployment_words(request: Request) -> str:
+    """``one H100 SXM 80GB``, ``8 x H200 (dp8-ep)`` or ``H100 + A100``."""
+    layout, names = request.layout, [one.name for one in request.accelerators]
+    if len(set(names)) > 1:
+        return " + ".join(
+            f"{number} x {name}" if number > 1 else name for name, number in Counter(names).items()
+        )
+    words = device_words(layout.devices, names[0])
+    return words if layout.devices == layout.tensor else f"{words} ({layout.label})"
+
+
+def device_words(devices: int, name: str) -> str:
     """``one H100 SXM 80GB`` or ``4 x H100 SXM 80GB``."""
-    return f"one {name}" if tensor_parallel == 1 else f"{tensor_parallel} x {name}"
+    return f"one {name}" if devices == 1 else f"{devices} x {name}"
+
+
+def _state_slots(estimate: Estimate) -> int:
+    return int(pool_blocks(estimate.budget.kv_pool_bytes, estimate.plan))
 
 
 def cache_lines(model: Model, kv_format: KvFormat | None, tensor_parallel: int = 1) -> Iterator[str]:
@@ -253,8 +287,11 @@ def _block_lines(estimate: Estimate) -> Iterator[str]:
     else:
         yield "requests hold nothing: memory never limits their number"
     yield from plan.notes
+    layout = estimate.request.layout
+    if layout.data > 1:
+        yield f"{layout.data} data ranks, each with a pool of its own: {layout.data} times as many requests"
     seqs = estimate.request.serving.max_seqs
-    if estimate.request.engine.device_classes and estimate.max_concurrent_requests > seqs:
+    if estimate.limited_by == Limit.MAX_NUM_SEQS.label:
         yield (
             f"{label}'s scheduler runs at most {count(seqs)} requests at once here, "
             "whatever memory allows (max-seqs)"
@@ -296,9 +333,20 @@ def verdict_sentence(estimate: Estimate) -> str:
                 f"{gib(estimate.budget.kv_pool_bytes)} GiB; the longest that fits has "
                 f"{estimate.max_context_tokens:,} tokens"
             )
+        case Verdict.MAY_FIT.label:
+            return (
+                f"may_fit: one request of {context} is short by {gib(estimate.shortfall_bytes)} GiB per GPU, less than "
+                f"the estimate's uncertainty of {gib(estimate.budget.uncertainty_bytes)} GiB"
+            )
+        case Verdict.MAX_SEQS_EXCEEDS_STATES.label:
+            return (
+                f"max_seqs_exceeds_states: {request.engine.label} wants a block for each of "
+                f"{request.serving.max_seqs:,} sequences, the pool has {_state_slots(estimate):,}; lower max-seqs "
+                "to that, or raise the memory share"
+            )
         case _:
             return (
-                f"weights_exceed_memory: the weights take {gib(estimate.weight_bytes_per_gpu)} GiB per GPU of "
+                f"weights_exceed_memory: the weights take {gib(estimate.budget.weights)} GiB per GPU of "
                 f"{gib(estimate.budget.total_bytes)} GiB usable; use more GPUs or a smaller weight format"
             )
 

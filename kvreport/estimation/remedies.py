@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Final
 
+from kvreport.accounting.capacity import blocks
 from kvreport.accounting.ranking import USUAL_NODE
 from kvreport.accounting.weights import weight_bytes
 from kvreport.catalog.formats import KvFormat, WeightFormat
@@ -15,7 +16,7 @@ from kvreport.estimation.answer import Estimate
 from kvreport.estimation.estimate import answer
 from kvreport.estimation.request import Request, as_declared, storable_on
 
-HOPELESS: Final = ("cache_exceeds_pool", "weights_exceed_memory")
+HOPELESS: Final = ("cache_exceeds_pool", "weights_exceed_memory", "may_fit", "max_seqs_exceeds_states")
 """Verdicts that a change can mend."""
 
 _MORE_MEMORY: Final = 0.95
@@ -99,6 +100,10 @@ def _changes(result: Estimate, kv_formats: Mapping[str, KvFormat]) -> Iterator[_
                 )
                 flags = f"--max-batched-tokens {_SHORT_STEP}"
                 yield _Change("steps", flags, replace(request, serving=short))
+            slots = int(blocks(result.budget.kv_pool_bytes, result.plan))
+            if result.verdict == "max_seqs_exceeds_states" and slots:
+                fewer = replace(request.serving, max_seqs=slots)
+                yield _Change("seqs", f"--max-seqs {slots}", replace(request, serving=fewer))
             if not request.eager:
                 yield _Change("eager", "--eager", replace(request, eager=True))
     ranks = request.tensor_parallel * 2

@@ -1,13 +1,14 @@
-"""What was asked, with every name resolved to a record and every number checked."""
+"""A question with every name resolved to a record and every number checked."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from kvreport.accounting.deployment import Case
 from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.extras import Draft, own_prediction_layer, with_draft
 from kvreport.accounting.parallel import MOST_RANKS, Layout
 from kvreport.accounting.plan import Serving
 from kvreport.catalog.accelerator import Accelerator
@@ -16,6 +17,8 @@ from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.load import RELEASED, Catalogue
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError, shorten
+from kvreport.estimation.opened import Opened, listed
+from kvreport.query import Query
 from kvreport.units import parse_bytes, parse_tokens
 
 
@@ -25,7 +28,7 @@ class Request:
 
     Attributes:
         model: The model.
-        accelerator: The device.
+        accelerators: The device, or one for each of a data rank's where they are listed.
         engine: The engine.
         ceiling: The policy that reserves nothing, for comparison.
         weight_formats: Formats by name, for what released tensors carry.
@@ -37,11 +40,18 @@ class Request:
         kv_pool_bytes: Pool per device given by hand, or None.
         serving: Scheduler sizes and flags that change the block plan.
         eager: True if no graphs are captured.
-        sorts: True if the engine said that sampling sorts all logits.
+        sorts: True if sampling sorts all logits.
+        images: False if only text is served.
+        draft: A draft model beside it.
+        lora_slots: Adapters held at once, and their largest rank.
+        kv_offload_bytes: Host memory for evicted blocks.
+        assumptions: Every value that was not stated.
+        not_read: Keys and sections of a config that were not used.
+        query: The question as it was asked; None where a program made the request.
     """
 
     model: Model
-    accelerator: Accelerator
+    accelerators: tuple[Accelerator, ...]
     engine: Engine
     ceiling: Engine
     weight_formats: Mapping[str, WeightFormat]
@@ -54,6 +64,23 @@ class Request:
     serving: Serving
     eager: bool
     sorts: bool
+    images: bool = True
+    draft: Draft | None = None
+    lora_slots: tuple[int, int] = (0, 0)
+    kv_offload_bytes: int = 0
+    assumptions: tuple[str, ...] = ()
+    not_read: tuple[str, ...] = ()
+    query: Query | None = None
+
+    @property
+    def accelerator(self) -> Accelerator:
+        """The first device."""
+        return self.accelerators[0]
+
+    @property
+    def served_model(self) -> Model:
+        """What shares the pool: the model, with its draft's layers where there is one."""
+        return self.model if self.draft is None else self.draft.whole
 
     @property
     def weight_format_name(self) -> str:
@@ -73,10 +100,13 @@ class Request:
     @property
     def case(self) -> Case:
         """The same for the arithmetic."""
+        per_data_rank = self.layout.tensor * self.layout.pipeline
+        mixed = len({one.id for one in self.accelerators}) > 1
         return Case(
-            model=self.model,
+            model=self.served_model,
             engine=self.engine,
             accelerators=(self.accelerator,),
+            replica=self.accelerators[:per_data_rank] if mixed else (),
             weight_formats=(self.weight_format,),
             formats=self.weight_formats,
             kv_format=self.kv_format,
@@ -85,9 +115,14 @@ class Request:
             utilization=self.utilization,
             kv_pool_bytes=self.kv_pool_bytes,
             eager=self.eager,
+            images=self.images,
             sorts=self.sorts,
+            lora_slots=self.lora_slots,
         )
 
+
+OWN_DRAFT = "mtp"
+"""Names a checkpoint's own prediction layer as its draft."""
 
 AUTO = "auto"
 """The KV format that a checkpoint declares, else the 16-bit type it is served in."""
@@ -96,17 +131,51 @@ AUTO = "auto"
 def resolve_model(model: str | Path | Model, catalog: Catalogue) -> Model:
     """Find a model by id, slug or alias, or read it from a ``config.json``.
 
+    Args:
+        model: A name, a path, or a record.
+        catalog: Where names are looked up.
+
+    Raises:
+        InputError: If there is no such model or file, naming near ones.
+    """
+    return open_model(model, catalog).model
+
+
+def open_model(
+    model: str | Path | Model,
+    catalog: Catalogue,
+    *,
+    fetch: bool = False,
+    revision: str | None = None,
+    assume_defaults: bool = False,
+) -> Opened:
+    """Find or read what was given as a model, with what has to be said about it.
+
+    Args:
+        model: A record; a path; or a name (:func:`kvreport.estimation.opening.open_name`).
+        catalog: Where names are looked up.
+        fetch: True if the Hub may be asked for what is not known.
+        revision: Branch, tag or commit on the Hub.
+        assume_defaults: True to take a class's published defaults for dimensions that a config leaves out.
+
     Raises:
         InputError: If there is no such model or file, naming near ones.
     """
     if isinstance(model, Model):
-        return model
+        return Opened(model)
+    # A reader for every family costs a tenth of a second; a catalogue's model needs none.
     if isinstance(model, Path) or is_config_path(model):
-        # A reader for every family costs a tenth of a second; a catalogue's model needs none.
-        from kvreport.catalog.huggingface import read_config  # noqa: PLC0415
+        from kvreport.estimation.opening import open_folder  # noqa: PLC0415
 
-        return read_config(model)
-    return catalog.model(model)
+        return open_folder(Path(model).expanduser(), catalog, assume_defaults=assume_defaults)
+    if revision is None:
+        try:
+            return listed(catalog.model(model))
+        except InputError:
+            pass
+    from kvreport.estimation.opening import open_name  # noqa: PLC0415
+
+    return open_name(model, catalog, fetching=fetch, revision=revision)
 
 
 def at_release(engine: Engine, name: str) -> Engine:
@@ -117,7 +186,7 @@ def at_release(engine: Engine, name: str) -> Engine:
 
 def is_config_path(text: str) -> bool:
     """True if a model's name on the command line is the path of a config rather than an id."""
-    if text.endswith(".json") or text.startswith((".", "/", "~")):
+    if text.endswith((".json", ".safetensors")) or text.startswith((".", "/", "~")):
         return True
     return "\0" not in text and Path(text, "config.json").is_file()
 
@@ -133,83 +202,183 @@ def whole_number(name: str, value: object, low: int, high: int) -> int:
     return value
 
 
-def resolve(
-    model: str | Path | Model,
-    *,
-    gpu: str | Accelerator,
-    tensor_parallel: int,
-    context_tokens: int | str | None,
-    weights: str | None,
-    kv: str,
-    engine: str | Engine,
-    utilization: float | None,
-    kv_pool: int | str | None,
-    max_batched_tokens: int | None,
-    max_seqs: int | None,
-    block_size: int | None,
-    eager: bool,
-    sorts: bool,
-    prefix_caching: bool | None,
-    speculative: int,
-    dcp: int,
-    catalog: Catalogue,
-) -> Request:
-    """Resolve names against a catalogue and check numbers; the arguments are those of ``estimate``.
+def resolve(query: Query, catalog: Catalogue) -> Request:
+    """Resolve names against a catalogue and check what belongs together.
 
     Raises:
         InputError: For the first thing that cannot be resolved.
     """
-    record = resolve_model(model, catalog)
-    accelerator = gpu if isinstance(gpu, Accelerator) else catalog.accelerator(gpu)
-    policy = engine if isinstance(engine, Engine) else at_release(catalog.engine(engine), engine)
+    opened = open_model(
+        query.model,
+        catalog,
+        fetch=query.fetch,
+        revision=query.revision,
+        assume_defaults=query.assume_defaults,
+    )
+    record = opened.model
+    assumed = list(opened.assumptions)
+    policy = (
+        query.engine
+        if isinstance(query.engine, Engine)
+        else at_release(catalog.engine(query.engine), query.engine)
+    )
+    devices = _devices(query, catalog)
+    layout = _layout(query, len(devices), assumed)
+    accelerator = devices[0]
     refuse_unsupported(record, policy)
-    engine_rules = rules(policy)
+    engine = rules(policy)
     cache = catalog.kv_format(
-        (engine_rules.default_kv_format(record, accelerator) or "bf16") if kv.lower() == AUTO else kv
+        (engine.default_kv_format(record, accelerator) or "bf16") if query.kv.lower() == AUTO else query.kv
     )
     cache = as_declared(cache, record, catalog.kv_formats)
-    if not storable_on(cache, accelerator):
-        raise InputError(
-            f"kv: {accelerator.name} cannot store a cache in {cache.name}; allowed: an accelerator with "
-            f"{' or '.join(cache.native)}, or another format"
-        )
-    whole_number("tensor-parallel", tensor_parallel, 1, MOST_RANKS)
-    whole_number("dcp", dcp, 1, MOST_RANKS)
-    layout = Layout(tensor=tensor_parallel, decode_context=dcp)
+    for device in dict.fromkeys(one.id for one in devices):
+        _check_storable(cache, next(one for one in devices if one.id == device))
     layout.check(record)
-    tokens, rows = engine_rules.scheduler(
-        accelerator,
-        max_batched_tokens=_optional("max-batched-tokens", max_batched_tokens),
-        max_seqs=_optional("max-seqs", max_seqs),
+    draft = _draft(query, record, catalog)
+    tokens, rows = engine.scheduler(
+        accelerator, max_batched_tokens=query.max_batched_tokens, max_seqs=query.max_seqs
     )
+    if query.max_batched_tokens is None and policy.device_classes:
+        assumed.append(f"max_batched_tokens {tokens:,}: default of {policy.label} on this device")
+    if query.max_seqs is None and policy.device_classes:
+        assumed.append(f"max_seqs {rows:,}: default of {policy.label} on this device")
+    if query.utilization is None and engine.reserves:
+        assumed.append(f"utilization {policy.utilization:g}: default of {policy.label}")
+    if query.context_tokens is None:
+        assumed.append(f"context {record.context_tokens:,} tokens: the model's own limit")
+    if query.kv.lower() == AUTO:
+        assumed.append(f"KV format {cache.name}: what {policy.label} takes when told nothing")
     return Request(
         model=record,
-        accelerator=accelerator,
+        accelerators=devices,
         engine=policy,
         ceiling=catalog.engine("ceiling"),
         weight_formats=catalog.weight_formats,
         layout=layout,
         context_tokens=(
             record.context_tokens
-            if context_tokens is None
-            else _field("context", parse_tokens, context_tokens)
+            if query.context_tokens is None
+            else _field("context", parse_tokens, query.context_tokens)
         ),
         weight_format=(
-            None if weights is None or weights.lower() == RELEASED else catalog.weight_format(weights)
+            None
+            if query.weights is None or query.weights.lower() == RELEASED
+            else catalog.weight_format(query.weights)
         ),
         kv_format=cache,
-        utilization=engine_rules.share(utilization),
-        kv_pool_bytes=None if kv_pool is None else _field("kv-pool", parse_bytes, kv_pool),
+        utilization=engine.share(query.utilization),
+        kv_pool_bytes=None if query.kv_pool is None else _field("kv-pool", parse_bytes, query.kv_pool),
         serving=Serving(
             max_batched_tokens=tokens,
             max_seqs=rows,
-            block_tokens=_optional("block-size", block_size, 1 << 20),
-            prefix_caching=prefix_caching,
-            draft_tokens=whole_number("speculative", speculative, 0, 1024),
+            block_tokens=query.block_size,
+            prefix_caching=query.prefix_caching,
+            draft_tokens=query.num_speculative_tokens or (1 if draft else 0),
+            draft_in_model=draft is not None,
         ),
-        eager=eager,
-        sorts=sorts,
+        eager=query.eager,
+        sorts=query.sampler == "sort",
+        images=_images(query.limit_mm_per_prompt) != 0,
+        draft=draft,
+        lora_slots=(query.max_loras, query.max_lora_rank) if query.max_loras else (0, 0),
+        kv_offload_bytes=(
+            0 if query.kv_offload is None else _field("kv-offload", parse_bytes, query.kv_offload)
+        ),
+        assumptions=tuple(assumed),
+        not_read=opened.not_read,
+        query=query,
     )
+
+
+def _devices(query: Query, catalog: Catalogue) -> tuple[Accelerator, ...]:
+    """The accelerators asked for, one for each device where several are named."""
+    asked = query.gpu
+    names = list(asked) if isinstance(asked, list | tuple) else [asked]
+    found: list[Accelerator] = []
+    for name in names:
+        if name is None or name == "":
+            raise InputError("gpu: found none; allowed: an accelerator's name, such as H100")
+        times = 1
+        one = name
+        if isinstance(name, str) and "*" in name:
+            text, _, number = name.rpartition("*")
+            if not number.strip().isdigit() or not 1 <= int(number) <= MOST_RANKS:
+                raise InputError(
+                    f"gpu: found {shorten(name)}; allowed: a name with a number of devices, such as H100*8"
+                )
+            one, times = text.strip(), int(number)
+        record = one if isinstance(one, Accelerator) else catalog.accelerator(one)
+        found += [record] * times
+    if not found or len(found) > MOST_RANKS:
+        raise InputError(f"gpu: found {len(found)} devices; allowed: 1 to {MOST_RANKS:,}")
+    if query.memory is None:
+        return tuple(found)
+    size = _field("memory", parse_bytes, query.memory)
+    return tuple(one.with_usable(size) for one in found)
+
+
+def _layout(query: Query, devices: int, assumed: list[str]) -> Layout:
+    """The layout asked for; where GPUs are listed and nothing else is said, tensor parallel over all."""
+    tensor = query.tensor_parallel
+    others = query.pipeline_parallel * query.data_parallel
+    if tensor is None:
+        tensor = devices // others if devices > 1 and devices % others == 0 else 1
+        if devices > 1:
+            assumed.append(f"tensor parallel {tensor}: the {devices} GPUs that were named")
+    layout = Layout(
+        tensor=tensor,
+        pipeline=query.pipeline_parallel,
+        data=query.data_parallel,
+        expert=query.expert_parallel,
+        decode_context=query.decode_context_parallel,
+        nodes=query.nodes,
+    )
+    if devices > 1 and layout.devices != devices:
+        raise InputError(
+            f"gpu: found {devices} devices for a layout of {layout.devices} "
+            f"({layout.label}); allowed: one kind of GPU, or one --gpu for each of the {layout.devices}"
+        )
+    return layout
+
+
+def _check_storable(cache: KvFormat, accelerator: Accelerator) -> None:
+    if not storable_on(cache, accelerator):
+        raise InputError(
+            f"kv: {accelerator.name} cannot store a cache in {cache.name}; allowed: an accelerator with "
+            f"{' or '.join(cache.native)}, or another format"
+        )
+
+
+def _draft(query: Query, target: Model, catalog: Catalogue) -> Draft | None:
+    if query.draft is None:
+        return None
+    if isinstance(query.draft, str) and query.draft.lower() == OWN_DRAFT:
+        return with_draft(target, own_prediction_layer(target))
+    return with_draft(target, resolve_model(query.draft, catalog))
+
+
+def _images(limits: Mapping[str, int] | Sequence[str] | str | None) -> int | None:
+    """Images per prompt as limited, None for the engine's default."""
+    if limits is None:
+        return None
+    if isinstance(limits, Mapping):
+        pairs = {str(name): number for name, number in limits.items()}
+    else:
+        pairs = {}
+        for text in [limits] if isinstance(limits, str) else limits:
+            name, mark, number = text.partition("=")
+            if not mark or not number.strip().isdigit():
+                raise InputError(
+                    f"limit-mm-per-prompt: found {shorten(text)}; allowed: KIND=N, such as image=2"
+                )
+            pairs[name.strip().lower()] = int(number)
+    for name, value in pairs.items():
+        if name not in ("image", "video", "audio"):
+            raise InputError(f"limit-mm-per-prompt: found {shorten(name)}; allowed: image, video, audio")
+        whole_number(f"limit-mm-per-prompt {name}", value, 0, 1 << 16)
+    if pairs.get("image") == 0 and not any(pairs.values()):
+        return 0
+    return pairs.get("image")
 
 
 def refuse_unsupported(model: Model, engine: Engine) -> None:
@@ -243,10 +412,6 @@ def automatic_kv_format(model: Model) -> str:
     if model.kv_format is not None:
         return model.kv_format
     return "bf16"
-
-
-def _optional(name: str, value: int | None, high: int = 1 << 30) -> int | None:
-    return None if value is None else whole_number(name, value, 1, high)
 
 
 def _field(name: str, parse: Callable[[str | int], int], value: str | int) -> int:

@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from math import ceil, isnan
 from typing import Any, Final
 
+from kvreport.accounting import kernel
 from kvreport.accounting.capacity import boundary
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.ranking import Choices, Deployment, Offer, Ranking, rank
@@ -28,10 +29,6 @@ from kvreport.estimation.alternatives import levers, what_to_relax
 from kvreport.estimation.commands import Served, checkpoint_note, serving_command
 from kvreport.estimation.request import AUTO, refuse_unsupported, resolve_model
 from kvreport.units import count, gib, human_bytes, parse_tokens
-
-USUAL_OUTPUT: Final = 512
-"""Tokens of an answer where nothing is said of it: a page of text."""
-
 
 RENTED_FIRST: Final = (
     "no accelerator was named, so those that more than one cloud rents out come first, each by the memory "
@@ -304,7 +301,7 @@ def size(
     assumed: list[str] = []
     requests = _requests(concurrent, users, requests_per_minute, latency_s, assumed)
     longest = _tokens("context", context)
-    written = _tokens("output", output) if output is not None else min(USUAL_OUTPUT, max(1, longest // 4))
+    written = _tokens("output", output) if output is not None else kernel.default_output(longest)
     asked = _tokens("prompt", prompt) if prompt is not None else longest - written
     if output is None:
         assumed.append(f"answers of {count(written)} tokens")

@@ -18,7 +18,7 @@ from kvreport.accounting.deployment import Allocation, Case, Memo, allocate, pla
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan, Serving
-from kvreport.accounting.profile import UNBOUNDED, CacheProfile
+from kvreport.accounting.profile import CacheProfile
 from kvreport.accounting.weights import active_parameters, parameters
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.formats import KvFormat
@@ -144,7 +144,7 @@ def model_facts(site: SiteData, model: Model) -> dict[str, Any]:
         for row, size in zip(rows, grid.tensor_parallel, strict=True):
             if size not in sizes or site.refusal(model):
                 continue
-            for members, laid in laid_out(model, grid, size, cache, memo):
+            for members, laid in laid_out(model, grid, Layout(tensor=size), cache, memo):
                 index = made.setdefault(json.dumps(_plan(laid.plan)), len(made))
                 for position in members:
                     row[kind_at[position]] = index
@@ -307,9 +307,5 @@ def _plan(blocks: BlockPlan) -> list[Any]:
 
 
 def _profile(profile: CacheProfile) -> list[Any]:
-    terms = [
-        [t.rate_bytes, t.step_tokens, 0 if t.cap_tokens >= UNBOUNDED else t.cap_tokens]
-        for t in profile.terms
-        if t.rate_bytes
-    ]
-    return [profile.constant_bytes, terms]
+    constant, terms = profile.flat
+    return [constant, [list(term) for term in terms]]

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from kvreport.accounting import kernel
 from kvreport.accounting.capacity import Verdict
 from kvreport.dataset.matrix import Cube
 
@@ -29,7 +30,7 @@ _PER_CONFIG: Final = {
 }
 
 
-USEFUL_TOKENS: Final = 8192
+USEFUL_TOKENS: Final = kernel.USEFUL_TOKENS
 """A configuration serves if one request of this context fits; less is no service."""
 
 
@@ -105,7 +106,8 @@ class Series:
 def series(cube: Cube) -> dict[Config, Series]:
     """Return the series of each configuration of one model's cube, in the cube's order.
 
-    Combinations that cannot be configured are left out, as they are in the dataset.
+    Combinations that cannot be configured are left out, as they are in the dataset, and so are layouts other
+    than tensor parallelism, which pages show apart.
     """
     labels = np.array([verdict.label for verdict in Verdict], dtype=object)
     verdicts = labels[cube.values["verdict"]].tolist()
@@ -113,6 +115,8 @@ def series(cube: Cube) -> dict[Config, Series]:
     firsts = {name: cube.values[name][..., 0].tolist() for name in _PER_CONFIG}
     found = {}
     for g, t, w, k in zip(*(axis.tolist() for axis in np.nonzero(cube.possible)), strict=True):
+        if not cube.layouts[t].is_tensor_only:
+            continue
         config = Config(
             cube.model.id, cube.gpus[g], cube.tensor_parallel[t], cube.weight_formats[w], cube.kv_formats[k]
         )

@@ -17,7 +17,7 @@ from kvreport.atomic import write_whole
 from kvreport.build_cache import digest, keep, recall
 from kvreport.catalog.load import load_catalogue
 from kvreport.dataset.release import data_version
-from kvreport.publish import feeds, profiles, sizer_data
+from kvreport.publish import browser, feeds, profiles, sizer_data
 from kvreport.publish.downloads import FOLDER, NOTHING, Downloads, prepare
 from kvreport.publish.page_data import gather
 from kvreport.publish.site_data import SiteData
@@ -25,6 +25,7 @@ from kvreport.site.kit import drawing, fonts, templating, vega
 from kvreport.site.kit.page import Page
 from kvreport.site.page_type import Inputs
 from kvreport.site.pages import (
+    api,
     claims,
     compare,
     explore,
@@ -54,6 +55,7 @@ PAGE_TYPES: Final = (
     claims.TYPE,
     measured.TYPE,
     glossary.TYPE,
+    api.TYPE,
     home.TYPE,
 )
 """Every page type; the front page is last, because its doors lead to the pages that there are."""
@@ -215,6 +217,7 @@ def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
 
 
 def _assets(cache: Path) -> Iterator[tuple[str, bytes]]:
+    yield browser.ADDRESS, browser.script().encode()
     found = False
     for name, content in fonts.web_fonts(cache):
         found = True

@@ -5,16 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+from kvreport.accounting import kernel
 from kvreport.accounting.capacity import longest_context, users
 from kvreport.accounting.deployment import allocate, lay_out
+from kvreport.accounting.kernel import RAISED_UTILIZATION
 from kvreport.errors import InputError
 from kvreport.startup_log.findings import Change
 from kvreport.startup_log.laid_out import TWO_BYTE_KV, LaidOut, longest_of
 from kvreport.startup_log.reading import Reading
-from kvreport.units import GIB
-
-RAISED_UTILIZATION: Final = 0.95
-"""The highest share of memory that leaves a little for others on the device."""
 
 FEWER_REQUESTS: Final = (256, 64, 16)
 """Requests at once that are tried, where sampling from many rows of logits takes the cache's place."""
@@ -23,9 +21,6 @@ PROPORTION_KEPT: Final = 0.95
 
 AGREES_WITHIN: Final = 0.02
 """A plan that is further than this from the log's own figure is not used for other lengths."""
-
-COMFORTABLE_SPARE: Final = 8 * GIB
-"""Free memory of a running SGLang server beyond which its own guide says to raise the fraction."""
 
 
 def changes(
@@ -53,9 +48,9 @@ def changes(
             found.append(Change("kv_dtype", "fp8", halved))
         share = reading.number("utilization")
         if share is not None and share < RAISED_UTILIZATION and total and pool:
-            more = fits * (pool + (RAISED_UTILIZATION - share) * total) / pool
-            if more >= 1:
-                found.append(Change("utilization", RAISED_UTILIZATION, more))
+            raised = kernel.concurrency_at(fits, pool, share, RAISED_UTILIZATION, total)
+            if raised >= 1:
+                found.append(Change("utilization", RAISED_UTILIZATION, raised))
         found += _more_devices(reading, laid, pool) if len(found) < 2 else []
     at_once = reading.whole("max_seqs")
     if fits is not None and at_once is not None and 1 <= fits < at_once and reading.engine == "vllm":
@@ -65,9 +60,8 @@ def changes(
         reading.number("before_load"),
         reading.number("mem_fraction"),
     )
-    if spare is not None and before and fraction is not None and spare > COMFORTABLE_SPARE:
-        raised = int((fraction + (spare - COMFORTABLE_SPARE) / before) * 1000) / 1000
-        found.append(Change("mem_fraction", min(raised, RAISED_UTILIZATION)))
+    if spare is not None and before and fraction is not None and spare > kernel.COMFORTABLE_SPARE_BYTES:
+        found.append(Change("mem_fraction", kernel.raised_fraction(fraction, spare, before)))
     return found
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from kvreport.startup_log.facts import FACTS
 from kvreport.startup_log.reading import Reading, show
 from kvreport.units import GIB
+from kvreport.words import CHANGES
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,18 +60,7 @@ class Change:
         """Print it."""
         gain = "" if self.concurrency is None else f": {self.concurrency:.2f}x"
         value = f"{self.value:,}" if isinstance(self.value, int) else f"{self.value}"
-        return _CHANGES[self.name].format(value=value) + gain
-
-
-_CHANGES: Final = {
-    "max_model_len": "lower max-model-len to {value}",
-    "kv_dtype": "store the cache as {value} (--kv-cache-dtype {value})",
-    "utilization": "raise gpu-memory-utilization to {value}",
-    "mem_fraction": "raise mem-fraction-static to {value}: the server has memory to spare",
-    "fewer_requests": "lower max-num-seqs to {value}: sampling from fewer rows of logits leaves room for the cache",
-    "tensor_parallel": "take more devices: tensor-parallel-size {value}",
-    "max_seqs": "lower max-num-seqs to {value}: no more fit at the longest length, and the rest wait",
-}
+        return CHANGES[self.name].format(value=value) + gain
 
 
 @dataclass(frozen=True, slots=True)

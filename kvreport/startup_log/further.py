@@ -8,6 +8,7 @@ from kvreport.startup_log.patterns import _NUMBER, _WHOLE, Pattern
 
 _SIZE: Final = r"[0-9]{1,9}(?:\.[0-9]{1,6})?"
 
+
 def _short(name: str, letter: str, unit: str) -> Pattern:
     """A length with a letter: vLLM reads ``32K`` as 32,768 and ``32k`` as 32,000."""
     return Pattern(

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Final
 
+from kvreport import words
 from kvreport.accounting import parallel
 from kvreport.accounting.deployment import Case, Deployment, lay_out, plan_blocks
 from kvreport.accounting.engines.registry import rules
@@ -19,7 +20,7 @@ from kvreport.errors import InputError
 from kvreport.startup_log.reading import Reading
 from kvreport.startup_log.release import release_of_places
 
-TWO_BYTE_KV: Final = frozenset({"auto", "bfloat16", "float16", "bf16", "fp16"})
+TWO_BYTE_KV: Final = words.TWO_BYTE_KV
 
 
 @dataclass(frozen=True, slots=True)

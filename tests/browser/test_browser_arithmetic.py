@@ -13,6 +13,7 @@ from kvreport.catalog.load import load_catalogue
 from kvreport.dataset.grid import axes
 from kvreport.dataset.matrix import cube_of
 from kvreport.publish import profiles
+from kvreport.publish.browser import script as browser_script
 from kvreport.publish.page_data import gather
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("tiny-site")]
@@ -113,6 +114,7 @@ def test_the_browser_answers_as_the_dataset_does(repository, chromium_path, chro
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium_path, args=chromium_flags)
         page = browser.new_page()
+        page.add_script_tag(content=browser_script())
         page.add_script_tag(path=str(repository / "docs/assets/kv-capacity.js"))
         data = json.loads(profiles.encode({"site": shared, "models": models, "rows": rows}))
         found = page.evaluate(ANSWER, data)

@@ -13,6 +13,7 @@ from startup_logs import LOGS, mutated_logs
 
 from kvreport.catalog.load import open_catalogue
 from kvreport.errors import InputError
+from kvreport.publish.browser import script as browser_script
 from kvreport.startup_log import diagnose, read_log, table
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
@@ -33,6 +34,7 @@ def page(chromium_path: str, chromium_flags: list[str], repository: Path) -> Ite
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium_path, args=chromium_flags)
         opened = browser.new_page()
+        opened.add_script_tag(content=browser_script())
         opened.add_script_tag(path=repository / "docs" / "assets" / "kv-loglines.js")
         yield opened
         browser.close()

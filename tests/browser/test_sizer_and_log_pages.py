@@ -140,7 +140,7 @@ def test_an_emptied_field_stays_empty_in_a_shared_link(page: Any, address: str) 
 @pytest.mark.parametrize(
     ("field", "text", "sentence"),
     [
-        ("tpot", "0.01", "relax time per token"),
+        ("tpot", "0.01", "relax TPOT"),
         ("context", "1000", "shorten one of them or raise the context"),
         ("context", "many", "is no length"),
         ("prices", "rtx-9999=1", "is no price"),

@@ -16,8 +16,10 @@ from kvreport.accounting.ranking import Choices, Offer, Ranking, rank
 from kvreport.accounting.sizing import Workload
 from kvreport.catalog.load import open_catalogue
 from kvreport.errors import InputError
+from kvreport.estimation.alternatives import what_to_relax
 from kvreport.estimation.size import size
 from kvreport.publish import profiles, sizer_data
+from kvreport.publish.browser import script as browser_script
 from kvreport.publish.page_data import gather
 from kvreport.publish.site_data import SiteData
 
@@ -61,6 +63,7 @@ def page(chromium_path: str, chromium_flags: list[str], repository: Path) -> Ite
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium_path, args=chromium_flags)
         opened = browser.new_page()
+        opened.add_script_tag(content=browser_script())
         for name in ("kv-capacity.js", "kv-sizing.js"):
             opened.add_script_tag(path=repository / "docs" / "assets" / name)
         yield opened
@@ -94,25 +97,30 @@ def workloads(model: str, count: int) -> list[dict[str, Any]]:
     return found
 
 
+def in_words(work: dict[str, Any]) -> Workload:
+    """The workload as Python takes it."""
+    return Workload(
+        concurrent=work["concurrent"],
+        longest_tokens=work["longest"],
+        mean_tokens=work["mean"],
+        prompt_tokens=work["prompt"],
+        output_tokens=work["output"],
+        ttft_s=work["ttft"],
+        tpot_s=work["tpot"],
+        burst=work["burst"],
+        spare_replicas=work["spares"],
+        shared_prefix_tokens=work["prefix"],
+        efficiency=work["efficiency"],
+    )
+
+
 def in_python(model: str, work: dict[str, Any], options: dict[str, Any]) -> Ranking:
     record = CATALOGUE.model(model)
     engine = CATALOGUE.engine(CATALOGUE.grid.engine)
     prices = options["prices"] or {}
     return rank(
         [record],
-        Workload(
-            concurrent=work["concurrent"],
-            longest_tokens=work["longest"],
-            mean_tokens=work["mean"],
-            prompt_tokens=work["prompt"],
-            output_tokens=work["output"],
-            ttft_s=work["ttft"],
-            tpot_s=work["tpot"],
-            burst=work["burst"],
-            spare_replicas=work["spares"],
-            shared_prefix_tokens=work["prefix"],
-            efficiency=work["efficiency"],
-        ),
+        in_words(work),
         [
             Offer(gpu, options["available"], prices.get(gpu.id))
             for gpu in site(model).gpus
@@ -138,7 +146,7 @@ IN_BROWSER = """([data, works, options]) => works.map((work) => {
   const found = kvSizing.rank(data.site, data.peaks, data.model, data.times, work, options);
   return {
     refused: found.refused,
-    relax: found.deployments.length ? null : kvSizing.whatToRelax(work, found),
+    relax: found.deployments.length ? null : kvSizing.whatToRelax(data.site, work, options, found),
     deployments: found.deployments.map((one) => ({
       gpu: one.gpu.id, ranks: one.ranks, weights: one.weightFormat, kv: one.kv, each: one.each, held: one.held,
       replicas: one.replicas, devices: one.devices, memory: one.memory, sure: one.sure, binds: one.binds,
@@ -185,6 +193,16 @@ def test_the_browser_ranks_as_python_does(page: Any, model: str) -> None:
         ranking = in_python(model, work, options)
         assert answer["refused"] == ranking.refused, work
         assert len(answer["deployments"]) == len(ranking.deployments), work
+        if not ranking.deployments:
+            choices = Choices(
+                engine=CATALOGUE.engine(CATALOGUE.grid.engine),
+                formats={},
+                weight_formats={},
+                kv_formats=dict.fromkeys(kv),
+                all_kv_formats={},
+            )
+            said = what_to_relax(in_words(work), ranking, choices)
+            assert answer["relax"] == f"{said[0].upper()}{said[1:]}."
         for theirs, ours in zip(answer["deployments"], ranking.deployments, strict=True):
             mine = {
                 "gpu": ours.offer.accelerator.id,
@@ -235,9 +253,9 @@ ASK = """([data, asked, options]) => {
   const made = kvSizing.workload(asked);
   if (made.error) return { error: made.error };
   const found = kvSizing.rank(data.site, data.peaks, data.model, data.times, made.work, options);
-  if (!found.deployments.length) return { error: kvSizing.whatToRelax(made.work, found) };
+  if (!found.deployments.length) return { error: kvSizing.whatToRelax(data.site, made.work, options, found) };
   const best = found.deployments[0];
-  const back = kvSizing.inverses(data.site, data.peaks, best, made.work);
+  const back = kvSizing.inverses(data.peaks, best, made.work);
   return {
     peak: made.work.peak, devices: best.devices, pool: back.pool, utilization: back.utilization,
     fractions: back.fractions, longest: back.longest, mean: made.work.mean,
@@ -328,9 +346,10 @@ def test_what_python_refuses_the_browser_refuses(page: Any, asked: dict[str, Any
         "available": None,
         "prices": None,
     }
-    assert page.evaluate(ASK, [data(MODELS[0]), asked, options])["error"]
+    error = page.evaluate(ASK, [data(MODELS[0]), asked, options])["error"]
+    assert error
     words = {"tpot": "tpot_s", "prefix": "shared_prefix"}
-    with pytest.raises(InputError):
+    with pytest.raises(InputError) as refusal:
         size(
             MODELS[0],
             weights=["fp8"],
@@ -338,6 +357,9 @@ def test_what_python_refuses_the_browser_refuses(page: Any, asked: dict[str, Any
             catalog=CATALOGUE,
             **{words.get(name, name): value for name, value in asked.items()},
         )
+    if "tpot" in asked:
+        said = str(refusal.value)
+        assert error == f"{said[0].upper()}{said[1:]}."
 
 
 def test_the_whole_catalogue_is_ranked_at_once(page: Any) -> None:

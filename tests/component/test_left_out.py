@@ -80,9 +80,7 @@ def test_what_is_published_is_what_leaving_sources_out_gives(
         assert found[name] == pytest.approx(published["summary"][name], abs=0.002)
 
 
-def test_errors_on_sources_left_out_stay_small(
-    fitting: ModuleType, left_out: list[dict[str, Any]]
-) -> None:
+def test_errors_on_sources_left_out_stay_small(fitting: ModuleType, left_out: list[dict[str, Any]]) -> None:
     found = fitting.summary(left_out)
     assert found["logs"] >= 40
     assert found["median_error"] <= 0.02

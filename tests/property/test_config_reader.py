@@ -13,10 +13,10 @@ import pytest
 from fuzzing import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reading import read_trimmed as read_config
 
-from kvreport.catalog.huggingface import read_config
-from kvreport.catalog.huggingface.keys import Keys
-from kvreport.catalog.huggingface.registry import find_architecture, known_classes
+from kvreport.architectures.keys import Keys
+from kvreport.architectures.registry import find_architecture, known_classes
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from huggingface_configs import COUNTED, LLAMA_3_1_8B
+from reading import read_trimmed as read_config
 
 from kvreport.catalog.dump import dump_model
-from kvreport.catalog.huggingface import read_config
 from kvreport.catalog.load import load_catalogue, open_catalogue
 from kvreport.catalog.model import Model
 from kvreport.catalog.shelf import read_yaml, validate

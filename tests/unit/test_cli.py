@@ -176,7 +176,7 @@ def test_a_model_is_found_by_id_slug_and_in_any_case(run, name):
     [
         ([], "required: COMMAND"),
         (["estimte"], "invalid choice"),
-        (["estimate"], "required: MODEL, --gpu"),
+        (["estimate"], "required: MODEL"),
         (["estimate", "Qwen/Qwen2.5-7B"], "required: --gpu"),
         (["estimate", "Qwen/Qwen9", "--gpu", "H100"], "did you mean"),
         ([*ASK[:3], "h100-sxm-81gb"], "did you mean h100-sxm-80gb"),

@@ -205,10 +205,13 @@ def test_the_summary_of_the_budget_is_read() -> None:
         "0.37 GiB for CUDAGraph memory. Current kv cache memory in use is 18.65 GiB."
     )
     facts = found.reading.facts
-    gib = {name: facts[name] / 2**30 for name in ("requested", "consumed", "activations", "graphs", "kv_pool")}
+    gib = {
+        name: facts[name] / 2**30 for name in ("requested", "consumed", "activations", "graphs", "kv_pool")
+    }
     assert facts["utilization"] == 0.85
     assert gib == pytest.approx(
-        {"requested": 20.39, "consumed": 1.49, "activations": 0.25, "graphs": 0.37, "kv_pool": 18.65}, abs=1e-6
+        {"requested": 20.39, "consumed": 1.49, "activations": 0.25, "graphs": 0.37, "kv_pool": 18.65},
+        abs=1e-6,
     )
 
 
@@ -235,7 +238,7 @@ def test_a_number_at_the_end_of_a_sentence_is_read() -> None:
 
 
 def test_flags_that_are_not_followed_are_listed() -> None:
-    found = read("vllm serve Qwen/Qwen2.5-7B --enable-lora --speculative-config '{\"method\": \"mtp\"}'")
+    found = read('vllm serve Qwen/Qwen2.5-7B --enable-lora --speculative-config \'{"method": "mtp"}\'')
     (note,) = (note for note in found.notes if note.startswith("Not followed"))
     assert "LoRA adapters" in note
     assert "speculative decoding" in note

@@ -180,8 +180,8 @@ def test_the_explanation_puts_the_numbers_in():
         ({"block_size": 0}, "block-size"),
         ({"max_batched_tokens": 0}, "max-batched-tokens"),
         ({"max_seqs": -1}, "max-seqs"),
-        ({"speculative": -1}, "speculative"),
-        ({"dcp": 3}, "context parallel"),
+        ({"num_speculative_tokens": -1}, "num-speculative-tokens"),
+        ({"decode_context_parallel": 3}, "context parallel"),
     ],
 )
 def test_what_cannot_be_answered_is_refused_in_one_line(arguments, said):
@@ -227,7 +227,10 @@ def test_a_compressed_cache_has_a_small_rate_and_a_large_fixed_part(model, per_t
 def test_fp8_means_the_packed_layout_where_there_is_no_other():
     model, gpu = "deepseek-ai/DeepSeek-V4-Flash", "b200-sxm-180gb"
     asked, own = (kvreport.estimate(model, gpu=gpu, tensor_parallel=8, kv=kv) for kv in ("fp8", "auto"))
-    assert asked.to_dict() == own.to_dict()
+    told = {"assumptions"}
+    assert {k: v for k, v in asked.to_dict().items() if k not in told} == {
+        k: v for k, v in own.to_dict().items() if k not in told
+    }
     assert asked.to_dict()["kv_format"] == "fp8_ds_mla_v4"
 
 

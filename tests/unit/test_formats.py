@@ -98,7 +98,7 @@ def test_the_grid_names_formats_that_exist(catalogue: Catalogue) -> None:
 def test_every_format_that_a_model_was_released_in_is_defined(catalogue: Catalogue) -> None:
     for model in catalogue.models.values():
         used = {row.released for row in model.weights if row.released} | {model.weight_format}
-        assert used <= set(catalogue.weight_formats), model.id
+        assert all(name in catalogue.weight_formats for name in used), model.id
         assert model.kv_format is None or model.kv_format in catalogue.kv_formats, model.id
 
 

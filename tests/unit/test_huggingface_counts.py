@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import pytest
 from huggingface_configs import COUNTED, DEEPSEEK_V3, GEMMA_3_27B, LLAMA_3_1_8B, dims, nested, plain
+from reading import read_trimmed as read_config
 
-from kvreport.catalog.huggingface import read_config
 from kvreport.catalog.model import Model
 
 

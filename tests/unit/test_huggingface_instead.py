@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from reading import read_trimmed as read_config
 
-from kvreport.catalog.huggingface import read_config
 from kvreport.errors import InputError
 
 # Mistral 7B v0.1 and Mixtral 8x7B as their makers' own files state them.

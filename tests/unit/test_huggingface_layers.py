@@ -19,9 +19,9 @@ from huggingface_configs import (
     dims,
     plain,
 )
+from reading import read_trimmed as read_config
 
 from kvreport.catalog.caches import Cache, RecurrentState, Ring, Shared
-from kvreport.catalog.huggingface import read_config
 from kvreport.catalog.model import Model
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from huggingface_configs import DEEPSEEK_V3, GEMMA_3_27B, LLAMA_3_1_8B
+from reading import read_trimmed as read_config
 
-from kvreport.catalog.huggingface import read_config
 from kvreport.errors import InputError
 
 

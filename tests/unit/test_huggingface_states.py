@@ -392,5 +392,5 @@ def test_a_quantiser_reaches_the_shared_block_of_zamba2() -> None:
     }
     model = read("Zamba2ForCausalLM", **keys)
     formats = {row.name.rsplit(".", 2)[-2]: row.released for row in model.weights}
-    assert formats["q_proj"] == formats["gate_up_proj"] == formats["out_proj"] == "int4"
+    assert formats["q_proj"] == formats["gate_up_proj"] == formats["out_proj"] == "gptq4-g128"
     assert formats["embed_tokens"] is None

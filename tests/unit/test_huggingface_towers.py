@@ -2,8 +2,8 @@
 
 import pytest
 from reading import kinds, parts, read, total
+from reading import read_trimmed as read_config
 
-from kvreport.catalog.huggingface import read_config
 from kvreport.errors import InputError
 
 SIGLIP_980 = {

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import kvreport
-from kvreport.accounting.capacity import Verdict
+from kvreport.accounting.capacity import Limit, Verdict
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.plan import Serving
 from kvreport.catalog.load import load_catalogue
@@ -51,7 +51,11 @@ def test_a_random_sample_of_rows_equals_the_estimate_of_the_same_combination(cat
         answer = kvreport.estimate(
             cube.model,
             gpu=cube.gpus[g],
-            tensor_parallel=cube.tensor_parallel[t],
+            tensor_parallel=cube.layouts[t].tensor,
+            data_parallel=cube.layouts[t].data,
+            expert_parallel=cube.layouts[t].expert,
+            pipeline_parallel=cube.layouts[t].pipeline,
+            decode_context_parallel=cube.layouts[t].decode_context,
             weights=cube.weight_formats[w],
             kv=cube.kv_formats[k],
             context_tokens=cube.contexts[c],
@@ -59,8 +63,10 @@ def test_a_random_sample_of_rows_equals_the_estimate_of_the_same_combination(cat
         ).to_dict()
         row = {name: values[g, t, w, k, c] for name, values in cube.values.items()}
         row["verdict"] = Verdict(int(row["verdict"])).label
+        row["limited_by"] = Limit(int(row["limited_by"])).label
         expected = {name: answer[name] for name in row if name in answer}
         expected["kv_pool_bytes_per_gpu"] = answer["budget"]["kv_pool_bytes"]
+        expected["shortfall_bytes_per_gpu"] = answer["shortfall_bytes"]
         found = {name: row[name] for name in expected}
         for bound in ("decode_ms_lower_bound", "prefill_ms_lower_bound"):
             value = found.pop(bound)
@@ -75,6 +81,8 @@ def test_combinations_left_out_are_those_that_the_estimate_refuses(catalogue):
     chosen = axes(catalogue, models="Qwen/Qwen2.5-7B,deepseek-ai/DeepSeek-V3", kv=["nvfp4", "bf16"])
     for cube in matrix(chosen):
         for g, t, _, k in np.argwhere(~cube.possible).tolist():
+            if not cube.layouts[t].is_tensor_only:
+                continue  # conversions are left out there, not refused
             with pytest.raises(InputError):
                 kvreport.estimate(
                     cube.model,
@@ -108,8 +116,9 @@ def test_heads_that_do_not_divide_are_no_rows(catalogue):
 def test_what_does_not_fit_is_a_row_with_its_verdict(catalogue):
     (cube,) = matrix(axes(catalogue, models="Qwen/Qwen2.5-72B", gpus="rtx-4090"))
     codes = cube.values["verdict"]
-    released, alone = cube.weight_formats.index("released"), cube.tensor_parallel.index(1)
-    assert (codes[:, alone, released] == Verdict.WEIGHTS_EXCEED_MEMORY).all()
+    released, alone = cube.weight_formats.index("released"), cube.tensor_parallel_place(1)
+    within = [c for c, tokens in enumerate(cube.contexts) if tokens <= cube.model.context_tokens]
+    assert (codes[:, alone, released][..., within] == Verdict.WEIGHTS_EXCEED_MEMORY).all()
     assert (cube.values["max_concurrent_requests"][:, alone, released] == 0).all()
 
 

@@ -2,15 +2,15 @@
 
 import pytest
 
+from kvreport.accounting.kv_cache import heads_per_rank
 from kvreport.accounting.parallel import (
     Layout,
     allowed_tensor_parallel,
     check_context_parallel,
     check_tensor_parallel,
-    kv_copies,
-    kv_heads_per_rank,
     stage_layers,
 )
+from kvreport.accounting.stages import stages
 from kvreport.accounting.weights import weights_by_component
 from kvreport.catalog.load import Catalogue, open_catalogue
 from kvreport.catalog.model import Model
@@ -28,8 +28,7 @@ def llama(catalogue: Catalogue) -> Model:
 
 
 def test_kv_heads_divide_and_then_replicate() -> None:
-    assert [kv_heads_per_rank(8, ranks) for ranks in (1, 2, 8, 16)] == [8, 4, 1, 1]
-    assert [kv_copies(8, ranks) for ranks in (1, 2, 8, 16, 32)] == [1, 1, 1, 2, 4]
+    assert [heads_per_rank(8, ranks) for ranks in (1, 2, 8, 16)] == [8, 4, 1, 1]
 
 
 def test_sizes_that_divide_the_heads_are_allowed(catalogue: Catalogue, llama: Model) -> None:
@@ -90,20 +89,53 @@ def test_a_layout_multiplies_its_ways_but_context(llama: Model) -> None:
         Layout(data=0).check(llama)
 
 
-def test_pipeline_stages_share_the_layers_and_keep_the_ends(catalogue: Catalogue, llama: Model) -> None:
-    whole = weights_by_component(llama, None, catalogue.weight_formats)
-    first, last = Layout(pipeline=2).stage_weights(llama, whole)
-    # 128,256 x 4,096 x 2 B at either end; the final norm (8 KiB) is spread with the layers.
-    end = 128_256 * 4096 * 2
-    layers = 16_060_522_496 - 2 * end
-    assert first == last == end + layers // 2
-    assert Layout(pipeline=2, data=2).total_weights(llama, whole) == 2 * 16_060_522_496
+def stage_bytes(model: Model, number: int) -> list[int]:
+    formats = open_catalogue().weight_formats
+    return [sum(weights_by_component(stage.model, None, formats).values()) for stage in stages(model, number)]
+
+
+def test_pipeline_stages_share_the_layers_and_keep_the_ends(llama: Model) -> None:
+    first, last = stage_bytes(llama, 2)
+    # 128,256 x 4,096 x 2 B at either end; the last norm, 8 KiB, is on the last.
+    assert last - first == 8192
+    assert first + last == 16_060_522_496
 
 
 def test_a_tied_embedding_is_on_the_first_and_on_the_last_stage(catalogue: Catalogue) -> None:
     gemma = catalogue.model("google/gemma-3-27b-it")
     whole = weights_by_component(gemma, None, catalogue.weight_formats)
     assert "output_head" not in whole
-    stages = Layout(pipeline=2).stage_weights(gemma, whole)
-    assert sum(stages) >= sum(whole.values()) + whole["embedding"]
-    assert sum(stages) <= sum(whole.values()) + whole["embedding"] + 2
+    assert sum(stage_bytes(gemma, 2)) == sum(whole.values()) + whole["embedding"]
+
+
+@pytest.mark.parametrize("number", [2, 3, 4, 8])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "deepseek-ai/DeepSeek-V3",  # three dense layers, then mixtures
+        "Qwen/Qwen3.6-27B",  # states and attention alternate
+        "openai/gpt-oss-120b",
+        "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16",
+        "ai21labs/Jamba-v0.1",
+    ],
+)
+def test_stages_are_the_whole_and_what_they_copy(catalogue: Catalogue, name: str, number: int) -> None:
+    model = catalogue.model(name)
+    whole = weights_by_component(model, None, catalogue.weight_formats)
+    copied = 0 if "output_head" in whole else whole["embedding"]
+    assert sum(stage_bytes(model, number)) == sum(whole.values()) + copied
+    parts = stages(model, number)
+    assert [part.layers.stop - part.layers.start for part in parts] == [
+        part.model.layer_count for part in parts
+    ]
+    assert sum(part.model.layer_count for part in parts) == model.layer_count
+
+
+def test_dense_layers_lead_so_the_first_stage_of_a_mixture_is_lighter(catalogue: Catalogue) -> None:
+    first, *_, last = stages(catalogue.model("deepseek-ai/DeepSeek-V3"), 4)
+    held = [
+        sum(row.count for row in part.model.weights if row.component == "routed_experts")
+        for part in (first, last)
+    ]
+    # 61 layers in four: 15, 15, 16, 15; three dense layers first; 3 x 256 matrices per mixture.
+    assert held == [(15 - 3) * 3 * 256, 15 * 3 * 256]

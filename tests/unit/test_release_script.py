@@ -27,7 +27,8 @@ def root(tmp_path: Path) -> Path:
     (root / "site").mkdir(parents=True)
     (root / "site/index.html").write_text("<p>hello</p>", encoding="utf-8")
     (root / ".gitignore").write_text("/site/\n/dist/\n", encoding="utf-8")
-    (root / "pyproject.toml").write_text('[project]\nversion = "1.2.3"\n', encoding="utf-8")
+    (root / "kvreport").mkdir()
+    (root / "kvreport/__init__.py").write_text('__version__ = "1.2.3"\n', encoding="utf-8")
     (root / "CHANGELOG.md").write_text(
         "## [Unreleased]\n\n## [1.2.3] - 2026-11-21\n\n- A thing.\n", encoding="utf-8"
     )
@@ -67,7 +68,7 @@ def test_a_version_that_was_released_before_is_refused(release, root):
     git(root, "tag", "v1.2.3")
     commit(root)
     assert list(release.unready(root)) == [
-        "version: found 1.2.3 in pyproject.toml, and v1.2.3 is another commit; raise the version"
+        "version: found 1.2.3 in kvreport/__init__.py, and v1.2.3 is another commit; raise the version"
     ]
 
 

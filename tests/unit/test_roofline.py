@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from reading import read_trimmed as read_config
 
 from kvreport.accounting.demand import Demand, Reach, demand
 from kvreport.accounting.profile import UNBOUNDED
@@ -9,13 +10,11 @@ from kvreport.accounting.roofline import (
     Peaks,
     decode,
     decode_seconds,
-    frontier,
     knee,
     prefill,
     prefill_seconds,
 )
 from kvreport.accounting.weights import active_parameters, weight_bytes
-from kvreport.catalog.huggingface import read_config
 from kvreport.catalog.load import open_catalogue
 
 CATALOGUE = open_catalogue()
@@ -239,11 +238,6 @@ def test_bounds_broadcast_over_batches_and_contexts() -> None:
     assert grid.shape == (3, 3)
     assert (np.diff(grid, axis=0) >= 0).all()
     assert (np.diff(grid, axis=1) >= 0).all()
-
-
-def test_users_share_the_speed_along_the_boundary() -> None:
-    edge = frontier(LLAMA_8B, H100, [1, 8, 64], [65536, 32768, 4096])
-    assert edge.tokens_per_s_total == pytest.approx(edge.users * edge.tokens_per_s_each)
 
 
 def test_chunked_attention_sees_its_chunk_only() -> None:

@@ -253,7 +253,7 @@ def test_a_replica_holds_what_an_estimate_says(model: str, gpu: str, ranks: int)
     ).ranking.deployments[0]
     same = estimate(model, gpu=gpu, tensor_parallel=ranks, context_tokens=context, catalog=CATALOGUE)
     assert found.pool_bytes == same.budget.kv_pool_bytes
-    assert found.users_held == same.max_concurrent_requests
+    assert found.users_held == same.max_concurrent_requests_by_memory
 
 
 @pytest.mark.parametrize("engine", ["sglang", "ceiling", "vllm@0.11.0"])

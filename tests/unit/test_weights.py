@@ -4,7 +4,6 @@ import pytest
 
 from kvreport.accounting.weights import (
     active_parameters,
-    is_matrix,
     padded_vocabulary,
     parameters,
     parameters_by_component,
@@ -18,6 +17,7 @@ from kvreport.catalog.caches import FullAttention
 from kvreport.catalog.formats import WeightFormat, WiderTensors
 from kvreport.catalog.load import Catalogue, open_catalogue
 from kvreport.catalog.model import Experts, LayerGroup, Model, WeightGroup
+from kvreport.catalog.variant import is_matrix
 from kvreport.errors import InputError
 
 LINEAR = ("attention", "dense_mlp", "routed_experts", "shared_experts", "recurrent")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from kvreport.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class Reserve:
-    """What an engine keeps per device, in bytes.
+    """What an engine keeps per device, in bytes; arrays for several devices.
 
     Attributes:
         activations: Peak of a forward pass, of sampling or of image encoding: the largest.
@@ -36,13 +36,13 @@ class Reserve:
         uncertainty: Half width of the sum's error band, from the fit's residuals.
     """
 
-    activations: int
-    non_framework: int
-    graphs: int
-    uncertainty: int
+    activations: Any
+    non_framework: Any
+    graphs: Any
+    uncertainty: Any
 
     @property
-    def total(self) -> int:
+    def total(self) -> Any:  # noqa: ANN401 - a number, or an array of them
         """Everything but the uncertainty."""
         return self.activations + self.non_framework + self.graphs
 
@@ -292,7 +292,7 @@ class EngineRules:
         self,
         total_bytes: int | Integers,
         weight_bytes: int | Integers,
-        reserve_bytes: int = 0,
+        reserve_bytes: int | Integers = 0,
         utilization: float | None = None,
     ) -> int | Integers:
         """The cache pool; negative where nothing is left. Arrays broadcast.
@@ -307,6 +307,11 @@ class EngineRules:
         if self.engine.utilization_of == "memory_less_weights":
             return _floor((total_bytes - weight_bytes) * share)
         return _ceil(total_bytes * share) - weight_bytes - reserve_bytes
+
+    def state_slots_wanted(self, model: Model, serving: Serving, *, eager: bool) -> int | None:
+        """Blocks of the pool that must exist at start, one for each sequence; None without such a rule."""
+        del model, serving, eager
+        return None
 
     # --- limits -------------------------------------------------------------------------------------------------
 

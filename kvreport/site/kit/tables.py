@@ -10,19 +10,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from kvreport import units
-
-USER_STEPS: Final = (1, 3, 10, 32, 100, 316, 1000, 3162)
-"""Lower edges of the colour steps: half decades."""
-
-REASONS: Final = {
-    "weights_exceed_memory": ("weights", "the weights alone exceed the memory"),
-    "cache_exceeds_pool": ("cache", "not even one request of this length fits what the weights leave"),
-    "context_exceeds_model": ("limit", "longer than the model supports"),
-}
-"""For each verdict that holds no user: the word in the cell, and the reason in full."""
+from kvreport.words import NO_REQUEST, REQUEST_STEPS
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +98,13 @@ def step(users: int) -> int:
     >>> [step(n) for n in (0, 1, 2, 3, 10, 99, 100, 5000)]
     [0, 1, 1, 2, 3, 4, 5, 8]
     """
-    return bisect_right(USER_STEPS, users)
+    return bisect_right(REQUEST_STEPS, users)
 
 
 def users_cell(users: int, verdict: str) -> Cell:
     """Return the cell for a number of simultaneous requests."""
     if verdict == "context_exceeds_model" or users < 1:
-        word, reason = REASONS.get(verdict, ("0", "no request fits"))
+        word, reason = NO_REQUEST.get(verdict, ("0", "no request fits"))
         return Cell(word, "kv-no", value=0, hint=reason)
     css = f"kv-u{step(users)}" + (" kv-tight" if verdict == "tight" else "")
     return Cell(units.count(users), css, value=users, hint="tight" if verdict == "tight" else "")
@@ -130,7 +120,7 @@ def user_cells(users: Sequence[int], verdicts: Sequence[str]) -> tuple[Cell, ...
     ]
     beyond = len(verdicts) - inside
     if beyond:
-        word, reason = REASONS["context_exceeds_model"]
+        word, reason = NO_REQUEST["context_exceeds_model"]
         cells.append(Cell(word, "kv-no", value=0, hint=reason, span=beyond))
     return tuple(cells)
 

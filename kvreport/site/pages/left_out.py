@@ -49,9 +49,7 @@ def _classes(found: LeftOut) -> Table:
         for name, one in found.summary.classes.items()
     ]
     total = found.summary
-    rows.append(
-        Row(Cell("all"), (_count(total.logs), _share(total.median_error), _share(total.coverage)))
-    )
+    rows.append(Row(Cell("all"), (_count(total.logs), _share(total.median_error), _share(total.coverage))))
     return Table(
         "Sources left out of the fit, by class of devices",
         Column("devices", numeric=False),
@@ -114,9 +112,7 @@ def _misses(found: LeftOut, validation: Validation) -> Table:
                 (
                     Cell(log.quantity),
                     Cell(f"{log.error:+.1%}", "kv-num", value=log.error),
-                    Cell(
-                        f"{log.pool_error_bytes / GIB:+.2f} GiB", "kv-num", value=log.pool_error_bytes
-                    ),
+                    Cell(f"{log.pool_error_bytes / GIB:+.2f} GiB", "kv-num", value=log.pool_error_bytes),
                     Cell("inside" if log.covered else "outside"),
                 ),
             )

@@ -17,6 +17,7 @@ from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType
+from kvreport.words import LIMITS
 
 URI: Final = "sizer/"
 TITLE: Final = "Which GPUs, how many, with which flags"
@@ -158,22 +159,11 @@ def _rows(site: SiteData, found: Sizing) -> list[Row]:
             Cell(f"{one.replicas[-1]} × {one.tensor_parallel}", "kv-num"),
             Cell(units.count(one.users_each), "kv-num", one.users_each),
             Cell(units.gib(one.memory_bytes, 0), "kv-num kv-size", one.memory_bytes),
-            Cell(WORDS[one.binds]),
+            Cell(LIMITS[one.binds]),
         )
         gpu = one.offer.accelerator
         rows.append(Row(Cell(site.gpu_name(gpu.id), href=f"gpus/{gpu.id}/"), cells))
     return rows
-
-
-WORDS: Final = {
-    "weights": "weights",
-    "cache": "cache",
-    "state": "recurrent states",
-    "max_seqs": "the engine’s limit of requests",
-    "time": "time",
-    "context": "the longest request",
-}
-"""What binds, in words; the script of the page has the same."""
 
 
 def pages(inputs: Inputs) -> Iterator[Page]:

@@ -13,6 +13,7 @@ from typing import Final
 from kvreport.accounting.engines.vllm.expert_kernels import TILES, block_float_kernel
 from kvreport.accounting.engines.vllm.releases import release_of
 from kvreport.accounting.kv_cache import SERVED_BYTES, rotary_width
+from kvreport.accounting.parallel import Layout
 from kvreport.accounting.weights import format_of, rank_elements
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
@@ -43,7 +44,7 @@ def load_overhead(
     weight_format: WeightFormat | None,
     formats: Mapping[str, WeightFormat],
     accelerator: Accelerator,
-    tensor_parallel: int = 1,
+    layout: Layout,
 ) -> dict[str, int]:
     """Bytes per rank that loading adds, by what they are for.
 
@@ -53,7 +54,7 @@ def load_overhead(
         weight_format: The format the model is converted to; None means as released.
         formats: Weight formats by name.
         accelerator: The device, which decides the kernels.
-        tensor_parallel: Ranks that the weights are divided by.
+        layout: How the weights are divided.
 
     Returns:
         ``position_table``, ``absorbed_projection``, ``widened_scales`` and ``expert_padding``, where they
@@ -61,11 +62,9 @@ def load_overhead(
     """
     parts = {
         "position_table": _position_table(model),
-        "absorbed_projection": _absorbed(model, weight_format, formats, tensor_parallel),
-        "widened_scales": _widened_scales(model, weight_format, formats, tensor_parallel),
-        "expert_padding": _expert_padding(
-            model, engine, weight_format, formats, accelerator, tensor_parallel
-        ),
+        "absorbed_projection": _absorbed(model, weight_format, formats, layout.tensor),
+        "widened_scales": _widened_scales(model, weight_format, formats, layout.tensor),
+        "expert_padding": _expert_padding(model, engine, weight_format, formats, accelerator, layout),
     }
     return {name: size for name, size in parts.items() if size}
 
@@ -126,7 +125,7 @@ def _expert_padding(
     weight_format: WeightFormat | None,
     formats: Mapping[str, WeightFormat],
     accelerator: Accelerator,
-    tensor_parallel: int,
+    layout: Layout,
 ) -> int:
     """Experts of 4-bit floats are padded to their kernels' tiles.
 
@@ -145,11 +144,15 @@ def _expert_padding(
         if form.name not in (_BLOCK_FLOAT, _SCALED_FLOAT):
             continue
         inner, width = _expert_sides(model, row)
-        share = -(-inner // tensor_parallel)
-        per_rank = row.count * share * width
+        count, share = row.count, -(-inner // layout.expert_ranks)
+        if layout.expert and model.experts is not None:
+            # Whole experts, as many as the fullest rank has.
+            routed = model.experts.routed
+            count, share = row.count * -(-routed // layout.expert_ranks) // routed, inner
+        per_rank = count * share * width
         kernel = block_float_kernel(release_of(engine), model.architecture, major, engine.expert_kernel)
         inner_tile, width_tile = TILES[kernel] if form.name == _BLOCK_FLOAT else _SCALED_TILES
-        padded = row.count * _up(share, inner_tile) * _up(width, width_tile)
+        padded = count * _up(share, inner_tile) * _up(width, width_tile)
         scaled = form.block and (form.name == _SCALED_FLOAT or kernel != "triton")
         scale_bits = 8 * form.scale_bytes / form.block[1] if scaled and form.block else 0.0
         added += (padded - per_rank) * (form.bits + scale_bits) / 8

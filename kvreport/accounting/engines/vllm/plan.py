@@ -182,7 +182,7 @@ class _Layers:
                 if page is not None:
                     yield page, group.count
                     draft = page if page.growth == "full" else draft
-        if self.serving.draft_tokens and draft is not None:
+        if self._adds_draft_layer() and draft is not None:
             yield draft, 1
 
     def notes(self, groups: tuple[Group, ...]) -> Iterator[str]:
@@ -199,10 +199,14 @@ class _Layers:
                 f"every window reserves for {self.in_flight:,} tokens in flight "
                 f"({self.engine.steps_in_flight} steps of {self.serving.max_batched_tokens:,})"
             )
-        if self.serving.draft_tokens:
+        if self._adds_draft_layer():
             yield "one more layer of full attention is charged for drafting"
         if not self.device.hybrid:
             yield "no hybrid cache manager on this device: windows are charged like full attention"
+
+    def _adds_draft_layer(self) -> bool:
+        """True where a draft of unknown shape is served: one more layer like the last is charged."""
+        return bool(self.serving.draft_tokens) and not self.serving.draft_in_model
 
     def _page(self, cache: Cache) -> Page | None:
         match cache:

@@ -47,9 +47,6 @@ EXPERT_HIDDEN_BYTES: Final = 2
 MLA_CONTEXT_TOKENS: Final = 64 * 1024
 """Context tokens whose keys and values MLA expands at once (``mla/common.py``, chunked prefill)."""
 
-LARGEST_CAPTURE: Final = 512
-"""Tokens of the largest graph that is captured by default."""
-
 INDEX_KEY_BYTES: Final = 132
 
 INDEX_LOGITS_BYTES: Final = 512 * MIB
@@ -98,7 +95,6 @@ class Tower:
     def patch_bytes(self) -> int:
         """Bytes of one patch at the peak: the inner side twice, the stream and its residual."""
         return 2 * SERVED_BYTES * self.inner + 2 * SERVED_BYTES * self.width
-
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,28 +177,6 @@ def _inner(model: Model, row: WeightGroup) -> int:
     """Inner side of one projection; gate and up projection may lie in one matrix."""
     side = prod(row.shape[-2:]) // model.hidden_size
     return side // 2 if "gate_up" in row.name or "w13" in row.name else side
-
-
-def captured_sizes(max_seqs: int, max_batched_tokens: int | None = None) -> int:
-    """Batch sizes captured by default: 1, 2, 4, then by 8 to 256, then by 16 (``config/vllm.py``)."""
-    largest = min(2 * max_seqs, LARGEST_CAPTURE, max_batched_tokens or LARGEST_CAPTURE)
-    return _sizes(largest)
-
-
-def captured_graphs(max_seqs: int, max_batched_tokens: int | None = None) -> int:
-    """Graphs captured by default: pieces for every size, and whole ones for those that decode.
-
-    ``FULL_AND_PIECEWISE`` (``config/compilation.py``): a whole graph is captured for sizes of at most
-    ``max_num_seqs`` tokens.
-    """
-    whole = min(max_seqs, 2 * max_seqs, LARGEST_CAPTURE, max_batched_tokens or LARGEST_CAPTURE)
-    return captured_sizes(max_seqs, max_batched_tokens) + _sizes(whole)
-
-
-def _sizes(largest: int) -> int:
-    fine = min(largest, 256) // 8
-    coarse = max(largest - 256, 0) // 16
-    return sum(size <= largest for size in (1, 2, 4)) + fine + coarse
 
 
 def logit_bytes(sampler: Sampler, tensor_parallel: int = 1) -> int:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import astuple, dataclass
+from typing import Final
 
 from kvreport.accounting.engines.base import EngineRules, Reserve, Step, constant
 from kvreport.accounting.engines.vllm import kernels, overhead, plan, releases, reserve, scheduler
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan, Serving
 from kvreport.catalog.accelerator import Accelerator
-from kvreport.catalog.engine import Engine
+from kvreport.catalog.caches import RecurrentState
+from kvreport.catalog.engine import Engine, version_number
 from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.model import Model
+
+_ONE_BLOCK_EACH: Final = (0, 20)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +78,7 @@ class Vllm(EngineRules):
         layout: Layout,
     ) -> dict[str, int]:
         """Position tables, copies that kernels want, padding of experts."""
-        return overhead.load_overhead(
-            model, self.engine, weight_format, formats, accelerator, layout.tensor
-        )
+        return overhead.load_overhead(model, self.engine, weight_format, formats, accelerator, layout)
 
     def reserve(self, model: Model, accelerator: Accelerator, step: Step) -> Reserve:
         """Activations, non-framework memory and graphs, as the release's start-up measures them."""
@@ -112,6 +114,17 @@ class Vllm(EngineRules):
         They are those of a device whose kernels for experts compute in the engine's buffers.
         """
         return astuple(reserve.ReserveRates.of(model, self.engine, tensor_parallel=layout.tensor))
+
+    def state_slots_wanted(self, model: Model, serving: Serving, *, eager: bool) -> int | None:
+        """Since 0.20 a model with recurrent states needs a block for every sequence to capture its graphs.
+
+        "max_num_seqs (…) exceeds available Mamba cache blocks (…)" (``config/compilation.py::
+        resolve_cudagraph_mode_and_sizes``, 0.20.0 to 0.33.0; 0.18 and 0.19 capture fewer graphs instead).
+        """
+        if eager or version_number(self.engine.version or "") < _ONE_BLOCK_EACH:
+            return None
+        states = any(isinstance(c, RecurrentState) for group in model.layers for c in group.caches)
+        return serving.max_seqs if states else None
 
     def reserve_class(self, accelerator: Accelerator) -> Hashable:
         """Scheduler defaults, vendor and error band, and whether kernels for experts bring their own buffers."""

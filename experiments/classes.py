@@ -1,0 +1,254 @@
+"""The check over every class of the installed transformers: read and exact, or refused by name.
+
+Each class is built on the meta device from its default config, from that config made small, and from
+the small one with one key changed; its parameters are counted and compared with what the reader makes
+of the same config. The small one is also run on the CPU where it can be, and its cache added up.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from experiments.probing import LAYER_KEYS, SKIPPED, changed, config_class, flattened
+from kvreport.accounting.weights import parameters as counted
+from kvreport.architectures import read_config
+from kvreport.catalog.model import Model
+from kvreport.errors import InputError
+
+LISTS: Final = {
+    "causal": "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES",
+    "image_text": "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES",
+    "multimodal": "MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES",
+    "seq2seq": "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES",
+    "speech": "MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES",
+}
+"""transformers' own lists of the classes that generate (``models/auto/modeling_auto.py``)."""
+
+LENGTHS: Final = (128, 256)
+LARGEST: Final = 60_000_000
+"""Parameters of a small model that is run; a larger one would take minutes."""
+
+_WIDTH: Final = re.compile(r"hidden|size|dim|width|d_model|d_ff|n_embd|n_inner|experts$")
+_FIXED: Final = re.compile(
+    r"image|patch|kernel|window|head_dim|merge|channels|stride|chunk|bins|group|vocab_size_per"
+)
+
+
+@dataclass
+class Finding:
+    """What checking one class gave.
+
+    Attributes:
+        name: The class.
+        model_type: Its model type.
+        group: The list of transformers that it stands in.
+        status: ``exact``, ``differs``, ``refused`` or ``not built``.
+        ours: Parameters as we count them; None if the config was refused.
+        theirs: Parameters that transformers allocates; None if it cannot build the default config.
+        small: The same for the config made small.
+        cache: The same for the cache of the small model.
+        changes: Keys changed one at a time.
+        exact_changes: How many of them were followed exactly.
+        refused_changes: How many were refused.
+        followed_wrongly: The keys whose change was not followed.
+        note: The refusal, or why nothing was built.
+    """
+
+    name: str
+    model_type: str
+    group: str
+    status: str = "not built"
+    ours: int | None = None
+    theirs: int | None = None
+    small: str = "not built"
+    cache: str = "not run"
+    changes: int = 0
+    exact_changes: int = 0
+    refused_changes: int = 0
+    followed_wrongly: list[str] = field(default_factory=list)
+    note: str = ""
+
+
+def every_class() -> Iterator[tuple[str, str, str]]:
+    """Yield list, model type and class name of every generating class of the installed transformers."""
+    from transformers.models.auto import modeling_auto
+
+    seen = set()
+    for group, mapping in LISTS.items():
+        for model_type, names in getattr(modeling_auto, mapping).items():
+            name = names if isinstance(names, str) else names[0]
+            if (model_type, name) not in seen:
+                seen.add((model_type, name))
+                yield group, model_type, name
+
+
+def parameters(name: str, model_type: str, config: dict[str, Any], expected: int | None) -> int:
+    """Count what transformers allocates for a config, with stored router biases where those are meant."""
+    import torch
+    import transformers
+
+    from experiments.e2 import count
+
+    settings = config_class(model_type).from_dict(json.loads(json.dumps(config)))
+    with torch.device("meta"):
+        net = getattr(transformers, name)._from_config(settings)
+    return count(net, expected if expected is not None else -1)[0]
+
+
+def ours(name: str, config: dict[str, Any]) -> Model | str:
+    """Read a config as ``config.json`` would hold it; the refusal's text if it is refused."""
+    written = json.loads(json.dumps({**config, "architectures": [name]}))
+    try:
+        return read_config(written, id="local/check", assume_defaults=True)
+    except InputError as error:
+        return str(error)
+
+
+def compare(name: str, model_type: str, config: dict[str, Any]) -> tuple[str, int | None, int | None, str]:
+    """Return status, our count, their count and a note for one config."""
+    model = ours(name, config)
+    mine = None if isinstance(model, str) else counted(model)
+    refusal = model if isinstance(model, str) else ""
+    try:
+        theirs = parameters(name, model_type, config, mine)
+    except Exception as error:  # noqa: BLE001 - whatever a class raises over a config
+        note = refusal or f"{type(error).__name__}: {' '.join(str(error).split())[:120]}"
+        return ("refused" if refusal else "not built"), mine, None, note
+    if mine is None:
+        return "refused", None, theirs, refusal
+    return ("exact" if mine == theirs else "differs"), mine, theirs, ""
+
+
+def made_small(name: str, model_type: str) -> dict[str, Any]:
+    """Return the class's default config with few layers, few experts and narrow widths.
+
+    Raises:
+        Exception: Whatever the class raises over its own default config.
+    """
+    config = config_class(model_type)().to_dict()
+    parameters(name, model_type, config, None)
+    for path, value in list(flattened(config)):
+        key = path[-1]
+        if isinstance(value, bool) or not isinstance(value, int) or SKIPPED.search(key):
+            continue
+        goals: tuple[int, ...] = ()
+        if LAYER_KEYS.match(key) and "nextn" not in key:
+            goals = (4,) if value > 4 else ()
+        elif key == "vocab_size":
+            goals = (1024,) if value > 1024 else ()
+        elif _WIDTH.search(key) and not _FIXED.search(key) and value >= 64:
+            goals = tuple(
+                value // part for part in (16, 8, 4, 2) if value % part == 0 and value // part >= 32
+            )
+        for goal in goals:
+            tried = changed(config, path, goal)
+            try:
+                parameters(name, model_type, tried, None)
+            except Exception:  # noqa: BLE001, S112 - the next, larger size may do
+                continue
+            config = tried
+            break
+    return config
+
+
+def one_key_changes(config: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the config with one key changed at a time, by the key's dotted path."""
+    for path, value in flattened(config):
+        if SKIPPED.search(path[-1]) or path[-1] in ("is_decoder", "add_cross_attention"):
+            continue
+        if isinstance(value, bool):
+            yield ".".join(path), changed(config, path, not value)
+        elif isinstance(value, int) and value > 0:
+            yield (
+                ".".join(path),
+                changed(config, path, value + 1 if LAYER_KEYS.match(path[-1]) else value * 2),
+            )
+
+
+def check_class(group: str, model_type: str, name: str, *, changes: bool = True) -> Finding:
+    """Check one class."""
+    warnings.filterwarnings("ignore")
+    found = Finding(name, model_type, group)
+    try:
+        default = config_class(model_type)().to_dict()
+    except Exception as error:  # noqa: BLE001 - whatever a config class raises
+        found.note = f"{type(error).__name__}: {' '.join(str(error).split())[:120]}"
+        return found
+    found.status, found.ours, found.theirs, found.note = compare(name, model_type, default)
+    try:
+        config = made_small(name, model_type)
+    except Exception:  # noqa: BLE001 - its default config cannot be built
+        return found
+    found.small = compare(name, model_type, config)[0]
+    if found.small in ("exact", "differs"):
+        found.cache = cache_of(name, model_type, config)
+    if changes and found.small == "exact":
+        for key, tried in one_key_changes(config):
+            status = compare(name, model_type, tried)[0]
+            if status == "not built":
+                continue
+            found.changes += 1
+            found.exact_changes += status == "exact"
+            found.refused_changes += status == "refused"
+            if status == "differs":
+                found.followed_wrongly.append(key)
+    return found
+
+
+def cache_of(name: str, model_type: str, config: dict[str, Any]) -> str:
+    """Run a small model on the CPU and compare its cache: ``exact``, ``differs ...`` or ``not run``."""
+    import torch
+    import transformers
+
+    from experiments.cache import held
+    from experiments.models import Subject
+    from experiments.theory import cache_bytes
+
+    model = ours(name, config)
+    if isinstance(model, str) or counted(model) > LARGEST:
+        return "not run"
+    settings = config_class(model_type).from_dict(json.loads(json.dumps(config)))
+    subject = Subject("local/check", config, model)
+    results = []
+    try:
+        torch.manual_seed(0)
+        net = getattr(transformers, name)._from_config(settings, dtype=torch.bfloat16).eval()
+        for length in LENGTHS:
+            ids = torch.randint(1, min(200, model.vocabulary), (1, length))
+            with torch.inference_mode():
+                kept = _run(net, ids, settings)
+            if kept is None:
+                return "not run"
+            results.append((held(kept).shape_bytes, cache_bytes(subject, length)))
+    except Exception as error:  # noqa: BLE001 - whatever a class raises when it runs
+        return f"not run: {type(error).__name__}: {' '.join(str(error).split())[:80]}"
+    if all(theirs == mine for theirs, mine in results):
+        return "exact"
+    return "differs: " + ", ".join(f"{theirs} against {mine}" for theirs, mine in results)
+
+
+def _run(net: Any, ids: Any, settings: Any) -> Any:  # noqa: ANN401 - a model, token ids, its config
+    if getattr(settings, "is_encoder_decoder", False):
+        return net(input_ids=ids, decoder_input_ids=ids, use_cache=True).past_key_values
+    return net(input_ids=ids, use_cache=True).past_key_values
+
+
+def check_all(out: Path, only: list[str]) -> int:
+    """Check every class and write a line of JSON for each; returns 1 if any differs."""
+    differ = 0
+    with out.open("w", encoding="utf-8") as file:
+        for group, model_type, name in every_class():
+            if only and name not in only and model_type not in only:
+                continue
+            found = check_class(group, model_type, name)
+            differ += found.status == "differs"
+            print(f"{found.status:9} {found.small:9} {found.cache[:40]:20} {found.exact_changes}/{found.changes} {name} {','.join(found.followed_wrongly)[:90]} {found.note[:60]}", flush=True)  # fmt: skip
+            file.write(json.dumps(vars(found)) + "\n")
+            file.flush()
+    return int(differ > 0)

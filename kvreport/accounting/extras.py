@@ -1,0 +1,144 @@
+"""What else lives in the memory: a draft model, LoRA adapters, KV blocks kept on the host.
+
+Images and other encoder inputs are part of an engine's reserve; a record of them is here so that answers
+can list them beside the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from kvreport.accounting.kv_cache import SERVED_BYTES
+from kvreport.accounting.parallel import Layout
+from kvreport.accounting.weights import output_side
+from kvreport.catalog.model import Component, LayerGroup, Model, WeightGroup
+from kvreport.catalog.variant import is_matrix
+from kvreport.errors import InputError
+
+ADAPTED: Final[frozenset[Component]] = frozenset(
+    {"attention", "dense_mlp", "shared_experts", "routed_experts", "recurrent"}
+)
+"""Components whose linear layers adapters can change (vLLM 0.33, ``lora/utils.py``)."""
+
+_BORROWED: Final[frozenset[Component]] = frozenset({"embedding", "output_head"})
+"""A one-layer draft head reads the target's embedding and output head (vLLM 0.33, ``spec_decode/eagle.py``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A draft model beside a target.
+
+    Attributes:
+        model: The draft model, or the target's own prediction layers as one.
+        whole: The target with the draft's layers after its own: what shares the pool.
+        borrows: True if the draft reads the target's embedding and output head.
+    """
+
+    model: Model
+    whole: Model
+    borrows: bool
+
+
+def with_draft(target: Model, draft: Model) -> Draft:
+    """Put a draft model's layers and weights after the target's, as one model.
+
+    A draft of few layers with the target's width and vocabulary is a head (EAGLE, MTP): it borrows embedding
+    and output head. Any other is a model of its own (``--speculative-model`` of a smaller sibling).
+
+    Raises:
+        InputError: If the draft was trained on another vocabulary.
+    """
+    borrows = draft.hidden_size == target.hidden_size and draft.layer_count <= 2
+    if not borrows and abs(draft.vocabulary - target.vocabulary) > max(target.vocabulary // 100, 256):
+        raise InputError(
+            f"draft: found {draft.id} with {draft.vocabulary:,} tokens in its vocabulary; allowed: a draft with "
+            f"the {target.vocabulary:,} tokens of {target.id}"
+        )
+    first = target.layer_count
+    moved = tuple(
+        LayerGroup(name=f"draft {group.name}", layers=_shifted(group.indices, first), caches=group.caches)
+        for group in draft.layers
+    )
+    rows = tuple(_rows(draft, borrows=borrows))
+    values = {name: getattr(target, name) for name in type(target).model_fields}
+    values |= {"layers": (*target.layers, *moved), "weights": (*target.weights, *rows)}
+    return Draft(draft, type(target).model_construct(**values), borrows)
+
+
+def own_prediction_layer(target: Model) -> Model:
+    """A model's own layer for multi-token prediction, as a draft.
+
+    Its cache is that of the target's last layer with attention.
+
+    Raises:
+        InputError: If the checkpoint has no such layer.
+    """
+    rows = tuple(row for row in target.weights if row.component == "mtp")
+    if not rows:
+        raise InputError(
+            f"draft: {target.id} has no prediction layers of its own; allowed: a draft model's name or config.json"
+        )
+    keeping = [group for group in target.layers if any(cache.kind != "state" for cache in group.caches)]
+    last = (keeping or list(target.layers))[-1]
+    values = {name: getattr(target, name) for name in type(target).model_fields}
+    values |= {
+        "layers": (LayerGroup(name="prediction layer", layers="0", caches=last.caches),),
+        "weights": rows,
+        "not_loaded": (),
+    }
+    return type(target).model_construct(**values)
+
+
+def _rows(draft: Model, *, borrows: bool) -> Iterator[WeightGroup]:
+    own = frozenset(draft.not_loaded) - {"mtp"}
+    for row in draft.weights:
+        if row.component in own or (borrows and row.component in _BORROWED):
+            continue
+        # The target leaves its own prediction layers out; a draft's are what is served.
+        part: Component = "other" if row.component == "mtp" else row.component
+        yield row.model_copy(update={"name": f"draft.{row.name}", "component": part})
+
+
+def _shifted(indices: tuple[int, ...], first: int) -> str:
+    return ",".join(str(index + first) for index in indices)
+
+
+def lora_bytes(model: Model, layout: Layout, max_loras: int, max_rank: int) -> int:
+    """Bytes of adapter slots on one device.
+
+    Each slot holds two factors per linear layer, ``rank x input`` and ``output x rank``, 16 bits each. Of a
+    layer divided by columns the second is divided, of one divided by rows the first
+    (vLLM 0.33, ``lora/layers/column_parallel_linear.py``, ``row_parallel_linear.py``); experts have factors of
+    their own each.
+
+    Args:
+        model: The model.
+        layout: How it is spread over devices.
+        max_loras: Slots (``--max-loras``).
+        max_rank: Rank of each slot (``--max-lora-rank``).
+    """
+    if not max_loras:
+        return 0
+    total = 0
+    for row in model.weights:
+        if row.component not in ADAPTED or row.component in model.not_loaded or not is_matrix(row.shape):
+            continue
+        out, inner = output_side(row.shape), row.shape[-1]
+        ranks = layout.expert_ranks if row.component == "routed_experts" else layout.tensor
+        matrices = row.count
+        if len(row.shape) > 2:
+            for side in row.shape[:-2]:
+                matrices *= side
+        match row.split:
+            case "rows":
+                inner = -(-inner // ranks)
+            case "replicated":
+                pass
+            case "experts" if layout.expert:
+                matrices = -(-matrices // ranks)
+            case _:
+                out = -(-out // ranks)
+        total += matrices * max_rank * (inner + out)
+    return max_loras * total * SERVED_BYTES

@@ -1,0 +1,579 @@
+"""The scalar formulas that Python and the browser share, each written once.
+
+The functions here are plain Python on ints and floats, without numpy and without classes that
+compute. :mod:`kvreport.publish.javascript` translates this file to JavaScript when the site is
+built, so the pages evaluate the same source. The array versions in :mod:`~kvreport.accounting.capacity`,
+:mod:`~kvreport.accounting.sizing` and :mod:`~kvreport.accounting.roofline` are held equal to it by
+``tests/property/test_kernel.py``, and so is the JavaScript.
+
+Rules of the subset, which the translator enforces:
+
+* statements: assignment, ``if``, ``while``, ``for`` over a sequence or ``range``, ``return``;
+* expressions: arithmetic, comparison, ``and``/``or``/``not``, calls of functions of this file, of
+  ``min``, ``max``, ``abs``, ``int``, ``round``, ``len`` and of ``math``'s ``ceil``, ``floor``, ``isnan``;
+* a condition is a comparison, a call or a ``bool``: truthiness differs between the languages;
+* arguments of ``min`` and ``max`` are never NaN, and no divisor is 0: the languages differ there, too.
+
+JavaScript has one kind of number. An integer stays exact below 2^53, and so does the floor of a
+quotient of two such integers; every size in bytes of one device is below it.
+
+Units: sizes are bytes on one device, lengths are tokens, times are seconds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+Term = tuple[int, int, int]
+"""One addend of a request's bytes: bytes per started step, tokens per step, cap in tokens (0: none)."""
+
+Reach = tuple[float, float, float, int, int, int, int]
+"""What one token sees of a cache: bytes per entry, operations per entry while decoding, the same while
+prefilling, cap in tokens (0: none, -1: nothing is seen), tokens per entry, 1 if sight restarts every
+``cap`` tokens, constant entries."""
+
+Work = tuple[float, float]
+"""Operations per token of one operand type, and the device's peak rate for it (NaN: unknown)."""
+
+Rates = tuple[
+    float,
+    float,
+    float,
+    float,
+    float,
+    float,
+    float,
+    float,
+    float,
+    float,
+    float,
+    float,
+    float,
+    float,
+    float,
+    float,
+]
+"""What vLLM's reserve grows with, in the order of
+:class:`kvreport.accounting.engines.vllm.reserve.ReserveRates`, which says what each is."""
+
+UNLIMITED_REQUESTS: Final = 1 << 40
+"""Requests of a model whose requests hold nothing: no pool ever limits them."""
+
+MAX_REQUESTS: Final = 1 << 20
+"""Most requests at once that a sizing considers."""
+
+DEFAULT_EFFICIENCY: Final = 0.6
+"""Share of the roofline that a server is expected to reach; see :mod:`kvreport.accounting.sizing`."""
+
+USUAL_OUTPUT: Final = 512
+"""Output tokens where nothing is said."""
+
+USEFUL_TOKENS: Final = 8192
+"""A configuration serves if one request of this context fits."""
+
+LARGEST_CAPTURE: Final = 512
+"""Tokens of the largest graph that vLLM captures by default (``vllm/config/vllm.py``)."""
+
+MULTIPROCESSORS: Final = 132
+"""Multiprocessors of a large device (H100), for each of which Triton's sampling kernel keeps a row of
+logits. Others have 58 to 188, which changes a tenth of a GiB."""
+
+BUFFERED_ROWS: Final = 8
+"""Rows of logits from which that kernel samples (vLLM 0.17.0, ``apply_top_k_top_p``)."""
+
+RAISED_UTILIZATION: Final = 0.95
+"""The highest memory share that leaves something for other processes of the device."""
+
+COMFORTABLE_SPARE_BYTES: Final = 8 << 30
+"""Free memory of a running SGLang server beyond which its guide raises the static fraction
+(``docs/advanced_features/hyperparameter_tuning.md``)."""
+
+STATE_OPERATIONS: Final = 4
+"""Operations per element of a recurrent state and token: multiply-add to update, and to read."""
+
+STATE_ELEMENT_BYTES: Final = 4
+"""Bytes of an element of a recurrent state."""
+
+FITS: Final = 0
+TIGHT: Final = 1
+CACHE_EXCEEDS_POOL: Final = 2
+CONTEXT_EXCEEDS_MODEL: Final = 3
+WEIGHTS_EXCEED_MEMORY: Final = 4
+
+
+class Step(NamedTuple):
+    """What one step of a model asks of one device, with the device's peak rates.
+
+    Attributes:
+        ranks: Devices that the model is split over.
+        dense_bytes: Weights read in every step.
+        expert_bytes: All routed experts; a step reads the part that its tokens choose.
+        experts: Routed experts per layer; 0 without a mixture.
+        experts_per_token: Experts that one token is sent to.
+        body: Operations per token of the weights that every token meets, by operand type.
+        head: Operations per sampled token of the output head, by operand type.
+        reaches: What a token sees of each cache.
+        attention_rate: Peak operations per second of attention's operand type; NaN if unknown.
+        state_bytes: States of a request, read and written back.
+        reduced_bytes: Partial results per token that layers sum over the devices.
+        bytes_rate: Memory bandwidth in bytes per second; NaN if unknown.
+        link_rate: Bandwidth to the other devices in one direction; NaN if unknown.
+    """
+
+    ranks: int
+    dense_bytes: float
+    expert_bytes: float
+    experts: int
+    experts_per_token: int
+    body: Sequence[Work]
+    head: Sequence[Work]
+    reaches: Sequence[Reach]
+    attention_rate: float
+    state_bytes: float
+    reduced_bytes: float
+    bytes_rate: float
+    link_rate: float
+
+
+# --- the pool ------------------------------------------------------------------------------------
+
+
+def engine_memory(total: int, utilization: float) -> int:
+    """Return what weights, reserve and pool may take together of ``total`` bytes."""
+    return math.ceil(total * utilization)
+
+
+def pool_bytes(memory: int, weights: int, reserve: int) -> int:
+    """Return what is left for the cache, never below 0."""
+    return max(memory - weights - reserve, 0)
+
+
+def whole_blocks(pool: int, block: int) -> int:
+    """Return the whole blocks in a pool, those that the engine keeps included."""
+    return max(pool, 0) // block
+
+
+def free_bytes(pool: int, block: int, kept: int) -> int:
+    """Return the bytes of a pool that requests can take: whole blocks, less those the engine keeps."""
+    return max(whole_blocks(pool, block) - kept, 0) * block
+
+
+# --- one request -----------------------------------------------------------------------------------
+
+
+def request_bytes(constant: int, terms: Sequence[Term], context: int) -> int:
+    """Return the bytes that one request of ``context`` tokens holds."""
+    total = constant
+    for rate, step, cap in terms:
+        tokens = context if cap == 0 else min(context, cap)
+        total += rate * -(-tokens // step)
+    return total
+
+
+def token_bytes(terms: Sequence[Term], context: int) -> int:
+    """Return the bytes of one further token, block rounding spread evenly; half a byte goes to even."""
+    total = 0.0
+    for rate, step, cap in terms:
+        if cap == 0 or context < cap:
+            total += rate / step
+    return round(total)
+
+
+def in_flight(terms: Sequence[Term], further: int) -> list[Term]:
+    """Return a plan's terms for a step of ``further`` more tokens: windows hold those in flight too."""
+    return [(rate, step, cap if cap == 0 else cap + further) for rate, step, cap in terms]
+
+
+def longest_context(free: int, constant: int, terms: Sequence[Term], limit: int) -> int:
+    """Return the longest request, up to ``limit`` tokens, that ``free`` bytes hold; 0 if none."""
+    low = 0
+    high = limit
+    while low < high:
+        middle = (low + high + 1) // 2
+        if request_bytes(constant, terms, middle) <= free:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+# --- many requests ---------------------------------------------------------------------------------
+
+
+def num_requests(pool: int, block: int, kept: int, request: int) -> int:
+    """Return the whole requests that a pool holds: the engine's own figure rounded down.
+
+    The engine counts the blocks that it keeps when it prints its concurrency, but not when it
+    decides whether one request fits; where it would refuse to start this is 0.
+    """
+    if request == 0:
+        return UNLIMITED_REQUESTS
+    if request > free_bytes(pool, block, kept):
+        return 0
+    return free_bytes(pool, block, 0) // request
+
+
+def ceiling_requests(usable: int, weights: int, request: int) -> int:
+    """Return the requests that memory would hold with nothing reserved and nothing rounded."""
+    return UNLIMITED_REQUESTS if request == 0 else max(usable - weights, 0) // request
+
+
+def concurrency(pool: int, block: int, request: int) -> float:
+    """Return what vLLM prints as "Maximum concurrency"; infinite where a request holds nothing."""
+    return math.inf if request == 0 else free_bytes(pool, block, 0) / request
+
+
+def printed_tokens(pool: int, block: int, request: int, context: int) -> int:
+    """Return vLLM's "GPU KV cache size" since 0.20: concurrency times context; -1 without a limit."""
+    return -1 if request == 0 else math.floor(concurrency(pool, block, request) * context)
+
+
+def printed_tokens_by_blocks(pool: int, block: int, groups: int, block_tokens: int, ranks: int) -> int:
+    """Return the same line until vLLM 0.20: blocks of one cache group times the tokens of a block.
+
+    Args:
+        pool: Bytes left for the cache.
+        block: Bytes of a block, all layers of a group together.
+        groups: Cache groups.
+        block_tokens: Tokens per block.
+        ranks: Ranks that share the tokens of one block table.
+    """
+    return whole_blocks(pool, block) // max(groups, 1) * block_tokens * ranks
+
+
+def boundary_context(
+    pool: int, block: int, kept: int, constant: int, terms: Sequence[Term], wanted: int, limit: int
+) -> int:
+    """Return the longest context that each of ``wanted`` simultaneous requests can have."""
+    share = free_bytes(pool, block, 0) // max(wanted, 1)
+    return longest_context(min(free_bytes(pool, block, kept), share), constant, terms, limit)
+
+
+def verdict(memory: int, weights: int, request: int, free: int, sure: int, context: int, limit: int) -> int:
+    """Judge one request; the first that applies.
+
+    Args:
+        memory: What the engine may take.
+        weights: Weights as loaded.
+        request: Bytes of the request.
+        free: Bytes of the pool that requests can take.
+        sure: The same of a pool smaller by its uncertainty.
+        context: Tokens of the request.
+        limit: Longest context that the model supports.
+    """
+    if weights > memory:
+        return WEIGHTS_EXCEED_MEMORY
+    if context > limit:
+        return CONTEXT_EXCEEDS_MODEL
+    if request > free:
+        return CACHE_EXCEEDS_POOL
+    return TIGHT if request > sure else FITS
+
+
+# --- the reserve -----------------------------------------------------------------------------------
+
+
+def captured_sizes(largest: int) -> int:
+    """Return how many batch sizes vLLM captures graphs of: 1, 2, 4, then by 8 to 256, then by 16."""
+    small = 0
+    for size in (1, 2, 4):
+        if size <= largest:
+            small += 1
+    return small + min(largest, 256) // 8 + max(largest - 256, 0) // 16
+
+
+def captured_graphs(max_num_seqs: int, tokens: int) -> int:
+    """Return how many graphs vLLM captures: pieces for every size, and whole ones for those that decode.
+
+    ``FULL_AND_PIECEWISE`` (``config/compilation.py``): a whole graph is captured for sizes of at most
+    ``max_num_seqs`` tokens.
+    """
+    pieces = min(2 * max_num_seqs, LARGEST_CAPTURE, tokens)
+    whole = min(max_num_seqs, LARGEST_CAPTURE, tokens)
+    return captured_sizes(pieces) + captured_sizes(whole)
+
+
+def activation_bytes(rates: Rates, tokens: int, max_num_seqs: int, context: int, own_kernels: bool) -> int:  # noqa: FBT001 - JavaScript has no keywords
+    """Return vLLM's activation peak while it measures itself: the largest of its passes, and what stays.
+
+    Args:
+        rates: The model's rates on one device.
+        tokens: Tokens of one scheduler step.
+        max_num_seqs: Requests that run at once.
+        context: Tokens of the longest request that it was told to take.
+        own_kernels: Whether the device's kernels for experts bring their own buffers.
+    """
+    rows = min(max_num_seqs, tokens)
+    forward = max(rates[0] * tokens, rates[1] * tokens + rates[2]) + rates[12]
+    buffered = rates[7] * min(rows, MULTIPROCESSORS) if rows >= BUFFERED_ROWS else 0.0
+    sampling = rates[6] * rows + buffered + rates[4] * tokens
+    encoding = max(rates[8], rates[9] * tokens) + rates[10] * rows
+    workspace = max(0.0 if own_kernels else rates[3] * tokens, rates[11] * context)
+    return round(max(forward, sampling, encoding) + workspace + rates[5] * tokens)
+
+
+def graph_bytes(per_graph: float, max_num_seqs: int, tokens: int) -> int:
+    """Return the bytes of all captured graphs from those of one."""
+    return round(per_graph * captured_graphs(max_num_seqs, tokens))
+
+
+def outside_bytes(rates: Rates, multicast: bool, shared: int) -> int:  # noqa: FBT001 - JavaScript has no keywords
+    """Return the bytes outside the framework.
+
+    Args:
+        rates: The model's rates on one device.
+        multicast: Whether the device's links multicast.
+        shared: What a device adds that shares its memory with a CPU.
+    """
+    return round(rates[13] + (rates[14] if multicast else 0.0)) + shared
+
+
+def reserve_bytes(
+    rates: Rates,
+    tokens: int,
+    max_num_seqs: int,
+    context: int,
+    eager: bool,  # noqa: FBT001 - JavaScript has no keywords
+    own_kernels: bool,  # noqa: FBT001
+    multicast: bool,  # noqa: FBT001
+    shared: int,
+) -> int:
+    """Return vLLM's reserve under given scheduler sizes; arguments as of the functions above.
+
+    ``eager`` tells that no graphs are captured.
+    """
+    activations = activation_bytes(rates, tokens, max_num_seqs, context, own_kernels)
+    graphs = 0 if eager else graph_bytes(rates[15], max_num_seqs, tokens)
+    return activations + outside_bytes(rates, multicast, shared) + graphs
+
+
+# --- sizing ----------------------------------------------------------------------------------------
+
+
+def requests_in_flight(people: float, per_minute: float, latency: float) -> float:
+    """Return Little's law: arrivals per second times the seconds that each request stays."""
+    return people * per_minute / 60 * latency
+
+
+def default_output(longest: int) -> int:
+    """Return the output tokens assumed where nothing is said."""
+    return min(USUAL_OUTPUT, max(1, longest // 4))
+
+
+def mean_tokens(prompt: int, output: int) -> int:
+    """Return what a request holds on average while it is answered: the prompt and half of the output."""
+    return prompt + -(-output // 2)
+
+
+def shared_bytes(terms: Sequence[Term], prefix: int) -> int:
+    """Return the bytes of a prefix that requests can share: whole blocks of caches without a cap."""
+    total = 0
+    for rate, step, cap in terms:
+        if cap == 0:
+            total += rate * (prefix // step)
+    return total
+
+
+def replica_requests(
+    pool: int,
+    block: int,
+    kept: int,
+    constant: int,
+    terms: Sequence[Term],
+    mean: int,
+    longest: int,
+    prefix: int,
+) -> int:
+    """Return the requests of average length that one replica holds; 0 if one of the longest does not fit."""
+    if free_bytes(pool, block, kept) < request_bytes(constant, terms, longest):
+        return 0
+    shared = shared_bytes(terms, prefix)
+    each = request_bytes(constant, terms, mean) - shared
+    if each == 0:
+        return MAX_REQUESTS
+    return min(max(free_bytes(pool, block, 0) - shared, 0) // each, MAX_REQUESTS)
+
+
+def pool_for(
+    block: int,
+    kept: int,
+    constant: int,
+    terms: Sequence[Term],
+    requests: int,
+    mean: int,
+    longest: int,
+    prefix: int,
+) -> int:
+    """Return the smallest pool for which :func:`replica_requests` is ``requests``."""
+    shared = shared_bytes(terms, prefix)
+    each = request_bytes(constant, terms, mean) - shared
+    return max(requests * each + shared, request_bytes(constant, terms, longest) + kept * block)
+
+
+def utilization_for(pool: int, weights: int, reserve: int, total: int) -> float:
+    """Return the smallest memory share, in steps of 0.001, that leaves this pool; above 1 if none does."""
+    return math.ceil((pool + weights + reserve) / total * 1000) / 1000
+
+
+def lowest_static_fraction(pool: int, weights: int, total: int) -> float:
+    """Return the smallest ``--mem-fraction-static`` of SGLang 0.5 that holds weights and this pool."""
+    return math.ceil((weights + pool) / total * 1000) / 1000
+
+
+def highest_static_fraction(kept: int, total: int) -> float:
+    """Return the largest ``--mem-fraction-static`` that leaves ``kept`` bytes for activations and graphs."""
+    return math.floor((1 - kept / total) * 1000) / 1000
+
+
+def replicas_for(requests: int, each: int) -> int:
+    """Return the replicas that hold ``requests`` at ``each`` of them."""
+    return -(-requests // each)
+
+
+def what_limits(request: int, constant: int, held: int, fast: int, max_num_seqs: int) -> str:
+    """Return what keeps one more request from a replica, as the command line names it.
+
+    Args:
+        request: Bytes of an average request.
+        constant: Its bytes that do not grow.
+        held: Requests that memory holds.
+        fast: Requests that meet the time targets.
+        max_num_seqs: Requests that the engine runs at once.
+    """
+    if max_num_seqs <= min(held, fast):
+        return "max_seqs"
+    if fast < held:
+        return "time"
+    return "state" if 2 * constant > request else "cache"
+
+
+# --- time ------------------------------------------------------------------------------------------
+
+
+def weight_bytes_read(step: Step, tokens: float) -> float:
+    """Return the weight bytes that a step of ``tokens`` tokens reads, with even routing of experts."""
+    if step.experts == 0:
+        return step.dense_bytes
+    missed: float = (1 - step.experts_per_token / step.experts) ** tokens
+    return step.dense_bytes + step.expert_bytes * (step.experts * (1 - missed) / step.experts)
+
+
+def entries_seen(reach: Reach, context: int) -> int:
+    """Return the entries of a cache that a token after ``context`` others sees."""
+    _, _, _, cap, tokens_per_entry, restarts, constant = reach
+    seen = context
+    if cap < 0:
+        seen = 0
+    elif restarts == 1:
+        seen = context % cap
+    elif cap > 0:
+        seen = min(context, cap)
+    return seen // tokens_per_entry + constant
+
+
+def triangle(count: float) -> float:
+    """Return 1 + 2 + … + ``count``."""
+    return count * (count + 1) / 2
+
+
+def entries_up_to(reach: Reach, tokens: float) -> float:
+    """Return the entries that the first ``tokens`` tokens see together, each seeing itself too."""
+    _, _, _, cap, tokens_per_entry, restarts, constant = reach
+    seen = triangle(tokens)
+    if cap < 0:
+        seen = 0.0
+    elif restarts == 1:
+        seen = tokens // cap * triangle(cap) + triangle(tokens % cap)
+    elif cap > 0:
+        inside = min(tokens, cap)
+        seen = triangle(inside) + (tokens - inside) * cap
+    return seen / tokens_per_entry + tokens * constant
+
+
+def work_seconds(work: Sequence[Work], times: float) -> float:
+    """Return the seconds of the operations of ``times`` tokens at peak rates; NaN if a rate is unknown."""
+    total = 0.0
+    for operations, rate in work:
+        if operations != 0:
+            total += times * (operations / rate)
+    return total
+
+
+def link_seconds(step: Step, tokens: float) -> float:
+    """Return the seconds of a ring all-reduce: each device sends 2 (p - 1) / p of the data."""
+    if step.ranks == 1:
+        return 0.0
+    return 2 * (step.ranks - 1) / step.ranks * step.reduced_bytes * tokens / step.link_rate
+
+
+def longest_known(memory: float, compute: float, link: float) -> float:
+    """Return the longest of the known times; NaN if neither memory nor compute is known."""
+    if math.isnan(memory) and math.isnan(compute):
+        return math.nan
+    longest = 0.0
+    for seconds in (memory, compute, link):
+        if not math.isnan(seconds) and seconds > longest:
+            longest = seconds
+    return longest
+
+
+def decode_seconds(step: Step, batch: float, context: int) -> float:
+    """Return the lower bound of one decode step: every request of the batch gets one token."""
+    cache = 0.0
+    attention = step.state_bytes / 2 / STATE_ELEMENT_BYTES * STATE_OPERATIONS
+    for reach in step.reaches:
+        seen = entries_seen(reach, context)
+        cache += reach[0] * seen
+        attention += reach[1] * seen
+    read = weight_bytes_read(step, batch) + batch * (cache + step.state_bytes)
+    compute = work_seconds(step.body, batch) + work_seconds(step.head, batch)
+    compute += batch * attention / step.attention_rate
+    return longest_known(read / step.bytes_rate, compute, link_seconds(step, batch))
+
+
+def prefill_seconds(step: Step, prompt: int, cached: int) -> float:
+    """Return the lower bound of the prefill of one prompt after ``cached`` leading tokens."""
+    fresh = max(prompt - cached, 1)
+    attention = fresh * (step.state_bytes / 2 / STATE_ELEMENT_BYTES * STATE_OPERATIONS)
+    for reach in step.reaches:
+        attention += reach[2] * (entries_up_to(reach, cached + fresh) - entries_up_to(reach, cached))
+    read = weight_bytes_read(step, fresh) + step.state_bytes
+    # Only a prompt's last token is turned into logits.
+    compute = work_seconds(step.body, fresh) + work_seconds(step.head, 1)
+    compute += attention / step.attention_rate
+    return longest_known(read / step.bytes_rate, compute, link_seconds(step, fresh))
+
+
+def fast_batch(step: Step, context: int, target: float, held: int) -> int:
+    """Return the largest batch, up to ``held``, whose decode step takes at most ``target`` seconds."""
+    low = 0
+    high = held
+    while low < high:
+        middle = (low + high + 1) // 2
+        if decode_seconds(step, middle, context) <= target:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+# --- start-up logs -----------------------------------------------------------------------------------
+
+
+def concurrency_at(fits: float, pool: int, share: float, raised: float, total: int) -> float:
+    """Return the concurrency after raising the memory share of a device of ``total`` bytes."""
+    return fits * (pool + (raised - share) * total) / pool
+
+
+def raised_fraction(fraction: float, spare: float, before: float) -> float:
+    """Return SGLang's static fraction that leaves a comfortable spare, in steps of 0.001.
+
+    Args:
+        fraction: The fraction of the log.
+        spare: Bytes free while the server runs.
+        before: Bytes free before loading.
+    """
+    raised = int((fraction + (spare - COMFORTABLE_SPARE_BYTES) / before) * 1000) / 1000
+    return min(raised, RAISED_UTILIZATION)

@@ -1,0 +1,124 @@
+"""A pipeline stage as a model of its own: the layers it runs, their caches and their weights.
+
+Which layers a row of weights belongs to is read off its count, which is exact where layers weigh the same,
+where dense layers come first and mixtures follow, and where attention and state layers alternate. What is
+neither is spread evenly, and :func:`stages` says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from kvreport.accounting.parallel import stage_layers
+from kvreport.catalog.caches import RecurrentState
+from kvreport.catalog.model import Component, LayerGroup, Model, WeightGroup, compress
+
+_FIRST: Final[frozenset[Component]] = frozenset({"vision", "audio"})
+_MIXERS: Final[frozenset[Component]] = frozenset({"attention", "recurrent"})
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One pipeline stage.
+
+    Attributes:
+        model: The part of the model that it runs, its layers numbered from 0.
+        layers: Which layers of the whole these are.
+        spread: Names of rows that were spread evenly, because their layers could not be told.
+    """
+
+    model: Model
+    layers: range
+    spread: tuple[str, ...] = ()
+
+
+def stages(model: Model, number: int) -> tuple[Stage, ...]:
+    """Divide a model into pipeline stages as vLLM does (``distributed/utils.py::get_pp_indices``, 0.33).
+
+    The embedding and the encoders are on the first stage, the output head, the last norm and the prediction
+    layers on the last; a tied embedding is on both.
+
+    Raises:
+        InputError: If there are more stages than layers.
+    """
+    if number == 1:
+        return (Stage(model, range(model.layer_count)),)
+    tied = all(row.component != "output_head" for row in model.weights)
+    return tuple(
+        _stage(model, layers, place, number, tied=tied)
+        for place, layers in enumerate(stage_layers(model.layer_count, number))
+    )
+
+
+def _stage(model: Model, layers: range, place: int, number: int, *, tied: bool) -> Stage:
+    spread: list[str] = []
+    rows: list[WeightGroup] = []
+    for row in model.weights:
+        count = _count(model, row, layers, place, number, spread, tied=tied)
+        if count:
+            rows.append(row if count == row.count else row.model_copy(update={"count": count}))
+    values = {name: getattr(model, name) for name in type(model).model_fields}
+    values |= {"layers": tuple(_groups(model, layers)), "weights": tuple(rows)}
+    # Not validated again, and without the properties that the whole model has worked out.
+    return Stage(type(model).model_construct(**values), layers, tuple(spread))
+
+
+def _groups(model: Model, layers: range) -> Iterator[LayerGroup]:
+    for group in model.layers:
+        inside = [index - layers.start for index in group.indices if index in layers]
+        if inside:
+            yield LayerGroup(name=group.name, layers=compress(inside), caches=group.caches)
+
+
+def _count(
+    model: Model,
+    row: WeightGroup,
+    layers: range,
+    place: int,
+    number: int,
+    spread: list[str],
+    *,
+    tied: bool,
+) -> int:
+    """How many of a row's tensors a stage has."""
+    first, last = place == 0, place == number - 1
+    if row.component in _FIRST:
+        return row.count if first else 0
+    if row.component == "embedding":
+        return row.count if first or (last and tied) else 0
+    if row.component in ("output_head", "mtp"):
+        return row.count if last else 0
+    if "*" not in row.name:
+        return row.count if last else 0
+    where = _layers_of(model, row)
+    if where is None:
+        spread.append(row.name)
+        share = row.count * len(layers)
+        done = row.count * layers.start
+        return (done + share) // model.layer_count - done // model.layer_count
+    inside = sum(index in layers for index in where)
+    return row.count * inside // len(where)
+
+
+def _layers_of(model: Model, row: WeightGroup) -> tuple[int, ...] | None:
+    """The layers that a row's tensors stand in, or None where its count does not tell."""
+    each = model.experts.routed if row.component == "routed_experts" and model.experts else 1
+    tensors = row.count if row.count % each else row.count // each
+    if row.component == "routed_experts" and row.count <= model.layer_count:
+        tensors = row.count  # all experts of a layer stacked in one tensor
+    total = model.layer_count
+    if tensors % total == 0:
+        return tuple(range(total))
+    if row.component in _MIXERS:
+        for group in model.layers:
+            states = any(isinstance(cache, RecurrentState) for cache in group.caches)
+            if tensors % group.count == 0 and states == (row.component == "recurrent"):
+                return group.indices
+    if row.component == "dense_mlp":
+        return tuple(range(min(tensors, total)))
+    if row.component in ("routed_experts", "shared_experts", "router") and tensors < total:
+        return tuple(range(total - tensors, total))
+    matching = [group.indices for group in model.layers if group.count == tensors]
+    return matching[0] if len(matching) == 1 else None

@@ -1,0 +1,180 @@
+"""From a config's layer kinds to what each layer keeps.
+
+Engines and libraries name layer kinds in many ways; :func:`layer_kinds` brings the common ones to
+four words (``full``, ``sliding``, ``chunked``, ``linear``), from an explicit list or from the
+pattern that a class applies when the list is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Literal, cast
+
+from kvreport.architectures.keys import MAX_CONTEXT, MAX_LAYERS, Keys
+from kvreport.catalog.caches import (
+    Cache,
+    ChunkedAttention,
+    FullAttention,
+    Latent,
+    Precision,
+    RecurrentState,
+    SlidingWindow,
+    StateTensor,
+)
+
+Kind = Literal["full", "sliding", "chunked", "linear"]
+
+LAYER_TYPES: Final[dict[str, Kind]] = {
+    "full_attention": "full",
+    "attention": "full",
+    "sliding_attention": "sliding",
+    "chunked_attention": "chunked",
+    "linear_attention": "linear",
+}
+
+FULL: Final = "full attention"
+SLIDING: Final = "sliding window"
+CHUNKED: Final = "chunked attention"
+MLA: Final = "latent attention (MLA)"
+
+
+def layer_count(keys: Keys, *aliases: str) -> int:
+    """Return the number of layers, within reason."""
+    return keys.whole("num_hidden_layers", *aliases, high=MAX_LAYERS)
+
+
+def layer_kinds(
+    keys: Keys, layers: int, pattern: Callable[[int], Kind], allowed: tuple[Kind, ...]
+) -> list[Kind]:
+    """Return one word per layer.
+
+    Args:
+        keys: The (text) config.
+        layers: How many layers there are.
+        pattern: The class's own pattern by layer index, for a config without ``layer_types``.
+        allowed: Kinds that this class can build.
+
+    Raises:
+        InputError: If the list has another length or a kind that the class does not know.
+    """
+    names = tuple(name for name, kind in LAYER_TYPES.items() if kind in allowed)
+    listed = keys.texts("layer_types", length=layers, of=names)
+    if listed is None:
+        return [pattern(index) for index in range(layers)]
+    return [LAYER_TYPES[name] for name in listed]
+
+
+def window(keys: Keys, *names: str, default: int | None = None) -> int | None:
+    """Return a sliding window in tokens; null and 0 both mean that there is none."""
+    names = names or ("sliding_window",)
+    if not keys.has(*names) and keys.defaults.get(names[0]) is None:
+        return default
+    return keys.whole(*names, low=0, high=MAX_CONTEXT) or None
+
+
+def attention_cache(
+    kind: Kind, kv_heads: int, key_dim: int, value_dim: int | None = None, *, span: int | None = None
+) -> tuple[str, tuple[Cache, ...]]:
+    """Return the name and the caches of an attention layer; a window without a span is full."""
+    value_dim = value_dim or key_dim
+    if kind == "sliding" and span is not None:
+        cache: Cache = SlidingWindow(kv_heads=kv_heads, key_dim=key_dim, value_dim=value_dim, window=span)
+        return SLIDING, (cache,)
+    if kind == "chunked" and span is not None:
+        return CHUNKED, (
+            ChunkedAttention(kv_heads=kv_heads, key_dim=key_dim, value_dim=value_dim, chunk=span),
+        )
+    return FULL, (FullAttention(kv_heads=kv_heads, key_dim=key_dim, value_dim=value_dim),)
+
+
+def latent_cache(kv_rank: int, rope_dim: int) -> tuple[str, tuple[Cache, ...]]:
+    """Return the name and the caches of an MLA layer."""
+    return MLA, (Latent(latent_dim=kv_rank, rope_dim=rope_dim),)
+
+
+def head_dim(keys: Keys, hidden: int, heads: int, *names: str, exact: bool = True) -> int:
+    """Return the width of a head: the explicit key wins, and only without one it is derived.
+
+    Args:
+        keys: The (text) config.
+        hidden: Width of the residual stream.
+        heads: Query heads.
+        *names: Aliases of ``head_dim``.
+        exact: False for classes that round down where ``hidden`` is no multiple of ``heads``.
+    """
+    explicit = keys.optional("head_dim", *names, low=1, high=1 << 16)
+    if explicit is not None:
+        return explicit
+    if not exact and hidden >= heads:
+        return hidden // heads
+    return keys.divide("hidden_size", hidden, "num_attention_heads", heads)
+
+
+def grouped_heads(keys: Keys, heads: int, *names: str) -> int:
+    """Return the number of KV heads; a config without the key means one per query head."""
+    names = names or ("num_key_value_heads",)
+    if not keys.has(*names):
+        default = None if keys.null(*names) else keys.defaults.get(names[0])
+        kv_heads = keys.whole(*names, high=heads) if default is not None else heads
+        if default is None and not keys.null(*names):
+            keys.trail.derived.append(
+                f"{keys.field(names[0])} = {heads}: not in the config; one per query head"
+            )
+    else:
+        kv_heads = keys.whole(*names, high=heads)
+    keys.divide("num_attention_heads", heads, names[0], kv_heads)
+    return kv_heads
+
+
+def by_layer(keys: Keys, layers: int, names: tuple[str, ...]) -> dict[tuple[int, str], int]:
+    """Return the sizes that ``per_layer_config`` states for single layers, by layer and key.
+
+    transformers 5 writes it with every save of a class whose layers differ; its keys are layer indices.
+
+    Raises:
+        InputError: If it states a size other than ``names``, or of a layer that there is not.
+    """
+    found: dict[tuple[int, str], int] = {}
+    stated = keys.section("per_layer_config")
+    for index in stated.data if stated is not None else ():
+        entry = stated.section(index) if stated is not None else None
+        if entry is None or not index.isdecimal() or int(index) >= layers:
+            raise keys.fault("per_layer_config", index, f"a layer's index below {layers}")
+        for name in entry.data:
+            if name not in names:
+                raise entry.fault(name, entry.data[name], f"only {' and '.join(names)} by layer")
+            found[int(index), name] = entry.whole(name, high=1 << 14)
+    return found
+
+
+def precision(keys: Keys, *names: str) -> Precision:
+    """Return the element type that a config names for its recurrent state."""
+    value = keys.text(*names)
+    if value is None or value == "auto":
+        return "model"
+    known = {
+        "float32": "float32",
+        "torch.float32": "float32",
+        "bfloat16": "bfloat16",
+        "torch.bfloat16": "bfloat16",
+        "float16": "float16",
+        "torch.float16": "float16",
+    }
+    if value not in known:
+        raise keys.fault(names[0], value, f"one of {', '.join(known)}")
+    return cast(Precision, known[value])
+
+
+def gated_deltanet_state(
+    key_heads: int, value_heads: int, key_dim: int, value_dim: int, kernel: int, ssm: Precision
+) -> tuple[str, tuple[Cache, ...]]:
+    """Return the state of a Gated DeltaNet layer (Qwen3-Next, Qwen3.5).
+
+    The convolution keeps ``kernel - 1`` columns of queries, keys and values; the recurrence keeps
+    one ``value_dim x key_dim`` matrix per value head.
+    """
+    conv = StateTensor(
+        name="conv", channels=2 * key_heads * key_dim + value_heads * value_dim, columns=kernel - 1
+    )
+    state = StateTensor(name="recurrent", channels=value_heads, columns=value_dim * key_dim, precision=ssm)
+    return "Gated DeltaNet", (RecurrentState(mechanism="gated_deltanet", tensors=(conv, state)),)

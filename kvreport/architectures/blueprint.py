@@ -1,0 +1,130 @@
+"""What a family module says about a config: layers, tensors, sizes; and how that becomes a Model.
+
+A family describes each layer on its own (:class:`Layer`: what it caches, which tensors it has).
+:func:`assemble` then folds equal layers into groups and equal tensors into rows, after the
+quantisation has had its say about each tensor by its full path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from kvreport.catalog.caches import Cache
+from kvreport.catalog.model import Component, LayerGroup, Split, WeightGroup, compress
+
+Released = Callable[[str, "Tensor"], str | None]
+"""Given a tensor's full module path, the storage format it was published in (None: unquantised)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A tensor of one layer (or of the model outside its layers).
+
+    Attributes:
+        name: Module path below the layer, such as ``self_attn.q_proj.weight``; ``*`` for experts.
+        component: What it is for.
+        shape: Output dimension first.
+        split: How tensor parallelism divides it.
+        heads: Heads or groups to divide, where the split needs them.
+        count: How many there are in the layer (experts).
+        linear: True if it is the weight of a linear layer, which quantisers may convert.
+        looked_up: True for a table of which a token reads single rows.
+    """
+
+    name: str
+    component: Component
+    shape: tuple[int, ...]
+    split: Split = "replicated"
+    heads: int | None = None
+    count: int = 1
+    linear: bool = False
+    looked_up: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One layer: what a reader calls it, what it keeps, which tensors it has."""
+
+    kind: str
+    caches: tuple[Cache, ...]
+    tensors: tuple[Tensor, ...]
+
+
+@dataclass(slots=True)
+class Blueprint:
+    """Everything a family knows of one config.
+
+    Attributes:
+        layers: The layers in order.
+        outer: Tensors outside the layers (embedding, head, final norm, vision), by full path.
+        prefix: Module path of the layers, ``model.layers``.
+        experts: ``(routed, per_token)`` or None.
+        kv_format: The KV format that the architecture imposes, or None.
+        notes: Sentences that a reader of the model must know.
+    """
+
+    hidden_size: int
+    attention_heads: int
+    vocabulary: int
+    context_tokens: int
+    layers: list[Layer]
+    outer: list[Tensor]
+    prefix: str = "model.layers"
+    intermediate_size: int | None = None
+    experts: tuple[int, int] | None = None
+    kv_format: str | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+def layer_groups(layers: Iterable[Layer]) -> tuple[LayerGroup, ...]:
+    """Fold layers that keep exactly the same caches into groups, in order of first appearance."""
+    found: dict[tuple[str, tuple[Cache, ...]], list[int]] = {}
+    for index, layer in enumerate(layers):
+        found.setdefault((layer.kind, layer.caches), []).append(index)
+    return tuple(
+        LayerGroup(name=kind, layers=compress(indices), caches=caches)
+        for (kind, caches), indices in found.items()
+    )
+
+
+def weight_groups(blueprint: Blueprint, released: Released) -> tuple[WeightGroup, ...]:
+    """Fold equal tensors into rows; layers that were published in different formats stay apart."""
+    rows: dict[tuple[object, ...], int] = {}
+
+    def add(name: str, path: str, tensor: Tensor) -> None:
+        key = (
+            name,
+            tensor.component,
+            tensor.shape,
+            tensor.split,
+            tensor.heads,
+            released(path, tensor),
+            tensor.looked_up,
+        )
+        rows[key] = rows.get(key, 0) + tensor.count
+
+    for tensor in blueprint.outer:
+        add(tensor.name, tensor.name, tensor)
+    for index, layer in enumerate(blueprint.layers):
+        for tensor in layer.tensors:
+            add(
+                f"{blueprint.prefix}.*.{tensor.name}",
+                f"{blueprint.prefix}.{index}.{tensor.name}",
+                tensor,
+            )
+    return tuple(
+        WeightGroup.model_validate(
+            {
+                "name": name,
+                "component": component,
+                "shape": shape,
+                "split": split,
+                "heads": heads,
+                "released": form,
+                "count": count,
+                "looked_up": table,
+            }
+        )
+        for (name, component, shape, split, heads, form, table), count in rows.items()
+    )

@@ -1,0 +1,215 @@
+"""The skeleton of a decoder-only model: its sizes, embedding, final norm and output head."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from kvreport.architectures.attention import grouped_heads, head_dim, layer_count
+from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
+from kvreport.architectures.keys import MAX_CONTEXT, MAX_EXPERTS, MAX_VOCABULARY, Keys
+from kvreport.architectures.weights import Tensors, embedding, norm, output_head
+
+_CONTEXT_KEYS: Final = (
+    "max_position_embeddings",
+    "n_positions",
+    "max_seq_len",
+    "seq_length",
+    "max_sequence_length",
+    "model_max_length",
+    "n_ctx",
+)
+_ROPE_SCALED_INSIDE: Final = ("su", "longrope", "llama3", "default", "mrope", "proportional")
+"""Rotary schemes whose ``max_position_embeddings`` is already the extended context."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """The dimensions that nearly every decoder has."""
+
+    hidden: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    vocabulary: int
+    context: int
+
+
+def sizes(keys: Keys, *, exact: bool = True) -> Sizes:
+    """Read the common dimensions, under the names that most classes use.
+
+    Args:
+        keys: The (text) config.
+        exact: False for classes that round the width of a head down.
+    """
+    hidden = keys.whole("hidden_size")
+    heads = keys.whole("num_attention_heads", high=1 << 14)
+    return Sizes(
+        hidden=hidden,
+        layers=layer_count(keys),
+        heads=heads,
+        kv_heads=grouped_heads(keys, heads),
+        head_dim=head_dim(keys, hidden, heads, exact=exact),
+        vocabulary=vocabulary(keys),
+        context=context(keys),
+    )
+
+
+def vocabulary(keys: Keys, *aliases: str) -> int:
+    """Read the number of rows of the embedding (padded, as the checkpoint has it)."""
+    return keys.whole("vocab_size", *aliases, high=MAX_VOCABULARY)
+
+
+def context(keys: Keys, *aliases: str, scaled: bool = True) -> int:
+    """Read the longest context, extended by rotary scaling where that is how the class says it.
+
+    YaRN extends its original length by the factor; linear and dynamic scaling extend
+    ``max_position_embeddings``; Llama 3's scheme and LongRoPE state the extended length already.
+
+    Args:
+        keys: The (text) config.
+        *aliases: Further names of the key.
+        scaled: False for classes whose stated length already includes the scaling (Gemma 3).
+    """
+    stated = keys.whole(*_CONTEXT_KEYS, *aliases, high=MAX_CONTEXT)
+    rope = keys.section("rope_scaling", "rope_parameters")
+    if not scaled or rope is None or not rope.has("rope_type", "type") or not rope.has("factor"):
+        return stated
+    scheme = rope.text("rope_type", "type")
+    if scheme in _ROPE_SCALED_INSIDE:
+        return stated
+    factor = rope.number("factor", low=0, high=1 << 20)
+    if scheme == "yarn":
+        original = rope.optional("original_max_position_embeddings", low=1, high=MAX_CONTEXT)
+        if original is None:
+            return stated
+        return max(stated, min(int(original * factor), MAX_CONTEXT))
+    return min(int(stated * max(factor, 1.0)), MAX_CONTEXT)
+
+
+def open_context(keys: Keys, usual: int) -> tuple[int, list[str]]:
+    """Read the longest context of a class that has no limit of its own, so configs may leave it out.
+
+    Args:
+        keys: The (text) config.
+        usual: What such models are known to be trained or served with.
+
+    Returns:
+        The context, and what a reader must know where the config does not state it.
+    """
+    if keys.has(*_CONTEXT_KEYS):
+        return context(keys), []
+    note = (
+        f"The config states no limit to the context (the architecture has none); {usual:,} tokens are"
+        " usual for the class, unless the maker's own word stands among the sources."
+    )
+    return usual, [note]
+
+
+def tied(keys: Keys, *, default: bool = False, text_first: bool = False) -> bool:
+    """Tell whether the output head is the embedding.
+
+    Args:
+        keys: The (text) config.
+        default: What a class without a default of its own does.
+        text_first: True for multimodal classes that obey their text part; most obey the outer one.
+    """
+    for place in (keys, keys.outer) if text_first else (keys.outer, keys):
+        if place.has("tie_word_embeddings"):
+            return place.flag("tie_word_embeddings")
+    return keys.flag("tie_word_embeddings", default=default)
+
+
+def outer_tied(keys: Keys) -> bool:
+    """Tell whether the head is the embedding for classes that ask the outermost config alone.
+
+    transformers, ``modeling_utils.py``, ``get_expanded_tied_weights_keys``: a class obeys its own config; what
+    a text part says counts only where the config class copies it.
+    """
+    return keys.outer.flag("tie_word_embeddings", default=False)
+
+
+def either_tied(keys: Keys) -> bool:
+    """Tell whether the head is the embedding for config classes that copy their text part's word.
+
+    transformers, ``configuration_llava.py`` and ``configuration_minimax_m3_vl.py``, ``__post_init__``.
+    """
+    return outer_tied(keys) or keys.flag("tie_word_embeddings", default=False)
+
+
+def expert_counts(
+    keys: Keys, *names: str, per_token: tuple[str, ...] = ("num_experts_per_tok",)
+) -> tuple[int, int]:
+    """Read how many routed experts a layer has and how many of them a token reads."""
+    routed = keys.whole(*names, high=MAX_EXPERTS)
+    if not keys.has(*per_token) and keys.defaults.get(per_token[0]) is None:
+        # No byte that is kept depends on it; what a token reads is then counted at its most.
+        keys.trail.derived.append(
+            f"{keys.field(per_token[0])} = {routed}: not in the config; every expert is read"
+        )
+        return routed, routed
+    return routed, keys.whole(*per_token, high=routed)
+
+
+def decoder(
+    keys: Keys,
+    its: Sizes,
+    layers: list[Layer],
+    *,
+    tie: bool | None = None,
+    base: str = "model",
+    embed: str = "embed_tokens",
+    embedding_width: int | None = None,
+    blocks: str = "layers",
+    final_norm: str = "norm",
+    norm_bias: bool = False,
+    norm_weight: bool = True,
+    head_bias: bool = False,
+    head: str = "lm_head",
+    extra: Tensors = (),
+    intermediate: int | None = None,
+    experts: tuple[int, int] | None = None,
+    notes: list[str] | None = None,
+) -> Blueprint:
+    """Put the layers between an embedding and an output head.
+
+    Args:
+        keys: The (text) config.
+        its: Its sizes.
+        layers: The layers in order.
+        tie: Whether the head is the embedding; None to read it from the config.
+        base: Module that holds embedding, layers and final norm.
+        embed: Name of the embedding.
+        embedding_width: Width of the embedding and of the head if it is not that of the layers (OPT).
+        blocks: Name of the list of layers.
+        final_norm: Name of the last norm.
+        norm_bias: Whether the last norm has a bias.
+        norm_weight: False if the last norm has no weights at all (OLMo 1).
+        head_bias: Whether the head has a bias.
+        head: Name of the output head.
+        extra: Tensors outside the layers besides these (vision, positions).
+        intermediate: Width of the MLP.
+        experts: Routed experts and how many a token reads.
+        notes: What a reader must know.
+    """
+    width = embedding_width or its.hidden
+    outer: list[Tensor] = [*embedding(its.vocabulary, width, f"{base}.{embed}")]
+    if norm_weight:
+        outer += norm(f"{base}.{final_norm}", its.hidden, bias=norm_bias)
+    if not (tied(keys) if tie is None else tie):
+        outer += output_head(its.vocabulary, width, head, bias=head_bias)
+    elif head_bias:
+        outer.append(Tensor(f"{head}.bias", "output_head", (its.vocabulary,), "vocabulary"))
+    return Blueprint(
+        hidden_size=its.hidden,
+        attention_heads=its.heads,
+        vocabulary=its.vocabulary,
+        context_tokens=its.context,
+        layers=layers,
+        outer=[*outer, *extra],
+        prefix=f"{base}.{blocks}",
+        intermediate_size=intermediate,
+        experts=experts,
+        notes=notes or [],
+    )

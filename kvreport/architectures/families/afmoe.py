@@ -1,0 +1,156 @@
+"""Trinity (AFMoE), Solar Open and Hunyuan 3: mixtures with learned offsets and shared experts."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kvreport.architectures.attention import layer_kinds, window
+from kvreport.architectures.blueprint import Blueprint
+from kvreport.architectures.decoder import Sizes, decoder, expert_counts, sizes
+from kvreport.architectures.dense import attention_layers, block
+from kvreport.architectures.keys import MAX_LAYERS, Keys
+from kvreport.architectures.registry import reads
+from kvreport.architectures.weights import (
+    Tensors,
+    correction_bias,
+    gated_mlp,
+    linear,
+    norms,
+    routed_experts,
+    router,
+)
+
+AFMOE: Final = {
+    "attention_bias": False,
+    "global_attn_every_n_layers": 4,
+    "head_dim": 128,
+    "hidden_size": 2048,
+    "intermediate_size": 6144,
+    "max_position_embeddings": 16384,
+    "moe_intermediate_size": 1408,
+    "num_attention_heads": 16,
+    "num_dense_layers": 1,
+    "num_experts": 64,
+    "num_experts_per_tok": 6,
+    "num_hidden_layers": 32,
+    "num_shared_experts": 2,
+    "sliding_window": 1024,
+    "tie_word_embeddings": False,
+    "vocab_size": 200192,
+}
+SOLAR_OPEN: Final = {
+    "attention_bias": False,
+    "head_dim": 128,
+    "hidden_size": 4096,
+    "max_position_embeddings": 131072,
+    "moe_intermediate_size": 1280,
+    "n_routed_experts": 128,
+    "n_shared_experts": 1,
+    "num_attention_heads": 64,
+    "num_experts_per_tok": 8,
+    "num_hidden_layers": 48,
+    "num_key_value_heads": 8,
+    "tie_word_embeddings": False,
+    "vocab_size": 196608,
+}
+HY_V3: Final = {
+    "attention_bias": False,
+    "head_dim": 128,
+    "hidden_size": 4096,
+    "intermediate_size": 13312,
+    "max_position_embeddings": 131072,
+    "mlp_bias": False,
+    "moe_intermediate_size": 1536,
+    "num_attention_heads": 64,
+    "num_experts": 192,
+    "num_experts_per_tok": 8,
+    "num_hidden_layers": 80,
+    "num_key_value_heads": 8,
+    "num_shared_experts": 1,
+    "tie_word_embeddings": False,
+    "vocab_size": 120832,
+}
+
+
+def _mixture(
+    keys: Keys, its: Sizes, routed: int, shared: int, *, gate: str, offsets: str, bias: bool = False
+) -> Tensors:
+    """Router, offsets, experts, and the shared ones as one MLP of their joint width."""
+    width = keys.whole("moe_intermediate_size")
+    joint = gated_mlp(its.hidden, width * shared, "mlp.shared_experts", "shared_experts", bias=bias)
+    return (
+        *router(its.hidden, routed, gate),
+        *correction_bias(routed, offsets),
+        *routed_experts(its.hidden, width, routed),
+        *(joint if shared else ()),
+    )
+
+
+@reads("AfmoeForCausalLM", family="Trinity", model_types=("afmoe",), defaults=AFMOE)
+def afmoe(keys: Keys) -> Blueprint:
+    """Gated attention over windows, with every fourth layer in full; norms on both sides."""
+    its = sizes(keys)
+    width = keys.whole("intermediate_size")
+    bias = keys.flag("attention_bias")
+    experts = expert_counts(keys, "num_experts")
+    shared = keys.whole("num_shared_experts", low=0, high=1 << 10)
+    every = keys.whole("global_attn_every_n_layers", high=MAX_LAYERS)
+    first = keys.whole("num_dense_layers", low=0, high=MAX_LAYERS)
+    kinds = layer_kinds(
+        keys, its.layers, lambda index: "sliding" if (index + 1) % every else "full", ("full", "sliding")
+    )
+    queries = its.heads * its.head_dim
+    inside = (
+        *norms("self_attn.q_norm", "self_attn.k_norm", width=its.head_dim),
+        *linear("self_attn.gate_proj", "attention", queries, its.hidden, "heads", heads=its.heads),
+    )
+    around = ("input_layernorm", "post_attention_layernorm", "pre_mlp_layernorm", "post_mlp_layernorm")
+    sparse = _mixture(keys, its, experts[0], shared, gate="mlp.router.gate", offsets="mlp.expert_bias")
+    dense, mixed = (
+        block(its, mlp, around=around, qkv_bias=bias, output_bias=bias, inside=inside)
+        for mlp in (gated_mlp(its.hidden, width), sparse)
+    )
+    each = [dense if index < first else mixed for index in range(its.layers)]
+    layers = attention_layers(its, each, kinds, window(keys))
+    return decoder(keys, its, layers, intermediate=width, experts=experts)
+
+
+@reads("SolarOpenForCausalLM", family="Solar", model_types=("solar_open",), defaults=SOLAR_OPEN)
+def solar_open(keys: Keys) -> Blueprint:
+    """A mixture in every layer; a bias, if any, is on queries, keys and values only."""
+    its = sizes(keys)
+    experts = expert_counts(keys, "n_routed_experts", "num_local_experts")
+    shared = keys.whole("n_shared_experts", low=0, high=1 << 10)
+    mlp = _mixture(keys, its, experts[0], shared, gate="mlp.gate", offsets="mlp.gate.e_score_correction_bias")
+    tensors = block(its, mlp, qkv_bias=keys.flag("attention_bias"))
+    return decoder(keys, its, attention_layers(its, tensors), experts=experts)
+
+
+@reads("HYV3ForCausalLM", family="Hunyuan", model_types=("hy_v3",), defaults=HY_V3)
+def hy_v3(keys: Keys) -> Blueprint:
+    """Hunyuan 3: normalised queries and keys, a dense first layer, then mixtures."""
+    its = sizes(keys)
+    width = keys.whole("intermediate_size")
+    bias = keys.flag("attention_bias")
+    mlp_bias = keys.flag("mlp_bias")
+    experts = expert_counts(keys, "num_experts", "num_local_experts")
+    shared = keys.whole("num_shared_experts", low=0, high=1 << 10)
+    listed = keys.texts("mlp_layer_types", length=its.layers, of=("dense", "sparse"))
+    first = keys.whole("first_k_dense_replace", default=1, low=0, high=MAX_LAYERS)
+    mlps = listed or ["dense" if index < first else "sparse" for index in range(its.layers)]
+    inside: Tensors = norms("self_attn.q_norm", "self_attn.k_norm", width=its.head_dim)
+    sparse = _mixture(
+        keys,
+        its,
+        experts[0],
+        shared,
+        gate="mlp.router.gate",
+        offsets="mlp.expert_bias",
+        bias=mlp_bias,
+    )
+    dense, mixed = (
+        block(its, mlp, qkv_bias=bias, output_bias=bias, inside=inside)
+        for mlp in (gated_mlp(its.hidden, width, bias=mlp_bias), sparse)
+    )
+    layers = attention_layers(its, [dense if kind == "dense" else mixed for kind in mlps])
+    return decoder(keys, its, layers, intermediate=width, experts=experts)

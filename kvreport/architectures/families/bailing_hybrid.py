@@ -1,0 +1,214 @@
+"""Ling and Ring with linear attention: 2.0-linear, 2.5 (lightning), 3.0 (Kimi Delta Attention).
+
+The last layer of every group of ``layer_group_size`` attends; the others are linear.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kvreport.architectures.attention import attention_cache, grouped_heads, head_dim, latent_cache
+from kvreport.architectures.blueprint import Blueprint, Layer
+from kvreport.architectures.decoder import Sizes, context, decoder, expert_counts, vocabulary
+from kvreport.architectures.families.bailing import BAILING, UNCOUNTED, grouped_attention, mixture
+from kvreport.architectures.families.deepseek import latent_sizes, latent_tensors
+from kvreport.architectures.families.kimi import kda_state, kda_tensors
+from kvreport.architectures.keys import MAX_LAYERS, Keys
+from kvreport.architectures.registry import reads
+from kvreport.architectures.weights import (
+    Tensors,
+    gated_mlp,
+    linear,
+    norm,
+    norms,
+    out_linear,
+)
+from kvreport.catalog.caches import Cache, RecurrentState, StateTensor
+
+_LATENT: Final = {
+    "kv_lora_rank": 512,
+    "num_experts_per_tok": 8,
+    "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64,
+    "tie_word_embeddings": False,
+    "v_head_dim": 128,
+}
+BAILING_V2_5: Final = {**_LATENT, **BAILING}
+BAILING_V3: Final = {
+    **_LATENT,
+    "attention_bias": False,
+    "first_k_dense_replace": 2,
+    "gated_attention_proj_granularity_type": "head_wise",
+    "head_dim": 128,
+    "hidden_size": 2560,
+    "intermediate_size": 6144,
+    "layer_group_size": 6,
+    "max_position_embeddings": 262144,
+    "moe_intermediate_size": 768,
+    "moe_router_enable_expert_bias": True,
+    "no_kda_lora": True,
+    "num_attention_heads": 32,
+    "num_experts": 512,
+    "num_hidden_layers": 42,
+    "num_shared_experts": 1,
+    "short_conv_kernel_size": 4,
+    "use_bias": False,
+    "use_mla_nope": False,
+    "vocab_size": 157184,
+}
+_AROUND: Final = ("input_layernorm", "post_attention_layernorm")
+
+
+@reads(
+    "BailingMoeV3ForCausalLM",
+    "BailingHybridForCausalLM",
+    family="Ling",
+    model_types=("bailing_hybrid",),
+    defaults=BAILING_V3,
+)
+def bailing_v3(keys: Keys) -> Blueprint:
+    """Ling 3.0: Kimi Delta Attention, then latent attention with an output gate; the last layers attend."""
+    if keys.flag("use_mla_nope"):
+        raise keys.fault("use_mla_nope", "true", "false (no published model of the kind is known)")
+    its, rank, rope = latent_sizes(keys)
+    # The maker's own files say the linear heads' width as head_dim; transformers writes it under its own
+    # name and puts the rotary width there (configuration_bailing_hybrid.py, __post_init__).
+    width = keys.optional("linear_head_dim", low=1, high=1 << 14) or head_dim(keys, its.hidden, its.heads)
+    heads = keys.whole("linear_num_heads", default=its.heads, high=1 << 14)
+    full_rank = keys.flag("no_kda_lora")
+    around = norms(*_AROUND, width=its.hidden)
+    latent = (*latent_tensors(keys, its, rank, rope), *_output_gate(keys, its))
+    kernel = keys.whole("short_conv_kernel_size", "linear_conv_kernel_dim", low=2, high=1 << 10)
+    delta = (
+        *around,
+        *kda_tensors(its.hidden, heads, width, kernel, full_gate=full_rank, full_decay=full_rank),
+    )
+    group = keys.whole("layer_group_size", high=MAX_LAYERS)
+    tail = its.layers // group * group
+    full = _listed(keys, its.layers) or [
+        (index + 1) % group == 0 or index >= tail for index in range(its.layers)
+    ]
+    layers = [
+        (latent_cache(rank, rope), latent) if attends else (kda_state(heads, width, kernel), delta)
+        for attends in full
+    ]
+    return _model(keys, its, layers)
+
+
+@reads("BailingMoeV2_5ForCausalLM", family="Ling", defaults=BAILING_V2_5)
+def bailing_v2_5(keys: Keys) -> Blueprint:
+    """Ling and Ring 2.5: lightning attention, then latent attention."""
+    its, rank, rope = latent_sizes(keys)
+    latent = latent_cache(rank, rope), latent_tensors(keys, its, rank, rope)
+    return _lightning_model(keys, its, latent)
+
+
+@reads(
+    "BailingMoeLinearV2ForCausalLM",
+    "BailingMoeLinearForCausalLM",
+    family="Ling",
+    model_types=("bailing_moe_linear",),
+    defaults=BAILING,
+)
+def bailing_linear(keys: Keys) -> Blueprint:
+    """Ring-linear 2.0: lightning attention, then Ling 2.0's grouped queries."""
+    hidden = keys.whole("hidden_size")
+    heads = keys.whole("num_attention_heads", high=1 << 14)
+    its = Sizes(
+        hidden=hidden,
+        layers=keys.whole("num_hidden_layers", high=MAX_LAYERS),
+        heads=heads,
+        kv_heads=grouped_heads(keys, heads),
+        head_dim=head_dim(keys, hidden, heads),
+        vocabulary=vocabulary(keys),
+        context=context(keys),
+    )
+    softmax = (
+        attention_cache("full", its.kv_heads, its.head_dim),
+        grouped_attention(keys, its, bias=keys.flag("use_bias")),
+    )
+    return _lightning_model(keys, its, softmax)
+
+
+_Kept = tuple[str, tuple[Cache, ...]]
+
+
+def _lightning_model(keys: Keys, its: Sizes, attends: tuple[_Kept, Tensors]) -> Blueprint:
+    """Lightning attention in all layers of a group but the last."""
+    group = keys.whole("layer_group_size", high=MAX_LAYERS)
+    # The maker's class lets the layers of an incomplete group attend, an engine's does not.
+    keys.divide("num_hidden_layers", its.layers, "layer_group_size", group)
+    width = head_dim(keys, its.hidden, its.heads)
+    state = StateTensor(name="recurrent", channels=its.heads, columns=width * width)
+    kept: _Kept = "lightning attention", (RecurrentState(mechanism="lightning", tensors=(state,)),)
+    linear_layer = kept, _lightning(keys, its, width)
+    return _model(
+        keys, its, [linear_layer if (index + 1) % group else attends for index in range(its.layers)]
+    )
+
+
+def _lightning(keys: Keys, its: Sizes, width: int) -> Tensors:
+    """Queries, keys and values of every head in one matrix, a gate, and a norm over all heads."""
+    wide = its.heads * width
+    bias = keys.flag("use_bias")
+    return (
+        *norms(*_AROUND, width=its.hidden),
+        *linear(
+            "attention.query_key_value",
+            "recurrent",
+            3 * wide,
+            its.hidden,
+            "heads",
+            heads=its.heads,
+            bias=bias or keys.flag("use_qkv_bias"),
+        ),
+        *(
+            norms("attention.query_layernorm", "attention.key_layernorm", width=width)
+            if keys.flag("use_qk_norm")
+            else ()
+        ),
+        *linear("attention.g_proj", "recurrent", wide, its.hidden, "heads", heads=its.heads),
+        *norm("attention.g_norm", wide, component="recurrent"),
+        *out_linear("attention.dense", "recurrent", its.hidden, wide, its.heads, bias=bias),
+    )
+
+
+def _listed(keys: Keys, layers: int) -> list[bool] | None:
+    kinds = keys.texts("layer_types", length=layers, of=("linear_attention", "full_attention"))
+    return None if kinds is None else [kind == "full_attention" for kind in kinds]
+
+
+def _output_gate(keys: Keys, its: Sizes) -> Tensors:
+    grain = "gated_attention_proj_granularity_type"
+    kind = None if keys.null(grain) else keys.text(grain)
+    if kind is None:
+        return ()
+    if kind not in ("head_wise", "element_wise"):
+        raise keys.fault(grain, kind, "head_wise, element_wise or null")
+    each = keys.whole("v_head_dim", high=1 << 14) if kind == "element_wise" else 1
+    return linear("attention.g_proj", "attention", its.heads * each, its.hidden, "heads", heads=its.heads)
+
+
+def _model(keys: Keys, its: Sizes, mixers: list[tuple[_Kept, Tensors]]) -> Blueprint:
+    width = keys.whole("intermediate_size")
+    experts = expert_counts(
+        keys, "num_experts", "num_local_experts", per_token=("num_experts_per_tok", "num_experts_per_token")
+    )
+    bias = keys.flag("use_bias")
+    first = keys.whole("first_k_dense_replace", low=0, high=MAX_LAYERS)
+    dense = gated_mlp(its.hidden, width, bias=bias)
+    mixed = mixture(keys, its.hidden, experts[0], bias=bias)
+    layers = [
+        Layer(*kept, (*tensors, *(dense if index < first else mixed)))
+        for index, (kept, tensors) in enumerate(mixers)
+    ]
+    predicts = keys.whole("num_nextn_predict_layers", "num_mtp_layers", default=0, low=0, high=64)
+    return decoder(
+        keys,
+        its,
+        layers,
+        embed="word_embeddings",
+        intermediate=width,
+        experts=experts,
+        notes=[UNCOUNTED] if predicts else [],
+    )

@@ -1,0 +1,95 @@
+"""DBRX and Grok-1: mixtures of experts of 2024 with classes of their own."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kvreport.architectures.attention import grouped_heads
+from kvreport.architectures.blueprint import Blueprint
+from kvreport.architectures.decoder import Sizes, context, decoder, expert_counts, sizes, vocabulary
+from kvreport.architectures.dense import attention_layers, block, fused_attention
+from kvreport.architectures.keys import MAX_LAYERS, Keys
+from kvreport.architectures.registry import reads
+from kvreport.architectures.weights import norms, routed_experts, router
+
+DBRX: Final = {
+    "d_model": 2048,
+    "max_position_embeddings": 2048,
+    "n_heads": 16,
+    "n_layers": 24,
+    "tie_word_embeddings": False,
+    "vocab_size": 32000,
+}
+DBRX_ATTENTION: Final = {"kv_n_heads": 1}
+DBRX_EXPERTS: Final = {"ffn_hidden_size": 3584, "moe_num_experts": 4, "moe_top_k": 1}
+GROK1: Final = {
+    "head_dim": 128,
+    "hidden_size": 6144,
+    "intermediate_size": 32768,
+    "max_position_embeddings": 8192,
+    "num_attention_heads": 48,
+    "num_experts": 8,
+    "num_experts_per_tok": 2,
+    "num_hidden_layers": 64,
+    "num_key_value_heads": 8,
+    "tie_word_embeddings": True,
+    "vocab_size": 131072,
+}
+
+
+@reads("DbrxForCausalLM", family="DBRX", model_types=("dbrx",), defaults=DBRX)
+def dbrx(keys: Keys) -> Blueprint:
+    """Fine-grained experts; attention and experts are described in sections of their own."""
+    attention = keys.section("attn_config", defaults=DBRX_ATTENTION) or Keys(
+        {}, keys.where, keys.field("attn_config"), DBRX_ATTENTION, keys.trail
+    )
+    ffn = keys.section("ffn_config", defaults=DBRX_EXPERTS) or Keys(
+        {}, keys.where, keys.field("ffn_config"), DBRX_EXPERTS, keys.trail
+    )
+    hidden = keys.whole("d_model", "hidden_size")
+    heads = keys.whole("n_heads", "num_attention_heads", high=1 << 14)
+    its = Sizes(
+        hidden=hidden,
+        layers=keys.whole("n_layers", "num_hidden_layers", high=MAX_LAYERS),
+        heads=heads,
+        kv_heads=grouped_heads(attention, heads, "kv_n_heads"),
+        head_dim=keys.divide("d_model", hidden, "n_heads", heads),
+        vocabulary=vocabulary(keys),
+        context=context(keys),
+    )
+    width = ffn.whole("ffn_hidden_size")
+    experts = expert_counts(ffn, "moe_num_experts", per_token=("moe_top_k",))
+    tensors = (
+        *norms("norm_attn_norm.norm_1", "norm_attn_norm.norm_2", width=hidden),
+        *fused_attention(its, "norm_attn_norm.attn.Wqkv", "norm_attn_norm.attn.out_proj"),
+        *router(hidden, experts[0], "ffn.router.layer"),
+        *routed_experts(hidden, width, experts[0], "ffn.experts.mlp", names=("w1", "v1", "w2")),
+    )
+    return decoder(
+        keys,
+        its,
+        attention_layers(its, tensors),
+        base="transformer",
+        embed="wte",
+        blocks="blocks",
+        final_norm="norm_f",
+        intermediate=width,
+        experts=experts,
+    )
+
+
+@reads("Grok1ModelForCausalLM", family="Grok", defaults=GROK1)
+def grok1(keys: Keys) -> Blueprint:
+    """Two norms before and two behind, eight wide experts, tied embeddings."""
+    its = sizes(keys)
+    width = keys.whole("intermediate_size")
+    experts = expert_counts(keys, "num_experts", "num_local_experts")
+    around = ("pre_attn_norm", "post_attn_norm", "pre_moe_norm", "post_moe_norm")
+    mlp = (
+        *router(its.hidden, experts[0], "moe_block.gate"),
+        *routed_experts(
+            its.hidden, width, experts[0], "moe_block.experts.*", names=("linear", "linear_v", "linear_1")
+        ),
+    )
+    tensors = block(its, mlp, around=around)
+    return decoder(keys, its, attention_layers(its, tensors), intermediate=width, experts=experts)

@@ -1,0 +1,231 @@
+"""DeepSeek-V4: a window on every layer, and beside it latents compressed 4 or 128 to one.
+
+Per token and layer one vector of ``head_dim`` is both key and value. A layer that compresses 4 to
+one also keeps index keys at that rate; every compressor keeps a ring of partial sums in float32.
+Source of the layout: vLLM 0.33 ``models/deepseek_v4``; of the tensors: the published checkpoints.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kvreport.architectures.attention import layer_count
+from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
+from kvreport.architectures.decoder import context, expert_counts, tied, vocabulary
+from kvreport.architectures.keys import MAX_CONTEXT, MAX_LAYERS, Keys
+from kvreport.architectures.registry import reads
+from kvreport.architectures.weights import (
+    Tensors,
+    embedding,
+    experts,
+    gated_mlp,
+    linear,
+    norm,
+    norms,
+    out_linear,
+    output_head,
+    router,
+)
+from kvreport.catalog.caches import Cache, Indexer, Latent, Ring
+
+DEEPSEEK_V4: Final = {
+    "hc_mult": 4,
+    "head_dim": 512,
+    "hidden_size": 4096,
+    "index_head_dim": 128,
+    "index_n_heads": 64,
+    "max_position_embeddings": 1048576,
+    "moe_intermediate_size": 2048,
+    "n_routed_experts": 256,
+    "n_shared_experts": 1,
+    "num_attention_heads": 64,
+    "num_experts_per_tok": 6,
+    "num_hidden_layers": 43,
+    "o_groups": 8,
+    "o_lora_rank": 1024,
+    "q_lora_rank": 1024,
+    "sliding_window": 128,
+    "tie_word_embeddings": False,
+    "vocab_size": 129280,
+}
+_OWN_LAYOUT: Final = (
+    "Engines keep this model's latents in their own FP8 layout whatever is asked for; that is its"
+    " format here."
+)
+_WORDS: Final = {
+    "sliding_attention": 0,
+    "compressed_sparse_attention": 4,
+    "heavily_compressed_attention": 128,
+}
+_NAMES: Final = {0: "window only", 4: "compressed 4:1 with indexer", 128: "compressed 128:1"}
+
+
+@reads("DeepseekV4ForCausalLM", family="DeepSeek-V4", model_types=("deepseek_v4",), defaults=DEEPSEEK_V4)
+def deepseek_v4(keys: Keys) -> Blueprint:
+    """Compressed attention, hyper-connections between layers, the first layers routed by a hash."""
+    hidden = keys.whole("hidden_size")
+    layers = layer_count(keys)
+    routed, per_token = expert_counts(keys, "n_routed_experts")
+    hashed = keys.whole("num_hash_layers", default=3, low=0, high=MAX_LAYERS)
+    ratios = _ratios(keys, layers)
+    vocabulary_size = vocabulary(keys)
+    streams = keys.whole("hc_mult", high=64)
+    attention = {ratio: _attention(keys, hidden, ratio) for ratio in set(ratios)}
+    caches = {ratio: _caches(keys, ratio) for ratio in set(ratios)}
+    mixed = _mixture(keys, hidden, routed)
+    by_hash = Tensor("ffn.gate.tid2eid", "router", (vocabulary_size, per_token), looked_up=True)
+    by_score = Tensor("ffn.gate.bias", "router", (routed,))
+    built = [
+        Layer(
+            _NAMES[ratio],
+            caches[ratio],
+            (
+                *norms("attn_norm", "ffn_norm", width=hidden),
+                *attention[ratio],
+                *_streams("hc_attn", hidden, streams),
+                *mixed,
+                by_hash if index < hashed else by_score,
+                *_streams("hc_ffn", hidden, streams),
+            ),
+        )
+        for index, ratio in enumerate(ratios)
+    ]
+    wide = streams * hidden
+    outer = [
+        *embedding(vocabulary_size, hidden, "embed"),
+        *norm("norm", hidden),
+        *(() if tied(keys) else output_head(vocabulary_size, hidden, "head")),
+        Tensor("hc_head_fn", "other", (streams, wide)),
+        Tensor("hc_head_base", "other", (streams,)),
+        Tensor("hc_head_scale", "other", (1,)),
+    ]
+    return Blueprint(
+        hidden_size=hidden,
+        attention_heads=keys.whole("num_attention_heads", high=1 << 14),
+        vocabulary=vocabulary_size,
+        context_tokens=context(keys),
+        layers=built,
+        outer=outer,
+        prefix="layers",
+        experts=(routed, per_token),
+        kv_format="fp8_ds_mla_v4",
+        notes=[_OWN_LAYOUT],
+    )
+
+
+def _ratios(keys: Keys, layers: int) -> list[int]:
+    """Return each layer's compression: 0 for the window alone, 4, or 128.
+
+    ``compress_ratios`` may carry one entry more, for the layer of multi-token prediction.
+    """
+    rates = keys.section("compress_rates")
+    for word, usual in _WORDS.items():
+        if usual and rates is not None and rates.whole(word, default=usual, high=1 << 20) != usual:
+            # Engines pack exactly these two strides (vLLM, models/deepseek_v4); others have no layout.
+            raise rates.fault(word, rates.raw(word), str(usual))
+    listed = keys.texts("layer_types", length=layers, of=tuple(_WORDS))
+    if listed is not None:
+        return [_WORDS[word] for word in listed]
+    ratios = keys.wholes("compress_ratios", high=1 << 20)
+    if ratios is None:
+        return [128 if index < 2 or index % 2 == 0 else 4 for index in range(layers)]
+    if not layers <= len(ratios) <= layers + 64:
+        raise keys.fault("compress_ratios", f"a list of {len(ratios)}", f"a list of {layers} or one more")
+    for index, ratio in enumerate(ratios[:layers]):
+        if ratio not in _NAMES:
+            raise keys.fault(f"compress_ratios[{index}]", ratio, "0, 4 or 128")
+    return ratios[:layers]
+
+
+def _caches(keys: Keys, ratio: int) -> tuple[Cache, ...]:
+    width = keys.whole("head_dim", high=1 << 14)
+    rope = keys.whole("qk_rope_head_dim", default=width // 8, low=0, high=width - 1)
+    latent = width - rope
+    window = Latent(latent_dim=latent, rope_dim=rope, window=keys.whole("sliding_window", high=MAX_CONTEXT))
+    if ratio == 0:
+        return (window,)
+    compressed = Latent(latent_dim=latent, rope_dim=rope, stride=ratio)
+    if ratio == 128:
+        return (window, compressed, Ring(elements_per_token=2 * width, window=ratio))
+    index = keys.whole("index_head_dim", high=1 << 12)
+    # Overlapping windows: twice the width, over two strides.
+    return (
+        window,
+        compressed,
+        Indexer(index_dim=index, stride=ratio, top_k=keys.optional("index_topk", low=1, high=1 << 20)),
+        Ring(elements_per_token=4 * width, window=2 * ratio),
+        Ring(elements_per_token=4 * index, window=2 * ratio),
+    )
+
+
+def _compressor(path: str, hidden: int, width: int, ratio: int) -> Tensors:
+    wide = width * (2 if ratio == 4 else 1)
+    return (
+        # Never quantised: engines build both without a quantisation.
+        Tensor(f"{path}.wkv.weight", "attention", (wide, hidden)),
+        Tensor(f"{path}.wgate.weight", "attention", (wide, hidden)),
+        Tensor(f"{path}.ape", "attention", (ratio, wide)),
+        *norm(f"{path}.norm", width),
+    )
+
+
+def _attention(keys: Keys, hidden: int, ratio: int) -> Tensors:
+    heads = keys.whole("num_attention_heads", high=1 << 14)
+    width = keys.whole("head_dim", high=1 << 14)
+    q_rank = keys.whole("q_lora_rank", high=1 << 16)
+    groups = keys.whole("o_groups", high=1 << 12)
+    o_rank = groups * keys.whole("o_lora_rank", high=1 << 16)
+    inside = keys.divide("num_attention_heads", heads * width, "o_groups", groups)
+    tensors: Tensors = (
+        *linear("attn.wq_a", "attention", q_rank, hidden),
+        *norm("attn.q_norm", q_rank),
+        *linear("attn.wq_b", "attention", heads * width, q_rank, "heads", heads=heads),
+        *linear("attn.wkv", "attention", width, hidden),
+        *norm("attn.kv_norm", width),
+        *linear("attn.wo_a", "attention", o_rank, inside, "groups", heads=groups),
+        *out_linear("attn.wo_b", "attention", hidden, o_rank, groups),
+        Tensor("attn.attn_sink", "attention", (heads,), "heads", heads),
+    )
+    if ratio:
+        tensors += _compressor("attn.compressor", hidden, width, ratio)
+    if ratio == 4:
+        index_heads = keys.whole("index_n_heads", high=1 << 12)
+        index = keys.whole("index_head_dim", high=1 << 12)
+        tensors += (
+            *linear("attn.indexer.wq_b", "attention", index_heads * index, q_rank),
+            Tensor("attn.indexer.weights_proj.weight", "attention", (index_heads, hidden)),
+            *_compressor("attn.indexer.compressor", hidden, index, ratio),
+        )
+    return tensors
+
+
+def _mixture(keys: Keys, hidden: int, routed: int) -> Tensors:
+    width = keys.whole("moe_intermediate_size")
+    shared = keys.whole("n_shared_experts", low=0, high=1 << 10)
+    names = ("w1", "w3", "w2")
+    return (
+        *router(hidden, routed, "ffn.gate"),
+        *experts(gated_mlp(hidden, width, "ffn.experts.*", names=names, count=routed)),
+        *(
+            gated_mlp(
+                hidden,
+                width * shared,
+                "ffn.shared_experts",
+                "shared_experts",
+                names=names,
+                bias=keys.flag("mlp_bias", default=False),
+            )
+            if shared
+            else ()
+        ),
+    )
+
+
+def _streams(name: str, hidden: int, streams: int) -> Tensors:
+    """Hyper-connections: how parallel residual streams are mixed into and out of a block."""
+    mixed = (2 + streams) * streams
+    return (
+        Tensor(f"{name}_fn", "other", (mixed, streams * hidden)),
+        Tensor(f"{name}_base", "other", (mixed,)),
+        Tensor(f"{name}_scale", "other", (3,)),
+    )

@@ -1,0 +1,120 @@
+"""ERNIE 4.5 VL: text and vision tokens each have experts of their own, beside shared ones."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kvreport.architectures.attention import attention_cache
+from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
+from kvreport.architectures.decoder import decoder, expert_counts, sizes
+from kvreport.architectures.dense import block
+from kvreport.architectures.families.ernie import ERNIE4_5_MOE
+from kvreport.architectures.keys import MAX_LAYERS, Keys
+from kvreport.architectures.registry import reads
+from kvreport.architectures.vision import MAX_DEPTH, plain_block, section_or_default, times
+from kvreport.architectures.weights import Tensors, gated_mlp, linear, norm, routed_experts
+
+ERNIE4_5_VL: Final = {**ERNIE4_5_MOE, "moe_intermediate_size": (1536, 512)}
+ERNIE_VISION: Final = {
+    "depth": 32,
+    "hidden_size": 1280,
+    "in_channels": 3,
+    "intermediate_size": 5120,
+    "patch_size": 14,
+    "spatial_merge_size": 2,
+    "temporal_merge_size": 2,
+}
+
+
+@reads(
+    "Ernie4_5_VLMoeForConditionalGeneration",
+    "Ernie4_5_VLMoEForConditionalGeneration",
+    family="ERNIE 4.5",
+    model_types=("ernie4_5_vl_moe", "ernie4_5_moe_vl"),
+    defaults=ERNIE4_5_VL,
+)
+def ernie_vl(keys: Keys) -> Blueprint:
+    """Every token reads as many experts of its own kind; all are resident."""
+    its = sizes(keys)
+    width = keys.whole("intermediate_size")
+    bias = keys.flag("use_bias")
+    experts = expert_counts(
+        keys, "moe_num_experts", "num_experts", per_token=("moe_k", "num_experts_per_tok")
+    )
+    dense = block(its, gated_mlp(its.hidden, width, bias=bias), qkv_bias=bias, output_bias=bias)
+    mixed = block(its, _mixture(keys, its.hidden, experts[0]), qkv_bias=bias, output_bias=bias)
+    kept = attention_cache("full", its.kv_heads, its.head_dim)
+    layers = [Layer(*kept, mixed if sparse else dense) for sparse in _mixtures(keys, its.layers)]
+    nested = keys.outer is not keys
+    return decoder(
+        keys,
+        its,
+        layers,
+        base="model.language_model" if nested else "model",
+        intermediate=width,
+        experts=experts,
+        extra=_vision(keys, its.hidden),
+    )
+
+
+def _mixtures(keys: Keys, layers: int) -> list[bool]:
+    listed = keys.texts("mlp_layer_types", length=layers, of=("dense", "sparse"))
+    if listed is not None:
+        return [kind == "sparse" for kind in listed]
+    first = keys.raw("moe_layer_start_index")
+    start = (
+        min(keys.wholes("moe_layer_start_index", high=MAX_LAYERS) or [1]) if isinstance(first, list) else 1
+    )
+    return [index >= start for index in range(layers)]
+
+
+def _mixture(keys: Keys, hidden: int, routed: int) -> Tensors:
+    widths = keys.wholes("moe_intermediate_size", length=2, low=1) or []
+    shared = keys.whole("moe_num_shared_experts", low=0, high=1 << 10) * widths[0]
+    tensors: Tensors = ()
+    for kind, width in zip(("text_moe", "vision_moe"), widths, strict=True):
+        tensors += (
+            Tensor(f"mlp.{kind}.gate.weight", "router", (routed, hidden)),
+            Tensor(f"mlp.{kind}.gate.moe_statics.e_score_correction_bias", "router", (1, routed)),
+            *routed_experts(hidden, width, routed, f"mlp.{kind}.experts.*"),
+        )
+    return (
+        *tensors,
+        *(gated_mlp(hidden, shared, "mlp.shared_experts", "shared_experts") if shared else ()),
+    )
+
+
+def _vision(keys: Keys, text_hidden: int) -> Tensors:
+    """A plain tower, and a resampler that merges space, then time."""
+    vision = section_or_default(keys.outer, "vision_config", ERNIE_VISION)
+    hidden = vision.whole("hidden_size", "embed_dim")
+    patch = vision.whole("patch_size", high=1 << 12)
+    space = hidden * vision.whole("spatial_merge_size", high=64) ** 2
+    time = space * vision.whole("temporal_merge_size", high=64)
+    tower, sampler = "model.vision_tower", "model.resampler_model"
+    layer = plain_block(
+        f"{tower}.blocks.*",
+        hidden,
+        vision.whole("intermediate_size"),
+        names=("attn.qkv",),
+        output="attn.proj",
+        block_norms=("norm1", "norm2"),
+    )
+
+    def merger(name: str, inputs: int) -> Tensors:
+        return (
+            *linear(f"{sampler}.{name}.fc1", "vision", space, inputs, bias=True),
+            *linear(f"{sampler}.{name}.fc2", "vision", space, space, bias=True),
+            *norm(f"{sampler}.{name}.ln", space, bias=True, component="vision"),
+        )
+
+    inputs = vision.whole("in_channels", "in_chans", high=64) * patch * patch
+    return (
+        *linear(f"{tower}.patch_embed.proj", "vision", hidden, inputs),
+        *times(vision.whole("depth", high=MAX_DEPTH), layer),
+        *norm(f"{tower}.ln", hidden, bias=True, component="vision"),
+        *merger("spatial_linear", space),
+        *merger("temporal_linear", time),
+        *linear(f"{sampler}.mlp", "vision", text_hidden, space, bias=True),
+        *norm(f"{sampler}.after_norm", text_hidden, component="vision"),
+    )

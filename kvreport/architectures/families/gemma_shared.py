@@ -1,0 +1,374 @@
+"""Gemma 3n and Gemma 4: layers that share caches, per-layer embeddings, wide global heads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from kvreport.architectures.attention import Kind, attention_cache, by_layer, layer_kinds, window
+from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
+from kvreport.architectures.decoder import Sizes, context, decoder, expert_counts, sizes
+from kvreport.architectures.families.gemma import FOUR_NORMS
+from kvreport.architectures.gemma_towers import (
+    GEMMA3N_AUDIO,
+    GEMMA4_AUDIO,
+    GEMMA4_VISION,
+    gemma3n_audio,
+    gemma3n_bridge,
+    gemma3n_vision,
+    gemma4_audio,
+    gemma4_vision,
+)
+from kvreport.architectures.keys import MAX_LAYERS, MAX_VOCABULARY, Keys
+from kvreport.architectures.registry import reads
+from kvreport.architectures.vision import section_or_default
+from kvreport.architectures.weights import (
+    Tensors,
+    gated_mlp,
+    linear,
+    norm,
+    norms,
+    routed_experts,
+    self_attention,
+)
+from kvreport.catalog.caches import Cache, Shared
+
+GEMMA3N: Final = {
+    "altup_num_inputs": 4,
+    "attention_bias": False,
+    "head_dim": 256,
+    "hidden_size": 2048,
+    "hidden_size_per_layer_input": 256,
+    "intermediate_size": 16384,
+    "laurel_rank": 64,
+    "max_position_embeddings": 32768,
+    "num_attention_heads": 8,
+    "num_hidden_layers": 35,
+    "num_key_value_heads": 2,
+    "num_kv_shared_layers": 15,
+    "sliding_window": 512,
+    "tie_word_embeddings": True,
+    "vocab_size": 262400,
+    "vocab_size_per_layer_input": 262144,
+}
+GEMMA4: Final = {
+    "attention_bias": False,
+    "attention_k_eq_v": False,
+    "enable_moe_block": False,
+    "global_head_dim": 512,
+    "head_dim": 256,
+    "hidden_size": 2304,
+    "hidden_size_per_layer_input": 256,
+    "intermediate_size": 9216,
+    "max_position_embeddings": 131072,
+    "num_attention_heads": 8,
+    "num_hidden_layers": 30,
+    "num_key_value_heads": 4,
+    "num_kv_shared_layers": 0,
+    "sliding_window": 512,
+    "tie_word_embeddings": True,
+    "use_double_wide_mlp": False,
+    "vocab_size": 262144,
+    "vocab_size_per_layer_input": 262144,
+}
+
+GEMMA4_UNIFIED: Final = {
+    **GEMMA4,
+    "hidden_size_per_layer_input": 0,
+    "max_position_embeddings": 262144,
+    "sliding_window": 1024,
+}
+UNIFIED_VISION: Final = {
+    "mm_embed_dim": 3840,
+    "mm_posemb_size": 1120,
+    "output_proj_dims": 3840,
+    "patch_size": 16,
+    "pooling_kernel_size": 3,
+}
+
+
+def shared_layers(keys: Keys, kinds: list[Kind]) -> list[bool]:
+    """Tell which layers read another layer's cache: the last ``num_kv_shared_layers``.
+
+    Each reads the last earlier layer of its own kind, so every kind must have one that keeps.
+    """
+    layers = len(kinds)
+    shared = keys.whole("num_kv_shared_layers", low=0, high=MAX_LAYERS)
+    first = layers - shared
+    if first < 1 or set(kinds[first:]) - set(kinds[:first]):
+        raise keys.fault(
+            "num_kv_shared_layers", shared, "fewer, so that each kind has an earlier layer to read from"
+        )
+    return [index >= first for index in range(layers)]
+
+
+def _cache(
+    kind: Kind, its: Sizes, width: int, span: int | None, *, shared: bool
+) -> tuple[str, tuple[Cache, ...]]:
+    name, caches = attention_cache(kind, its.kv_heads, width, span=span)
+    if not shared:
+        return name, caches
+    return f"{name}, shared", (Shared(reads="sliding" if kind == "sliding" and span else "full"),)
+
+
+def _base(keys: Keys) -> str:
+    return "model" if keys.outer is keys else "model.language_model"
+
+
+@reads(
+    "Gemma3nForConditionalGeneration",
+    "Gemma3nForCausalLM",
+    family="Gemma 3n",
+    model_types=("gemma3n", "gemma3n_text"),
+    defaults=GEMMA3N,
+)
+def gemma3n(keys: Keys) -> Blueprint:
+    """Four windows for one full layer; the last layers have no keys and values of their own."""
+    its = _without_scaling(keys)
+    kinds = layer_kinds(keys, its.layers, lambda i: "sliding" if (i + 1) % 5 else "full", ("full", "sliding"))
+    shared = shared_layers(keys, kinds)
+    widths = _widths(keys, its.layers)
+    span = window(keys)
+    bias = keys.flag("attention_bias")
+    inner = keys.whole("hidden_size_per_layer_input")
+    streams = keys.whole("altup_num_inputs", high=64)
+    beside = (
+        *_alternating(its.hidden, streams),
+        *_laurel(keys, its.hidden),
+        *_per_layer(its.hidden, inner),
+    )
+    layers = [
+        Layer(
+            *_cache(kind, its, its.head_dim, span, shared=reads_other),
+            (
+                *norms(*FOUR_NORMS, width=its.hidden),
+                *self_attention(
+                    its.hidden,
+                    its.heads,
+                    its.kv_heads,
+                    its.head_dim,
+                    qkv_bias=bias,
+                    output_bias=bias,
+                    has_key=not reads_other,
+                ),
+                *norm("self_attn.q_norm", its.head_dim),
+                *(() if reads_other else norm("self_attn.k_norm", its.head_dim)),
+                *gated_mlp(its.hidden, width),
+                *beside,
+            ),
+        )
+        for kind, reads_other, width in zip(kinds, shared, widths, strict=True)
+    ]
+    base = _base(keys)
+    extra: Tensors = _per_layer_embedding(keys, its, base, inner)
+    for name in ("altup_projections", "altup_unembed_projections"):
+        extra += (Tensor(f"{base}.{name}.*.weight", "other", (its.hidden, its.hidden), count=streams - 1),)
+    if keys.outer is not keys:
+        vision = section_or_default(keys.outer, "vision_config", {"vocab_size": 128, "hidden_size": 2048})
+        audio = section_or_default(keys.outer, "audio_config", GEMMA3N_AUDIO)
+        extra += gemma3n_vision()
+        extra += gemma3n_bridge(vision, "model.embed_vision", its.hidden, "vision")
+        extra += gemma3n_audio(audio)
+        extra += gemma3n_bridge(audio, "model.embed_audio", its.hidden, "audio")
+    return decoder(keys, its, layers, base=base, intermediate=max(widths), extra=extra)
+
+
+def _without_scaling(keys: Keys) -> Sizes:
+    its = sizes(keys)
+    stated = context(keys, scaled=False)
+    return Sizes(its.hidden, its.layers, its.heads, its.kv_heads, its.head_dim, its.vocabulary, stated)
+
+
+def _widths(keys: Keys, layers: int) -> list[int]:
+    if isinstance(keys.raw("intermediate_size"), list):
+        return keys.wholes("intermediate_size", length=layers, low=1) or []
+    return [keys.whole("intermediate_size")] * layers
+
+
+def _alternating(hidden: int, streams: int) -> Tensors:
+    """AltUp: a few parallel residual streams, predicted and corrected around each layer."""
+    return (
+        Tensor("altup.correct_output_scale", "other", (hidden,)),
+        Tensor("altup.correction_coefs.weight", "other", (streams, streams)),
+        Tensor("altup.prediction_coefs.weight", "other", (streams * streams, streams)),
+        Tensor("altup.modality_router.weight", "other", (streams, hidden)),
+        *norm("altup.router_norm", hidden),
+    )
+
+
+def _laurel(keys: Keys, hidden: int) -> Tensors:
+    """Learned low-rank residual beside the attention."""
+    rank = keys.whole("laurel_rank")
+    return (
+        *linear("laurel.linear_left", "other", rank, hidden),
+        *linear("laurel.linear_right", "other", hidden, rank),
+        *norm("laurel.post_laurel_norm", hidden),
+    )
+
+
+def _per_layer(hidden: int, inner: int) -> Tensors:
+    return (
+        *linear("per_layer_input_gate", "other", inner, hidden),
+        *linear("per_layer_projection", "other", hidden, inner),
+        Tensor("post_per_layer_input_norm.weight", "other", (hidden,)),
+    )
+
+
+def _per_layer_embedding(keys: Keys, its: Sizes, base: str, inner: int) -> Tensors:
+    """A second embedding that gives every layer its own small vector per token."""
+    rows = keys.whole("vocab_size_per_layer_input", high=MAX_VOCABULARY)
+    return (
+        Tensor(
+            f"{base}.embed_tokens_per_layer.weight",
+            "other",
+            (rows, its.layers * inner),
+            "vocabulary",
+            looked_up=True,
+        ),
+        *linear(f"{base}.per_layer_model_projection", "other", its.layers * inner, its.hidden),
+        Tensor(f"{base}.per_layer_projection_norm.weight", "other", (inner,)),
+    )
+
+
+@reads(
+    "Gemma4ForConditionalGeneration",
+    "Gemma4ForCausalLM",
+    family="Gemma 4",
+    model_types=("gemma4", "gemma4_text"),
+    defaults=GEMMA4,
+)
+def gemma4(keys: Keys) -> Blueprint:
+    """The layers of Gemma 4 behind a tower for images and one for sound."""
+    return _gemma4(keys, _gemma4_towers)
+
+
+@reads(
+    "Gemma4UnifiedForConditionalGeneration",
+    "Gemma4UnifiedForCausalLM",
+    family="Gemma 4",
+    model_types=("gemma4_unified", "gemma4_unified_text"),
+    defaults=GEMMA4_UNIFIED,
+)
+def gemma4_unified(keys: Keys) -> Blueprint:
+    """The same layers; patches and sound come in through a matrix each, without towers."""
+    return _gemma4(keys, _gemma4_entries)
+
+
+def _gemma4(keys: Keys, towers: Callable[[Keys, int], Tensors]) -> Blueprint:
+    """Five windows for one full layer with wider (and, with shared keys, fewer) heads.
+
+    Where ``attention_k_eq_v`` is set, the full layers have no value projection: the key is the
+    value. Engines cache both all the same.
+    """
+    its = _without_scaling(keys)
+    kinds = layer_kinds(keys, its.layers, lambda i: "sliding" if (i + 1) % 6 else "full", ("full", "sliding"))
+    kinds[-1] = "full"
+    shared = shared_layers(keys, kinds)
+    span = window(keys)
+    if span is not None and keys.raw("use_bidirectional_attention") == "all":
+        span = span // 2 + 1
+    same = keys.flag("attention_k_eq_v")
+    wide = keys.whole("global_head_dim", high=1 << 14)
+    few = keys.optional("num_global_key_value_heads", low=1, high=its.heads) if same else None
+    bias = keys.flag("attention_bias")
+    double = keys.flag("use_double_wide_mlp")
+    width = keys.whole("intermediate_size")
+    inner = keys.whole("hidden_size_per_layer_input", low=0)
+    mixed, experts = _gemma4_mixture(keys, its.hidden)
+    layers = []
+    own = by_layer(keys, its.layers, ("head_dim", "num_key_value_heads"))
+    for index, (kind, reads_other) in enumerate(zip(kinds, shared, strict=True)):
+        is_full = kind == "full"
+        head = own.get((index, "head_dim"), wide if is_full else its.head_dim)
+        kv_heads = own.get(
+            (index, "num_key_value_heads"), few if is_full and few is not None else its.kv_heads
+        )
+        keys.divide("num_attention_heads", its.heads, "key/value heads", kv_heads)
+        here = Sizes(its.hidden, its.layers, its.heads, kv_heads, head, its.vocabulary, its.context)
+        layers.append(
+            Layer(
+                *_cache(kind, here, head, span, shared=reads_other),
+                (
+                    *norms(*FOUR_NORMS, width=its.hidden),
+                    *self_attention(
+                        its.hidden,
+                        its.heads,
+                        kv_heads,
+                        head,
+                        qkv_bias=bias,
+                        output_bias=bias,
+                        has_key=not reads_other,
+                        has_value=not (is_full and same),
+                    ),
+                    *norm("self_attn.q_norm", head),
+                    *(() if reads_other else norm("self_attn.k_norm", head)),
+                    *gated_mlp(its.hidden, width * (2 if double and reads_other else 1)),
+                    *mixed,
+                    *(_per_layer(its.hidden, inner) if inner else ()),
+                    Tensor("layer_scalar", "other", (1,)),
+                ),
+            )
+        )
+    base = _base(keys)
+    extra: Tensors = _per_layer_embedding(keys, its, base, inner) if inner else ()
+    if keys.outer is not keys:
+        extra += towers(keys, its.hidden)
+    return decoder(keys, its, layers, base=base, intermediate=width, experts=experts, extra=extra)
+
+
+def _gemma4_towers(keys: Keys, hidden: int) -> Tensors:
+    """Vision unless it is null or absent, audio likewise: an explicit null means no such tower."""
+    tensors: Tensors = ()
+    vision = keys.outer.section("vision_config", defaults=GEMMA4_VISION)
+    if vision is not None:
+        tensors += gemma4_vision(vision, hidden)
+    audio = keys.outer.section("audio_config", defaults=GEMMA4_AUDIO)
+    if audio is not None:
+        tensors += gemma4_audio(audio, hidden)
+    return tensors
+
+
+def _gemma4_entries(keys: Keys, hidden: int) -> Tensors:
+    tensors: Tensors = ()
+    vision = keys.outer.section("vision_config", defaults=UNIFIED_VISION)
+    if vision is not None:
+        side = vision.whole("patch_size", high=1 << 12) * vision.whole("pooling_kernel_size", high=64)
+        width = vision.whole("mm_embed_dim")
+        path = "model.embed_vision"
+        tensors += (
+            *norm(f"{path}.patch_ln1", 3 * side * side, bias=True, component="vision"),
+            *linear(f"{path}.patch_dense", "vision", width, 3 * side * side, bias=True),
+            *norm(f"{path}.patch_ln2", width, bias=True, component="vision"),
+            Tensor(f"{path}.pos_embedding", "vision", (vision.whole("mm_posemb_size"), 2, width)),
+            *norm(f"{path}.pos_norm", width, bias=True, component="vision"),
+            *linear(
+                f"{path}.multimodal_embedder.embedding_projection",
+                "vision",
+                hidden,
+                vision.whole("output_proj_dims"),
+            ),
+        )
+    audio = keys.outer.section("audio_config", defaults={"audio_embed_dim": 640})
+    if audio is not None:
+        width = audio.whole("audio_embed_dim", "output_proj_dims")
+        tensors += linear("model.embed_audio.embedding_projection", "audio", hidden, width)
+    return tensors
+
+
+def _gemma4_mixture(keys: Keys, hidden: int) -> tuple[Tensors, tuple[int, int] | None]:
+    """A mixture that stands beside the dense MLP, with norms of its own."""
+    if not keys.flag("enable_moe_block"):
+        return (), None
+    routed, per_token = expert_counts(keys, "num_experts", per_token=("top_k_experts",))
+    width = keys.whole("moe_intermediate_size", "expert_intermediate_size")
+    names = ("post_feedforward_layernorm_1", "post_feedforward_layernorm_2", "pre_feedforward_layernorm_2")
+    return (
+        (
+            *norms(*names, width=hidden),
+            Tensor("router.proj.weight", "router", (routed, hidden)),
+            Tensor("router.scale", "router", (hidden,)),
+            Tensor("router.per_expert_scale", "router", (routed,)),
+            *routed_experts(hidden, width, routed, "experts.*"),
+        ),
+        (routed, per_token),
+    )

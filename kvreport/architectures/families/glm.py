@@ -1,0 +1,184 @@
+"""GLM-4 to GLM-5.3: dense, grouped-query mixtures, latent attention, and the sparse indexer."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kvreport.architectures.attention import attention_cache, layer_count
+from kvreport.architectures.blueprint import Blueprint, Layer
+from kvreport.architectures.decoder import decoder, expert_counts, sizes
+from kvreport.architectures.families.deepseek import (
+    latent_mixture,
+    mixture,
+    mixture_pattern,
+    prediction_layers,
+)
+from kvreport.architectures.keys import MAX_LAYERS, Keys
+from kvreport.architectures.registry import reads
+from kvreport.architectures.weights import Tensors, gated_mlp, linear, norms, self_attention
+
+GLM4: Final = {
+    "attention_bias": True,
+    "head_dim": 128,
+    "hidden_size": 4096,
+    "intermediate_size": 13696,
+    "max_position_embeddings": 131072,
+    "num_attention_heads": 32,
+    "num_hidden_layers": 40,
+    "num_key_value_heads": 2,
+    "tie_word_embeddings": False,
+    "vocab_size": 151552,
+}
+GLM4_MOE: Final = {
+    "attention_bias": False,
+    "first_k_dense_replace": 1,
+    "hidden_size": 4096,
+    "intermediate_size": 10944,
+    "max_position_embeddings": 131072,
+    "moe_intermediate_size": 1408,
+    "n_routed_experts": 128,
+    "n_shared_experts": 1,
+    "num_attention_heads": 96,
+    "num_experts_per_tok": 8,
+    "num_hidden_layers": 46,
+    "num_key_value_heads": 8,
+    "tie_word_embeddings": False,
+    "use_qk_norm": False,
+    "vocab_size": 151552,
+}
+GLM4_MOE_LITE: Final = {
+    "attention_bias": False,
+    "first_k_dense_replace": 1,
+    "hidden_size": 2048,
+    "intermediate_size": 10240,
+    "kv_lora_rank": 512,
+    "max_position_embeddings": 202752,
+    "moe_intermediate_size": 1536,
+    "n_routed_experts": 64,
+    "n_shared_experts": 1,
+    "num_attention_heads": 20,
+    "num_experts_per_tok": 4,
+    "num_hidden_layers": 47,
+    "q_lora_rank": 768,
+    "qk_nope_head_dim": 192,
+    "qk_rope_head_dim": 64,
+    "tie_word_embeddings": False,
+    "v_head_dim": 256,
+    "vocab_size": 154880,
+}
+GLM5: Final = {
+    **GLM4_MOE_LITE,
+    "first_k_dense_replace": 3,
+    "hidden_size": 6144,
+    "index_head_dim": 128,
+    "index_n_heads": 32,
+    "intermediate_size": 12288,
+    "moe_intermediate_size": 2048,
+    "n_routed_experts": 256,
+    "num_attention_heads": 64,
+    "num_experts_per_tok": 8,
+    "num_hidden_layers": 78,
+    "q_lora_rank": 2048,
+}
+
+
+@reads("GlmForCausalLM", family="GLM-4", model_types=("glm",), defaults=GLM4)
+def glm(keys: Keys) -> Blueprint:
+    """GLM-4 (2024): two KV heads, fused gate and up projections."""
+    return _dense(keys, ("input_layernorm", "post_attention_layernorm"))
+
+
+@reads("Glm4ForCausalLM", family="GLM-4", model_types=("glm4",), defaults=GLM4)
+def glm4(keys: Keys) -> Blueprint:
+    """GLM-4-0414 and GLM-Z1: norms behind attention and MLP as well."""
+    around = ("input_layernorm", "post_attention_layernorm", "post_self_attn_layernorm", "post_mlp_layernorm")
+    return _dense(keys, around)
+
+
+def _dense(keys: Keys, around: tuple[str, ...]) -> Blueprint:
+    its = sizes(keys)
+    width = keys.whole("intermediate_size")
+    layer = Layer(
+        *attention_cache("full", its.kv_heads, its.head_dim),
+        (
+            *norms(*around, width=its.hidden),
+            *self_attention(
+                its.hidden, its.heads, its.kv_heads, its.head_dim, qkv_bias=keys.flag("attention_bias")
+            ),
+            *fused_mlp(its.hidden, width),
+        ),
+    )
+    return decoder(keys, its, [layer] * its.layers, intermediate=width)
+
+
+def fused_mlp(hidden: int, width: int) -> Tensors:
+    """Gate and up projections in one matrix, and the down projection."""
+    return (
+        *linear("mlp.gate_up_proj", "dense_mlp", 2 * width, hidden, "columns"),
+        *linear("mlp.down_proj", "dense_mlp", hidden, width, "rows"),
+    )
+
+
+@reads("Glm4MoeForCausalLM", family="GLM-4.5", model_types=("glm4_moe",), defaults=GLM4_MOE)
+def glm4_moe(keys: Keys) -> Blueprint:
+    """GLM-4.5 to 4.7: grouped-query attention, DeepSeek-V3's way of routing."""
+    its = sizes(keys, exact=False)
+    width = keys.whole("intermediate_size")
+    routed, per_token = expert_counts(keys, "n_routed_experts", "num_experts")
+    attention = (
+        *norms("input_layernorm", "post_attention_layernorm", width=its.hidden),
+        *self_attention(
+            its.hidden, its.heads, its.kv_heads, its.head_dim, qkv_bias=keys.flag("attention_bias")
+        ),
+        *(
+            norms("self_attn.q_norm", "self_attn.k_norm", width=its.head_dim)
+            if keys.flag("use_qk_norm")
+            else ()
+        ),
+    )
+    dense = (*attention, *gated_mlp(its.hidden, width))
+    mixed = (*attention, *mixture(keys, its.hidden, routed, correction=True))
+    layers = [
+        Layer(*attention_cache("full", its.kv_heads, its.head_dim), mixed if sparse else dense)
+        for sparse in mixture_pattern(keys, its.layers)
+    ]
+    return decoder(
+        keys,
+        its,
+        layers,
+        intermediate=width,
+        experts=(routed, per_token),
+        extra=prediction_layers(keys, its, mixed, "model.layers"),
+    )
+
+
+@reads("Glm4MoeLiteForCausalLM", family="GLM-4.7", model_types=("glm4_moe_lite",), defaults=GLM4_MOE_LITE)
+def glm4_moe_lite(keys: Keys) -> Blueprint:
+    """GLM-4.7-Flash: DeepSeek-V3's layers, smaller."""
+    return latent_mixture(keys)
+
+
+@reads("GlmMoeDsaForCausalLM", family="GLM-5", model_types=("glm_moe_dsa",), defaults=GLM5)
+def glm_moe_dsa(keys: Keys) -> Blueprint:
+    """GLM-5: DeepSeek-V3.2's layers; from 5.2 on only some of them run an indexer of their own."""
+    return latent_mixture(keys, indexed=indexed_layers(keys, layer_count(keys)))
+
+
+def indexed_layers(keys: Keys, layers: int) -> list[bool]:
+    """Tell which layers run their own indexer; the others reuse the choice of the last that did.
+
+    The schedule (``index_topk_freq`` and its offset) is what engines build from, so it comes before
+    the list of types, which some published copies carry incomplete. A pattern overrides both.
+    """
+    pattern = keys.text("index_topk_pattern")
+    if pattern is not None:
+        if len(pattern) != layers or set(pattern) - set("FS"):
+            raise keys.fault("index_topk_pattern", pattern, f"{layers} letters, each F or S")
+        return [letter == "F" for letter in pattern]
+    if not keys.has("index_topk_freq"):
+        listed = keys.texts("indexer_types", length=layers, of=("full", "shared"))
+        if listed is not None:
+            return [kind == "full" for kind in listed]
+    every = keys.whole("index_topk_freq", default=1, high=MAX_LAYERS)
+    offset = keys.whole("index_skip_topk_offset", default=2, low=0, high=MAX_LAYERS)
+    return [max(index - offset + 1, 0) % every == 0 for index in range(layers)]

@@ -1,0 +1,199 @@
+"""Granite: dense 3.x, mixtures 3.x, and the hybrids of 4.0 with Mamba-2 and shared experts."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kvreport.architectures.attention import attention_cache, layer_kinds, window
+from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
+from kvreport.architectures.decoder import Sizes, decoder, expert_counts, sizes
+from kvreport.architectures.dense import PRE_NORMS, attention_layers, block
+from kvreport.architectures.families.llama import LLAMA
+from kvreport.architectures.keys import MAX_EXPERTS, Keys
+from kvreport.architectures.mamba import mamba2_mixer
+from kvreport.architectures.registry import reads
+from kvreport.architectures.weights import (
+    Tensors,
+    experts,
+    gated_mlp,
+    linear,
+    norms,
+    router,
+    self_attention,
+)
+from kvreport.catalog.model import Component
+
+GRANITE: Final = {**LLAMA, "attention_bias": False, "mlp_bias": False}
+GRANITE_MOE: Final = {
+    **GRANITE,
+    "num_experts_per_tok": 2,
+    "num_local_experts": 8,
+    "shared_intermediate_size": 0,
+}
+GRANITE_HYBRID: Final = {
+    **GRANITE_MOE,
+    "mamba_conv_bias": True,
+    "mamba_d_conv": 4,
+    "mamba_d_state": 256,
+    "mamba_expand": 2,
+    "mamba_n_groups": 1,
+    "mamba_n_heads": 128,
+    "mamba_proj_bias": False,
+    "shared_intermediate_size": 1024,
+}
+
+
+@reads("GraniteForCausalLM", family="Granite", model_types=("granite",), defaults=GRANITE)
+def granite(keys: Keys) -> Blueprint:
+    """Llama with multipliers, which have no weights."""
+    its = sizes(keys)
+    width = keys.whole("intermediate_size")
+    bias = keys.flag("attention_bias")
+    mlp = gated_mlp(its.hidden, width, bias=keys.flag("mlp_bias"))
+    layers = attention_layers(its, block(its, mlp, qkv_bias=bias, output_bias=bias))
+    return decoder(keys, its, layers, intermediate=width)
+
+
+def _mixture(keys: Keys, hidden: int, routed: int) -> Tensors:
+    """Router, experts with gate and up projection in one matrix, and a shared MLP where there is one."""
+    width = keys.whole("intermediate_size")
+    shared = keys.whole("shared_intermediate_size", low=0)
+    tensors: Tensors = ()
+    if routed:
+        inside = (
+            *linear("block_sparse_moe.input_linear", "routed_experts", 2 * width, hidden, count=routed),
+            *linear("block_sparse_moe.output_linear", "routed_experts", hidden, width, count=routed),
+        )
+        tensors = (*router(hidden, routed, "block_sparse_moe.router.layer"), *experts(inside))
+    if shared:
+        component: Component = "shared_experts" if routed else "dense_mlp"
+        tensors += (
+            *linear("shared_mlp.input_linear", component, 2 * shared, hidden, "columns"),
+            *linear("shared_mlp.output_linear", component, hidden, shared, "rows"),
+        )
+    return tensors
+
+
+@reads(
+    "GraniteMoeForCausalLM",
+    "GraniteMoeSharedForCausalLM",
+    family="Granite",
+    model_types=("granitemoe", "granitemoeshared"),
+    defaults=GRANITE_MOE,
+)
+def granite_moe(keys: Keys) -> Blueprint:
+    """Granite's attention with many small experts."""
+    its = sizes(keys)
+    routed, per_token = expert_counts(keys, "num_local_experts")
+    bias = keys.flag("attention_bias")
+    tensors = block(its, _mixture(keys, its.hidden, routed), qkv_bias=bias, output_bias=bias)
+    return decoder(
+        keys,
+        its,
+        attention_layers(its, tensors),
+        intermediate=keys.whole("intermediate_size"),
+        experts=(routed, per_token),
+    )
+
+
+GRANITE_SWA: Final = {
+    **GRANITE,
+    "hidden_size": 2560,
+    "intermediate_size": 8192,
+    "max_position_embeddings": 8192,
+    "num_attention_heads": 20,
+    "num_hidden_layers": 24,
+    "num_key_value_heads": 4,
+    "sliding_window": 128,
+    "tie_word_embeddings": True,
+    "vocab_size": 100352,
+}
+
+
+@reads("GraniteSWAForCausalLM", family="Granite", model_types=("granite_swa",), defaults=GRANITE_SWA)
+def granite_swa(keys: Keys) -> Blueprint:
+    """One full layer, then three windows of 128 tokens; a sink per head."""
+    its = sizes(keys)
+    width = keys.whole("intermediate_size")
+    mlp = gated_mlp(its.hidden, width, bias=keys.flag("mlp_bias"))
+    return decoder(keys, its, _windowed(keys, its, mlp), intermediate=width)
+
+
+@reads(
+    "GraniteMoeSWAForCausalLM",
+    family="Granite",
+    model_types=("granitemoe_swa",),
+    defaults={**GRANITE_MOE, "sliding_window": 128},
+)
+def granite_moe_swa(keys: Keys) -> Blueprint:
+    """The same attention with many small experts."""
+    its = sizes(keys)
+    counts = expert_counts(keys, "num_local_experts")
+    layers = _windowed(keys, its, _mixture(keys, its.hidden, counts[0]))
+    return decoder(keys, its, layers, intermediate=keys.whole("intermediate_size"), experts=counts)
+
+
+def _windowed(keys: Keys, its: Sizes, mlp: Tensors) -> list[Layer]:
+    kinds = layer_kinds(keys, its.layers, lambda i: "sliding" if i % 4 else "full", ("full", "sliding"))
+    bias = keys.flag("attention_bias")
+    sink = (Tensor("self_attn.sinks", "attention", (its.heads,), "heads", its.heads),)
+    tensors = block(its, mlp, qkv_bias=bias, output_bias=bias, inside=sink)
+    return attention_layers(its, tensors, kinds, window(keys))
+
+
+@reads(
+    "GraniteMoeHybridForCausalLM",
+    family="Granite 4",
+    model_types=("granitemoehybrid",),
+    defaults=GRANITE_HYBRID,
+)
+def granite_hybrid(keys: Keys) -> Blueprint:
+    """Nine Mamba-2 layers for one of attention; every layer ends in a mixture or a shared MLP.
+
+    Without ``layer_types`` the class builds Mamba-2 everywhere. ``num_local_experts`` may be 0.
+    """
+    its = sizes(keys)
+    # In these configs "mamba" is the older word for linear attention.
+    listed = keys.texts(
+        "layer_types",
+        "layers_block_type",
+        length=its.layers,
+        of=("mamba", "linear_attention", "attention", "full_attention"),
+    )
+    full = [kind in ("attention", "full_attention") for kind in listed or ["mamba"] * its.layers]
+    routed = keys.whole("num_local_experts", low=0, high=MAX_EXPERTS)
+    counts = expert_counts(keys, "num_local_experts") if routed else None
+    mlp = _mixture(keys, its.hidden, routed)
+    around = norms(*PRE_NORMS, width=its.hidden)
+    bias = keys.flag("attention_bias")
+    attention = Layer(
+        *attention_cache("full", its.kv_heads, its.head_dim),
+        (
+            *around,
+            *self_attention(
+                its.hidden, its.heads, its.kv_heads, its.head_dim, qkv_bias=bias, output_bias=bias
+            ),
+            *mlp,
+        ),
+    )
+    recurrent = _mamba(keys, its, (*around, *mlp))
+    return decoder(
+        keys,
+        its,
+        [attention if is_full else recurrent for is_full in full],
+        intermediate=keys.whole("intermediate_size"),
+        experts=counts,
+    )
+
+
+def _mamba(keys: Keys, its: Sizes, beside: Tensors) -> Layer:
+    heads = keys.whole("mamba_n_heads", high=1 << 16)
+    inner = keys.whole("mamba_expand", high=64) * its.hidden
+    stated = keys.raw("mamba_d_head")
+    width = (
+        keys.divide("mamba_expand * hidden_size", inner, "mamba_n_heads", heads)
+        if stated in (None, "auto")
+        else keys.whole("mamba_d_head", high=1 << 14)
+    )
+    state, mixer = mamba2_mixer(keys, its.hidden, heads, width)
+    return Layer("Mamba-2", (state,), (*beside, *mixer))

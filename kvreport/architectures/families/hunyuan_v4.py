@@ -1,0 +1,112 @@
+"""Hunyuan V4: gated latent attention with sinks and a shared indexer, hyper-connections."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kvreport.architectures.attention import latent_cache
+from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
+from kvreport.architectures.decoder import decoder, expert_counts
+from kvreport.architectures.families.deepseek import (
+    indexer_tensors,
+    latent_sizes,
+    latent_tensors,
+    mixture,
+    mixture_pattern,
+)
+from kvreport.architectures.keys import Keys
+from kvreport.architectures.registry import reads
+from kvreport.architectures.weights import Tensors, gated_mlp, linear
+from kvreport.catalog.caches import Cache, Indexer
+
+HY_V4: Final = {
+    "attention_bias": False,
+    "first_k_dense_replace": 1,
+    "hc_mult": 4,
+    "hidden_size": 2816,
+    "index_head_dim": 128,
+    "index_n_heads": 16,
+    "intermediate_size": 6912,
+    "kv_lora_rank": 512,
+    "max_position_embeddings": 262144,
+    "moe_intermediate_size": 768,
+    "n_routed_experts": 256,
+    "n_shared_experts": 1,
+    "num_attention_heads": 32,
+    "num_experts_per_tok": 8,
+    "num_hidden_layers": 34,
+    "q_lora_rank": 1536,
+    "qk_nope_head_dim": 192,
+    "qk_rope_head_dim": 64,
+    "tie_word_embeddings": False,
+    "v_head_dim": 256,
+    "vocab_size": 120832,
+}
+
+
+@reads("HYV4ForCausalLM", family="Hunyuan", model_types=("hy_v4",), defaults=HY_V4)
+def hunyuan_v4(keys: Keys) -> Blueprint:
+    """The first layer and then every fourth run an indexer; the others reuse its choice."""
+    its, rank, rope = latent_sizes(keys)
+    width = keys.whole("intermediate_size")
+    routed, per_token = expert_counts(keys, "n_routed_experts", "num_experts")
+    values = its.heads * keys.whole("v_head_dim", high=1 << 14)
+    attention = (
+        *latent_tensors(keys, its, rank, rope),
+        *linear("self_attn.gate_proj", "attention", values, its.hidden, "heads", heads=its.heads),
+        Tensor("self_attn.sinks", "attention", (its.heads,), "heads", its.heads),
+    )
+    plain = latent_cache(rank, rope)
+    index = Indexer(
+        index_dim=keys.whole("index_head_dim", high=1 << 12),
+        top_k=keys.optional("index_topk", low=1, high=1 << 20),
+    )
+    with_index: tuple[str, tuple[Cache, ...]] = ("latent attention with indexer", (*plain[1], index))
+    picks = indexer_tensors(keys, its)
+    streams = _streams(its.hidden, keys.whole("hc_mult", high=64))
+    mlps = {
+        True: mixture(keys, its.hidden, routed, correction=True),
+        False: gated_mlp(its.hidden, width),
+    }
+    listed = keys.texts("indexer_types", length=its.layers, of=("full", "shared"))
+    indexed = (
+        [kind == "full" for kind in listed]
+        if listed is not None
+        else [layer == 0 or layer % 4 == 1 for layer in range(its.layers)]
+    )
+    layers = [
+        Layer(
+            *(with_index if runs else plain),
+            (*attention, *(picks if runs else ()), *streams, *mlps[sparse]),
+        )
+        for runs, sparse in zip(indexed, mixture_pattern(keys, its.layers), strict=True)
+    ]
+    return decoder(
+        keys,
+        its,
+        layers,
+        intermediate=width,
+        experts=(routed, per_token),
+        extra=_head_streams(its.hidden, keys.whole("hc_mult", high=64)),
+    )
+
+
+def _streams(hidden: int, streams: int) -> Tensors:
+    """Hyper-connections that mix parallel residual streams in and out, without mixing them."""
+    return tuple(
+        tensor
+        for name in ("attn_hc", "ffn_hc")
+        for tensor in (
+            Tensor(f"{name}.fn", "other", (2 * streams, streams * hidden)),
+            Tensor(f"{name}.base", "other", (2 * streams,)),
+            Tensor(f"{name}.scale", "other", (2,)),
+        )
+    )
+
+
+def _head_streams(hidden: int, streams: int) -> Tensors:
+    return (
+        Tensor("model.hc_head.hc_fn", "other", (streams, streams * hidden)),
+        Tensor("model.hc_head.hc_base", "other", (streams,)),
+        Tensor("model.hc_head.hc_scale", "other", (1,)),
+    )

@@ -1,0 +1,104 @@
+"""LongCat-Flash: two latent attentions per layer around one mixture, some of whose experts do nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from kvreport.architectures.attention import latent_cache
+from kvreport.architectures.blueprint import Blueprint, Layer
+from kvreport.architectures.decoder import Sizes, context, decoder, expert_counts, vocabulary
+from kvreport.architectures.keys import MAX_EXPERTS, MAX_LAYERS, Keys
+from kvreport.architectures.registry import reads
+from kvreport.architectures.weights import (
+    Tensors,
+    correction_bias,
+    gated_mlp,
+    latent_attention,
+    norms,
+    routed_experts,
+    router,
+)
+
+LONGCAT: Final = {
+    "attention_bias": False,
+    "expert_ffn_hidden_size": 2048,
+    "ffn_hidden_size": 12288,
+    "hidden_size": 6144,
+    "kv_lora_rank": 512,
+    "max_position_embeddings": 131072,
+    "moe_topk": 12,
+    "n_routed_experts": 512,
+    "num_attention_heads": 64,
+    "num_layers": 28,
+    "q_lora_rank": 1536,
+    "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64,
+    "tie_word_embeddings": False,
+    "v_head_dim": 128,
+    "vocab_size": 131072,
+    "zero_expert_num": 256,
+}
+
+
+@reads("LongcatFlashForCausalLM", family="LongCat", model_types=("longcat_flash",), defaults=LONGCAT)
+def longcat_flash(keys: Keys) -> Blueprint:
+    """Each layer keeps two latents; the zero experts are scored by the router but have no weights."""
+    rank = keys.whole("kv_lora_rank", high=1 << 16)
+    rope = keys.whole("qk_rope_head_dim", low=0, high=1 << 12)
+    its = Sizes(
+        hidden=keys.whole("hidden_size"),
+        layers=_layers(keys),
+        heads=keys.whole("num_attention_heads", high=1 << 14),
+        kv_heads=1,
+        head_dim=rank + rope,
+        vocabulary=vocabulary(keys),
+        context=context(keys),
+    )
+    width = keys.whole("ffn_hidden_size", "intermediate_size")
+    experts = expert_counts(keys, "n_routed_experts", per_token=("moe_topk", "num_experts_per_tok"))
+    half = (
+        *latent_attention(
+            its.hidden,
+            its.heads,
+            q_rank=keys.whole("q_lora_rank"),
+            kv_rank=rank,
+            nope_dim=keys.whole("qk_nope_head_dim", high=1 << 14),
+            rope_dim=rope,
+            value_dim=keys.whole("v_head_dim", high=1 << 14),
+            bias=keys.flag("attention_bias"),
+        ),
+        *gated_mlp(its.hidden, width, "mlps"),
+        *norms("input_layernorm", "post_attention_layernorm", width=its.hidden),
+    )
+    tensors = (*_twice(half), *_mixture(keys, its.hidden, experts[0]))
+    _, caches = latent_cache(rank, rope)
+    layers = [Layer("two latent attentions (MLA)", caches * 2, tensors)] * its.layers
+    return decoder(keys, its, layers, intermediate=width, experts=experts)
+
+
+def _layers(keys: Keys) -> int:
+    """Read the number of double layers; ``num_hidden_layers`` counts their halves."""
+    if keys.has("num_layers") or not keys.has("num_hidden_layers"):
+        return keys.whole("num_layers", high=MAX_LAYERS)
+    halves = keys.whole("num_hidden_layers", low=2, high=2 * MAX_LAYERS)
+    return keys.divide("num_hidden_layers", halves, "the halves of a layer", 2)
+
+
+def _twice(tensors: Tensors) -> Tensors:
+    """The same tensors for both halves of a layer: ``self_attn.q_a_proj`` becomes ``self_attn.*.…``."""
+    found: Tensors = ()
+    for tensor in tensors:
+        module, _, rest = tensor.name.partition(".")
+        found += (replace(tensor, name=f"{module}.*.{rest}", count=2 * tensor.count),)
+    return found
+
+
+def _mixture(keys: Keys, hidden: int, routed: int) -> Tensors:
+    scored = routed + keys.whole("zero_expert_num", low=0, high=MAX_EXPERTS)
+    bias = keys.flag("router_bias", default=False)
+    return (
+        *router(hidden, scored, "mlp.router.classifier", bias=bias),
+        *correction_bias(scored, "mlp.router.e_score_correction_bias"),
+        *routed_experts(hidden, keys.whole("expert_ffn_hidden_size", "moe_intermediate_size"), routed),
+    )

@@ -1,0 +1,135 @@
+"""Mamba, Mamba-2 and Falcon-Mamba: state-space models without any attention."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kvreport.architectures.attention import layer_count
+from kvreport.architectures.blueprint import Blueprint, Layer
+from kvreport.architectures.decoder import Sizes, decoder, open_context, vocabulary
+from kvreport.architectures.keys import Keys
+from kvreport.architectures.mamba import (
+    mamba1_state,
+    mamba1_tensors,
+    mamba2_state,
+    mamba2_tensors,
+    state_caches,
+)
+from kvreport.architectures.registry import reads
+from kvreport.architectures.weights import norms
+
+MAMBA: Final = {
+    "conv_kernel": 4,
+    "expand": 2,
+    "hidden_size": 768,
+    "num_hidden_layers": 32,
+    "state_size": 16,
+    "tie_word_embeddings": True,
+    "use_bias": False,
+    "use_conv_bias": True,
+    "vocab_size": 50280,
+}
+MAMBA2: Final = {
+    **MAMBA,
+    "head_dim": 64,
+    "hidden_size": 4096,
+    "n_groups": 8,
+    "num_heads": 128,
+    "num_hidden_layers": 64,
+    "state_size": 128,
+    "tie_word_embeddings": False,
+    "vocab_size": 32768,
+}
+USUAL_CONTEXT: Final = 2048
+
+
+@reads(
+    "MambaForCausalLM",
+    "FalconMambaForCausalLM",
+    family="Mamba",
+    model_types=("mamba", "falcon_mamba"),
+    defaults=MAMBA,
+)
+def mamba(keys: Keys) -> Blueprint:
+    """Mamba-1 in every layer and no MLP.
+
+    ``intermediate_size`` wins over ``expand``: Falcon-Mamba states 16 for the latter and means 2.
+    """
+    its, notes = _sizes(keys)
+    inner = keys.whole("intermediate_size", default=keys.whole("expand", high=64) * its.hidden)
+    state = keys.whole("state_size", high=1 << 12)
+    kernel = keys.whole("conv_kernel", low=2, high=1 << 10)
+    mixer = mamba1_tensors(
+        its.hidden,
+        inner,
+        state,
+        kernel,
+        step_rank(keys, its.hidden, "time_step_rank"),
+        bias=keys.flag("use_bias"),
+        conv_bias=keys.flag("use_conv_bias"),
+    )
+    cache = state_caches("Mamba", mamba1_state(inner, state, kernel))
+    layer = Layer(*cache, (*norms("norm", width=its.hidden), *mixer))
+    return _assemble(keys, its, layer, notes)
+
+
+@reads("Mamba2ForCausalLM", family="Mamba", model_types=("mamba2",), defaults=MAMBA2)
+def mamba2(keys: Keys) -> Blueprint:
+    """Mamba-2 in every layer and no MLP (Codestral Mamba)."""
+    its, notes = _sizes(keys)
+    heads = keys.whole("num_heads", high=1 << 14)
+    width = keys.whole("head_dim", high=1 << 14)
+    groups = keys.whole("n_groups", high=1 << 12)
+    state = keys.whole("state_size", high=1 << 14)
+    kernel = keys.whole("conv_kernel", low=2, high=1 << 10)
+    inner = keys.whole("expand", high=64) * its.hidden
+    if heads * width != inner:
+        raise keys.fault(
+            "num_heads", f"{heads} heads of {width}", f"expand times hidden_size ({inner}) in all"
+        )
+    mixer = mamba2_tensors(
+        its.hidden,
+        heads,
+        width,
+        groups,
+        state,
+        kernel,
+        bias=keys.flag("use_bias"),
+        conv_bias=keys.flag("use_conv_bias"),
+    )
+    cache = state_caches("Mamba-2", mamba2_state(heads, width, groups, state, kernel))
+    layer = Layer(*cache, (*norms("norm", width=its.hidden), *mixer))
+    return _assemble(keys, its, layer, notes)
+
+
+def step_rank(keys: Keys, hidden: int, name: str) -> int:
+    """Read the rank of Mamba-1's time step; ``auto`` and a missing key mean a 16th of the width."""
+    if keys.raw(name) in (None, "auto"):
+        return -(-hidden // 16)
+    return keys.whole(name)
+
+
+def _sizes(keys: Keys) -> tuple[Sizes, list[str]]:
+    longest, notes = open_context(keys, USUAL_CONTEXT)
+    its = Sizes(
+        hidden=keys.whole("hidden_size"),
+        layers=layer_count(keys),
+        heads=0,
+        kv_heads=0,
+        head_dim=0,
+        vocabulary=vocabulary(keys),
+        context=longest,
+    )
+    return its, notes
+
+
+def _assemble(keys: Keys, its: Sizes, layer: Layer, notes: list[str]) -> Blueprint:
+    return decoder(
+        keys,
+        its,
+        [layer] * its.layers,
+        base="backbone",
+        embed="embeddings",
+        final_norm="norm_f",
+        notes=notes,
+    )

@@ -1,0 +1,172 @@
+"""MiMo 7B (Qwen2 with a layer that predicts a second token) and MiMo-V2 (windows, narrow values)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kvreport.architectures.attention import Kind, attention_cache, layer_count, layer_kinds
+from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
+from kvreport.architectures.decoder import Sizes, context, decoder, expert_counts, vocabulary
+from kvreport.architectures.families.deepseek import mixture, mixture_pattern
+from kvreport.architectures.families.mimo_encoders import (
+    AUDIO,
+    TOKENIZER_NOTE,
+    VISION,
+    audio_encoder,
+    vision_tower,
+)
+from kvreport.architectures.families.qwen import QWEN2, dense
+from kvreport.architectures.keys import MAX_CONTEXT, MAX_LAYERS, Keys
+from kvreport.architectures.registry import reads
+from kvreport.architectures.weights import Tensors, gated_mlp, linear, norms, self_attention
+from kvreport.catalog.caches import Cache
+
+MIMO_V2: Final = {
+    "attention_bias": False,
+    "first_k_dense_replace": 1,
+    "head_dim": 192,
+    "hidden_size": 4096,
+    "intermediate_size": 16384,
+    "max_position_embeddings": 131072,
+    "moe_intermediate_size": 2048,
+    "n_routed_experts": 256,
+    "n_shared_experts": 0,
+    "num_attention_heads": 64,
+    "num_experts_per_tok": 8,
+    "num_hidden_layers": 48,
+    "num_key_value_heads": 4,
+    "sliding_window": 128,
+    "tie_word_embeddings": False,
+    "v_head_dim": 128,
+    "vocab_size": 152576,
+}
+
+
+@reads("MiMoForCausalLM", family="MiMo", model_types=("mimo",), defaults=QWEN2)
+def mimo(keys: Keys) -> Blueprint:
+    """Qwen2's layers, and one or more of them, not run by plain decoding, that predict ahead."""
+    hidden = keys.whole("hidden_size")
+    width = keys.whole("intermediate_size")
+    heads, kv_heads = (
+        keys.whole(name, high=1 << 14) for name in ("num_attention_heads", "num_key_value_heads")
+    )
+    head_dim = keys.optional("head_dim", low=1, high=1 << 14) or max(1, hidden // heads)
+    ahead = keys.whole("num_nextn_predict_layers", default=0, low=0, high=MAX_LAYERS)
+    block = (
+        *norms("input_layernorm", "post_attention_layernorm", width=hidden),
+        *norms("token_layernorm", "hidden_layernorm", "final_layernorm", width=hidden),
+        *linear("input_proj", "mtp", hidden, 2 * hidden),
+        *self_attention(hidden, heads, kv_heads, head_dim, qkv_bias=True),
+        *gated_mlp(hidden, width),
+    )
+    extra = tuple(
+        Tensor(f"model.mtp_layers.*.{tensor.name}", "mtp", tensor.shape, tensor.split, tensor.heads, ahead)
+        for tensor in block
+    )
+    return dense(keys, qkv_bias=True, qk_norm=False, extra=extra if ahead else ())
+
+
+@reads(
+    "MiMoV2FlashForCausalLM",
+    "MiMoV2ForCausalLM",
+    family="MiMo-V2",
+    model_types=("mimo_v2_flash", "mimo_v2"),
+    defaults=MIMO_V2,
+)
+def mimo_v2(keys: Keys) -> Blueprint:
+    """Windows of 128 tokens with a sink per head, and a full layer after every fifth of them."""
+    its = Sizes(
+        hidden=keys.whole("hidden_size"),
+        layers=layer_count(keys),
+        heads=keys.whole("num_attention_heads", high=1 << 14),
+        kv_heads=keys.whole("num_key_value_heads", high=1 << 14),
+        head_dim=keys.whole("head_dim", high=1 << 14),
+        vocabulary=vocabulary(keys),
+        context=context(keys),
+    )
+    kinds = _kinds(keys, its.layers)
+    attention = {kind: _attention(keys, its, kind) for kind in set(kinds)}
+    width = keys.whole("intermediate_size")
+    routed, per_token = expert_counts(keys, "n_routed_experts")
+    mlps = {
+        True: mixture(keys, its.hidden, routed, correction=True),
+        False: gated_mlp(its.hidden, width),
+    }
+    layers = [
+        Layer(*attention[kind][0], (*attention[kind][1], *mlps[sparse]))
+        for kind, sparse in zip(kinds, mixture_pattern(keys, its.layers), strict=True)
+    ]
+    predicted = keys.whole("num_nextn_predict_layers", default=0, low=0, high=64)
+    return decoder(
+        keys,
+        its,
+        layers,
+        intermediate=width,
+        experts=(routed, per_token),
+        extra=(*_encoders(keys), *_predicting(keys, its, width, predicted)),
+        notes=[TOKENIZER_NOTE] if keys.has("audio_config") else [],
+    )
+
+
+def _encoders(keys: Keys) -> Tensors:
+    """MiMo-V2.5's image and audio encoders, where the config has their sections."""
+    vision = keys.section("vision_config", defaults=VISION)
+    audio = keys.section("audio_config", defaults=AUDIO)
+    return (
+        *(vision_tower(vision) if vision is not None and vision.data else ()),
+        *(audio_encoder(audio) if audio is not None and audio.data else ()),
+    )
+
+
+def _predicting(keys: Keys, its: Sizes, width: int, count: int) -> Tensors:
+    """Layers for multi-token prediction: windowed attention and a dense MLP (vLLM, ``mimo_v2_mtp.py``)."""
+    if not count:
+        return ()
+    layer = (
+        *norms("enorm", "hnorm", "final_layernorm", width=its.hidden),
+        *linear("eh_proj", "mtp", its.hidden, 2 * its.hidden),
+        *_attention(keys, its, "sliding")[1],
+        *gated_mlp(its.hidden, width),
+    )
+    return tuple(
+        Tensor(f"model.mtp.layers.*.{t.name}", "mtp", t.shape, t.split, t.heads, count, linear=t.linear)
+        for t in layer
+    )
+
+
+def _kinds(keys: Keys, layers: int) -> list[Kind]:
+    pattern = keys.wholes("hybrid_layer_pattern", length=layers, high=1)
+    if pattern is not None:
+        return ["sliding" if value else "full" for value in pattern]
+    return layer_kinds(
+        keys, layers, lambda i: "full" if i == 0 or (i + 1) % 6 == 0 else "sliding", ("full", "sliding")
+    )
+
+
+def _attention(keys: Keys, its: Sizes, kind: Kind) -> tuple[tuple[str, tuple[Cache, ...]], Tensors]:
+    sliding = kind == "sliding"
+    value_dim = keys.whole("v_head_dim", high=1 << 14)
+    heads, kv_heads, key_dim = its.heads, its.kv_heads, its.head_dim
+    span = None
+    if sliding:
+        span = keys.whole("sliding_window", "sliding_window_size", high=MAX_CONTEXT)
+        heads = keys.whole("swa_num_attention_heads", default=heads, high=1 << 14)
+        # Windowed layers have twice the KV heads unless the file says otherwise (modeling_mimo_v2_flash.py).
+        kv_heads = keys.whole("swa_num_key_value_heads", default=2 * kv_heads, high=1 << 14)
+        key_dim = keys.whole("swa_head_dim", default=key_dim, high=1 << 14)
+        value_dim = keys.whole("swa_v_head_dim", default=value_dim, high=1 << 14)
+    keys.divide("num_attention_heads", heads, "key/value heads", kv_heads)
+    has_sink = keys.flag(
+        "add_swa_attention_sink_bias" if sliding else "add_full_attention_sink_bias", default=sliding
+    )
+    bias = keys.flag("attention_bias")
+    tensors = (
+        *norms("input_layernorm", "post_attention_layernorm", width=its.hidden),
+        *self_attention(its.hidden, heads, kv_heads, key_dim, value_dim=value_dim, qkv_bias=bias),
+        *(
+            (Tensor("self_attn.attention_sink_bias", "attention", (heads,), "heads", heads),)
+            if has_sink
+            else ()
+        ),
+    )
+    return attention_cache(kind, kv_heads, key_dim, value_dim, span=span), tensors

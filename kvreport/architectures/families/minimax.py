@@ -1,0 +1,268 @@
+"""MiniMax: Text-01 and M1 (lightning attention), M2 (all attention), M3 (sparse, with index keys)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kvreport.architectures.attention import FULL, attention_cache, layer_kinds
+from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
+from kvreport.architectures.decoder import decoder, either_tied, expert_counts, sizes
+from kvreport.architectures.keys import Keys
+from kvreport.architectures.registry import reads
+from kvreport.architectures.vision import MAX_DEPTH, plain_block, section_or_default, times
+from kvreport.architectures.weights import (
+    Tensors,
+    correction_bias,
+    gated_mlp,
+    linear,
+    norm,
+    norms,
+    out_linear,
+    routed_experts,
+    router,
+    self_attention,
+)
+from kvreport.catalog.caches import Cache, Indexer, RecurrentState, StateTensor
+
+MINIMAX: Final = {
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "max_position_embeddings": 131072,
+    "num_attention_heads": 32,
+    "num_experts_per_tok": 2,
+    "num_hidden_layers": 32,
+    "num_key_value_heads": 8,
+    "num_local_experts": 8,
+    "tie_word_embeddings": False,
+    "vocab_size": 32000,
+}
+MINIMAX_M2: Final = {
+    "head_dim": 128,
+    "hidden_size": 3072,
+    "intermediate_size": 1536,
+    "max_position_embeddings": 196608,
+    "num_attention_heads": 48,
+    "num_experts_per_tok": 8,
+    "num_hidden_layers": 62,
+    "num_key_value_heads": 8,
+    "num_local_experts": 256,
+    "tie_word_embeddings": False,
+    "vocab_size": 200064,
+}
+MINIMAX_M3: Final = {
+    **MINIMAX_M2,
+    "dense_intermediate_size": 12288,
+    "hidden_size": 6144,
+    "index_head_dim": 128,
+    "index_n_heads": 4,
+    "intermediate_size": 3072,
+    "max_position_embeddings": 524288,
+    "num_attention_heads": 64,
+    "num_experts_per_tok": 4,
+    "num_hidden_layers": 60,
+    "num_key_value_heads": 4,
+    "num_local_experts": 128,
+    "shared_intermediate_size": 3072,
+}
+M3_VISION: Final = {
+    "hidden_size": 1280,
+    "intermediate_size": 5120,
+    "num_channels": 3,
+    "num_hidden_layers": 32,
+    "patch_size": 14,
+    "spatial_merge_size": 2,
+    "temporal_patch_size": 2,
+}
+_SPARSE_MOE: Final = "block_sparse_moe"
+
+
+@reads("MiniMaxM2ForCausalLM", family="MiniMax M2", model_types=("minimax_m2",), defaults=MINIMAX_M2)
+def minimax_m2(keys: Keys) -> Blueprint:
+    """Queries and keys are normalised over all heads at once; a mixture in every layer."""
+    its = sizes(keys)
+    width = keys.whole("intermediate_size")
+    routed, per_token = expert_counts(keys, "num_local_experts", "num_experts")
+    layer = Layer(
+        *attention_cache("full", its.kv_heads, its.head_dim),
+        (
+            *norms("input_layernorm", "post_attention_layernorm", width=its.hidden),
+            *self_attention(its.hidden, its.heads, its.kv_heads, its.head_dim),
+            *norm("self_attn.q_norm", its.heads * its.head_dim),
+            *norm("self_attn.k_norm", its.kv_heads * its.head_dim),
+            *router(its.hidden, routed, f"{_SPARSE_MOE}.gate"),
+            *correction_bias(routed, f"{_SPARSE_MOE}.e_score_correction_bias"),
+            *routed_experts(its.hidden, width, routed, f"{_SPARSE_MOE}.experts.*", names=("w1", "w3", "w2")),
+        ),
+    )
+    return decoder(keys, its, [layer] * its.layers, intermediate=width, experts=(routed, per_token))
+
+
+@reads(
+    "MiniMaxM3SparseForConditionalGeneration",
+    "MiniMaxM3SparseForCausalLM",
+    "MiniMaxM3VLForConditionalGeneration",
+    "MiniMaxM3ForCausalLM",
+    family="MiniMax M3",
+    model_types=("minimax_m3_vl", "minimax_m3", "minimax_m3_vl_text"),
+    defaults=MINIMAX_M3,
+)
+def minimax_m3(keys: Keys) -> Blueprint:
+    """Grouped-query attention; most layers also keep index keys, by which they pick blocks to read."""
+    its = sizes(keys)
+    inner = keys.section("sparse_attention_config") or Keys(
+        {}, keys.where, keys.field("sparse_attention_config")
+    )
+    index_heads = inner.whole("sparse_num_index_heads", default=keys.whole("index_n_heads", high=1 << 12))
+    index_dim = inner.whole("sparse_index_dim", default=keys.whole("index_head_dim", high=1 << 12))
+    routed, per_token = expert_counts(keys, "num_local_experts", "num_experts")
+    kind, full = attention_cache("full", its.kv_heads, its.head_dim)
+    with_index: tuple[str, tuple[Cache, ...]] = (
+        f"{FULL} with index keys",
+        (*full, Indexer(index_dim=index_dim, scaled=False, top_k=_m3_picked(keys, inner))),
+    )
+    attention = (
+        *norms("input_layernorm", "post_attention_layernorm", width=its.hidden),
+        *self_attention(its.hidden, its.heads, its.kv_heads, its.head_dim),
+        *norms("self_attn.q_norm", "self_attn.k_norm", width=its.head_dim),
+    )
+    indexer = (
+        *linear("self_attn.index_q_proj", "attention", index_heads * index_dim, its.hidden),
+        *linear("self_attn.index_k_proj", "attention", index_dim, its.hidden),
+        *norms("self_attn.index_q_norm", "self_attn.index_k_norm", width=index_dim),
+    )
+    mlps = {
+        True: _m3_mixture(keys, its.hidden, routed),
+        False: gated_mlp(its.hidden, keys.whole("dense_intermediate_size")),
+    }
+    layers = [
+        Layer(
+            *(with_index if picks else (kind, full)),
+            (*attention, *(indexer if picks else ()), *mlps[sparse]),
+        )
+        for picks, sparse in zip(
+            _m3_indexed(keys, inner, its.layers), _m3_mixtures(keys, its.layers), strict=True
+        )
+    ]
+    nested = keys.outer is not keys
+    return decoder(
+        keys,
+        its,
+        layers,
+        base="language_model.model" if nested else "model",
+        head="language_model.lm_head" if nested else "lm_head",
+        tie=either_tied(keys),
+        intermediate=keys.whole("intermediate_size"),
+        experts=(routed, per_token),
+        extra=_m3_vision(keys, its.hidden) if nested else (),
+    )
+
+
+def _m3_picked(keys: Keys, inner: Keys) -> int | None:
+    """Return the tokens of the blocks that a query picks; those right before it, always seen, come on top."""
+    blocks = inner.optional("sparse_topk_blocks", low=1) or keys.optional("index_topk_blocks", low=1)
+    size = inner.optional("sparse_block_size", low=1) or keys.optional("index_block_size", low=1)
+    return blocks * size if blocks and size else None
+
+
+def _m3_indexed(keys: Keys, inner: Keys, layers: int) -> list[bool]:
+    listed = keys.texts("layer_types", length=layers, of=("full_attention", "minimax_m3_sparse"))
+    if listed is not None:
+        return [kind != "full_attention" for kind in listed]
+    if not inner.flag("use_sparse_attention", default=True):
+        return [False] * layers
+    chosen = inner.wholes("sparse_attention_freq", length=layers, high=1)
+    return [bool(value) for value in chosen or [0] * layers]
+
+
+def _m3_mixtures(keys: Keys, layers: int) -> list[bool]:
+    kinds = keys.texts("mlp_layer_types", length=layers, of=("dense", "sparse"))
+    if kinds is not None:
+        return [kind == "sparse" for kind in kinds]
+    chosen = keys.wholes("moe_layer_freq", length=layers, high=1)
+    return [bool(value) for value in chosen or [1] * layers]
+
+
+def _m3_mixture(keys: Keys, hidden: int, routed: int) -> Tensors:
+    width = keys.whole("intermediate_size")
+    shared = keys.whole("n_shared_experts", default=1, low=0, high=1 << 10)
+    shared_width = keys.whole("shared_intermediate_size", low=0) * shared
+    return (
+        *router(hidden, routed, f"{_SPARSE_MOE}.gate"),
+        *correction_bias(routed, f"{_SPARSE_MOE}.e_score_correction_bias"),
+        *routed_experts(hidden, width, routed, f"{_SPARSE_MOE}.experts.*", names=("w1", "w3", "w2")),
+        *(
+            gated_mlp(hidden, shared_width, f"{_SPARSE_MOE}.shared_experts", "shared_experts")
+            if shared_width
+            else ()
+        ),
+    )
+
+
+def _m3_vision(keys: Keys, text_hidden: int) -> Tensors:
+    """A CLIP-like tower over patches of two frames, and a projector that merges 2x2 of them."""
+    vision = section_or_default(keys.outer, "vision_config", M3_VISION)
+    merging = vision.section("img_token_compression_config", defaults=M3_VISION) or vision
+    hidden = vision.whole("hidden_size")
+    patch = vision.whole("patch_size", high=1 << 12)
+    kernel = vision.whole("num_channels", high=64) * merging.whole("temporal_patch_size", high=64)
+    merged = text_hidden * merging.whole("spatial_merge_size", high=64) ** 2
+    projected = keys.outer.whole("projector_hidden_size", default=text_hidden)
+    tower = "vision_tower.vision_model"
+    block = plain_block(f"{tower}.encoder.layers.*", hidden, vision.whole("intermediate_size"))
+    return (
+        Tensor(f"{tower}.embeddings.patch_embedding.weight", "vision", (hidden, kernel, patch, patch)),
+        *norm(f"{tower}.pre_layrnorm", hidden, bias=True, component="vision"),
+        *times(vision.whole("num_hidden_layers", high=MAX_DEPTH), block),
+        *linear("multi_modal_projector.linear_1", "vision", projected, hidden, "columns", bias=True),
+        *linear("multi_modal_projector.linear_2", "vision", text_hidden, projected, "rows", bias=True),
+        *linear("patch_merge_mlp.linear_1", "vision", projected, merged, "columns", bias=True),
+        *linear("patch_merge_mlp.linear_2", "vision", text_hidden, projected, "rows", bias=True),
+    )
+
+
+@reads(
+    "MiniMaxForCausalLM",
+    "MiniMaxText01ForCausalLM",
+    "MiniMaxM1ForCausalLM",
+    family="MiniMax-01",
+    model_types=("minimax", "minimax_text_01"),
+    defaults=MINIMAX,
+)
+def minimax_01(keys: Keys) -> Blueprint:
+    """Lightning attention with a full-attention layer after every seventh, and a mixture."""
+    its = sizes(keys)
+    width = keys.whole("intermediate_size")
+    routed, per_token = expert_counts(keys, "num_local_experts", "num_experts")
+    wide = its.heads * its.head_dim
+    # The original config lists 1 for softmax attention and 0 for lightning attention.
+    listed = keys.wholes("attn_type_list", length=its.layers, high=1)
+    kinds = (
+        ["full" if value else "linear" for value in listed]
+        if listed is not None
+        else layer_kinds(keys, its.layers, lambda i: "linear" if i % 2 else "full", ("full", "linear"))
+    )
+    around = norms("input_layernorm", "post_attention_layernorm", width=its.hidden)
+    mixed = (
+        *router(its.hidden, routed, f"{_SPARSE_MOE}.gate"),
+        *routed_experts(its.hidden, width, routed, f"{_SPARSE_MOE}.experts.*", names=("w1", "w3", "w2")),
+    )
+    softmax = self_attention(its.hidden, its.heads, its.kv_heads, its.head_dim)
+    lightning = (
+        *norm("self_attn.norm", wide, component="recurrent"),
+        *linear("self_attn.qkv_proj", "recurrent", 3 * wide, its.hidden, "heads", heads=its.heads),
+        *out_linear("self_attn.out_proj", "recurrent", its.hidden, wide, its.heads),
+        *linear("self_attn.output_gate", "recurrent", wide, its.hidden, "heads", heads=its.heads),
+    )
+    state = StateTensor(name="recurrent", channels=its.heads, columns=its.head_dim * its.head_dim)
+    lightning_cache: tuple[str, tuple[Cache, ...]] = (
+        "lightning attention",
+        (RecurrentState(mechanism="lightning", tensors=(state,)),),
+    )
+    full = attention_cache("full", its.kv_heads, its.head_dim)
+    layers = [
+        Layer(*full, (*around, *softmax, *mixed))
+        if kind == "full"
+        else Layer(*lightning_cache, (*around, *lightning, *mixed))
+        for kind in kinds
+    ]
+    return decoder(keys, its, layers, intermediate=width, experts=(routed, per_token))

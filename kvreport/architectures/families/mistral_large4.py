@@ -1,0 +1,168 @@
+"""Mistral Large 4: sparse latent attention, a latent without a rotary part on every fourth layer."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kvreport.architectures.attention import MLA, latent_cache
+from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
+from kvreport.architectures.decoder import Sizes, decoder, expert_counts
+from kvreport.architectures.families.deepseek import latent_sizes, mixture, mixture_pattern
+from kvreport.architectures.families.glm import indexed_layers
+from kvreport.architectures.families.mistral3 import PIXTRAL, pixtral
+from kvreport.architectures.keys import MAX_LAYERS, Keys
+from kvreport.architectures.registry import reads
+from kvreport.architectures.vision import section_or_default
+from kvreport.architectures.weights import Tensors, gated_mlp, linear, norm, norms, out_linear
+from kvreport.catalog.caches import Cache, Indexer, Shared
+
+MISTRAL_LARGE4: Final = {
+    "attention_bias": False,
+    "first_k_dense_replace": 1,
+    "hidden_size": 6144,
+    "index_head_dim": 128,
+    "index_n_heads": 32,
+    "index_topk": 2048,
+    "intermediate_size": 24576,
+    "kv_lora_rank": 512,
+    "max_position_embeddings": 1048576,
+    "moe_intermediate_size": 6144,
+    "n_routed_experts": 128,
+    "n_shared_experts": 1,
+    "num_attention_heads": 64,
+    "num_experts_per_tok": 4,
+    "num_hidden_layers": 72,
+    "qk_nope_head_dim": 64,
+    "qk_rope_head_dim": 64,
+    "tie_word_embeddings": False,
+    "v_head_dim": 128,
+    "vocab_size": 204800,
+}
+_PIXTRAL: Final = {
+    **PIXTRAL,
+    "hidden_size": 2048,
+    "intermediate_size": 6144,
+    "num_hidden_layers": 30,
+    "patch_size": 14,
+}
+
+
+@reads(
+    "MistralLarge4ForConditionalGeneration",
+    family="Mistral Large",
+    model_types=("mistral_large4",),
+    defaults=MISTRAL_LARGE4,
+)
+def mistral_large4(keys: Keys) -> Blueprint:
+    """Every layer picks the tokens it reads; layers may read an earlier layer's latent."""
+    its, rank, rope = latent_sizes(keys)
+    width = keys.whole("intermediate_size")
+    routed, per_token = expert_counts(keys, "n_routed_experts", "num_local_experts")
+    sources = _sources(keys, its.layers)
+    indexer, index = _indexer(keys, its)
+    mixed = mixture(keys, its.hidden, routed, correction=False)
+    dense = gated_mlp(its.hidden, width)
+    layers = []
+    for number, (turned, picks, sparse) in enumerate(
+        zip(
+            _rotated(keys, its.layers),
+            indexed_layers(keys, its.layers),
+            mixture_pattern(keys, its.layers),
+            strict=True,
+        )
+    ):
+        own = sources[number] == number
+        kept: tuple[Cache, ...] = (
+            latent_cache(rank, rope if turned else 0)[1] if own else (Shared(reads="latent"),)
+        )
+        layers.append(
+            Layer(
+                f"{MLA}{'' if turned else ' without positions'}{'' if own else ', shared'}",
+                (*kept, *((index,) if picks else ())),
+                (
+                    *_attention(keys, its, rank, rope, turned=turned, own=own),
+                    *(indexer if picks else ()),
+                    *(mixed if sparse else dense),
+                ),
+            )
+        )
+    vision = section_or_default(keys.outer, "vision_config", _PIXTRAL)
+    return decoder(
+        keys,
+        its,
+        layers,
+        base="model.language_model",
+        intermediate=width,
+        experts=(routed, per_token),
+        extra=pixtral(keys, vision, its.hidden),
+    )
+
+
+def _rotated(keys: Keys, layers: int) -> list[bool]:
+    """Tell which layers turn their keys by position; the key's name says the contrary of what it holds."""
+    listed = keys.wholes("no_rope_layers", length=layers, high=1)
+    if listed is not None:
+        return [bool(value) for value in listed]
+    every = keys.whole("no_rope_layer_interval", default=4, high=MAX_LAYERS)
+    return [(index + 1) % every != 0 for index in range(layers)]
+
+
+def _sources(keys: Keys, layers: int) -> list[int]:
+    """Return for each layer the one whose latent it reads: itself, or an earlier one that has its own."""
+    sources = keys.wholes("kv_source_layers", length=layers, high=layers - 1)
+    if sources is None:
+        return list(range(layers))
+    for index, source in enumerate(sources):
+        if source > index or sources[source] != source:
+            raise keys.fault(f"kv_source_layers[{index}]", source, "an earlier layer with a cache of its own")
+    return sources
+
+
+def _attention(keys: Keys, its: Sizes, rank: int, rope: int, *, turned: bool, own: bool) -> Tensors:
+    """Queries without a waist; a latent of its own only where no other layer's is read."""
+    heads, path = its.heads, "self_attn"
+    plain, value = keys.whole("qk_nope_head_dim", high=1 << 14), keys.whole("v_head_dim", high=1 << 14)
+    bias = keys.flag("attention_bias")
+    latent = (
+        (
+            *linear(
+                f"{path}.kv_a_proj_with_mqa",
+                "attention",
+                rank + (rope if turned else 0),
+                its.hidden,
+                bias=bias,
+            ),
+            *norm(f"{path}.kv_a_layernorm", rank),
+        )
+        if own
+        else ()
+    )
+    expanded = heads * (plain + (0 if turned else rope) + value)
+    return (
+        *norms("input_layernorm", "post_attention_layernorm", width=its.hidden),
+        *linear(f"{path}.q_proj", "attention", heads * (plain + rope), its.hidden, "heads", heads=heads),
+        *latent,
+        *linear(f"{path}.kv_b_proj", "attention", expanded, rank, "heads", heads=heads),
+        *out_linear(f"{path}.o_proj", "attention", its.hidden, heads * value, heads, bias=bias),
+        *_scaling(f"{path}.softmax_scaling", heads),
+    )
+
+
+def _indexer(keys: Keys, its: Sizes) -> tuple[Tensors, Indexer]:
+    """DeepSeek-V3.2's indexer with queries from the residual stream, behind a norm."""
+    path = "self_attn.indexer"
+    heads = keys.whole("index_n_heads", high=1 << 12)
+    width = keys.whole("index_head_dim", high=1 << 12)
+    tensors = (
+        *norm(f"{path}.q_input_norm", its.hidden, bias=True),
+        *linear(f"{path}.wq_b", "attention", heads * width, its.hidden),
+        *linear(f"{path}.wk", "attention", width, its.hidden),
+        *norm(f"{path}.k_norm", width, bias=True),
+        Tensor(f"{path}.weights_proj.weight", "attention", (heads, its.hidden)),
+        *_scaling(f"{path}.softmax_scaling", heads),
+    )
+    return tensors, Indexer(index_dim=width, top_k=keys.whole("index_topk", high=1 << 20))
+
+
+def _scaling(path: str, heads: int) -> Tensors:
+    return tuple(Tensor(f"{path}.{name}", "attention", (heads,)) for name in ("scale", "bias"))

@@ -1,0 +1,164 @@
+"""Llama 3.2 Vision: cross-attention layers cache the image's tokens, not the text's."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kvreport.architectures.attention import attention_cache
+from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
+from kvreport.architectures.decoder import decoder, sizes
+from kvreport.architectures.keys import MAX_LAYERS, Keys
+from kvreport.architectures.registry import reads
+from kvreport.architectures.vision import MAX_DEPTH, plain_block, section_or_default, times
+from kvreport.architectures.weights import (
+    Tensors,
+    gated_mlp,
+    linear,
+    norm,
+    norms,
+    self_attention,
+)
+from kvreport.catalog.caches import CrossAttention
+
+MLLAMA: Final = {
+    "cross_attention_layers": (3, 8, 13, 18, 23, 28, 33, 38),
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "max_position_embeddings": 131072,
+    "num_attention_heads": 32,
+    "num_hidden_layers": 40,
+    "num_key_value_heads": 8,
+    "tie_word_embeddings": False,
+    "vocab_size": 128256,
+}
+MLLAMA_VISION: Final = {
+    "hidden_size": 1280,
+    "image_size": 448,
+    "intermediate_size": 5120,
+    "max_num_tiles": 4,
+    "num_channels": 3,
+    "num_global_layers": 8,
+    "num_hidden_layers": 32,
+    "patch_size": 14,
+    "vision_output_dim": 7680,
+}
+_EXTRA_TOKENS: Final = 8
+"""Rows that the embedding has beyond the vocabulary (the image token), and the head has not."""
+_DEFAULT_ASPECT_RATIOS: Final = 8
+
+
+@reads(
+    "MllamaForConditionalGeneration",
+    family="Llama 3.2 Vision",
+    model_types=("mllama",),
+    defaults=MLLAMA,
+)
+def mllama(keys: Keys) -> Blueprint:
+    """Llama 3's layers with gated cross-attention layers between them.
+
+    A cross-attention layer holds keys and values of one image at its largest: every tile's patches
+    and class token. Without an image an engine may hold nothing.
+    """
+    its = sizes(keys)
+    width = keys.whole("intermediate_size")
+    vision = section_or_default(keys.outer, "vision_config", MLLAMA_VISION)
+    tokens = _patches(vision) * vision.whole("max_num_tiles", high=1 << 10)
+    crossing = set(keys.wholes("cross_attention_layers", high=MAX_LAYERS) or [])
+    around = norms("input_layernorm", "post_attention_layernorm", width=its.hidden)
+    mlp = gated_mlp(its.hidden, width)
+    text = Layer(
+        *attention_cache("full", its.kv_heads, its.head_dim),
+        (*around, *self_attention(its.hidden, its.heads, its.kv_heads, its.head_dim), *mlp),
+    )
+    image = Layer(
+        "cross-attention to the image",
+        (
+            CrossAttention(
+                kv_heads=its.kv_heads, key_dim=its.head_dim, value_dim=its.head_dim, encoder_tokens=tokens
+            ),
+        ),
+        (
+            *around,
+            *self_attention(its.hidden, its.heads, its.kv_heads, its.head_dim, prefix="cross_attn"),
+            *norms("cross_attn.q_norm", "cross_attn.k_norm", width=its.head_dim),
+            Tensor("cross_attn_attn_gate", "attention", (1,)),
+            Tensor("cross_attn_mlp_gate", "attention", (1,)),
+            *mlp,
+        ),
+    )
+    blueprint = decoder(
+        keys,
+        its,
+        [image if index in crossing else text for index in range(its.layers)],
+        base="language_model.model",
+        head="language_model.lm_head",
+        intermediate=width,
+        extra=_vision(vision, its.hidden),
+    )
+    return _with_image_token(blueprint)
+
+
+def _with_image_token(blueprint: Blueprint) -> Blueprint:
+    embedding = blueprint.outer[0]
+    rows, width = embedding.shape
+    blueprint.outer[0] = Tensor(
+        embedding.name, embedding.component, (rows + _EXTRA_TOKENS, width), embedding.split
+    )
+    return blueprint
+
+
+def _patches(vision: Keys) -> int:
+    side = vision.whole("image_size", high=1 << 16) // vision.whole("patch_size", high=1 << 12)
+    return max(1, side) ** 2 + 1
+
+
+def _vision(vision: Keys, text_hidden: int) -> Tensors:
+    """A tower over tiles, with a second, gated one on top, and embeddings of each tile's place."""
+    hidden = vision.whole("hidden_size")
+    width = vision.whole("intermediate_size")
+    patch = vision.whole("patch_size", high=1 << 12)
+    patches = _patches(vision)
+    tiles = vision.whole("max_num_tiles", high=1 << 10)
+    listed = vision.raw("supported_aspect_ratios")
+    ratios = (len(listed) if isinstance(listed, list) and listed else _DEFAULT_ASPECT_RATIOS) + 1
+    base = "vision_model"
+
+    def tower(name: str, depth: int, *, gated: bool) -> Tensors:
+        path = f"{base}.{name}.layers.*"
+        attention = plain_block(
+            path,
+            hidden,
+            width,
+            output="self_attn.o_proj",
+            block_norms=("input_layernorm", "post_attention_layernorm"),
+            bias=False,
+        )
+        gates = (Tensor(f"{path}.gate_attn", "vision", (1,)), Tensor(f"{path}.gate_ffn", "vision", (1,)))
+        return times(depth, (*attention, *(gates if gated else ())))
+
+    channels = vision.whole("num_channels", high=64)
+    positions = f"{base}.gated_positional_embedding"
+    return (
+        Tensor(f"{base}.patch_embedding.weight", "vision", (hidden, channels, patch, patch)),
+        Tensor(f"{base}.class_embedding", "vision", (hidden,)),
+        Tensor(f"{positions}.gate", "vision", (1,)),
+        Tensor(f"{positions}.embedding", "vision", (patches, hidden)),
+        Tensor(f"{positions}.tile_embedding.weight", "vision", (ratios, tiles * patches * hidden)),
+        *(
+            tensor
+            for place in ("pre", "post")
+            for tensor in (
+                Tensor(f"{base}.{place}_tile_positional_embedding.gate", "vision", (1,)),
+                Tensor(
+                    f"{base}.{place}_tile_positional_embedding.embedding.weight",
+                    "vision",
+                    (ratios, tiles * hidden),
+                ),
+            )
+        ),
+        *norm(f"{base}.layernorm_pre", hidden, bias=True, component="vision"),
+        *norm(f"{base}.layernorm_post", hidden, bias=True, component="vision"),
+        *tower("transformer", vision.whole("num_hidden_layers", high=MAX_DEPTH), gated=False),
+        *tower("global_transformer", vision.whole("num_global_layers", high=MAX_DEPTH), gated=True),
+        *linear("multi_modal_projector", "vision", text_hidden, vision.whole("vision_output_dim"), bias=True),
+    )

@@ -1,0 +1,170 @@
+"""Nemotron-H and Nemotron 3: Mamba-2, attention, MLP and mixture each in a layer of its own."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from kvreport.architectures.attention import attention_cache, grouped_heads, precision
+from kvreport.architectures.blueprint import Blueprint, Layer
+from kvreport.architectures.decoder import Sizes, context, decoder, expert_counts, vocabulary
+from kvreport.architectures.keys import MAX_LAYERS, Keys
+from kvreport.architectures.mamba import mamba2_state, mamba2_tensors
+from kvreport.architectures.registry import reads
+from kvreport.architectures.weights import (
+    Tensors,
+    correction_bias,
+    experts,
+    linear,
+    norms,
+    plain_mlp,
+    router,
+    self_attention,
+)
+
+Part = Literal["mamba", "attention", "mlp", "moe"]
+
+NEMOTRON_H: Final = {
+    "conv_kernel": 4,
+    "head_dim": 128,
+    "hidden_size": 4096,
+    "intermediate_size": 21504,
+    "mamba_head_dim": 64,
+    "mamba_num_heads": 128,
+    "mamba_ssm_cache_dtype": "float32",
+    "max_position_embeddings": 4096,
+    "mlp_bias": False,
+    "moe_intermediate_size": 7688,
+    "moe_shared_expert_intermediate_size": 7688,
+    "n_groups": 8,
+    "n_routed_experts": 8,
+    "n_shared_experts": 1,
+    "num_attention_heads": 32,
+    "num_experts_per_tok": 2,
+    "num_key_value_heads": 8,
+    "ssm_state_size": 128,
+    "use_bias": False,
+    "use_conv_bias": True,
+    "vocab_size": 131072,
+}
+_LETTERS: Final[dict[str, Part]] = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
+_WORDS: Final[dict[str, Part]] = {
+    "mamba": "mamba",
+    "linear_attention": "mamba",
+    "attention": "attention",
+    "full_attention": "attention",
+    "mlp": "mlp",
+    "moe": "moe",
+}
+
+
+def _parts(keys: Keys) -> list[Part]:
+    """Read what each layer is: a list of words, or a pattern of letters.
+
+    Either one says how many layers there are; ``num_hidden_layers`` may be missing.
+    """
+    words = keys.texts("layers_block_type", "layer_types", of=tuple(_WORDS))
+    pattern = keys.text("hybrid_override_pattern")
+    if words is not None:
+        parts = [_WORDS[word] for word in words]
+    elif pattern is not None:
+        for letter in pattern:
+            if letter not in _LETTERS:
+                raise keys.fault("hybrid_override_pattern", pattern, f"letters from {' '.join(_LETTERS)}")
+        parts = [_LETTERS[letter] for letter in pattern]
+    else:
+        raise keys.fault(
+            "layers_block_type", None, "a list with one word per layer (or hybrid_override_pattern)"
+        )
+    if not 0 < len(parts) <= MAX_LAYERS:
+        raise keys.fault("layers_block_type", f"{len(parts)} layers", f"1 to {MAX_LAYERS} layers")
+    stated = keys.optional("num_hidden_layers")
+    if stated is not None and stated != len(parts):
+        raise keys.fault("num_hidden_layers", stated, f"{len(parts)}, as the list of layers says")
+    return parts
+
+
+@reads("NemotronHForCausalLM", family="Nemotron-H", model_types=("nemotron_h",), defaults=NEMOTRON_H)
+def nemotron_h(keys: Keys) -> Blueprint:
+    """Most layers keep a constant state or nothing; a handful are attention.
+
+    The output head is always one of its own.
+    """
+    parts = _parts(keys)
+    heads = keys.whole("num_attention_heads", high=1 << 14)
+    its = Sizes(
+        hidden=keys.whole("hidden_size"),
+        layers=len(parts),
+        heads=heads,
+        kv_heads=grouped_heads(keys, heads),
+        head_dim=keys.whole("head_dim", "attention_head_dim", high=1 << 14),
+        vocabulary=vocabulary(keys),
+        context=context(keys),
+    )
+    counts = expert_counts(keys, "n_routed_experts") if "moe" in parts else None
+    built = {part: _layer(keys, its, part, counts) for part in set(parts)}
+    return decoder(
+        keys,
+        its,
+        [built[part] for part in parts],
+        tie=False,
+        base="backbone",
+        embed="embeddings",
+        final_norm="norm_f",
+        intermediate=keys.whole("intermediate_size"),
+        experts=counts,
+    )
+
+
+def _layer(keys: Keys, its: Sizes, part: Part, counts: tuple[int, int] | None) -> Layer:
+    before = norms("norm", width=its.hidden)
+    if part == "attention":
+        # The class builds its attention without biases whatever ``attention_bias`` says.
+        tensors = self_attention(its.hidden, its.heads, its.kv_heads, its.head_dim, prefix="mixer")
+        return Layer(*attention_cache("full", its.kv_heads, its.head_dim), (*before, *tensors))
+    if part == "mamba":
+        heads = keys.whole("mamba_num_heads", high=1 << 16)
+        width = keys.whole("mamba_head_dim", high=1 << 14)
+        groups = keys.whole("n_groups", "mamba_n_groups", high=heads)
+        state = keys.whole("ssm_state_size", high=1 << 14)
+        kernel = keys.whole("conv_kernel", "mamba_d_conv", low=2, high=1 << 10)
+        cache = mamba2_state(heads, width, groups, state, kernel, precision(keys, "mamba_ssm_cache_dtype"))
+        mixer = mamba2_tensors(
+            its.hidden,
+            heads,
+            width,
+            groups,
+            state,
+            kernel,
+            bias=keys.flag("use_bias"),
+            conv_bias=keys.flag("use_conv_bias", "mamba_conv_bias"),
+        )
+        return Layer("Mamba-2", (cache,), (*before, *mixer))
+    bias = keys.flag("mlp_bias")
+    if part == "mlp":
+        width = keys.whole("intermediate_size")
+        return Layer("MLP", (), (*before, *plain_mlp(its.hidden, width, "mixer", bias=bias)))
+    assert counts is not None  # noqa: S101 - read whenever a layer is a mixture
+    return Layer("mixture of experts", (), (*before, *_mixture(keys, its.hidden, counts[0], bias=bias)))
+
+
+def _mixture(keys: Keys, hidden: int, routed: int, *, bias: bool) -> Tensors:
+    """Experts of two matrices, in a latent width where the config names one."""
+    width = keys.whole("moe_intermediate_size")
+    latent = keys.optional("moe_latent_size", low=1)
+    shared = keys.whole("moe_shared_expert_intermediate_size", low=0)
+    inner = latent or hidden
+    around = (
+        (
+            *linear("mixer.fc1_latent_proj", "other", latent, hidden, bias=bias),
+            *linear("mixer.fc2_latent_proj", "other", hidden, latent, bias=bias),
+        )
+        if latent
+        else ()
+    )
+    return (
+        *router(hidden, routed, "mixer.gate"),
+        *correction_bias(routed, "mixer.gate.e_score_correction_bias"),
+        *experts(plain_mlp(inner, width, "mixer.experts.*", count=routed)),
+        *(plain_mlp(hidden, shared, "mixer.shared_experts", "shared_experts", bias=bias) if shared else ()),
+        *around,
+    )

@@ -1,0 +1,214 @@
+"""Qwen4-Exp (Qwen3.8-Flash-Next): Gated DeltaNet, sparse attention, four residual streams, n-gram tables.
+
+Three of four layers are Gated DeltaNet; the fourth attends to the tokens that an indexer picks from
+pooled keys. Some layers look up hashed n-grams of the last tokens in one large table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import isqrt
+from typing import Final
+
+from kvreport.architectures.attention import FULL, attention_cache, gated_deltanet_state, precision
+from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
+from kvreport.architectures.decoder import decoder, expert_counts, sizes
+from kvreport.architectures.families.qwen import mixture
+from kvreport.architectures.families.qwen_hybrid import gated_deltanet
+from kvreport.architectures.keys import MAX_LAYERS, Keys
+from kvreport.architectures.registry import reads
+from kvreport.architectures.vision import QWEN3_5_VISION, qwen3_vision, section_or_default
+from kvreport.architectures.weights import Tensors, linear, norms, self_attention
+from kvreport.catalog.caches import Cache, Indexer, RecurrentState, StateTensor
+
+QWEN4_EXP: Final = {
+    "attention_bias": False,
+    "hc_count": 4,
+    "hc_lowrank": 320,
+    "head_dim": 256,
+    "heads_per_ngram": 8,
+    "hidden_size": 2048,
+    "linear_conv_kernel_dim": 4,
+    "linear_key_head_dim": 128,
+    "linear_num_key_heads": 16,
+    "linear_num_value_heads": 32,
+    "linear_value_head_dim": 128,
+    "make_ngram_vocab_size_divisible_by": 128,
+    "max_position_embeddings": 32768,
+    "moe_intermediate_size": 512,
+    "ngram_size": 3,
+    "ngram_vocab_size_base": 20_000_000,
+    "num_attention_heads": 16,
+    "num_experts": 512,
+    "num_experts_per_tok": 10,
+    "num_hidden_layers": 40,
+    "num_key_value_heads": 2,
+    "ple_conv_kernel_size": 4,
+    "shared_expert_intermediate_size": 512,
+    "tie_word_embeddings": False,
+    "vocab_size": 248320,
+}
+_LINEAR: Final = "linear_attention"
+_WORDS: Final = (_LINEAR, "full_attention", "indexed_attention", "qwen_sparse_attention")
+_MAX_TABLES: Final = 512
+_POOLED: Final = (
+    "Index keys are counted pooled, as engines score them; the raw keys of the last, incomplete pool, and"
+    " an engine that keeps all raw keys beside them (transformers does), take more."
+)
+_UNCOUNTED: Final = "Its layer for multi-token prediction, which only speculation loads, is not counted."
+
+
+@dataclass(slots=True)
+class _Parts:
+    """What a layer keeps and weighs besides its mixture of experts."""
+
+    name: str
+    caches: tuple[Cache, ...]
+    tensors: Tensors = field(default=())
+
+
+@reads(
+    "Qwen4ExpForConditionalGeneration",
+    "Qwen4ExpForCausalLM",
+    family="Qwen3.8",
+    model_types=("qwen4_exp", "qwen4_exp_text"),
+    defaults=QWEN4_EXP,
+)
+def qwen4_exp(keys: Keys) -> Blueprint:
+    """Gated residuals around everything; no final norm, but a last mixer that has one."""
+    its = sizes(keys)
+    routed, per_token = expert_counts(keys, "num_experts")
+    streams = keys.whole("hc_count", low=2, high=64)
+    rank = keys.whole("hc_lowrank", high=1 << 16)
+    around = (
+        *_residual("attn_hyper_connection", its.hidden, streams, rank),
+        *_residual("mlp_hyper_connection", its.hidden, streams, rank),
+        *mixture(keys, its.hidden, routed, shared=keys.whole("shared_expert_intermediate_size")),
+    )
+    dims, delta = gated_deltanet(keys, its.hidden, fused=False)
+    state = _Parts(*gated_deltanet_state(*dims, precision(keys, "mamba_ssm_dtype")), delta)
+    attention = _attention(keys, its.hidden, its.heads, its.kv_heads, its.head_dim)
+    tables = _tables(keys, its.hidden, streams)
+    layers = []
+    for index, kind in enumerate(_kinds(keys, its.layers)):
+        its_parts = state if kind == _LINEAR else attention
+        table = tables.pop(index, None)
+        if table is not None and kind != _LINEAR:
+            raise keys.fault("ple_layer_ids", index + 1, "layers of linear attention, counted from 1")
+        name, caches, tensors = its_parts.name, its_parts.caches, its_parts.tensors
+        if table is not None:
+            name, caches, tensors = (
+                f"{name} with n-grams",
+                (*caches, *table.caches),
+                (*tensors, *table.tensors),
+            )
+        layers.append(Layer(name, caches, (*tensors, *around)))
+    nested = keys.outer is not keys
+    base = "model.language_model" if nested else "model"
+    vision = qwen3_vision(section_or_default(keys.outer, "vision_config", QWEN3_5_VISION)) if nested else ()
+    mixer = _residual(f"{base}.hyper_connection_mixer", its.hidden, streams, rank, inject=False)
+    predicts = keys.whole("mtp_num_hidden_layers", default=0, low=0, high=64)
+    return decoder(
+        keys,
+        its,
+        layers,
+        base=base,
+        norm_weight=False,
+        experts=(routed, per_token),
+        extra=(*mixer, *vision),
+        notes=[*([_POOLED] if attention.name != FULL else []), *([_UNCOUNTED] if predicts else [])],
+    )
+
+
+def _kinds(keys: Keys, layers: int) -> list[str]:
+    listed = keys.texts("layer_types", length=layers, of=_WORDS)
+    if listed is not None:
+        return listed
+    interval = keys.whole("full_attention_interval", default=4, high=MAX_LAYERS)
+    return [_LINEAR if (index + 1) % interval else "indexed_attention" for index in range(layers)]
+
+
+def _residual(name: str, hidden: int, streams: int, rank: int, *, inject: bool = True) -> Tensors:
+    """Read the parallel residual streams through a low-rank gate, and write back to each."""
+    wide = streams * hidden
+    return (
+        *norms(f"{name}.hc_norm", width=wide),
+        *linear(f"{name}.input_mix_weight_down", "other", rank, wide),
+        *linear(f"{name}.input_mix_weight_up", "other", wide, rank),
+        *(linear(f"{name}.block_inject_weight", "other", streams, wide) if inject else ()),
+    )
+
+
+def _attention(keys: Keys, hidden: int, heads: int, kv_heads: int, head_dim: int) -> _Parts:
+    bias = keys.flag("attention_bias")
+    name, caches = attention_cache("full", kv_heads, head_dim)
+    tensors = (
+        *self_attention(hidden, heads, kv_heads, head_dim, qkv_bias=bias, output_bias=bias, query_gate=True),
+        *norms("self_attn.q_norm", "self_attn.k_norm", width=head_dim),
+    )
+    queries = keys.optional("indexer_n_heads", low=1, high=1 << 12)
+    if queries is None:
+        return _Parts(name, caches, tensors)
+    # One key head is all that the class allows.
+    keys_per_token = keys.whole("indexer_kv_heads", high=1)
+    width = keys.whole("indexer_head_dim", high=1 << 12)
+    budget = keys.whole("indexer_budget", high=1 << 24)
+    pool = keys.whole("indexer_compress_ratio", high=budget)
+    index = Indexer(index_dim=width, stride=pool, scaled=False, top_k=budget)
+    picks = (
+        *linear("self_attn.indexer.index_qk_proj", "attention", (queries + keys_per_token) * width, hidden),
+        *norms("self_attn.indexer.q_layernorm", "self_attn.indexer.k_layernorm", width=width),
+    )
+    return _Parts("sparse attention with pooled indexer", (*caches, index), (*tensors, *picks))
+
+
+def _tables(keys: Keys, hidden: int, streams: int) -> dict[int, _Parts]:
+    """The n-gram tables by layer index; the config counts layers from 1.
+
+    Every hashed head has a vocabulary of its own, the next prime number: 20,000,003, 20,000,023 and so on,
+    counted on from table to table.
+    """
+    chosen = sorted(set(keys.wholes("ple_layer_ids", low=1, high=MAX_LAYERS) or []))
+    if not chosen:
+        return {}
+    grams = keys.whole("ngram_size", low=2, high=64)
+    heads = (grams - 1) * keys.whole("heads_per_ngram", high=_MAX_TABLES)
+    if heads * len(chosen) > _MAX_TABLES:
+        raise keys.fault("heads_per_ngram", heads * len(chosen), f"at most {_MAX_TABLES} hashed heads")
+    inside = keys.whole("ple_embed_dim", default=hidden)
+    width = keys.divide("ple_embed_dim", inside, "n-gram heads", heads)
+    base = keys.whole("ngram_vocab_size_base", low=2, high=1 << 28)
+    multiple = keys.whole("make_ngram_vocab_size_divisible_by", high=1 << 20)
+    kernel = keys.whole("ple_conv_kernel_size", low=2, high=1 << 10)
+    wide = streams * hidden
+    past = StateTensor(name="conv", channels=wide, columns=(kernel - 1) * grams)
+    found, prime = {}, base - 1
+    for layer in chosen:
+        rows = 0
+        for _ in range(heads):
+            prime = _next_prime(prime)
+            rows += prime
+        tensors = (
+            Tensor(
+                "ple.ple_embedding.ngram_embedding.weight",
+                "other",
+                (-(-rows // multiple) * multiple, width),
+                "vocabulary",
+                looked_up=True,
+            ),
+            *linear("ple.key_proj", "other", wide, inside),
+            *linear("ple.value_proj", "other", hidden, inside),
+            *norms("ple.norm_key", "ple.norm_query", "ple.norm_conv", width=wide),
+            Tensor("ple.conv1d.weight", "other", (wide, 1, kernel)),
+        )
+        found[layer - 1] = _Parts(
+            "n-grams", (RecurrentState(mechanism="short_conv", tensors=(past,)),), tensors
+        )
+    return found
+
+
+def _next_prime(number: int) -> int:
+    number += 1
+    while number < 2 or any(number % divisor == 0 for divisor in range(2, isqrt(number) + 1)):
+        number += 1
+    return number

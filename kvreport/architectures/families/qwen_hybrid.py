@@ -1,0 +1,223 @@
+"""Qwen3-Next, Qwen3.5, 3.6 and 3.8: three Gated DeltaNet layers for one of attention."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kvreport.architectures.attention import (
+    attention_cache,
+    gated_deltanet_state,
+    layer_kinds,
+    precision,
+)
+from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
+from kvreport.architectures.decoder import Sizes, decoder, expert_counts, sizes
+from kvreport.architectures.families.qwen import mixture, sparse_layers
+from kvreport.architectures.keys import MAX_LAYERS, Keys
+from kvreport.architectures.registry import reads
+from kvreport.architectures.vision import QWEN3_5_VISION, qwen3_vision, section_or_default
+from kvreport.architectures.weights import (
+    Tensors,
+    gated_mlp,
+    linear,
+    norm,
+    norms,
+    out_linear,
+    self_attention,
+)
+
+_HYBRID: Final = {
+    "attention_bias": False,
+    "decoder_sparse_step": 1,
+    "head_dim": 256,
+    "linear_conv_kernel_dim": 4,
+    "linear_key_head_dim": 128,
+    "linear_num_key_heads": 16,
+    "linear_num_value_heads": 32,
+    "linear_value_head_dim": 128,
+    "max_position_embeddings": 32768,
+    "num_attention_heads": 16,
+    "tie_word_embeddings": False,
+}
+QWEN3_5: Final = {
+    **_HYBRID,
+    "hidden_size": 4096,
+    "intermediate_size": 12288,
+    "num_hidden_layers": 32,
+    "num_key_value_heads": 4,
+    "vocab_size": 248320,
+}
+QWEN3_5_MOE: Final = {
+    **_HYBRID,
+    "hidden_size": 2048,
+    "moe_intermediate_size": 512,
+    "num_experts": 256,
+    "num_experts_per_tok": 8,
+    "num_hidden_layers": 40,
+    "num_key_value_heads": 2,
+    "shared_expert_intermediate_size": 512,
+    "vocab_size": 248320,
+}
+QWEN3_NEXT: Final = {
+    **QWEN3_5_MOE,
+    "intermediate_size": 5632,
+    "num_experts": 512,
+    "num_experts_per_tok": 10,
+    "num_hidden_layers": 48,
+    "vocab_size": 151936,
+}
+
+
+def gated_deltanet(keys: Keys, hidden: int, *, fused: bool) -> tuple[tuple[int, int, int, int, int], Tensors]:
+    """Return the dimensions and the tensors of a Gated DeltaNet mixer.
+
+    Args:
+        keys: The (text) config.
+        hidden: Width of the residual stream.
+        fused: True for Qwen3-Next, which keeps its input projections in two matrices, not four.
+    """
+    key_heads = keys.whole("linear_num_key_heads", high=1 << 14)
+    value_heads = keys.whole("linear_num_value_heads", high=1 << 14)
+    key_dim = keys.whole("linear_key_head_dim", high=1 << 14)
+    value_dim = keys.whole("linear_value_head_dim", high=1 << 14)
+    kernel = keys.whole("linear_conv_kernel_dim", low=2, high=1 << 10)
+    keys.divide("linear_num_value_heads", value_heads, "linear_num_key_heads", key_heads)
+    queries, values = key_heads * key_dim, value_heads * value_dim
+    convolved = 2 * queries + values
+
+    def into(name: str, outputs: int, heads: int = key_heads) -> Tensors:
+        return linear(f"linear_attn.{name}", "recurrent", outputs, hidden, "heads", heads=heads)
+
+    projections = (
+        (*into("in_proj_qkvz", convolved + values), *into("in_proj_ba", 2 * value_heads))
+        if fused
+        else (
+            *into("in_proj_qkv", convolved),
+            *into("in_proj_z", values, value_heads),
+            *into("in_proj_b", value_heads, value_heads),
+            *into("in_proj_a", value_heads, value_heads),
+        )
+    )
+    tensors = (
+        *projections,
+        Tensor("linear_attn.conv1d.weight", "recurrent", (convolved, 1, kernel), "heads", key_heads),
+        Tensor("linear_attn.dt_bias", "recurrent", (value_heads,), "heads", value_heads),
+        Tensor("linear_attn.A_log", "recurrent", (value_heads,), "heads", value_heads),
+        *norm("linear_attn.norm", value_dim, component="recurrent"),
+        *out_linear("linear_attn.out_proj", "recurrent", hidden, values, value_heads),
+    )
+    return (key_heads, value_heads, key_dim, value_dim, kernel), tensors
+
+
+def _layers(keys: Keys, its: Sizes, mlps: list[Tensors], *, fused: bool) -> list[Layer]:
+    interval = keys.whole("full_attention_interval", default=4, high=MAX_LAYERS)
+    kinds = layer_kinds(
+        keys, its.layers, lambda i: "linear" if (i + 1) % interval else "full", ("full", "linear")
+    )
+    bias = keys.flag("attention_bias")
+    dims, mixer = gated_deltanet(keys, its.hidden, fused=fused)
+    state = gated_deltanet_state(*dims, precision(keys, "mamba_ssm_dtype"))
+    full = attention_cache("full", its.kv_heads, its.head_dim)
+    attention = (
+        *self_attention(
+            its.hidden,
+            its.heads,
+            its.kv_heads,
+            its.head_dim,
+            qkv_bias=bias,
+            output_bias=bias,
+            query_gate=True,
+        ),
+        *norms("self_attn.q_norm", "self_attn.k_norm", width=its.head_dim),
+    )
+    around = norms("input_layernorm", "post_attention_layernorm", width=its.hidden)
+    return [
+        Layer(
+            *(full if kind == "full" else state), (*around, *(attention if kind == "full" else mixer), *mlp)
+        )
+        for kind, mlp in zip(kinds, mlps, strict=True)
+    ]
+
+
+def _base(keys: Keys) -> str:
+    return "model" if keys.outer is keys else "model.language_model"
+
+
+def _vision(keys: Keys) -> Tensors:
+    if keys.outer is keys:
+        return ()
+    return qwen3_vision(section_or_default(keys.outer, "vision_config", QWEN3_5_VISION))
+
+
+def _mtp(keys: Keys, its: Sizes, mlp: Tensors) -> Tensors:
+    """The layers for multi-token prediction, which only speculative decoding loads."""
+    count = keys.whole("mtp_num_hidden_layers", default=0, low=0, high=MAX_LAYERS)
+    if not count:
+        return ()
+    block = (
+        *norms("input_layernorm", "post_attention_layernorm", width=its.hidden),
+        *self_attention(its.hidden, its.heads, its.kv_heads, its.head_dim, query_gate=True),
+        *norms("self_attn.q_norm", "self_attn.k_norm", width=its.head_dim),
+        *mlp,
+    )
+    return (
+        *(_as_mtp(f"mtp.layers.*.{tensor.name}", tensor, count) for tensor in block),
+        *linear("mtp.fc", "mtp", its.hidden, 2 * its.hidden),
+        *(
+            _as_mtp(f"mtp.{tensor.name}", tensor, 1)
+            for tensor in norms("pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm", width=its.hidden)
+        ),
+    )
+
+
+def _as_mtp(name: str, tensor: Tensor, times: int) -> Tensor:
+    return Tensor(name, "mtp", tensor.shape, tensor.split, tensor.heads, tensor.count * times, tensor.linear)
+
+
+@reads(
+    "Qwen3_5ForConditionalGeneration",
+    "Qwen3_5ForCausalLM",
+    family="Qwen3.5",
+    model_types=("qwen3_5", "qwen3_5_text"),
+    defaults=QWEN3_5,
+)
+def qwen3_5(keys: Keys) -> Blueprint:
+    """Dense: a gated MLP after every mixer."""
+    its = sizes(keys)
+    width = keys.whole("intermediate_size")
+    mlp = gated_mlp(its.hidden, width)
+    layers = _layers(keys, its, [mlp] * its.layers, fused=False)
+    extra = (*_vision(keys), *_mtp(keys, its, mlp))
+    return decoder(keys, its, layers, base=_base(keys), intermediate=width, extra=extra)
+
+
+@reads(
+    "Qwen3_5MoeForConditionalGeneration",
+    "Qwen3_5MoeForCausalLM",
+    family="Qwen3.5",
+    model_types=("qwen3_5_moe", "qwen3_5_moe_text"),
+    defaults=QWEN3_5_MOE,
+)
+def qwen3_5_moe(keys: Keys) -> Blueprint:
+    """A mixture with one gated shared expert in every layer."""
+    its = sizes(keys)
+    routed, per_token = expert_counts(keys, "num_experts")
+    mlp = mixture(keys, its.hidden, routed, shared=keys.whole("shared_expert_intermediate_size"))
+    layers = _layers(keys, its, [mlp] * its.layers, fused=False)
+    extra = (*_vision(keys), *_mtp(keys, its, mlp))
+    return decoder(keys, its, layers, base=_base(keys), experts=(routed, per_token), extra=extra)
+
+
+@reads("Qwen3NextForCausalLM", family="Qwen3-Next", model_types=("qwen3_next",), defaults=QWEN3_NEXT)
+def qwen3_next(keys: Keys) -> Blueprint:
+    """As Qwen3.5's mixtures, with fused input projections; its state is in the model's own type."""
+    its = sizes(keys)
+    routed, per_token = expert_counts(keys, "num_experts")
+    width = keys.whole("intermediate_size")
+    mixed = mixture(keys, its.hidden, routed, shared=keys.whole("shared_expert_intermediate_size"))
+    dense = gated_mlp(its.hidden, width)
+    mlps = [mixed if sparse else dense for sparse in sparse_layers(keys, its.layers)]
+    layers = _layers(keys, its, mlps, fused=True)
+    return decoder(
+        keys, its, layers, intermediate=width, experts=(routed, per_token), extra=_mtp(keys, its, mixed)
+    )

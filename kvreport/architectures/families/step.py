@@ -1,0 +1,199 @@
+"""Step 3.5 and 3.7: gated attention with windows, a sigmoid-routed mixture, and a large vision tower."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kvreport.architectures.attention import attention_cache, layer_count, layer_kinds, window
+from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
+from kvreport.architectures.decoder import Sizes, context, decoder, expert_counts, vocabulary
+from kvreport.architectures.keys import MAX_LAYERS, Keys
+from kvreport.architectures.registry import reads
+from kvreport.architectures.vision import MAX_DEPTH, plain_block, section_or_default, times
+from kvreport.architectures.weights import (
+    Tensors,
+    correction_bias,
+    gated_mlp,
+    linear,
+    norm,
+    norms,
+    routed_experts,
+    router,
+    self_attention,
+)
+
+STEP: Final = {
+    "attention_bias": False,
+    "head_dim": 128,
+    "hidden_size": 4096,
+    "intermediate_size": 11264,
+    "max_position_embeddings": 128000,
+    "mlp_bias": False,
+    "moe_intermediate_size": 1280,
+    "n_routed_experts": 288,
+    "num_attention_heads": 64,
+    "num_experts_per_tok": 8,
+    "num_hidden_layers": 45,
+    "num_key_value_heads": 8,
+    "share_expert_dim": 1280,
+    "tie_word_embeddings": False,
+    "vocab_size": 128815,
+}
+STEP_VISION: Final = {
+    "hidden_size": 1536,
+    "image_size": 728,
+    "mlp_ratio": 8960 / 1536,
+    "num_channels": 3,
+    "num_hidden_layers": 47,
+    "patch_size": 14,
+}
+
+
+@reads(
+    "Step3p7ForConditionalGeneration",
+    "Step3p7FlashForCausalLM",
+    family="Step 3",
+    model_types=("step3p7",),
+    defaults=STEP,
+)
+def step3p7(keys: Keys) -> Blueprint:
+    """The text model of Step 3.5, and a vision tower."""
+    return _step(keys, "model.language_model", _vision(keys, keys.whole("hidden_size")))
+
+
+@reads("Step3p5ForCausalLM", family="Step 3", model_types=("step3p5",), defaults=STEP)
+def step3p5(keys: Keys) -> Blueprint:
+    """The first three layers are dense; windows may have more query heads than full layers."""
+    return _step(keys, "model", ())
+
+
+def _step(keys: Keys, base: str, extra: Tensors) -> Blueprint:
+    heads = keys.whole("num_attention_heads", high=1 << 14)
+    its = Sizes(
+        hidden=keys.whole("hidden_size"),
+        layers=layer_count(keys),
+        heads=heads,
+        kv_heads=keys.whole("num_key_value_heads", "num_attention_groups", high=heads),
+        head_dim=keys.whole("head_dim", high=1 << 14),
+        vocabulary=vocabulary(keys),
+        context=context(keys),
+    )
+    other = keys.section("attention_other_setting")
+    sliding_heads = (
+        keys.optional("num_sliding_attention_heads", low=1)
+        or (other.optional("num_attention_heads", low=1) if other is not None else None)
+        or heads
+    )
+    span = window(keys)
+    kinds = layer_kinds(
+        _without_prediction(keys, its.layers), its.layers, lambda _index: "full", ("full", "sliding")
+    )
+    routed, per_token = expert_counts(keys, "n_routed_experts", "moe_num_experts", "num_experts")
+    mlps = {
+        True: _mixture(keys, its.hidden, routed),
+        False: gated_mlp(its.hidden, keys.whole("intermediate_size"), bias=keys.flag("mlp_bias")),
+    }
+    layers = [
+        Layer(
+            *attention_cache(kind, its.kv_heads, its.head_dim, span=span),
+            (*_attention(keys, its, sliding_heads if kind == "sliding" else heads), *mlps[sparse]),
+        )
+        for kind, sparse in zip(kinds, _mixtures(keys, its.layers), strict=True)
+    ]
+    return decoder(
+        keys,
+        its,
+        layers,
+        base=base,
+        intermediate=keys.whole("intermediate_size"),
+        experts=(routed, per_token),
+        extra=extra,
+    )
+
+
+def _without_prediction(keys: Keys, layers: int) -> Keys:
+    """Return the config with its per-layer list cut to the layers that are not for prediction only."""
+    listed = keys.raw("layer_types")
+    extra = keys.whole("num_nextn_predict_layers", default=0, low=0, high=64)
+    if isinstance(listed, list) and extra and len(listed) == layers + extra:
+        return Keys({"layer_types": listed[:layers]}, keys.where, keys.path, {}, keys.trail)
+    return keys
+
+
+def _attention(keys: Keys, its: Sizes, heads: int) -> Tensors:
+    keys.divide("num_attention_heads", heads, "num_key_value_heads", its.kv_heads)
+    bias = keys.flag("attention_bias")
+    return (
+        *norms("input_layernorm", "post_attention_layernorm", width=its.hidden),
+        *self_attention(its.hidden, heads, its.kv_heads, its.head_dim, qkv_bias=bias, output_bias=bias),
+        *norms("self_attn.q_norm", "self_attn.k_norm", width=its.head_dim),
+        *linear("self_attn.g_proj", "attention", heads, its.hidden, "heads", heads=heads),
+    )
+
+
+def _mixtures(keys: Keys, layers: int) -> list[bool]:
+    kinds = keys.texts("mlp_layer_types", of=("dense", "sparse"))
+    if kinds is not None:
+        if len(kinds) < layers:
+            raise keys.fault("mlp_layer_types", f"a list of {len(kinds)}", f"a list of {layers}")
+        return [kind == "sparse" for kind in kinds[:layers]]
+    listed = keys.raw("moe_layers_enum")
+    if isinstance(listed, str):
+        parts = [part.strip() for part in listed.split(",") if part.strip()]
+        if not all(part.isascii() and part.isdigit() and len(part) < 6 for part in parts):
+            raise keys.fault("moe_layers_enum", listed, "layer numbers separated by commas")
+        chosen = {int(part) for part in parts}
+    elif listed is not None:
+        chosen = set(keys.wholes("moe_layers_enum", high=MAX_LAYERS) or [])
+    else:
+        first = keys.whole("first_k_dense_replace", default=3, low=0, high=MAX_LAYERS)
+        chosen = set(range(first, layers))
+    return [index in chosen for index in range(layers)]
+
+
+def _mixture(keys: Keys, hidden: int, routed: int) -> Tensors:
+    shared = keys.whole("share_expert_dim", "share_expert_dims", low=0)
+    return (
+        *router(hidden, routed),
+        *correction_bias(routed),
+        *routed_experts(hidden, keys.whole("moe_intermediate_size"), routed),
+        *(
+            gated_mlp(hidden, shared, "mlp.shared_experts", "shared_experts", bias=keys.flag("mlp_bias"))
+            if shared
+            else ()
+        ),
+    )
+
+
+def _vision(keys: Keys, text_hidden: int) -> Tensors:
+    """A ViT with layer scales, and two strided convolutions that make four times the width."""
+    vision = section_or_default(keys.outer, "vision_config", STEP_VISION)
+    hidden = vision.whole("hidden_size", "width")
+    patch = vision.whole("patch_size", high=1 << 12)
+    patches = max(1, vision.whole("image_size", high=1 << 16) // patch) ** 2
+    width = int(hidden * vision.number("mlp_ratio", low=0.01, high=64))
+    tower = "model.vision_model"
+    path = f"{tower}.layers.*"
+    block = (
+        *plain_block(path, hidden, width, block_norms=("layernorm_before", "layernorm_after")),
+        Tensor(f"{path}.lambda_1", "vision", (hidden,)),
+        Tensor(f"{path}.lambda_2", "vision", (hidden,)),
+    )
+    channels = vision.whole("num_channels", high=64)
+    return (
+        Tensor(f"{tower}.embeddings.patch_embedding.weight", "vision", (hidden, channels, patch, patch)),
+        Tensor(f"{tower}.embeddings.position_embedding.weight", "vision", (patches, hidden)),
+        *norm(f"{tower}.pre_layernorm", hidden, bias=True, component="vision"),
+        *times(vision.whole("num_hidden_layers", "layers", high=MAX_DEPTH), block),
+        Tensor(f"{tower}.downsampler1.weight", "vision", (2 * hidden, hidden, 3, 3)),
+        Tensor(f"{tower}.downsampler1.bias", "vision", (2 * hidden,)),
+        Tensor(f"{tower}.downsampler2.weight", "vision", (4 * hidden, 2 * hidden, 3, 3)),
+        Tensor(f"{tower}.downsampler2.bias", "vision", (4 * hidden,)),
+        *linear(
+            "model.multi_modal_projector",
+            "vision",
+            text_hidden,
+            4 * hidden,
+            bias=keys.outer.flag("projector_bias", default=False),
+        ),
+    )

@@ -1,0 +1,278 @@
+"""Configs from the Hugging Face Hub: only when asked, pinned to a revision, kept, offline afterwards.
+
+What is fetched is small: the repository's list of files, its config, the quantizer's file, the index
+of its weights, and where there is a single safetensors file, its header alone. Nothing is fetched
+unless the caller asks for it; what was fetched once is read from the cache without a connection.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from http.client import HTTPException, HTTPMessage
+from pathlib import Path
+from typing import IO, Any, Final
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote, urlsplit
+from urllib.request import HTTPRedirectHandler, Request, build_opener
+
+from kvreport.architectures.quantizer_files import FILES as QUANTIZER_FILES
+from kvreport.architectures.safetensors import INDEXES, MAX_HEADER_BYTES
+from kvreport.errors import InputError, shorten
+
+ENDPOINT: Final = "https://huggingface.co"
+MAIN: Final = "main"
+MAX_BYTES: Final = 128 << 20
+TIMEOUT_SECONDS: Final = 30
+
+_ID: Final = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
+_REVISION: Final = re.compile(r"[A-Za-z0-9][\w./-]{0,199}", re.ASCII)
+_SHA: Final = re.compile(r"[0-9a-f]{7,64}")
+_CONFIGS: Final = ("config.json", "params.json")
+_SINGLE: Final = "model.safetensors"
+_LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """What is kept of one revision of a repository.
+
+    Attributes:
+        id: ``org/name``.
+        revision: The commit.
+        folder: Where its files are.
+    """
+
+    id: str
+    revision: str
+    folder: Path
+
+    @property
+    def url(self) -> str:
+        """Where its config can be read."""
+        return f"{ENDPOINT}/{self.id}/blob/{self.revision}/config.json"
+
+
+def is_repository_id(name: str) -> bool:
+    """True if a name has the form ``org/name``."""
+    return _ID.fullmatch(name) is not None and ".." not in name
+
+
+def cache_folder() -> Path:
+    """Where fetched files are kept: ``$XDG_CACHE_HOME/kvreport/hub``, usually below ``~/.cache``."""
+    root = os.environ.get("XDG_CACHE_HOME", "")
+    base = Path(root) if root.startswith("/") else Path.home() / ".cache"
+    return base / "kvreport" / "hub"
+
+
+def kept(name: str, revision: str | None = None, *, cache: Path | None = None) -> Repository | None:
+    """Return a repository that was fetched before, or None; opens no connection."""
+    if not is_repository_id(name) or (revision is not None and not _is_revision(revision)):
+        return None
+    home = _home(cache, name)
+    asked = revision or MAIN
+    commit = asked if (home / "commits" / asked).is_dir() else _ref(home, asked)
+    folder = home / "commits" / commit if commit is not None else None
+    return (
+        Repository(name, commit, folder)
+        if commit is not None and folder is not None and folder.is_dir()
+        else None
+    )
+
+
+def fetch(
+    name: str, revision: str | None = None, *, cache: Path | None = None, endpoint: str | None = None
+) -> Repository:
+    """Fetch a repository's small files and keep them.
+
+    Args:
+        name: ``org/name``.
+        revision: Branch, tag or commit; None for the main branch as it is now.
+        cache: Where to keep them; None for :func:`cache_folder`.
+        endpoint: The Hub; None for ``$HF_ENDPOINT``, else :data:`ENDPOINT`.
+
+    Returns:
+        The repository, pinned to the commit that the revision is now.
+
+    Raises:
+        InputError: If it is missing, gated, not reachable, or holds no config.
+    """
+    if not is_repository_id(name):
+        raise InputError(f"model: found {shorten(name)}; allowed: a Hub id, org/name")
+    if revision is not None and not _is_revision(revision):
+        raise InputError(f"revision: found {shorten(revision)}; allowed: a branch, tag or commit")
+    hub = _Hub(name, endpoint or os.environ.get("HF_ENDPOINT") or ENDPOINT)
+    asked = revision or MAIN
+    commit, files = hub.listing(asked)
+    home = _home(cache, name)
+    folder = home / "commits" / commit
+    if not folder.is_dir():
+        _keep(folder, hub, commit, files)
+    _write_ref(home, asked, commit)
+    return Repository(name, commit, folder)
+
+
+class _Hub:
+    """One repository on one Hub."""
+
+    def __init__(self, name: str, endpoint: str) -> None:
+        self.name = name
+        self.endpoint = endpoint.rstrip("/")
+        parts = urlsplit(self.endpoint)
+        if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in _LOOPBACK):
+            raise InputError(f"HF_ENDPOINT: found {shorten(endpoint)}; allowed: an https address")
+        self._open = build_opener(_SameHostToken).open
+
+    def listing(self, revision: str) -> tuple[str, frozenset[str]]:
+        """Return the commit that a revision is, and the names of its files."""
+        path = f"/api/models/{self.name}/revision/{quote(revision, safe='')}"
+        try:
+            data: Any = json.loads(self.read(path))
+        except ValueError as error:
+            if isinstance(error, InputError):
+                raise
+            raise self._fault("an answer that is not JSON", "the Hub's own") from error
+        commit = data.get("sha") if isinstance(data, dict) else None
+        siblings = data.get("siblings") if isinstance(data, dict) else None
+        if not isinstance(commit, str) or not _SHA.fullmatch(commit) or not isinstance(siblings, list):
+            raise self._fault("an answer without commit and files", "the Hub's own")
+        names = [entry.get("rfilename") for entry in siblings if isinstance(entry, dict)]
+        return commit, frozenset(name for name in names if isinstance(name, str))
+
+    def file(self, commit: str, name: str, *, first: int | None = None, start: int = 0) -> bytes:
+        """Return a file, or ``first`` bytes of it from ``start``."""
+        span = None if first is None else f"bytes={start}-{start + first - 1}"
+        return self.read(f"/{self.name}/resolve/{commit}/{quote(name)}", span, first)
+
+    def read(self, path: str, span: str | None = None, limit: int | None = None) -> bytes:
+        """Get one address.
+
+        Raises:
+            InputError: If the Hub refuses or cannot be reached.
+        """
+        headers = {"User-Agent": "kvreport"}
+        token = os.environ.get("HF_TOKEN", "").strip()
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
+        if span is not None:
+            headers["Range"] = span
+        most = MAX_BYTES if limit is None else limit
+        asked = Request(f"{self.endpoint}{path}", headers=headers)  # noqa: S310 - https, or loopback
+        try:
+            with self._open(asked, timeout=TIMEOUT_SECONDS) as answer:
+                data: bytes = answer.read(most + 1)
+        except HTTPError as error:
+            error.close()
+            raise self._refused(error.code) from error
+        except (URLError, HTTPException, TimeoutError, OSError, ValueError) as error:
+            reason = getattr(error, "reason", None) or error
+            raise self._fault(
+                f"no connection to {self.endpoint} ({shorten(str(reason))})",
+                "a connection, a repository fetched before, or the path of a config.json",
+            ) from error
+        if len(data) > most and limit is None:
+            raise self._fault(f"more than {MAX_BYTES:,} bytes", "a config or an index")
+        return data[:most]
+
+    def _refused(self, status: int) -> InputError:
+        if status in (401, 403):
+            return self._fault(
+                "a repository that is gated, private or missing",
+                "one that is open, or an HF_TOKEN that may read it, or the path of its config.json",
+            )
+        if status == 404:
+            return self._fault("no such repository, revision or file", "org/name as the Hub writes it")
+        if status == 429:
+            return self._fault("too many requests for now", "the same question later")
+        return self._fault(f"status {status} from {self.endpoint}", "the same question later")
+
+    def _fault(self, found: str, allowed: str) -> InputError:
+        return InputError(f"model {self.name}: found {found}; allowed: {allowed}")
+
+
+class _SameHostToken(HTTPRedirectHandler):
+    """Follows redirects over https only, and sends the token to no other host."""
+
+    def redirect_request(
+        self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
+    ) -> Request | None:
+        old, new = urlsplit(req.full_url), urlsplit(newurl)
+        if new.scheme != "https" and not (new.scheme == "http" and new.hostname in _LOOPBACK):
+            fp.close()
+            raise URLError(f"a redirect to {new.scheme}")
+        following = super().redirect_request(req, fp, code, msg, headers, newurl)
+        if following is not None and new.netloc != old.netloc:
+            following.remove_header("Authorization")
+        return following
+
+
+def _keep(folder: Path, hub: _Hub, commit: str, files: Iterable[str]) -> None:
+    """Fetch what is wanted into a folder of its own and move it into place at the end."""
+    present = frozenset(files)
+    configs = [name for name in _CONFIGS if name in present]
+    if not configs:
+        gguf = any(name.endswith(".gguf") for name in present)
+        raise InputError(
+            f"model {hub.name}: found {'GGUF files and ' if gguf else ''}no config.json; allowed: a repository with "
+            f"a config.json{', or the path of one of its GGUF files' if gguf else ''}"
+        )
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    made = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".fetching-"))
+    try:
+        index = next((name for name in INDEXES if name in present), None)
+        for name in (
+            *configs[:1],
+            *(n for n in QUANTIZER_FILES if n in present),
+            *([index] if index else ()),
+        ):
+            (made / name).write_bytes(hub.file(commit, name))
+        if index is None and _SINGLE in present:
+            (made / _SINGLE).write_bytes(_header(hub, commit))
+        try:
+            made.rename(folder)
+        except OSError:
+            # Somebody else fetched the same commit meanwhile; it is the same.
+            if not folder.is_dir():
+                raise
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def _header(hub: _Hub, commit: str) -> bytes:
+    """The header of a single safetensors file, and nothing of its data."""
+    begin = hub.file(commit, _SINGLE, first=8)
+    length = int.from_bytes(begin, "little")
+    if len(begin) < 8 or not 2 <= length <= MAX_HEADER_BYTES:
+        raise InputError(f"model {hub.name}: found {_SINGLE} without a header; allowed: a safetensors file")
+    return begin + hub.file(commit, _SINGLE, first=length, start=8)
+
+
+def _home(cache: Path | None, name: str) -> Path:
+    return (cache or cache_folder()) / name.replace("/", "--")
+
+
+def _is_revision(revision: str) -> bool:
+    return _REVISION.fullmatch(revision) is not None and ".." not in revision and "//" not in revision
+
+
+def _ref(home: Path, revision: str) -> str | None:
+    try:
+        commit = (home / "refs" / quote(revision, safe="")).read_text(encoding="utf-8").strip()
+    except OSError:
+        return None
+    return commit if _SHA.fullmatch(commit) else None
+
+
+def _write_ref(home: Path, revision: str, commit: str) -> None:
+    path = home / "refs" / quote(revision, safe="")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(
+        "w", dir=path.parent, prefix=".ref-", delete=False, encoding="utf-8"
+    ) as file:
+        file.write(f"{commit}\n")
+    Path(file.name).replace(path)

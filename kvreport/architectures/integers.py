@@ -1,0 +1,142 @@
+"""Integers and 4-bit floats by weight-only quantisers: bitsandbytes, AWQ, GPTQ, AutoRound, HQQ, torchao."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kvreport.architectures.keys import Keys
+from kvreport.architectures.rules import (
+    Quantization,
+    gptq_form,
+    integer_form,
+    matcher,
+    skip,
+    take_everything,
+    take_layers,
+)
+from kvreport.catalog.layouts import integers
+
+
+def bitsandbytes(found: Quantization, own: Keys) -> None:
+    """Every linear layer but the output head: 8 bits per row, or 4 bits in blocks of 64."""
+    if own.flag("load_in_8bit", "_load_in_8bit", default=False):
+        form = "int8"
+    elif own.flag("load_in_4bit", "_load_in_4bit", default=False):
+        kind = own.text("bnb_4bit_quant_type", default="fp4")
+        if kind not in ("nf4", "fp4"):
+            raise own.fault("bnb_4bit_quant_type", kind, "nf4 or fp4")
+        form = "bnb-4bit-dq" if own.flag("bnb_4bit_use_double_quant", default=False) else "bnb-4bit"
+    else:
+        raise own.fault("load_in_4bit", None, "load_in_4bit or load_in_8bit to be true (bitsandbytes)")
+    skip(found, own, "llm_int8_skip_modules")
+    take_everything(found, form)
+
+
+def grouped_integers(found: Quantization, own: Keys) -> None:
+    """AWQ, GPTQ, AutoRound: integers in groups, with exceptions module by module."""
+    bits = own.whole("bits", "w_bit", default=4)
+    group = own.raw("group_size", "q_group_size")
+    name = _layout_namer(own)
+    skip(found, own, "modules_to_not_convert")
+    _only(found, own)
+    for key in ("dynamic", "extra_config"):
+        _exceptions(found, own, key, bits, group, name)
+    form = name(own, bits, group)
+    take_layers(found, form)
+    if own.raw("lm_head") is True:
+        found.take(lambda module: module.endswith("lm_head"), form)
+
+
+def _layout_namer(own: Keys) -> Callable[[Keys, int, object], str]:
+    """What the method writes: GPTQ its index, Marlin no zero points, the others packed zero points."""
+    method = (own.text("quant_method") or "").lower()
+    packing = f"{own.text('checkpoint_format') or ''} {own.text('packing_format') or ''}"
+    if "marlin" in packing or own.flag("is_marlin_format", default=False):
+        return lambda entry, bits, group: integer_form(entry, bits, group, "sym")
+    if method.startswith("gptq"):
+        return gptq_form
+    return integer_form
+
+
+def _only(found: Quantization, own: Keys) -> None:
+    """GPTQ may quantise some modules of a layer only, listed in the order in which it does."""
+    name = "modules_in_block_to_quantize"
+    listed = own.raw(name)
+    if listed is None:
+        return
+    runs = [run for run in listed if isinstance(run, list)] if isinstance(listed, list) else []
+    parts = [part for run in runs for part in run if isinstance(part, str)]
+    if not parts or sum(map(len, runs)) != len(parts) or len(runs) != len(listed):
+        raise own.fault(name, listed, "a list of lists of module names")
+    ends = tuple(f".{part}" for part in parts)
+    found.leave(lambda module: not module.endswith(ends))
+
+
+def _exceptions(
+    found: Quantization,
+    own: Keys,
+    key: str,
+    bits: int,
+    group: object,
+    name_of: Callable[[Keys, int, object], str],
+) -> None:
+    """Modules with bits of their own: GPTQModel's ``dynamic`` expressions, AutoRound's ``extra_config``."""
+    listed = own.section(key)
+    for name in listed.data if listed is not None else ():
+        entry = listed.section(name) if listed is not None else None
+        if entry is None:
+            continue
+        pattern = name if key == "extra_config" else f"re:{name.removeprefix('-:').removeprefix('+:')}"
+        matches = matcher(own, key, [pattern], wildcards=False)
+        its_bits = entry.whole("bits", default=bits, high=32)
+        if name.startswith("-:") or its_bits >= 16:
+            found.leave(matches)
+        else:
+            its_group = entry.raw("group_size")
+            found.take(matches, name_of(entry, its_bits, group if its_group is None else its_group))
+
+
+def hqq(found: Quantization, own: Keys) -> None:
+    """HQQ: a 16-bit scale and zero point per group, for all linear layers alike."""
+    inner = own.section("quant_config")
+    each = inner.section("weight_quant_params") if inner is not None else None
+    if each is None:
+        raise own.fault("quant_config.weight_quant_params", None, "one scheme for all linear layers")
+    skip(found, own, "skip_modules")
+    take_everything(found, _zero_pointed(each, "nbits", each.whole("nbits", high=16), each.raw("group_size")))
+
+
+def torchao(found: Quantization, own: Keys) -> None:
+    """Torchao: a scheme by the name of its class, or by the older short name."""
+    kind = own.raw("quant_type")
+    if isinstance(kind, str):
+        name, inner = kind, own.section("quant_type_kwargs") or own
+    else:
+        section = own.section("quant_type")
+        chosen = section.section("default") if section is not None and len(section.data) == 1 else None
+        if chosen is None:
+            raise own.fault("quant_type", kind, "a text, or an object with default alone")
+        name, inner = chosen.text("_type") or "", chosen.section("_data") or chosen
+    short = name.removesuffix("Config").replace("_", "").lower()
+    if short == "int4weightonly":
+        form = _zero_pointed(inner, "group_size", 4, inner.raw("group_size") or 128)
+    elif short in ("int8weightonly", "int8dynamicactivationint8weight"):
+        form = "int8"
+    elif short in ("float8weightonly", "float8dynamicactivationfloat8weight"):
+        form = "fp8-channel" if "perrow" in str(inner.raw("granularity")).lower() else "fp8-tensor"
+    else:
+        raise own.fault(
+            "quant_type",
+            name,
+            "int4_weight_only, int8_weight_only, int8_dynamic_activation_int8_weight, float8_weight_only or"
+            " float8_dynamic_activation_float8_weight",
+        )
+    skip(found, own, "modules_to_not_convert")
+    take_everything(found, form)
+
+
+def _zero_pointed(own: Keys, key: str, bits: int, group: object) -> str:
+    """16-bit scales and zero points per group; widths that fill their bytes."""
+    if bits not in (2, 4, 8) or not isinstance(group, int) or not 8 <= group <= 1 << 16:
+        raise own.fault(key, f"{bits} bits in groups of {group}", "2, 4 or 8 bits in groups of 8 or more")
+    return integers(bits, group, "z16")

@@ -1,0 +1,303 @@
+"""Read a config by a listing: formulas become shapes, rows become tensors, cache lines become caches."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from importlib import resources
+from typing import Any, Final, cast, get_args
+
+from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
+from kvreport.architectures.expressions import MAX_VALUE, evaluate
+from kvreport.architectures.keys import MAX_CONTEXT, MAX_EXPERTS, MAX_LAYERS, MAX_WIDTH, Keys
+from kvreport.architectures.listing import CacheLine, Listing, Row
+from kvreport.catalog.caches import (
+    Cache,
+    ChunkedAttention,
+    CrossAttention,
+    FullAttention,
+    Indexer,
+    Latent,
+    RecurrentState,
+    Shared,
+    SlidingWindow,
+    StateTensor,
+)
+
+_NAMES: Final = {
+    "full": "full attention",
+    "sliding": "sliding window",
+    "chunked": "chunked attention",
+    "latent": "latent attention (MLA)",
+    "cross": "cross-attention",
+    "indexer": "index keys",
+    "shared": "shared cache",
+}
+NOTHING_KEPT: Final = "no cache"
+
+
+@cache
+def published_defaults() -> Mapping[str, Mapping[str, Any]]:
+    """Return the classes' own defaults, by ``model_type`` and dotted path of the key."""
+    text = (resources.files(__package__) / "defaults.json").read_text(encoding="utf-8")
+    loaded: Mapping[str, Mapping[str, Any]] = json.loads(text)
+    return loaded
+
+
+class Scope:
+    """The values of a config's keys as a listing names them: dotted paths from the outermost object."""
+
+    def __init__(self, root: Keys, listed: Listing) -> None:
+        """Read ``root`` with the published defaults of the listing's class."""
+        self.root = root
+        self.listed = listed
+        self.defaults = published_defaults().get(listed.config or next(iter(listed.model_types), ""), {})
+        self.index: int | None = None
+        self._found: dict[str, Any] = {}
+
+    def look(self, path: str) -> Any:  # noqa: ANN401 - whatever the key holds, checked
+        """Return the value of a key: stated, else derived, else the class's default."""
+        if path == "i" and self.index is not None:
+            return self.index
+        if path not in self._found:
+            self._found[path] = self._read(path)
+        return self._found[path]
+
+    def _read(self, path: str) -> Any:  # noqa: ANN401
+        section, _, name = path.rpartition(".")
+        keys = self._section(section)
+        value = keys.raw(name)
+        default = self.defaults.get(path)
+        if (
+            value is None
+            and path in self.listed.derived
+            and not (path in self.defaults and default is not None)
+        ):
+            return evaluate(self.listed.derived[path], self.look)
+        if value is None and keys.null(name) and default is None:
+            return evaluate(self.listed.derived[path], self.look) if path in self.listed.derived else None
+        if value is None:
+            return self._default(keys, name, path)
+        return _checked(keys, name, value, default)
+
+    def _default(self, keys: Keys, name: str, path: str) -> Any:  # noqa: ANN401
+        value = self.defaults.get(path)
+        if isinstance(value, int) and not isinstance(value, bool):
+            keys.trail.assumed[keys.field(name)] = value
+        elif value is not None:
+            keys.trail.usual[keys.field(name)] = value
+        elif path in self.listed.derived:
+            return evaluate(self.listed.derived[path], self.look)
+        elif path not in self.defaults:
+            raise keys.fault(name, None, "a value: the class has no default")
+        return value
+
+    def _section(self, path: str) -> Keys:
+        keys = self.root
+        for part in path.split(".") if path else ():
+            found = keys.section(part)
+            keys = found or Keys({}, keys.where, keys.field(part), None, keys.trail)
+        return keys
+
+    def whole(self, formula: str, what: str, *, low: int = 0, high: int = MAX_VALUE) -> int:
+        """Evaluate a formula to a whole number in range.
+
+        Raises:
+            InputError: If the config makes it no whole number or one beyond reason.
+        """
+        try:
+            value = evaluate(formula, self.look)
+        except (ValueError, IndexError, KeyError) as error:
+            from kvreport.errors import InputError  # noqa: PLC0415
+
+            if isinstance(error, InputError):
+                raise
+            raise self.root.fault(what, str(error), "sizes that fit together") from error
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            raise self.root.fault(what, value, f"a whole number from {low:,} to {high:,} ({formula})")
+        return value
+
+    def holds(self, formula: str | None) -> bool:
+        """Tell whether a condition is true; none always is."""
+        return formula is None or bool(evaluate(formula, self.look))
+
+
+def _checked(keys: Keys, name: str, value: object, default: object) -> object:
+    if isinstance(value, bool | str):
+        return keys.flag(name) if isinstance(value, bool) else keys.text(name)
+    if isinstance(value, int):
+        if value == default:
+            keys.trail.restated.add(keys.field(name))
+        return keys.whole(name, low=-1, high=MAX_CONTEXT)
+    if isinstance(value, float):
+        return keys.number(name, low=-1e12, high=1e12)
+    if isinstance(value, list):
+        for index, item in enumerate(value[:100_000]):
+            if not isinstance(item, int | str | float | list) or (
+                isinstance(item, int) and abs(item) > MAX_WIDTH
+            ):
+                raise keys.fault(f"{name}[{index}]", item, "a number or a text")
+        return value[:100_000]
+    raise keys.fault(name, value, "a number, a text or a list")
+
+
+def read_listed(listed: Listing, keys: Keys) -> Blueprint:
+    """Read a config by the listing of its class.
+
+    Args:
+        listed: The listing.
+        keys: The (text) config.
+
+    Raises:
+        InputError: If the config does not state what the listing needs.
+    """
+    root = keys.outer
+    if listed.text and not root.has(listed.text):
+        raise root.fault(listed.text, None, "an object that describes the language model")
+    scope = Scope(root, listed)
+    for condition, why in listed.refused:
+        if scope.holds(condition):
+            raise root.fault(condition.split()[0], "a value that cannot be read", why)
+    tensors = [tensor for row in listed.rows if scope.holds(row.condition) for tensor in _tensors(row, scope)]
+    if listed.reads:
+        return _beside(listed, keys, tensors)
+    sizes = listed.sizes
+    layers = _layers(listed, scope)
+    return Blueprint(
+        hidden_size=scope.whole(sizes["hidden"], "hidden", low=1),
+        attention_heads=scope.whole(sizes.get("heads", "0"), "heads"),
+        vocabulary=scope.whole(sizes.get("vocabulary", "1"), "vocabulary", low=1),
+        context_tokens=_context(listed, scope),
+        layers=layers,
+        outer=tensors,
+        intermediate_size=scope.whole(sizes["width"], "width") or None if "width" in sizes else None,
+        experts=_experts(listed, scope),
+        notes=list(listed.notes),
+    )
+
+
+def _beside(listed: Listing, keys: Keys, tensors: list[Tensor]) -> Blueprint:
+    """Read the text section by its own class and put the rest of the model beside it."""
+    from kvreport.architectures.families.beside import text_model  # noqa: PLC0415 - reads the registry
+
+    section = keys.outer.section(listed.text) or keys
+    section.outer = keys.outer
+    blueprint = text_model(section, listed.reads, ties="inner")
+    if any(tensor.component == "output_head" for tensor in tensors) or listed.sizes.get("head") == "own":
+        blueprint.outer = [tensor for tensor in blueprint.outer if tensor.component != "output_head"]
+    blueprint.outer += tensors
+    blueprint.notes += listed.notes
+    return blueprint
+
+
+def _context(listed: Listing, scope: Scope) -> int:
+    return scope.whole(
+        listed.sizes.get("context", "max_position_embeddings"), "context", low=1, high=MAX_CONTEXT
+    )
+
+
+def _experts(listed: Listing, scope: Scope) -> tuple[int, int] | None:
+    if "experts" not in listed.sizes:
+        return None
+    routed = scope.whole(listed.sizes["experts"], "experts", high=MAX_EXPERTS)
+    return (
+        (routed, scope.whole(listed.sizes["per_token"], "per_token", low=1, high=routed)) if routed else None
+    )
+
+
+def _tensors(row: Row, scope: Scope) -> list[Tensor]:
+    what = row.names[0]
+    count = scope.whole(row.count, what)
+    if not count:
+        return []
+    shape = tuple(scope.whole(side, what, low=0) for side in row.shape)
+    if 0 in shape:
+        return []
+    split, heads = row.split, None
+    if row.heads is not None:
+        heads = scope.whole(row.heads, what) or None
+        split = split if heads else "replicated"
+    each = [
+        Tensor(name, row.component, shape, split, heads, count, linear=row.linear, looked_up=row.table)
+        for name in row.names
+    ]
+    if row.bias:
+        # A row-parallel projection keeps its bias whole.
+        whole = split == "rows" or (heads is not None and shape[0] % (heads or 1) != 0)
+        each += [
+            replace(
+                tensor,
+                name=tensor.name.removesuffix(".weight") + ".bias",
+                shape=shape[:1],
+                linear=False,
+                split="replicated" if whole else split,
+                heads=None if whole else heads,
+            )
+            for tensor in each
+        ]
+    return each
+
+
+def _layers(listed: Listing, scope: Scope) -> list[Layer]:
+    count = scope.whole(listed.sizes.get("layers", "num_hidden_layers"), "layers", low=1, high=MAX_LAYERS)
+    layers = []
+    for number in range(count):
+        scope.index = number
+        lines = [line for line in listed.caches if _holds(line, scope)]
+        caches = tuple(_cache(line, scope) for line in lines)
+        names = [line.sizes["mechanism"] if line.kind == "state" else _NAMES[line.kind] for line in lines]
+        layers.append(Layer(" and ".join(dict.fromkeys(names)) or NOTHING_KEPT, caches, ()))
+    scope.index = None
+    return layers
+
+
+def _holds(line: CacheLine, scope: Scope) -> bool:
+    try:
+        return scope.holds(line.condition)
+    except IndexError as error:
+        raise scope.root.fault("layer_types", "a shorter list", "one entry per layer") from error
+
+
+def _cache(line: CacheLine, scope: Scope) -> Cache:
+    def size(name: str, default: str | None = None) -> int:
+        return scope.whole(line.sizes.get(name) or default or "0", f"cache {name}", low=0, high=MAX_CONTEXT)
+
+    heads = {"kv_heads": size("kv"), "key_dim": size("k"), "value_dim": size("v", line.sizes.get("k"))}
+    match line.kind:
+        case "full":
+            return FullAttention(**heads)
+        case "sliding":
+            window = size("window")
+            return SlidingWindow(**heads, window=window) if window else FullAttention(**heads)
+        case "chunked":
+            return ChunkedAttention(**heads, chunk=size("chunk"))
+        case "cross":
+            return CrossAttention(**heads, encoder_tokens=size("tokens"))
+        case "latent":
+            return Latent(latent_dim=size("latent"), rope_dim=size("rope"))
+        case "indexer":
+            return Indexer(index_dim=size("dim"), top_k=size("top_k") or None)
+        case "shared":
+            return Shared(reads=cast(Any, line.sizes["reads"]))
+        case "state":
+            return _state(line, scope)
+    raise ValueError(f"{line.kind}: not a kind of cache ({get_args(Cache)})")
+
+
+def _state(line: CacheLine, scope: Scope) -> RecurrentState:
+    tensors = []
+    for name in ("conv", "recurrent"):
+        for number, formula in enumerate(line.sizes.get(name, "").split(";")):
+            if formula:
+                channels, columns = (
+                    scope.whole(part, f"state {name} {number}", low=1) for part in formula.split(",")
+                )
+                precision = cast(Any, line.sizes.get(f"{name}_type", "model"))
+                tensors.append(
+                    StateTensor(name=cast(Any, name), channels=channels, columns=columns, precision=precision)
+                )
+    return RecurrentState(mechanism=cast(Any, line.sizes["mechanism"]), tensors=tuple(tensors))

@@ -1,0 +1,240 @@
+"""Architectures as listings: a class written down as its checkpoint lists it, read by one small reader.
+
+A listing is text: a head of ``name: value`` lines, then one line per tensor,
+
+    model.layers.*.self_attn.{k_proj,v_proj}.weight  attention  (kv*head_dim, hidden_size)  x layers  linear bias
+
+whose sizes are formulas over the keys of the config (:mod:`kvreport.architectures.expressions`). The
+files under ``listings/`` hold one section per class, begun by ``[ClassName]``; the page on adding a
+model explains every word of the head by an example.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+from itertools import product, zip_longest
+from typing import Final, cast, get_args
+
+from kvreport.catalog.model import Component, Split
+
+FOLDER: Final = "listings"
+_SECTION: Final = re.compile(r"^\[(\w+)\]\s*$", re.MULTILINE)
+_HEAD: Final = re.compile(r"^([a-z_]+):\s+(.*)$")
+_ROW: Final = re.compile(r"^(\S+)\s+([a-z_]+)\s+\(([^|]*?),?\)\s*(?:x\s+([^|]+?))?\s*(?:\|\s*(.*))?$")
+_BRACES: Final = re.compile(r"\{([^{}]*)\}")
+_PLAIN_WORDS: Final = ("bias", "linear", "table")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Tensors of one shape.
+
+    Attributes:
+        names: Their names; ``*`` stands for an index.
+        component: What they are for.
+        shape: Formulas of the sides, output dimension first.
+        count: Formula of how many there are of each name.
+        linear: True for the weights of linear layers.
+        bias: True if each has a bias of its first side's width.
+        table: True for a table of which single rows are read.
+        split: How tensor parallelism divides them.
+        heads: Formula of the heads to divide.
+        condition: Formula that must be true for the row to exist, or None.
+    """
+
+    names: tuple[str, ...]
+    component: Component
+    shape: tuple[str, ...]
+    count: str = "1"
+    linear: bool = False
+    bias: bool = False
+    table: bool = False
+    split: Split = "replicated"
+    heads: str | None = None
+    condition: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CacheLine:
+    """What some layers keep.
+
+    Attributes:
+        kind: ``full``, ``sliding``, ``chunked``, ``latent``, ``indexer``, ``cross``, ``shared`` or ``state``.
+        sizes: Formula by name of a size.
+        condition: Formula over the keys and the layer index ``i``, or None for every layer.
+    """
+
+    kind: str
+    sizes: Mapping[str, str]
+    condition: str | None = None
+
+
+@dataclass(slots=True)
+class Listing:
+    """One class.
+
+    Attributes:
+        name: The class.
+        family: What people call its family.
+        model_types: Values of ``model_type`` that mean it.
+        config: The ``model_type`` whose published defaults are its own.
+        text: Section of the language model, or "" for the whole config.
+        reads: ``model_type`` of the text model where another class's reader reads the text section.
+        sizes: Formulas of what a model states beside its tensors (``layers``, ``heads``, ...).
+        derived: Formulas of keys that a config may leave out.
+        refused: Condition under which the config cannot be read, and why.
+        caches: What layers keep.
+        rows: The tensors.
+        notes: What a reader of the model must know.
+    """
+
+    name: str
+    family: str = ""
+    model_types: tuple[str, ...] = ()
+    config: str = ""
+    text: str = ""
+    reads: str = ""
+    sizes: dict[str, str] = field(default_factory=dict)
+    derived: dict[str, str] = field(default_factory=dict)
+    refused: list[tuple[str, str]] = field(default_factory=list)
+    caches: list[CacheLine] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+@cache
+def _files() -> tuple[str, ...]:
+    folder = resources.files(__package__) / FOLDER
+    names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".txt"))
+    return tuple((folder / name).read_text(encoding="utf-8") for name in names)
+
+
+@cache
+def index() -> Mapping[str, str]:
+    """Return the text of every class's section."""
+    found: dict[str, str] = {}
+    for text in _files():
+        marks = list(_SECTION.finditer(text))
+        for mark, following in zip_longest(marks, marks[1:]):
+            if mark[1] in found:
+                raise ValueError(f"two listings for {mark[1]}")
+            found[mark[1]] = text[mark.end() : following.start() if following else len(text)]
+    return found
+
+
+@cache
+def model_types() -> Mapping[str, str]:
+    """Return the class that each ``model_type`` means, of those that are listed."""
+    found: dict[str, str] = {}
+    for name, text in index().items():
+        stated = re.search(r"^model_types:\s+(.*)$", text, re.MULTILINE)
+        for model_type in stated[1].split() if stated else ():
+            found.setdefault(model_type, name)
+    return found
+
+
+@cache
+def listing(name: str) -> Listing:
+    """Return the listing of a class that :func:`index` knows."""
+    return read_listing(name, index()[name])
+
+
+def read_listing(name: str, text: str) -> Listing:
+    """Read one section.
+
+    Args:
+        name: The class.
+        text: The lines below its name.
+
+    Raises:
+        ValueError: If a line is neither of the head nor a row.
+    """
+    found = Listing(name)
+    for number, raw in enumerate(text.splitlines(), 1):
+        line = raw.strip()
+        if not line or line.startswith("#"):
+            continue
+        head = _HEAD.match(line)
+        row = _ROW.match(line)
+        if head:
+            _head(found, head[1], head[2])
+        elif row:
+            found.rows.append(_row(row))
+        else:
+            raise ValueError(f"{name}, line {number}: {line!r} is neither a row nor 'name: value'")
+    return found
+
+
+def _head(found: Listing, key: str, value: str) -> None:
+    match key:
+        case "family" | "text" | "config" | "reads":
+            setattr(found, key, value)
+        case "model_types":
+            found.model_types = tuple(value.split())
+        case "note":
+            found.notes.append(value)
+        case "derive":
+            name, _, formula = value.partition("=")
+            found.derived[name.strip()] = formula.strip()
+        case "refuse":
+            condition, _, why = value.partition(" -- ")
+            found.refused.append((condition, why))
+        case "cache":
+            found.caches.append(_cache(value))
+        case _:
+            found.sizes[key] = value
+
+
+def _cache(value: str) -> CacheLine:
+    kept, _, condition = value.partition(" where ")
+    kind, *words = kept.split()
+    sizes = dict(word.split("=", 1) for word in words)
+    return CacheLine(kind, sizes, condition.strip() or None)
+
+
+def _row(match: re.Match[str]) -> Row:
+    names, component, shape, count, rest = match.groups()
+    if component not in get_args(Component):
+        raise ValueError(f"{names}: {component} is not a component")
+    options, _, condition = (rest or "").partition("if ")
+    words = options.split()
+    split = next((word for word in words if word not in _PLAIN_WORDS), "replicated")
+    kind, _, heads = split.partition(":")
+    if kind not in get_args(Split):
+        raise ValueError(f"{names}: {kind} is not a way to divide a tensor")
+    return Row(
+        names=tuple(expanded(names)),
+        component=cast(Component, component),
+        shape=tuple(split_outside(shape)),
+        count=count or "1",
+        linear="linear" in words,
+        bias="bias" in words,
+        table="table" in words,
+        split=cast(Split, kind),
+        heads=heads or None,
+        condition=condition.strip() or None,
+    )
+
+
+def expanded(names: str) -> Iterator[str]:
+    """Yield the names that braces stand for: ``{q,k}_proj`` is ``q_proj`` and ``k_proj``."""
+    parts = _BRACES.split(names)
+    choices = [part.split(",") if number % 2 else [part] for number, part in enumerate(parts)]
+    for chosen in product(*choices):
+        yield "".join(chosen)
+
+
+def split_outside(text: str) -> Iterator[str]:
+    """Split at the commas that stand outside of parentheses and brackets."""
+    depth, start = 0, 0
+    for place, letter in enumerate(text):
+        depth += (letter in "([") - (letter in ")]")
+        if letter == "," and depth == 0:
+            yield text[start:place].strip()
+            start = place + 1
+    if text[start:].strip():
+        yield text[start:].strip()

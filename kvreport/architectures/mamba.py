@@ -1,0 +1,149 @@
+"""Mamba-1 and Mamba-2 mixers: what they keep per request, and their tensors.
+
+Source of the state's shape: vLLM 0.33, ``layers/mamba/mamba_utils.py``. A state is constant: the
+last ``kernel - 1`` columns of the convolution's input, and the recurrence itself.
+"""
+
+from __future__ import annotations
+
+from kvreport.architectures.blueprint import Tensor
+from kvreport.architectures.keys import Keys
+from kvreport.architectures.weights import Tensors, linear, norm, out_linear
+from kvreport.catalog.caches import Cache, Precision, RecurrentState, StateTensor
+
+
+def mamba1_state(inner: int, state: int, kernel: int, precision: Precision = "model") -> RecurrentState:
+    """Return the state of a Mamba-1 layer of ``inner`` channels with ``state`` elements each."""
+    conv = StateTensor(name="conv", channels=inner, columns=kernel - 1)
+    recurrent = StateTensor(name="recurrent", channels=inner, columns=state, precision=precision)
+    return RecurrentState(mechanism="mamba1", tensors=(conv, recurrent))
+
+
+def mamba2_state(
+    heads: int, head_dim: int, groups: int, state: int, kernel: int, precision: Precision = "model"
+) -> RecurrentState:
+    """Return the state of a Mamba-2 layer; B and C of each group pass the convolution as well."""
+    conv = StateTensor(
+        name="conv",
+        channels=heads * head_dim,
+        columns=kernel - 1,
+        groups=groups,
+        channels_per_group=2 * state,
+    )
+    recurrent = StateTensor(name="recurrent", channels=heads, columns=head_dim * state, precision=precision)
+    return RecurrentState(mechanism="mamba2", tensors=(conv, recurrent))
+
+
+def mamba1_tensors(
+    hidden: int,
+    inner: int,
+    state: int,
+    kernel: int,
+    rank: int,
+    *,
+    path: str = "mixer",
+    bias: bool = False,
+    conv_bias: bool = True,
+) -> Tensors:
+    """Mamba-1: input and gate, a depthwise convolution, the selective parameters, the output."""
+    return (
+        *linear(f"{path}.in_proj", "recurrent", 2 * inner, hidden, "columns", bias=bias),
+        Tensor(f"{path}.conv1d.weight", "recurrent", (inner, 1, kernel), "columns"),
+        *((Tensor(f"{path}.conv1d.bias", "recurrent", (inner,), "columns"),) if conv_bias else ()),
+        *linear(f"{path}.x_proj", "recurrent", rank + 2 * state, inner, "rows"),
+        *linear(f"{path}.dt_proj", "recurrent", inner, rank, "columns", bias=True),
+        Tensor(f"{path}.A_log", "recurrent", (inner, state), "columns"),
+        Tensor(f"{path}.D", "recurrent", (inner,), "columns"),
+        *linear(f"{path}.out_proj", "recurrent", hidden, inner, "rows", bias=bias),
+    )
+
+
+def mamba2_tensors(
+    hidden: int,
+    heads: int,
+    head_dim: int,
+    groups: int,
+    state: int,
+    kernel: int,
+    *,
+    path: str = "mixer",
+    bias: bool = False,
+    output_bias: bool | None = None,
+    conv_bias: bool = True,
+    gated_norm: bool = True,
+) -> Tensors:
+    """Mamba-2: one input projection, a depthwise convolution, a state per head, a gated norm.
+
+    The input projection and the convolution are listed in two parts each (``zxdt`` and ``bc``),
+    because tensor parallelism divides the heads' part and repeats the groups' part once there are
+    more ranks than groups.
+    """
+    inner, grouped = heads * head_dim, 2 * groups * state
+    tensors = (
+        *linear(
+            f"{path}.in_proj.zxdt", "recurrent", 2 * inner + heads, hidden, "heads", heads=heads, bias=bias
+        ),
+        *linear(f"{path}.in_proj.bc", "recurrent", grouped, hidden, "groups", heads=groups, bias=bias),
+        Tensor(f"{path}.conv1d.x.weight", "recurrent", (inner, 1, kernel), "heads", heads),
+        Tensor(f"{path}.conv1d.bc.weight", "recurrent", (grouped, 1, kernel), "groups", groups),
+        Tensor(f"{path}.A_log", "recurrent", (heads,), "heads", heads),
+        Tensor(f"{path}.D", "recurrent", (heads,), "heads", heads),
+        Tensor(f"{path}.dt_bias", "recurrent", (heads,), "heads", heads),
+        *out_linear(
+            f"{path}.out_proj",
+            "recurrent",
+            hidden,
+            inner,
+            heads,
+            bias=bias if output_bias is None else output_bias,
+        ),
+    )
+    if conv_bias:
+        tensors += (
+            Tensor(f"{path}.conv1d.x.bias", "recurrent", (inner,), "heads", heads),
+            Tensor(f"{path}.conv1d.bc.bias", "recurrent", (grouped,), "groups", groups),
+        )
+    return (*tensors, *(norm(f"{path}.norm", inner, component="recurrent") if gated_norm else ()))
+
+
+def mamba2_mixer(
+    keys: Keys,
+    hidden: int,
+    heads: int,
+    head_dim: int,
+    *,
+    output_bias: bool | None = None,
+    gated_norm: bool = True,
+) -> tuple[RecurrentState, Tensors]:
+    """Return state and tensors of Mamba-2 where attention stands beside it: its keys begin ``mamba_``.
+
+    Args:
+        keys: The (text) config.
+        hidden: Width of the residual stream.
+        heads: Heads.
+        head_dim: Width of a head.
+        output_bias: Whether the output has a bias; None for what the input projection has.
+        gated_norm: Whether the output is normalised behind its gate.
+    """
+    groups = keys.whole("mamba_n_groups", high=heads)
+    state = keys.whole("mamba_d_state", high=1 << 14)
+    kernel = keys.whole("mamba_d_conv", low=2, high=1 << 10)
+    tensors = mamba2_tensors(
+        hidden,
+        heads,
+        head_dim,
+        groups,
+        state,
+        kernel,
+        path="mamba",
+        bias=keys.flag("mamba_proj_bias"),
+        output_bias=output_bias,
+        conv_bias=keys.flag("mamba_conv_bias"),
+        gated_norm=gated_norm,
+    )
+    return mamba2_state(heads, head_dim, groups, state, kernel), tensors
+
+
+def state_caches(name: str, state: RecurrentState) -> tuple[str, tuple[Cache, ...]]:
+    """Return a layer's name and caches, where the state is all it keeps."""
+    return name, (state,)

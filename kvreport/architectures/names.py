@@ -1,0 +1,140 @@
+"""Names of quantized repositories: which model they were made from, and in which format.
+
+Publishers of quantized copies keep the model's name and add what they did: ``-AWQ``, ``-GPTQ-Int4``,
+``-FP8-dynamic``, ``-NVFP4``, ``-quantized.w4a16``, ``-4bit`` (MLX), ``-GGUF``. A name says the method, not
+every parameter; the usual ones are taken and said.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class QuantizedName:
+    """What a repository's name says.
+
+    Attributes:
+        bases: Names that the model it was made from may have, likeliest first.
+        weights: Weight format by its name in kvreport.
+        usual: What is taken for granted, or None if the name says it all.
+    """
+
+    bases: tuple[str, ...]
+    weights: str
+    usual: str | None = None
+
+
+_B: Final = r"(?:[-_.]?(?:int)?)"
+_GGUF_TYPES: Final = r"(?:UD-)?(?:I?Q\d(?:_\d|_K(?:_[A-Z]{1,2})?|_(?:X{0,2}S|NL|M|S|XS|XXS))?|F16|BF16|F32|MXFP4(?:_MOE)?|TQ\d_0)"
+_G128: Final = "groups of 128, as is usual"
+_RULES: Final[tuple[tuple[str, str, str | None], ...]] = (
+    # bitsandbytes before plain bits: unsloth writes -bnb-4bit
+    (r"(?:-unsloth)?-bnb-4bit", "bnb-4bit-dq", "NF4, doubly quantized, every linear layer"),
+    (r"(?:-unsloth)?-bnb-8bit", "int8", None),
+    (r"-AWQ(?:-4bit|-INT4|-w4a16)?", "int4", _G128),
+    (r"-AWQ-8bit", "int8-g128-zp", _G128),
+    (r"-GPTQ(?:-Int4|-4bit|-w4a16)?(?:-g?128g?)?", "gptq4-g128", _G128),
+    (r"-GPTQ-(?:Int8|8bit)", "gptq8-g128", _G128),
+    (r"-GPTQ-(?:Int3|3bit)", "gptq3-g128", _G128),
+    (r"(?:-int4)?-AutoRound(?:-GPTQ|-AWQ)?(?:-int4)?", "int4", _G128),
+    (r"(?:-quantized)?[.-]w4a16(?:-G128)?", "int4-g128-sym", _G128),
+    (r"(?:-quantized)?[.-]w8a16", "int8-channel-sym", "one scale per channel"),
+    (r"(?:-quantized)?[.-]w8a8(?:-INT8)?|-INT8(?:-dynamic)?", "int8", "one scale per channel"),
+    (r"-INT4", "int4-g128-sym", _G128),
+    (r"-FP8-block(?:-dynamic)?", "fp8-block", None),
+    (r"-FP8-dynamic(?:-KV)?|-FP8-PTPC", "fp8-channel", None),
+    (r"-FP8-(?:KV|Static-PerTensor|per-tensor)", "fp8-tensor", None),
+    (
+        r"-NVFP4(?:A16|-FP8|-dynamic|-v\d)?|-FP4",
+        "nvfp4",
+        "every layer in NVFP4; published ones often keep some wider",
+    ),
+    (r"-MXFP8", "mxfp8", None),
+    (r"-MXFP4(?:A16)?(?:-Q8)?", "mxfp4", None),
+    (r"-HQQ(?:-4bit)?", "int4-z16-g64", "4 bits in groups of 64"),
+    (r"-AQLM-2Bit-1x16(?:-hf)?|-AQLM-PV-2Bit-1x16(?:-hf)?", "aqlm-1x16-g8", None),
+    (r"-AQLM-2Bit-2x8(?:-hf)?|-AQLM-PV-2Bit-2x8(?:-hf)?", "aqlm-2x8-g8", None),
+    (r"-bitsandbytes(?:-4bit)?", "bnb-4bit", None),
+)
+_FP8_BLOCKS: Final = ("qwen", "deepseek-ai", "zai-org", "minimaxai", "xiaomimimo", "stepfun-ai")
+"""Makers whose own FP8 releases have a scale per 128 x 128 block."""
+_MLX: Final = re.compile(
+    r"(?:-MLX)?-(?:(\d)-?bits?|mxfp4|mxfp8|nvfp4|bf16|fp16)(?:-(?:DWQ(?:-\w+)?|AWQ|mlx|v\d|gs\d+))*$",
+    re.IGNORECASE,
+)
+_BPW: Final = re.compile(
+    r"[-_](\d(?:\.\d{1,2})?)[-_]?bpw(?:[-_]h\d)?(?:[-_](exl[23]))?$|[-_](exl[23])[-_](\d(?:\.\d{1,2})?)[-_]?bpw$",
+    re.IGNORECASE,
+)
+_GGUF: Final = re.compile(rf"[-_.](?:i1-)?GGUF(?::({_GGUF_TYPES}))?$", re.IGNORECASE)
+
+
+def quantized_name(name: str) -> QuantizedName | None:
+    """Read a repository's name; None if it does not say that it was quantized.
+
+    Args:
+        name: ``org/name``, or the last part alone; GGUF repositories may end in ``:Q4_K_M``.
+    """
+    org, _, tail = name.rpartition("/")
+    if (found := _GGUF.search(tail)) is not None:
+        stated = found[1]
+        form = (stated or "q4_k_m").lower().removeprefix("ud-")
+        return _made(org, tail[: found.start()], form, None if stated else "Q4_K_M, as is usual")
+    if (found := _BPW.search(tail)) is not None:
+        version = (found[2] or found[3] or "exl2")[-1]
+        bits = f"{float(found[1] or found[4]):g}"
+        return _made(org, tail[: found.start()], f"exl{version}-{bits}bpw", None)
+    mlx = org.lower() == "mlx-community" or re.search(r"[-_]MLX[-_]", tail, re.IGNORECASE)
+    if mlx and (found := _MLX.search(tail)) is not None:
+        return _made(org, re.sub(r"[-_]MLX$", "", tail[: found.start()], flags=re.IGNORECASE), *_mlx(found))
+    for pattern, form, usual in _RULES:
+        found = re.search(rf"(?:{pattern})$", tail, re.IGNORECASE)
+        if found is not None:
+            return _made(org, tail[: found.start()], form, usual)
+    if (found := re.search(r"-FP8$", tail, re.IGNORECASE)) is not None:
+        blocks = org.lower() in _FP8_BLOCKS
+        return _made(
+            org,
+            tail[: found.start()],
+            "fp8-block" if blocks else "fp8-tensor",
+            "one scale per tensor" if not blocks else None,
+        )
+    return None
+
+
+def _mlx(found: re.Match[str]) -> tuple[str, str | None]:
+    bits, text = found[1], found[0].lower()
+    if bits is not None:
+        group = re.search(r"-gs(\d+)", text)
+        size = group[1] if group is not None else "64"
+        return f"mlx{bits}-g{size}", None if group else "groups of 64, as is usual"
+    form = next((form for form in ("mxfp4", "mxfp8", "nvfp4") if form in text), "bf16")
+    return ("mlx-nvfp4" if form == "nvfp4" else form), None
+
+
+def _made(org: str, tail: str, form: str, usual: str | None) -> QuantizedName | None:
+    if not tail:
+        return None
+    return QuantizedName(tuple(dict.fromkeys(_bases(org, tail))), form, usual)
+
+
+def _bases(org: str, tail: str) -> Iterator[str]:
+    """Yield what the original may be called; copies drop or add words that do not name a model."""
+    if org:
+        yield f"{org}/{tail}"
+    yield tail
+    # bartowski writes the maker into the name: Qwen_Qwen3-32B
+    maker, _, rest = tail.partition("_")
+    if rest and maker.isascii() and maker.replace("-", "").isalnum():
+        yield f"{maker}/{rest}"
+        yield rest
+    yield from (
+        tail.removeprefix("Meta-"),
+        f"Meta-{tail}",
+        re.sub(r"(?i)-(?:BF16|hf|unsloth|it)$", "", tail),
+        f"{tail}-BF16",
+    )

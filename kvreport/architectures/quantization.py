@@ -1,0 +1,294 @@
+"""In which format each tensor was published: ``quantization_config`` and the quantizer's own files.
+
+A checkpoint says what it quantises by exception (a list of modules left alone) or by inclusion (a
+list of modules with their formats). Both come with wildcards or regular expressions, which are
+untrusted: only a small, linear-time subset of them is accepted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from kvreport.architectures.codebooks import aqlm, ascend, bitnet, eetq, exllama, fp_quant
+from kvreport.architectures.compressed_tensors import block_form, compressed_tensors
+from kvreport.architectures.integers import bitsandbytes, grouped_integers, hqq, torchao
+from kvreport.architectures.keys import Keys
+from kvreport.architectures.mlx import is_mlx, mlx
+from kvreport.architectures.rules import (
+    Quantization,
+    integer_form,
+    matcher,
+    narrowest,
+    skip,
+    take_layers,
+    under,
+    unexpert,
+)
+
+_MODELOPT: Final = {
+    "FP8": "fp8-tensor",
+    "FP8_PER_CHANNEL_PER_TOKEN": "fp8-channel",
+    "FP8_PB_WO": "fp8-block",
+    "NVFP4": "nvfp4",
+    "NVFP4_AWQ": "nvfp4",
+    "W4A16_NVFP4": "nvfp4",
+    "W4A8_NVFP4_FP8": "nvfp4",
+    "MXFP4": "mxfp4",
+    "W4A8_MXFP4_FP8": "mxfp4",
+    "MXFP8": "mxfp8",
+    "INT4_AWQ": "int4",
+    "W4A16_AWQ": "int4",
+    "W4A8_AWQ": "int4",
+    "W8A8_SQ_PER_CHANNEL": "int8",
+}
+_KV_ALGORITHMS: Final = {"FP8": "fp8", "NVFP4": "nvfp4"}
+_PLAIN: Final = ("BF16", "FP16", "NONE", "")
+
+
+def read_quantization(config: Keys, text: Keys, beside: Keys | None = None) -> Quantization:
+    """Read everything a checkpoint says about its formats.
+
+    Args:
+        config: The whole config; may have ``quantization_config`` and ``hf_quant_config``.
+        text: Its text part, which may have ``quantization_config`` too.
+        beside: The content of the quantizer's own file, if one was found beside the config
+            (:func:`kvreport.architectures.quantizer_files.quantizer_file`).
+
+    Raises:
+        InputError: If the method or a format is not known.
+    """
+    found = Quantization()
+    own = config.section("quantization_config", "compression_config") or text.section(
+        "quantization_config", "compression_config"
+    )
+    description = beside if beside is not None and beside.has("model_quant_type") else None
+    if beside is not None and beside.has("quant_method") and (own is None or beside.has("tensor_storage")):
+        own, beside = beside, None
+    other = (beside if description is None else None) or config.section("hf_quant_config")
+    modelopt = (other.section("quantization") or other) if other is not None else None
+    if is_mlx(config) and (own is None or not own.text("quant_method")):
+        section = config.section("quantization")
+        assert section is not None  # noqa: S101 - it is one
+        mlx(found, section)
+        return found
+    if own is not None and (own.text("quant_method") or "").lower() == "fp8":
+        _fp8(found, own, expert_type=config.text("expert_dtype") or text.text("expert_dtype"))
+    elif modelopt is not None:
+        _modelopt(found, modelopt)
+    elif description is not None:
+        ascend(found, description)
+    elif own is not None:
+        _by_method(found, own)
+    elif config.has("quantization"):
+        raise config.fault("quantization", config.raw("quantization"), "MLX's bits and group_size")
+    if own is not None and found.kv_format is None:
+        found.kv_format = _kv_scheme(own)
+    if own is not None and not own.text("quant_method") and own.section("quantization") is None:
+        # vLLM 0.33 reads a declared cache format under a method only, and takes one from ModelOpt's
+        # nested section alone (utils/torch_utils.py::get_kv_cache_quant_algo_string,
+        # transformers_utils/model_arch_config_convertor.py::_normalize_quantization_config).
+        found.kv_format = None
+    return found
+
+
+def _by_method(found: Quantization, own: Keys) -> None:
+    method = (own.text("quant_method") or "").lower()
+    if _is_compressed(own, method):
+        compressed_tensors(found, own)
+    elif method.startswith("modelopt") or method == "" or own.has("quantized_layers"):
+        _modelopt(found, own)
+    elif method in _METHODS:
+        _METHODS[method](found, own)
+    else:
+        advice = _UNREAD.get(method, "")
+        known = ", ".join(["fp8", "compressed-tensors", "modelopt", *_METHODS])
+        raise own.fault("quant_method", method, f"one of {known}{advice}")
+
+
+def _is_compressed(own: Keys, method: str) -> bool:
+    """True for compressed-tensors, and for ModelOpt where it writes the same groups."""
+    mixed = own.raw("quant_algo") == "MIXED_PRECISION" and own.has("quantized_layers")
+    if method == "compressed-tensors":
+        return not mixed
+    return own.has("config_groups") and method in ("modelopt", "") and not mixed
+
+
+def _fbgemm(found: Quantization, own: Keys) -> None:
+    skip(found, own, "modules_to_not_convert")
+    take_layers(found, "fp8-channel")
+
+
+def _mxfp4(found: Quantization, own: Keys) -> None:
+    """Only the experts are converted by this method, whatever else is a linear layer."""
+    skip(found, own, "modules_to_not_convert")
+    found.take(lambda module: ".experts." in module, "mxfp4")
+    found.weight_format = "mxfp4"
+
+
+def _mxfp8(found: Quantization, own: Keys) -> None:
+    skip(found, own, "modules_to_not_convert", "ignored_layers")
+    take_layers(found, "mxfp8")
+
+
+def _fp8(found: Quantization, own: Keys, *, expert_type: str | None) -> None:
+    """Everything in the layers in FP8, except what is listed and experts of a narrower type.
+
+    A checkpoint made from such a one may list layers that were quantised further (ModelOpt).
+    """
+    skip(found, own, "modules_to_not_convert", "ignored_layers")
+    block = own.wholes("weight_block_size", length=2, low=1, high=1 << 15)
+    narrower = _listed_layers(found, own)
+    if not narrower and expert_type in ("fp4", "mxfp4"):
+        found.take(lambda module: ".experts." in module, "mxfp4")
+        narrower = ["mxfp4"]
+    take_layers(found, _fp8_form(own, block))
+    found.weight_format = narrowest([*narrower, found.weight_format])
+
+
+def _fp8_form(own: Keys, block: list[int] | None) -> str:
+    if block is None:
+        return "fp8-tensor"
+    if block == [1, 32] and (own.text("scale_fmt") or "ue8m0") == "ue8m0":
+        return "mxfp8"
+    return block_form(*block)
+
+
+def _listed_layers(found: Quantization, own: Keys) -> list[str]:
+    """Take the formats that ``quantized_layers`` gives module by module; return those met."""
+    layers = own.section("quantized_layers")
+    forms: dict[str, str] = {}
+    for name in layers.data if layers is not None else ():
+        module = unexpert(name)
+        entry = layers.section(name) if layers is not None and module not in forms else None
+        if entry is None:
+            continue
+        algorithm = entry.text("quant_algo")
+        if algorithm is None:
+            raise entry.fault("quant_algo", None, f"one of {', '.join(_MODELOPT)}")
+        forms[module] = _known(entry, "quant_algo", algorithm, _MODELOPT)
+    met = sorted(set(forms.values()))
+    for form in met:
+        found.take(under(frozenset(name for name, its in forms.items() if its == form)), form)
+    return met
+
+
+def _modelopt(found: Quantization, own: Keys) -> None:
+    algorithm = own.text("quant_algo")
+    kv = own.text("kv_cache_quant_algo")
+    if kv is not None and kv.upper() not in _PLAIN:
+        found.kv_format = _known(own, "kv_cache_quant_algo", kv, _KV_ALGORITHMS)
+    if algorithm is None and kv is None and own.data and "quant_algo" not in own.data:
+        hint = (
+            "; bits and group_size alone are MLX's: give the config it was made from"
+            if own.has("bits")
+            else ""
+        )
+        raise own.fault("quant_algo", None, f"one of {', '.join(_MODELOPT)}, or a known quant_method{hint}")
+    if algorithm is None or algorithm.upper() in _PLAIN:
+        return
+    skip(found, own, "exclude_modules", "ignore", wildcards=True)
+    if algorithm.upper() == "MIXED_PRECISION":
+        met = _listed_layers(found, own)
+        if not met:
+            raise own.fault("quantized_layers", None, "an object of modules and their formats")
+        found.weight_format = narrowest(met)
+        return
+    form = _known(own, "quant_algo", algorithm, _MODELOPT)
+    if form == "int4":
+        # ModelOpt's own AWQ stores a scale per group and no zero point.
+        form = integer_form(own, 4, own.raw("group_size"), "sym")
+    take_layers(found, form)
+
+
+def _quark(found: Quantization, own: Keys) -> None:
+    """AMD's Quark: one scheme for all linear layers, others for layers whose names match."""
+    skip(found, own, "exclude", wildcards=True)
+    forms = []
+    layers = own.section("layer_quant_config")
+    for name in layers.data if layers is not None else ():
+        entry = layers.section(name) if layers is not None else None
+        form = _quark_scheme(entry) if entry is not None else None
+        if entry is not None and form is not None:
+            forms.append(form)
+            found.take(matcher(entry, name, [name], wildcards=True), form)
+        out = entry.section("output_tensors") if entry is not None else None
+        if out is not None and (out.text("dtype") or "").startswith("fp8"):
+            # What these projections put out goes into the cache.
+            found.kv_format = "fp8"
+    overall = own.section("global_quant_config")
+    form = _quark_scheme(overall) if overall is not None else None
+    if form is not None:
+        take_layers(found, form)
+        forms.append(form)
+    if not forms:
+        raise own.fault("global_quant_config", None, "an object that says how weights are quantised")
+    found.weight_format = narrowest(forms)
+
+
+def _quark_scheme(entry: Keys) -> str | None:
+    weight = entry.section("weight")
+    if weight is None:
+        return None
+    kind, scheme = weight.text("dtype"), weight.text("qscheme")
+    size = weight.optional("group_size", low=-1)
+    if kind == "fp8_e4m3" and scheme in ("per_tensor", "per_channel"):
+        return "fp8-channel" if scheme == "per_channel" else "fp8-tensor"
+    if kind == "fp4" and scheme == "per_group" and size == 32:
+        return "mxfp4"
+    if kind == "int8":
+        return "int8"
+    if kind in ("int4", "uint4") and scheme == "per_group":
+        return integer_form(weight, 4, size, "zp" if kind == "uint4" else "sym")
+    raise weight.fault(
+        "dtype",
+        f"{kind} {scheme}",
+        "fp8_e4m3 per tensor or channel, fp4 in groups of 32, int8, int4 in groups of 32, 64 or 128",
+    )
+
+
+def _known(own: Keys, name: str, value: str, table: dict[str, str]) -> str:
+    form = table.get(value.upper())
+    if form is None:
+        raise own.fault(name, value, f"one of {', '.join(table)}")
+    return form
+
+
+def _kv_scheme(own: Keys) -> str | None:
+    scheme = own.raw("kv_cache_scheme")
+    if scheme is None:
+        return None
+    if isinstance(scheme, str):
+        return None if scheme.upper() in _PLAIN else _known(own, "kv_cache_scheme", scheme, _KV_ALGORITHMS)
+    section = own.section("kv_cache_scheme")
+    if section is None:
+        return None
+    bits = section.whole("num_bits", high=16)
+    if section.text("type", default="float") != "float" or bits not in (4, 8):
+        raise section.fault("num_bits", bits, "float with 4 or 8 bits")
+    return "fp8" if bits == 8 else "nvfp4"
+
+
+_METHODS: Final[dict[str, Callable[[Quantization, Keys], None]]] = {
+    "fbgemm_fp8": _fbgemm,
+    "mxfp4": _mxfp4,
+    "mxfp8": _mxfp8,
+    "quark": _quark,
+    "awq": grouped_integers,
+    "gptq": grouped_integers,
+    "awq_marlin": grouped_integers,
+    "gptq_marlin": grouped_integers,
+    "auto-round": grouped_integers,
+    "intel/auto-round": grouped_integers,
+    "bitsandbytes": bitsandbytes,
+    "hqq": hqq,
+    "torchao": torchao,
+    "exl2": exllama,
+    "exl3": exllama,
+    "aqlm": aqlm,
+    "bitnet": bitnet,
+    "eetq": eetq,
+    "fp_quant": fp_quant,
+}
+_HEADERS: Final = "; or give the folder with its safetensors files, whose headers say every byte"
+_UNREAD: Final = dict.fromkeys(("vptq", "spqr", "higgs", "quanto", "quip", "ascend"), _HEADERS)

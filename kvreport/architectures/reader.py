@@ -1,0 +1,225 @@
+"""``config.json`` to :class:`~kvreport.catalog.model.Model`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from pydantic import ValidationError
+
+from kvreport.architectures.assumptions import assumptions, check, not_read
+from kvreport.architectures.blueprint import Blueprint, layer_groups, weight_groups
+from kvreport.architectures.instead import CONFIG_FILES, as_config, config_file
+from kvreport.architectures.keys import Keys, read_json
+from kvreport.architectures.quantization import read_quantization
+from kvreport.architectures.quantizer_files import FILES as QUANTIZER_FILES
+from kvreport.architectures.quantizer_files import quantizer_file
+from kvreport.architectures.registry import find_architecture
+from kvreport.catalog.base import Source
+from kvreport.catalog.model import Experts, Model
+from kvreport.errors import Fault, InputError, shorten
+
+MAX_PARAMETERS: Final = 10**15
+"""A thousand times the largest model published; beyond it a config is a mistake."""
+
+_TEXT_SECTIONS: Final = ("text_config", "llm_config", "language_config", "llm_cfg")
+_THINKER: Final = "thinker_config"
+"""Omni models: what an engine serves is the thinker, without the parts that speak."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigReading:
+    """A config as it was read.
+
+    Attributes:
+        model: The model.
+        assumptions: Every value that the config did not state, one sentence each.
+        not_read: Dotted paths of keys and sections that look like sizes and were not used.
+    """
+
+    model: Model
+    assumptions: tuple[str, ...]
+    not_read: tuple[str, ...]
+
+
+def read_config(
+    source: Path | str | Mapping[str, Any],
+    *,
+    assume_defaults: bool = False,
+    **fields: Any,  # noqa: ANN401 - what read_config_report takes
+) -> Model:
+    """Read a Hugging Face ``config.json`` into a model.
+
+    Args:
+        source: A path to the file or its folder, or the parsed object.
+        assume_defaults: Take the class's published defaults for core dimensions that are missing.
+        **fields: As :func:`read_config_report` takes them.
+
+    Returns:
+        The model: layer groups, exact tensors, formats as released.
+
+    Raises:
+        InputError: If the config cannot be read without guessing; one line that names the file,
+            the key, what was found and what is allowed.
+    """
+    return read_config_report(source, assume_defaults=assume_defaults, **fields).model
+
+
+def read_config_report(
+    source: Path | str | Mapping[str, Any],
+    *,
+    id: str | None = None,  # noqa: A002 - the record's own name for it
+    name: str | None = None,
+    family: str | None = None,
+    maker: str | None = None,
+    context_tokens: int | None = None,
+    where: str | None = None,
+    assume_defaults: bool = False,
+    **fields: Any,  # noqa: ANN401 - further fields of the record, which validates them
+) -> ConfigReading:
+    """Read a Hugging Face ``config.json``, and say what was assumed and what was not read.
+
+    Args:
+        source: A path to the file or its folder, or the parsed object; Mistral's own ``params.json``
+            will do too. ``hf_quant_config.json`` beside the file is read as well; in an object it may
+            stand under ``hf_quant_config``.
+        id: ``org/name``; without it, the folder's name under ``local/``.
+        name: What people call it; without it, the last part of the id.
+        family: Family; without it, that of the architecture.
+        maker: Who made it; without it, "not stated".
+        context_tokens: The longest context its maker supports, where the config does not say it.
+        where: What to call the source in messages; without it, the path.
+        assume_defaults: Take the class's published defaults for core dimensions that are missing.
+        **fields: Further fields of the record (release, licence, aliases, notes, sources).
+
+    Returns:
+        The model, the assumptions, and the keys that were not read.
+
+    Raises:
+        InputError: If the config cannot be read without guessing; one line that names the file,
+            the key, what was found and what is allowed.
+    """
+    config, beside, place, stem = _open(source, where)
+    architecture = find_architecture(config)
+    around = config.section(_THINKER) or config
+    nested = around.section(*_TEXT_SECTIONS, defaults=architecture.defaults)
+    text = nested or around.with_defaults(architecture.defaults)
+    if nested is not None:
+        text.outer = around
+    blueprint = architecture.read(text)
+    quantization = read_quantization(config, text, beside)
+    identity = id or _identity(config, stem)
+    dtype, dtype_note = _dtype(config, text)
+    check(config, text, architecture.name, assume_defaults=assume_defaults)
+    _check_size(blueprint, place)
+    notes = [*fields.pop("notes", ()), *blueprint.notes, *dtype_note, *_assumptions(text, architecture.name)]
+    record = {
+        "id": identity,
+        "name": name or identity.rpartition("/")[2],
+        "family": family or architecture.family,
+        "maker": maker or "not stated",
+        "architecture": architecture.name,
+        "context_tokens": context_tokens or blueprint.context_tokens,
+        "dtype": dtype,
+        "kv_format": blueprint.kv_format or quantization.kv_format,
+        "weight_format": quantization.weight_format,
+        "hidden_size": blueprint.hidden_size,
+        "attention_heads": blueprint.attention_heads,
+        "vocabulary": blueprint.vocabulary,
+        "intermediate_size": blueprint.intermediate_size,
+        "experts": _experts(blueprint),
+        "layers": layer_groups(blueprint.layers),
+        "weights": weight_groups(blueprint, quantization.released),
+        "notes": tuple(notes),
+        "sources": fields.pop("sources", None) or (_own_source(place),),
+        **fields,
+    }
+    try:
+        model = Model.model_validate(record)
+    except ValidationError as error:
+        raise InputError(_first_fault(error, place)) from error
+    return ConfigReading(model, assumptions(config, architecture.name), not_read(config))
+
+
+def _open(source: Path | str | Mapping[str, Any], where: str | None) -> tuple[Keys, Keys | None, str, str]:
+    if isinstance(source, Mapping):
+        place = where or "config"
+        return Keys(as_config(source, place), place), None, place, "config"
+    path = config_file(Path(source), where)
+    place = where or str(path)
+    config = Keys(as_config(read_json(path, place), place), place)
+    beside = None if path.name in QUANTIZER_FILES else quantizer_file(path.parent)
+    stem = path.resolve().parent.name if path.name in CONFIG_FILES else path.stem
+    return config, beside, place, stem
+
+
+def _identity(config: Keys, stem: str) -> str:
+    own = config.raw("_name_or_path")
+    if isinstance(own, str) and re.fullmatch(
+        r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", own, re.ASCII
+    ):
+        return own
+    clean = re.sub(r"[^A-Za-z0-9_.-]+", "-", stem).strip("-._") or "config"
+    return f"local/{clean[:90]}"
+
+
+def _dtype(config: Keys, text: Keys) -> tuple[Literal["bfloat16", "float16"], list[str]]:
+    """Return the type that the unquantised weights are served in, and what to say about it."""
+    name = config.text("torch_dtype", "dtype") or text.text("torch_dtype", "dtype")
+    plain = (name or "").removeprefix("torch.")
+    if plain == "float32":
+        return "bfloat16", [
+            "Published in float32; engines serve it in bfloat16, and that is what is counted."
+        ]
+    if plain in ("bfloat16", "auto", "float8_e4m3fn"):
+        return "bfloat16", []
+    if plain in ("float16", "half"):
+        return "float16", []
+    if name is None:
+        return "bfloat16", ["The config names no element type; bfloat16 is taken, two bytes as with float16."]
+    raise config.fault("torch_dtype", name, "bfloat16, float16 or float32")
+
+
+def _assumptions(text: Keys, architecture: str) -> list[str]:
+    if not text.trail.assumed:
+        return []
+    listed = ", ".join(f"{name} = {value}" for name, value in sorted(text.trail.assumed.items()))
+    return [f"Not in the config, so the defaults of {architecture} were taken: {listed}."]
+
+
+def _experts(blueprint: Blueprint) -> Experts | None:
+    if blueprint.experts is None:
+        return None
+    routed, per_token = blueprint.experts
+    return Experts(routed=routed, per_token=per_token)
+
+
+def _check_size(blueprint: Blueprint, place: str) -> None:
+    total = 0
+    tensors = [*blueprint.outer, *(t for layer in blueprint.layers for t in layer.tensors)]
+    for tensor in tensors:
+        elements = tensor.count
+        for side in tensor.shape:
+            elements *= side
+        total += elements
+    if total > MAX_PARAMETERS:
+        fault = Fault(place, "", f"{total:,} parameters", f"at most {MAX_PARAMETERS:,} parameters")
+        raise InputError(str(fault))
+
+
+def _own_source(place: str) -> Source:
+    return Source(
+        covers=("layers", "weights", "context_tokens", "weight_format", "kv_format"),
+        title=f"config.json ({Path(place).name})"[:400],
+        evidence="verbatim",
+    )
+
+
+def _first_fault(error: ValidationError, place: str) -> str:
+    first: Sequence[Any] = error.errors(include_url=False)
+    fault = first[0]
+    field = ".".join(str(part) for part in fault["loc"])
+    return str(Fault(place, field, shorten(fault.get("input")), fault["msg"]))

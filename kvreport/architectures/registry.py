@@ -1,0 +1,188 @@
+"""Which class a config names, and what reads it: a function of ``families/``, a listing, or a variant of one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from functools import partial
+from importlib import import_module
+from typing import Any, Final
+
+from kvreport.architectures import families, listing
+from kvreport.architectures.blueprint import Blueprint
+from kvreport.architectures.families import CLASSES, MODEL_TYPES
+from kvreport.architectures.keys import Keys
+from kvreport.architectures.listed import read_listed
+from kvreport.architectures.variants import base_class, read_variant
+
+Reader = Callable[[Keys], Blueprint]
+
+
+@dataclass(frozen=True, slots=True)
+class Architecture:
+    """One architecture class.
+
+    Attributes:
+        name: The class named under ``architectures``.
+        family: What people call its family.
+        defaults: The class's own defaults for missing keys.
+        read: The function that reads it.
+    """
+
+    name: str
+    family: str
+    defaults: Mapping[str, Any]
+    read: Reader
+
+
+_NOT_READ: Final = {
+    "MiniCPMO": "MiniCPMV for its text and images; the config does not size the parts that hear and speak",
+    "Phi4MMForCausalLM": (
+        "Phi4MultimodalForCausalLM, the library's form of the same model; this config sizes neither the towers"
+        " nor the adapters that its checkpoint holds"
+    ),
+}
+"""What to give in place of classes that people ask for and whose bytes their configs do not tell."""
+
+_ALIASES: Final = {
+    "Eagle3LlamaForCausalLM": "LlamaForCausalLMEagle3",
+    "LlamaForCausalLMEagle": "EagleLlamaForCausalLM",
+}
+_DRAFTED: Final = {"LlamaForCausalLM": "LlamaForCausalLMEagle3"}
+
+_BY_CLASS: Final[dict[str, Architecture]] = {}
+_BY_MODEL_TYPE: Final[dict[str, Architecture]] = {}
+
+
+def reads(
+    *classes: str, family: str, model_types: tuple[str, ...] = (), defaults: Mapping[str, Any] | None = None
+) -> Callable[[Reader], Reader]:
+    """Register the decorated function as the reader of these classes.
+
+    ``families.CLASSES`` and ``families.MODEL_TYPES`` must list them too: the module is imported only
+    once a config names one of them.
+
+    Args:
+        *classes: Names under ``architectures``.
+        family: What people call the family.
+        model_types: Values of ``model_type`` that mean the same where a config names no class.
+        defaults: The class's own defaults.
+    """
+
+    def register(function: Reader) -> Reader:
+        for name in classes:
+            if name in _BY_CLASS:
+                raise ValueError(f"two readers for {name}")
+            _BY_CLASS[name] = Architecture(name, family, defaults or {}, function)
+        for model_type in model_types:
+            if model_type in _BY_MODEL_TYPE:
+                raise ValueError(f"two readers for model_type {model_type}")
+            _BY_MODEL_TYPE[model_type] = _BY_CLASS[classes[0]]
+        return function
+
+    return register
+
+
+def known_classes() -> tuple[str, ...]:
+    """Return the names of all classes that have a reader or a listing of their own, sorted."""
+    return tuple(sorted({*CLASSES, *listing.index()}))
+
+
+def _load(name: str) -> Architecture:
+    """Return a class that the index knows, after importing the one module that reads it."""
+    if name not in _BY_CLASS and name in CLASSES:
+        import_module(f"{families.__name__}.{CLASSES[name]}")
+    elif name not in _BY_CLASS:
+        listed = listing.listing(name)
+        _BY_CLASS[name] = Architecture(name, listed.family, {}, partial(read_listed, listed))
+    return _BY_CLASS[name]
+
+
+def _is_known(name: str) -> bool:
+    return name in CLASSES or name in listing.index()
+
+
+def _variant(name: str) -> Architecture | None:
+    """Return a pooling class or a reward model as its decoder's class without what it does not need."""
+    base = base_class(name, _is_known)
+    if base is None:
+        return None
+    own = _load(base)
+    return Architecture(name, own.family, own.defaults, partial(read_variant, name, own.read))
+
+
+def find_architecture(config: Keys) -> Architecture:
+    """Return the architecture that a config names.
+
+    ``model_type`` decides only where ``architectures`` is missing: a class that is named and not
+    known is never replaced by another one.
+
+    Raises:
+        InputError: If the class is not known; the message names it and the nearest class that is.
+    """
+    classes = [_ALIASES.get(name, name) for name in config.texts("architectures") or []]
+    for name in classes:
+        if name in _DRAFTED and config.has("draft_vocab_size"):
+            # EAGLE-3's own checkpoints name the class of the model that they draft for.
+            return _load(_DRAFTED[name])
+        if _is_known(name):
+            return _load(name)
+    for name in classes:
+        variant = _variant(name) if name not in _NOT_READ else None
+        if variant is not None:
+            return variant
+    model_type = config.text("model_type")
+    if not classes and model_type is not None:
+        named = MODEL_TYPES.get(model_type) or listing.model_types().get(model_type)
+        if named is not None:
+            return _load(named)
+    if classes:
+        reason = next((_NOT_READ[name] for name in classes if name in _NOT_READ), None)
+        raise config.fault("architectures", ", ".join(classes), reason or _allowed(classes[0], model_type))
+    found = f"no class, and model_type {model_type}" if model_type else None
+    raise config.fault("architectures", found, _allowed("", model_type))
+
+
+def _allowed(name: str, model_type: str | None) -> str:
+    """Say what can be read, beginning with the nearest class."""
+    near = nearest_class(name, model_type)
+    hint = f"{near} is the nearest class that is read; " if near else ""
+    return (
+        f"{hint}one of {len(known_classes())} classes and their pooling variants (looked for the keys"
+        " architectures and model_type; see the page on adding a model)"
+    )
+
+
+def nearest_class(name: str, model_type: str | None = None) -> str | None:
+    """Return the class whose name is nearest to an unknown one, or None if none is near.
+
+    Args:
+        name: The unknown class.
+        model_type: The config's ``model_type``, which may name a class that is known.
+    """
+    for guess in (model_type, (model_type or "").removesuffix("_text")):
+        known = MODEL_TYPES.get(guess or "") or listing.model_types().get(guess or "")
+        if known is not None:
+            return known
+    return max(known_classes(), key=lambda known: _likeness(name, known)) if name else None
+
+
+def _likeness(name: str, known: str) -> tuple[float, bool, str]:
+    """Rank a known class by how much its name is like an unknown one; the same ending breaks ties."""
+    stem, other = _stem(name), _stem(known)
+    begins = _shared(stem, other) / max(len(stem), len(other), 1)
+    ending = name[len(stem) :] == known[len(other) :]
+    return (SequenceMatcher(None, stem, other).ratio() + begins, ending, known)
+
+
+def _shared(one: str, other: str) -> int:
+    """Return the length of what two names begin with."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def _stem(name: str) -> str:
+    """Return what tells a class from others: its name without what most names end in."""
+    return re.sub(r"(For[A-Z]\w+|LMHeadModel|Model|Eagle\d*)$", "", name).lower()

@@ -1,0 +1,244 @@
+"""Which modules a checkpoint quantised: rules over module paths, in the order in which they count.
+
+Names come with wildcards or regular expressions, which are untrusted: only a small, linear-time
+subset of them is accepted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from fnmatch import translate
+from typing import Final
+
+from kvreport.architectures.blueprint import Tensor
+from kvreport.architectures.keys import Keys
+from kvreport.catalog.layouts import integers, layout
+
+Matcher = Callable[[str], bool]
+Decision = Callable[[str, Tensor], str | None]
+
+_TOWERS: Final = ("vision", "audio")
+
+_LAYER: Final = re.compile(r"(?:^|\.)(?:layers|h|blocks|block)\.\d+\.")
+_EXPERT: Final = re.compile(r"\.experts\.\d+\.")
+_OTHER_NAMES: Final = (
+    (".w1", ".gate_proj"),
+    (".w3", ".up_proj"),
+    (".w2", ".down_proj"),
+    (".attn.wq_a", ".attn.fused_wqa_wkv"),
+    (".attn.wkv", ".attn.fused_wqa_wkv"),
+)
+"""Names that tools give to modules which the checkpoint calls otherwise."""
+
+
+class Quantization:
+    """What a checkpoint says about the formats it was published in.
+
+    Attributes:
+        weight_format: What the checkpoint as a whole is called.
+        kv_format: KV format it declares, or None.
+        keeps_head: True if the output head stays as it is, whatever the rules say.
+        decide: Decides about every tensor alone, tables and heads too, where a tool has a rule of
+            its own (MLX); None for the rules.
+    """
+
+    def __init__(self) -> None:
+        """Begin with a checkpoint that quantises nothing."""
+        self.weight_format = "bf16"
+        self.kv_format: str | None = None
+        self.keeps_head = False
+        self.decide: Decision | None = None
+        self._rules: list[tuple[Matcher, str | None, bool]] = []
+
+    def released(self, path: str, tensor: Tensor) -> str | None:
+        """Return the format of one tensor, by its full path (``model.layers.3.mlp.up_proj.weight``).
+
+        The first rule that knows the module decides; what no rule knows is unquantised.
+        """
+        module = path.removesuffix(".weight").replace("*", "0")
+        if self.decide is not None:
+            return self.decide(module, tensor)
+        if not tensor.linear or (self.keeps_head and tensor.component == "output_head"):
+            return None
+        other = next(
+            (module.removesuffix(old) + new for old, new in _OTHER_NAMES if module.endswith(old)), module
+        )
+        for matches, form, towers in self._rules:
+            if tensor.component in _TOWERS and not towers:
+                continue
+            if matches(module) or (other != module and matches(other)):
+                return form
+        return None
+
+    def leave(self, matches: Matcher) -> None:
+        """Add a rule: these modules were left alone."""
+        self._rules.append((matches, None, True))
+
+    def take(self, matches: Matcher, form: str, *, towers: bool = True) -> None:
+        """Add a rule: these modules were published in ``form``.
+
+        Args:
+            matches: Knows the modules.
+            form: Their format.
+            towers: False for a rule that speaks of a kind of layer in general ("every Linear"): engines
+                build image and audio encoders without it (vLLM 0.33.0, model_executor/models: the
+                towers get no quant_config), and published checkpoints leave them at 16 bits.
+        """
+        self._rules.append((matches, form, towers))
+
+
+def take_layers(found: Quantization, form: str) -> None:
+    """Everything in the layers that no rule has claimed; the output head only if it is listed."""
+    found.take(lambda module: _LAYER.search(module) is not None, form, towers=False)
+    found.weight_format = form
+
+
+def take_everything(found: Quantization, form: str) -> None:
+    """Every linear layer that no rule has claimed, towers and projectors too, but not the output head."""
+    found.take(lambda _module: True, form)
+    found.keeps_head = True
+    found.weight_format = form
+
+
+def skip(found: Quantization, own: Keys, *names: str, wildcards: bool = False) -> None:
+    """Leave the modules listed under the first of these keys alone."""
+    listed = own.texts(*names)
+    if listed:
+        found.leave(matcher(own, names[0], listed, wildcards=wildcards))
+
+
+def matcher(own: Keys, key: str, names: Sequence[str], *, wildcards: bool) -> Matcher:
+    """Match a module if a name is the module, one of its parents, or a run of its path's parts.
+
+    Args:
+        own: The object the names stand in, for messages.
+        key: The key they stand under.
+        names: Module names; ``re:`` begins a regular expression, ``*`` is a wildcard.
+        wildcards: True if a wildcard name must cover the whole module (ModelOpt), False if it may
+            stand for a parent.
+    """
+    plain = frozenset(name for name in names if not name.startswith("re:") and "*" not in name)
+    parts = tuple(sorted(f".{name}." for name in plain if "layers." not in name))
+    prefixes: list[str] = []
+    patterns: list[re.Pattern[str]] = []
+    for name in sorted(set(names) - plain):
+        if name.startswith("re:"):
+            patterns.append(_expression(own, key, name[3:]))
+        elif name.count("*") == 1 and name.endswith("*"):
+            prefixes.append(name[:-1])
+        elif len(name) <= 300 and name.count("*") <= 6:
+            patterns.append(re.compile(translate(name if wildcards else f"{name.rstrip('*')}*")))
+        else:
+            raise own.fault(key, name, "a name with at most 6 wildcards")
+    if len(parts) + len(patterns) > 500:
+        raise own.fault(key, f"{len(parts) + len(patterns)} patterns", "at most 500 patterns")
+    beginnings = tuple(prefixes)
+
+    def matches(module: str) -> bool:
+        dotted = f".{module}."
+        return (
+            any(parent in plain for parent in _parents(module))
+            or module.startswith(beginnings)
+            or any(part in dotted for part in parts)
+            or any(pattern.match(module) for pattern in patterns)
+        )
+
+    return matches
+
+
+def under(names: frozenset[str]) -> Matcher:
+    """Match the modules of these names and everything below them; experts are alike."""
+    return lambda module: any(parent in names for parent in _parents(unexpert(module)))
+
+
+def unexpert(module: str) -> str:
+    """Bring ``experts.17.up_proj`` to ``experts.0.up_proj``: the experts of a layer are alike."""
+    return _EXPERT.sub(".experts.0.", module) if ".experts." in module else module
+
+
+def _parents(module: str) -> Iterable[str]:
+    yield module
+    while "." in module:
+        module = module.rpartition(".")[0]
+        yield module
+
+
+def _expression(own: Keys, key: str, pattern: str) -> re.Pattern[str]:
+    """Compile an untrusted regular expression if it is short and free of nested repetition."""
+    simple = (
+        len(pattern) <= 400
+        and len(re.findall(r"[*+?{]", pattern)) <= 8
+        and not re.search(r"\)[*+?{]", pattern)
+    )
+    if simple:
+        try:
+            return re.compile(pattern)
+        except (re.error, OverflowError, RecursionError):
+            pass
+    raise own.fault(key, pattern, "a short regular expression without repeated groups")
+
+
+def integer_form(own: Keys, bits: int, group: object, zero: str = "zp") -> str:
+    """Name integers of so many bits in groups of so many inputs; -1 or 0 means a whole channel.
+
+    Args:
+        own: The object the numbers stand in, for messages.
+        bits: Bits of one integer.
+        group: Inputs that share a scale; None for the usual 128.
+        zero: What is stored of zero points: ``sym``, ``zp`` or ``z16``.
+    """
+    size = _group(own, bits, group)
+    if not 2 <= bits <= 8:
+        raise own.fault("bits", f"{bits} bits in groups of {size}", "2 to 8 bits")
+    return integers(bits, size, zero)
+
+
+def gptq_form(own: Keys, bits: int, group: object) -> str:
+    """Name GPTQ's layout: as it is in the file, with packed zero points and each input's group."""
+    size = _group(own, bits, group)
+    if bits not in (2, 3, 4, 8):
+        raise own.fault("bits", f"{bits} bits in groups of {size}", "2, 3, 4 or 8 bits")
+    return f"gptq{bits}-{f'g{size}' if size else 'channel'}"
+
+
+def _group(own: Keys, bits: int, group: object) -> int:
+    if group is None:
+        return 128
+    if isinstance(group, bool) or not isinstance(group, int) or not -1 <= group <= 1 << 16:
+        raise own.fault("group_size", group, f"a whole number from -1 to 65,536 ({bits} bits)")
+    return max(group, 0)
+
+
+def narrowest(forms: Iterable[str]) -> str:
+    """Name a checkpoint of several formats by its narrowest, which is what people call it."""
+    present = sorted(set(forms), key=lambda form: (_width(form), form))
+    return present[0] if present else "bf16"
+
+
+def _width(form: str) -> float:
+    """Bits of one element without scales; floats come before integers of the same width."""
+    if form in _WIDTHS:
+        return _WIDTHS[form]
+    found = layout(form)
+    return found.bits + 0.2 if found is not None else 16
+
+
+_WIDTHS: Final = {
+    "nvfp4": 4,
+    "mxfp4": 4.01,
+    "int4": 4.1,
+    "int4-g64": 4.11,
+    "int4-g32": 4.12,
+    "int4-z16": 4.13,
+    "int4-z16-g64": 4.14,
+    "int4-z16-g32": 4.15,
+    "bnb-4bit": 4.16,
+    "bnb-4bit-dq": 4.17,
+    "mxfp8": 8,
+    "fp8-block": 8.01,
+    "fp8-channel": 8.02,
+    "fp8-tensor": 8.03,
+    "int8": 8.1,
+}
+"""Bits of the formats of ``formats.yaml``, told apart in the order in which a name is chosen."""

@@ -1,0 +1,209 @@
+"""Safetensors headers and checkpoint indexes: every tensor's name, type, shape and bytes.
+
+Format: eight bytes with the header's length (little endian), then JSON, then the data
+(https://github.com/huggingface/safetensors, README, "Format"). Only the header is read, so a file
+that was cut off after it will do. Everything in it is untrusted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any, Final, TypeGuard
+
+from kvreport.errors import Fault, InputError, shorten
+
+MAX_HEADER_BYTES: Final = 100_000_000
+"""The format's own limit."""
+MAX_TENSORS: Final = 2_000_000
+MAX_FILES: Final = 4_000
+
+INDEXES: Final = (
+    "model.safetensors.index.json",
+    "consolidated.safetensors.index.json",
+    "pytorch_model.bin.index.json",
+)
+_BITS: Final = {
+    "F64": 64,
+    "I64": 64,
+    "U64": 64,
+    "F32": 32,
+    "I32": 32,
+    "U32": 32,
+    "F16": 16,
+    "BF16": 16,
+    "I16": 16,
+    "U16": 16,
+    "F8_E4M3": 8,
+    "F8_E5M2": 8,
+    "F8_E8M0": 8,
+    "I8": 8,
+    "U8": 8,
+    "BOOL": 8,
+    "F4": 4,
+    "F6_E2M3": 6,
+    "F6_E3M2": 6,
+    "C64": 64,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTensor:
+    """One tensor of a file.
+
+    Attributes:
+        name: Its name.
+        dtype: Its type as safetensors writes it (``BF16``, ``F8_E4M3``, ``I32`` …).
+        shape: Its shape.
+        size: Its bytes.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    size: int
+
+    @property
+    def elements(self) -> int:
+        """Elements as stored (packed integers count as one)."""
+        return prod(self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """What a checkpoint's files say of its weights.
+
+    Attributes:
+        where: The folder or file, as the user named it.
+        total: Bytes of all tensors.
+        tensors: Every tensor, or empty if only a total is known.
+    """
+
+    where: str
+    total: int
+    tensors: tuple[StoredTensor, ...] = ()
+
+
+def read_witness(folder: Path) -> Witness | None:
+    """Return what the folder's files say, headers before an index; None if it has neither.
+
+    Raises:
+        InputError: If a file is damaged.
+    """
+    index = next((folder / name for name in INDEXES if (folder / name).is_file()), None)
+    listed, total = _index(index) if index is not None else (frozenset[str](), None)
+    files = sorted(_files(folder, listed))
+    if files and (not listed or len(files) == len(listed)):
+        tensors = tuple(tensor for path in files for tensor in read_header(path))
+        if not tensors:
+            raise _fault(str(folder), "tensors", "nothing", "safetensors files with tensors in them")
+        return Witness(str(folder), sum(tensor.size for tensor in tensors), tensors)
+    return None if index is None or total is None else Witness(str(index), total)
+
+
+def _files(folder: Path, listed: frozenset[str]) -> Iterable[Path]:
+    if listed:
+        return [path for name in listed if (path := folder / name).is_file()]
+    found = [path for path in folder.glob("*.safetensors") if path.is_file()]
+    # Mistral publishes the same weights twice: as they were trained, and as transformers names them.
+    ours = [path for path in found if not path.name.startswith("consolidated")]
+    chosen = ours or found
+    if len(chosen) > MAX_FILES:
+        raise _fault(str(folder), "", f"{len(chosen)} safetensors files", f"at most {MAX_FILES:,}")
+    return chosen
+
+
+def _index(path: Path) -> tuple[frozenset[str], int | None]:
+    """Return the file names that an index lists, and its total."""
+    where = str(path)
+    data = _index_json(path, where)
+    mapping = data.get("weight_map", {})
+    if not isinstance(mapping, dict) or not all(isinstance(name, str) for name in mapping.values()):
+        raise _fault(where, "weight_map", shorten(mapping), "an object of tensors and the files they are in")
+    names = frozenset(mapping.values())
+    for name in names:
+        if "/" in name or "\\" in name or name in ("", ".", ".."):
+            raise _fault(where, "weight_map", shorten(name), "names of files in the same folder")
+    metadata = data.get("metadata")
+    total = metadata.get("total_size") if isinstance(metadata, dict) else None
+    if isinstance(total, float) and total.is_integer():
+        total = int(total)
+    if total is not None and (
+        isinstance(total, bool) or not isinstance(total, int) or not 0 < total < 1 << 50
+    ):
+        raise _fault(where, "metadata.total_size", shorten(total), "a number of bytes")
+    safe = frozenset(name for name in names if name.endswith(".safetensors"))
+    return safe, total
+
+
+def _index_json(path: Path, where: str) -> dict[str, Any]:
+    """Read an index, which may be larger than any config: it names every tensor."""
+    try:
+        if path.stat().st_size > MAX_HEADER_BYTES:
+            raise _fault(where, "", f"{path.stat().st_size:,} bytes", f"at most {MAX_HEADER_BYTES:,} bytes")
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise _fault(where, "", error.strerror or "an unreadable file", "a readable file") from error
+    except InputError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise _fault(where, "", "a file that is not JSON", "a checkpoint's index") from error
+    if not isinstance(data, dict):
+        raise _fault(where, "", f"a {type(data).__name__}", "an object with metadata and weight_map")
+    return data
+
+
+def read_header(path: Path) -> tuple[StoredTensor, ...]:
+    """Read the header of one safetensors file.
+
+    Raises:
+        InputError: If it is no safetensors file, or what it says of itself cannot be.
+    """
+    where = str(path)
+    try:
+        with path.open("rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            if not 2 <= length <= MAX_HEADER_BYTES:
+                raise _fault(where, "", f"a header of {length:,} bytes", "a safetensors file")
+            raw = file.read(length)
+    except OSError as error:
+        raise _fault(where, "", error.strerror or "an unreadable file", "a readable file") from error
+    if len(raw) < length:
+        raise _fault(where, "", f"{len(raw):,} of the header's {length:,} bytes", "the whole header")
+    try:
+        header = json.loads(raw.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise _fault(where, "", "a header that is not JSON", "a safetensors file") from error
+    if not isinstance(header, dict) or len(header) > MAX_TENSORS:
+        raise _fault(where, "", shorten(type(header).__name__), f"an object of up to {MAX_TENSORS:,} tensors")
+    return tuple(_tensor(where, name, entry) for name, entry in header.items() if name != "__metadata__")
+
+
+def _tensor(where: str, name: str, entry: object) -> StoredTensor:
+    fields = entry if isinstance(entry, dict) else {}
+    dtype, shape, offsets = fields.get("dtype"), fields.get("shape"), fields.get("data_offsets")
+    if not isinstance(dtype, str) or not _naturals(shape, 16) or not _naturals(offsets, 2):
+        raise _fault(where, shorten(name), shorten(entry), "dtype, shape and data_offsets")
+    size = offsets[1] - offsets[0] if len(offsets) == 2 else -1
+    bits = _BITS.get(dtype)
+    if size < 0 or (bits is not None and size != -(-prod(shape) * bits // 8)):
+        found = f"{size:,} bytes for {dtype} {shorten(shape)}"
+        raise _fault(where, shorten(name), found, "bytes that make type and shape")
+    return StoredTensor(name, dtype, tuple(shape), size)
+
+
+def _naturals(value: object, most: int) -> TypeGuard[list[int]]:
+    return (
+        isinstance(value, list)
+        and len(value) <= most
+        and all(
+            isinstance(item, int) and not isinstance(item, bool) and 0 <= item < 1 << 50 for item in value
+        )
+    )
+
+
+def _fault(where: str, field: str, found: str, allowed: str) -> InputError:
+    return InputError(str(Fault(where, field, found, allowed)))

@@ -1,0 +1,281 @@
+"""Storage layouts that need no entry in ``formats.yaml``: their name says every byte.
+
+A quantizer's layout is bits, the elements that share a scale, what a scale and a zero point take,
+and what a whole tensor carries besides. The names below state these, so a checkpoint of any group
+or block size has an exact format without anybody listing it first:
+
+=========================  ===============================================================
+``int4-g32-sym``           4-bit integers, a 16-bit scale per 32 inputs
+``int4-g32-zp``            the same with a zero point of 4 bits, packed (AWQ)
+``int4-g32-z16``           the same with a 16-bit zero point (HQQ, torchao)
+``int8-channel-sym``       one 16-bit scale per output channel
+``int4-g128-sym-2of4``     two of four weights kept: half the bits, and one bit of position each
+``gptq4-g128``             GPTQ: packed zero points, and a 32-bit group index per input in the file
+``fp8-block-64x128``       FP8 with a 32-bit scale per 64 x 128 weights
+``mlx4-g64``               MLX affine: a 16-bit scale and a 16-bit bias per group
+``exl2-4.25bpw``           ExLlamaV2, by its average
+``exl3-4bpw``              ExLlamaV3: the trellis, and a 16-bit scale per input and output
+``aqlm-1x16-g8``           AQLM: codebooks x bits each, per group of inputs
+``fp32``, ``int64`` …      stored plainly at that width
+=========================  ===============================================================
+
+Sources, by the shapes of the tensors that each one writes: AutoAWQ 0.2.9 ``awq/modules/linear/gemm.py``,
+GPTQModel 7.7.0 ``nn_modules/qlinear``, compressed-tensors 0.20.0 ``compressors``, mlx-lm 0.32.2
+``utils.py``, ExLlamaV3 1.6.5 ``modules/quant/exl3.py``, AQLM 1.1.7 ``inference.py``, transformers
+5.23.0 ``integrations/bitnet.py``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from typing import Final
+
+from kvreport.catalog.formats import WeightFormat
+from kvreport.catalog.model import Component
+
+QUANTISED: Final[tuple[Component, ...]] = (
+    "attention",
+    "dense_mlp",
+    "routed_experts",
+    "shared_experts",
+    "recurrent",
+)
+"""What a layout converts when a whole model is asked for in it."""
+
+_PLAIN: Final = {"fp32": 32, "fp64": 64, "int64": 64, "int32": 32, "int16": 16, "uint8": 8}
+_NAMED: Final = {
+    "int4-g128-zp": "int4",
+    "int4-g64-zp": "int4-g64",
+    "int4-g32-sym": "int4-g32",
+    "int4-g128-z16": "int4-z16",
+    "int4-g64-z16": "int4-z16-g64",
+    "int4-g32-z16": "int4-z16-g32",
+    "fp8-block-128x128": "fp8-block",
+}
+"""Layouts that ``formats.yaml`` lists under a shorter name."""
+
+_ZERO: Final = {"sym": "", "zp": ", packed zero points", "z16": ", 16-bit zero points"}
+_SCALE_BYTES: Final = 2
+
+
+def canonical(name: str) -> str:
+    """Return the shorter name of a layout that ``formats.yaml`` lists, else the name itself."""
+    return _NAMED.get(name, name)
+
+
+def integers(bits: int, group: int, zero: str, *, sparse: bool = False) -> str:
+    """Name integers with 16-bit scales.
+
+    Args:
+        bits: Bits of one integer.
+        group: Inputs that share a scale; 0 for a whole output channel.
+        zero: ``sym`` (no zero point), ``zp`` (packed, as wide as the integers) or ``z16``.
+        sparse: True if two of every four weights are kept (2:4).
+    """
+    scope = f"g{group}" if group else "channel"
+    return canonical(f"int{bits}-{scope}-{zero}{'-2of4' if sparse else ''}")
+
+
+@cache
+def layout(name: str) -> WeightFormat | None:
+    """Return the format that a layout's name states, or None if it is no such name."""
+    for pattern, build in _GRAMMAR:
+        found = pattern.fullmatch(name)
+        if found is not None:
+            return build(name, *found.groups())
+    return None
+
+
+class Layouts(Mapping[str, WeightFormat]):
+    """Weight formats by name: those of ``formats.yaml``, and every layout that its name states.
+
+    Only the listed ones are counted and iterated over; look-up knows them all.
+    """
+
+    def __init__(self, listed: Mapping[str, WeightFormat]) -> None:
+        """Begin with the listed formats."""
+        self._listed = dict(listed)
+
+    def __getitem__(self, name: str) -> WeightFormat:
+        """Return a format by its exact name."""
+        listed = self._listed.get(name)
+        found = listed or layout(name)
+        if found is None:
+            raise KeyError(name)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the listed names."""
+        return iter(self._listed)
+
+    def __len__(self) -> int:
+        """Count the listed names."""
+        return len(self._listed)
+
+
+def _plain(name: str) -> WeightFormat:
+    return WeightFormat(name=name, label=f"{name.upper()}, unquantized", bits=_PLAIN[name])
+
+
+def _integer(name: str, bits: str, group: str | None, zero: str, sparse: str | None) -> WeightFormat | None:
+    width, size = int(bits), int(group or 0)
+    if not 1 <= width <= 8 or (group is not None and not size):
+        return None
+    over = f"in groups of {size}" if size else "one scale per output channel"
+    zero_bytes = {"sym": 0.0, "zp": width / 8, "z16": 2.0}[zero]
+    return WeightFormat(
+        name=name,
+        label=f"INT{width} {over}{_ZERO[zero]}{', 2:4 sparse' if sparse else ''}",
+        bits=width / 2 + 1 if sparse else width,
+        block=(1, size),
+        scale_bytes=_SCALE_BYTES + zero_bytes,
+        quantises=QUANTISED,
+    )
+
+
+def _gptq(name: str, bits: str, group: str | None) -> WeightFormat | None:
+    width, size = int(bits), int(group or 0)
+    if not 2 <= width <= 8 or (group is not None and not size):
+        return None
+    over = f"in groups of {size}" if size else "per output channel"
+    return WeightFormat(
+        name=name,
+        label=f"GPTQ, {width} bits {over}",
+        bits=width,
+        block=(1, size),
+        scale_bytes=_SCALE_BYTES + width / 8,
+        index_bytes=4,
+        quantises=QUANTISED,
+        note="In the file each input carries its group's number in 32 bits; engines drop it while loading.",
+    )
+
+
+def _fp8_block(name: str, rows: str, columns: str) -> WeightFormat | None:
+    if not int(rows) or not int(columns):
+        return None
+    return WeightFormat(
+        name=name,
+        label=f"FP8 in blocks of {rows} x {columns}",
+        bits=8,
+        block=(int(rows), int(columns)),
+        scale_bytes=4,
+        quantises=QUANTISED,
+        multiplies="fp8",
+    )
+
+
+def _sparse(name: str) -> WeightFormat:
+    return WeightFormat(name=name, label="16-bit, 2:4 sparse", bits=9, quantises=QUANTISED)
+
+
+def _fp8_sparse(name: str) -> WeightFormat:
+    return WeightFormat(
+        name=name,
+        label="FP8, one scale per output channel, 2:4 sparse",
+        bits=5,
+        block=(1, 0),
+        scale_bytes=4,
+        quantises=QUANTISED,
+        multiplies="fp8",
+    )
+
+
+def _mlx(name: str, bits: str, group: str) -> WeightFormat | None:
+    if int(bits) not in (2, 3, 4, 5, 6, 8) or not int(group):
+        return None
+    return WeightFormat(
+        name=name,
+        label=f"MLX, {bits} bits in groups of {group}",
+        bits=int(bits),
+        block=(1, int(group)),
+        scale_bytes=2 * _SCALE_BYTES,
+        quantises=(*QUANTISED, "embedding", "output_head"),
+    )
+
+
+def _mlx_nvfp4(name: str) -> WeightFormat:
+    return WeightFormat(
+        name=name,
+        label="MLX NVFP4 (4 bits, an FP8 scale per 16)",
+        bits=4,
+        block=(1, 16),
+        scale_bytes=1,
+        quantises=(*QUANTISED, "embedding", "output_head"),
+    )
+
+
+def _exl(name: str, version: str, bits: str) -> WeightFormat | None:
+    average = float(bits)
+    if not 1 <= average <= 16:
+        return None
+    if version == "2":
+        return WeightFormat(name=name, label=f"EXL2, {bits} bits", bits=average, quantises=QUANTISED)
+    return WeightFormat(
+        name=name,
+        label=f"EXL3, {bits} bits",
+        bits=average,
+        block=(1, 0),
+        scale_bytes=_SCALE_BYTES,
+        column_bytes=_SCALE_BYTES,
+        quantises=QUANTISED,
+    )
+
+
+def _aqlm(name: str, books: str, bits: str, inputs: str, outputs: str | None) -> WeightFormat | None:
+    count, width, across, down = int(books), int(bits), int(inputs), int(outputs or 1)
+    if not (1 <= count <= 8 and 1 <= width <= 16 and across and down):
+        return None
+    # Codes are stored as whole bytes; a codebook has 2^bits entries of one group, 16 bits each.
+    code_bits = 8 if width <= 8 else 16
+    return WeightFormat(
+        name=name,
+        label=f"AQLM, {count} x {width} bits per {across}",
+        bits=count * code_bits / (across * down),
+        block=(down, 0),
+        scale_bytes=_SCALE_BYTES,
+        tensor_bytes=count * (1 << width) * across * down * 2,
+        quantises=QUANTISED,
+    )
+
+
+def _bitnet(name: str) -> WeightFormat:
+    return WeightFormat(
+        name=name,
+        label="BitNet (ternary weights, 2 bits each)",
+        bits=2,
+        tensor_bytes=2,
+        quantises=QUANTISED,
+    )
+
+
+def _ascend(name: str, bits: str) -> WeightFormat:
+    return WeightFormat(
+        name=name,
+        label=f"Ascend W{bits}A8, scale and offset per output channel",
+        bits=int(bits),
+        block=(1, 0),
+        scale_bytes=8,
+        quantises=QUANTISED,
+        multiplies="int8",
+        note="A float32 scale and a float32 offset per output channel, as msModelSlim writes them.",
+    )
+
+
+_Build = Callable[..., WeightFormat | None]
+_N: Final = r"(\d{1,5})"
+_GRAMMAR: Final[tuple[tuple[re.Pattern[str], _Build], ...]] = (
+    (re.compile(rf"(?:{'|'.join(_PLAIN)})"), _plain),
+    (re.compile(rf"int(\d)-(?:g{_N}|channel)-(sym|zp|z16)(-2of4)?"), _integer),
+    (re.compile(rf"gptq(\d)-(?:g{_N}|channel)"), _gptq),
+    (re.compile(rf"fp8-block-{_N}x{_N}"), _fp8_block),
+    (re.compile(r"fp8-channel-2of4"), _fp8_sparse),
+    (re.compile(r"bf16-2of4"), _sparse),
+    (re.compile(rf"mlx(\d)-g{_N}"), _mlx),
+    (re.compile(r"mlx-nvfp4"), _mlx_nvfp4),
+    (re.compile(r"exl([23])-(\d{1,2}(?:\.\d{1,2})?)bpw"), _exl),
+    (re.compile(r"aqlm-(\d)x(\d{1,2})-g(\d{1,3})(?:o(\d{1,3}))?"), _aqlm),
+    (re.compile(r"bitnet"), _bitnet),
+    (re.compile(r"ascend-w([48])a8"), _ascend),
+)

@@ -1,0 +1,126 @@
+"""A quantized copy of a model, written as what differs from it.
+
+A quantizer changes no dimension: the copy has its original's layers and tensors, some of them in another
+format. Its file names the original and says which; everything else is read from the original's file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Final, Literal
+
+from pydantic import Field
+
+from kvreport.catalog.base import SCHEMA_VERSION, LongText, Record, Slug, Source, Text, YearMonth
+from kvreport.catalog.formats import WeightFormat
+from kvreport.catalog.layouts import layout
+from kvreport.catalog.model import Component, Model, ModelId, PublishedTotal, WeightGroup
+
+FIELD: Final = "quantized_from"
+"""The key by which a file says that it is a copy's."""
+
+NARROWEST_MATRIX: Final = 32
+"""A side shorter than this is no linear layer's: a convolution kernel, a gate, a table of scalars."""
+
+
+class Variant(Record):
+    """A quantized copy.
+
+    Attributes:
+        id: ``org/name`` of the copy.
+        quantized_from: Id of the model it was made from, which has a file of its own.
+        weight_format: Format of every matrix in the layers, and what the copy is called.
+        formats: Formats of other components, or of some of these; None keeps one at 16 bits.
+        keeps: Parts of module names that stay at 16 bits whatever their component.
+        kv_format: KV format that the copy declares; the original's own packed layouts stay.
+        licence: Licence; None for the original's.
+        release: Year, or year and month; None for not known.
+        sources: Where this comes from; the original's sources follow.
+    """
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    id: ModelId
+    name: Text
+    quantized_from: ModelId
+    weight_format: Slug
+    formats: dict[Component, Slug | None] = Field(default_factory=dict)
+    keeps: tuple[Text, ...] = ()
+    kv_format: Slug | None = None
+    licence: Text | None = None
+    release: YearMonth | None = None
+    aliases: tuple[Text, ...] = ()
+    published_total: PublishedTotal | None = None
+    predecessor_ids: tuple[ModelId, ...] = ()
+    notes: tuple[LongText, ...] = ()
+    sources: Annotated[tuple[Source, ...], Field(min_length=1)]
+
+    @property
+    def slug(self) -> str:
+        """File name of the copy: ``org--name``."""
+        return self.id.replace("/", "--")
+
+
+def expand(variant: Variant, base: Model, formats: Mapping[str, WeightFormat]) -> Model:
+    """Return the copy as a model.
+
+    Args:
+        variant: What differs.
+        base: The model it was made from.
+        formats: The listed weight formats, for the components that one converts.
+    """
+    form = formats.get(variant.weight_format) or layout(variant.weight_format)
+    converts = form.quantises if form is not None else ()
+    by_component = dict.fromkeys(converts, variant.weight_format) | variant.formats
+    rows = tuple(
+        row.model_copy(update={"released": _form(row, by_component, variant.keeps), "stored_bytes": None})
+        for row in base.weights
+    )
+    licence = variant.licence or base.licence
+    inherited = tuple(_inherited(source, base, licence=variant.licence is None) for source in base.sources)
+    return base.model_copy(
+        update={
+            "id": variant.id,
+            "name": variant.name,
+            "quantized_from": base.id,
+            "release": variant.release,
+            "licence": licence,
+            "aliases": variant.aliases,
+            "predecessor_ids": variant.predecessor_ids,
+            "weight_format": variant.weight_format,
+            "kv_format": variant.kv_format
+            or (None if base.kv_format in ("fp8", "nvfp4") else base.kv_format),
+            "weights": rows,
+            "published_total": variant.published_total,
+            "notes": (*base.notes, *variant.notes),
+            "sources": (*variant.sources, *(source for source in inherited if source is not None)),
+        }
+    )
+
+
+def is_matrix(shape: tuple[int, ...]) -> bool:
+    """True for the weight of a linear layer, which quantizers convert; False for vectors and kernels."""
+    return len(shape) >= 2 and min(shape[-2:]) >= NARROWEST_MATRIX
+
+
+def _form(
+    row: WeightGroup, by_component: Mapping[Component, str | None], keeps: tuple[str, ...]
+) -> str | None:
+    """A component's format for its matrices; routers inside prediction layers stay as they are."""
+    form = by_component.get(row.component)
+    if form is None or not is_matrix(row.shape) or any(part in row.name for part in keeps):
+        return None
+    gate = row.component == "mtp" and row.name.endswith((".gate.weight", "mtp.fc.weight", "eh_proj.weight"))
+    return None if gate else form
+
+
+def _inherited(source: Source, base: Model, *, licence: bool) -> Source | None:
+    """What a source of the original says of the copy: dimensions, and the licence that goes with them."""
+    covers = tuple(
+        field
+        for field in source.covers
+        if field in ("layers", "weights", "context_tokens") or (field == "licence" and licence)
+    )
+    if not covers:
+        return None
+    title = source.title if base.id in source.title else f"{base.id}: {source.title}"
+    return source.model_copy(update={"covers": covers, "title": title[:400]})

@@ -1,0 +1,33 @@
+"""A model as it was found or read, with what has to be said about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kvreport.catalog.model import Model
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A model, and how it came to be.
+
+    Attributes:
+        model: The model.
+        assumptions: What was not stated, and where files were believed instead; one sentence each.
+        not_read: Keys of the config that look like sizes and were not used.
+    """
+
+    model: Model
+    assumptions: tuple[str, ...] = ()
+    not_read: tuple[str, ...] = ()
+
+
+def listed(model: Model) -> Opened:
+    """A catalogue's model; where nobody has read its quantizer, that its format is taken is said."""
+    if model.release_known:
+        return Opened(model)
+    sentence = (
+        f"{model.id}: in which formats its repository stores its weights was not read anywhere; "
+        f"{model.weight_format} is taken."
+    )
+    return Opened(model, (sentence,))

@@ -1,0 +1,130 @@
+"""What was given as a model: a catalogue name, a config, a folder with its weights, a Hub repository.
+
+One door for everything that names a model, with what has to be said about how it was read. Nothing
+is fetched unless it is asked for; what was fetched before is found without a connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from kvreport.accounting.weights import whole_row_bytes
+from kvreport.architectures.checkpoint import confront
+from kvreport.architectures.headers import read_headers
+from kvreport.architectures.hub import Repository, fetch, is_repository_id, kept
+from kvreport.architectures.instead import CONFIG_FILES, config_file
+from kvreport.architectures.keys import Keys, read_json
+from kvreport.architectures.reader import read_config_report
+from kvreport.architectures.registry import find_architecture
+from kvreport.architectures.safetensors import Witness, read_witness
+from kvreport.catalog.base import Source
+from kvreport.catalog.load import Catalogue
+from kvreport.catalog.model import Model
+from kvreport.errors import InputError
+from kvreport.estimation.opened import Opened, listed
+from kvreport.estimation.variants import by_name
+
+_ALSO: Final = (
+    "; a config.json, a folder with one, a GGUF file or a Hub id (org/name, with --fetch) also works"
+)
+
+
+def open_name(
+    name: str, catalogue: Catalogue, *, fetching: bool = False, revision: str | None = None
+) -> Opened:
+    """Find a model by its name: in the catalogue, in what was fetched, on the Hub, by what it was made from.
+
+    Args:
+        name: Catalogue id, slug or alias, or a Hub id.
+        catalogue: Where names are looked up first, unless a revision is asked for.
+        fetching: True if the Hub may be asked.
+        revision: Branch, tag or commit of the Hub's repository.
+
+    Raises:
+        InputError: If nothing of that name is known, with what would work.
+    """
+    if revision is not None and not is_repository_id(name):
+        raise InputError(f"revision: found one for {name!r}; allowed: for a Hub id, org/name")
+    unknown: InputError | None = None
+    if revision is None:
+        try:
+            return listed(catalogue.model(name))
+        except InputError as error:
+            unknown = error
+    if fetching:
+        return open_repository(fetch(name, revision), catalogue)
+    repository = kept(name, revision)
+    if repository is not None:
+        return open_repository(repository, catalogue)
+    if unknown is None:
+        raise InputError(
+            f"model {name}: found no such revision kept; allowed: --fetch, to ask the Hub for it"
+        )
+    variant = by_name(name, catalogue)
+    if variant is not None:
+        return Opened(*variant)
+    raise InputError(f"{unknown}{_ALSO}") from unknown
+
+
+def open_repository(repository: Repository, catalogue: Catalogue) -> Opened:
+    """Read what is kept of a Hub repository."""
+    source = Source(
+        covers=("layers", "weights", "context_tokens", "weight_format", "kv_format"),
+        title=f"config.json of {repository.id}",
+        url=repository.url,
+        revision=repository.revision,
+        evidence="verbatim",
+    )
+    return open_folder(repository.folder, catalogue, id=repository.id, sources=(source,))
+
+
+def open_folder(path: Path, catalogue: Catalogue, **fields: Any) -> Opened:  # noqa: ANN401 - fields of the record
+    """Read a config, and hold it against the weights that lie beside it.
+
+    Args:
+        path: A folder, a ``config.json`` in it, or one of its safetensors files or their index.
+        catalogue: For the weight formats.
+        **fields: What :func:`kvreport.architectures.reader.read_config_report` takes.
+
+    Raises:
+        InputError: If the config cannot be read, or a file beside it is damaged.
+    """
+    given = path.parent if path.suffix == ".safetensors" or path.name.endswith(".index.json") else path
+    config = config_file(given)
+    witness = read_witness(config.parent) if config.name in CONFIG_FILES else None
+    if witness is None:
+        reading = read_config_report(config, **fields)
+        return Opened(reading.model, reading.assumptions, reading.not_read)
+    raw = read_json(config, str(config))
+    if witness.tensors and config.name == CONFIG_FILES[0] and not _known(raw):
+        identity = str(fields.get("id") or f"local/{config.resolve().parent.name}")
+        found = read_headers(raw, witness, id=identity, where=str(config))
+        return Opened(found.model, found.assumptions)
+    reading = read_config_report(config, **fields)
+    heard = hear(reading.model, witness, catalogue, raw)
+    return Opened(heard.model, (*reading.assumptions, *heard.assumptions), reading.not_read)
+
+
+def _known(config: Mapping[str, Any]) -> bool:
+    try:
+        find_architecture(Keys(config, "config"))
+    except InputError:
+        return False
+    return True
+
+
+def hear(model: Model, witness: Witness, catalogue: Catalogue, config: Mapping[str, Any]) -> Opened:
+    """Hold a model against its files' own word."""
+    served = whole_row_bytes(model, catalogue.weight_formats)
+    verdict = confront(model, witness, served, plain_bytes=plain_bytes(config))
+    return Opened(verdict.model, () if verdict.sentence is None else (verdict.sentence,))
+
+
+def plain_bytes(config: Mapping[str, Any]) -> int:
+    """Bytes of an unquantized element in the files: 4 where the config says float32."""
+    sections = [config, *(part for part in config.values() if isinstance(part, dict))]
+    named = [section.get("torch_dtype") or section.get("dtype") for section in sections]
+    first = next((name for name in named if isinstance(name, str)), "")
+    return 4 if first.removeprefix("torch.") == "float32" else 2

@@ -1,0 +1,444 @@
+"""What is asked: one frozen record, each field once.
+
+A field carries its flag, unit, range and help. The command line, keyword arguments, the JSON Schema and the
+reference page are generated from :func:`options`; nothing else lists the fields again. A query holds what a
+caller wrote — names, numbers, sizes as text. Records replace the names in
+:func:`kvreport.estimation.request.resolve`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from difflib import get_close_matches
+from functools import cache
+from typing import Any, Final, Literal
+
+from kvreport.errors import InputError, shorten
+
+Kind = Literal["text", "whole", "share", "tokens", "bytes", "switch", "tristate", "choice", "pairs"]
+"""How a value is written: a text, a whole number, a share of 1, a token count (32K), a size (40GiB), on,
+on or off, one of some words, NAME=NUMBER (repeatable)."""
+
+Group = Literal["question", "layout", "engine", "home", "extras"]
+
+GROUPS: Final[dict[Group, str]] = {
+    "question": "question",
+    "layout": "layout over GPUs",
+    "engine": "engine",
+    "home": "local engines (llama.cpp's own names)",
+    "extras": "what else lives in the memory",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """What a field of :class:`Query` is outside Python.
+
+    Attributes:
+        name: The field, the keyword argument and the key in JSON.
+        flags: Flags on the command line, the first one shown.
+        kind: How its value is written.
+        help: What it is, with the default in brackets.
+        group: Where help pages list it.
+        metavar: What stands for its value in help.
+        default: What is taken where nothing is said.
+        low: Smallest whole number allowed.
+        high: Largest whole number allowed.
+        choices: Words allowed.
+        many: True if the flag may be repeated.
+    """
+
+    name: str
+    flags: tuple[str, ...]
+    kind: Kind
+    help: str
+    group: Group
+    metavar: str | None
+    default: Any
+    low: int
+    high: int
+    choices: tuple[str, ...]
+    many: bool
+
+
+def _option(
+    *flags: str,
+    kind: Kind,
+    help: str,  # noqa: A002 - argparse's own word
+    group: Group = "question",
+    default: Any = None,  # noqa: ANN401 - whatever the field holds
+    metavar: str | None = None,
+    low: int = 1,
+    high: int = 1 << 30,
+    choices: tuple[str, ...] = (),
+    many: bool = False,
+) -> Any:  # noqa: ANN401 - a dataclass field
+    meta = {
+        "flags": flags,
+        "kind": kind,
+        "help": help,
+        "group": group,
+        "metavar": metavar or _METAVARS.get(kind),
+        "low": low,
+        "high": high,
+        "choices": choices,
+        "many": many,
+    }
+    return field(default=default, metadata=meta)
+
+
+_METAVARS: Final = {
+    "text": "NAME",
+    "whole": "N",
+    "share": "F",
+    "tokens": "TOKENS",
+    "bytes": "SIZE",
+    "pairs": "NAME=N",
+}
+_MOST_RANKS: Final = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """One question about one model on some accelerators.
+
+    Attributes:
+        model: Catalogue id, slug or alias; path of a config, a GGUF file or a folder; or a record.
+        gpu: Accelerators: a name, a record, or a sequence with one per rank; ``"H100*8"`` repeats.
+    """
+
+    model: Any
+    gpu: Any = _option(
+        "--gpu",
+        kind="text",
+        metavar="GPU",
+        many=True,
+        help="accelerator slug or alias (H100); repeat it for unequal GPUs, one per rank; 'H100*8' repeats",
+    )
+    context_tokens: int | str | None = _option(
+        "--context", kind="tokens", help="tokens of every request, such as 32K (the model's own limit)"
+    )
+    weights: str | None = _option(
+        "--weights", kind="text", metavar="FORMAT", help="weight format (as released)"
+    )
+    kv: str = _option(
+        "--kv",
+        kind="text",
+        metavar="FORMAT",
+        default="auto",
+        help="KV format (auto: the checkpoint's own, else 16-bit)",
+    )
+    assume_defaults: bool = _option(
+        "--assume-defaults",
+        kind="switch",
+        default=False,
+        help="take the class's published defaults for dimensions that a config.json does not state",
+    )
+
+    fetch: bool = _option(
+        "--fetch", kind="switch", default=False, help="ask the Hub for a model that the catalog does not have"
+    )
+    revision: str | None = _option(
+        "--revision", kind="text", metavar="REV", help="branch, tag or commit of the Hub's repository (main)"
+    )
+
+    tensor_parallel: int | None = _option(
+        "--tensor-parallel",
+        "--tp",
+        kind="whole",
+        group="layout",
+        high=_MOST_RANKS,
+        help="GPUs that share each layer (1)",
+    )
+    data_parallel: int = _option(
+        "--data-parallel",
+        kind="whole",
+        group="layout",
+        default=1,
+        high=_MOST_RANKS,
+        help="ranks of data parallelism, each with requests and a KV pool of its own (1)",
+    )
+    expert_parallel: bool = _option(
+        "--expert-parallel",
+        kind="switch",
+        group="layout",
+        default=False,
+        help="divide routed experts over all tensor x data ranks",
+    )
+    pipeline_parallel: int = _option(
+        "--pipeline-parallel",
+        kind="whole",
+        group="layout",
+        default=1,
+        high=_MOST_RANKS,
+        help="stages that share the layers (1)",
+    )
+    decode_context_parallel: int = _option(
+        "--decode-context-parallel",
+        "--dcp",
+        kind="whole",
+        group="layout",
+        default=1,
+        high=_MOST_RANKS,
+        help="ranks that share a request's tokens while decoding (1)",
+    )
+    nodes: int = _option(
+        "--nodes",
+        kind="whole",
+        group="layout",
+        default=1,
+        high=_MOST_RANKS,
+        help="servers that the GPUs stand in (1)",
+    )
+
+    engine: Any = _option(
+        "--engine",
+        kind="text",
+        group="engine",
+        default="vllm",
+        help="whose rules apply (vllm), or vllm@0.25.0; ceiling reserves nothing",
+    )
+    utilization: float | None = _option(
+        "--utilization", kind="share", group="engine", help="memory share that the engine takes (its default)"
+    )
+    memory: int | str | None = _option(
+        "--memory",
+        kind="bytes",
+        group="engine",
+        help="usable memory per device, where it can be set (unified memory)",
+    )
+    kv_pool: int | str | None = _option(
+        "--kv-pool",
+        "--kv-cache-memory-bytes",
+        kind="bytes",
+        group="engine",
+        help="KV pool per GPU, such as 40GiB, instead of a budget",
+    )
+    max_batched_tokens: int | None = _option(
+        "--max-batched-tokens",
+        kind="whole",
+        group="engine",
+        help="tokens of one scheduler step (engine's default)",
+    )
+    max_seqs: int | None = _option(
+        "--max-seqs", kind="whole", group="engine", help="requests at once (engine's default)"
+    )
+    block_size: int | None = _option(
+        "--block-size", kind="whole", group="engine", high=1 << 20, help="tokens per block (engine's choice)"
+    )
+    eager: bool = _option(
+        "--eager",
+        kind="switch",
+        group="engine",
+        default=False,
+        help="no graphs are captured (--enforce-eager)",
+    )
+    sampler: str | None = _option(
+        "--sampler",
+        kind="choice",
+        group="engine",
+        choices=("auto", "flashinfer", "sort"),
+        help="sampler of vLLM: sort where FlashInfer is not installed (auto)",
+    )
+    prefix_caching: bool | None = _option(
+        "--prefix-caching",
+        kind="tristate",
+        group="engine",
+        help="prefix caching on or off (engine's default)",
+    )
+
+    parallel: int | None = _option(
+        "--parallel", kind="whole", group="home", high=256, help="slots of llama.cpp: requests at once (1)"
+    )
+    ubatch_size: int | None = _option(
+        "--ubatch-size", kind="whole", group="home", high=1 << 20, help="tokens of one physical batch (512)"
+    )
+    n_gpu_layers: int | None = _option(
+        "--n-gpu-layers", kind="whole", group="home", low=0, high=1 << 16, help="layers on the GPU (all)"
+    )
+    n_cpu_moe: int | None = _option(
+        "--n-cpu-moe",
+        kind="whole",
+        group="home",
+        low=0,
+        high=1 << 16,
+        help="leading layers whose experts stay on the CPU (0)",
+    )
+    cache_type_k: str | None = _option(
+        "--cache-type-k", kind="text", group="home", metavar="TYPE", help="ggml type of keys (f16)"
+    )
+    cache_type_v: str | None = _option(
+        "--cache-type-v", kind="text", group="home", metavar="TYPE", help="ggml type of values (f16)"
+    )
+    kv_unified: bool | None = _option(
+        "--kv-unified", kind="tristate", group="home", help="one buffer of cells for all slots (by build)"
+    )
+    swa_full: bool = _option(
+        "--swa-full", kind="switch", group="home", default=False, help="sliding-window layers keep every cell"
+    )
+    flash_attn: str | None = _option(
+        "--flash-attn",
+        kind="choice",
+        group="home",
+        choices=("on", "off", "auto"),
+        help="flash attention (auto)",
+    )
+    host_memory: int | str | None = _option(
+        "--host-memory", kind="bytes", group="home", help="memory of the computer for what stays on the CPU"
+    )
+
+    draft: Any = _option(
+        "--draft",
+        kind="text",
+        group="extras",
+        metavar="MODEL",
+        help="draft model for speculative decoding: a catalogue name or a config.json",
+    )
+    num_speculative_tokens: int = _option(
+        "--num-speculative-tokens",
+        "--speculative",
+        kind="whole",
+        group="extras",
+        default=0,
+        low=0,
+        high=1024,
+        help="draft tokens per step (0)",
+    )
+    max_loras: int = _option(
+        "--max-loras",
+        kind="whole",
+        group="extras",
+        default=0,
+        low=0,
+        high=1 << 16,
+        help="LoRA adapters held on the GPU at once (0)",
+    )
+    max_lora_rank: int = _option(
+        "--max-lora-rank",
+        kind="whole",
+        group="extras",
+        default=16,
+        high=4096,
+        help="largest rank of an adapter (16)",
+    )
+    limit_mm_per_prompt: Any = _option(
+        "--limit-mm-per-prompt",
+        kind="pairs",
+        group="extras",
+        metavar="KIND=N",
+        many=True,
+        help="inputs of a kind per prompt, such as image=2 (engine's default); image=0 serves text only",
+    )
+    kv_offload: int | str | None = _option(
+        "--kv-offload", kind="bytes", group="extras", help="host memory for evicted KV blocks, such as 64GiB"
+    )
+
+    def __post_init__(self) -> None:
+        """Refuse numbers out of range and words that are no choice.
+
+        Raises:
+            InputError: Naming the flag, what was found and what is allowed.
+        """
+        for option in options():
+            _check(option, getattr(self, option.name))
+
+
+@cache
+def options() -> tuple[Option, ...]:
+    """Every field of a query beside the model, in the order of help pages."""
+    return tuple(
+        Option(name=one.name, default=None if one.default is MISSING else one.default, **one.metadata)
+        for one in fields(Query)
+        if one.metadata
+    )
+
+
+RENAMED: Final[dict[str, str]] = {
+    "speculative": "num_speculative_tokens",
+    "dcp": "decode_context_parallel",
+    "sorts": "sampler",
+}
+"""Keyword arguments of the first edition; they go with release 0.3."""
+
+
+def current_names(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Keyword arguments under their present names.
+
+    Raises:
+        InputError: If a name is unknown, with the nearest one; or if it is given under both its names.
+    """
+    known = {option.name for option in options()}
+    found: dict[str, Any] = {}
+    for name, value in arguments.items():
+        now = RENAMED.get(name, name)
+        if now != name:
+            warnings.warn(
+                f"{name} is now {now}; the old name goes with 0.3", DeprecationWarning, stacklevel=4
+            )
+        if now not in known:
+            near = get_close_matches(name, known, n=1)
+            raise InputError(
+                f"unknown option {shorten(name)}; "
+                + (f"did you mean {near[0]}?" if near else "see kvreport estimate --help")
+            )
+        if now in found:
+            raise InputError(f"{now}: given twice, also as {name}; allowed: once")
+        found[now] = ("sort" if value else None) if name == "sorts" else value
+    return found
+
+
+def _check(option: Option, value: Any) -> None:  # noqa: ANN401 - what a caller wrote
+    if value is None or option.kind in ("text", "tokens", "bytes", "pairs"):
+        return
+    flag = option.flags[0].removeprefix("--")
+    if option.kind == "whole":
+        if isinstance(value, bool) or not isinstance(value, int) or not option.low <= value <= option.high:
+            allowed = f"a whole number from {option.low:,} to {option.high:,}"
+            raise InputError(f"{flag}: found {shorten(value)}; allowed: {allowed}")
+    elif option.kind == "choice":
+        if value not in option.choices:
+            raise InputError(f"{flag}: found {shorten(value)}; allowed: {', '.join(option.choices)}")
+    elif option.kind in ("switch", "tristate") and not isinstance(value, bool):
+        raise InputError(f"{flag}: found {shorten(value)}; allowed: true or false")
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema (2020-12) of a query."""
+    types: dict[Kind, Any] = {
+        "text": {"type": "string"},
+        "whole": {"type": "integer"},
+        "share": {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
+        "tokens": {"type": ["integer", "string"]},
+        "bytes": {"type": ["integer", "string"]},
+        "switch": {"type": "boolean"},
+        "tristate": {"type": "boolean"},
+        "choice": {"type": "string"},
+        "pairs": {"type": "object", "additionalProperties": {"type": "integer"}},
+    }
+    made: dict[str, Any] = {"model": {"type": "string", "description": "catalogue name or path"}}
+    for option in options():
+        one = dict(types[option.kind])
+        if option.kind == "whole":
+            one |= {"minimum": option.low, "maximum": option.high}
+        if option.choices:
+            one["enum"] = list(option.choices)
+        if option.many and option.kind == "text":
+            one = {"anyOf": [one, {"type": "array", "items": one}]}
+        made[option.name] = one | {"description": option.help}
+        if option.default is not None:
+            made[option.name]["default"] = option.default
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "kvreport query",
+        "type": "object",
+        "properties": made,
+        "required": ["model", "gpu"],
+        "additionalProperties": False,
+    }
+
+
+def of_group(group: Group) -> Iterator[Option]:
+    """The options that help pages list under a heading."""
+    return (option for option in options() if option.group == group)

@@ -1,0 +1,74 @@
+"""Words and names that Python and the browser share: verdicts, reasons, limits, server flags.
+
+They stand in ``words.json``; :mod:`kvreport.publish.browser` puts the same file into the site's
+scripts. Keys are what the command line and the dataset say, values are for readers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kvreport.resources import package_dir
+
+ALL: Final[dict[str, Any]] = json.loads((package_dir() / "words.json").read_text(encoding="utf-8"))
+"""The whole file."""
+
+VERDICTS: Final[tuple[str, ...]] = tuple(ALL["verdicts"])
+"""Names of the verdicts by their number in :mod:`kvreport.accounting.kernel`."""
+
+REQUEST_STEPS: Final[tuple[int, ...]] = tuple(ALL["request_steps"])
+"""Lower edges of the color steps of a number of requests: half decades."""
+
+NO_REQUEST: Final[dict[str, tuple[str, str]]] = {
+    name: (word, reason) for name, (word, reason) in ALL["no_request"].items()
+}
+"""For each verdict that holds no request: the word in the cell, and the reason in full."""
+
+LIMITS: Final[dict[str, str]] = ALL["limits"]
+"""What keeps one more request from a replica, for a page."""
+
+ONLINE_WEIGHTS: Final[frozenset[str]] = frozenset(ALL["online_weights"])
+"""Weight formats that vLLM and SGLang make from a 16-bit checkpoint while loading."""
+
+TWO_BYTE_KV: Final[frozenset[str]] = frozenset(ALL["two_byte_kv"])
+"""What logs call a KV cache of two bytes per element."""
+
+CHANGES: Final[dict[str, str]] = ALL["changes"]
+"""What to change after a start-up, by the change's name; ``{value}`` is put in."""
+
+RELAX: Final[dict[str, str]] = ALL["relax"]
+"""Why nothing serves a workload and what would, by the reason of a ranking; values are put in."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServeFlags:
+    """How a server is started, and what its flags are called.
+
+    Attributes:
+        start: The words before the model.
+        tensor_parallel: Ranks that the model is split over.
+        context: Longest request.
+        max_num_seqs: Requests at once.
+        share: Memory share (vLLM) or static memory fraction (SGLang).
+        weights: Weight format made while loading.
+        kv: KV format.
+        kv_names: The server's names of KV formats, where they are not ours.
+    """
+
+    start: tuple[str, ...]
+    tensor_parallel: str
+    context: str
+    max_num_seqs: str
+    share: str
+    weights: str
+    kv: str
+    kv_names: Mapping[str, str]
+
+
+SERVE: Final[dict[str, ServeFlags]] = {
+    server: ServeFlags(**{**flags, "start": tuple(flags["start"])}) for server, flags in ALL["serve"].items()
+}
+"""Flags by server."""

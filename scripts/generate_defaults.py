@@ -1,0 +1,82 @@
+"""Write ``kvreport/architectures/defaults.json``: the published defaults of every listed class.
+
+Run it with an interpreter that has transformers (``make torch-check`` makes one). A class's defaults are
+those of its own config class; only the keys that its listing's formulas use are kept.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from kvreport.architectures import listing
+from kvreport.architectures.listing import Listing
+
+OUT = Path(__file__).resolve().parents[1] / "kvreport" / "architectures" / "defaults.json"
+
+
+def main() -> None:
+    """Write the file."""
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    found: dict[str, dict[str, Any]] = {}
+    for name in sorted(listing.index()):
+        listed = listing.listing(name)
+        model_type = listed.config or next(iter(listed.model_types), "")
+        if model_type not in CONFIG_MAPPING:
+            continue
+        published = CONFIG_MAPPING[model_type]().to_dict()
+        known = found.setdefault(model_type, {})
+        for path in sorted(paths(listed)):
+            value = at(published, path)
+            if value is not ... and not isinstance(value, dict):
+                known[path] = value
+    ordered = {model_type: dict(sorted(known.items())) for model_type, known in sorted(found.items())}
+    OUT.write_text(json.dumps(ordered, indent=0, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def paths(listed: Listing) -> set[str]:
+    """Return the keys that a listing's formulas name."""
+    return {path for formula in formulas(listed) for path in keys_of(formula)}
+
+
+def formulas(listed: Listing) -> Iterator[str]:
+    """Yield every formula of a listing."""
+    yield from (value for name, value in listed.sizes.items() if name != "head")
+    yield from listed.derived
+    yield from listed.derived.values()
+    yield from (condition for condition, _ in listed.refused)
+    for line in listed.caches:
+        for name, value in line.sizes.items():
+            if name not in ("mechanism", "reads") and not name.endswith("_type"):
+                yield from value.replace(";", ",").split(",")
+        yield line.condition or "0"
+    for row in listed.rows:
+        yield from (*row.shape, row.count, row.heads or "0", row.condition or "0")
+
+
+def keys_of(formula: str) -> Iterator[str]:
+    """Yield the dotted paths that a formula looks up."""
+    tree = ast.parse(formula.strip(), mode="eval")
+    inner = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute | ast.Name) and id(node) not in inner | called:
+            yield ast.unparse(node)
+
+
+def at(config: dict[str, Any], path: str) -> Any:
+    """Return the value at a dotted path, or ``...`` where there is none."""
+    value: Any = config
+    for key in path.split("."):
+        if not isinstance(value, dict) or key not in value:
+            return ...
+        value = value[key]
+    return value
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+"""Calls functions of generated JavaScript in a real engine, for the tests."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from kvreport.publish.javascript import camel
+
+_RUN = """
+const revive = (_, value) => value && typeof value === "object" && "number" in value ? Number(value.number) : value;
+const plain = (_, value) => typeof value === "number" && !Number.isFinite(value) ? { number: String(value) } : value;
+const calls = JSON.parse(await new Response(Deno.stdin.readable).text(), revive);
+console.log(JSON.stringify(calls.map(([name, given]) => kvKernel[name](...given)), plain));
+"""
+_NUMBERS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+
+
+def deno() -> str:
+    """The JavaScript engine that the lock pins; it comes as a wheel."""
+    return str(Path(sys.executable).with_name("deno"))
+
+
+def call(script: str, calls: Sequence[tuple[str, Sequence[Any]]]) -> list[Any]:
+    """Return what the script's functions answer; they are named and given as in Python."""
+    asked = [[camel(name), _plain(list(given))] for name, given in calls]
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "run.js")
+        file.write_text(script + _RUN, encoding="utf-8")
+        done = subprocess.run(
+            [deno(), "run", "--quiet", "--no-config", file],
+            input=json.dumps(asked),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+    answers: list[Any] = json.loads(done.stdout, object_hook=_revived)
+    return answers
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON can hold it; a record becomes an object under its JavaScript names."""
+    if hasattr(value, "_asdict"):
+        return {camel(name): _plain(one) for name, one in value._asdict().items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"number": _NUMBERS[str(value)]}
+    return value
+
+
+def _revived(found: dict[str, Any]) -> Any:
+    return float(found["number"]) if "number" in found else found

@@ -1,0 +1,370 @@
+"""One source, three evaluations: the kernel, the array code, and the JavaScript made from the kernel."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from fuzzing import examples
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from javascript import call
+
+from kvreport.accounting import capacity, kernel, roofline, sizing
+from kvreport.accounting.demand import Demand
+from kvreport.accounting.demand import Reach as Seen
+from kvreport.accounting.engines.vllm import reserve
+from kvreport.accounting.plan import BlockPlan
+from kvreport.accounting.profile import UNBOUNDED, CacheProfile, Term
+from kvreport.accounting.roofline import Peaks
+from kvreport.publish.browser import script
+
+DEVICE = 1 << 39
+"""Bytes of a device larger than any."""
+
+terms = st.lists(
+    st.tuples(
+        st.integers(0, 1 << 22),
+        st.sampled_from([1, 4, 16, 128, 784]),
+        st.sampled_from([0, 0, 127, 512, 4096, 131_072]),
+    ),
+    max_size=5,
+)
+contexts = st.integers(0, 1 << 24)
+pools = st.integers(-(1 << 36), DEVICE)
+blocks = st.integers(1, 1 << 24)
+
+
+def profile(constant: int, of: list[tuple[int, int, int]]) -> CacheProfile:
+    """The kernel's terms as the array code's."""
+    growing = [Term("full", rate, step, cap or UNBOUNDED) for rate, step, cap in of]
+    return CacheProfile((Term("state", constant_bytes=constant), *growing))
+
+
+def plan(block: int, kept: int, constant: int, of: list[tuple[int, int, int]]) -> BlockPlan:
+    return BlockPlan(block, profile(constant, of), kept_blocks=kept)
+
+
+@settings(max_examples=examples(200))
+@given(st.integers(0, 1 << 34), terms, contexts)
+def test_a_request_is_what_the_array_code_says(constant, of, context):
+    arrays = profile(constant, of)
+    assert kernel.request_bytes(constant, of, context) == arrays.request_bytes(context)
+    assert kernel.token_bytes(of, context) == np.rint(arrays.marginal_bytes(context))
+
+
+@settings(max_examples=examples(200))
+@given(pools, blocks, st.integers(0, 2), st.integers(0, 1 << 30), terms, contexts, st.integers(1, 1 << 22))
+def test_a_pool_holds_what_the_array_code_says(pool, block, kept, constant, of, context, limit):
+    laid = plan(block, kept, constant, of)
+    request = kernel.request_bytes(constant, of, context)
+    free = kernel.free_bytes(pool, block, kept)
+    assert free == capacity.free_bytes(pool, laid)
+    assert kernel.num_requests(pool, block, kept, request) == capacity.users(pool, laid, context)
+    assert kernel.concurrency(pool, block, request) == capacity.concurrency(pool, laid, context)
+    assert kernel.printed_tokens(pool, block, request, context) == capacity.printed_tokens(
+        pool, laid, context
+    )
+    assert kernel.printed_tokens_by_blocks(pool, block, 0, 16, 2) == capacity.printed_tokens(
+        pool, BlockPlan(block, laid.profile, block_tokens=16, context_parallel=2), context, "blocks"
+    )
+    assert kernel.longest_context(free, constant, of, limit) == capacity.longest_context(pool, laid, limit)
+    for wanted in (1, 7):
+        mine = kernel.boundary_context(pool, block, kept, constant, of, wanted, limit)
+        assert mine == capacity.boundary(pool, laid, wanted, limit)
+
+
+@settings(max_examples=examples(200))
+@given(
+    pools, blocks, st.integers(0, 1 << 30), terms, contexts, st.integers(0, DEVICE), st.integers(0, 1 << 34)
+)
+def test_a_verdict_is_the_array_codes(pool, block, constant, of, context, weights, uncertainty):
+    memory, limit = DEVICE // 2, 1 << 20
+    laid = plan(block, 1, constant, of)
+    request = kernel.request_bytes(constant, of, context)
+    mine = kernel.verdict(
+        memory,
+        weights,
+        request,
+        kernel.free_bytes(pool, block, 1),
+        kernel.free_bytes(pool - uncertainty, block, 1),
+        context,
+        limit,
+    )
+    theirs = capacity.verdict(
+        memory_bytes=memory,
+        weight_bytes=weights,
+        pool_bytes=pool,
+        plan=laid,
+        context_tokens=context,
+        limit_tokens=limit,
+        uncertainty_bytes=uncertainty,
+    )
+    assert mine == int(theirs)
+
+
+def test_verdicts_have_one_order():
+    from kvreport.words import VERDICTS
+
+    assert [one.label for one in capacity.Verdict] == list(VERDICTS)
+    for one in capacity.Verdict:
+        assert getattr(kernel, one.name) == one
+
+
+@settings(max_examples=examples(200))
+@given(
+    pools,
+    blocks,
+    st.integers(0, 1 << 30),
+    terms,
+    st.integers(1, 1 << 20),
+    st.integers(1, 1 << 20),
+    st.integers(0, 1 << 12),
+    st.integers(1, 5000),
+)
+def test_sizing_is_the_array_codes(pool, block, constant, of, mean, more, prefix, requests):
+    laid, longest, prefix = plan(block, 1, constant, of), mean + more, min(prefix, mean)
+    given_plan = (block, 1, constant, of)
+    assert kernel.shared_bytes(of, prefix) == sizing.shared_bytes(laid.profile, prefix)
+    held = kernel.replica_requests(pool, *given_plan, mean, longest, prefix)
+    assert held == sizing.replica_users(pool, laid, mean, longest, prefix)
+    wanted = kernel.pool_for(*given_plan, requests, mean, longest, prefix)
+    assert wanted == sizing.pool_for(laid, requests, mean, longest, prefix)
+    request = kernel.request_bytes(constant, of, mean)
+    for fast, limit in ((held, 10), (held // 2, 1 << 20), (held + 1, 1 << 20)):
+        mine = kernel.what_limits(request, constant, held, fast, limit)
+        assert mine == sizing.what_binds(laid, mean, held=held, fast=fast, limit=limit)
+
+
+@settings(max_examples=examples(200))
+@given(st.integers(1, DEVICE), st.integers(0, DEVICE), st.integers(0, DEVICE), st.integers(0, DEVICE))
+def test_the_inverses_are_the_array_codes(total, pool, weights, kept):
+    needed = kernel.utilization_for(pool, weights, kept, total)
+    assert (needed if needed <= 1 else None) == sizing.utilization_for(pool, weights, kept, total)
+    interval = sizing.fraction_interval(total, weights, pool, kept)
+    assert kernel.lowest_static_fraction(pool, weights, total) == interval.lowest
+    assert kernel.highest_static_fraction(kept, total) == interval.highest
+
+
+def test_a_reserve_is_the_package_s_own():
+    from kvreport.catalog.load import open_catalogue
+
+    catalogue = open_catalogue()
+    engine = catalogue.engine("vllm")
+    draw = random.Random(5)  # noqa: S311 - a spread of cases, no secret
+    for name in ("meta-llama/Llama-3.1-70B-Instruct", "deepseek-ai/DeepSeek-V3", "google/gemma-3-27b-it"):
+        model = catalogue.model(name)
+        for own in (False, True):
+            rates = reserve.ReserveRates.of(model, engine, tensor_parallel=4)
+            tokens, rows, eager = draw.choice([2048, 8192]), draw.choice([1, 256, 1024]), draw.random() < 0.5
+            whole = reserve.reserve(
+                model,
+                engine,
+                max_batched_tokens=tokens,
+                max_seqs=rows,
+                tensor_parallel=4,
+                eager=eager,
+                own_expert_kernels=own,
+            )
+            flat = tuple(getattr(rates, one) for one in rates.__slots__)
+            context = model.context_tokens
+            assert kernel.reserve_bytes(flat, tokens, rows, context, eager, own, True, 0) == whole.total
+
+
+# --- time ------------------------------------------------------------------------------------------
+
+rates = st.sampled_from([math.nan, 3.35e12, 9.89e14, 1.979e15])
+reaches = st.lists(
+    st.tuples(
+        st.floats(0, 1e6),
+        st.floats(0, 1e7),
+        st.floats(0, 1e7),
+        st.sampled_from([0, -1, 512, 4096]),
+        st.sampled_from([1, 4, 128]),
+        st.sampled_from([0, 1]),
+        st.sampled_from([0, 1601]),
+    ).map(lambda one: one if one[3] > 0 else (*one[:5], 0, one[6])),
+    max_size=4,
+)
+steps = st.builds(
+    kernel.Step,
+    ranks=st.sampled_from([1, 2, 8]),
+    dense_bytes=st.integers(1, 1 << 37),
+    expert_bytes=st.integers(0, 1 << 39),
+    experts=st.sampled_from([0, 8, 256]),
+    experts_per_token=st.sampled_from([1, 8]),
+    body=st.tuples(st.floats(0, 1e12), rates).map(lambda one: (one,)),
+    head=st.tuples(st.floats(0, 1e10), rates).map(lambda one: (one,)),
+    reaches=reaches,
+    attention_rate=rates,
+    state_bytes=st.integers(0, 1 << 28),
+    reduced_bytes=st.integers(0, 1 << 22),
+    bytes_rate=rates,
+    link_rate=st.sampled_from([math.nan, 4.5e11]),
+)
+
+
+def as_demand(step: kernel.Step) -> tuple[Demand, Peaks]:
+    """The kernel's step as the array code's demand and peaks."""
+    made = Demand(
+        tensor_parallel=step.ranks,
+        dense_bytes=step.dense_bytes,
+        expert_bytes=step.expert_bytes,
+        experts=step.experts,
+        experts_per_token=step.experts_per_token,
+        operations_per_token={"bf16": step.body[0][0]},
+        head_operations={"fp8": step.head[0][0]},
+        reaches=tuple(
+            Seen(a, b, c, UNBOUNDED if cap == 0 else max(cap, 0), each, chunked == 1, constant)
+            for a, b, c, cap, each, chunked, constant in step.reaches
+        ),
+        attention_multiplies="int8",
+        state_bytes_touched=step.state_bytes,
+        reduced_bytes_per_token=step.reduced_bytes,
+    )
+    rate = {"bf16": step.body[0][1], "fp8": step.head[0][1], "int8": step.attention_rate, "fp4": math.nan}
+    return made, Peaks(step.bytes_rate, rate, step.link_rate)
+
+
+@settings(max_examples=examples(150))
+@given(steps, st.integers(1, 1 << 14), st.integers(1, 1 << 20), st.integers(0, 1 << 16))
+def test_a_step_takes_what_the_array_code_says(step, batch, context, cached):
+    asked, peaks = as_demand(step)
+    cached = min(cached, context)
+    mine = kernel.decode_seconds(step, batch, context)
+    assert mine == pytest.approx(
+        roofline.decode_seconds(asked, peaks, batch, context), rel=1e-12, nan_ok=True
+    )
+    first = kernel.prefill_seconds(step, context, cached)
+    theirs = roofline.prefill_seconds(asked, peaks, context, cached_tokens=cached)
+    assert first == pytest.approx(theirs, rel=1e-12, nan_ok=True)
+
+
+# --- JavaScript ------------------------------------------------------------------------------------
+
+
+def drawn(draw: random.Random) -> Callable[[str, Any], Any]:
+    """Draw arguments by their names and types; the same for each run."""
+
+    def term() -> tuple[int, int, int]:
+        return draw.randrange(1 << 22), draw.choice([1, 4, 16, 784]), draw.choice([0, 0, 127, 4096])
+
+    def reach() -> tuple[float, float, float, int, int, int, int]:
+        cap = draw.choice([0, -1, 512, 4096])
+        chunked = draw.choice([0, 1]) if cap > 0 else 0
+        each = draw.choice([1, 4])
+        return (
+            draw.random() * 1e6,
+            draw.random() * 1e7,
+            draw.random() * 1e7,
+            cap,
+            each,
+            chunked,
+            draw.choice([0, 5]),
+        )
+
+    def known(value: float) -> float:
+        return draw.choice([math.nan, value, value, value])
+
+    def step() -> kernel.Step:
+        return kernel.Step(
+            ranks=draw.choice([1, 2, 8]),
+            dense_bytes=draw.randrange(1, 1 << 37),
+            expert_bytes=draw.randrange(1 << 39),
+            experts=draw.choice([0, 8, 256]),
+            experts_per_token=draw.choice([1, 8]),
+            body=[(draw.random() * 1e12, known(9.89e14))],
+            head=[(draw.random() * 1e10, known(9.89e14)), (0.0, math.nan)],
+            reaches=[reach() for _ in range(draw.randrange(4))],
+            attention_rate=known(9.89e14),
+            state_bytes=draw.randrange(1 << 28),
+            reduced_bytes=draw.randrange(1 << 22),
+            bytes_rate=known(3.35e12),
+            link_rate=known(4.5e11),
+        )
+
+    small = {
+        "kept": 3,
+        "ranks": 9,
+        "groups": 9,
+        "wanted": 5000,
+        "each": 500,
+        "requests": 5000,
+        "batch": 5000,
+        "block_tokens": 1024,
+        "max_num_seqs": 2048,
+        "rows": 2048,
+    }
+    lengths = {
+        "context",
+        "limit",
+        "longest",
+        "mean",
+        "prompt",
+        "cached",
+        "prefix",
+        "output",
+        "tokens",
+        "further",
+    }
+
+    def argument(name: str, kind: str) -> Any:
+        made = {
+            "Sequence[Term]": lambda: [term() for _ in range(draw.randrange(5))],
+            "Sequence[Work]": lambda: [(draw.random() * 1e12, known(9.89e14)) for _ in range(3)],
+            "Reach": reach,
+            "Rates": lambda: tuple(draw.random() * 1e6 for _ in range(16)),
+            "Step": step,
+            "bool": lambda: draw.random() < 0.5,
+        }.get(kind)
+        if made is not None:
+            return made()
+        if name in ("memory", "compute", "link", "seconds") and kind == "float":
+            return known(draw.random())
+        if name in ("utilization", "share", "raised", "fraction"):
+            return draw.random()
+        if kind == "float":
+            return draw.choice([draw.random(), draw.uniform(1, 1e5), float(draw.randrange(1, 10**6))])
+        if name in small:
+            return draw.randrange(1 if name != "kept" else 0, small[name])
+        if name in lengths:
+            return int(2 ** draw.uniform(0, 20))
+        return draw.choice([draw.randrange(1, DEVICE), draw.randrange(1, 1 << 24)])
+
+    return argument
+
+
+def test_javascript_answers_as_the_kernel_it_was_made_from():
+    functions = [
+        one for _, one in inspect.getmembers(kernel, inspect.isfunction) if one.__module__ == kernel.__name__
+    ]
+    assert len(functions) > 35
+    argument = drawn(random.Random(20261122))  # noqa: S311 - the same
+    calls = []
+    for function in functions:
+        kinds = {name: one.annotation for name, one in inspect.signature(function).parameters.items()}
+        for _ in range(examples(60)):
+            given_ = [argument(name, kind) for name, kind in kinds.items()]
+            if "cached" in kinds:
+                at = list(kinds).index("cached")
+                given_[at] = min(given_[at], given_[at - 1])
+            if function.__name__ == "fast_batch":
+                given_[-1] %= 1 << 20
+            calls.append((function.__name__, given_))
+    answers = call(script(), calls)
+    assert len(answers) == len(calls)
+    for (name, given_), answer in zip(calls, answers, strict=True):
+        mine = getattr(kernel, name)(*given_)
+        if isinstance(mine, float):
+            # A power is the one operation whose last digit the languages may see differently.
+            assert answer == pytest.approx(mine, rel=1e-13, nan_ok=True), (name, given_)
+        elif isinstance(mine, list):
+            assert answer == [list(one) for one in mine], (name, given_)
+        else:
+            assert answer == mine, (name, given_)
+            assert not isinstance(mine, int) or abs(mine) < 2**53, (name, given_)

@@ -1,0 +1,254 @@
+"""Names beyond the catalogue: a Hub that is asked on request, and quantized copies by their names."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from checkpoints import header, llama, total
+from fake_hub import SHA, FakeHub, serve
+from huggingface_configs import plain
+
+from kvreport.accounting.weights import released_bytes
+from kvreport.architectures import hub as hub_module
+from kvreport.architectures.hub import fetch, kept
+from kvreport.architectures.names import quantized_name
+from kvreport.catalog.load import open_catalogue
+from kvreport.cli import main
+from kvreport.errors import InputError
+from kvreport.estimation import estimate
+from kvreport.estimation.request import open_model
+from kvreport.estimation.variants import by_name
+
+CATALOGUE = open_catalogue()
+SIZES = (4, 512, 8, 2, 1536, 4096)
+CONFIG = plain(
+    "LlamaForCausalLM", 512, 4, 8, 2, 1536, 4096, 2048, tie_word_embeddings=False, dtype="bfloat16"
+)
+HALF = {**CONFIG, "quantization_config": {"quant_method": "awq", "bits": 4, "group_size": 32}}
+NAME = "some-org/Some-Model-7B"
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
+    index = {"metadata": {"total_size": total(llama(*SIZES))}, "weight_map": {}}
+    files = {
+        NAME: {
+            "config.json": json.dumps(CONFIG).encode(),
+            "model.safetensors.index.json": json.dumps(index).encode(),
+            "tokenizer.json": b"not wanted",
+        },
+        "some-org/Single": {
+            "config.json": json.dumps(CONFIG).encode(),
+            "model.safetensors": header(llama(*SIZES)) + b"weights" * 1000,
+        },
+        "some-org/Locked": {"config.json": json.dumps(CONFIG).encode()},
+        "some-org/Only-GGUF": {"model-Q4_K_M.gguf": b"GGUF"},
+        "some-org/Beside": {
+            "config.json": json.dumps(CONFIG).encode(),
+            "quantize_config.json": json.dumps({"bits": 4, "group_size": 64}).encode(),
+        },
+    }
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    with serve(FakeHub(files, gated={"some-org/Locked"})) as served:
+        monkeypatch.setenv("HF_ENDPOINT", served.endpoint)
+        yield served
+
+
+def test_nothing_is_asked_unless_it_is_asked_for(hub: FakeHub) -> None:
+    with pytest.raises(InputError, match=r"a config.json, .* a GGUF file or a Hub id .*--fetch.* also works"):
+        open_model(NAME, CATALOGUE)
+    assert hub.asked == []
+
+
+def test_what_was_fetched_is_pinned_and_found_again_without_a_connection(
+    hub: FakeHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = open_model(NAME, CATALOGUE, fetch=True)
+    assert found.model.id == NAME
+    assert found.assumptions == () or "taken from the files" not in " ".join(found.assumptions)
+    assert released_bytes(found.model, CATALOGUE.weight_formats) == total(llama(*SIZES))
+    (source,) = found.model.sources
+    assert (source.revision, source.evidence) == (SHA, "verbatim")
+    assert source.url == f"https://huggingface.co/{NAME}/blob/{SHA}/config.json"
+    assert not any("tokenizer" in path for path in hub.asked)
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    asked = len(hub.asked)
+    assert open_model(NAME, CATALOGUE).model == found.model
+    assert open_model(NAME, CATALOGUE, revision=SHA).model == found.model
+    assert len(hub.asked) == asked
+
+
+def test_a_revision_is_asked_for_by_name_and_kept_by_its_commit(hub: FakeHub) -> None:
+    with pytest.raises(InputError, match="no such revision kept"):
+        open_model(NAME, CATALOGUE, revision="v2")
+    assert fetch(NAME, "v2").revision == SHA
+    later = "f" * 40
+    hub.commit = later
+    hub.files[NAME]["config.json"] = json.dumps(HALF).encode()
+    del hub.files[NAME]["model.safetensors.index.json"]
+    assert fetch(NAME).revision == later
+    assert open_model(NAME, CATALOGUE).model.weight_format == "int4-g32-zp"
+    assert open_model(NAME, CATALOGUE, revision="v2").model.weight_format == "bf16"
+    with pytest.raises(InputError, match="no such repository, revision or file"):
+        fetch(NAME, "v3")
+
+
+@pytest.mark.usefixtures("hub")
+def test_of_a_single_file_only_the_header_is_read() -> None:
+    repository = fetch("some-org/Single")
+    size = (repository.folder / "model.safetensors").stat().st_size
+    assert size == len(header(llama(*SIZES)))
+    assert (
+        open_model("some-org/Single", CATALOGUE).assumptions
+        == open_model(NAME, CATALOGUE, fetch=True).assumptions
+    )
+
+
+@pytest.mark.usefixtures("hub")
+def test_the_quantizers_own_file_comes_along() -> None:
+    assert open_model("some-org/Beside", CATALOGUE, fetch=True).model.weight_format == "gptq4-g64"
+
+
+@pytest.mark.usefixtures("hub")
+@pytest.mark.parametrize(
+    ("name", "revision", "named"),
+    [
+        ("some-org/Locked", None, "gated, private or missing; allowed: .*HF_TOKEN.*config.json"),
+        ("some-org/Nothing-Here", None, "no such repository"),
+        ("some-org/Only-GGUF", None, "GGUF files and no config.json; .*path of one of its GGUF files"),
+        (NAME, "../../x", "a branch, tag or commit"),
+        ("../x", None, "a Hub id"),
+    ],
+)
+def test_what_the_hub_refuses_is_said_in_one_sentence(name: str, revision: str | None, named: str) -> None:
+    with pytest.raises(InputError, match=named) as caught:
+        fetch(name, revision)
+    assert "\n" not in str(caught.value)
+    assert kept(name) is None
+
+
+def test_a_token_opens_a_gated_repository_and_goes_to_no_other_host(
+    hub: FakeHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "open-sesame")
+    elsewhere = FakeHub({"some-org/Locked": dict(hub.files["some-org/Locked"])})
+    with serve(elsewhere):
+        path = f"/some-org/Locked/resolve/{SHA}/config.json"
+        hub.moved[path] = elsewhere.endpoint + path
+        assert fetch("some-org/Locked").revision == SHA
+    assert set(hub.tokens) == {"Bearer open-sesame"}
+    assert elsewhere.tokens == [None]
+
+
+def test_a_redirect_to_a_plain_address_is_not_followed(hub: FakeHub) -> None:
+    hub.moved[f"/{NAME}/resolve/{SHA}/config.json"] = "http://example.org/config.json"
+    with pytest.raises(InputError, match="a redirect to http"):
+        fetch(NAME)
+    assert kept(NAME) is None
+
+
+def test_no_connection_is_said_and_nothing_half_written_stays(
+    hub: FakeHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del hub.files[NAME]["config.json"]
+    hub.files[NAME]["params.json"] = b""
+    hub.moved[f"/{NAME}/resolve/{SHA}/params.json"] = "http://127.0.0.1:9/x"
+    with pytest.raises(InputError, match="no connection to"):
+        fetch(NAME)
+    left = list(hub_module.cache_folder().rglob("*"))
+    assert [path for path in left if path.is_file()] == []
+    assert kept(NAME) is None
+    monkeypatch.setenv("HF_ENDPOINT", "http://example.org")
+    with pytest.raises(InputError, match="HF_ENDPOINT"):
+        fetch(NAME)
+
+
+def test_an_index_that_contradicts_the_config_is_heard(hub: FakeHub) -> None:
+    index = {"metadata": {"total_size": total(llama(*SIZES)) // 2}, "weight_map": {}}
+    hub.files[NAME]["model.safetensors.index.json"] = json.dumps(index).encode()
+    found = open_model(NAME, CATALOGUE, fetch=True)
+    assert any("the weights are taken from the files" in sentence for sentence in found.assumptions)
+
+
+@pytest.mark.usefixtures("hub")
+def test_the_command_line_fetches_and_says_what_it_assumed(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["estimate", NAME, "--gpu", "h100-sxm-80gb", "--context", "1K", "--format", "json"]
+    assert main(asked) == 2
+    assert main([*asked, "--fetch"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["model"] == NAME
+    assert isinstance(answer["assumptions"], list)
+    assert isinstance(answer["not_read"], list)
+    assert main(asked) == 0
+    shutil.rmtree(hub_module.cache_folder())
+    assert main(asked) == 2
+
+
+BASE = "meta-llama/Llama-3.1-8B-Instruct"
+
+
+@pytest.mark.parametrize(
+    ("name", "base", "form"),
+    [
+        ("hugging-quants/Meta-Llama-3.1-8B-Instruct-AWQ-INT4", BASE, "int4"),
+        ("hugging-quants/Meta-Llama-3.1-8B-Instruct-GPTQ-INT4", BASE, "gptq4-g128"),
+        ("RedHatAI/Meta-Llama-3.1-8B-Instruct-FP8-dynamic", BASE, "fp8-channel"),
+        ("neuralmagic/Meta-Llama-3.1-8B-Instruct-quantized.w4a16", BASE, "int4-g128-sym"),
+        ("RedHatAI/Meta-Llama-3.1-8B-Instruct-quantized.w8a8", BASE, "int8"),
+        ("nvidia/Llama-3.1-8B-Instruct-NVFP4", BASE, "nvfp4"),
+        ("nvidia/Llama-3.1-8B-Instruct-FP8", BASE, "fp8-tensor"),
+        ("mlx-community/Meta-Llama-3.1-8B-Instruct-4bit", BASE, "mlx4-g64"),
+        ("mlx-community/Llama-3.1-8B-Instruct-8bit", BASE, "mlx8-g64"),
+        ("lmstudio-community/Llama-3.1-8B-Instruct-MLX-6bit", BASE, "mlx6-g64"),
+        ("bartowski/Meta-Llama-3.1-8B-Instruct-GGUF:Q8_0", BASE, "q8_0"),
+        ("unsloth/Llama-3.1-8B-Instruct-GGUF", BASE, "q4_k_m"),
+        ("unsloth/Llama-3.1-8B-Instruct-unsloth-bnb-4bit", BASE, "bnb-4bit-dq"),
+        ("turboderp/Llama-3.1-8B-Instruct-4.5bpw-exl2", BASE, "exl2-4.5bpw"),
+        ("turboderp/Llama-3.1-8B-Instruct-exl3-3.0bpw", BASE, "exl3-3bpw"),
+        ("bartowski/Qwen_Qwen3-32B-GGUF:Q4_K_M", "Qwen/Qwen3-32B", "q4_k_m"),
+        ("mlx-community/Qwen3-30B-A3B-4bit-DWQ", "Qwen/Qwen3-30B-A3B", "mlx4-g64"),
+    ],
+)
+def test_a_quantized_copy_is_its_model_in_another_format(name: str, base: str, form: str) -> None:
+    said = quantized_name(name)
+    assert said is not None
+    assert said.weights == form
+    if form not in CATALOGUE.weight_formats:
+        pytest.skip(f"{form} is not a format here yet")
+    # Some of these have records of their own by now: what their names say is asked alone.
+    found = by_name(name, CATALOGUE)
+    assert found is not None
+    model, assumptions = found
+    original = CATALOGUE.models[base]
+    assert model.weight_format == form
+    assert model.layers == original.layers
+    assert base in assumptions[0]
+    assert {row.released for row in model.weights if row.component == "dense_mlp"} <= {form, None}
+    less = released_bytes(model, CATALOGUE.weight_formats)
+    assert less < released_bytes(original, CATALOGUE.weight_formats)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["meta-llama/Llama-3.1-8B-Instruct", "Qwen/Qwen3-4bits", "some/thing-8b", "x/-AWQ", "openai/gpt-oss-20b"],
+)
+def test_a_name_that_says_nothing_of_a_quantizer_is_left_alone(name: str) -> None:
+    assert quantized_name(name) is None
+
+
+def test_a_catalogue_record_counts_before_what_its_name_says() -> None:
+    found = open_model("Qwen/Qwen3-8B-FP8", CATALOGUE)
+    assert found.assumptions == ()
+    assert found.model is CATALOGUE.model("Qwen/Qwen3-8B-FP8")
+
+
+def test_an_estimate_of_a_copy_says_so() -> None:
+    answer = estimate(
+        "mlx-community/Qwen3-32B-5bit", gpu="h100-sxm-80gb", context_tokens=8192, catalog=CATALOGUE
+    ).to_dict()
+    assert "Qwen/Qwen3-32B" in answer["assumptions"][0]

@@ -1,0 +1,282 @@
+"""Layouts against the tensors that each quantizer writes, written out by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from huggingface_configs import DEEPSEEK_V3, GEMMA_3_27B, LLAMA_3_1_8B, plain
+
+from kvreport.accounting.weights import released_bytes, tensor_bytes, weight_bytes
+from kvreport.architectures import read_config
+from kvreport.catalog.layouts import Layouts, layout
+from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.model import Model
+from kvreport.errors import InputError
+
+FORMATS = open_catalogue().weight_formats
+OUT, IN = 14336, 4096
+ELEMENTS = OUT * IN
+
+
+def read(config: dict[str, Any], quantization: dict[str, Any]) -> Model:
+    return read_config({**config, "quantization_config": quantization}, id="a/b", assume_defaults=True)
+
+
+def one(quantization: dict[str, Any], config: dict[str, Any] = LLAMA_3_1_8B) -> str:
+    rows = {r.released for r in read(config, quantization).weights if r.name.endswith("up_proj.weight")}
+    (form,) = rows
+    assert form is not None
+    return form
+
+
+def in_file(form: str) -> int:
+    """Bytes of one 14336 x 4096 matrix in a file."""
+    found = FORMATS[form]
+    return tensor_bytes((OUT, IN), found) + found.index_bytes * IN
+
+
+def grouped(bits: int, group: int, zero_bits: int = 0) -> int:
+    groups = IN // group if group else 1
+    return ELEMENTS * bits // 8 + OUT * groups * 2 + OUT * groups * zero_bits // 8
+
+
+PACKED = {"quant_method": "compressed-tensors", "format": "pack-quantized"}
+
+
+def packed(**weights: object) -> dict[str, Any]:
+    group = {"targets": ["Linear"], "weights": {"type": "int", "symmetric": True, **weights}}
+    return {**PACKED, "config_groups": {"group_0": group}, "ignore": ["lm_head"]}
+
+
+@pytest.mark.parametrize(
+    ("quantization", "expected"),
+    [
+        # qweight int32 [in, out / 8], qzeros int32 [in / group, out / 8], scales fp16 [in / group, out]
+        ({"quant_method": "awq", "bits": 4, "group_size": 128}, grouped(4, 128, 4)),
+        ({"quant_method": "awq", "bits": 4, "group_size": 32}, grouped(4, 32, 4)),
+        # The same, and g_idx int32 [in].
+        ({"quant_method": "gptq", "bits": 4, "group_size": 128}, grouped(4, 128, 4) + 4 * IN),
+        ({"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": True}, grouped(4, 32, 4) + 4 * IN),
+        ({"quant_method": "gptq", "bits": 8, "group_size": 128}, grouped(8, 128, 8) + 4 * IN),
+        ({"quant_method": "gptq", "bits": 8, "group_size": 32}, grouped(8, 32, 8) + 4 * IN),
+        ({"quant_method": "gptq", "bits": 3, "group_size": 128}, grouped(3, 128, 3) + 4 * IN),
+        ({"quant_method": "gptq", "bits": 2, "group_size": 64}, grouped(2, 64, 2) + 4 * IN),
+        ({"quant_method": "gptq", "bits": 4, "group_size": -1}, grouped(4, 0, 4) + 4 * IN),
+        # Marlin's own packing: no zero points, no index.
+        (
+            {"quant_method": "gptq", "bits": 4, "group_size": 128, "checkpoint_format": "marlin"},
+            grouped(4, 128),
+        ),
+        ({"quant_method": "auto-round", "bits": 4, "group_size": 128}, grouped(4, 128, 4)),
+        # weight_packed int32, weight_scale bf16, weight_zero_point packed where it is not symmetric
+        (packed(num_bits=4, group_size=128, strategy="group"), grouped(4, 128)),
+        (packed(num_bits=4, group_size=32, strategy="group"), grouped(4, 32)),
+        (packed(num_bits=4, group_size=32, strategy="group", symmetric=False), grouped(4, 32, 4)),
+        (packed(num_bits=4, strategy="channel"), grouped(4, 0)),
+        (packed(num_bits=8, group_size=128, strategy="group"), grouped(8, 128)),
+        (packed(num_bits=4, group_size=16, strategy="group"), grouped(4, 16)),
+        # 2:4: half of the values, and two bits of position for each of them
+        (
+            {**packed(num_bits=4, group_size=128, strategy="group"), "format": "marlin-24"},
+            ELEMENTS // 4 + ELEMENTS // 8 + OUT * IN // 128 * 2,
+        ),
+        # weight e4m3, weight_scale_inv float32 [out / rows, in / columns]
+        (
+            {"quant_method": "fp8", "weight_block_size": [64, 64]},
+            ELEMENTS + OUT // 64 * IN // 64 * 4,
+        ),
+        ({"quant_method": "fp8", "weight_block_size": [1, 128]}, ELEMENTS + OUT * IN // 128 * 4),
+        # weight e4m3, weight_scale e8m0 [out, in / 32]
+        ({"quant_method": "mxfp8", "weight_block_size": [1, 32]}, ELEMENTS + OUT * IN // 32),
+        ({"quant_method": "fp8", "weight_block_size": [1, 32]}, ELEMENTS + OUT * IN // 32),
+        # trellis int16 [in / 16, out / 16, 16 bits], suh fp16 [in], svh fp16 [out]
+        ({"quant_method": "exl3", "bits": 4.0, "head_bits": 6}, ELEMENTS // 2 + 2 * IN + 2 * OUT),
+        ({"quant_method": "exl2", "bits": 4.25, "head_bits": 6}, ELEMENTS * 425 // 800),
+        # codes int16 [out, in / 8, 1], codebooks fp16 [1, 65536, 1, 8], scales fp16 [out]
+        (
+            {"quant_method": "aqlm", "in_group_size": 8, "num_codebooks": 1, "nbits_per_codebook": 16},
+            ELEMENTS // 8 * 2 + 65536 * 8 * 2 + OUT * 2,
+        ),
+        (
+            {"quant_method": "aqlm", "in_group_size": 8, "num_codebooks": 2, "nbits_per_codebook": 8},
+            ELEMENTS // 8 * 2 + 2 * 256 * 8 * 2 + OUT * 2,
+        ),
+        # weight uint8 [out / 4, in], weight_scale bf16 [1]
+        ({"quant_method": "bitnet", "quantization_mode": "offline"}, ELEMENTS // 4 + 2),
+        ({"quant_method": "eetq", "weights": "int8"}, ELEMENTS + OUT * 2),
+        ({"quant_method": "fp_quant", "forward_dtype": "mxfp4"}, ELEMENTS // 2 + OUT * IN // 32),
+        (
+            {"quant_method": "hqq", "quant_config": {"weight_quant_params": {"nbits": 2, "group_size": 16}}},
+            ELEMENTS // 4 + OUT * IN // 16 * 4,
+        ),
+    ],
+)
+def test_a_layout_is_the_tensors_that_its_tool_writes(quantization: dict[str, Any], expected: int) -> None:
+    assert in_file(one(quantization)) == expected
+
+
+def mlx(config: dict[str, Any], **quantization: object) -> Model:
+    return read_config({**config, "quantization": {"group_size": 64, "bits": 4, **quantization}}, id="a/b")
+
+
+def test_mlx_converts_tables_and_head_too() -> None:
+    made = mlx(LLAMA_3_1_8B)
+    assert made.weight_format == "mlx4-g64"
+    assert {row.component: row.released for row in made.weights} == {
+        "embedding": "mlx4-g64",
+        "output_head": "mlx4-g64",
+        "attention": "mlx4-g64",
+        "dense_mlp": "mlx4-g64",
+        "norms": None,
+    }
+    # weight uint32 [out, in / 8], scales and biases bf16 [out, in / 64]: 4.5 bits; 65 norms of 4096.
+    linear = 8_030_261_248 - 65 * 4096
+    assert released_bytes(made, FORMATS) == linear * 9 // 16 + 65 * 4096 * 2
+
+
+def test_mlx_modes_and_exceptions() -> None:
+    other = mlx(
+        LLAMA_3_1_8B,
+        **{
+            "model.embed_tokens": False,
+            "model.layers.0.mlp.up_proj": {"group_size": 32, "bits": 8},
+            "model.layers.1.mlp.up_proj": {"mode": "mxfp4"},
+        },
+    )
+    rows = {(row.name.split(".")[-2], row.released): row.count for row in other.weights}
+    assert rows["embed_tokens", None] == 1
+    assert rows["up_proj", "mlx8-g32"] == rows["up_proj", "mxfp4"] == 1
+    assert rows["up_proj", "mlx4-g64"] == 30
+    assert mlx(LLAMA_3_1_8B, mode="mxfp8", group_size=32, bits=8).weight_format == "mxfp8"
+    assert tensor_bytes((64, 64), FORMATS["mlx-nvfp4"]) == 64 * 64 // 2 + 64 * 4
+    with pytest.raises(InputError, match="mode"):
+        mlx(LLAMA_3_1_8B, mode="ternary")
+
+
+def test_mlx_leaves_encoders_alone_and_knows_its_own_names_of_modules() -> None:
+    seen = mlx(GEMMA_3_27B, **{"language_model.model.layers.3.mlp.up_proj": {"group_size": 64, "bits": 8}})
+    assert {row.released for row in seen.weights if row.component == "vision"} == {None}
+    assert sum(row.count for row in seen.weights if row.released == "mlx8-g64") == 1
+
+
+def test_encoders_stay_at_16_bits_unless_they_are_named() -> None:
+    general = packed(num_bits=4, group_size=32, strategy="group")
+    towers = {r.released for r in read(GEMMA_3_27B, general).weights if r.component == "vision"}
+    assert towers == {None}
+    named = packed(num_bits=4, group_size=32, strategy="group")
+    named["config_groups"]["group_0"]["targets"] = [r"re:.*fc1$"]
+    assert {r.released for r in read(GEMMA_3_27B, named).weights if r.component == "vision"} == {
+        None,
+        "int4-g32",
+    }
+
+
+def test_a_module_named_counts_before_the_kind_of_layer_that_it_is() -> None:
+    weights = {"num_bits": 8, "type": "float", "strategy": "channel"}
+    fours = {"num_bits": 4, "type": "int", "group_size": 128, "strategy": "group"}
+    quantization = {
+        **PACKED,
+        "config_groups": {
+            "group_0": {"targets": ["Linear"], "weights": fours},
+            "group_1": {"targets": [r"re:.*down_proj"], "weights": weights, "format": "float-quantized"},
+        },
+        "ignore": ["lm_head"],
+    }
+    made = read(LLAMA_3_1_8B, quantization)
+    forms = {r.name.split(".")[-2]: r.released for r in made.weights if r.component == "dense_mlp"}
+    assert forms == {"gate_proj": "int4-g128-sym", "up_proj": "int4-g128-sym", "down_proj": "fp8-channel"}
+
+
+def test_exl3_lists_what_every_module_takes() -> None:
+    storage = {
+        "model.layers.0.mlp.up_proj": {"quant_format": "exl3", "bits_per_weight": 5},
+        "model.layers.1.mlp.up_proj": {"quant_format": "exl3", "bits_per_weight": 3.5},
+        "model.layers.1.mlp.norm": {"stored_tensors": {}},
+    }
+    made = read(LLAMA_3_1_8B, {"quant_method": "exl3", "bits": 4.0, "tensor_storage": storage})
+    forms = {row.released: row.count for row in made.weights if row.released}
+    assert forms == {"exl3-5bpw": 1, "exl3-3.5bpw": 1}
+
+
+BESIDE = {
+    "quantize_config.json": ({"bits": 4, "group_size": 128, "desc_act": False, "sym": True}, "gptq4-g128"),
+    "quant_config.json": (
+        {"zero_point": True, "q_group_size": 64, "w_bit": 4, "version": "GEMM"},
+        "int4-g64",
+    ),
+    "hf_quant_config.json": ({"quantization": {"quant_algo": "NVFP4"}}, "nvfp4"),
+    "quantization_config.json": ({"quant_method": "exl3", "bits": 3.0}, "exl3-3bpw"),
+}
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_the_quantizers_own_file_is_read(name: str, tmp_path: Path) -> None:
+    content, form = BESIDE[name]
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA_3_1_8B), encoding="utf-8")
+    (tmp_path / name).write_text(json.dumps(content), encoding="utf-8")
+    assert read_config(tmp_path, id="a/b").weight_format == form
+
+
+def test_ascend_describes_every_tensor(tmp_path: Path) -> None:
+    config = plain("LlamaForCausalLM", 64, 2, 4, 4, 128, 256, 128)
+    description = {
+        "model_quant_type": "W8A8_DYNAMIC",
+        "model.embed_tokens.weight": "FLOAT",
+        "model.layers.0.mlp.up_proj.weight": "W8A8_DYNAMIC",
+        "model.layers.0.mlp.up_proj.weight_scale": "W8A8_DYNAMIC",
+        "model.layers.1.mlp.up_proj.weight": "FLOAT",
+        "model.layers.1.mlp.down_proj.weight": "W4A8_DYNAMIC",
+    }
+    (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    path = tmp_path / "quant_model_description.json"
+    path.write_text(json.dumps(description), encoding="utf-8")
+    made = read_config(tmp_path, id="a/b")
+    forms = {(row.name.split(".")[-2], row.released): row.count for row in made.weights if row.released}
+    assert forms == {("up_proj", "ascend-w8a8"): 1, ("down_proj", "ascend-w4a8"): 1}
+    path.write_text(json.dumps({**description, "lm_head.weight": "W2A2"}), encoding="utf-8")
+    with pytest.raises(InputError, match="W2A2"):
+        read_config(tmp_path, id="a/b")
+
+
+def test_a_quantizer_without_a_layout_here_sends_the_reader_to_the_headers() -> None:
+    with pytest.raises(InputError, match=r"vptq.*safetensors files, whose headers say every byte"):
+        read(LLAMA_3_1_8B, {"quant_method": "vptq"})
+
+
+def test_look_up_knows_layouts_that_nobody_listed() -> None:
+    assert isinstance(FORMATS, Layouts)
+    assert "int4-g48-zp" in FORMATS
+    assert "int4-g48-zp" not in list(FORMATS)
+    assert FORMATS["fp8-block-128x128".replace("-128x128", "")].block == (128, 128)
+    for wrong in ("int9-g32-sym", "int4-g0-sym", "mlx7-g64", "exl3-40bpw", "aqlm-0x8-g8", "int4-g32-", ""):
+        assert wrong not in FORMATS
+        assert layout(wrong) is None
+
+
+def test_a_whole_model_can_be_asked_for_in_a_stated_layout() -> None:
+    catalogue = open_catalogue()
+    assert catalogue.weight_format("INT4_G32_SYM").name == "int4-g32"
+    assert catalogue.weight_format("gptq4-g128").bits == 4
+    with pytest.raises(InputError, match="weight format"):
+        catalogue.weight_format("int64")
+    mla = catalogue.models["deepseek-ai/DeepSeek-V3"]
+    narrow = weight_bytes(mla, catalogue.weight_format("int4-g64-sym"), FORMATS)
+    wide = weight_bytes(mla, catalogue.weight_format("int4-g32-zp"), FORMATS)
+    assert narrow < wide < weight_bytes(mla, catalogue.weight_format("int8"), FORMATS)
+
+
+def test_what_gptq_drops_while_loading_is_in_the_file_alone() -> None:
+    made = read(DEEPSEEK_V3, {"quant_method": "gptq", "bits": 4, "group_size": 128})
+    plain_int4 = made.model_copy(
+        update={
+            "weights": tuple(
+                row.model_copy(update={"released": "int4"}) if row.released == "gptq4-g128" else row
+                for row in made.weights
+            )
+        }
+    )
+    assert weight_bytes(made, None, FORMATS) == weight_bytes(plain_int4, None, FORMATS)
+    assert released_bytes(made, FORMATS) > released_bytes(plain_int4, FORMATS)
