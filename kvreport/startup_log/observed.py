@@ -117,10 +117,9 @@ class Start:
         if observation.speculative and observation.printed.model_load_gib is not None:
             self.excluded.append("weights: a draft model is loaded too")
             return None
-        if (observation.pipeline_parallel or 1) > 1:
-            self.excluded.append("weights: pipeline stages are not told apart in the source")
-            return None
         case = self.case()
+        if case.layout.pipeline > 1:
+            return lay_out(case)
         if self.accelerator is None and observation.kernels_of is not None:
             case = replace(case, accelerators=(self.catalogue.accelerator(observation.kernels_of),))
         return allocate(case)
@@ -136,9 +135,6 @@ class Start:
             return None
         if observation.speculative and self._draft_tokens() == 0:
             self.excluded.append("tokens: the draft model is not described")
-            return None
-        if (observation.pipeline_parallel or 1) > 1:
-            self.excluded.append("tokens: pipeline stages are not planned one by one")
             return None
         return lay_out(self.case())
 
@@ -175,6 +171,7 @@ class Start:
         observation = self.observation
         return Layout(
             tensor=self.ranks,
+            pipeline=observation.pipeline_parallel or 1,
             data=observation.data_parallel or 1,
             expert=bool(observation.expert_parallel),
             decode_context=observation.context_parallel or 1,
@@ -210,7 +207,7 @@ class Start:
         if self.ranks == 1 or printed.available_kv_gib is None or not printed.kv_tokens or context is None:
             return True
         pool = int(printed.available_kv_gib * GIB)
-        tokens = int(replace(laid, pool_bytes=pool).printed_tokens(context))
+        tokens = int(with_pool(laid, pool).printed_tokens(context))
         together = abs(tokens / printed.kv_tokens - 1) <= SAME_RANK_WITHIN
         if not together:
             self.excluded.append("pool: the quoted pool and tokens are of different ranks")
@@ -223,10 +220,10 @@ class Start:
         if context is None:
             return
         if printed.kv_tokens:
-            tokens = replace(laid, pool_bytes=pool).printed_tokens(context)
+            tokens = with_pool(laid, pool).printed_tokens(context)
             yield Comparison(f"tokens{suffix}", float(tokens), float(printed.kv_tokens), "tokens")
         if printed.max_concurrency:
-            held = replace(laid, pool_bytes=pool)
+            held = with_pool(laid, pool)
             fitting = float(held.concurrency(context))
             if self.rules.concurrency_is_tokens:
                 fitting = float(held.printed_tokens(context)) / context
@@ -306,6 +303,12 @@ class Start:
             serving=Serving(1, sequences=sequences),
         )
         return plan_blocks(case).profile
+
+
+def with_pool(laid: Deployment, pool_bytes: int) -> Deployment:
+    """The same with this pool on every device."""
+    others = tuple(replace(one, pool_bytes=pool_bytes) for one in laid.others)
+    return replace(laid, pool_bytes=pool_bytes, others=others)
 
 
 def serves_images(observation: Observation) -> bool:

@@ -38,8 +38,12 @@ GATHERED_LOGIT_BYTES: Final = 2
 FORWARD_INNER_BYTES: Final = 6
 """Per element of the MLP's inner side: gate and up projection, and their product, 16 bits each."""
 
-FORWARD_HIDDEN_BYTES: Final = 8
-"""Per element of the residual stream: residual, normalized input, output and its sum, 16 bits each."""
+FORWARD_HIDDEN_BYTES: Final = 10
+"""Per element of the residual stream: residual, attention's output, their sum, its norm and the MLP's output,
+16 bits each, which a compiled graph allocates as one piece."""
+
+FIRST_ENGINE_HIDDEN_BYTES: Final = 6
+"""The same where layers run one by one: residual, norm and output (0.6 and 0.7 compile nothing)."""
 
 EXPERT_INNER_BYTES: Final = 6
 EXPERT_HIDDEN_BYTES: Final = 2
@@ -198,9 +202,15 @@ def kept_bytes(shape: Shape) -> int:
     return KEPT_STREAMS * SERVED_BYTES * shape.hidden
 
 
-def forward_bytes_per_token(shape: Shape, tensor_parallel: int = 1) -> float:
+def stream_bytes_per_token(shape: Shape, release: Release) -> int:
+    """Bytes per token of the residual stream at the peak of a forward pass."""
+    copies = FIRST_ENGINE_HIDDEN_BYTES if release < FIRST_ENGINE_ENDS else FORWARD_HIDDEN_BYTES
+    return copies * shape.hidden * shape.streams
+
+
+def forward_bytes_per_token(shape: Shape, release: Release, tensor_parallel: int = 1) -> float:
     """Bytes per token at the peak of a forward pass, without the buffers that experts keep."""
-    stream = FORWARD_HIDDEN_BYTES * shape.hidden * shape.streams
+    stream = stream_bytes_per_token(shape, release)
     dense = FORWARD_INNER_BYTES * shape.inner / tensor_parallel
     expert = EXPERT_INNER_BYTES * shape.expert_inner / tensor_parallel + EXPERT_HIDDEN_BYTES * shape.hidden
     return stream + max(dense, shape.experts_per_token * expert)

@@ -16,7 +16,6 @@ from kvreport.accounting.engines.base import Reserve, constant
 from kvreport.accounting.engines.vllm import releases
 from kvreport.accounting.engines.vllm.profiling import (
     DYNAMIC_IMAGE_TOKENS,
-    FORWARD_HIDDEN_BYTES,
     INDEX_LOGITS_BYTES,
     POOLED_PATCHES,
     Shape,
@@ -28,6 +27,7 @@ from kvreport.accounting.engines.vllm.profiling import (
     logit_bytes,
     rows_buffered,
     states_encoded_bytes,
+    stream_bytes_per_token,
 )
 from kvreport.accounting.kv_cache import SERVED_BYTES
 from kvreport.catalog.accelerator import Accelerator
@@ -110,8 +110,8 @@ class ReserveRates:
         fixed, pooled = (tower.merged, 0 if sizes.encoder_tokens else POOLED_PATCHES) if tower else (0, 0)
         patch = tower.patch_bytes if tower else 0
         return cls(
-            forward_per_token=forward_bytes_per_token(sizes, tensor_parallel),
-            stream_per_token=FORWARD_HIDDEN_BYTES * sizes.hidden * sizes.streams,
+            forward_per_token=forward_bytes_per_token(sizes, release, tensor_parallel),
+            stream_per_token=stream_bytes_per_token(sizes, release),
             expanded=expanded_latent_bytes(sizes, tensor_parallel),
             workspace_per_token=expert_workspace_bytes(sizes, tensor_parallel) if workspace else 0,
             kept_per_token=kept_bytes(sizes),
