@@ -24,7 +24,7 @@ OUT         ?= build/export
 UV          ?= uv
 FUZZ        ?= 50
 
-.PHONY: help site serve test coverage fuzz audit torch-check check format bench export fit wheel release lock venv clean distclean
+.PHONY: help released-address variation site serve test coverage fuzz audit torch-check check format bench export fit wheel release lock venv clean distclean
 
 help: ## list what can be made
 	@printf 'make ...\n'
@@ -98,11 +98,17 @@ export: $(STAMP) ## write the site's pages as plain files (OUT=build/export)
 fit: $(STAMP) ## fit the engines' memory reserve on data/observations and write its coefficients
 	@$(BIN)/python scripts/fit_reserve.py --write
 
+variation: $(STAMP) ## build a site under other paths, zones, locales, clocks, users and Pythons; print its digest
+	@$(BIN)/python scripts/variation.py
+
 wheel: $(STAMP) ## build the wheel, with the templates and the public data inside, into dist/
 	@$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 	@ls dist/*.whl
 
-release: site ## build wheel, source archive and site archive with checksums and provenance into dist/
+released-address:
+	@case "$$KVREPORT_SITE_URL" in https://*) ;; *) echo 'release: KVREPORT_SITE_URL must be the https:// address that the site will have' >&2; exit 2;; esac
+
+release: released-address site ## build wheel, source archive and site archive with checksums and provenance into dist/
 	@$(BIN)/python scripts/release.py
 
 # --- the environment ---------------------------------------------------------------------------------
@@ -156,8 +162,8 @@ lock: ## pin anew from pyproject.toml into requirements/ (needs uv)
 			--quiet --output-file "$$out" $(LOCK_ARGS); \
 		echo "· $$out: $$(grep -c '==' "$$out") packages"; \
 	}; \
-	compile requirements/runtime.txt; \
-	compile requirements/dev.txt --group dev --constraint requirements/runtime.txt
+	compile requirements/runtime.txt --extra site; \
+	compile requirements/dev.txt --extra site --group dev --constraint requirements/runtime.txt
 
 clean: ## remove what was built, but for the environment and the caches
 	@rm -rf site build dist

@@ -15,6 +15,7 @@ CARRIED = {
     "data": "kvreport/_data",
     "templates": "kvreport/_templates",
     "docs/assets": "kvreport/_assets",
+    "requirements": "kvreport/_requirements",
 }
 
 

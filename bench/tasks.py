@@ -90,7 +90,7 @@ def stream(rows: str, models: str = "*") -> dict[str, float]:
     from kvreport.catalog.load import load_catalogue
     from kvreport.dataset.grid import axes
     from kvreport.dataset.matrix import matrix
-    from kvreport.dataset.write import write_partitioned
+    from kvreport.dataset.partitions import write_partitioned
 
     catalogue = load_catalogue()
     per_context = _rows(matrix(axes(catalogue, models=models, contexts=[8192])))

@@ -11,20 +11,32 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-__all__ = ["Estimate", "InputError", "__version__", "estimate", "load_catalogue", "read_config"]
+__all__ = [
+    "Estimate",
+    "InputError",
+    "TrafficAnswer",
+    "__version__",
+    "estimate",
+    "load_catalogue",
+    "read_config",
+    "replay",
+]
 
 if TYPE_CHECKING:
     from kvreport.architectures import read_config
     from kvreport.catalog.load import load_catalogue
     from kvreport.errors import InputError
     from kvreport.estimation import Estimate, estimate
+    from kvreport.traffic.answers import TrafficAnswer, replay
 
 _HOMES = {
     "Estimate": "kvreport.estimation",
     "InputError": "kvreport.errors",
+    "TrafficAnswer": "kvreport.traffic.answers",
     "estimate": "kvreport.estimation",
     "load_catalogue": "kvreport.catalog.load",
     "read_config": "kvreport.architectures",
+    "replay": "kvreport.traffic.answers",
 }
 
 

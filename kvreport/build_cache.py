@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import logging
 import pickle
 import shutil
 from collections.abc import Iterable
+from functools import cache
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from kvreport.atomic import write_whole
+from kvreport.atomic.files import sweep_unfinished, write_whole
+
+log = logging.getLogger("kvreport.cache")
 
 _KEPT: Final = 2
 _SEAL_BYTES: Final = 32
@@ -56,9 +60,35 @@ def keep(folder: Path, state: str, value: object) -> None:
     forget(folder)
 
 
-def write_sealed(path: Path, content: bytes) -> None:
-    """Keep content with its own digest in front, so that a damaged file is known for one."""
-    write_whole(path, sha256(content).digest() + content)
+def write_sealed(path: Path, content: bytes) -> bool:
+    """Keep content with its own digest in front, so that a damaged file is known for one.
+
+    A cache is a convenience: where it cannot be written, that is said once and the build goes on.
+
+    Returns:
+        Whether the content is kept.
+    """
+    try:
+        write_whole(path, sealed(content))
+    except OSError as error:
+        cannot_keep(error)
+        return False
+    return True
+
+
+def sealed(content: bytes) -> bytes:
+    """Return content with its digest in front."""
+    return sha256(content).digest() + content
+
+
+@cache
+def _told(reason: str) -> None:
+    log.warning("the cache cannot be written (%s); the build goes on without it", reason)
+
+
+def cannot_keep(error: OSError) -> None:
+    """Warn that a cache cannot be written, once for each reason."""
+    _told(error.strerror or str(error))
 
 
 def read_sealed(path: Path) -> bytes | None:
@@ -73,7 +103,10 @@ def read_sealed(path: Path) -> bytes | None:
 
 def forget(folder: Path) -> None:
     """Remove all but the latest entries of a folder of states."""
-    # Another build may write or forget in the same folder: its unfinished files are its own.
+    if not folder.is_dir():
+        return
+    # Another build may write or forget in the same folder: its unfinished files are its own for a day.
+    sweep_unfinished(folder)
     entries = [path for path in folder.iterdir() if not path.name.startswith(".")]
     for old in sorted(entries, key=_age, reverse=True)[_KEPT:]:
         if old.is_dir():

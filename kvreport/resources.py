@@ -1,6 +1,6 @@
-"""Where the package's files are: the catalogue's data, the page templates, the site's assets.
+"""Where the package's files are: the catalogue's data, the page templates, the site's assets, the locks.
 
-A wheel carries them inside the package (``_data``, ``_templates``, ``_assets``; see
+A wheel carries them inside the package (``_data``, ``_templates``, ``_assets``, ``_requirements``; see
 ``hatch_build.py``). In a checkout they are the top-level folders that people edit. Every caller
 asks here and need not know which of the two it runs from.
 """
@@ -29,6 +29,11 @@ def templates_dir() -> Path:
 def assets_dir() -> Path:
     """Return the folder of the site's own styles and scripts."""
     return _locate("_assets", "docs/assets")
+
+
+def requirements_dir() -> Path:
+    """Return the folder of the locks: every package by version and hash."""
+    return _locate("_requirements", "requirements")
 
 
 def _locate(packaged: str, in_repository: str) -> Path:

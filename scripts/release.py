@@ -24,6 +24,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SITE = "site"
+_LOCAL = re.compile(r"https://(?:localhost|127\.|0\.0\.0\.0|\[::1\])")
 
 
 def main() -> int:
@@ -53,6 +54,13 @@ def unready(root: Path) -> Iterator[str]:
         yield f"CHANGELOG.md: found no section for {version}; allowed: '## [{version}] - <date>' with what changed"
     if not (root / SITE / "index.html").is_file():
         yield f"{SITE}/: found no site; `make release` builds it first"
+    address = os.environ.get("KVREPORT_SITE_URL", "")
+    if not address.startswith("https://") or _LOCAL.match(address):
+        yield f"KVREPORT_SITE_URL: found {address!r}; allowed: the https:// address that the site will have"
+    elif (root / SITE / "sitemap.xml").is_file():
+        sitemap = (root / SITE / "sitemap.xml").read_text(encoding="utf-8")
+        if f"<loc>{address.rstrip('/')}/</loc>" not in sitemap:
+            yield f"{SITE}/: was built for another address than {address}; build it again"
     status = git(root, "status", "--porcelain")
     if status:
         yield f"git: found {len(status.splitlines())} changed or unknown files; allowed: a release of what is committed"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import ensure_chromium
@@ -35,3 +37,25 @@ def chromium_path() -> str:
 def chromium_flags() -> list[str]:
     """The flags under which it starts in a container, and calls nobody."""
     return list(ensure_chromium.FLAGS)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Put what a test fuzzed on its report, which travels from a worker to the terminal."""
+    report = yield
+    if report.when == "call":
+        report.user_properties += [(f"fuzzed {what}", n) for what, n in fuzzing.take_counts(item).items()]
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print how many inputs were tried, when fuzzing."""
+    total: Counter[str] = Counter()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            for name, count in getattr(report, "user_properties", ()):
+                if name.startswith("fuzzed "):
+                    total[name.removeprefix("fuzzed ")] += count
+    if total and fuzzing.TIMES > 1:
+        words = ", ".join(f"{count:,} {what}" for what, count in sorted(total.items()))
+        terminalreporter.write_line(f"fuzzed: {words}")

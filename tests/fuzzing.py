@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+from collections import Counter
 
 from hypothesis import settings
 
@@ -25,3 +27,21 @@ def load_profile() -> None:
         "kvreport", max_examples=examples(100), derandomize=TIMES == 1, deadline=None, print_blob=TIMES > 1
     )
     settings.load_profile("kvreport")
+
+
+_COUNTS: Counter[str] = Counter()
+_PASSED = re.compile(r"(\d+) passing examples?, (\d+) failing")
+
+
+def counted(what: str) -> None:
+    """Count one input, under a name that the summary prints."""
+    _COUNTS[what] += 1
+
+
+def take_counts(item: object) -> dict[str, int]:
+    """Return what a test tried: the examples that hypothesis ran and what the test itself counted."""
+    found = dict(_COUNTS)
+    _COUNTS.clear()
+    tried = _PASSED.findall(getattr(item, "hypothesis_statistics", ""))
+    inputs = sum(int(passing) + int(failing) for passing, failing in tried)
+    return {"inputs": inputs, **found} if inputs else found

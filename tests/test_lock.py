@@ -30,7 +30,9 @@ def locked(text: str, python: str) -> dict[str, Version]:
 def asked(project: dict, python: str, *, dev: bool) -> list[Requirement]:
     """What pyproject.toml names for a Python."""
     groups = project["dependency-groups"]
+    extras = project["project"]["optional-dependencies"]
     lines = list(project["project"]["dependencies"])
+    lines += [line for name in ("data", "site") for line in extras[name] if not line.startswith("kvreport")]
     if dev:
         lines += groups["build"] + [line for line in groups["dev"] if isinstance(line, str)]
     requirements = map(Requirement, lines)

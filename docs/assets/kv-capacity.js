@@ -31,6 +31,7 @@
         maker: packed.maker[n],
         kind: packed.kind[n],
         limit: packed.limit[n],
+        slots: packed.slots[n],
         kv: packed.kv[n],
         aliases: packed.aliases[n],
         weights: each("weights", at),
@@ -57,7 +58,8 @@
     const [reserve, uncertainty] = model.reserve[gpu.reserve][size];
     const layout = model.held[kvFormat][size];
     const [heldConstant, heldTerms, state] = layout.kinds ? layout.kinds[gpu.kind] : layout;
-    const pool = kernel.poolBytes(gpu.memory, resident, reserve);
+    const left = kernel.poolLeft(gpu.memory, resident, reserve);
+    const pool = Math.max(left, 0);
     const free = kernel.freeBytes(pool, block, kept);
     return {
       model,
@@ -68,7 +70,10 @@
       weights,
       resident,
       reserve,
+      left,
       pool,
+      uncertainty,
+      wanted: model.slots ? gpu.step[1] : 0,
       block,
       kept,
       free,
@@ -77,20 +82,33 @@
       heldConstant,
       heldTerms,
       state,
-      sure: kernel.freeBytes(pool - uncertainty, block, kept),
-      fitsWeights: resident <= gpu.memory,
+      fitsWeights: resident <= gpu.usable,
       longest: later ? undefined : kernel.longestContext(free, constant, terms, model.limit),
     };
   }
 
   /* The answer of a configuration at a context. */
   function answer(config, context) {
-    const { model, gpu, block, kept, pool, free, sure } = config;
+    const { model, gpu, block, kept, pool } = config;
     const request = kernel.requestBytes(config.constant, config.terms, context);
     const own = kernel.requestBytes(config.heldConstant, config.heldTerms, context);
-    const verdict = kernel.verdict(gpu.memory, config.resident, request, free, sure, context, model.limit);
+    const verdict = kernel.verdict(
+      gpu.usable,
+      config.resident,
+      config.left,
+      config.uncertainty,
+      block,
+      kept,
+      request,
+      config.wanted,
+      context,
+      model.limit,
+    );
+    const held = kernel.numRequests(pool, block, kept, request);
     return {
-      users: kernel.numRequests(pool, block, kept, request),
+      users: kernel.runningRequests(verdict, held, gpu.step[1]),
+      held,
+      limitedBy: kernel.words.limit_names[kernel.limitedBy(verdict, held, gpu.step[1])],
       ceiling: kernel.ceilingRequests(gpu.usable, config.weights, own),
       request,
       verdict: kernel.words.verdicts[verdict],

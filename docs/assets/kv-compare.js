@@ -214,12 +214,14 @@
 
     function legend(all) {
       $(".kv-legend", root).replaceChildren(...all.map((thing, n) => {
-        const item = make("li", {});
-        item.innerHTML = `<svg width="26" height="10" aria-hidden="true"><line class="kv-line-${
-          n + 1
-        }" x1="1" y1="5" x2="25" y2="5"/></svg>`;
-        item.append(thing.label);
-        return item;
+        const drawn = (name, attributes, ...inner) => {
+          const element = document.createElementNS("http://www.w3.org/2000/svg", name);
+          for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+          element.append(...inner);
+          return element;
+        };
+        const line = drawn("line", { class: `kv-line-${n + 1}`, x1: "1", y1: "5", x2: "25", y2: "5" });
+        return make("li", {}, drawn("svg", { width: "26", height: "10", "aria-hidden": "true" }, line), thing.label);
       }));
     }
 

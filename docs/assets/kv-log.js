@@ -135,11 +135,11 @@
             rates,
             rules.tokens,
             rules.rows,
-            found.longest,
             Boolean(facts.eager),
             gpu.own,
             gpu.outside[0],
             gpu.outside[1],
+            found.longest || model.limit,
           )
           : model.reserve[gpu.reserve][rules.size][0];
         const share = facts.utilization === undefined

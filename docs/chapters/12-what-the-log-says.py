@@ -202,5 +202,5 @@ fold(
 # ## Read on
 #
 # - [Paste a log of your own](../log/index.md), and see each figure recomputed
-# - [Twenty questions](../questions/index.md), most of them about such lines
+# - [Questions](../questions/index.md), most of them about such lines
 # - Start-up logs that our estimates are held against: [evidence](../evidence/claims/index.md)

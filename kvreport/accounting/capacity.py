@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kvreport.accounting import kernel
+from kvreport.accounting.plan import Pool
 from kvreport.accounting.profile import CacheProfile, Integers
 
 Reals = npt.NDArray[np.float64]
@@ -50,6 +51,10 @@ class Plan(Protocol):
     def profile(self) -> CacheProfile:
         """Bytes reserved for one request, always whole blocks."""
 
+    @property
+    def pool(self) -> Pool | None:
+        """How a budget becomes blocks, where that is no division."""
+
 
 class Verdict(IntEnum):
     """Whether one request of a context can be served; where several apply, the largest is the answer."""
@@ -73,7 +78,15 @@ class Verdict(IntEnum):
 def blocks(pool_bytes: npt.ArrayLike, plan: Plan) -> Integers:
     """Whole blocks in a pool, those that the engine keeps for itself included."""
     pool = np.maximum(np.asarray(pool_bytes, dtype=np.int64), 0)
-    return cast(Integers, pool // plan.block_bytes)
+    return plan.pool.blocks(pool) if plan.pool is not None else cast(Integers, pool // plan.block_bytes)
+
+
+def beside(pool_bytes: npt.ArrayLike, plan: Plan, context_tokens: npt.ArrayLike) -> Integers | None:
+    """Requests at once that pools of windows and states allow; None where nothing limits them."""
+    if plan.pool is None:
+        return None
+    pool = np.maximum(np.asarray(pool_bytes, dtype=np.int64), 0)
+    return plan.pool.requests_beside(pool, context_tokens)
 
 
 def free_bytes(pool_bytes: npt.ArrayLike, plan: Plan) -> Integers:
@@ -94,7 +107,9 @@ def concurrency(pool_bytes: npt.ArrayLike, plan: Plan, context_tokens: npt.Array
     request = plan.profile.request_bytes(context_tokens)
     pool = blocks(pool_bytes, plan) * plan.block_bytes
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(np.where(request > 0, pool / request, np.inf), dtype=np.float64)
+        fitting = np.asarray(np.where(request > 0, pool / request, np.inf), dtype=np.float64)
+    most = beside(pool_bytes, plan, context_tokens)
+    return fitting if most is None else np.minimum(fitting, most)
 
 
 def users(pool_bytes: npt.ArrayLike, plan: Plan, context_tokens: npt.ArrayLike) -> Integers:
@@ -107,7 +122,9 @@ def users(pool_bytes: npt.ArrayLike, plan: Plan, context_tokens: npt.ArrayLike) 
     request = plan.profile.request_bytes(context_tokens)
     pool = blocks(pool_bytes, plan) * plan.block_bytes
     whole = np.where(request > free_bytes(pool_bytes, plan), 0, pool // np.maximum(request, 1))
-    return np.asarray(np.where(request > 0, whole, UNLIMITED_USERS), dtype=np.int64)
+    fitting = np.asarray(np.where(request > 0, whole, UNLIMITED_USERS), dtype=np.int64)
+    most = beside(pool_bytes, plan, context_tokens)
+    return fitting if most is None else np.minimum(fitting, most)
 
 
 def printed_tokens(
@@ -149,7 +166,9 @@ def boundary(
     """
     wanted = np.maximum(np.asarray(users_wanted, dtype=np.int64), 1)
     share = blocks(pool_bytes, plan) * plan.block_bytes // wanted
-    return plan.profile.longest_context(np.minimum(free_bytes(pool_bytes, plan), share), limit_tokens)
+    longest = plan.profile.longest_context(np.minimum(free_bytes(pool_bytes, plan), share), limit_tokens)
+    most = beside(pool_bytes, plan, longest)
+    return longest if most is None else np.asarray(np.where(most >= wanted, longest, 0), dtype=np.int64)
 
 
 STARTS: Final = (Verdict.FITS, Verdict.TIGHT)
@@ -240,5 +259,8 @@ def shortfall(
     least = np.maximum(
         request + plan.kept_blocks * plan.block_bytes, (state_slots_wanted or 0) * plan.block_bytes
     )
-    missing = least - np.asarray(pool_bytes, dtype=np.int64)
+    pool = np.asarray(pool_bytes, dtype=np.int64)
+    if plan.pool is not None:
+        pool = np.where(pool > 0, blocks(pool, plan) * plan.block_bytes, pool)
+    missing = least - pool
     return np.asarray(np.where(request > 0, np.maximum(missing, 0), 0), dtype=np.int64)

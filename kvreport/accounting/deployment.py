@@ -61,8 +61,8 @@ class Case:
         eager: True if no graphs are captured.
         images: False if the engine was told to serve text only.
         sorts: True if sampling sorts all logits.
-        context_tokens: The longest request that the engine was told to take; None for the model's longest.
         lora_slots: LoRA adapters held on a device at once, and their largest rank.
+        context_tokens: The longest request that the engine was told to take; None for the model's longest.
         many: True for arrays even where there is one device and one format.
         replica: The accelerators of one data rank, place by place, where they differ; else empty.
     """
@@ -80,8 +80,8 @@ class Case:
     eager: bool = False
     images: bool = True
     sorts: bool = False
-    context_tokens: int | None = None
     lora_slots: tuple[int, int] = (0, 0)
+    context_tokens: int | None = None
     many: bool = False
     replica: tuple[Accelerator, ...] = ()
 
@@ -268,13 +268,21 @@ class Deployment(Allocation):
         capped = (
             np.full(held.shape, fill_value=False) if self.max_requests is None else held >= self.max_requests
         )
+        slots = None if self.plan.pool is None else self.plan.pool.state_requests(_spread(self.pool_bytes))
+        by_states = np.full(held.shape, fill_value=False) if slots is None else held >= slots
         limits = np.select(
             [
                 codes == capacity.Verdict.CONTEXT_EXCEEDS_MODEL,
                 codes == capacity.Verdict.MAX_SEQS_EXCEEDS_STATES,
+                (codes <= capacity.Verdict.TIGHT) & by_states & ~capped,
                 (codes <= capacity.Verdict.TIGHT) & capped,
             ],
-            [capacity.Limit.CONTEXT, capacity.Limit.STATE_SLOTS, capacity.Limit.MAX_NUM_SEQS],
+            [
+                capacity.Limit.CONTEXT,
+                capacity.Limit.STATE_SLOTS,
+                capacity.Limit.STATE_SLOTS,
+                capacity.Limit.MAX_NUM_SEQS,
+            ],
             capacity.Limit.KV_POOL,
         )
         return np.asarray(limits, dtype=np.int8)
@@ -582,7 +590,7 @@ def _reserve(case: Case, known: Memo) -> Reserve:
         ("reserve", case.engine.name, engine.reserve_class(device), step),
         lambda: engine.reserve(case.model, device, step),
     )
-    return engine.given_share_reserve(kept, engine.share(case.utilization), case.layout)
+    return engine.given_share_reserve(kept, engine.share(case.utilization), case.model, device, step)
 
 
 def _decides(case: Case, known: Memo) -> tuple[bool, bool]:

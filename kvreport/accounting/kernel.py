@@ -98,9 +98,18 @@ STATE_ELEMENT_BYTES: Final = 4
 
 FITS: Final = 0
 TIGHT: Final = 1
-CACHE_EXCEEDS_POOL: Final = 2
-CONTEXT_EXCEEDS_MODEL: Final = 3
-WEIGHTS_EXCEED_MEMORY: Final = 4
+MAY_FIT: Final = 2
+MAX_SEQS_EXCEEDS_STATES: Final = 3
+CACHE_EXCEEDS_POOL: Final = 4
+WEIGHTS_EXCEED_MEMORY: Final = 5
+CONTEXT_EXCEEDS_MODEL: Final = 6
+FORMAT_NOT_SUPPORTED: Final = 7
+ENGINE_DOES_NOT_RUN: Final = 8
+
+KV_POOL: Final = 0
+MAX_NUM_SEQS: Final = 1
+STATE_SLOTS: Final = 2
+CONTEXT: Final = 3
 
 
 class Step(NamedTuple):
@@ -145,9 +154,14 @@ def engine_memory(total: int, utilization: float) -> int:
     return math.ceil(total * utilization)
 
 
+def pool_left(memory: int, weights: int, reserve: int) -> int:
+    """Return what is left for the cache; negative by what is missing."""
+    return memory - weights - reserve
+
+
 def pool_bytes(memory: int, weights: int, reserve: int) -> int:
     """Return what is left for the cache, never below 0."""
-    return max(memory - weights - reserve, 0)
+    return max(pool_left(memory, weights, reserve), 0)
 
 
 def whole_blocks(pool: int, block: int) -> int:
@@ -251,25 +265,63 @@ def boundary_context(
     return longest_context(min(free_bytes(pool, block, kept), share), constant, terms, limit)
 
 
-def verdict(memory: int, weights: int, request: int, free: int, sure: int, context: int, limit: int) -> int:
+def verdict(
+    usable: int,
+    weights: int,
+    pool: int,
+    error: int,
+    block: int,
+    kept: int,
+    request: int,
+    wanted: int,
+    context: int,
+    limit: int,
+) -> int:
     """Judge one request; the first that applies.
 
     Args:
-        memory: What the engine may take.
+        usable: Memory that a process finds.
         weights: Weights as loaded.
+        pool: Left for the cache; negative where nothing is.
+        error: Half width of the pool's error band.
+        block: Bytes of a block.
+        kept: Blocks that the engine keeps for itself.
         request: Bytes of the request.
-        free: Bytes of the pool that requests can take.
-        sure: The same of a pool smaller by its uncertainty.
+        wanted: Blocks that the engine wants at start, one for each sequence's states; 0 without that rule.
         context: Tokens of the request.
         limit: Longest context that the model supports.
     """
-    if weights > memory:
-        return WEIGHTS_EXCEED_MEMORY
     if context > limit:
         return CONTEXT_EXCEEDS_MODEL
-    if request > free:
+    if weights > usable:
+        return WEIGHTS_EXCEED_MEMORY
+    if request > free_bytes(pool + error, block, kept):
         return CACHE_EXCEEDS_POOL
-    return TIGHT if request > sure else FITS
+    if whole_blocks(pool + error, block) < wanted:
+        return MAX_SEQS_EXCEEDS_STATES
+    if request > free_bytes(pool, block, kept) or whole_blocks(pool, block) < wanted:
+        return MAY_FIT
+    if request > free_bytes(pool - error, block, kept) or whole_blocks(pool - error, block) < wanted:
+        return TIGHT
+    return FITS
+
+
+def running_requests(judged: int, held: int, max_num_seqs: int) -> int:
+    """Return the requests that the engine runs at once: 0 where it does not start; 0 sequences are no limit."""
+    if judged > TIGHT:
+        return 0
+    return min(held, max_num_seqs) if max_num_seqs > 0 else held
+
+
+def limited_by(judged: int, held: int, max_num_seqs: int) -> int:
+    """Return what keeps one more request from running; arguments as for :func:`running_requests`."""
+    if judged == CONTEXT_EXCEEDS_MODEL:
+        return CONTEXT
+    if judged == MAX_SEQS_EXCEEDS_STATES:
+        return STATE_SLOTS
+    if judged <= TIGHT and max_num_seqs > 0 and held >= max_num_seqs:
+        return MAX_NUM_SEQS
+    return KV_POOL
 
 
 # --- the reserve -----------------------------------------------------------------------------------
@@ -334,11 +386,11 @@ def reserve_bytes(
     rates: Rates,
     tokens: int,
     max_num_seqs: int,
-    context: int,
     eager: bool,  # noqa: FBT001 - JavaScript has no keywords
     own_kernels: bool,  # noqa: FBT001
     multicast: bool,  # noqa: FBT001
     shared: int,
+    context: int,
 ) -> int:
     """Return vLLM's reserve under given scheduler sizes; arguments as of the functions above.
 

@@ -152,7 +152,7 @@ def cache_terms(
             rate = _heads_bytes(cache, kv_format, tensor_parallel)
             return (Term("chunked", rate, cap_tokens=cache.chunk),)
         case Latent():
-            _require_storable("latent", kv_format)
+            require_storable("latent", kv_format)
             rows = _WINDOW_PAGE_TOKENS if cache.window else _PAGE_TOKENS // cache.stride
             return (
                 Term(
@@ -228,12 +228,17 @@ def _heads_bytes(
     kv_format: KvFormat | None,
     tensor_parallel: int,
 ) -> int:
-    _require_storable(cache.kind, kv_format)
+    require_storable(cache.kind, kv_format)
     head = vector_bytes(cache.key_dim, kv_format) + vector_bytes(cache.value_dim, kv_format)
     return heads_per_rank(cache.kv_heads, tensor_parallel) * head
 
 
-def _require_storable(kind: Kind, kv_format: KvFormat | None) -> None:
+def require_storable(kind: Kind, kv_format: KvFormat | None) -> None:
+    """Refuse a format that cannot keep this kind of cache.
+
+    Raises:
+        InputError: Naming what the format stores.
+    """
     if kv_format is not None and kind not in kv_format.stores:
         raise InputError(
             f"KV format {kv_format.name!r} cannot store a {kind} cache; "

@@ -3,8 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
-from kvreport.accounting.profile import CacheProfile
+import numpy.typing as npt
+
+from kvreport.accounting.profile import CacheProfile, Integers
+
+
+class Pool(Protocol):
+    """How a budget becomes blocks where that is no plain division."""
+
+    def blocks(self, pool_bytes: npt.ArrayLike) -> Integers:
+        """Blocks that requests can take, once other pools have their part."""
+
+    def state_requests(self, pool_bytes: npt.ArrayLike) -> Integers | None:
+        """Requests at once that a pool of states allows; None without one."""
+
+    def requests_beside(self, pool_bytes: npt.ArrayLike, context_tokens: npt.ArrayLike) -> Integers | None:
+        """Requests at once that other pools (windows, states) allow; None if nothing limits them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +52,7 @@ class BlockPlan:
         block_tokens: Tokens per block of the full-attention layers.
         context_parallel: Ranks that share the tokens of one block table.
         notes: What a reader should know about this plan.
+        pool: How a budget becomes blocks, where other pools take a part of it; None for a division.
     """
 
     block_bytes: int
@@ -45,6 +62,7 @@ class BlockPlan:
     block_tokens: int = 1
     context_parallel: int = 1
     notes: tuple[str, ...] = ()
+    pool: Pool | None = None
 
 
 @dataclass(frozen=True, slots=True)

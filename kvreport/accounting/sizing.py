@@ -17,12 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from kvreport.accounting import kernel
-from kvreport.accounting.capacity import Plan, blocks, free_bytes
+from kvreport.accounting.capacity import Plan, beside, blocks, free_bytes
 from kvreport.accounting.demand import Demand
 from kvreport.accounting.profile import CacheProfile, Integers
 from kvreport.accounting.roofline import Peaks, decode_seconds, prefill_seconds
 from kvreport.errors import InputError
-from kvreport.units import GIB, MIB
+from kvreport.units import GIB, MAX_BYTES, MIB
 
 Binds = Literal["weights", "cache", "state", "max_seqs", "time", "context"]
 
@@ -145,6 +145,8 @@ def replica_users(
     longest = int(plan.profile.request_bytes(longest_tokens))
     held = np.maximum(pool - shared, 0) // each if each else np.full(pool.shape, MAX_REQUESTS)
     fits = free_bytes(pool_bytes, plan) >= longest
+    most = beside(pool_bytes, plan, mean_tokens)
+    held = held if most is None else np.minimum(held, most)
     return np.asarray(np.where(fits, np.minimum(held, MAX_REQUESTS), 0), dtype=np.int64)
 
 
@@ -198,7 +200,29 @@ def pool_for(
     """
     longest = mean_tokens if longest_tokens is None else longest_tokens
     laid = (plan.block_bytes, plan.kept_blocks, *plan.profile.flat)
-    return kernel.pool_for(*laid, requests, mean_tokens, longest, prefix_tokens)
+    needed = kernel.pool_for(*laid, requests, mean_tokens, longest, prefix_tokens)
+    return needed if plan.pool is None else _pool_with_others(plan, needed, requests, mean_tokens)
+
+
+def _pool_with_others(plan: Plan, needed: int, requests: int, mean_tokens: int) -> int:
+    """The smallest pool whose blocks hold ``needed`` bytes and whose other pools hold the requests."""
+    low, high = needed, needed
+    while not _holds(plan, high, needed, requests, mean_tokens) and high < MAX_BYTES:
+        high *= 2
+    while low < high:
+        middle = (low + high) // 2
+        if _holds(plan, middle, needed, requests, mean_tokens):
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def _holds(plan: Plan, pool_bytes: int, needed: int, requests: int, mean_tokens: int) -> bool:
+    most = beside(pool_bytes, plan, mean_tokens)
+    return int(blocks(pool_bytes, plan)) * plan.block_bytes >= needed and (
+        most is None or int(most) >= requests
+    )
 
 
 def utilization_for(pool_bytes: int, weight_bytes: int, reserve_bytes: int, total_bytes: int) -> float | None:

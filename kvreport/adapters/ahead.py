@@ -10,16 +10,20 @@ from __future__ import annotations
 
 import atexit
 import json
-import subprocess
-import sys
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import gettempdir
 from typing import TYPE_CHECKING, Any, Final
 
+from kvreport.atomic.workspace import claim
+from kvreport.processes import run_beside
+
 if TYPE_CHECKING:
+    import subprocess
+
     from mkdocs.config.defaults import MkDocsConfig
 
 PLUGIN: Final = "mkdocs-jupyter"
+PREFIX: Final = "kvreport-chapters-"
 _WORTH_IT: Final = 2
 """Chapters from which on another process is worth starting."""
 
@@ -45,19 +49,17 @@ class Ahead:
         kept = sum(1 for _ in Path(plugin.config["cache_dir"]).glob("*.json"))
         if chapters < _WORTH_IT or chapters - kept < _WORTH_IT:
             return
-        self._folder = TemporaryDirectory(prefix="kvreport-chapters-")
-        root = Path(self._folder.name)
+        self._workspace = claim(Path(gettempdir()), PREFIX)
+        root = self._workspace.folder
         settings = root / "mkdocs.yml"
         # JSON is YAML.
         settings.write_text(json.dumps(_settings(config, dict(plugin.config), root)), encoding="utf-8")
         (root / "theme").mkdir()
         (root / "theme" / "main.html").touch()
-        self.process = subprocess.Popen(  # noqa: S603
-            [sys.executable, "-m", "mkdocs", "build", "--quiet", "--config-file", str(settings)],
-            cwd=Path(config.config_file_path or ".").resolve().parent,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+        self.process = run_beside(
+            "mkdocs",
+            ["build", "--quiet", "--config-file", str(settings)],
+            Path(config.config_file_path or ".").resolve().parent,
         )
         atexit.register(self.stop)  # Ctrl-C ends this build without a word to its plugins
 
@@ -75,9 +77,11 @@ class Ahead:
             self._clear()
 
     def _clear(self) -> None:
+        if self.process is not None and self.process.stdin is not None:
+            self.process.stdin.close()
         self.process = None
         atexit.unregister(self.stop)
-        self._folder.cleanup()
+        self._workspace.close()
 
 
 def _settings(config: MkDocsConfig, options: dict[str, Any], root: Path) -> dict[str, Any]:

@@ -31,6 +31,7 @@ from kvreport import resources
 from kvreport.adapters import search
 from kvreport.adapters.ahead import Ahead
 from kvreport.adapters.book import Book, is_chapter, no_foreign_scripts
+from kvreport.adapters.mount import DEFAULT, Mount
 from kvreport.adapters.notebooks import Notebooks, notebooks
 from kvreport.adapters.policy import Policy
 from kvreport.adapters.staging import Staging, stage, warned
@@ -39,6 +40,7 @@ from kvreport.book.quantities import Quantities
 from kvreport.catalog.load import open_catalogue
 from kvreport.dataset.release import data_version
 from kvreport.errors import Fault, InputError
+from kvreport.processes import exit_on_signals
 from kvreport.publish import feeds
 from kvreport.site.build import Report, build
 from kvreport.site.kit import fonts, links, templating
@@ -70,6 +72,8 @@ class KvreportConfig(Config):
         catalogue: Folder of the catalogue; the public one if left out.
         models: Pattern that a model's id must match to be published.
         gpus: Pattern that an accelerator's id must match to be published.
+        prefix: Where everything generated stands in a project that has pages of its own, which are then
+            left alone; ``capacity`` if the project has a home page and names none.
         cache: Folder that keeps drawn charts and computed files between builds.
         downloads: Whether to write the dataset beside the pages.
         templates: Folder whose templates replace the package's of the same name.
@@ -80,6 +84,7 @@ class KvreportConfig(Config):
     catalogue = config_options.Optional(config_options.Dir(exists=True))
     models = config_options.Type(str, default="*")
     gpus = config_options.Type(str, default="*")
+    prefix = config_options.Type(str, default="")
     cache = config_options.Type(str, default=".cache/kvreport")
     downloads = config_options.Type(bool, default=True)
     templates = config_options.Optional(config_options.Dir(exists=True))
@@ -100,14 +105,34 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         self.notebooks: Notebooks | None = None
         self.staging: Staging | None = None
         self.ahead: Ahead | None = None
+        self.mount = Mount()
         self.publishes = False
 
     def on_startup(self, *, command: Literal["build", "gh-deploy", "serve"], dirty: bool) -> None:
         """Learn whether a whole site is built, or a preview is kept up to date."""
         self.publishes = command != "serve" and not dirty
+        exit_on_signals()
 
     def on_config(self, config: MkDocsConfig) -> MkDocsConfig:
-        """Add our styles and script, wherever the site's own assets are."""
+        """Add our styles and script, wherever the site's own assets are; in a foreign project, nothing.
+
+        Raises:
+            PluginError: The prefix is no address.
+        """
+        try:
+            self.mount = Mount(self.config.prefix or (DEFAULT if _has_home(config) else ""))
+        except InputError as error:
+            raise PluginError(f"kvreport: {error}") from error
+        self.staging = stage(Path(config.site_dir)) if self.publishes else None
+        if self.staging is not None:
+            config.site_dir = str(self.staging.folder)
+        self.policy = self.notebooks = None
+        if self.mount.foreign:
+            log.info(
+                "kvreport: every generated page is under %s; the project's own are untouched",
+                self.mount.prefix,
+            )
+            return config
         for place, style in enumerate(STYLES):
             if style not in config.extra_css:
                 config.extra_css.insert(place, style)
@@ -119,10 +144,6 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
             # Columns are aligned by an attribute; a style in the page would be refused.
             config.mdx_configs.setdefault("tables", {}).setdefault("use_align_attribute", True)
         self.notebooks = notebooks(config, (resources.package_dir(), resources.data_dir(), data))
-        self.policy = None
-        self.staging = stage(Path(config.site_dir)) if self.publishes else None
-        if self.staging is not None:
-            config.site_dir = str(self.staging.folder)
         return config
 
     def on_files(self, files: Files, config: MkDocsConfig) -> Files:
@@ -131,8 +152,9 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         Raises:
             PluginError: The catalogue or the configuration is at fault; the message says where.
         """
-        search.wait(files, config)
-        self._take_book(files, config)
+        if not self.mount.foreign:
+            search.wait(files, config)
+            self._take_book(files, config)
         if self.publishes and self.book is not None:
             self.ahead = Ahead(config, len(self.book.titles))
         cache = Path(config.config_file_path or ".").parent / self.config.cache
@@ -144,31 +166,36 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
                 gpus=self.config.gpus,
                 cache=cache,
                 dataset=self.config.downloads,
-                site_url=config.site_url or "",
-                written=tuple(file.url for file in files.documentation_pages() if file.name == "index"),
+                site_url=urljoin(config.site_url, self.mount.prefix) if config.site_url else "",
+                written=()
+                if self.mount.foreign
+                else tuple(file.url for file in files.documentation_pages() if file.name == "index"),
                 progress=log.info,
             )
         except InputError as error:
             raise PluginError(f"kvreport: {error}") from error
         self.pages = {}
         for page in self.report.pages:
-            uri = f"{page.uri}index.md"
+            uri = self.mount.at(f"{page.uri}index.md")
             known = files.get_file_from_path(uri)
             if known is not None:
-                raise PluginError(f"kvreport: {uri} is written by hand and generated; remove one")
+                raise PluginError(
+                    f"kvreport: {uri} is written by hand and generated; remove one, or set prefix: to a folder "
+                    "that the project does not have"
+                )
             self.pages[uri] = page
             in_nav = page.kind not in ("model", "gpu", "redirect")
             level = InclusionLevel.INCLUDED if in_nav else InclusionLevel.NOT_IN_NAV
             files.append(File.generated(config, uri, content=_front_matter(page), inclusion=level))
         for path in sorted(resources.assets_dir().rglob("*")):
-            uri = f"assets/{path.relative_to(resources.assets_dir()).as_posix()}"
+            uri = self.mount.at(f"assets/{path.relative_to(resources.assets_dir()).as_posix()}")
             if path.is_file() and files.get_file_from_path(uri) is None:
                 files.append(File.generated(config, uri, abs_src_path=str(path)))
         for uri, content in self.report.assets:
-            files.append(File.generated(config, uri, content=content))
+            files.append(File.generated(config, self.mount.at(uri), content=content))
         self.known = {file.url if file.is_documentation_page() else file.dest_uri for file in files}
-        self.known = {"" if url in (".", "./") else url for url in self.known}
-        self.known |= set(self.report.file_names) | {"search/search_index.json"}
+        self.known = {"" if url in (".", "./") else url.removesuffix("index.html") for url in self.known}
+        self.known |= {*map(self.mount.at, self.report.file_names), "search/search_index.json"}
         return files
 
     def _take_book(self, files: Files, config: MkDocsConfig) -> None:
@@ -201,7 +228,8 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         data = Path(self.config.catalogue) if self.config.catalogue else resources.data_dir()
         day = data_version(data).replace(".", "-")
         for file in files.documentation_pages():
-            if file.page is not None and file.page.update_date == get_build_date():
+            ours = not self.mount.foreign or file.src_uri in self.pages
+            if ours and file.page is not None and file.page.update_date == get_build_date():
                 file.page.update_date = day
 
     def on_pre_page(self, page: HostPage, *, config: MkDocsConfig, files: Files) -> HostPage:
@@ -242,9 +270,16 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
             output = _INDENTS.sub("\n", output)
             for number, section in enumerate(ours.sections):
                 output = output.replace(_placeholder(number), section.html, 1)
-            output = output.replace("</head>", f"{_head(ours, config.site_url or '')}</head>", 1)
+            base = urljoin(config.site_url, self.mount.prefix) if config.site_url else ""
+            output = output.replace("</head>", f"{_head(ours, base)}</head>", 1)
+            if self.mount.foreign:
+                output = self.mount.dressed(output, page.url, STYLES, SCRIPTS)
+            if self.mount.foreign or (self.config.models, self.config.gpus) != ("*", "*"):
+                output = self.mount.closed(output, page.url, self.known)
+        elif self.mount.foreign:
+            return output
         output = output.replace(*_NAMED_DIALOG, 1)
-        output = _fonts_first(output, page.url, self.known)
+        output = _fonts_first(output, page.url, self.known, self.mount)
         if self.report is not None:
             for fault in links.check("" if page.url in (".", "./") else page.url, output, self.known):
                 log.warning(fault)
@@ -270,7 +305,7 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
     @event_priority(-100)
     def on_post_template(self, output_content: str, *, template_name: str, config: MkDocsConfig) -> str:
         """Take the theme's scripts from the page that it writes alone."""
-        if template_name != "404.html" or not self.config.policy:
+        if template_name != "404.html" or not self.config.policy or self.mount.foreign:
             return output_content
         self.policy = Policy(output_content, preview=not self.publishes)
         return self.policy.applied(output_content)
@@ -279,7 +314,7 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         """Write the downloads, the feed and the machine-readable files beside the pages."""
         if self.report is None:
             return
-        self.report.write_files(Path(config.site_dir))
+        self.report.write_files(Path(config.site_dir) / self.mount.prefix)
 
     @event_priority(-100)
     def _on_post_build_publish(self, config: MkDocsConfig) -> None:
@@ -336,12 +371,17 @@ def _heading(section: Section) -> str:
     return f'<h2 id="{section.id}" data-search-exclude="true">{escape(section.title)}{mark}</h2>\n'
 
 
-def _fonts_first(output: str, url: str, known: Collection[str]) -> str:
+def _has_home(config: MkDocsConfig) -> bool:
+    """Whether a project has a home page of its own."""
+    return any(Path(config.docs_dir, name).is_file() for name in ("index.md", "README.md"))
+
+
+def _fonts_first(output: str, url: str, known: Collection[str], mount: Mount) -> str:
     """Ask for the faces before the styles that name them."""
     here = "" if url in (".", "./") else url
     ask = "".join(
         f'<link rel="preload" href="{link(here, face)}" as="font" type="font/woff2" crossorigin>'
-        for face in fonts.ADDRESSES
+        for face in map(mount.at, fonts.ADDRESSES)
         if face in known
     )
     return output.replace("<title>", f"{ask}<title>", 1)

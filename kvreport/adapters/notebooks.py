@@ -13,12 +13,13 @@ import sys
 from collections.abc import Iterable
 from importlib.metadata import distributions
 from pathlib import Path
-from shutil import rmtree
-from tempfile import mkdtemp
+from tempfile import gettempdir
 from typing import TYPE_CHECKING, Final
 from weakref import finalize
 
+from kvreport.adapters.ahead import PREFIX
 from kvreport.adapters.book import CHAPTERS
+from kvreport.atomic.workspace import claim, sweep
 from kvreport.build_cache import digest, forget, read_sealed, write_sealed
 
 if TYPE_CHECKING:
@@ -39,9 +40,12 @@ class Notebooks:
     def __init__(self, root: Path, state: str) -> None:
         """Take from ``root`` what was kept under ``state`` and is whole."""
         self.store = root / state
-        self.folder = Path(mkdtemp(prefix="kvreport-chapters-"))
-        # However the build ends, the folder goes with it.
-        self._remove = finalize(self, rmtree, self.folder, ignore_errors=True)
+        temporary = Path(gettempdir())
+        sweep(temporary, PREFIX)
+        # However the build ends, the folder goes with it; after SIGKILL the next build removes it.
+        self._workspace = claim(temporary, PREFIX)
+        self.folder = self._workspace.folder
+        self._close = finalize(self, self._workspace.close)
         self._kept: set[str] = set()
         for path in sorted(self.store.glob(f"*{_SEALED}")):
             content = read_sealed(path)
@@ -74,7 +78,7 @@ class Notebooks:
 
     def close(self) -> None:
         """Remove the build's own folder."""
-        self._remove()
+        self._close()
 
 
 def _whole(content: bytes) -> bool:

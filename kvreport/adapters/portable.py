@@ -57,7 +57,7 @@ def on_post_page(output: str, **_: object) -> str:
 '''
 """What makes the copy of the policy a hook of the engine."""
 
-_TOPS: Final = ("", "models/", "gpus/", "explore/", "compare/", "sizer/", "log/", "data/")
+_TOPS: Final = ("", "models/", "gpus/", "explore/", "compare/", "sizer/", "traffic/", "log/", "data/")
 _CHAPTER_LINK: Final = re.compile(
     r"\]\((?P<path>[^)\s#]*?)chapters/(?P<name>[^)\s#/]+\.py)(?P<mark>#[^)\s]*)?\)"
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from hashlib import sha256
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Final
@@ -53,28 +54,32 @@ name: site
 on:
   push: {branches: [main]}
   pull_request:
-permissions: {contents: read, pages: write, id-token: write}
+permissions: {contents: read}
 jobs:
   build:
     runs-on: ubuntu-latest
     steps:
-      - uses: actions/checkout@v4
-      - uses: actions/setup-python@v5
+      # Actions by commit, as a tag can be moved; the comment is the release that it was.
+      - uses: actions/checkout@11bd71901bbe5b1630ceea73d27597364c9af683 # v4.2.2
+        with: {persist-credentials: false}
+      - uses: actions/setup-python@a26af69be951a213d495a4c3e4e4022e16d87065 # v5.6.0
         with: {python-version: "3.12"}
-      - uses: actions/cache@v4
+      - uses: actions/cache@5a3ec84eff668545956fd18022155c47e93e2684 # v4.2.3
         with: {path: .cache, key: "kvreport-${{ hashFiles('data/**', 'requirements.txt') }}", restore-keys: kvreport-}
-      - run: pip install -r requirements.txt
+      - run: "pip install --require-hashes --only-binary :all: -r requirements.txt"
       - run: kvreport check data
       - run: mkdocs build --strict
-      - uses: actions/upload-pages-artifact@v3
+      - uses: actions/upload-pages-artifact@56afc609e74202658d3ffba0e8f6dda462b719fa # v3.0.1
         with: {path: site}
   publish:
     if: github.ref == 'refs/heads/main' && github.event_name == 'push'
     needs: build
     runs-on: ubuntu-latest
+    # The only job that may write, and it runs nothing of this repository.
+    permissions: {pages: write, id-token: write}
     environment: {name: github-pages}
     steps:
-      - uses: actions/deploy-pages@v4
+      - uses: actions/deploy-pages@d6db90164ac5ed86f2b6aed7e0febac5b3c0c03e # v4.0.5
 """
 
 _GITLAB: Final = """\
@@ -82,12 +87,19 @@ pages:
   image: python:3.12
   cache: {key: kvreport, paths: [.cache/]}
   script:
-    - pip install -r requirements.txt
+    - "pip install --require-hashes --only-binary :all: -r requirements.txt"
     - kvreport check data
     - mkdocs build --strict --site-dir public
   artifacts: {paths: [public]}
   rules:
     - if: $CI_COMMIT_BRANCH == $CI_DEFAULT_BRANCH
+"""
+
+_UNPINNED: Final = """\
+# kvreport itself is not named here: its name is not registered on the public package index by its makers, so
+# whoever registers it would run code in your build. `kvreport init DIR --wheel FILE` pins a release by its hash;
+# by hand, put the wheel of a release into wheels/ and write here:
+#   ./wheels/kvreport-{version}-py3-none-any.whl --hash=sha256:<its SHA-256>
 """
 
 _GRID: Final = """\
@@ -101,13 +113,33 @@ engine: vllm
 """
 
 
-def scaffold(folder: Path, *, model: str, gpu: str) -> tuple[str, ...]:
+def requirements(wheel: Path | None = None) -> str:
+    """Return the requirements of a project: every package by hash, kvreport as a file of the project.
+
+    Args:
+        wheel: A wheel of kvreport, which the project will hold in ``wheels/``; None if there is none at hand.
+
+    Raises:
+        InputError: If the wheel is no wheel of kvreport.
+    """
+    lock = (resources.requirements_dir() / "runtime.txt").read_text(encoding="utf-8")
+    if wheel is None:
+        return f"{_UNPINNED.format(version=__version__)}{lock}"
+    if not wheel.is_file() or not wheel.name.startswith("kvreport-") or wheel.suffix != ".whl":
+        raise InputError(
+            f"wheel: found {str(wheel)!r}; allowed: the file of a kvreport release, kvreport-….whl"
+        )
+    return f"./wheels/{wheel.name} --hash=sha256:{sha256(wheel.read_bytes()).hexdigest()}\n{lock}"
+
+
+def scaffold(folder: Path, *, model: str, gpu: str, wheel: Path | None = None) -> tuple[str, ...]:
     """Write the project.
 
     Args:
         folder: Where; absent or empty.
         model: Example model, by any name that the public catalogue knows.
         gpu: Example accelerator, likewise.
+        wheel: A wheel of kvreport to copy into the project, pinned by its hash.
 
     Returns:
         The files written, relative to ``folder``, sorted.
@@ -120,13 +152,14 @@ def scaffold(folder: Path, *, model: str, gpu: str) -> tuple[str, ...]:
     catalogue = open_catalogue()
     record, device = catalogue.model(model), catalogue.accelerator(gpu)
     public = resources.data_dir()
+    required = requirements(wheel)
     folder.parent.mkdir(parents=True, exist_ok=True)
     made = Path(mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
         made.chmod(0o755)
         for address, text in {
             "mkdocs.yml": _SETTINGS,
-            "requirements.txt": f"kvreport=={__version__}\n",
+            "requirements.txt": required,
             "docs/notes.md": _NOTES,
             "overrides/README.txt": _OVERRIDES,
             "data/grid.yaml": _GRID,
@@ -138,6 +171,9 @@ def scaffold(folder: Path, *, model: str, gpu: str) -> tuple[str, ...]:
             target = made / address
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text, encoding="utf-8", newline="\n")
+        if wheel is not None:
+            (made / "wheels").mkdir()
+            shutil.copyfile(wheel, made / "wheels" / wheel.name)
         copies = ["formats.yaml", f"models/{record.slug}.yaml", f"accelerators/{device.id}.yaml"]
         copies += [f"engines/{path.name}" for path in sorted((public / "engines").glob("*.yaml"))]
         for address in copies:

@@ -6,13 +6,13 @@ leave half a site where a good one stood.
 
 from __future__ import annotations
 
-import atexit
 import logging
-import os
-import shutil
 from pathlib import Path
 
 from mkdocs.utils import CountHandler
+
+from kvreport.atomic.folders import make_readable, recover, replace_folder
+from kvreport.atomic.workspace import Workspace, claim, sweep
 
 log = logging.getLogger("mkdocs.plugins.kvreport")
 
@@ -22,74 +22,53 @@ class Staging:
 
     Attributes:
         place: The site's folder.
-        folder: The folder that it is built in, on the same file system.
     """
 
-    def __init__(self, place: Path, folder: Path) -> None:
-        """Build in ``folder`` what shall stand in ``place``."""
+    def __init__(self, place: Path, workspace: Workspace) -> None:
+        """Build in a workspace what shall stand in ``place``."""
         self.place = place
-        self.folder = folder
+        self._workspace = workspace
+
+    @property
+    def folder(self) -> Path:
+        """The folder that the site is built in, on the same file system."""
+        return self._workspace.folder
 
     def publish(self) -> None:
-        """Put the site in its place; what stood there is removed after."""
-        before = self.folder.with_name(f"{self.folder.name}-before")
+        """Put the site in its place, readable for a web server; what stood there is removed after.
+
+        Raises:
+            OSError: If the system refuses; the place then holds the last good site.
+        """
         try:
-            if self.place.exists():
-                self.place.rename(before)
-            self.folder.rename(self.place)
-        except OSError:
-            # The place is a mount point, say: it cannot be moved, but what lies in it can be replaced.
-            self.place.mkdir(parents=True, exist_ok=True)
-            for old in self.place.iterdir():
-                _remove(old)
-            for new in self.folder.iterdir():
-                shutil.move(new, self.place)
-        _remove(before)
-        self.discard()
+            make_readable(self.folder)
+            replace_folder(self.folder, self.place)
+        finally:
+            self.discard()
 
     def discard(self) -> None:
         """Remove what was built and not published."""
-        _remove(self.folder)
-        atexit.unregister(self.discard)
+        self._workspace.close()
 
 
 def stage(place: Path) -> Staging | None:
-    """Return a new folder beside ``place``, or None if there can be none."""
-    for left in place.parent.glob(f".{place.name}-building-*"):
-        if not _alive(left.name.split("-building-")[-1].split("-")[0]):
-            _remove(left)
-    folder = place.with_name(f".{place.name}-building-{os.getpid()}")
+    """Return a new folder beside ``place``, or None if there can be none.
+
+    Whatever an earlier build left when it was killed is put right first: a site that was moved aside
+    returns, and folders whose build is gone are removed.
+    """
+    prefix = f".{place.name}-building-"
     try:
-        _remove(folder)
-        folder.mkdir(parents=True)
+        if recover(place):
+            log.info("the last good site is back: a build ended while it was being replaced")
+        sweep(place.parent, prefix)
+        return Staging(place, claim(place.parent, prefix))
     except OSError as error:
         log.info("the site is built in place: %s", error)
         return None
-    made = Staging(place, folder)
-    atexit.register(made.discard)
-    return made
 
 
 def warned() -> bool:
     """Say whether the host has counted warnings that will stop a strict build."""
     counters = (h for h in logging.getLogger("mkdocs").handlers if isinstance(h, CountHandler))
     return any(counter.get_counts() for counter in counters)
-
-
-def _alive(number: str) -> bool:
-    if not number.isdecimal():
-        return False
-    try:
-        os.kill(int(number), 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+import re
+from collections.abc import Iterable
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
 from kvreport.catalog.base import (
     SCHEMA_VERSION,
+    Contradiction,
     Evidence,
     LongText,
     Positive,
@@ -17,6 +20,15 @@ from kvreport.catalog.base import (
     Text,
     YearMonth,
 )
+from kvreport.errors import shorten
+
+MAX_FIGURE: Final = 10**18
+"""Any size or rate: two hundred times the fastest in the catalogue (5 * 10^15 operations per second)."""
+
+MAX_MEMORY_BYTES: Final = 1 << 50
+"""Memory of one device."""
+
+_CUDA_CAPABILITY: Final = re.compile(r"[1-9][0-9]?\.[0-9]")
 
 
 class Figure(Record):
@@ -30,7 +42,7 @@ class Figure(Record):
         note: How it was derived, or how other readings differ.
     """
 
-    value: Annotated[int, Field(gt=0)]
+    value: Annotated[int, Field(gt=0, le=MAX_FIGURE)]
     evidence: Evidence
     source: LongText | None = None
     quote: LongText | None = None
@@ -141,3 +153,15 @@ class Accelerator(Record):
         if visible is not None and self.memory.usable.value > visible.value:
             raise ValueError("memory: usable cannot be larger than driver_visible")
         return self
+
+    def contradictions(self) -> Iterable[Contradiction]:
+        """Return what the maker, the capability and the sizes of memory say against one another."""
+        usable, advertised = self.memory.usable.value, self.memory.advertised.value
+        if max(usable, advertised) > MAX_MEMORY_BYTES:
+            found = f"{max(usable, advertised):,} bytes"
+            yield Contradiction("memory", found, f"at most {MAX_MEMORY_BYTES:,} bytes per device")
+        capability = self.compute_capability
+        if self.vendor.upper() == "NVIDIA" and capability and not _CUDA_CAPABILITY.fullmatch(capability):
+            yield Contradiction(
+                "compute_capability", shorten(capability), "a CUDA capability such as '9.0', for NVIDIA"
+            )

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from collections.abc import Iterable
+from typing import Annotated, Final, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from kvreport.units import MAX_CONTEXT_TOKENS
 
 SCHEMA_VERSION: Final = 1
 """Version of the catalogue's file format; a file of another version is refused with the way up."""
 
-MAX_DIMENSION = 1 << 40
+MAX_DIMENSION: Final = 1 << 40
 
 Evidence = Literal["verbatim", "observed", "documented", "derived", "secondary", "unverified"]
 """How far a fact can be trusted, strongest first.
@@ -25,12 +28,31 @@ Slug = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+(?:[a-z0-9._-]*[a-z0
 YearMonth = Annotated[str, StringConstraints(pattern=r"^(19|20)[0-9]{2}(-(0[1-9]|1[0-2]))?$")]
 Count = Annotated[int, Field(ge=0, le=MAX_DIMENSION)]
 Positive = Annotated[int, Field(ge=1, le=MAX_DIMENSION)]
+Tokens = Annotated[int, Field(ge=1, le=MAX_CONTEXT_TOKENS)]
+
+
+class Contradiction(NamedTuple):
+    """One statement of a record that another statement, or arithmetic, excludes.
+
+    Attributes:
+        field: The field, or the fields, that cannot be right.
+        found: What they say.
+        allowed: What would agree.
+    """
+
+    field: str
+    found: str
+    allowed: str
 
 
 class Record(BaseModel):
     """A frozen, strict record: unknown fields and silent conversions are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    def contradictions(self) -> Iterable[Contradiction]:
+        """Return what the fields, each valid by itself, say against one another."""
+        return ()
 
 
 class Source(Record):

@@ -12,10 +12,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from kvreport.catalog.base import Positive, Record
+from kvreport.catalog.base import Positive, Record, Tokens
 
 Precision = Literal["model", "float32", "bfloat16", "float16", "float8"]
 """Element type of a state tensor; ``model`` means the type that the model is served in."""
+
+
+Stride = Annotated[int, Field(ge=1, le=256)]
+"""Tokens per stored vector: at most one page of the kernels that read compressed caches."""
 
 
 class FullAttention(Record):
@@ -40,7 +44,7 @@ class SlidingWindow(Record):
     kv_heads: Positive
     key_dim: Positive
     value_dim: Positive
-    window: Positive
+    window: Tokens
 
 
 class ChunkedAttention(Record):
@@ -50,7 +54,7 @@ class ChunkedAttention(Record):
     kv_heads: Positive
     key_dim: Positive
     value_dim: Positive
-    chunk: Positive
+    chunk: Tokens
 
 
 class Latent(Record):
@@ -66,8 +70,8 @@ class Latent(Record):
     kind: Literal["latent"] = "latent"
     latent_dim: Positive
     rope_dim: Annotated[int, Field(ge=0, le=1 << 20)]
-    stride: Positive = 1
-    window: Positive | None = None
+    stride: Stride = 1
+    window: Tokens | None = None
 
 
 class Indexer(Record):
@@ -85,7 +89,7 @@ class Indexer(Record):
 
     kind: Literal["indexer"] = "indexer"
     index_dim: Positive
-    stride: Positive = 1
+    stride: Stride = 1
     scaled: bool = True
     top_k: Positive | None = None
 
@@ -95,7 +99,7 @@ class Ring(Record):
 
     kind: Literal["ring"] = "ring"
     elements_per_token: Positive
-    window: Positive
+    window: Tokens
 
 
 class StateTensor(Record):
@@ -143,7 +147,7 @@ class CrossAttention(Record):
     kv_heads: Positive
     key_dim: Positive
     value_dim: Positive
-    encoder_tokens: Positive
+    encoder_tokens: Tokens
 
 
 class Shared(Record):

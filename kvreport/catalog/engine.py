@@ -8,14 +8,30 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from kvreport.catalog.base import LongText, Positive, Record, Slug, Source, Text
+from kvreport.catalog.base import Contradiction, LongText, Record, Slug, Source, Text
 from kvreport.errors import InputError
 
 Share = Annotated[float, Field(gt=0, le=1)]
+Coefficient = Annotated[float, Field(ge=0, le=1 << 40)]
+"""A fitted constant: bytes of at most a terabyte, or a factor."""
+Sequences = Annotated[int, Field(ge=1, le=1 << 16)]
+StepTokens = Annotated[int, Field(ge=1, le=1 << 22)]
+_LARGEST_COEFFICIENT: Final = {
+    "_per_logit": 1 << 12,
+    "_per_hidden": 1 << 12,
+    "_per_inner": 1 << 12,
+    "_share": 1 << 10,
+    "_layer": 1 << 30,
+    "_width": 1 << 30,
+}
+"""What a constant is multiplied with decides how large it may be, by the end of its name."""
+
+_SCHEDULED: Final = frozenset({"vllm", "sglang"})
+"""Families whose scheduler sizes depend on the device."""
 
 
 class DeviceClass(Record):
@@ -27,13 +43,15 @@ class DeviceClass(Record):
         max_batched_tokens: Tokens of one scheduler step (the activation peak is measured there).
         offline_batched_tokens: The same for the engine's offline class, where that takes more.
         max_seqs: Requests that run at once, whatever memory says.
+        max_seqs_wide: The same with four tensor ranks or more, where that differs.
     """
 
     min_bytes: Annotated[int, Field(ge=0)]
     not_architectures: tuple[Text, ...] = ()
-    max_batched_tokens: Positive
-    offline_batched_tokens: Positive | None = None
-    max_seqs: Positive
+    max_batched_tokens: StepTokens
+    offline_batched_tokens: StepTokens | None = None
+    max_seqs: Sequences
+    max_seqs_wide: Sequences | None = None
 
 
 class Engine(Record):
@@ -42,7 +60,8 @@ class Engine(Record):
     Attributes:
         name: Slug, the name on the command line.
         label: What people call it.
-        family: Which rules apply (``vllm``, ``sglang``, ``transformers``, ``llama_cpp``, ``ceiling``).
+        family: Which rules apply (``vllm``, ``sglang``, ``tensorrt_llm``, ``transformers``,
+            ``llama_cpp``, ``ceiling``).
         version: Version whose rules these are; None for ``ceiling``.
         versions: First version that behaves so, and the first that no longer does (``None``: still).
         utilization: Default share of memory that the engine takes.
@@ -66,21 +85,25 @@ class Engine(Record):
             those that their kernels read.
         expert_kernel: What serves MXFP4 experts on Hopper; None for how the release is installed.
         device_classes: Scheduler defaults, largest devices first.
+        index_keys_elided: True if layers that reuse another layer's choice of tokens keep no index keys.
+        compressed_pages_padded: True if the pools of compressed attention are sized by padded pages.
+        captures_no_more_than_run: True if a decode graph is not captured for more requests than may run.
+        architectures: Lists of model classes in the engine's own source, by what it does with them.
         coefficients: Fitted constants of the reserve, in bytes or dimensionless, by name.
     """
 
     schema_version: Literal[1] = 1
     name: Slug
     label: Text
-    family: Literal["vllm", "sglang", "transformers", "llama_cpp", "ceiling"]
+    family: Literal["vllm", "sglang", "tensorrt_llm", "transformers", "llama_cpp", "ollama", "mlx", "ceiling"]
     version: Text | None = None
     versions: tuple[Text, Text | None] | None = None
     aliases: tuple[Text, ...] = ()
     utilization: Share
     utilization_of: Literal["memory", "memory_less_weights"] = "memory"
-    block_tokens: Positive = 1
+    block_tokens: Annotated[int, Field(ge=1, le=1 << 16)] = 1
     kept_blocks: Annotated[int, Field(ge=0, le=1024)] = 0
-    steps_in_flight: Positive = 1
+    steps_in_flight: Annotated[int, Field(ge=1, le=64)] = 1
     state_prefix_caching: bool = True
     token_line: Literal["concurrency", "blocks"] = "concurrency"
     graphs_reserved: bool = True
@@ -89,10 +112,31 @@ class Engine(Record):
     streams_buffer_kept: bool = False
     loaded_scales_kept: bool = False
     expert_kernel: Literal["marlin", "triton"] | None = None
+    index_keys_elided: bool = True
+    compressed_pages_padded: bool = True
+    captures_no_more_than_run: bool = False
     device_classes: tuple[DeviceClass, ...] = ()
-    coefficients: dict[Text, float] = Field(default_factory=dict)
+    architectures: dict[Text, tuple[Text, ...]] = Field(default_factory=dict)
+    coefficients: dict[Text, Coefficient] = Field(default_factory=dict)
     notes: tuple[LongText, ...] = ()
     sources: Annotated[tuple[Source, ...], Field(min_length=1)]
+
+    def contradictions(self) -> Iterable[Contradiction]:
+        """Return what the device classes say against one another: every size has a class, and one only."""
+        sizes = [candidate.min_bytes for candidate in self.device_classes]
+        if sizes != sorted(set(sizes), reverse=True) and not any(
+            candidate.not_architectures for candidate in self.device_classes
+        ):
+            yield Contradiction("device_classes", f"min_bytes {sizes}", "largest devices first")
+        for name, value in self.coefficients.items():
+            most = next((limit for end, limit in _LARGEST_COEFFICIENT.items() if name.endswith(end)), None)
+            if most is not None and value > most:
+                yield Contradiction(f"coefficients.{name}", f"{value:g}", f"at most {most:,}")
+        if self.family in _SCHEDULED and not sizes:
+            yield Contradiction("device_classes", "none", f"at least one, for the rules of {self.family}")
+        if sizes and (sizes[-1] or self.device_classes[-1].not_architectures):
+            found = f"a last class from {sizes[-1]:,} bytes"
+            yield Contradiction("device_classes", found, "a last class with min_bytes 0, for every device")
 
     def device_class(self, accelerator_id: str, usable_bytes: int) -> DeviceClass:
         """Scheduler defaults for one accelerator.

@@ -6,11 +6,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
-from kvreport.catalog.base import Evidence, LongText, Positive, Record, Slug, Source, Text
+from kvreport.catalog.base import Evidence, LongText, Record, Slug, Source, Text, Tokens
 from kvreport.catalog.model import Component
 
 FormatName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+(?:[a-z0-9._-]*[a-z0-9])?$", max_length=40)]
 """Like a slug, with the underscores that engines write: ``fp8_ds_mla``, ``q4_k_m``."""
+
+Side = Annotated[int, Field(ge=0, le=1 << 20)]
+"""Elements along one side of a block; 0 is the whole side."""
 
 CacheKind = Literal["full", "sliding", "chunked", "latent", "cross"]
 
@@ -59,7 +62,7 @@ class WeightFormat(Record):
     name: FormatName
     label: Text
     bits: Annotated[float, Field(gt=0, le=64)]
-    block: Annotated[tuple[int, int], Field()] | None = None
+    block: tuple[Side, Side] | None = None
     scale_bytes: Annotated[float, Field(ge=0, le=64)] = 0
     tensor_bytes: Annotated[int, Field(ge=0, le=1 << 28)] = 0
     column_bytes: Annotated[float, Field(ge=0, le=64)] = 0
@@ -118,15 +121,18 @@ class Formats(Record):
     sources: Annotated[tuple[Source, ...], Field(min_length=1)]
 
 
+Degree = Annotated[int, Field(ge=1, le=4096)]
+
+
 class GridLayout(Record):
     """A layout of the published matrix beside plain tensor parallelism; fields as in ``Layout``."""
 
-    tensor: Positive = 1
-    pipeline: Positive = 1
-    data: Positive = 1
+    tensor: Degree = 1
+    pipeline: Degree = 1
+    data: Degree = 1
     expert: bool = False
-    decode_context: Positive = 1
-    nodes: Positive = 1
+    decode_context: Degree = 1
+    nodes: Degree = 1
 
 
 class Grid(Record):
@@ -142,9 +148,9 @@ class Grid(Record):
     """
 
     schema_version: Literal[1] = 1
-    contexts: Annotated[tuple[Positive, ...], Field(min_length=1)]
-    tensor_parallel: Annotated[tuple[Positive, ...], Field(min_length=1)]
-    layouts: tuple[GridLayout, ...] = ()
+    contexts: Annotated[tuple[Tokens, ...], Field(min_length=1, max_length=4096)]
+    tensor_parallel: Annotated[tuple[Degree, ...], Field(min_length=1, max_length=64)]
+    layouts: Annotated[tuple[GridLayout, ...], Field(max_length=64)] = ()
     weight_formats: tuple[FormatName, ...]
     kv_formats: Annotated[tuple[FormatName, ...], Field(min_length=1)]
     engine: Slug = "vllm"

@@ -7,25 +7,28 @@ Facts only; every number that depends on a GPU, a format or an engine is compute
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from math import prod
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
 from kvreport.catalog.base import (
     SCHEMA_VERSION,
-    Count,
+    Contradiction,
     LongText,
     Positive,
     Record,
     Slug,
     Source,
     Text,
+    Tokens,
     YearMonth,
 )
 from kvreport.catalog.caches import Cache
+from kvreport.catalog.consistency import contradictions
+from kvreport.errors import shorten
 
 ModelId = Annotated[
     str,
@@ -60,6 +63,10 @@ are divided evenly (or whole experts are placed, the bytes are the same).
 """
 
 
+MAX_LAYERS: Final = 4096
+"""Layers of one model; the deepest in the catalogue has 126."""
+
+
 class LayerGroup(Record):
     """Layers that keep exactly the same caches.
 
@@ -70,7 +77,9 @@ class LayerGroup(Record):
     """
 
     name: Text
-    layers: Annotated[str, StringConstraints(pattern=r"^\d{1,5}(-\d{1,5})?(,\d{1,5}(-\d{1,5})?)*$")]
+    layers: Annotated[
+        str, StringConstraints(pattern=r"^\d{1,5}(-\d{1,5})?(,\d{1,5}(-\d{1,5})?)*$", max_length=40_000)
+    ]
     caches: tuple[Cache, ...] = ()
 
     @cached_property
@@ -82,6 +91,21 @@ class LayerGroup(Record):
     def count(self) -> int:
         """Number of layers in the group."""
         return len(self.indices)
+
+    @model_validator(mode="after")
+    def _ascending(self) -> Self:
+        """Hold the runs to one order before they are expanded."""
+        last = -1
+        for run in self.layers.split(","):
+            first, _, end = run.partition("-")
+            if int(first) <= last or int(end or first) < int(first):
+                raise ValueError(
+                    f"layers: runs must ascend without overlap, as '0-3,7'; {shorten(run)} does not"
+                )
+            last = int(end or first)
+        if last >= MAX_LAYERS:
+            raise ValueError(f"layers: at most {MAX_LAYERS:,} layers, index 0 to {MAX_LAYERS - 1:,}")
+        return self
 
 
 class WeightGroup(Record):
@@ -151,8 +175,8 @@ class Experts(Record):
         per_token: Experts that one token reads.
     """
 
-    routed: Positive
-    per_token: Positive
+    routed: Annotated[int, Field(ge=1, le=1 << 20)]
+    per_token: Annotated[int, Field(ge=1, le=1 << 20)]
 
 
 class Model(Record):
@@ -184,13 +208,13 @@ class Model(Record):
     licence: Text | None = None
     aliases: tuple[Text, ...] = ()
     architecture: Text
-    context_tokens: Positive
+    context_tokens: Tokens
     dtype: Literal["bfloat16", "float16", "float32"] = "bfloat16"
     kv_format: Slug | None = None
     weight_format: Slug
-    hidden_size: Positive
-    attention_heads: Count
-    vocabulary: Positive
+    hidden_size: Annotated[int, Field(ge=1, le=1 << 20)]
+    attention_heads: Annotated[int, Field(ge=0, le=1 << 20)]
+    vocabulary: Annotated[int, Field(ge=1, le=1 << 24)]
     intermediate_size: Positive | None = None
     experts: Experts | None = None
     layers: Annotated[tuple[LayerGroup, ...], Field(min_length=1, max_length=64)]
@@ -243,6 +267,10 @@ class Model(Record):
         if missing:
             raise ValueError(f"sources: no source covers {', '.join(missing)}")
         return self
+
+    def contradictions(self) -> Iterable[Contradiction]:
+        """Return where layers, caches and tensors speak against one another."""
+        return contradictions(self)
 
 
 def compress(indices: Iterator[int] | tuple[int, ...] | list[int]) -> str:

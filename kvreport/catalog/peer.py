@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
-from kvreport.catalog.base import SCHEMA_VERSION, Count, Positive, Record, Slug, Text
+from kvreport.catalog.base import SCHEMA_VERSION, Count, LongText, Positive, Record, Slug, Text
 from kvreport.catalog.model import ModelId
 from kvreport.catalog.observation import Day, Share
 from kvreport.catalog.shelf import read_yaml, validate
@@ -61,21 +61,74 @@ class Question(Record):
     answers: Annotated[tuple[Answer, ...], Field(min_length=1)]
 
 
+class PoolAnswer(Record):
+    """Requests that a tool's bytes come to; without ``requests`` it gave none, and ``note`` says why."""
+
+    tool: Slug
+    requests: Annotated[float, Field(gt=0)] | None = None
+    note: Text | None = None
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if self.requests is None and self.note is None:
+            raise ValueError("requests: missing; allowed: a number, or a note that says why there is none")
+        return self
+
+
+class PoolQuestion(Record):
+    """How many requests of a context a pool of 40 GiB per device holds, cached in 16 bits.
+
+    Attributes:
+        model: The model.
+        tensor_parallel: Ranks.
+        context_tokens: Tokens of each request.
+        planner: What vLLM's own planner printed, where a run of it was recorded.
+        answers: What the tools' bytes come to.
+    """
+
+    model: ModelId
+    tensor_parallel: Positive = 1
+    context_tokens: Positive
+    planner: Annotated[float, Field(gt=0)] | None = None
+    answers: Annotated[tuple[PoolAnswer, ...], Field(min_length=1)]
+
+
+class CitedTool(Record):
+    """A tool that is named and not run, and why."""
+
+    name: Text
+    url: Annotated[str, StringConstraints(pattern=r"^https://\S+$", max_length=300)]
+    why: LongText
+
+
 class PeersFile(Record):
-    """The content of ``peers.yaml``: tools, the day they were run, their answers."""
+    """The content of ``peers.yaml``: tools, the day they were run, their answers.
+
+    Attributes:
+        date: The day the tools were run.
+        tools: Tools that were run.
+        cited: Tools that were not, and why.
+        cases: Questions about a whole device.
+        pools: Questions about a pool of 40 GiB.
+        pools_date: The day those were asked, if another.
+    """
 
     schema_version: Literal[1] = SCHEMA_VERSION
     date: Day
     tools: Annotated[tuple[Tool, ...], Field(min_length=1)]
+    cited: tuple[CitedTool, ...] = ()
     cases: Annotated[tuple[Question, ...], Field(min_length=1)]
+    pools: tuple[PoolQuestion, ...] = ()
+    pools_date: Day | None = None
 
     @model_validator(mode="after")
     def _tools_are_named(self) -> Self:
         known = {tool.key for tool in self.tools}
-        for case in self.cases:
-            for answer in case.answers:
-                if answer.tool not in known:
-                    raise ValueError(f"tool: found {answer.tool}; allowed: {', '.join(sorted(known))}")
+        named = [answer.tool for case in self.cases for answer in case.answers]
+        named += [answer.tool for pool in self.pools for answer in pool.answers]
+        for tool in named:
+            if tool not in known:
+                raise ValueError(f"tool: found {tool}; allowed: {', '.join(sorted(known))}")
         return self
 
 

@@ -50,6 +50,45 @@ class PlannerCheck(Record):
         return self
 
 
+class OracleCheck(Record):
+    """The content of ``planner_check_sglang.yaml``, which ``scripts/check_sglang.py`` writes.
+
+    Attributes:
+        engine: Whose configurators were run.
+        models: Models compared.
+        accelerators: Devices that were pretended.
+        points: Points compared: a model under one set of flags on one device.
+        equal: Points whose tokens, window tokens, states and requests at once are all equal.
+        refused_by_engine: Points that the engine answered with an error, so that nothing is compared.
+        other_classes: Points whose config names another class than the catalogue's record.
+    """
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    engine: Text
+    models: Positive
+    accelerators: tuple[Text, ...]
+    points: Positive
+    equal: Count
+    refused_by_engine: Count
+    other_classes: Count
+
+    @model_validator(mode="after")
+    def _no_more_than_all(self) -> Self:
+        if self.equal > self.points:
+            raise ValueError("equal: found more than there are points; allowed: at most points")
+        return self
+
+
+def load_oracle_check(data_dir: Path) -> OracleCheck | None:
+    """Read ``planner_check_sglang.yaml`` of a catalogue's folder; None if there is none.
+
+    Raises:
+        CatalogueError: If the file is not right.
+    """
+    path = data_dir / "planner_check_sglang.yaml"
+    return validate(OracleCheck, read_yaml(path, path.name), path.name) if path.is_file() else None
+
+
 def load_planner_check(data_dir: Path) -> PlannerCheck | None:
     """Read ``planner_check.yaml`` of a catalogue's folder; None if there is none.
 

@@ -29,6 +29,7 @@ R = TypeVar("R", bound=Record)
 
 _MAYBE_ANCHOR: Final = re.compile(r"(?m)(?:^|[\s\[{,:-])[&*][^\s,\[\]{}]")
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_ ./@+-]{0,59}")
+_DECIMAL: Final = re.compile(r"[-+]?(?:0|[1-9][0-9]*)")
 _SEPARATORS: Final = re.compile(r"[\s_/-]+")
 # Signs that change how the text around them is read: controls, and overrides of the writing direction.
 # Letters of scripts that run from right to left are welcome; the signs that turn a whole line are not.
@@ -57,6 +58,35 @@ class _StrictLoader(_Base):  # type: ignore[misc]
         return found
 
 
+def _plain_number(loader: _StrictLoader, node: yaml.ScalarNode) -> int:
+    """Return a whole number in decimal digits.
+
+    YAML 1.1 reads ``010`` as 8, ``1:30`` as 90 and ``1_0`` as 10; YAML 1.2 reads other numbers or texts.
+    """
+    text = str(node.value)
+    if not _DECIMAL.fullmatch(text):
+        raise yaml.constructor.ConstructorError(
+            None, None, f"the number {shorten(text)}, which YAML versions read differently", node.start_mark
+        )
+    number: int = loader.construct_yaml_int(node)
+    return number
+
+
+def _plain_fraction(loader: _StrictLoader, node: yaml.ScalarNode) -> float:
+    """Return a fraction; ``1:30.5`` and ``1_0.5`` are numbers in YAML 1.1 alone."""
+    if {":", "_"} & set(str(node.value)):
+        raise yaml.constructor.ConstructorError(
+            None,
+            None,
+            f"the number {shorten(node.value)}, which YAML versions read differently",
+            node.start_mark,
+        )
+    number: float = loader.construct_yaml_float(node)
+    return number
+
+
+_StrictLoader.add_constructor("tag:yaml.org,2002:int", _plain_number)
+_StrictLoader.add_constructor("tag:yaml.org,2002:float", _plain_fraction)
 # A date is a text here: a field that wants one says which form it takes.
 _StrictLoader.add_constructor("tag:yaml.org,2002:timestamp", _StrictLoader.construct_yaml_str)
 
@@ -79,9 +109,12 @@ def read_yaml(path: Path, where: str) -> object:
             _refuse_depth(text, fault)
         return yaml.load(text, Loader=_StrictLoader)  # noqa: S506 - a safe loader, made stricter
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
+        mark, problem = error.problem_mark, error.problem or "no YAML"
         place = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise fault(f"{error.problem}{place}", "YAML, every key once") from error
+        allowed = (
+            "decimal digits without a leading zero" if "YAML versions" in problem else "YAML, every key once"
+        )
+        raise fault(f"{problem}{place}", allowed) from error
     except (yaml.YAMLError, ValueError) as error:
         if isinstance(error, CatalogueError):
             raise
@@ -173,7 +206,7 @@ def validate(record: type[R], data: object, where: str) -> R:
         # JSON writes the lower controls as escapes.
         if _UNREADABLE.search(text) or "\\u00" in text or "\\b" in text or "\\f" in text:
             _refuse_unreadable(data, where)
-        return record.model_validate_json(text)
+        made = record.model_validate_json(text)
     except ValidationError as error:
         raise CatalogueError(
             Fault(where, _field(fault["loc"]), _found(fault), _allowed(fault))
@@ -184,6 +217,10 @@ def validate(record: type[R], data: object, where: str) -> R:
     except (TypeError, ValueError, RecursionError) as error:
         found = shorten(str(error))
         raise CatalogueError([Fault(where, "", found, "texts, numbers, lists and fields")]) from error
+    faults = [Fault(where, *contradiction) for contradiction in made.contradictions()]
+    if faults:
+        raise CatalogueError(faults)
+    return made
 
 
 def _refuse_unreadable(data: object, where: str) -> None:

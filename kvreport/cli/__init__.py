@@ -14,18 +14,43 @@ from pathlib import Path
 from typing import NoReturn
 
 from kvreport import __version__
-from kvreport.cli import catalogue, estimate, log, matrix, site, size, validate
-from kvreport.cli.output import Run, write
+from kvreport.cli import (
+    catalogue,
+    difference,
+    estimate,
+    listing,
+    log,
+    matrix,
+    replay,
+    site,
+    size,
+    tools,
+    validate,
+)
+from kvreport.cli.output import Run, cut, write
 from kvreport.errors import CatalogueError, InputError
+from kvreport.processes import exit_on_signals
 
-_COMMANDS = (estimate, size, log, validate, matrix, catalogue, site)
+_COMMANDS = (
+    estimate,
+    size,
+    replay,
+    difference,
+    log,
+    validate,
+    listing,
+    matrix,
+    catalogue,
+    site,
+    tools,
+)
 
 
 class _Parser(argparse.ArgumentParser):
     """Says what is wrong with the arguments in one line, and ends with status 2."""
 
     def error(self, message: str) -> NoReturn:
-        raise InputError(f"{message} (see {self.prog} --help)")
+        raise InputError(f"{cut(message)} (see {self.prog} --help)")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -65,8 +90,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit status.
     """
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
+    exit_on_signals()
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # closed by the shell (`>&-`): nobody listens, and nothing fails for that
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123
+        elif hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
         options = parser().parse_args(arguments)

@@ -5,9 +5,18 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from shlex import quote
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from kvreport.cli.output import Add, add_data_option, table, write, write_json
+from kvreport.cli.output import (
+    REQUIREMENT_NOT_MET,
+    Add,
+    add_data_option,
+    paint,
+    plain,
+    table,
+    write,
+    write_json,
+)
 from kvreport.cli.query_options import add_query_options, query_values
 from kvreport.units import count, gib, human_tokens
 
@@ -23,8 +32,7 @@ examples:
 """
 
 
-REQUIREMENT_NOT_MET: Final = 3
-"""Exit status where ``--require`` asks for more than runs."""
+_ROLES = {"fits": "good", "tight": "warning", "may_fit": "warning"}
 
 
 def register(add: Add) -> None:
@@ -58,11 +66,34 @@ def _run(options: argparse.Namespace) -> int:
     if options.format == "json":
         write_json(result.to_dict())
     else:
-        for line in text(result, remedies(result, catalogue.kv_formats), options.model):
+        headline, *rest = text(result, remedies(result, catalogue.kv_formats), options.model)
+        print(paint(plain(headline), _ROLES.get(result.verdict, "bad")))
+        for line in rest:
             write(line)
-    if options.require is not None and result.max_concurrent_requests < options.require:
-        return REQUIREMENT_NOT_MET
-    return 0
+    return required(result.max_concurrent_requests, options.require)
+
+
+def required(found: int, wanted: int | None) -> int:
+    """Return the exit status for ``--require``: 0 if it is met or not asked for, else 3 and a sentence.
+
+    Raises:
+        InputError: If what is required is no count.
+    """
+    import sys
+
+    from kvreport.errors import InputError
+
+    if wanted is None:
+        return 0
+    if wanted < 1:
+        raise InputError(f"require: found {wanted}; allowed: a whole number of at least 1")
+    if found >= wanted:
+        return 0
+    write(
+        f"kvreport: requirement not met: {count(found)} of {count(wanted)} requests run at once",
+        stream=sys.stderr,
+    )
+    return REQUIREMENT_NOT_MET
 
 
 def text(result: Estimate, remedies: Sequence[Remedy] = (), name: str = "MODEL") -> list[str]:
@@ -71,7 +102,10 @@ def text(result: Estimate, remedies: Sequence[Remedy] = (), name: str = "MODEL")
 
     request = result.request
     formats = f"weights {request.weight_format_name}, cache {request.kv_format.name}"
-    if request.weight_format is None:
+    mix = getattr(result, "mix", None)
+    if mix is not None:
+        formats = f"weights {mix}, cache {result.options.type_k}/{result.options.type_v}"  # type: ignore[attr-defined]
+    elif request.weight_format is None:
         formats = f"weights as released ({request.model.weight_format}), cache {request.kv_format.label}"
     lines = [
         headline(result),

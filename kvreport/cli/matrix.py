@@ -43,6 +43,16 @@ def register(add: Add) -> None:
     command.add_argument(
         "--shard", default="1/1", metavar="I/N", help="only the I-th of N parts; needs --partitioned"
     )
+    command.add_argument(
+        "--replace",
+        action="store_true",
+        help="remove rows over other axes that the folder holds; needs --partitioned",
+    )
+    command.add_argument(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="compute on a Dask cluster, such as tcp://10.0.0.1:8786; needs --partitioned",
+    )
     command.add_argument("--workers", type=int, metavar="N", help="processes (as many as processors)")
     add_data_option(command)
 
@@ -50,13 +60,18 @@ def register(add: Add) -> None:
 def _run(options: argparse.Namespace) -> int:
     from kvreport.catalog.load import load_catalogue
     from kvreport.dataset.grid import axes, parse_shard
+    from kvreport.dataset.partitions import write_partitioned
     from kvreport.dataset.release import data_version
-    from kvreport.dataset.write import publish, write_partitioned
+    from kvreport.dataset.write import publish
     from kvreport.errors import InputError
 
     shard = parse_shard(options.shard)
     if shard != (1, 1) and not options.partitioned:
         raise InputError("shard: found it without --partitioned; allowed: together with it")
+    if options.replace and not options.partitioned:
+        raise InputError("replace: found it without --partitioned; allowed: together with it")
+    if options.scheduler is not None and not options.partitioned:
+        raise InputError("scheduler: found it without --partitioned; allowed: together with it")
     if options.workers is not None and options.workers < 1:
         raise InputError(f"workers: found {options.workers}; allowed: a whole number of at least 1")
     contexts = None if options.contexts is None else parse_contexts(options.contexts)
@@ -77,8 +92,16 @@ def _run(options: argparse.Namespace) -> int:
         engine=options.engine,
     )
     out = Path(options.out)
+    if options.scheduler is not None:
+        from kvreport.dataset.cluster import write_on_cluster
+
+        rows = write_on_cluster(
+            chosen, out, options.scheduler, shard=shard, replace=options.replace, progress=_progress
+        )
+        write(f"{rows:,} rows in {options.out}")
+        return 0
     if options.partitioned:
-        rows = write_partitioned(chosen, out, shard=shard, progress=_progress)
+        rows = write_partitioned(chosen, out, shard=shard, replace=options.replace, progress=_progress)
         write(f"{rows:,} rows in {options.out}")
         return 0
     release = publish(

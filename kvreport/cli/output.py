@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import unicodedata
 from collections.abc import Callable, Sequence
-from typing import Protocol, TextIO
+from typing import Final, Protocol, TextIO
+
+REQUIREMENT_NOT_MET: Final = 3
+"""Exit status where something is answered and falls short of what was required."""
 
 Run = Callable[[argparse.Namespace], int]
 
+_COLORS: Final = {"good": "32", "warning": "33", "bad": "31"}
 _UNSAFE = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
 
 
@@ -38,6 +43,33 @@ def add_fetch_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--revision", metavar="REV", help="branch, tag or commit of the Hub's repository (main)"
     )
+
+
+def cut(text: str, limit: int = 300) -> str:
+    """Return a text, or its beginning: an argument may be as long as a shell lets it be."""
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def paint(text: str, role: str, stream: TextIO | None = None) -> str:
+    """Return a text in the color of its role, where a person reads it on a terminal that has colors.
+
+    Args:
+        text: What to print, already :func:`plain`.
+        role: ``good``, ``warning`` or ``bad``.
+        stream: Where it goes; standard output if left out.
+    """
+    if not has_color(stream or sys.stdout):
+        return text
+    return f"\x1b[{_COLORS[role]}m{text}\x1b[0m"
+
+
+def has_color(stream: TextIO) -> bool:
+    """Whether a stream shows colors: a terminal, and nothing says no (https://no-color.org)."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return stream.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
 
 
 def plain(text: str) -> str:

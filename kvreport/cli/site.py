@@ -43,11 +43,17 @@ def register(add: Add) -> None:
         "init",
         _init,
         "Write a small, working site project: configuration, a catalogue of one model, CI files.",
-        "Then: pip install kvreport, mkdocs build --strict.",
+        "Then: mkdocs build --strict. Its requirements name every package by hash.",
     )
     init.add_argument("dir", metavar="DIR", type=Path, help="folder to write; absent or empty")
     init.add_argument(
         "--model", default="meta-llama/Llama-3.1-8B-Instruct", help="example model (catalogue name)"
+    )
+    init.add_argument(
+        "--wheel",
+        type=Path,
+        metavar="FILE",
+        help="wheel of kvreport that the project shall hold, pinned by its hash",
     )
     init.add_argument("--gpu", default="h100-sxm-80gb", help="example accelerator (catalogue name)")
 
@@ -78,6 +84,6 @@ def _export(options: argparse.Namespace) -> int:
 def _init(options: argparse.Namespace) -> int:
     from kvreport.adapters.scaffold import scaffold
 
-    files = scaffold(options.dir, model=options.model, gpu=options.gpu)
+    files = scaffold(options.dir, model=options.model, gpu=options.gpu, wheel=options.wheel)
     write(f"{len(files)} files in {options.dir}; next: cd {options.dir} && mkdocs build --strict")
     return 0

@@ -38,6 +38,14 @@ def register(add: Add) -> None:
         metavar="FILE",
         help="observed lengths, one request a line (tokens, prompt and answer): gives longest and average",
     )
+    load.add_argument(
+        "--trace",
+        metavar="FILE",
+        help="recorded traffic, as kvreport replay reads it: copies are found by replaying it",
+    )
+    load.add_argument(
+        "--wait", type=float, metavar="S", help="with --trace: 95th percentile of waiting for admission (5)"
+    )
     load.add_argument("--average", metavar="TOKENS", help="tokens that a request holds on average")
     load.add_argument("--concurrent", type=float, metavar="N", help="requests in flight at the same time")
     load.add_argument("--users", type=int, metavar="N", help="or: people …")
@@ -85,6 +93,10 @@ def _run(options: argparse.Namespace) -> int:
     from kvreport.catalog.load import open_catalogue
     from kvreport.estimation.size import size
 
+    if options.trace is not None:
+        return _run_trace(options)
+    if options.wait is not None:
+        raise InputError("wait: found without --trace; allowed: with a trace, or use --ttft")
     lengths = _read_lengths(options.lengths) if options.lengths else None
     if options.context is None and lengths is None:
         raise InputError(
@@ -122,6 +134,53 @@ def _run(options: argparse.Namespace) -> int:
     else:
         for line in [*text(found, max(options.top, 1)), *(_waste(lengths) if lengths else ())]:
             write(line)
+    return 0
+
+
+def _run_trace(options: argparse.Namespace) -> int:
+    from kvreport.catalog.load import open_catalogue
+    from kvreport.traffic.sizing import CANDIDATES, DEFAULT_WAIT_S, size_for_trace
+
+    for name in ("context", "lengths", "average", "concurrent", "users", "prompt", "output"):
+        if getattr(options, name) is not None:
+            raise InputError(f"{name}: found with --trace, which states the workload; allowed: one of them")
+    found = size_for_trace(
+        options.models,
+        options.trace,
+        wait_s=DEFAULT_WAIT_S if options.wait is None else options.wait,
+        candidates=min(max(options.top, 1), CANDIDATES),
+        gpus=options.gpu,
+        available=options.available,
+        prices=dict(_price(text) for text in options.price) or None,
+        weights=_list(options.weights),
+        kv=_list(options.kv),
+        tensor_parallel=[_whole("tensor-parallel", text) for text in _list(options.tensor_parallel)],
+        engine=options.engine,
+        utilization=options.utilization,
+        max_seqs=options.max_seqs,
+        catalog=open_catalogue(options.data),
+    )
+    if options.format == "json":
+        write_json([one.to_dict() for one in found])
+        return 0
+    rows = [
+        ("GPU", "GPUs", "copies x size", "wait p95", "first token p95", "hit rate", "preemptions", "per hour")
+    ]
+    rows += [
+        (
+            one.gpu,
+            str(one.gpus),
+            f"{one.replicas} x {one.tensor_parallel}",
+            f"{one.wait_p95_s:,.1f} s",
+            f"{one.first_token_p95_s:,.1f} s",
+            f"{one.hit_rate:.1%}",
+            count(one.preemptions),
+            "" if one.price_per_hour is None else f"{one.price_per_hour:,.2f}",
+        )
+        for one in found
+    ]
+    for line in table(rows, "<><>>>>>"):
+        write(line)
     return 0
 
 

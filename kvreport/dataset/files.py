@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
-import tempfile
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from kvreport.atomic.files import UNFINISHED
+from kvreport.atomic.folders import recover, remove, replace_entries
+from kvreport.atomic.workspace import claim, sweep
 from kvreport.errors import InputError, shorten
+
+_PREFIX = ".kvreport-files-"
+_FORMER = re.compile(r"\.kvreport-[a-z0-9_]{8}")
+"""What the first edition called its folders; it swept none."""
 
 
 class Staging:
     """Files on their way into a folder.
 
     Attributes:
-        folder: Where they are written for now; on the same file system as their place.
+        folder: Where they are written for now; on the same file system as their place. Their names there
+            end in ``.part``, so that no pattern of a reader (``**/*.parquet``) takes them for finished.
+        gone: Names of files that their place shall lose when these come.
     """
 
     def __init__(self, folder: Path, target: Path) -> None:
@@ -25,10 +33,11 @@ class Staging:
         self.folder = folder
         self._target = target
         self.names: list[str] = []
+        self.gone: list[str] = []
 
     def path(self, name: str) -> Path:
         """Return where to write the file that will be called ``name`` (with ``/`` for folders)."""
-        path = self.folder / name
+        path = self._path(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         self.names.append(name)
         return path
@@ -39,44 +48,67 @@ class Staging:
 
     def digest(self, name: str) -> tuple[int, str]:
         """Return the size and SHA-256 of a file that was written."""
-        with (self.folder / name).open("rb") as file:
+        with self._path(name).open("rb") as file:
             digest = hashlib.file_digest(file, "sha256")
-        return (self.folder / name).stat().st_size, digest.hexdigest()
+        return self._path(name).stat().st_size, digest.hexdigest()
 
     def publish(self) -> None:
-        """Put every file in its place; each replaces its predecessor at once."""
-        for name in self.names:
-            place = self._target / name
-            place.parent.mkdir(parents=True, exist_ok=True)
-            (self.folder / name).replace(place)
+        """Put every file in its place, all of them or none."""
+        names = tuple(dict.fromkeys(self.names))
+        replace_entries(self.folder, self._target, names, self.gone, ending=UNFINISHED)
+
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{name}{UNFINISHED}"
 
 
 @contextmanager
 def staged(target: Path) -> Iterator[Staging]:
     """Collect files for ``target``; they are put there only if nothing fails before the end.
 
+    What a killed run left there is put right or removed first.
+
     Raises:
         InputError: If ``target`` cannot be a folder.
     """
     try:
         target.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix=".kvreport-", dir=target))
+        recover(target)
+        sweep_leftovers(target)
+        workspace = claim(target, _PREFIX)
     except OSError as error:
         raise InputError(
             f"out: found {shorten(str(target))}, {error.strerror or error}; allowed: a folder that can be written"
         ) from error
     try:
-        staging = Staging(folder, target)
+        staging = Staging(workspace.folder, target)
         yield staging
         staging.publish()
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        workspace.close()
+
+
+def sweep_leftovers(folder: Path) -> None:
+    """Remove what killed runs left in a dataset's folder."""
+    sweep(folder, _PREFIX)
+    for path in folder.glob(".kvreport-*"):
+        if _FORMER.fullmatch(path.name):
+            remove(path)
 
 
 def checksums(staging: Staging) -> bytes:
     """Return ``SHA256SUMS`` over every file so far, as ``sha256sum --check`` reads it."""
     lines = [f"{staging.digest(name)[1]}  {name}\n" for name in sorted(staging.names)]
     return "".join(lines).encode()
+
+
+def listed(folder: Path, sums: str = "SHA256SUMS") -> tuple[str, ...]:
+    """Return the names of files that an earlier run's checksums list, as far as they can be read."""
+    try:
+        lines = (folder / sums).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return ()
+    names = (line.partition("  ")[2] for line in lines)
+    return tuple(name for name in names if name and not name.startswith("/") and ".." not in name.split("/"))
 
 
 def available_processors() -> int:

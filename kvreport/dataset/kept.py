@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -19,6 +19,8 @@ import numpy as np
 import pyarrow as pa
 
 from kvreport import resources
+from kvreport.atomic.files import sweep_unfinished, write_whole
+from kvreport.build_cache import cannot_keep
 from kvreport.catalog.model import Model
 from kvreport.dataset.grid import Axes
 
@@ -63,27 +65,7 @@ class Kept:
     @cached_property
     def _shared(self) -> bytes:
         """Digest of everything but the model."""
-        axes = replace(self._axes, models=())
-        parts = [
-            repr(
-                (axes.tensor_parallel, axes.layouts, axes.contexts, [name for name, _ in axes.weight_formats])
-            ),
-            repr([form.model_dump_json() if form else None for form in axes.kv_formats]),
-            *(device.model_dump_json() for device in axes.accelerators),
-            *(form.model_dump_json() for form in axes.formats.values()),
-            *(form.model_dump_json() for form in axes.all_kv_formats.values()),
-            axes.engine.model_dump_json(),
-            axes.ceiling.model_dump_json(),
-            repr((np.__version__, pa.__version__, zlib.ZLIB_RUNTIME_VERSION)),
-        ]
-        digest = sha256(json.dumps(parts).encode())
-        package = resources.package_dir()
-        for name in _CODE:
-            root = package / name
-            for path in [root] if root.is_file() else sorted(root.rglob("*.py")):
-                digest.update(path.relative_to(package).as_posix().encode() + b"\0")
-                digest.update(sha256(path.read_bytes()).digest())
-        return digest.digest()
+        return axes_digest(self._axes)
 
     def _path(self, model: Model) -> Path:
         if model.id not in self._paths:
@@ -112,7 +94,7 @@ class Kept:
         return ModelFiles(model.slug, rows, body[2 * _SIZE_BYTES : cut], body[cut:])
 
     def put(self, model: Model, files: ModelFiles) -> None:
-        """Keep a model's rows, whole or not at all."""
+        """Keep a model's rows, whole or not at all; a cache that cannot be written is a warning."""
         body = b"".join(
             [
                 files.rows.to_bytes(_SIZE_BYTES, "big"),
@@ -121,18 +103,37 @@ class Kept:
                 files.csv_body,
             ]
         )
-        path = self._path(model)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
         try:
-            temporary.write_bytes(_MAGIC + sha256(body).digest() + body)
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
+            write_whole(self._path(model), _MAGIC + sha256(body).digest() + body)
+        except OSError as error:
+            cannot_keep(error)
 
     def forget(self) -> None:
         """Remove what was not asked for lately, but for a few files."""
+        sweep_unfinished(self.folder)
         kept = sorted(self.folder.glob("*.rows"), key=lambda path: path.stat().st_mtime, reverse=True)
         models = len(self._axes.models)
         for path in kept[models + models // _SPARE + 1 :]:
             path.unlink(missing_ok=True)
+
+
+def axes_digest(axes: Axes) -> bytes:
+    """Digest of everything that decides rows but the models: other axes, records, code and libraries."""
+    parts = [
+        repr((axes.tensor_parallel, axes.layouts, axes.contexts, [name for name, _ in axes.weight_formats])),
+        repr([form.model_dump_json() if form else None for form in axes.kv_formats]),
+        *(device.model_dump_json() for device in axes.accelerators),
+        *(form.model_dump_json() for form in axes.formats.values()),
+        *(form.model_dump_json() for form in axes.all_kv_formats.values()),
+        axes.engine.model_dump_json(),
+        axes.ceiling.model_dump_json(),
+        repr((np.__version__, pa.__version__, zlib.ZLIB_RUNTIME_VERSION)),
+    ]
+    digest = sha256(json.dumps(parts).encode())
+    package = resources.package_dir()
+    for name in _CODE:
+        root = package / name
+        for path in [root] if root.is_file() else sorted(root.rglob("*.py")):
+            digest.update(path.relative_to(package).as_posix().encode() + b"\0")
+            digest.update(sha256(path.read_bytes()).digest())
+    return digest.digest()

@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import csv
 import io
-import signal
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,12 +19,14 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from kvreport import processes
 from kvreport.catalog.load import Catalogue
 from kvreport.dataset import arrow, tables
 from kvreport.dataset.columns import ACCELERATORS, CAPACITY, MODELS, Table
-from kvreport.dataset.files import Staging, available_processors, checksums, staged
+from kvreport.dataset.files import Staging, available_processors, checksums, listed, staged
 from kvreport.dataset.grid import Axes
 from kvreport.dataset.kept import Kept, ModelFiles
+from kvreport.dataset.manifest import refuse_partitions
 from kvreport.dataset.matrix import matrix
 from kvreport.dataset.metadata import Published, Release, croissant, datapackage
 from kvreport.errors import InputError
@@ -83,11 +82,12 @@ def publish(
         InputError: If the folder cannot be written, or what was computed contradicts its description.
     """
     header = gzip_member((",".join(CAPACITY.names) + "\n").encode())
+    refuse_partitions(out)
     with staged(out) as staging:
         parts = _CsvParts(staging, header)
         rows = 0
         with pq.ParquetWriter(
-            staging.path("capacity.parquet"), arrow.schema(CAPACITY), **_parquet_options()
+            staging.path("capacity.parquet"), arrow.schema(CAPACITY), **parquet_options()
         ) as whole:
             for files in _all_models(axes, workers, None if cache is None else Kept(cache, axes)):
                 rows += files.rows
@@ -108,42 +108,10 @@ def publish(
         staging.write("datapackage.json", datapackage(release))
         staging.write("croissant.json", croissant(release))
         staging.write("SHA256SUMS", checksums(staging))
-    for stale in out.glob("capacity*.csv.gz"):
-        if stale.name not in parts.names:
-            stale.unlink()
+        # What an earlier release had and this one has not: models that are gone, further parts of the CSV.
+        earlier = {*listed(out), *(path.name for path in out.glob("capacity*.csv.gz"))}
+        staging.gone += sorted(earlier - {*staging.names})
     return release
-
-
-def write_partitioned(
-    axes: Axes,
-    out: Path,
-    *,
-    shard: tuple[int, int] = (1, 1),
-    progress: Callable[[str], None] = lambda _: None,
-) -> int:
-    """Stream the matrix, or one shard of it, into a partitioned Parquet dataset in constant memory.
-
-    Files are ``model_slug=<slug>/<first accelerator>.parquet``, so that shards written into the
-    same folder complete each other.
-
-    Args:
-        axes: What the matrix combines.
-        out: The folder.
-        shard: ``(i, n)``: only the i-th of n parts, from 1.
-        progress: Told how far it is.
-
-    Returns:
-        The number of rows written.
-    """
-    rows = 0
-    with staged(out) as staging:
-        for cube in matrix(axes, shard):
-            table = arrow.capacity_table(cube)
-            path = staging.path(f"model_slug={cube.model.slug}/{cube.gpus[0]}.parquet")
-            pq.write_table(table, path, **_parquet_options())
-            rows += table.num_rows
-            progress(f"{rows:,} rows")
-    return rows
 
 
 def model_files(axes: Axes) -> ModelFiles:
@@ -155,7 +123,7 @@ def model_files(axes: Axes) -> ModelFiles:
     parquet = io.BytesIO()
     bodies: list[bytes] = []
     rows = 0
-    with pq.ParquetWriter(parquet, arrow.schema(CAPACITY), **_parquet_options()) as writer:
+    with pq.ParquetWriter(parquet, arrow.schema(CAPACITY), **parquet_options()) as writer:
         for cube in matrix(axes):
             table = arrow.capacity_table(cube)
             _require_sound(table, CAPACITY)
@@ -204,7 +172,8 @@ def _csv_rows(table: pa.Table) -> bytes:
     return buffer.getvalue()
 
 
-def _parquet_options() -> dict[str, Any]:
+def parquet_options() -> dict[str, Any]:
+    """How Arrow writes capacity rows."""
     return {
         "compression": "zstd",
         "compression_level": _ZSTD_LEVEL,
@@ -289,10 +258,7 @@ def _computed(axes: Axes, workers: int | None, positions: Sequence[int]) -> Iter
         for position in positions:
             yield model_files(_one(axes, position))
         return
-    # Fresh processes: a fork of one that has threads (the host's, Arrow's) may hang.
-    with ProcessPoolExecutor(
-        workers, mp_context=get_context("spawn"), initializer=_remember, initargs=(axes,)
-    ) as pool:
+    with processes.workers(workers, _remember, (axes,)) as pool:
         yield from pool.map(_in_worker, positions)
 
 
@@ -304,8 +270,7 @@ _axes: list[Axes] = []
 
 
 def _remember(axes: Axes) -> None:
-    """Keep the axes in a worker, so that they travel once; Ctrl-C is the parent's affair."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Keep the axes in a worker, so that they travel once."""
     pa.set_cpu_count(1)
     _axes[:] = [axes]
 

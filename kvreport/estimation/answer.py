@@ -40,7 +40,7 @@ class Estimate:
 
     Attributes:
         request: The question, resolved.
-        deployment: The trunk's answer: every rank that differs.
+        deployment: The trunk's answer: every rank that differs; None for engines that lay out devices themselves.
         parameters: Parameters: ``total``, ``active``, and ``by_component``.
         weights_by_component: Weight bytes on one device, by component.
         weight_bytes_per_gpu: Weight bytes on one device: the checkpoint's tensors.
@@ -71,7 +71,7 @@ class Estimate:
     """
 
     request: Request
-    deployment: Deployment
+    deployment: Deployment | None
     parameters: dict[str, Any]
     weights_by_component: dict[str, int]
     weight_bytes_per_gpu: int
@@ -177,7 +177,7 @@ class Estimate:
                     "kv_bytes_per_request": int(rank.plan.profile.request_bytes(context)),
                     "max_concurrent_requests_by_memory": int(rank.own_requests(context)),
                 }
-                for rank in self.deployment.ranks
+                for rank in (self.deployment.ranks if self.deployment else ())
             ],
         }
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from kvreport.words import ONLINE_WEIGHTS, SERVE
 
-Server = Literal["vllm", "sglang"]
+Server = Literal["vllm", "sglang", "tensorrt_llm", "llama_cpp"]
+
+_LLAMA_KV: Final = frozenset({"bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"})
+_PLAIN_KV: Final = frozenset({"bf16"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +26,11 @@ class Served:
         weight_format: Name of the weight format; ``released`` needs no flag.
         kv_format: Name of the KV format.
         kv_is_own: True if the engine takes this KV format by itself.
-        share: Memory utilisation (vLLM) or static memory fraction (SGLang), or None for the default.
+        share: Memory utilization (vLLM), static memory fraction (SGLang) or fraction of free memory
+            (TensorRT-LLM), or None for the default.
+        pipeline_parallel: Stages of one replica.
+        data_parallel: Ranks of data-parallel attention in one replica.
+        expert_parallel: True if experts are divided over all ranks of a stage.
     """
 
     model: str
@@ -34,11 +41,20 @@ class Served:
     kv_format: str = "bf16"
     kv_is_own: bool = True
     share: float | None = None
+    pipeline_parallel: int = 1
+    data_parallel: int = 1
+    expert_parallel: bool = False
+
+    @property
+    def stage_ranks(self) -> int:
+        """Ranks of one stage."""
+        return self.tensor_parallel * self.data_parallel
 
 
 def serving_command(server: Server, served: Served) -> str:
     """Return the command as one line for a shell; names are quoted."""
-    return " ".join(shlex.quote(word) for word in _words(server, served))
+    words = {"tensorrt_llm": _tensorrt_llm, "llama_cpp": _llama_cpp}.get(server)
+    return " ".join(shlex.quote(word) for word in (words(served) if words else _words(server, served)))
 
 
 def checkpoint_note(served: Served) -> str | None:
@@ -51,8 +67,10 @@ def checkpoint_note(served: Served) -> str | None:
 def _words(server: Server, served: Served) -> list[str]:
     flags = SERVE[server]
     words = [*flags.start, served.model]
-    if served.tensor_parallel > 1:
-        words += [flags.tensor_parallel, str(served.tensor_parallel)]
+    ranks = served.stage_ranks if server == "sglang" else served.tensor_parallel
+    if ranks > 1:
+        words += [flags.tensor_parallel, str(ranks)]
+    words += _layout_words(server, served)
     words += [flags.context, str(served.context_tokens)]
     if served.max_seqs is not None:
         words += [flags.max_num_seqs, str(served.max_seqs)]
@@ -62,4 +80,57 @@ def _words(server: Server, served: Served) -> list[str]:
         words += [flags.weights, served.weight_format]
     if not served.kv_is_own:
         words += [flags.kv, flags.kv_names.get(served.kv_format, served.kv_format)]
+    return words
+
+
+def _layout_words(server: Server, served: Served) -> list[str]:
+    """Flags of pipeline stages, data ranks and experts: SGLang counts data ranks among its tensor ranks."""
+    sglang = server == "sglang"
+    words = []
+    if served.pipeline_parallel > 1:
+        words += ["--pp-size" if sglang else "--pipeline-parallel-size", str(served.pipeline_parallel)]
+    if served.data_parallel > 1:
+        words += ["--dp-size" if sglang else "--data-parallel-size", str(served.data_parallel)]
+        words += ["--enable-dp-attention"] if sglang else []
+    if served.expert_parallel:
+        words += ["--ep-size", str(served.stage_ranks)] if sglang else ["--enable-expert-parallel"]
+    return words
+
+
+def _tensorrt_llm(served: Served) -> list[str]:
+    """Flags of ``trtllm-serve``; attention data parallelism and the cache's type need a file for ``--config``."""
+    words = ["trtllm-serve", served.model]
+    if served.stage_ranks > 1:
+        words += ["--tp_size", str(served.stage_ranks)]
+    if served.pipeline_parallel > 1:
+        words += ["--pp_size", str(served.pipeline_parallel)]
+    if served.expert_parallel:
+        words += ["--ep_size", str(served.stage_ranks)]
+    words += ["--max_seq_len", str(served.context_tokens)]
+    if served.max_seqs is not None:
+        words += ["--max_batch_size", str(served.max_seqs)]
+    if served.share is not None:
+        words += ["--free_gpu_memory_fraction", f"{served.share:g}"]
+    if tensorrt_llm_options(served):
+        words += ["--config", "options.yaml"]
+    return words
+
+
+def tensorrt_llm_options(served: Served) -> dict[str, object]:
+    """What the file of ``trtllm-serve --config`` must say (``llmapi/llm_args.py``); empty if none is needed."""
+    options: dict[str, object] = {}
+    if served.data_parallel > 1:
+        options["enable_attention_dp"] = True
+    if not served.kv_is_own:
+        options["kv_cache_config"] = {"dtype": "auto" if served.kv_format in _PLAIN_KV else served.kv_format}
+    return options
+
+
+def _llama_cpp(served: Served) -> list[str]:
+    """Flags of ``llama-server``; its context is that of all requests together."""
+    requests = served.max_seqs or 1
+    words = ["llama-server", "--model", served.model, "--ctx-size", str(served.context_tokens * requests)]
+    words += ["--parallel", str(requests)]
+    if not served.kv_is_own and served.kv_format in _LLAMA_KV:
+        words += ["--cache-type-k", served.kv_format, "--cache-type-v", served.kv_format]
     return words

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from kvreport.accounting.capacity import UNLIMITED_USERS, Limit, Verdict
+from kvreport.accounting.capacity import UNLIMITED_USERS, Limit, Verdict, beside
 from kvreport.accounting.capacity import blocks as pool_blocks
 from kvreport.accounting.kv_cache import (
     cache_terms,
@@ -270,11 +270,19 @@ def _block_lines(estimate: Estimate) -> Iterator[str]:
             yield f"{label}: laid out in blocks, one further token adds {laid_out:,} B on average"
         total = int(pool_blocks(estimate.budget.kv_pool_bytes, plan))
         each_blocks = each // plan.block_bytes
-        yield (
-            f"{label}: {estimate.budget.kv_pool_bytes:,} B // {plan.block_bytes:,} B per block = {total:,} blocks; "
-            f"one request of {tokens:,} tokens takes {each_blocks:,} blocks ({each:,} B)"
+        divided = (
+            f"{estimate.budget.kv_pool_bytes:,} B // {plan.block_bytes:,} B per block = {total:,} blocks"
         )
-        if estimate.max_concurrency is not None:
+        if plan.pool is not None:
+            divided = f"of {estimate.budget.kv_pool_bytes:,} B, {total:,} blocks of {plan.block_bytes:,} B are for tokens"
+        yield f"{label}: {divided}; one request of {tokens:,} tokens takes {each_blocks:,} blocks ({each:,} B)"
+        most = beside(estimate.budget.kv_pool_bytes, plan, tokens)
+        if most is not None and each_blocks * int(most) <= total:
+            yield (
+                f"other pools allow {int(most):,} requests at once, "
+                f"fewer than the {total // each_blocks:,} of the blocks"
+            )
+        elif estimate.max_concurrency is not None:
             yield (
                 f"{total:,} / {each_blocks:,} = {estimate.max_concurrency:.2f} requests at once"
                 + (f" ({plan.kept_blocks} block is kept by the engine)" if plan.kept_blocks == 1 else "")

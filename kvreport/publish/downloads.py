@@ -8,19 +8,25 @@ import os
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Final
 
 from kvreport import resources
-from kvreport.build_cache import digest, forget, read_sealed, write_sealed
+from kvreport.atomic.files import write_whole
+from kvreport.atomic.workspace import claim, sweep
+from kvreport.build_cache import cannot_keep, digest, forget, read_sealed, sealed
 from kvreport.catalog.load import Catalogue
 from kvreport.dataset.grid import axes
 from kvreport.dataset.write import publish
+from kvreport.errors import InputError
 
 FOLDER: Final = "downloads"
 _CODE: Final = ("units.py", "errors.py", "catalog", "accounting", "estimation", "dataset")
 _INDEX: Final = "index.sealed"
+_UNFINISHED: Final = ".kvreport-dataset-"
+_TEMPORARY: Final = "kvreport-dataset-"
 SUMS: Final = "SHA256SUMS"
 
 
@@ -110,9 +116,9 @@ def prepare(
     known = _read(index)
     if known is None or not known.complete():
         progress("dataset: computing and writing every row")
-        known = _kept(
-            folder,
-            lambda written: publish(
+
+        def write(written: Path) -> None:
+            publish(
                 catalogue,
                 axes(catalogue, models=models, gpus=gpus),
                 written,
@@ -120,31 +126,54 @@ def prepare(
                 site_url=site_url,
                 cache=cache / "rows",
                 progress=_thinned(progress),
-            ),
-        )
+            )
+
+        try:
+            known = _kept(folder, write)
+        except (OSError, InputError) as error:
+            reason = error if isinstance(error, OSError) else error.__cause__
+            if not isinstance(reason, OSError):
+                raise
+            cannot_keep(reason)
+            return _uncached(write)
         forget(folder.parent)
-    os.utime(folder)
+    with suppress(OSError):
+        os.utime(folder)
     return known
+
+
+def _uncached(publish_into: Callable[[Path], object]) -> Downloads:
+    """Write the files where temporary files go, for this build alone."""
+    sweep(Path(gettempdir()), _TEMPORARY)
+    written = claim(Path(gettempdir()), _TEMPORARY).folder / "files"
+    publish_into(written)
+    return _listed(written)
+
+
+def _listed(written: Path) -> Downloads:
+    found = sorted(path for path in written.rglob("*") if path.is_file())
+    files = tuple((path.relative_to(written).as_posix(), path.stat().st_size) for path in found)
+    return Downloads(written, files, _rows(written / "capacity.parquet"))
 
 
 def _kept(folder: Path, publish_into: Callable[[Path], object]) -> Downloads:
     """Write the files beside their folder and put them there whole: another build may do the same."""
-    own = folder.with_name(f".{folder.name}-{os.getpid()}")
+    sweep(folder.parent, _UNFINISHED)
+    workspace = claim(folder.parent, _UNFINISHED)
     try:
-        written = own / "files"
+        written = workspace.folder / "files"
         publish_into(written)
-        found = sorted(path for path in written.rglob("*") if path.is_file())
-        files = tuple((path.relative_to(written).as_posix(), path.stat().st_size) for path in found)
-        rows = _rows(written / "capacity.parquet")
-        write_sealed(own / _INDEX, json.dumps({"files": files, "rows": rows}).encode())
+        made = _listed(written)
+        index = json.dumps({"files": made.files, "rows": made.rows}).encode()
+        write_whole(workspace.folder / _INDEX, sealed(index))
         there = _read(folder / _INDEX)
         if there is None or not there.complete():
             shutil.rmtree(folder, ignore_errors=True)
             with suppress(OSError):  # unless the other build was faster
-                own.rename(folder)
+                workspace.folder.rename(folder)
     finally:
-        shutil.rmtree(own, ignore_errors=True)
-    return Downloads(folder / "files", files, rows)
+        workspace.close()
+    return replace(made, folder=folder / "files")
 
 
 def _read(index: Path) -> Downloads | None:

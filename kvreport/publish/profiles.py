@@ -30,7 +30,7 @@ from kvreport.publish.site_data import SiteData, short_name
 
 SCHEMA: Final = 1
 FOLDER: Final = "downloads/v1"
-_NAMES: Final = ("family", "maker", "kind", "limit", "kv", "aliases")
+_NAMES: Final = ("family", "maker", "kind", "limit", "slots", "kv", "aliases")
 """What tells a model from others, beside its name."""
 NONE: Final = -1
 """Index of a plan that cannot be made."""
@@ -166,6 +166,7 @@ def model_facts(site: SiteData, model: Model) -> dict[str, Any]:
         "aliases": list(model.aliases),
         "kind": cache_kind(model),
         "limit": model.context_tokens,
+        "slots": _waits_for_slots(site, model),
         "parameters": parameters(model),
         "active": active_parameters(model),
         "kv": own_kv(site, model),
@@ -290,6 +291,12 @@ def own_kv(site: SiteData, model: Model) -> str:
 def _by_number(site: SiteData, numbers: dict[str, int]) -> Iterator[tuple[Accelerator, int]]:
     for gpu in reversed(site.gpus):
         yield gpu, numbers[gpu.id]
+
+
+def _waits_for_slots(site: SiteData, model: Model) -> bool:
+    """Whether the engine wants a block for the states of every sequence before it starts."""
+    serving = Serving(max_batched_tokens=1, max_seqs=1)
+    return rules(site.engine).state_slots_wanted(model, serving, eager=False) is not None
 
 
 def _kept(taken: Allocation) -> list[int]:

@@ -17,11 +17,11 @@ from kvreport.atomic import write_whole
 from kvreport.build_cache import digest, keep, recall
 from kvreport.catalog.load import load_catalogue
 from kvreport.dataset.release import data_version
-from kvreport.publish import browser, feeds, profiles, sizer_data
+from kvreport.publish import browser, embeds, engine_changes, feeds, headers, profiles, schemas, sizer_data
 from kvreport.publish.downloads import FOLDER, NOTHING, Downloads, prepare
 from kvreport.publish.page_data import gather
 from kvreport.publish.site_data import SiteData
-from kvreport.site.kit import drawing, fonts, templating, vega
+from kvreport.site.kit import drawing, fonts, markdown, templating, vega
 from kvreport.site.kit.page import Page
 from kvreport.site.page_type import Inputs
 from kvreport.site.pages import (
@@ -36,6 +36,7 @@ from kvreport.site.pages import (
     log,
     measured,
     sizer,
+    traffic,
     validation,
 )
 from kvreport.site.pages import data as data_page
@@ -49,6 +50,7 @@ PAGE_TYPES: Final = (
     explore.TYPE,
     compare.TYPE,
     sizer.TYPE,
+    traffic.TYPE,
     log.TYPE,
     data_page.TYPE,
     validation.TYPE,
@@ -184,10 +186,11 @@ def _build(
     )
     requests = (request for kind in PAGE_TYPES for request in kind.requests(site))
     inputs = Inputs(site, drawing.draw(requests, cache, site.progress))
+    finished = pages(inputs, written)
     return Report(
-        pages=pages(inputs, written),
+        pages=finished,
         assets=(*_assets(cache), *(file for kind in PAGE_TYPES for file in kind.assets(inputs))),
-        files=tuple(files(site)),
+        files=(*files(site), *markdown.files(finished, site_url), *headers.files(p.uri for p in finished)),
         downloads=published,
         cache=cache,
     )
@@ -214,6 +217,10 @@ def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
     for kind in PAGE_TYPES:
         yield from kind.files(site)
     yield from feeds.files(site)
+    yield from engine_changes.files(site)
+    yield from embeds.files(site)
+    yield from embed.files()
+    yield from schemas.files(site.site_url)
 
 
 def _assets(cache: Path) -> Iterator[tuple[str, bytes]]:

@@ -264,7 +264,7 @@ class Start:
             return None
         pool = float(self.allocation.pool_bytes)
         missing = pool * abs(1 - one.observed / one.predicted)
-        return missing <= self.allocation.uncertainty_bytes
+        return missing <= float(self.allocation.uncertainty_bytes)
 
     def _buffers(self) -> Iterator[Comparison]:
         """llama.cpp prints the buffers of keys, values and states."""

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("ti
 
 LLAMA = "models/meta-llama--Llama-3.1-8B-Instruct/"
 H100 = "gpus/h100-sxm-80gb/"
-KINDS = ("", "models/", LLAMA, "gpus/", H100, "explore/", "compare/", "sizer/", "log/", "data/")
+KINDS = ("", "models/", LLAMA, "gpus/", H100, "explore/", "compare/", "sizer/", "traffic/", "log/", "data/")
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):

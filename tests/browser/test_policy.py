@@ -27,6 +27,7 @@ KINDS = (
     "explore/",
     "compare/",
     "sizer/",
+    "traffic/",
     "log/",
     "data/",
     "by-hand/",

@@ -10,7 +10,7 @@ from bs4 import BeautifulSoup
 
 from kvreport.catalog.load import Catalogue, open_catalogue
 from kvreport.catalog.peer import load_peers
-from kvreport.catalog.planner_check import load_planner_check
+from kvreport.catalog.planner_check import load_oracle_check, load_planner_check
 from kvreport.errors import CatalogueError
 from kvreport.evidence.validation import Validation
 from kvreport.resources import data_dir
@@ -94,13 +94,36 @@ def test_other_tools_stand_beside_our_own_answer_and_a_missing_one_says_why(
 ) -> None:
     peers = load_peers(catalogue.folder)
     assert peers is not None
-    rows = section(page, "peers").select("tbody tr")
+    rows = section(page, "peers").select("table")[0].select("tbody tr")
     assert len(rows) == len(peers.cases)
     for row, case in zip(rows, peers.cases, strict=True):
         ours, ceiling, *theirs = (cell.get_text() for cell in row.select("td.kv-num"))
         assert int(ours.replace(",", "")) <= int(ceiling.replace(",", ""))
         assert [text == "–" for text in theirs] == [answer.requests is None for answer in case.answers]
         assert all(answer.note in row.get_text() for answer in case.answers if answer.note)
+
+
+def test_tools_that_know_no_reserve_are_asked_for_a_pool(page: Page, catalogue: Catalogue) -> None:
+    peers = load_peers(catalogue.folder)
+    assert peers is not None
+    rows = section(page, "peers").select("table")[1].select("tbody tr")
+    assert len(rows) == len(peers.pools) == 16
+    for row, question in zip(rows, peers.pools, strict=True):
+        planner, ours, *theirs = (cell.get_text() for cell in row.find_all("td")[:-1])
+        if question.planner is not None:
+            assert float(ours.replace(",", "")) == pytest.approx(question.planner, abs=0.006)
+            assert float(planner.replace(",", "")) == pytest.approx(question.planner, abs=0.006)
+        assert [not text for text in theirs] == [answer.requests is None for answer in question.answers]
+    cited = section(page, "peers").select("table")[2].get_text()
+    assert all(tool.name in cited for tool in peers.cited)
+
+
+def test_sglangs_configurators_agree_in_99_of_100_points(page: Page, catalogue: Catalogue) -> None:
+    written = load_oracle_check(catalogue.folder)
+    assert written is not None
+    assert f"{written.equal:,}" in section(page, "oracle").get_text()
+    assert written.points > 5000
+    assert written.equal / written.points >= 0.99
 
 
 def test_an_answer_without_a_number_or_a_reason_is_refused(tmp_path: Path) -> None:

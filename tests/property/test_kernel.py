@@ -84,28 +84,25 @@ def test_a_pool_holds_what_the_array_code_says(pool, block, kept, constant, of, 
     pools, blocks, st.integers(0, 1 << 30), terms, contexts, st.integers(0, DEVICE), st.integers(0, 1 << 34)
 )
 def test_a_verdict_is_the_array_codes(pool, block, constant, of, context, weights, uncertainty):
-    memory, limit = DEVICE // 2, 1 << 20
+    usable, limit = DEVICE // 2, 1 << 20
     laid = plan(block, 1, constant, of)
     request = kernel.request_bytes(constant, of, context)
-    mine = kernel.verdict(
-        memory,
-        weights,
-        request,
-        kernel.free_bytes(pool, block, 1),
-        kernel.free_bytes(pool - uncertainty, block, 1),
-        context,
-        limit,
-    )
-    theirs = capacity.verdict(
-        memory_bytes=memory,
-        weight_bytes=weights,
-        pool_bytes=pool,
-        plan=laid,
-        context_tokens=context,
-        limit_tokens=limit,
-        uncertainty_bytes=uncertainty,
-    )
-    assert mine == int(theirs)
+    for left in (pool, -pool):
+        for wanted in (0, 16):
+            mine = kernel.verdict(
+                usable, weights, left, uncertainty, block, 1, request, wanted, context, limit
+            )
+            theirs = capacity.verdict(
+                usable_bytes=usable,
+                weight_bytes=weights,
+                pool_bytes=left,
+                plan=laid,
+                context_tokens=context,
+                limit_tokens=limit,
+                uncertainty_bytes=uncertainty,
+                state_slots_wanted=wanted or None,
+            )
+            assert mine == int(theirs)
 
 
 def test_verdicts_have_one_order():
@@ -161,6 +158,7 @@ def test_a_reserve_is_the_package_s_own():
         model = catalogue.model(name)
         for own in (False, True):
             rates = reserve.ReserveRates.of(model, engine, tensor_parallel=4)
+            multicast = draw.random() < 0.5
             tokens, rows, eager = draw.choice([2048, 8192]), draw.choice([1, 256, 1024]), draw.random() < 0.5
             whole = reserve.reserve(
                 model,
@@ -170,10 +168,12 @@ def test_a_reserve_is_the_package_s_own():
                 tensor_parallel=4,
                 eager=eager,
                 own_expert_kernels=own,
+                multicast=multicast,
+                context_tokens=32_768,
             )
             flat = tuple(getattr(rates, one) for one in rates.__slots__)
-            context = model.context_tokens
-            assert kernel.reserve_bytes(flat, tokens, rows, context, eager, own, True, 0) == whole.total
+            found = kernel.reserve_bytes(flat, tokens, rows, eager, own, multicast, 0, 32_768)
+            assert found == whole.total
 
 
 # --- time ------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import subprocess
 import sys
 from pathlib import Path
@@ -97,6 +98,41 @@ def test_another_engine_builds_the_same_pages(exported: Path) -> None:
             t.get_text() for t in written.select("table caption")
         ], uri
         assert len(article.select("svg.marks")) == len(written.select("svg.marks")), uri
+
+
+def test_zensical_builds_the_same_pages(exported: Path) -> None:
+    """The successor of the theme builds what is exported, with every page and table of it."""
+    pytest.importorskip("zensical")
+    site = exported / "site"
+    built = run("zensical", "build", "--clean", cwd=exported)
+    assert built.returncode == 0, built.stdout + built.stderr
+    for source in sorted((exported / "docs").rglob("index.md")):
+        uri = source.parent.relative_to(exported / "docs")
+        page = BeautifulSoup((site / uri / "index.html").read_text(encoding="utf-8"), "lxml")
+        written = BeautifulSoup(source.read_text(encoding="utf-8").split("---\n", 2)[2], "lxml")
+        assert [t.get_text() for t in page.select("article table caption")] == [
+            t.get_text() for t in written.select("table caption")
+        ], uri
+
+
+def test_requirements_name_no_package_that_is_not_ours_and_pin_all_by_hash(
+    project: Path, tmp_path: Path
+) -> None:
+    """Whoever registers our name must not run code in the projects that `kvreport init` writes."""
+    lines = (project / "requirements.txt").read_text(encoding="utf-8").splitlines()
+    named = [line for line in lines if line and line[0] not in " #"]
+    assert len(named) > 60
+    assert not any(line.startswith("kvreport") for line in named)
+    assert sum("--hash=sha256:" in line for line in lines) >= len(named)
+    wheel = tmp_path / "kvreport-0.1.0-py3-none-any.whl"
+    wheel.write_bytes(b"a wheel")
+    scaffold(tmp_path / "pinned", model="llama 3.1 8b", gpu="H100", wheel=wheel)
+    first = (tmp_path / "pinned/requirements.txt").read_text(encoding="utf-8").splitlines()[0]
+    digest = hashlib.sha256(b"a wheel").hexdigest()
+    assert first == f"./wheels/{wheel.name} --hash=sha256:{digest}"
+    assert (tmp_path / "pinned/wheels" / wheel.name).read_bytes() == b"a wheel"
+    with pytest.raises(InputError, match="wheel: found"):
+        scaffold(tmp_path / "other", model="llama 3.1 8b", gpu="H100", wheel=tmp_path / "x.zip")
 
 
 def test_numbers_in_hand_written_pages_are_computed_on_the_way(exported: Path) -> None:

@@ -16,8 +16,10 @@ import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import faults
 import pytest
 import tiny
+from fuzzing import examples
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("kept-site")]
 
@@ -388,8 +390,8 @@ def test_a_build_that_is_stopped_anywhere_leaves_the_last_good_site(built, mine,
         build = start(config)
         end = time.monotonic() + 120
         while build.poll() is None and time.monotonic() < end:
-            folder = mine / f".site-building-{build.pid}"
-            if folder.is_dir() and sum(len(files) for _, _, files in os.walk(folder)) >= many:
+            folder = next((path for path in mine.glob(".site-building-*") if path.is_dir()), None)
+            if folder is not None and sum(len(files) for _, _, files in os.walk(folder)) >= many:
                 build.send_signal(sign)
                 break
             time.sleep(0.005)
@@ -435,3 +437,72 @@ def test_a_full_disk_leaves_the_last_good_site(mine, build_site, monkeypatch):
         build_site(mine / "mkdocs.yml")
     assert digests(mine / "site") == before
     assert not list(mine.glob(".site-*"))
+
+
+@pytest.mark.parametrize("place", ["folder", "mount point"])
+def test_whichever_change_fails_the_last_good_site_stands(built, mine, place, build_site, monkeypatch):
+    """Writes, renames, links, new folders and fsyncs of a whole build: some of them here, more when fuzzing."""
+    from mkdocs.exceptions import Abort
+
+    if place == "mount point":
+        monkeypatch.setattr("kvreport.atomic.folders._is_mount", lambda path: path.name == "site")
+    config, file = mine / "mkdocs.yml", mine / "data/accelerators/h100-sxm-80gb.yaml"
+    text = file.read_text(encoding="utf-8")
+    changed = text.replace("value: 84943715697", "value: 64943715697")
+    good = digests(built / "site")
+    file.write_text(changed, encoding="utf-8")
+    with faults.injected(0, under=mine) as counting:
+        build_site(config)
+    other = digests(mine / "site")
+    assert other != good
+    assert counting.count > len(good)
+    moments = examples(4)
+    for turn in range(moments):
+        file.write_text(text if turn % 2 else changed, encoding="utf-8")
+        build_site(config)
+        before = digests(mine / "site")
+        file.write_text(changed if turn % 2 else text, encoding="utf-8")
+        shutil.rmtree(mine / ".cache/kvreport/report")
+        with faults.injected(1 + counting.count * turn // moments, under=mine) as injected:
+            try:
+                build_site(config)
+            except (OSError, Abort):
+                assert digests(mine / "site") == before, injected.struck
+        build_site(config)
+        assert digests(mine / "site") == (other if turn % 2 else good)
+        assert not list(mine.glob(".site*"))
+        assert not list((mine / "site").glob(".kvreport*"))
+
+
+def test_a_cache_that_cannot_be_written_is_a_warning(built, mine):
+    config = mine / "mkdocs.yml"
+    (mine / "full").write_text("a file where the cache should be", encoding="utf-8")
+    text = config.read_text(encoding="utf-8")
+    config.write_text(
+        text.replace("  - kvreport:\n", "  - kvreport:\n      cache: full/cache\n"), encoding="utf-8"
+    )
+    build = start(config)
+    _, said = build.communicate(timeout=300)
+    assert build.returncode == 0, said
+    assert said.count("the cache cannot be written (Not a directory); the build goes on without it") == 1
+    assert digests(mine / "site") == digests(built / "site")
+
+
+def test_a_web_server_of_another_user_can_read_the_site(mine):
+    finish(start(mine / "mkdocs.yml", prepare="os.umask(0o077)"))
+    modes = {path.is_dir(): set() for path in (mine / "site").rglob("*")}
+    for path in (mine / "site", *(mine / "site").rglob("*")):
+        modes[path.is_dir()].add(oct(path.stat().st_mode & 0o777))
+    assert modes == {True: {"0o755"}, False: {"0o644"}}
+
+
+def test_the_only_good_copy_is_put_back_before_a_build_that_fails(mine, build_site):
+    """What once left nothing at all: the site set aside by a build that was killed, then a fault."""
+    from mkdocs.exceptions import Abort
+
+    before = digests(mine / "site")
+    (mine / "site").rename(mine / ".site-before")
+    (mine / "data/grid.yaml").write_text("contexts: []\n", encoding="utf-8")
+    with pytest.raises(Abort):
+        build_site(mine / "mkdocs.yml")
+    assert digests(mine / "site") == before

@@ -10,9 +10,11 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
+import faults
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,6 +26,7 @@ from kvreport.dataset.columns import ACCELERATORS, CAPACITY, MODELS, TABLES, Col
 from kvreport.dataset.files import staged
 from kvreport.dataset.grid import axes
 from kvreport.dataset.matrix import matrix
+from kvreport.dataset.partitions import write_partitioned
 from kvreport.dataset.release import data_version
 from kvreport.errors import InputError
 
@@ -238,7 +241,7 @@ def test_a_place_that_is_no_folder_is_refused(tmp_path):
 
 
 def test_shards_write_one_partitioned_dataset(chosen, folder, tmp_path):
-    rows = sum(write.write_partitioned(chosen, tmp_path, shard=(number, 4)) for number in (3, 1, 4, 2))
+    rows = sum(write_partitioned(chosen, tmp_path, shard=(number, 4)) for number in (3, 1, 4, 2))
     whole = pq.read_table(folder / "capacity.parquet")
     assert rows == whole.num_rows
     query = f"SELECT count(*), sum(max_concurrent_requests), count(DISTINCT model_slug) FROM '{tmp_path}/**/*.parquet'"  # noqa: S608
@@ -332,3 +335,45 @@ def test_an_interrupt_leaves_what_was_there(catalogue, chosen, tmp_path, workers
         )
     assert [path.name for path in tmp_path.iterdir()] == ["capacity.parquet"]
     assert (tmp_path / "capacity.parquet").read_bytes() == b"the last good one"
+
+
+def test_a_model_that_is_gone_leaves_the_dataset(catalogue, chosen, tmp_path):
+    write.publish(catalogue, chosen, tmp_path, version="2026.11.21", workers=1)
+    first = {path.stem for path in (tmp_path / "models").glob("*.parquet")}
+    (tmp_path / "models/notes.parquet").write_bytes(b"of the user")
+    fewer = replace(chosen, models=chosen.models[:1])
+    write.publish(catalogue, fewer, tmp_path, version="2026.11.21", workers=1)
+    left = {path.stem for path in (tmp_path / "models").glob("*.parquet")}
+    assert len(first) > 1
+    assert left == {fewer.models[0].slug, "notes"}
+    listed = (tmp_path / "SHA256SUMS").read_text().splitlines()
+    assert len(listed) == sum(path.is_file() for path in tmp_path.rglob("*")) - 2  # itself, and the user's
+
+
+@pytest.mark.parametrize("strike", [faults.full_disk, faults.no_memory])
+def test_whichever_change_fails_the_last_dataset_stands(catalogue, chosen, tmp_path, strike, monkeypatch):
+    axes = replace(chosen, models=chosen.models[:1])
+    made = list(write._all_models(axes, 1, None))
+    monkeypatch.setattr(write, "_all_models", lambda *_: iter(made))
+
+    def publish(version: str) -> None:
+        write.publish(catalogue, axes, tmp_path, version=version, workers=1)
+
+    def digests() -> dict[str, bytes]:
+        return {
+            p.relative_to(tmp_path).as_posix(): p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()
+        }
+
+    publish("2026.11.21")
+    first = digests()
+    publish("2026.11.22")
+    second = digests()
+    publish("2026.11.21")
+
+    def check(well: bool) -> None:
+        assert digests() == (second if well else first)
+        publish("2026.11.22")
+        assert digests() == second
+        publish("2026.11.21")
+
+    assert faults.every(lambda: publish("2026.11.22"), check, strike) > 20

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import faults
 import pytest
 
 from kvreport.catalog.load import load_catalogue
@@ -135,3 +136,20 @@ def test_what_is_not_used_is_forgotten(chosen, publish, tmp_path):
     for contexts in ((1024,), (2048,), (4096,), (8192,)):
         publish(replace(chosen, contexts=contexts))
     assert len(list((tmp_path / "cache").glob("*.rows"))) <= 3
+
+
+def test_rows_are_kept_whole_or_not_at_all(chosen, tmp_path):
+    """Whatever change of the file system fails, what is kept is believed only if it is whole."""
+    part = replace(chosen, models=chosen.models[:1])
+    (files,) = write._all_models(part, 1, None)
+    failed = 0
+    for at in range(1, 6):
+        kept = Kept(tmp_path / str(at), part)
+        with faults.injected(at) as injected:
+            kept.put(part.models[0], files)
+        failed += bool(injected.struck)
+        assert kept.get(part.models[0]) in (None, files)
+        assert not list(tmp_path.rglob("*.part"))
+        kept.put(part.models[0], files)
+        assert kept.get(part.models[0]) == files
+    assert failed >= 3

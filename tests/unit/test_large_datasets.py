@@ -11,7 +11,7 @@ import pytest
 from kvreport.catalog.load import open_catalogue
 from kvreport.dataset.grid import axes
 from kvreport.dataset.matrix import matrix
-from kvreport.dataset.write import write_partitioned
+from kvreport.dataset.partitions import write_partitioned
 
 
 @pytest.fixture(scope="module")

@@ -20,6 +20,11 @@ def release(repository: Path):
     return module
 
 
+@pytest.fixture(autouse=True)
+def address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KVREPORT_SITE_URL", "https://capacity.example.org/")
+
+
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """A committed repository that is ready for release 1.2.3."""
@@ -89,3 +94,24 @@ def test_a_packed_folder_is_the_same_bytes_whenever_and_whoever_packs_it(release
     with tarfile.open(tmp_path / "0/kvreport-site-1.tar.gz") as archive:
         found = [(entry.name, entry.mtime, entry.mode, entry.uname) for entry in archive]
     assert found == [(f"kvreport-site-1/{name}", 1_700_000_000, 0o644, "") for name in ("a", "b/two")]
+
+
+@pytest.mark.parametrize(
+    "found", ["", "http://127.0.0.1:8000/", "https://localhost/", "capacity.example.org"]
+)
+def test_a_site_without_its_address_is_no_release(release, root, monkeypatch, found):
+    """A release once had canonical links, a sitemap and metadata that name the builder's own machine."""
+    monkeypatch.setenv("KVREPORT_SITE_URL", found)
+    (line,) = list(release.unready(root))
+    assert (
+        line == f"KVREPORT_SITE_URL: found {found!r}; allowed: the https:// address that the site will have"
+    )
+
+
+def test_a_site_that_was_built_for_another_address_is_no_release(release, root):
+    sitemap = root / "site/sitemap.xml"
+    sitemap.write_text("<url><loc>https://capacity.example.org/</loc></url>", encoding="utf-8")
+    assert list(release.unready(root)) == []
+    sitemap.write_text("<url><loc>http://127.0.0.1:8000/</loc></url>", encoding="utf-8")
+    (line,) = list(release.unready(root))
+    assert "was built for another address" in line

@@ -261,7 +261,7 @@ def test_sglang_kept_the_scales_it_loaded_until_0516(catalogue: Catalogue) -> No
     newer = engine_for_version(catalogue.engines.values(), "sglang", "0.5.16")
     assert older is not None
     assert newer is not None
-    assert (older.name, newer.name) == ("sglang-0.5.15", "sglang")
+    assert (older.name, newer.name) == ("sglang-0.5.15", "sglang-0.5.17")
     hopper, blackwell = catalogue.accelerator("h200-sxm-141gb"), catalogue.accelerator("b200-sxm-180gb")
     kept = load_overhead(model, older, None, formats, hopper, 8)["loaded_scales"]
     # 61 layers of 384 experts of three matrices of 3072 x 7168, one float of 4 bytes per 32 weights.

@@ -108,8 +108,31 @@ class EngineRules:
         """True if the concurrency that is printed is the line of tokens over the longest request."""
         return False
 
+    allocates_at_start: ClassVar[bool] = False
+    """True if caches of all requests are allocated at start, on devices and host (llama.cpp)."""
+
     load_line: ClassVar[str] = "weights"
     """What the log's line about loading the model states."""
+
+    # --- what runs -----------------------------------------------------------------------------------------
+
+    def supports(
+        self,
+        model: Model,
+        kv_format: KvFormat | None,
+        accelerator: Accelerator | None,
+        layout: Layout,
+    ) -> str | None:
+        """Why the release refuses this combination, in words; None if it does not.
+
+        Args:
+            model: The model.
+            kv_format: How growing caches are to be stored; None for the type that the model is served in.
+            accelerator: The device; None where it is not known.
+            layout: How the model is spread over devices.
+        """
+        del model, kv_format, accelerator, layout
+        return None
 
     # --- formats ----------------------------------------------------------------------------------------
 
@@ -192,9 +215,11 @@ class EngineRules:
         del model, accelerator, step
         return NOTHING
 
-    def given_share_reserve(self, reserve: Reserve, share: float, layout: Layout) -> Reserve:
+    def given_share_reserve(
+        self, reserve: Reserve, share: float, model: Model, accelerator: Accelerator, step: Step
+    ) -> Reserve:
         """The reserve where a share of memory was given by hand; most engines reserve the same."""
-        del share, layout
+        del share, model, accelerator, step
         return reserve
 
     def brings_expert_buffers(self, accelerator: Accelerator) -> bool:

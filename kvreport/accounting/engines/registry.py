@@ -7,7 +7,10 @@ from typing import Final
 from kvreport.accounting.engines.base import EngineRules
 from kvreport.accounting.engines.ceiling import Ceiling
 from kvreport.accounting.engines.llama_cpp.rules import LlamaCpp
+from kvreport.accounting.engines.mlx import Mlx
+from kvreport.accounting.engines.ollama import Ollama
 from kvreport.accounting.engines.sglang.rules import Sglang
+from kvreport.accounting.engines.tensorrt_llm import TensorRtLlm
 from kvreport.accounting.engines.transformers import Transformers
 from kvreport.accounting.engines.vllm.rules import Vllm
 from kvreport.catalog.engine import Engine
@@ -15,7 +18,10 @@ from kvreport.catalog.engine import Engine
 FAMILIES: Final[dict[str, type[EngineRules]]] = {
     "ceiling": Ceiling,
     "llama_cpp": LlamaCpp,
+    "mlx": Mlx,
+    "ollama": Ollama,
     "sglang": Sglang,
+    "tensorrt_llm": TensorRtLlm,
     "transformers": Transformers,
     "vllm": Vllm,
 }

@@ -11,16 +11,15 @@ import json
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from importlib.metadata import version
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Final
 
 from kvreport.build_cache import read_sealed, write_sealed
+from kvreport.processes import workers
 from kvreport.site.kit import charts, fonts
 from kvreport.site.kit import social_cards as cards
 from kvreport.site.kit.charts import Boundary, Request
@@ -66,7 +65,6 @@ def draw(
         progress: Told now and then how far it is.
     """
     folder = cache_dir / "charts"
-    folder.mkdir(parents=True, exist_ok=True)
     wanted = {request.digest: request for request in requests}
     done = {digest: made for digest in wanted if (made := _read(folder, digest)) is not None}
     missing = [request for digest, request in wanted.items() if digest not in done]
@@ -104,7 +102,7 @@ def _drawn(requests: list[Request]) -> Iterable[Drawing]:
     if len(requests) <= _FEW:
         yield from map(draw_one, requests)
         return
-    with ProcessPoolExecutor(WORKERS, mp_context=get_context("spawn")) as pool:
+    with workers(WORKERS) as pool:
         yield from pool.map(draw_one, requests, chunksize=4)
 
 

@@ -10,6 +10,9 @@ from typing import Final
 from urllib.parse import unquote
 
 _LINK: Final = re.compile(r'\b(?:href|src)="([^"#?]+)')
+_ANCHOR: Final = re.compile(
+    r'<a\b[^>]*?\bhref="(?P<address>[^"#?]*)[^"]*"[^>]*>(?P<text>.*?)</a\s*>', re.DOTALL | re.IGNORECASE
+)
 _OUTSIDE: Final = re.compile(r"[a-z][a-z0-9+.-]*:|//", re.IGNORECASE)
 
 
@@ -27,6 +30,24 @@ def check(uri: str, html: str, known: Collection[str]) -> Iterator[str]:
             continue
         if resolved(uri, address) not in known:
             yield f"{uri or 'index'}: the link to {address!r} leads nowhere"
+
+
+def unlinked(uri: str, html: str, known: Collection[str]) -> str:
+    """Return a page in which a link that leads nowhere within the site is the text that it was on.
+
+    Args:
+        uri: Address of the page within the site.
+        html: The finished page.
+        known: Addresses of everything in the site, as for :func:`check`.
+    """
+
+    def kept(match: re.Match[str]) -> str:
+        address = unquote(unescape(match["address"]))
+        if not address or _OUTSIDE.match(address) or resolved(uri, address) in known:
+            return match[0]
+        return f"<span>{match['text']}</span>"
+
+    return _ANCHOR.sub(kept, html)
 
 
 def resolved(uri: str, address: str) -> str:

@@ -15,8 +15,8 @@ from markupsafe import Markup
 
 from kvreport import units
 from kvreport.catalog.left_out import LeftOut, load_left_out
-from kvreport.catalog.peer import PeersFile, Question, load_peers
-from kvreport.catalog.planner_check import PlannerCheck, load_planner_check
+from kvreport.catalog.peer import PeersFile, PoolQuestion, Question, Tool, load_peers
+from kvreport.catalog.planner_check import OracleCheck, PlannerCheck, load_oracle_check, load_planner_check
 from kvreport.estimation import estimate
 from kvreport.evidence.validation import Statistic, Validation, validate
 from kvreport.resources import data_dir
@@ -25,7 +25,7 @@ from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.tables import Cell, Column, Row, Table, count_cell
 from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType
-from kvreport.site.pages import left_out
+from kvreport.site.pages import left_out, traffic_checks
 from kvreport.site.pages.measured import share
 from kvreport.startup_log.observed import Comparison
 
@@ -53,6 +53,10 @@ SHARES: Final = tuple(range(0, 91, 5))
 """Per cent of cases at which the errors' distribution is drawn; the largest errors stand in the table."""
 
 
+POOL_BYTES: Final = 40 * units.GIB
+"""The pool of the comparison with other tools that knows no engine's reserve."""
+
+
 @cache
 def of(catalogue: Catalogue) -> Validation | None:
     """Compare the observations that lie beside a catalogue; None if it has none."""
@@ -76,12 +80,19 @@ def page(catalogue: Catalogue) -> Page | None:
     if found is None:
         return None
     peers = load_peers(catalogue.folder)
-    others = [] if peers is None else [("peers", "Beside other tools", _tables(_peers(catalogue, peers)))]
+    others = [] if peers is None else [("peers", "Beside other tools", _tables(*_beside(catalogue, peers)))]
     checked = load_planner_check(catalogue.folder)
     if checked is not None:
         others.insert(0, ("planner", "Beside the engine's own planner", _tables(_planner(checked))))
-    # The public logs are those that the constants were fitted on, and the public site has a page about that.
+    oracle = load_oracle_check(catalogue.folder)
+    if oracle is not None:
+        others.insert(1, ("oracle", "Beside SGLang's own configurators", _tables(_oracle(oracle))))
     public = catalogue.folder.resolve() == data_dir().resolve()
+    if public:
+        others.append(
+            ("traffic", "Replayed traffic beside others' results", _tables(*traffic_checks.tables()))
+        )
+    # The public logs are those that the constants were fitted on, and the public site has a page about that.
     return page_of(found, others, public=public, blind=load_left_out(catalogue.folder))
 
 
@@ -331,6 +342,22 @@ def _excluded(found: Validation) -> Table:
     )
 
 
+def _oracle(found: OracleCheck) -> Table:
+    rows = (
+        ("points: a model under one set of flags on one device", found.points),
+        ("tokens, window tokens, states and requests at once all equal", found.equal),
+        ("answered by the engine with an error, so not compared", found.refused_by_engine),
+        ("configs that name another class than the catalogue's record", found.other_classes),
+    )
+    return Table(
+        f"{found.engine}: its argument resolution and pool configurators run on {found.models} models and "
+        f"{len(found.accelerators)} devices, without a GPU",
+        Column("what", numeric=False),
+        (Column("points"),),
+        tuple(Row(Cell(words), (count_cell(number),)) for words, number in rows),
+    )
+
+
 def _peers(catalogue: Catalogue, peers: PeersFile) -> Table:
     return Table(
         f"Requests that fit, as each tool answers; other tools run on {peers.date}",
@@ -338,11 +365,80 @@ def _peers(catalogue: Catalogue, peers: PeersFile) -> Table:
         (
             Column("kvreport, vLLM"),
             Column("nothing reserved"),
-            *(Column(tool.name, hint=tool.how) for tool in peers.tools),
+            *(Column(tool.name, hint=tool.how) for tool in _asked_tools(peers, peers.cases)),
             Column("said or done by the others", numeric=False),
         ),
         tuple(_asked(catalogue, peers, case) for case in peers.cases),
     )
+
+
+def _beside(catalogue: Catalogue, peers: PeersFile) -> Iterator[Table]:
+    yield _peers(catalogue, peers)
+    if peers.pools:
+        yield _pools(catalogue, peers)
+    if peers.cited:
+        yield Table(
+            "Tools that are cited and not run",
+            Column("tool", numeric=False),
+            (Column("why, and what it does better", numeric=False),),
+            tuple(Row(Cell(tool.name, href=tool.url), (Cell(tool.why, "kv-why"),)) for tool in peers.cited),
+        )
+
+
+def _asked_tools(peers: PeersFile, questions: Sequence[Question | PoolQuestion]) -> list[Tool]:
+    """The tools that answered one of these questions."""
+    named = {answer.tool for question in questions for answer in question.answers}
+    return [tool for tool in peers.tools if tool.key in named]
+
+
+def _pools(catalogue: Catalogue, peers: PeersFile) -> Table:
+    tools = _asked_tools(peers, peers.pools)
+    return Table(
+        f"Requests in a pool of 40 GiB per device, cache in 16 bits; other tools run on {peers.pools_date or peers.date}",
+        Column("question", numeric=False),
+        (
+            Column("vLLM's own planner"),
+            Column("kvreport, vLLM"),
+            *(Column(tool.name, hint=tool.how) for tool in tools),
+            Column("said or done by the others", numeric=False),
+        ),
+        tuple(_pool_row(catalogue, tools, question) for question in peers.pools),
+    )
+
+
+def _pool_row(catalogue: Catalogue, tools: Sequence[Tool], question: PoolQuestion) -> Row:
+    model = catalogue.model(question.model)
+    ours = estimate(
+        model,
+        gpu="h100-sxm-80gb",
+        tensor_parallel=question.tensor_parallel,
+        context_tokens=question.context_tokens,
+        kv="auto" if model.kv_format is not None and "mla" in model.kv_format else "bf16",
+        kv_pool=POOL_BYTES,
+        catalog=catalogue,
+    ).max_concurrency
+    given = {answer.tool: answer for answer in question.answers}
+    theirs = [given[tool.key].requests if tool.key in given else None for tool in tools]
+    notes = [
+        f"{tool.name.partition(' ')[0]}: {given[tool.key].note}"
+        for tool in tools
+        if tool.key in given and given[tool.key].note
+    ]
+    ranks = f", {question.tensor_parallel} ranks" if question.tensor_parallel > 1 else ""
+    return Row(
+        Cell(
+            f"{model.name} at {units.human_tokens(question.context_tokens)}{ranks}",
+            href=f"models/{model.slug}/",
+        ),
+        (
+            *(_decimal(number) for number in (question.planner, ours, *theirs)),
+            Cell("; ".join(notes), "kv-why"),
+        ),
+    )
+
+
+def _decimal(number: float | None) -> Cell:
+    return Cell("") if number is None else Cell(f"{number:,.2f}", "kv-num", value=number)
 
 
 def _asked(catalogue: Catalogue, peers: PeersFile, case: Question) -> Row:
@@ -362,12 +458,13 @@ def _asked(catalogue: Catalogue, peers: PeersFile, case: Question) -> Row:
         for engine, share_of_memory in (("vllm", case.utilization), ("ceiling", None))
     ]
     given = {answer.tool: answer for answer in case.answers}
-    theirs = [given[tool.key].requests if tool.key in given else None for tool in peers.tools]
+    tools = _asked_tools(peers, peers.cases)
+    theirs = [given[tool.key].requests if tool.key in given else None for tool in tools]
     devices = f"{case.tensor_parallel} × " if case.tensor_parallel > 1 else ""
     formats = f"{case.weight_format or 'as released'}, cache {case.kv_format or 'as declared'}"
     notes = [
         f"{tool.name.partition(' ')[0]}: {given[tool.key].note}"
-        for tool in peers.tools
+        for tool in tools
         if tool.key in given and given[tool.key].note
     ]
     return Row(

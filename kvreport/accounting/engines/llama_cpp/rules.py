@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from kvreport.accounting.engines.base import EngineRules
 from kvreport.accounting.engines.llama_cpp.cells import cell_plan
+from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan, Serving
 from kvreport.catalog.accelerator import Accelerator
@@ -16,6 +18,19 @@ from kvreport.catalog.model import Model
 @dataclass(frozen=True, slots=True)
 class LlamaCpp(EngineRules):
     """The rules of one llama.cpp build."""
+
+    allocates_at_start: ClassVar[bool] = True
+
+    def local_options(self, options: LocalOptions, model: Model, total_bytes: int) -> LocalOptions:
+        """Put the engine's defaults where nothing was asked.
+
+        Args:
+            options: What was asked.
+            model: The model.
+            total_bytes: Memory of all devices together.
+        """
+        del model, total_bytes
+        return options
 
     def plan(
         self,

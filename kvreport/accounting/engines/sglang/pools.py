@@ -1,49 +1,383 @@
-"""SGLang's pools (0.5.23): every token has one cell, and hybrids have two pools of fixed proportions."""
+"""SGLang's pools: how many tokens, window tokens and states a budget of bytes holds on one rank.
+
+Follows the pool configurators of SGLang 0.5.23 (``srt/model_executor/pool_configurator.py`` and
+``srt/mem_cache/kv_cache_configurator.py``). A model has one of three kinds: one pool of equal cells; such
+a pool beside one for tokens inside a window; or the pools of compressed attention. Recurrent states take
+their share of the budget first. Budgets are numbers or arrays.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Final
 
-from kvreport.accounting.kv_cache import cache_terms
-from kvreport.accounting.plan import BlockPlan
-from kvreport.accounting.profile import CacheProfile, Term
-from kvreport.catalog.caches import RecurrentState, SlidingWindow
-from kvreport.catalog.formats import KvFormat
+import numpy as np
+import numpy.typing as npt
+
+from kvreport.accounting.engines.sglang import compressed, shapes
+from kvreport.accounting.kv_cache import SERVED_BYTES
+from kvreport.accounting.profile import Integers
+from kvreport.catalog.engine import Engine
 from kvreport.catalog.model import Model
+from kvreport.errors import InputError
+from kvreport.units import GIB
 
-SWA_SHARE: Final = 0.8
-"""SGLang's ``swa_full_tokens_ratio``: window cells per cell of full attention."""
+SCALE_EVERY: Final = 128
+SCALE_BYTES: Final = 4
+WIDE_ROPE_BYTES: Final = 2
+"""FP8 latents beside index keys: a 4-byte scale per 128 elements, the rotary part in 16 bits."""
 
-STATE_RATIO: Final = 0.9
-"""SGLang's ``mamba_full_memory_ratio``: state pool over KV pool."""
+LEAST_REQUESTS: Final = 2048
+MOST_REQUESTS: Final = 4096
+CONTEXTS_ESTIMATED: Final = 512
+"""``resolve_max_num_reqs``: requests at once are 512 contexts' worth, within these bounds."""
+
+EVICTION_TOKENS: Final = 128
+"""Tokens decoded between two evictions from a window pool (``SGLANG_SWA_EVICTION_INTERVAL``)."""
 
 
-def token_pool(model: Model, kv_format: KvFormat | None, tensor_parallel: int) -> BlockPlan:
-    """SGLang's pools: one cell per token; windows and states in pools of fixed proportion.
+@dataclass(frozen=True, slots=True)
+class PoolFlags:
+    """What decides the pools beside the model and the budget, as SGLang resolved it.
 
-    The pool of full-attention tokens binds: a request takes ``context`` of its cells, and each
-    costs its share of the window pool and, for hybrids, of the state pool too.
+    Attributes:
+        element_bytes: Bytes of one cached element (``--kv-cache-dtype``).
+        attention_ranks: Ranks that divide the heads: tensor ranks over data ranks.
+        page_tokens: ``--page-size``.
+        context_tokens: ``--context-length``: the longest request served.
+        window_share: ``--swa-full-tokens-ratio``.
+        state_share: ``--mamba-full-memory-ratio``: state pool over token pool.
+        states_per_request: State slots that a running request may hold.
+        state_dtype: ``--mamba-ssm-dtype``; None for what the config says.
+        max_requests: ``--max-running-requests`` of one data rank; None for the engine's estimate.
+        max_tokens: ``--max-total-tokens``; None for no cap.
+        max_states: ``--max-mamba-cache-size`` of one data rank; None to size it by ``state_share``.
+        prefix_cache: False with ``--disable-radix-cache``.
+        chunk_tokens: ``--chunked-prefill-size`` of one data rank; 0 or less without chunks.
+        overlap: False with ``--disable-overlap-schedule``.
+        draft_layers: Layers of a draft model that shares the target's cached widths.
+        draft_tokens: Tokens that a draft model proposes per step; 0 without one.
+        scaled_latents: True if FP8 latents keep scales and a wide rotary part.
+        narrow_index: True if index keys that have no scales are cached as FP8 too.
     """
-    full, window, states = 0, 0, False
-    for group in model.layers:
-        for cache in group.caches:
-            if isinstance(cache, RecurrentState):
-                states = True
-                continue
-            for term in cache_terms(cache, kv_format, tensor_parallel=tensor_parallel):
-                rate = -(-term.rate_bytes // term.step_tokens) * group.count
-                if isinstance(cache, SlidingWindow):
-                    window += rate
-                else:
-                    full += rate
-    notes = []
-    if not full:
-        full, window = window, 0
-    cell = full + int(window * SWA_SHARE)
-    if window:
-        notes.append(f"window layers have a pool of {SWA_SHARE} cells per cell of full attention")
-    if states:
-        cell = int(cell * (1 + STATE_RATIO))
-        notes.append(f"{STATE_RATIO / (1 + STATE_RATIO):.0%} of the pool is kept for recurrent states")
-    terms = (Term("full", max(cell, 1)),)
-    return BlockPlan(block_bytes=max(cell, 1), profile=CacheProfile(terms), notes=tuple(notes))
+
+    element_bytes: float
+    attention_ranks: int = 1
+    page_tokens: int = 1
+    context_tokens: int = 1 << 17
+    window_share: float = 0.8
+    state_share: float = 0.9
+    states_per_request: int = 5
+    state_dtype: str | None = None
+    max_requests: int | None = None
+    max_tokens: int | None = None
+    max_states: int | None = None
+    prefix_cache: bool = True
+    chunk_tokens: int = 8192
+    overlap: bool = True
+    draft_layers: int = 0
+    draft_tokens: int = 0
+    scaled_latents: bool = True
+    narrow_index: bool = False
+
+    @property
+    def window_by_requests(self) -> bool:
+        """True if the window pool is sized for the requests at once, not as a share of all tokens."""
+        return self.max_requests is not None and not self.prefix_cache and self.chunk_tokens > 0
+
+
+@dataclass(frozen=True, slots=True)
+class Pools:
+    """The pools of one rank.
+
+    Attributes:
+        tokens: Tokens that it holds (``max_total_num_tokens``).
+        cell_bytes: Bytes that one more token takes, its share of the window pool included.
+        window_tokens: Tokens of the window pool; None without one.
+        state_slots: States that it holds; None for models without.
+        state_bytes: Bytes of one state.
+        max_requests: Requests that run at once (``max_running_requests``).
+        limited_by: What sets ``max_requests``: ``flag``, ``states``, ``tokens`` or ``estimate``.
+    """
+
+    tokens: int
+    cell_bytes: float
+    window_tokens: int | None
+    state_slots: int | None
+    state_bytes: int
+    max_requests: int
+    limited_by: str
+
+
+@dataclass(frozen=True, slots=True)
+class PoolRule:
+    """How a budget becomes tokens, window tokens and states: one model under one set of flags.
+
+    Attributes:
+        flags: The resolved flags.
+        cell_bytes: Bytes of one more token; 0 for a model that caches none.
+        fixed_bytes: Bytes that a budget loses before tokens: request slots, a window pool of fixed size.
+        fixed_window: Tokens of a window pool of fixed size; None if it is a share of all tokens.
+        window: Tokens that windowed layers look back; None without a window pool.
+        shared_window: True if there is no other pool, so that the window pool holds all tokens.
+        state_bytes: Bytes of one state of all layers; 0 without states.
+    """
+
+    flags: PoolFlags
+    cell_bytes: float
+    fixed_bytes: float = 0
+    fixed_window: int | None = None
+    window: int | None = None
+    shared_window: bool = False
+    state_bytes: int = 0
+
+    def blocks(self, pool_bytes: npt.ArrayLike) -> Integers:
+        """Pages of the pool that every token of a request takes a slot of."""
+        page, most = self.flags.page_tokens, self.flags.max_tokens
+        rest = np.maximum(self._for_tokens(np.asarray(pool_bytes, dtype=np.int64)), 0)
+        if self.cell_bytes:
+            tokens = np.asarray(rest // self.cell_bytes, dtype=np.int64)
+        else:
+            tokens = np.full(rest.shape, most or self.flags.context_tokens, dtype=np.int64)
+        if most is not None:
+            tokens = np.minimum(tokens, most)
+        return np.asarray(tokens // page, dtype=np.int64)
+
+    def tokens(self, pool_bytes: npt.ArrayLike) -> Integers:
+        """Tokens that the pool holds (``max_total_num_tokens``)."""
+        return self.blocks(pool_bytes) * self.flags.page_tokens
+
+    def window_tokens(self, tokens: npt.ArrayLike) -> Integers | None:
+        """Tokens of the window pool beside so many of the full one; None without a window pool."""
+        held, page = np.asarray(tokens, dtype=np.int64), self.flags.page_tokens
+        if self.window is None:
+            return None
+        if self.shared_window:
+            return held
+        if self.fixed_window is not None:
+            return np.minimum(self.fixed_window, held)
+        share = np.asarray(np.floor(held * self.flags.window_share), dtype=np.int64)
+        return np.asarray(share // page * page, dtype=np.int64)
+
+    def state_slots(self, pool_bytes: npt.ArrayLike) -> Integers | None:
+        """States that the budget is given; None for a model without."""
+        if not self.state_bytes:
+            return None
+        one, flags = self.state_bytes, self.flags
+        rest = np.asarray(pool_bytes, dtype=np.int64) / GIB
+        if flags.max_states is not None:
+            return np.full(rest.shape, flags.max_states, dtype=np.int64)
+        if not flags.prefix_cache and flags.max_requests is not None:
+            return np.full(rest.shape, max(1, flags.max_requests), dtype=np.int64)
+        share = rest * flags.state_share / (1 + flags.state_share) * GIB
+        drafts = flags.draft_tokens
+        slots = (share - one * (1 + drafts)) // (one * (1 + drafts / flags.states_per_request))
+        return np.asarray(slots, dtype=np.int64)
+
+    def state_requests(self, pool_bytes: npt.ArrayLike) -> Integers | None:
+        """Requests at once that the states allow: each may hold ``states_per_request``; None without states."""
+        slots = self.state_slots(pool_bytes)
+        return None if slots is None else np.maximum(slots, 0) // self.flags.states_per_request
+
+    def requests_beside(self, pool_bytes: npt.ArrayLike, context_tokens: npt.ArrayLike) -> Integers | None:
+        """Requests at once that windows and states allow, whatever the tokens; None if nothing limits them.
+
+        A request holds its window, what is decoded until the next eviction, and two pages
+        (``compute_swa_request_cap``); and as many states as ``states_per_request``.
+        """
+        limits = []
+        states = self.state_requests(pool_bytes)
+        if states is not None:
+            limits.append(states)
+        windows = self.window_tokens(self.tokens(pool_bytes))
+        if windows is not None and self.window is not None and not self.shared_window:
+            most = self.window + EVICTION_TOKENS + 2 * self.flags.page_tokens
+            held = np.minimum(np.asarray(context_tokens, dtype=np.int64), most)
+            limits.append(windows // np.maximum(held, 1))
+        if not limits:
+            return None
+        return np.asarray(limits[0] if len(limits) == 1 else np.minimum(*limits), dtype=np.int64)
+
+    def _for_tokens(self, pool: Integers) -> npt.NDArray[np.float64]:
+        """What states and fixed pools leave of a budget; one state more than counted is allocated."""
+        slots = self.state_slots(pool)
+        if slots is None:
+            return np.asarray(pool - self.fixed_bytes, dtype=np.float64)
+        one, drafts = self.state_bytes, self.flags.draft_tokens
+        rest = pool / GIB
+        if drafts:
+            at_once = slots // self.flags.states_per_request
+            if not self.flags.prefix_cache and self.flags.max_states is None:
+                at_once = slots
+            elif self.flags.max_requests is not None:
+                at_once = np.minimum(max(1, self.flags.max_requests), at_once)
+            rest = rest - one * (at_once + 1) * drafts / GIB
+        rest = rest - (slots + 1) * one / GIB
+        return np.asarray(np.trunc(rest * GIB), dtype=np.float64)
+
+
+def pool_rule(model: Model, engine: Engine, flags: PoolFlags) -> PoolRule:
+    """Which pools a model has, and what a token takes of them.
+
+    Args:
+        model: The model.
+        engine: The release, whose lists of model classes decide which models have a window pool.
+        flags: The resolved flags.
+    """
+    if compressed.is_compressed(model):
+        return _compressed_rule(model, engine, flags)
+    states = shapes.layers(model, engine).states
+    one = shapes.state_bytes(model, flags.attention_ranks, flags.state_dtype) if states else 0
+    if shapes.layers(model, engine).windowed:
+        return replace(_window_rule(model, engine, flags), state_bytes=one)
+    return PoolRule(flags, token_bytes(model, engine, flags), state_bytes=one)
+
+
+def size_pools(model: Model, engine: Engine, budget_bytes: int, flags: PoolFlags) -> Pools:
+    """Divide a budget over a model's pools as SGLang does.
+
+    Args:
+        model: The model.
+        engine: The release.
+        budget_bytes: What weights and the reserve leave on the rank.
+        flags: The resolved flags.
+
+    Raises:
+        InputError: If the budget holds no token, no state, or no window of one request.
+    """
+    rule = pool_rule(model, engine, flags)
+    slots = rule.state_slots(budget_bytes)
+    if slots is not None and int(slots) <= 0:
+        raise InputError(
+            f"recurrent states: found {budget_bytes} bytes for states of {rule.state_bytes} bytes each and the "
+            "cache; allowed: more memory or fewer weights per device"
+        )
+    tokens = int(rule.tokens(budget_bytes))
+    if tokens <= 0:
+        raise InputError(
+            f"memory: found {budget_bytes} bytes for the cache, less than one page of tokens of "
+            f"{rule.cell_bytes:g} bytes; allowed: more memory, fewer weights per device or a larger share"
+        )
+    windows = rule.window_tokens(tokens)
+    if windows is not None and rule.fixed_window is None and not rule.shared_window:
+        least = (rule.window or 0) + flags.page_tokens
+        if int(windows) <= least:
+            raise InputError(
+                f"memory: found a window pool of {int(windows)} tokens; allowed: more than the window and one "
+                f"page, {least}"
+            )
+    found, limit = max_requests(tokens, None if slots is None else int(slots), flags)
+    return Pools(
+        tokens=tokens,
+        cell_bytes=rule.cell_bytes,
+        window_tokens=None if windows is None else int(windows),
+        state_slots=None if slots is None else int(slots),
+        state_bytes=rule.state_bytes,
+        max_requests=found,
+        limited_by=limit,
+    )
+
+
+def max_requests(tokens: int, state_slots: int | None, flags: PoolFlags) -> tuple[int, str]:
+    """Requests that run at once on one data rank, and what sets the number.
+
+    Raises:
+        InputError: If there are not states enough for one request.
+    """
+    if flags.max_requests is not None:
+        found, limit = max(flags.max_requests, 1), "flag"
+    else:
+        estimated = int(tokens / flags.context_tokens * CONTEXTS_ESTIMATED)
+        found, limit = max(min(estimated, MOST_REQUESTS), LEAST_REQUESTS), "estimate"
+    if tokens // 2 < found:
+        found, limit = tokens // 2, "tokens"
+    if state_slots is not None and state_slots // flags.states_per_request < found:
+        found, limit = state_slots // flags.states_per_request, "states"
+        if found <= 0:
+            raise InputError(
+                f"recurrent states: found room for {state_slots}; allowed: at least {flags.states_per_request}, "
+                "what one running request may hold"
+            )
+    return found, limit
+
+
+def token_bytes(model: Model, engine: Engine, flags: PoolFlags) -> int:
+    """Bytes that one token takes in the pool of all layers, index keys and draft layers included."""
+    counted = shapes.layers(model, engine)
+    if shapes.latent_of(model) is None:
+        width = shapes.token_elements(model, flags.attention_ranks)
+        cell = int(width * counted.full * flags.element_bytes)
+    else:
+        cell = int(latent_bytes(model, flags) * counted.full)
+    index = index_bytes(model, flags)
+    target = cell + index * counted.indexed
+    if not flags.draft_layers or not counted.full:
+        return target
+    if index:
+        return target + cell * flags.draft_layers // counted.full + index * flags.draft_layers
+    return target + target * flags.draft_layers // counted.full
+
+
+def latent_bytes(model: Model, flags: PoolFlags) -> float:
+    """Bytes of one token's latent in one layer (``calculate_mla_kv_cache_dim``)."""
+    latent = shapes.latent_of(model)
+    if latent is None:
+        return 0
+    if flags.scaled_latents and flags.element_bytes == 1 and shapes.indexer_of(model) is not None:
+        scales = latent.latent_dim // SCALE_EVERY * SCALE_BYTES
+        return latent.latent_dim + scales + latent.rope_dim * WIDE_ROPE_BYTES
+    return (latent.latent_dim + latent.rope_dim) * flags.element_bytes
+
+
+def index_bytes(model: Model, flags: PoolFlags) -> int:
+    """Bytes of one token's index key in one layer.
+
+    FP8 with a 4-byte scale per 128 elements; without scales (MiniMax-M3) the model's own 16 bits, or FP8
+    on Hopper beside an FP8 cache (``get_minimax_sparse_index_dtype``).
+    """
+    index = shapes.indexer_of(model)
+    if index is None:
+        return 0
+    if not index.scaled:
+        return index.index_dim * (1 if flags.narrow_index else SERVED_BYTES)
+    return -(-(index.index_dim + index.index_dim // SCALE_EVERY * SCALE_BYTES) // index.stride)
+
+
+def window_cap_tokens(window: int, flags: PoolFlags) -> int:
+    """Tokens of a window pool for the worst case of ``max_requests`` (``compute_swa_request_cap``).
+
+    Per request the window, what is decoded between two evictions, and two pages; beside them the chunks
+    of prefill in flight and one page more.
+    """
+    page = flags.page_tokens
+    per_request = window + EVICTION_TOKENS * max(flags.draft_tokens, 1) + 2 * page
+    chunks = (2 if flags.overlap else 1) * flags.chunk_tokens
+    cap = per_request * max(1, flags.max_requests or 1) + chunks + page
+    return -(-cap // page) * page
+
+
+def _window_rule(model: Model, engine: Engine, flags: PoolFlags) -> PoolRule:
+    counted = shapes.layers(model, engine)
+    full = shapes.token_elements(model, flags.attention_ranks) * flags.element_bytes
+    windowed = shapes.token_elements(model, flags.attention_ranks, windowed=True) * flags.element_bytes
+    full_cell = full * (counted.full + flags.draft_layers)
+    window_cell = windowed * counted.windowed
+    window = shapes.window_of(model)
+    if not counted.full:
+        return PoolRule(flags, window_cell + full * flags.draft_layers, window=window, shared_window=True)
+    if window is not None and flags.window_by_requests:
+        kept = window_cap_tokens(window, flags)
+        return PoolRule(flags, full_cell, fixed_bytes=kept * window_cell, fixed_window=kept, window=window)
+    return PoolRule(flags, full_cell + flags.window_share * window_cell, window=window)
+
+
+def _compressed_rule(model: Model, engine: Engine, flags: PoolFlags) -> PoolRule:
+    sizes = compressed.compressed_sizes(
+        model,
+        max_requests=flags.max_requests or MOST_REQUESTS,
+        page_tokens=flags.page_tokens,
+        window_share=flags.window_share,
+        draft_tokens=flags.draft_tokens,
+        padded=engine.compressed_pages_padded,
+    )
+    return PoolRule(flags, sizes.token_bytes, fixed_bytes=sizes.fixed_bytes, window=shapes.window_of(model))

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar, Final
+from typing import ClassVar
 
-from kvreport.accounting.engines.base import NOTHING, EngineRules, Reserve, Step, constant
+from kvreport.accounting.engines.base import EngineRules, Reserve, Step, constant
+from kvreport.accounting.engines.sglang import settings, shapes
 from kvreport.accounting.engines.sglang.overhead import (
     float_position_table,
     loaded_scales,
     repacks_block_floats,
 )
-from kvreport.accounting.engines.sglang.pools import token_pool
+from kvreport.accounting.engines.sglang.plan import default_kv_format, plan
+from kvreport.accounting.engines.sglang.pools import MOST_REQUESTS
+from kvreport.accounting.engines.sglang.refusals import refusal
 from kvreport.accounting.engines.vllm import kernels
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan, Serving
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.model import Model
-from kvreport.units import GIB, MIB
-
-UNCERTAINTY_BYTES: Final = GIB
-LARGE_DEVICE_BYTES: Final = 60 * GIB
-LEAST_ON_LARGE_BYTES: Final = 10 * GIB
-"""At least this is kept free on devices with more memory than that (``srt/arg_groups/memory_hook.py``)."""
+from kvreport.errors import InputError
+from kvreport.units import MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +34,20 @@ class Sglang(EngineRules):
 
     load_line: ClassVar[str] = "free memory taken by loading"
     """SGLang prints how much less memory is free, which counts the device's context too."""
+
+    def supports(
+        self,
+        model: Model,
+        kv_format: KvFormat | None,
+        accelerator: Accelerator | None,
+        layout: Layout,
+    ) -> str | None:
+        """Why SGLang refuses a combination when it resolves its flags."""
+        return refusal(model, self.engine, kv_format, accelerator, layout)
+
+    def default_kv_format(self, model: Model, accelerator: Accelerator | None) -> str | None:
+        """What the checkpoint declares; sparse latents stay at 16 bits below Blackwell."""
+        return default_kv_format(model, accelerator)
 
     def stored_format(
         self, model: Model, kv_format: KvFormat | None, accelerator: Accelerator | None
@@ -51,9 +64,22 @@ class Sglang(EngineRules):
         layout: Layout,
         accelerator: Accelerator | None,
     ) -> BlockPlan:
-        """One cell per token; windows and states in pools of fixed proportion."""
-        del serving
-        return token_pool(model, self.stored_format(model, kv_format, accelerator), layout.tensor)
+        """One cell per token; windows and states in pools of their own.
+
+        Raises:
+            InputError: If the release refuses the combination.
+        """
+        reason = self.supports(model, kv_format, accelerator, layout)
+        if reason is not None:
+            raise InputError(reason)
+        return plan(
+            model,
+            self.engine,
+            serving=serving,
+            kv_format=kv_format,
+            layout=layout,
+            accelerator=accelerator,
+        )
 
     def load_overhead(
         self,
@@ -70,47 +96,98 @@ class Sglang(EngineRules):
         return {name: size for name, size in parts.items() if size}
 
     def reserve(self, model: Model, accelerator: Accelerator, step: Step) -> Reserve:
-        """What is left free when ``mem_fraction_static`` is not set, and what a process held before."""
-        del model
-        kept = left_free(step.max_batched_tokens, step.max_seqs, step.layout.tensor)
-        if accelerator.usable_bytes > LARGE_DEVICE_BYTES:
-            missing = max(LEAST_ON_LARGE_BYTES - kept.total, 0)
-            kept = replace(kept, activations=kept.activations + missing)
-        share = max(1 - kept.total / accelerator.usable_bytes, 0.0)
-        taken = round(share * self.taken_before_loading(step.layout))
-        return replace(kept, non_framework=kept.non_framework + taken)
+        """What is left free when ``mem_fraction_static`` is not set, and what a process held before.
 
-    def given_share_reserve(self, reserve: Reserve, share: float, layout: Layout) -> Reserve:
+        The share is of the memory that was free before loading, so that the rest of it is kept free.
+        """
+        found = self._settings(model, accelerator, step)
+        taken = self.taken_before_loading(step.layout)
+        kept = round((accelerator.usable_bytes - taken) * (1 - found.share))
+        kept += self._images_kept(model, step)
+        graphs = min(found.graphs_mib * MIB, kept) if not step.eager else 0
+        other = min(taken + settings.OTHER_MIB * MIB + settings.ranks_mib(step.layout) * MIB, taken + kept)
+        return Reserve(
+            activations=round(kept + taken - graphs - other),
+            non_framework=round(other),
+            graphs=round(graphs),
+            uncertainty=self._uncertainty(step.layout),
+        )
+
+    def given_share_reserve(
+        self, reserve: Reserve, share: float, model: Model, accelerator: Accelerator, step: Step
+    ) -> Reserve:
         """A share given by hand is ``mem_fraction_static``: it replaces what SGLang would work out.
 
-        It is a share of what is free once the device and the ranks' links are set up.
+        It is a share of what is free once the device and the ranks' links are set up; attention on AMD
+        GPUs lowers it for long contexts, given or not.
         """
         if share >= 1:
             return reserve
-        taken = round(share * self.taken_before_loading(layout))
-        return replace(NOTHING, non_framework=taken, uncertainty=reserve.uncertainty)
+        backend = settings.attention_backend(model, self.engine, accelerator)
+        used = share * settings.backend_share(backend, model.context_tokens)
+        free = accelerator.usable_bytes - self.taken_before_loading(step.layout)
+        kept = accelerator.usable_bytes * share - free * used + self._images_kept(model, step)
+        return replace(reserve, activations=0, graphs=0, non_framework=round(kept))
 
     def reserve_class(self, accelerator: Accelerator) -> Hashable:
-        """Scheduler defaults and the device's memory."""
-        return (*self.scheduler(accelerator), accelerator.usable_bytes)
+        """Scheduler defaults, the device's memory, and its maker and kernels."""
+        return (
+            *self.scheduler(accelerator),
+            accelerator.usable_bytes,
+            settings.device_mib(accelerator),
+            self.kernel_class(accelerator),
+        )
+
+    def scheduler(
+        self,
+        accelerator: Accelerator | None,
+        *,
+        max_batched_tokens: int | None = None,
+        max_seqs: int | None = None,
+        offline: bool = False,
+        context_tokens: int | None = None,
+        images: bool = False,
+    ) -> tuple[int, int]:
+        """Tokens of one prefill chunk, and requests at once: as given, else the most that it estimates."""
+        tokens, _ = EngineRules.scheduler(
+            self,
+            accelerator,
+            max_batched_tokens=max_batched_tokens,
+            max_seqs=max_seqs,
+            offline=offline,
+            context_tokens=context_tokens,
+            images=images,
+        )
+        return tokens, max_seqs or MOST_REQUESTS
 
     def taken_before_loading(self, layout: Layout) -> int:
         """What a process holds before weights are loaded: a context, and buffers for other ranks."""
         taken = constant(self.engine, "taken_before_bytes")
-        if layout.tensor > 1:
+        if layout.devices > 1:
             taken += constant(self.engine, "taken_before_parallel_bytes")
         return round(taken)
 
+    def _uncertainty(self, layout: Layout) -> int:
+        known = constant(self.engine, "uncertainty_bytes")
+        if layout.devices > 1:
+            known += constant(self.engine, "uncertainty_parallel_bytes")
+        return round(known)
 
-def left_free(max_batched_tokens: int, max_seqs: int, tensor_parallel: int = 1) -> Reserve:
-    """What SGLang 0.5.23 leaves free when it is told nothing (``mem_fraction_static`` unset).
+    def _settings(self, model: Model, accelerator: Accelerator, step: Step) -> settings.Settings:
+        layout = step.layout
+        return settings.settings(
+            model,
+            self.engine,
+            accelerator,
+            tensor_parallel=layout.tensor * layout.data,
+            pipeline_parallel=layout.pipeline,
+            data_attention=layout.data,
+            chunk_tokens=step.max_batched_tokens,
+            max_requests=step.max_seqs if step.max_seqs < MOST_REQUESTS else None,
+            graphs=not step.eager,
+            images=step.images,
+        )
 
-    512 MiB, 1.5 MiB per token of a prefill chunk, 1 GiB per eight ranks, 2 MiB per request of the
-    largest decode graph (``srt/arg_groups/memory_hook.py``). Its share of memory is derived from it.
-    """
-    return Reserve(
-        activations=int(1.5 * max(max_batched_tokens, 2048)) * MIB,
-        non_framework=(512 + 1024 * tensor_parallel // 8) * MIB,
-        graphs=2 * max_seqs * MIB,
-        uncertainty=UNCERTAINTY_BYTES,
-    )
+    def _images_kept(self, model: Model, step: Step) -> int:
+        takes = step.images and shapes.takes_images(model, self.engine)
+        return settings.EMBEDDING_CACHE_MIB * MIB if takes else 0

@@ -22,7 +22,7 @@ from kvreport.site.kit.sources import source_lines
 from kvreport.site.kit.tables import Table
 from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType, moved, names_of
-from kvreport.site.pages.model import speed
+from kvreport.site.pages.model import speed, traffic
 from kvreport.site.pages.model.boundary import boundary_chart, boundary_request
 from kvreport.site.pages.model.grids import formats_of, labels, users_table, weights_table
 from kvreport.site.pages.model.headline import (
@@ -107,6 +107,7 @@ def page(inputs: Inputs, model: Model) -> Page:
     uri = f"models/{model.slug}/"
     site, best = inputs.site, inputs.site.headline[model.id]
     made = context(site, model, best)
+    answer = headline_estimate(site, model, best) if best else None
     names = names_of(made) | {"drawing": inputs.drawing(made.chart)}
 
     def section(anchor: str, title: str, template: str) -> Section:
@@ -127,6 +128,17 @@ def page(inputs: Inputs, model: Model) -> Page:
             *(
                 [Section("speed", "How fast, at best", render("model/speed.html", uri, fast))]
                 if (fast := speed.context(site, model, best)) is not None
+                else []
+            ),
+            *(
+                [
+                    Section(
+                        "traffic",
+                        "Hit rate under recorded traffic",
+                        render("model/traffic.html", uri, shared),
+                    )
+                ]
+                if (shared := traffic.context(answer)) is not None
                 else []
             ),
             section("weights", "Weights by format", "model/weights.html"),

@@ -1,0 +1,33 @@
+// The embeddable card: ?model=<slug>&gpu=<id>. Reads the model's badges and writes text, never HTML.
+"use strict";
+(async () => {
+  const asked = new URLSearchParams(location.search);
+  const model = asked.get("model") || "";
+  const gpu = asked.get("gpu") || "";
+  const say = (...parts) => document.body.replaceChildren(...parts);
+  const make = (name, className, text) => {
+    const element = document.createElement(name);
+    element.className = className;
+    element.textContent = text;
+    return element;
+  };
+  if (!/^[\w.-]+$/.test(model) || !/^[\w.-]+$/.test(gpu)) {
+    say(make("p", "kv-embed-note", "No such model or GPU."));
+    return;
+  }
+  try {
+    const base = new URL(document.body.dataset.kvEmbed, location.href);
+    const response = await fetch(new URL(`${model}.json`, base));
+    if (!response.ok) throw new Error("missing");
+    const found = await response.json();
+    const badge = Object.hasOwn(found.gpus, gpu) ? found.gpus[gpu] : null;
+    if (!badge) throw new Error("missing");
+    const link = make("a", "kv-embed-link", badge.label);
+    link.href = new URL(`../models/${model}/`, base).href;
+    link.target = "_blank";
+    link.rel = "noopener";
+    say(link, make("p", "kv-embed-message", badge.message), make("p", "kv-embed-note", `From formulas, data release ${found.release}.`));
+  } catch {
+    say(make("p", "kv-embed-note", "No such model or GPU."));
+  }
+})();

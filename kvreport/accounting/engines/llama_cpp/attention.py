@@ -1,0 +1,403 @@
+"""Attention blocks of llama.cpp's graphs (``build_qkv``, ``build_attn``, ``build_attn_mha``, latent attention)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kvreport.accounting.engines.llama_cpp.network import Attention, Indexer, LatentAttention
+from kvreport.accounting.engines.llama_cpp.step import Step, norm
+from kvreport.accounting.engines.llama_cpp.tensors import (
+    F16,
+    F32,
+    I32,
+    I64,
+    Graph,
+    Tensor,
+    add,
+    cache,
+    concat,
+    cont,
+    graph_input,
+    into,
+    like,
+    mul,
+    mul_mat,
+    permute,
+    reshape,
+    transpose,
+    view,
+    weight,
+)
+
+if TYPE_CHECKING:
+    from kvreport.accounting.engines.llama_cpp.network import Network
+
+
+class AttentionInputs:
+    """What every layer of a step shares: positions, masks, cell numbers, rotations.
+
+    Each is made once and only where a layer uses it, as unused inputs are not part of a graph.
+    """
+
+    def __init__(self, step: Step, network: Network) -> None:
+        self.step = step
+        self.positions = graph_input(step.tokens * network.positions, width=I32)
+        mask = F16 if step.flash and step.fused else F32
+        per_stream = step.tokens // step.streams
+        self.masks = {
+            False: graph_input(step.cells, per_stream, 1, step.streams, width=mask),
+            True: graph_input(step.window_cells, per_stream, 1, step.streams, width=mask),
+        }
+        rows = step.tokens if step.flash else step.tokens * max(1, step.value_padding)
+        self.key_cells = {flag: graph_input(step.tokens, width=I64) for flag in (False, True)}
+        self.value_cells = {flag: graph_input(rows, width=I64) for flag in (False, True)}
+        self.key_rotation = {flag: _rotation(step.rotated_keys[flag]) for flag in (False, True)}
+        self.value_rotation = {flag: _rotation(step.rotated_values[flag]) for flag in (False, True)}
+        self.index_mask = graph_input(step.cells, per_stream, 1, step.streams, width=F16)
+        self.index_cells = graph_input(step.tokens, width=I64)
+        self.index_rotation: Tensor | None = None
+        self.picks: Tensor | None = None
+        slots = graph_input(step.slots, width=I32)
+        self.states_read = view(slots, (step.sequences,))
+        self.states_moved = view(slots, (step.slots - step.sequences,))
+
+
+def _rotation(width: int) -> Tensor | None:
+    return graph_input(width, width) if width else None
+
+
+@dataclass(frozen=True)
+class _Heads:
+    query: Tensor
+    key: Tensor | None
+    value: Tensor | None
+
+
+def attention(
+    graph: Graph, inputs: AttentionInputs, attn: Attention, x: Tensor, home: int, cache_home: int
+) -> Tensor:
+    """Attention with cached keys and values, from the layer's normed input to the output projection."""
+    heads, gate = _project(inputs, attn, x, home)
+    out = _attend(graph, inputs, attn, heads, cache_home, home)
+    if gate is not None:
+        out = mul(out, like("unary", gate))
+    out = mul_mat(weight(out.ne[0], x.ne[0], home=home), out)
+    return add(out, weight(x.ne[0], home=home)) if attn.out_bias else out
+
+
+def _project(inputs: AttentionInputs, attn: Attention, x: Tensor, home: int) -> tuple[_Heads, Tensor | None]:
+    tokens = x.ne[1]
+    query, key, value = _qkv(attn, x, home)
+    gate = None
+    if attn.gate == "doubled":
+        full = query
+        stride = (attn.key_dim * 2 * F32, attn.key_dim * 2 * attn.heads * F32)
+        query = view(full, (attn.key_dim, attn.heads, tokens), stride)
+    elif attn.gate == "own":
+        gate = mul_mat(weight(x.ne[0], attn.gate_width, home=home), x)
+    query = _position(inputs, attn, query, home)
+    if attn.gate == "doubled":
+        gate = cont(view(full, (attn.key_dim, attn.heads, tokens), stride), attn.key_dim * attn.heads, tokens)
+    if attn.scaled_query:
+        query = like("scale", query)
+    if key is None or value is None:
+        return _Heads(query, None, None), gate
+    key = _position(inputs, attn, key, home)
+    if attn.value_norm:
+        value = like("rms_norm", value)
+    return _Heads(query, key, value), gate
+
+
+def _position(inputs: AttentionInputs, attn: Attention, heads: Tensor, home: int) -> Tensor:
+    if attn.qk_norm == "head":
+        heads = norm(heads, home)
+    return Tensor("rope", heads.ne, srcs=(heads, inputs.positions)) if attn.rotary else heads
+
+
+def _qkv(attn: Attention, x: Tensor, home: int) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    hidden, tokens = x.ne[0], x.ne[1]
+    q_width = attn.heads * attn.key_dim * (2 if attn.gate == "doubled" else 1)
+    k_width, v_width = attn.kv_heads * attn.key_dim, attn.kv_heads * attn.value_dim
+    if attn.fused:
+        return _fused_qkv(attn, x, home)
+    query = _projection(attn, x, q_width, home)
+    if attn.gate != "doubled":
+        query = _shaped(attn, query, attn.heads, attn.key_dim, tokens, home, normed=True)
+    if not attn.owns_cache:
+        return query, None, None
+    key = _projection(attn, x, k_width, home)
+    value = key if attn.same_kv else _projection(attn, x, v_width, home)
+    key = _shaped(attn, key, attn.kv_heads, attn.key_dim, tokens, home, normed=True)
+    value = _shaped(attn, value, attn.kv_heads, attn.value_dim, tokens, home)
+    del hidden
+    return query, key, value
+
+
+def _shaped(
+    attn: Attention, x: Tensor, heads: int, dim: int, tokens: int, home: int, *, normed: bool = False
+) -> Tensor:
+    if normed and attn.qk_norm == "full":
+        x = norm(x, home)
+    return reshape(x, dim, heads, tokens)
+
+
+def _projection(attn: Attention, x: Tensor, width: int, home: int) -> Tensor:
+    cur = mul_mat(weight(x.ne[0], width, home=home), x)
+    return add(cur, weight(width, home=home)) if attn.biased else cur
+
+
+def _fused_qkv(attn: Attention, x: Tensor, home: int) -> tuple[Tensor, Tensor, Tensor]:
+    tokens = x.ne[1]
+    widths = (attn.heads * attn.key_dim, attn.kv_heads * attn.key_dim, attn.kv_heads * attn.value_dim)
+    both = _projection(attn, x, sum(widths), home)
+    row = both.nb[1]
+    query = view(both, (attn.key_dim, attn.heads, tokens), (attn.key_dim * F32, row))
+    key = view(both, (attn.key_dim, attn.kv_heads, tokens), (attn.key_dim * F32, row))
+    value = view(both, (attn.value_dim, attn.kv_heads, tokens), (attn.value_dim * F32, row))
+    return query, key, value
+
+
+def _attend(
+    graph: Graph, inputs: AttentionInputs, attn: Attention, heads: _Heads, cache_home: int, home: int
+) -> Tensor:
+    step, windowed = inputs.step, attn.window is not None
+    cells = step.window_cells if windowed else step.cells
+    turned = _turn(inputs, heads, windowed=windowed)
+    graph.expand(turned.query)
+    order = (turned.key, turned.value) if step.window_cells else (turned.value, turned.key)
+    for tensor in order:
+        if tensor is not None:
+            graph.expand(tensor)
+    k_width, v_width = attn.kv_heads * attn.key_dim, attn.kv_heads * attn.value_dim
+    keys = cache(k_width, cells, step.streams, home=cache_home)
+    values = cache(v_width, cells, step.streams, home=cache_home)
+    if turned.key is not None and turned.value is not None:
+        graph.expand(_store(turned.key, keys, inputs.key_cells[windowed]))
+        graph.expand(_store_values(step, turned.value, values, inputs.value_cells[windowed]))
+    k = view(keys, (attn.key_dim, attn.kv_heads, cells, step.streams), (attn.key_dim * F16, k_width * F16))
+    v = _cached_values(step, attn, values, cells)
+    sinks = weight(attn.heads, home=home) if attn.sinks else None
+    out = attend(
+        graph, step, turned.query, k, v, inputs.masks[windowed], home=home, sinks=sinks, softcap=attn.softcap
+    )
+    rotation = inputs.value_rotation[windowed]
+    return _hadamard(out, rotation) if rotation is not None else out
+
+
+def _turn(inputs: AttentionInputs, heads: _Heads, *, windowed: bool) -> _Heads:
+    """Rotate queries, keys and values of a quantized cache (``llama_mul_mat_hadamard``)."""
+    by_key, by_value = inputs.key_rotation[windowed], inputs.value_rotation[windowed]
+    query, key, value = heads.query, heads.key, heads.value
+    if by_key is not None:
+        query = _hadamard(query, by_key)
+        key = None if key is None else _hadamard(key, by_key)
+    if by_value is not None and value is not None:
+        value = _hadamard(value, by_value)
+    return _Heads(query, key, value)
+
+
+def _hadamard(x: Tensor, rotation: Tensor) -> Tensor:
+    width = rotation.ne[0]
+    rows = x.count // width
+    flat = reshape(x, width, rows) if x.contiguous else cont(x, width, rows)
+    return reshape(mul_mat(rotation, flat), *x.ne)
+
+
+def _store(x: Tensor, target: Tensor, cells: Tensor) -> Tensor:
+    flat = view(x, (x.ne[0] * x.ne[1], x.ne[2]), (x.nb[2],))
+    return into("set_rows", target, flat, cells, target)
+
+
+def _store_values(step: Step, x: Tensor, target: Tensor, cells: Tensor) -> Tensor:
+    if step.flash:
+        return _store(x, target, cells)
+    width, tokens = x.ne[0] * x.ne[1], x.ne[2]
+    flat = reshape(x, width, tokens) if x.nb[2] == width * F32 else cont(x, width, tokens)
+    if width < step.value_padding:
+        flat = Tensor("pad", (step.value_padding, tokens), srcs=(flat,))
+    return into("set_rows", target, reshape(flat, 1, flat.count), cells, target)
+
+
+def _cached_values(step: Step, attn: Attention, values: Tensor, cells: int) -> Tensor:
+    dim, heads = attn.value_dim, attn.kv_heads
+    if step.flash:
+        return view(values, (dim, heads, cells, step.streams), (dim * F16, heads * dim * F16))
+    return view(values, (cells, heads, dim, step.streams), (cells * dim * F16, cells * F16))
+
+
+def attend(
+    graph: Graph,
+    step: Step,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor,
+    *,
+    home: int,
+    sinks: Tensor | None = None,
+    softcap: bool = False,
+    up: Tensor | None = None,
+) -> Tensor:
+    """Scores, softmax and values, or one fused operation (``build_attn_mha``).
+
+    Args:
+        graph: Graph to append to.
+        step: Step that is planned.
+        q: Queries, ``[dim, heads, tokens]``.
+        k: Cached keys, ``[dim, heads, cells, streams]``.
+        v: Cached values, dense or transposed.
+        mask: Attention mask.
+        home: Backend of the layer.
+        sinks: Attention sinks, if any.
+        softcap: True if scores are capped.
+        up: Matrix that widens a latent to value heads, if attention is latent.
+    """
+    transposed = v.nb[1] > v.nb[2]
+    split = (q.ne[0], q.ne[1], q.ne[2] // step.streams, step.streams)
+    q = view(q, split, (q.nb[1], q.nb[2], q.nb[2] * split[2]))
+    q, k, v = (permute(tensor, 0, 2, 1, 3) for tensor in (q, k, v))
+    extra = () if sinks is None else (sinks,)
+    if step.flash and step.fused:
+        if step.wide_keys:
+            k, v = (Tensor("cast", tensor.ne, F16, (tensor,)) for tensor in (k, v))
+        out = Tensor("flash_attn", (v.ne[0], q.ne[2], q.ne[1], q.ne[3]), srcs=(q, k, v, mask, *extra))
+        graph.fused.append((out, home))
+        if up is not None:
+            out = permute(mul_mat(up, permute(out, 0, 2, 1, 3)), 0, 2, 1, 3)
+            out = cont(out)
+        out = reshape(out, out.ne[0] * out.ne[1], out.ne[2] * out.ne[3])
+    else:
+        scores = mul_mat(k, q)
+        if softcap:
+            scores = like("scale", like("unary", like("scale", scores)))
+        scores = like("soft_max", scores, mask, *extra)
+        if not transposed:
+            v = Tensor("cont", transpose(v).ne, F16, (transpose(v),))
+        out = mul_mat(v, scores)
+        if up is not None:
+            out = mul_mat(up, out)
+        out = permute(out, 0, 2, 1, 3)
+        out = cont(out, out.ne[0] * out.ne[1], out.ne[2] * out.ne[3])
+    graph.expand(out)
+    return out
+
+
+def latent_attention(
+    graph: Graph, inputs: AttentionInputs, attn: LatentAttention, x: Tensor, home: int, cache_home: int
+) -> Tensor:
+    """Latent attention with absorbed projections (``deepseek2.cpp``, ``deepseek32.cpp``)."""
+    step, tokens = inputs.step, x.ne[1]
+    compressed = _compressed_query(attn, x, home)
+    picks = _picked(graph, inputs, attn, x, compressed, home, cache_home)
+    head = attn.nope + attn.rotary
+    q = reshape(
+        mul_mat(weight(compressed.ne[0], head * attn.heads, home=home), compressed), head, attn.heads, tokens
+    )
+    both = mul_mat(weight(x.ne[0], attn.latent + attn.rotary, home=home), x)
+    latent = view(both, (attn.latent, tokens), (both.nb[1],))
+    k_rope = view(both, (attn.rotary, 1, tokens), (both.nb[1], both.nb[1]))
+    q_rope = view(q, (attn.rotary, attn.heads, tokens), q.nb[1:3])
+    q_nope = view(q, (attn.nope, attn.heads, tokens), q.nb[1:3])
+    if attn.rotates:
+        k_rope = Tensor("rope", k_rope.ne, srcs=(k_rope, inputs.positions))
+    latent = norm(latent, home)
+    if attn.rotates:
+        q_rope = Tensor("rope", q_rope.ne, srcs=(q_rope, inputs.positions))
+    absorb = weight(attn.nope, attn.latent, attn.heads, home=home)
+    absorbed = permute(mul_mat(absorb, permute(q_nope, 0, 2, 1, 3)), 0, 2, 1, 3)
+    query = concat(absorbed, q_rope)
+    latent = reshape(latent, attn.latent, 1, tokens)
+    key = concat(latent, k_rope)
+    if attn.scaled_query:
+        query = mul(query, graph_input(1, 1, tokens))
+    for tensor in (query, latent, key):
+        graph.expand(tensor)
+    width = attn.latent + attn.rotary
+    cells = step.cells
+    keys = cache(width, cells, step.streams, home=cache_home)
+    graph.expand(_store(key, keys, inputs.key_cells[False]))
+    mask = inputs.masks[False] if picks is None else _sparse_mask(inputs.masks[False], picks)
+    k = view(keys, (width, 1, cells, step.streams), (width * F16, width * F16))
+    v = view(k, (attn.latent, 1, cells, step.streams), k.nb[1:])
+    up = weight(attn.latent, attn.value_dim, attn.heads, home=home)
+    out = attend(graph, step, query, k, v, mask, home=home, up=up)
+    return mul_mat(weight(out.ne[0], x.ne[0], home=home), out)
+
+
+def _compressed_query(attn: LatentAttention, x: Tensor, home: int) -> Tensor:
+    if not attn.query_rank:
+        return x
+    return norm(mul_mat(weight(x.ne[0], attn.query_rank, home=home), x), home)
+
+
+def _picked(
+    graph: Graph,
+    inputs: AttentionInputs,
+    attn: LatentAttention,
+    x: Tensor,
+    compressed: Tensor,
+    home: int,
+    cache_home: int,
+) -> Tensor | None:
+    if attn.indexer is None:
+        return None
+    if attn.owns_indexer:
+        inputs.picks = _index(graph, inputs, attn.indexer, x, compressed, home, cache_home)
+    return inputs.picks
+
+
+def _index(
+    graph: Graph,
+    inputs: AttentionInputs,
+    indexer: Indexer,
+    x: Tensor,
+    compressed: Tensor,
+    home: int,
+    cache_home: int,
+) -> Tensor:
+    """The lightning indexer: its keys, its scores and the cells it picks."""
+    step, tokens, dim = inputs.step, x.ne[1], indexer.dim
+    if inputs.index_rotation is None:
+        inputs.index_rotation = graph_input(dim, dim)
+    rotation = inputs.index_rotation
+    q = reshape(
+        mul_mat(weight(compressed.ne[0], dim * indexer.heads, home=home), compressed),
+        dim,
+        indexer.heads,
+        tokens,
+    )
+    q = Tensor("rope", q.ne, srcs=(q, inputs.positions))
+    key = norm(mul_mat(weight(x.ne[0], dim, home=home), x), home, layer_norm=True)
+    key = reshape(key, dim, 1, tokens)
+    key = Tensor("rope", key.ne, srcs=(key, inputs.positions))
+    q, key = mul_mat(rotation, q), mul_mat(rotation, key)
+    keys = cache(dim, step.cells, step.streams, home=cache_home)
+    graph.expand(_store(key, keys, inputs.index_cells))
+    weights = mul_mat(weight(x.ne[0], indexer.heads, home=home), x)
+    per = tokens // step.streams
+    q = view(q, (dim, indexer.heads, per, step.streams), (q.nb[1], q.nb[2], q.nb[2] * per))
+    weights = view(
+        weights,
+        (indexer.heads, per, 1, step.streams),
+        (weights.nb[1], weights.nb[1] * per, weights.nb[1] * per),
+    )
+    weights = like("scale", weights)
+    k = view(keys, (dim, 1, step.cells, step.streams), (dim * F16, dim * F16))
+    scores = Tensor(
+        "lightning_indexer", (step.cells, per, 1, step.streams), srcs=(q, k, weights, inputs.index_mask)
+    )
+    chosen = Tensor("top_k", (min(step.cells, indexer.top_k), per, 1, step.streams), I32, (scores,))
+    return Tensor("cont", chosen.ne, I32, (chosen,))
+
+
+def _sparse_mask(mask: Tensor, picks: Tensor) -> Tensor:
+    blank = Tensor("fill", mask.ne, mask.nb[0], (mask,))
+    cells, per, _, streams = mask.ne
+    rows = view(blank, (1, cells, per, streams), (blank.nb[0], blank.nb[1], blank.nb[2]))
+    flat = view(picks, (picks.ne[0], per, streams), (picks.nb[1], picks.nb[2]))
+    zeros = Tensor("none", (1, picks.ne[0], per, streams))
+    zeros = Tensor("fill", zeros.ne, srcs=(zeros,))
+    filled = into("set_rows", rows, zeros, flat, rows)
+    back = view(filled, (cells, per, 1, streams), (filled.nb[2], filled.nb[3], filled.nb[3]))
+    return Tensor("add", mask.ne, mask.nb[0], (back, mask))

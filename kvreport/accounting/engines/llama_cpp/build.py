@@ -1,0 +1,221 @@
+"""llama.cpp's compute graph of a network, built node by node.
+
+Every function follows the one of the same name in ``src/llama-graph.cpp`` or in ``src/models/*.cpp`` of llama.cpp
+0c1e57098: the order of nodes and what may be written in place decide the size of the compute buffer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kvreport.accounting.engines.llama_cpp import recurrent
+from kvreport.accounting.engines.llama_cpp.attention import AttentionInputs, attention, latent_attention
+from kvreport.accounting.engines.llama_cpp.feed import feed_forward, mixture
+from kvreport.accounting.engines.llama_cpp.network import (
+    Attention,
+    Block,
+    LatentAttention,
+    Mixture,
+    Network,
+    Recurrence,
+)
+from kvreport.accounting.engines.llama_cpp.step import Step, norm
+from kvreport.accounting.engines.llama_cpp.tensors import (
+    F32,
+    I32,
+    Graph,
+    Tensor,
+    add,
+    cont,
+    get_rows,
+    graph_input,
+    like,
+    mul,
+    mul_mat,
+    permute,
+    reshape,
+    view,
+    weight,
+)
+
+
+@dataclass(frozen=True)
+class Homes:
+    """Which backend holds what.
+
+    Attributes:
+        cpu: Index of the CPU backend.
+        layers: Backend of each layer's weights.
+        experts: Backend of each layer's routed experts.
+        caches: Backend of each layer's caches.
+        output: Backend of the last norm and the output matrix.
+    """
+
+    cpu: int
+    layers: tuple[int, ...]
+    experts: tuple[int, ...]
+    caches: tuple[int, ...]
+    output: int
+
+
+def build_graph(network: Network, step: Step, homes: Homes) -> Graph:
+    """The graph of one step.
+
+    Args:
+        network: What is computed.
+        step: Tokens, sequences, outputs and cells of the step.
+        homes: Where weights and caches are.
+    """
+    graph = Graph()
+    stream = _embed(graph, network, step, homes)
+    inputs = AttentionInputs(step, network)
+    rows = graph_input(step.outputs, width=I32)
+    per_layer = _per_layer_inputs(graph, network, step, homes, stream) if network.per_layer else None
+    last = len(network.blocks) - 1
+    early = not (network.late_rows or network.late_before_norm)
+    for index, block in enumerate(network.blocks):
+        picked = rows if index == last and early else None
+        stream = _layer(_At(graph, network, step, homes, inputs, index), block, stream, picked)
+        if per_layer is not None:
+            stream = _per_layer_embedding(network, step, homes, index, stream, per_layer)
+    _head(graph, network, homes, stream, rows)
+    return graph
+
+
+def _embed(graph: Graph, network: Network, step: Step, homes: Homes) -> Tensor:
+    tokens = graph_input(step.tokens, width=I32)
+    given = graph_input(network.hidden, step.tokens)
+    stream = get_rows(weight(network.hidden, network.vocabulary, home=homes.cpu), tokens)
+    graph.expand(stream)
+    graph.expand(given)
+    if network.learned_positions:
+        positions = graph_input(step.tokens, width=I32)
+        stream = add(stream, get_rows(weight(network.hidden, 1 << 11, home=homes.cpu), positions))
+    if network.embedding_scaled:
+        stream = like("scale", stream)
+    if network.embedding_norm:
+        stream = norm(stream, homes.cpu, layer_norm=True)
+    return stream
+
+
+@dataclass(frozen=True)
+class _At:
+    graph: Graph
+    network: Network
+    step: Step
+    homes: Homes
+    inputs: AttentionInputs
+    index: int
+
+    @property
+    def home(self) -> int:
+        return self.homes.layers[self.index]
+
+
+def _layer(at: _At, block: Block, stream: Tensor, picked: Tensor | None) -> Tensor:
+    layered = block.normal == "layer"
+    kept = stream
+    cur = norm(stream, at.home, layer_norm=layered) if block.pre_norms else stream
+    normed = cur
+    if isinstance(block.mixer, Recurrence) and block.mixer.mechanism in ("gated_deltanet", "kda"):
+        at.graph.expand(cur)
+    if block.mixer is not None:
+        cur = _mix(at, block, cur)
+        if block.second is not None:
+            cur = add(cur, _mixed(at, block.second, norm(stream, at.home)))
+    if picked is not None:
+        cur, kept = get_rows(cur, picked), get_rows(kept, picked)
+        if block.parallel:
+            normed = get_rows(normed, picked)
+    if block.parallel:
+        return _parallel(at, block, kept, normed, cur)
+    if block.mixer is not None:
+        if block.post_norms:
+            cur = norm(cur, at.home)
+        if at.network.residual_scaled:
+            cur = like("scale", cur)
+        kept = add(kept, cur) if block.residual_first in ("mixer", "both") else add(cur, kept)
+        if block.feed is None:
+            return kept
+        cur = norm(kept, at.home, layer_norm=layered) if block.pre_norms else kept
+    if block.feed is not None:
+        cur = _feed(at, block, cur, kept)
+        if block.post_norms:
+            cur = norm(cur, at.home)
+        if at.network.residual_scaled:
+            cur = like("scale", cur)
+        return add(kept, cur) if block.residual_first in ("feed", "both") else add(cur, kept)
+    return cur
+
+
+def _parallel(at: _At, block: Block, kept: Tensor, normed: Tensor, mixed: Tensor) -> Tensor:
+    source = norm(kept, at.home, layer_norm=block.normal == "layer") if block.own_norm else normed
+    fed = _feed(at, block, source, kept)
+    return add(add(mixed, fed), kept) if block.mixer_first else add(add(fed, kept), mixed)
+
+
+def _mix(at: _At, block: Block, cur: Tensor) -> Tensor:
+    assert block.mixer is not None
+    return _mixed(at, block.mixer, cur)
+
+
+def _mixed(at: _At, mixer: Attention | LatentAttention | Recurrence, cur: Tensor) -> Tensor:
+    cache_home = at.homes.caches[at.index]
+    if isinstance(mixer, Attention):
+        return attention(at.graph, at.inputs, mixer, cur, at.home, cache_home)
+    if isinstance(mixer, LatentAttention):
+        return latent_attention(at.graph, at.inputs, mixer, cur, at.home, cache_home)
+    return recurrent.layer(at.graph, at.inputs, mixer, cur, at.home, cache_home)
+
+
+def _feed(at: _At, block: Block, cur: Tensor, residual: Tensor) -> Tensor:
+    feed = block.feed
+    assert feed is not None
+    if isinstance(feed, Mixture):
+        return mixture(at.graph, feed, cur, residual, at.home, at.homes.experts[at.index])
+    return feed_forward(feed, cur, at.home)
+
+
+def _head(graph: Graph, network: Network, homes: Homes, stream: Tensor, rows: Tensor) -> None:
+    home = homes.output
+    if network.late_before_norm:
+        if network.hidden_output:
+            stream.is_output = True
+        stream = get_rows(stream, rows)
+    cur = norm(stream, home, layer_norm=network.blocks[-1].normal == "layer")
+    if network.late_rows:
+        if network.hidden_output:
+            cur.is_output = True
+        cur = get_rows(cur, rows)
+    cur.is_output = True
+    logits = mul_mat(weight(network.hidden, network.vocabulary, home=home), cur)
+    if network.logit_scaled:
+        logits = like("scale", logits)
+    if network.softcapped:
+        logits = like("scale", like("unary", like("scale", logits)))
+    logits.is_output = True
+    graph.expand(logits)
+
+
+def _per_layer_inputs(graph: Graph, network: Network, step: Step, homes: Homes, stream: Tensor) -> Tensor:
+    """Gemma 4's per-layer embeddings, projected and laid out by layer (``project_per_layer_inputs``)."""
+    layers, width = len(network.blocks), network.per_layer
+    tokens = graph_input(step.tokens, width=I32)
+    table = get_rows(weight(width * layers, network.vocabulary, home=homes.cpu), tokens)
+    table = like("scale", reshape(table, width, layers, step.tokens))
+    graph.expand(table)
+    first = homes.layers[0]
+    projected = like("scale", mul_mat(weight(network.hidden, width * layers, home=first), stream))
+    projected = norm(reshape(projected, width, layers, step.tokens), first)
+    merged = like("scale", add(projected, table))
+    return cont(permute(merged, 0, 2, 1, 3))
+
+
+def _per_layer_embedding(
+    network: Network, step: Step, homes: Homes, index: int, stream: Tensor, per_layer: Tensor
+) -> Tensor:
+    home, width = homes.layers[index], network.per_layer
+    cur = like("unary", mul_mat(weight(network.hidden, width, home=home), stream))
+    cur = mul(cur, view(per_layer, (width, step.tokens), (width * F32,)))
+    cur = norm(mul_mat(weight(width, network.hidden, home=home), cur), home)
+    return add(stream, cur)

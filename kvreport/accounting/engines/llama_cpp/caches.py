@@ -1,0 +1,153 @@
+"""Cells, states and output buffers: what llama.cpp allocates at start for caches, to the byte.
+
+``src/llama-kv-cache.cpp``, ``llama-kv-cache-iswa.cpp``, ``llama-kv-cache-dsa.cpp``, ``llama-memory-recurrent.cpp``,
+``llama-context.cpp`` (``output_reserve``) of llama.cpp 0c1e57098.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kvreport.accounting.engines.llama_cpp.network import Attention, LatentAttention, Network, Recurrence
+from kvreport.accounting.engines.llama_cpp.options import LocalOptions, padded
+from kvreport.accounting.engines.llama_cpp.types import GgmlType, cache_type
+from kvreport.errors import InputError
+
+F32 = 4
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Numbers of cells.
+
+    Attributes:
+        context: Cells of all slots together (``n_ctx``).
+        per_slot: Cells that one slot may use (``n_ctx_seq``).
+        streams: Rows of cells: 1 if unified, else one per slot.
+        window: Cells of a window layer, per stream; 0 if the model has none.
+        batch: Tokens of a batch.
+        ubatch: Tokens of a micro-batch.
+    """
+
+    context: int
+    per_slot: int
+    streams: int
+    window: int
+    batch: int
+    ubatch: int
+
+
+def windows_of(network: Network) -> tuple[int, ...]:
+    """Distinct windows that are kept as windows."""
+    return tuple(
+        dict.fromkeys(
+            block.mixer.window
+            for block in network.blocks
+            if isinstance(block.mixer, Attention) and block.mixer.window is not None
+        )
+    )
+
+
+def count_cells(network: Network, options: LocalOptions, trained: int) -> Cells:
+    """How many cells each layer gets.
+
+    Args:
+        network: The network.
+        options: Options of the server.
+        trained: The model's own context, used where the options name none.
+    """
+    slots, unified = options.slots, options.is_unified
+    context = padded(options.context or trained)
+    per_slot = context if unified else padded(context // slots)
+    if not unified:
+        context = per_slot * slots
+    batch = min(options.batch, context)
+    ubatch = min(options.ubatch, batch)
+    window = 0
+    for width in windows_of(network):
+        kept = padded(min(per_slot, width * (slots if unified else 1) + ubatch))
+        window = max(window, per_slot if options.swa_full else kept)
+    return Cells(context, per_slot, 1 if unified else slots, window, batch, ubatch)
+
+
+def cache_bytes(network: Network, options: LocalOptions, cells: Cells) -> tuple[int, ...]:
+    """Bytes of keys and values of each layer, all slots together.
+
+    Raises:
+        InputError: If a head does not divide into blocks of the cache type.
+    """
+    key = cache_type(options.type_k, "--cache-type-k")
+    value = cache_type(options.type_v, "--cache-type-v")
+    widest = widest_values(network) if not options.uses_flash else 0
+    return tuple(_layer_bytes(block.mixer, key, value, cells, widest) for block in network.blocks)
+
+
+def widest_values(network: Network) -> int:
+    """Values per token of the widest layer, which transposed caches are padded to."""
+    widths = [
+        block.mixer.kv_heads * block.mixer.value_dim
+        for block in network.blocks
+        if isinstance(block.mixer, Attention)
+    ]
+    return max(widths, default=0)
+
+
+def _layer_bytes(mixer: object, key: GgmlType, value: GgmlType, cells: Cells, widest: int) -> int:
+    if isinstance(mixer, LatentAttention):
+        rows = cells.per_slot * cells.streams
+        total = _row(mixer.latent + mixer.rotary, key, "--cache-type-k") * rows
+        if mixer.indexer is not None and mixer.owns_indexer:
+            total += _row(mixer.indexer.dim, key, "--cache-type-k") * rows
+        return total
+    if not isinstance(mixer, Attention) or not mixer.owns_cache:
+        return 0
+    _check_block(mixer.key_dim, key, "--cache-type-k")
+    _check_block(mixer.value_dim, value, "--cache-type-v")
+    rows = (cells.window if mixer.window is not None else cells.per_slot) * cells.streams
+    keys = _row(mixer.kv_heads * mixer.key_dim, key, "--cache-type-k")
+    values = _row(max(mixer.kv_heads * mixer.value_dim, widest), value, "--cache-type-v")
+    return rows * (keys + values)
+
+
+def _row(elements: int, kind: GgmlType, field: str) -> int:
+    _check_block(elements, kind, field)
+    return kind.nbytes(elements)
+
+
+def _check_block(elements: int, kind: GgmlType, field: str) -> None:
+    """A head must divide into blocks (``llama_init_from_model``)."""
+    if elements % kind.block:
+        raise InputError(
+            f"{field}: found {kind.name}; a head of {elements} does not divide into blocks of {kind.block}; "
+            "the nearest that works: f16"
+        )
+
+
+def state_bytes(network: Network, options: LocalOptions) -> tuple[int, ...]:
+    """Bytes of recurrent states of each layer, all slots and copies together, always in 32 bits."""
+    copies = options.slots * (1 + rollback_copies(network, options))
+    return tuple(
+        sum(
+            (mixer.conv_elements + mixer.state_elements) * F32 * copies
+            for mixer in (block.mixer, block.second)
+            if isinstance(mixer, Recurrence)
+        )
+        for block in network.blocks
+    )
+
+
+def rollback_copies(network: Network, options: LocalOptions) -> int:
+    """Copies of a state kept beside the current one: one per draft token, where llama.cpp can roll back."""
+    return options.draft if network.rollback else 0
+
+
+def output_bytes(network: Network, options: LocalOptions) -> int:
+    """Bytes of the output buffer in host memory: logits (and an embedding) of one token per slot."""
+    width = network.vocabulary + (network.hidden if options.embeddings else 0)
+    return F32 * width * options.slots
+
+
+def output_tokens(options: LocalOptions, tokens: int, batch: int) -> int:
+    """Tokens of a micro-batch whose logits are computed (``n_outputs_max``)."""
+    most = options.slots * (1 + options.draft) if options.outputs is None else options.outputs or batch
+    return min(tokens, most)

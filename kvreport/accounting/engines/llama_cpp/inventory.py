@@ -1,0 +1,275 @@
+"""Every tensor that llama.cpp loads for a model: its layer, its shape, its type.
+
+From a GGUF file's own table where there is one, else from the model's weights, stacked and named as the
+converter does it (experts of a layer in one tensor, latent projections split per head).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from math import prod
+
+from kvreport.accounting.engines.llama_cpp.naming import role_of
+from kvreport.accounting.engines.llama_cpp.types import TYPES, GgmlType
+from kvreport.catalog.caches import FullAttention, Latent, RecurrentState, Shared, SlidingWindow
+from kvreport.catalog.model import Model, WeightGroup
+
+_MATRIX_MIN = 2
+_SKIPPED = frozenset({"vision", "audio", "mtp"})
+
+
+@dataclass(frozen=True)
+class LocalTensor:
+    """One tensor of a model file.
+
+    Attributes:
+        role: ggml's name without layer and suffix (``attn_q``, ``ffn_down_exps``, ``token_embd``).
+        layer: Layer, or -1 outside the layers.
+        columns: Elements of a row.
+        rows: Rows, those of all stacked matrices together.
+        stack: Matrices stacked (experts), 1 if none.
+        kind: Storage type, or None until a mix is chosen.
+    """
+
+    role: str
+    layer: int
+    columns: int
+    rows: int
+    stack: int = 1
+    kind: GgmlType | None = None
+
+    @property
+    def is_matrix(self) -> bool:
+        """True for what a quantizer may convert: two dimensions or more."""
+        return self.rows > 1 and not self.role.endswith((".bias", "norm", "_norm_x", "exp_probs_b"))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in its storage type (16-bit types where no mix was chosen)."""
+        kind = self.kind or TYPES["f16" if self.is_matrix else "f32"]
+        return kind.nbytes(self.columns, self.rows)
+
+    @property
+    def name(self) -> str:
+        """Name in a GGUF file."""
+        return f"blk.{self.layer}.{self.role}.weight" if self.layer >= 0 else f"{self.role}.weight"
+
+
+@dataclass(frozen=True)
+class LayerSets:
+    """Which layers have what; built once per model.
+
+    Attributes:
+        sets: Candidate sets of layers, by name.
+        experts: Layers with routed experts.
+        dense: Layers with a dense feed-forward network.
+    """
+
+    sets: Mapping[str, tuple[int, ...]]
+    experts: tuple[int, ...]
+    dense: tuple[int, ...]
+
+    def of(self, component: str, count: int) -> tuple[int, ...]:
+        """Layers that ``count`` tensors of a component belong to, best guess first by exact size."""
+        preferred = {
+            "attention": (
+                "attention",
+                "cached",
+                "every_full",
+                "every_window",
+                "full",
+                "window",
+                "latent",
+                "all",
+            ),
+            "recurrent": ("recurrent", "all"),
+            "dense_mlp": ("dense", "all"),
+            "routed_experts": ("experts",),
+            "router": ("experts",),
+            "shared_experts": ("experts",),
+        }.get(component, ("all", "attention", "cached", "recurrent", "experts", "dense"))
+        for name in (*preferred, *self.sets):
+            members = self.sets.get(name, ())
+            if members and len(members) == count:
+                return members
+        everything = self.sets["all"]
+        return everything[:count] if count <= len(everything) else everything
+
+
+def layer_sets(model: Model) -> LayerSets:
+    """Sort a model's layers by what they keep and by their feed-forward networks."""
+    every = tuple(range(model.layer_count))
+    by_kind: dict[str, list[int]] = {}
+    for group in model.layers:
+        kinds = _kinds(group.caches)
+        for kind in kinds:
+            by_kind.setdefault(kind, []).extend(group.indices)
+        if not kinds:
+            by_kind.setdefault("bare", []).extend(group.indices)
+    sets = {"all": every, **{name: tuple(sorted(found)) for name, found in by_kind.items()}}
+    for number, group in enumerate(model.layers):
+        sets[f"group{number}"] = group.indices
+    experts, dense = _feed_layers(model, sets)
+    return LayerSets({**sets, "experts": experts, "dense": dense}, experts, dense)
+
+
+def _kinds(caches: tuple[object, ...]) -> tuple[str, ...]:
+    found: list[str] = []
+    for cache in caches:
+        if isinstance(cache, RecurrentState):
+            found.append("recurrent")
+            continue
+        found.append("attention")
+        if isinstance(cache, Shared):
+            found.append("every_window" if cache.reads == "sliding" else "every_full")
+            continue
+        found.append("cached")
+        if isinstance(cache, FullAttention):
+            found += ("full", "every_full")
+        elif isinstance(cache, SlidingWindow):
+            found += ("window", "every_window")
+        elif isinstance(cache, Latent):
+            found.append("latent")
+    return tuple(dict.fromkeys(found))
+
+
+def _feed_layers(
+    model: Model, sets: Mapping[str, tuple[int, ...]]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    experts = _layers_with_experts(model)
+    widths: dict[tuple[str, tuple[int, ...]], int] = {}
+    for row in model.weights:
+        if row.component == "dense_mlp" and role_of(row.name, row.component) == "ffn_down":
+            widths[row.name, row.shape] = row.count
+    dense = sum(widths.values())
+    every = sets["all"]
+    bare = sets.get("bare", ())
+    if bare and dense + experts == len(bare):
+        return _divide(model, bare, dense, experts)
+    if experts and dense and dense + experts <= len(every):
+        return _divide(model, every, dense, experts)
+    return (every if experts else ()), (every if dense else ())
+
+
+def _divide(
+    model: Model, layers: tuple[int, ...], dense: int, experts: int
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Dense layers first, as DeepSeek's, or alternating where both are as many."""
+    named = [
+        group.indices
+        for group in model.layers
+        if any(word in group.name.lower() for word in ("expert", "mixture", "moe"))
+    ]
+    found = tuple(sorted(index for indices in named for index in indices))
+    if len(found) == experts:
+        return found, tuple(index for index in layers if index not in found)
+    if dense == experts and dense > 1:
+        return layers[1::2], layers[::2]
+    return layers[dense:], layers[:dense]
+
+
+def _layers_with_experts(model: Model) -> int:
+    if model.experts is None:
+        return 0
+    for row in model.weights:
+        if row.component == "routed_experts" and role_of(row.name, row.component) == "ffn_down_exps":
+            return row.count // _experts_in(row, model.experts.routed)
+    return 0
+
+
+def _experts_in(row: WeightGroup, routed: int) -> int:
+    """Groups of stacked matrices are counted once per layer, others once per expert."""
+    stacked = len(row.shape) > _MATRIX_MIN and row.shape[0] == routed
+    return 1 if stacked or row.count % routed else routed
+
+
+def tensors_of(model: Model, *, prediction: bool = False) -> tuple[LocalTensor, ...]:
+    """Every tensor of the text model, in the order of its layers, types not chosen yet.
+
+    Args:
+        model: The model.
+        prediction: True to list multi-token prediction blocks, too; they count as one more layer.
+    """
+    sets = layer_sets(model)
+    found: list[LocalTensor] = []
+    for row in model.weights:
+        if row.component in _SKIPPED and not (prediction and row.component == "mtp"):
+            continue
+        found.extend(_expand(model, row, sets))
+    return _joined(sorted(found, key=lambda tensor: tensor.layer))
+
+
+def _joined(tensors: list[LocalTensor]) -> tuple[LocalTensor, ...]:
+    """Join parts that a record lists apart (queries and keys of one matrix): a file has one tensor."""
+    merged: dict[tuple[int, str], LocalTensor] = {}
+    for tensor in tensors:
+        key = (tensor.layer, tensor.role)
+        other = merged.get(key)
+        if other is None:
+            merged[key] = tensor
+        elif other.rows == tensor.rows == 1:
+            merged[key] = replace(other, columns=other.columns + tensor.columns)
+        elif other.columns == tensor.columns and other.stack == tensor.stack:
+            merged[key] = replace(other, rows=other.rows + tensor.rows)
+        else:
+            merged[tensor.layer, f"{tensor.role}.{len(merged)}"] = tensor
+    return tuple(merged.values())
+
+
+def _expand(model: Model, row: WeightGroup, sets: LayerSets) -> Iterator[LocalTensor]:
+    role = role_of(row.name, row.component)
+    columns, rows = row.shape[-1], prod(row.shape[:-1])
+    if role == "ssm_conv1d":
+        columns, rows = prod(row.shape), 1
+    if row.component == "routed_experts" and model.experts is not None:
+        stack = _experts_in(row, model.experts.routed)
+        layers = sets.of(row.component, row.count // stack)
+        for layer in layers:
+            yield LocalTensor(role, layer, columns, rows * stack, stack if stack > 1 else row.shape[0])
+        return
+    if "*" not in row.name:
+        if row.component == "norms":
+            role = "output_norm.bias" if row.name.endswith(".bias") else "output_norm"
+        yield LocalTensor(role, -1, columns, rows * row.count)
+        return
+    layers = sets.of(row.component, row.count)
+    share = max(1, row.count // max(1, len(layers)))
+    for layer in layers:
+        if role == "attn_kv_b":
+            yield from _split_latent(model, layer, columns, rows)
+        elif role == "ssm_qkvz":
+            gate = rows - _convolved(model)
+            yield LocalTensor("attn_qkv", layer, columns, rows - gate)
+            yield LocalTensor("attn_gate", layer, columns, gate)
+        else:
+            for _ in range(share):
+                yield LocalTensor(role, layer, columns, rows)
+
+
+def _split_latent(model: Model, layer: int, latent: int, rows: int) -> Iterator[LocalTensor]:
+    """``kv_b_proj`` becomes ``attn_k_b`` (transposed per head) and ``attn_v_b``."""
+    heads = max(1, model.attention_heads)
+    nope = _nope_width(model, rows // heads)
+    yield LocalTensor("attn_k_b", layer, nope, latent * heads, heads)
+    yield LocalTensor("attn_v_b", layer, latent, rows - nope * heads, heads)
+
+
+def _convolved(model: Model) -> int:
+    """Channels of the convolution of a linear attention: queries, keys and values together."""
+    for group in model.layers:
+        for cache in group.caches:
+            if isinstance(cache, RecurrentState):
+                return next((tensor.channels for tensor in cache.tensors if tensor.name == "conv"), 0)
+    return 0
+
+
+def _nope_width(model: Model, per_head: int) -> int:
+    """Width of a head's part without rotation: what the query has beside its rotary part."""
+    rope = next((c.rope_dim for g in model.layers for c in g.caches if isinstance(c, Latent)), 0)
+    for row in model.weights:
+        if role_of(row.name, row.component) in ("attn_q_b", "attn_q") and row.component == "attention":
+            width = row.shape[0] // max(1, model.attention_heads) - rope
+            if 0 < width < per_head:
+                return width
+    return per_head // 2

@@ -1,0 +1,419 @@
+"""What llama.cpp keeps where: weights, caches, states and buffers of every device and of the host."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import accumulate
+from typing import Final
+
+from kvreport.accounting.engines.llama_cpp.build import Homes, build_graph
+from kvreport.accounting.engines.llama_cpp.caches import (
+    Cells,
+    cache_bytes,
+    count_cells,
+    output_bytes,
+    output_tokens,
+    rollback_copies,
+    state_bytes,
+    widest_values,
+)
+from kvreport.accounting.engines.llama_cpp.inventory import LocalTensor
+from kvreport.accounting.engines.llama_cpp.network import Attention, LatentAttention, Network
+from kvreport.accounting.engines.llama_cpp.options import LocalOptions
+from kvreport.accounting.engines.llama_cpp.planner import Backend, assign
+from kvreport.accounting.engines.llama_cpp.planner import sizes as sizes_of
+from kvreport.accounting.engines.llama_cpp.reading import LocalModel
+from kvreport.accounting.engines.llama_cpp.step import Step
+from kvreport.accounting.engines.llama_cpp.types import cache_type
+
+PIPELINE_COPIES: Final = 4
+"""Copies of split inputs with pipeline parallelism (``GGML_SCHED_MAX_COPIES``)."""
+
+_EXPERTS: Final = re.compile(r"ffn_(up|down|gate|gate_up)_(ch|)exps")
+_INPUTS: Final = frozenset({"token_embd", "per_layer_token_embd", "position_embd"})
+_FIRST_LAYER: Final = frozenset({"per_layer_model_proj", "per_layer_proj_norm"})
+
+
+@dataclass(frozen=True)
+class LocalDevice:
+    """A device that llama.cpp puts layers on.
+
+    Attributes:
+        name: What the user calls it.
+        usable: Bytes that a process finds free.
+        context: Bytes that the backend takes for itself and prints nowhere.
+        align: Bytes that its allocations are multiples of.
+        offloads: True if it takes over large batches of operations on weights in host memory.
+        pipelines: True if it can overlap copies with work (CUDA's events).
+    """
+
+    name: str
+    usable: int
+    context: int = 0
+    align: int = 128
+    offloads: bool = True
+    pipelines: bool = False
+
+
+@dataclass(frozen=True)
+class DeviceBytes:
+    """What one device holds.
+
+    Attributes:
+        name: The device.
+        usable: Bytes that a process finds free.
+        weights: Model weights.
+        kv: Keys and values of all slots.
+        state: Recurrent states of all slots.
+        compute: The compute buffer, as printed at start.
+        offload_copies: What the compute buffer grows by when the device computes on weights in host memory.
+        context: What the backend takes for itself.
+    """
+
+    name: str
+    usable: int
+    weights: int = 0
+    kv: int = 0
+    state: int = 0
+    compute: int = 0
+    offload_copies: int = 0
+    context: int = 0
+
+    @property
+    def total(self) -> int:
+        """Bytes in all."""
+        return self.weights + self.kv + self.state + self.compute + self.offload_copies + self.context
+
+    @property
+    def shortfall(self) -> int:
+        """Bytes missing, 0 if it fits."""
+        return max(0, self.total - self.usable)
+
+
+@dataclass(frozen=True)
+class HostBytes:
+    """What is kept in host memory.
+
+    Attributes:
+        weights: Weights that stay on the CPU (mapped from the file unless ``--no-mmap``).
+        kv: Keys and values of layers on the CPU.
+        state: Recurrent states of layers on the CPU.
+        compute: The compute buffer.
+        output: The buffer of logits.
+    """
+
+    weights: int = 0
+    kv: int = 0
+    state: int = 0
+    compute: int = 0
+    output: int = 0
+
+    @property
+    def total(self) -> int:
+        """Bytes in all."""
+        return self.weights + self.kv + self.state + self.compute + self.output
+
+
+@dataclass(frozen=True)
+class LocalLayout:
+    """A model laid out on devices and host.
+
+    Attributes:
+        devices: What each device holds.
+        host: What the host holds.
+        cells: Numbers of cells.
+        kv_cache_bytes: Keys, values and states of all slots, everywhere.
+        layers_on_device: Layers, the output layer included, that are on devices.
+        layers: Layers, the output layer included.
+    """
+
+    devices: tuple[DeviceBytes, ...]
+    host: HostBytes
+    cells: Cells
+    kv_cache_bytes: int
+    layers_on_device: int
+    layers: int
+
+    @property
+    def shortfall(self) -> int:
+        """Bytes missing on the device that misses most, 0 if everything fits."""
+        return max((device.shortfall for device in self.devices), default=0)
+
+    @property
+    def fits(self) -> bool:
+        """True if no device is short."""
+        return self.shortfall == 0
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where layers are.
+
+    Attributes:
+        layers: Device of each layer, or the number of devices for the CPU.
+        output: The same for the output layer.
+        experts: The same for the routed experts of each layer.
+        caches: The same for the caches of each layer.
+        cpu: The number that means the CPU.
+    """
+
+    layers: tuple[int, ...]
+    output: int
+    experts: tuple[int, ...]
+    caches: tuple[int, ...]
+    cpu: int
+
+
+def place(network: Network, options: LocalOptions, devices: Sequence[LocalDevice]) -> Placement:
+    """Put layers on devices (``llama_model_base::load_tensors``).
+
+    The last ``--n-gpu-layers`` of layers and output layer go to devices, divided by ``--tensor-split`` or by
+    free memory; ``--n-cpu-moe`` keeps the routed experts of the first layers on the CPU.
+    """
+    count, cpu = len(network.blocks), len(devices)
+    wanted = count + 1 if options.gpu_layers is None or options.gpu_layers < 0 else options.gpu_layers
+    on_device = min(wanted, count + 1) if devices else 0
+    start = max(count + 1 - wanted, 0) if devices else count + 1
+    shares = options.tensor_split or tuple(float(max(device.usable, 1)) for device in devices)
+    if options.split_mode == "none" and devices:
+        shares = (1.0, *([0.0] * (len(devices) - 1)))
+    shares = (*shares, *([0.0] * (len(devices) - len(shares))))[: len(devices)]
+    edges = [edge / (sum(shares) or 1.0) for edge in accumulate(shares)]
+
+    def home(index: int) -> int:
+        if index < start or on_device == 0:
+            return cpu
+        return min(bisect_right(edges, (index - start) / on_device), cpu - 1)
+
+    layers = tuple(home(index) for index in range(count))
+    experts = tuple(cpu if index < options.cpu_moe else where for index, where in enumerate(layers))
+    caches = layers if options.kv_offload else (cpu,) * count
+    return Placement(layers, home(count), experts, caches, cpu)
+
+
+def lay_out_local(
+    local: LocalModel, options: LocalOptions, devices: Sequence[LocalDevice] = ()
+) -> LocalLayout:
+    """Lay a model out as llama.cpp would.
+
+    Args:
+        local: The model, its tensors with types.
+        options: Options of the server.
+        devices: Devices in order; none runs everything on the CPU.
+
+    Raises:
+        InputError: What llama.cpp refuses, in one sentence.
+    """
+    network = local.network
+    latent = any(isinstance(block.mixer, LatentAttention) for block in network.blocks)
+    options.check(latent=latent)
+    placement = place(network, options, devices)
+    cells = count_cells(network, options, local.model.context_tokens)
+    weights = weight_bytes(local.tensors, placement, options, tied=network.tied)
+    kv = _by_home(cache_bytes(network, options, cells), placement)
+    state = _by_home(state_bytes(network, options), placement)
+    compute, copies = compute_bytes(local, options, devices, placement, cells)
+    return LocalLayout(
+        devices=tuple(
+            DeviceBytes(
+                name=device.name,
+                usable=device.usable,
+                weights=weights[index],
+                kv=kv[index],
+                state=state[index],
+                compute=compute[index],
+                offload_copies=copies[index],
+                context=device.context,
+            )
+            for index, device in enumerate(devices)
+        ),
+        host=HostBytes(
+            weights=weights[-1],
+            kv=kv[-1],
+            state=state[-1],
+            compute=compute[-1],
+            output=output_bytes(network, options),
+        ),
+        cells=cells,
+        kv_cache_bytes=sum(kv) + sum(state),
+        layers_on_device=sum(where != placement.cpu for where in (*placement.layers, placement.output)),
+        layers=len(network.blocks) + 1,
+    )
+
+
+def _by_home(per_layer: Sequence[int], placement: Placement) -> list[int]:
+    total = [0] * (placement.cpu + 1)
+    for size, where in zip(per_layer, placement.caches, strict=True):
+        total[where] += size
+    return total
+
+
+def weight_bytes(
+    tensors: Sequence[LocalTensor], placement: Placement, options: LocalOptions, *, tied: bool
+) -> list[int]:
+    """Bytes of weights on each device, the CPU last.
+
+    Token embeddings are always on the CPU; a tied output matrix is loaded a second time where the output layer is.
+    """
+    patterns = [re.compile(pattern) for pattern in options.on_cpu]
+    total = [0] * (placement.cpu + 1)
+    for tensor in tensors:
+        where = _home_of(tensor, placement, options)
+        if any(pattern.search(tensor.name) for pattern in patterns):
+            where = placement.cpu
+        total[where] += tensor.nbytes
+        if tied and tensor.role == "token_embd" and placement.output != placement.cpu:
+            total[placement.output] += tensor.nbytes
+    return total
+
+
+def _home_of(tensor: LocalTensor, placement: Placement, options: LocalOptions) -> int:
+    if tensor.role in _INPUTS:
+        return placement.cpu
+    if tensor.role in _FIRST_LAYER:
+        return placement.layers[0]
+    if tensor.layer < 0 or tensor.layer >= len(placement.layers):
+        return placement.output
+    if _EXPERTS.search(tensor.role) and tensor.layer < options.cpu_moe:
+        return placement.cpu
+    return placement.layers[tensor.layer]
+
+
+def compute_bytes(
+    local: LocalModel,
+    options: LocalOptions,
+    devices: Sequence[LocalDevice],
+    placement: Placement,
+    cells: Cells,
+) -> tuple[list[int], list[int]]:
+    """Compute buffers of every device, the host last, and what operations on host weights add to each.
+
+    Args:
+        local: The model.
+        options: Options of the server.
+        devices: Devices in order.
+        placement: Where layers are.
+        cells: Numbers of cells.
+    """
+    step = plan_step(local.network, options, cells)
+    backends = (
+        *(Backend(device.name, device.align) for device in devices),
+        Backend("host", 32),
+    )
+    pipelined = _pipelined(options, devices, placement)
+    homes = Homes(placement.cpu, placement.layers, placement.experts, placement.caches, placement.output)
+    plain = _planned(local.network, step, homes, backends, PIPELINE_COPIES if pipelined else 1, ())
+    on_host = any(where == placement.cpu for where in (*placement.layers, *placement.experts))
+    eager = tuple(
+        replace(backend, offloads=device.offloads) for backend, device in zip(backends, devices, strict=False)
+    )
+    if not (devices and on_host and options.op_offload and any(device.offloads for device in devices)):
+        return list(plain), [0] * len(plain)
+    sizes = _sizes_by_shape(local.tensors)
+    grown = _planned(local.network, step, homes, (*eager, backends[-1]), 1, sizes)
+    return list(plain), [max(0, after - before) for before, after in zip(plain, grown, strict=True)]
+
+
+def _pipelined(options: LocalOptions, devices: Sequence[LocalDevice], placement: Placement) -> bool:
+    everything = all(
+        where != placement.cpu for where in (*placement.layers, *placement.experts, placement.output)
+    )
+    return (
+        len(devices) > 1
+        and everything
+        and options.split_mode == "layer"
+        and options.kv_offload
+        and not options.on_cpu
+        and all(device.pipelines for device in devices)
+    )
+
+
+def _sizes_by_shape(tensors: Sequence[LocalTensor]) -> tuple[tuple[tuple[int, int, int], int], ...]:
+    """Bytes of the largest tensor of each shape: what a copy of it to a device takes."""
+    sizes: dict[tuple[int, int, int], int] = {}
+    for tensor in tensors:
+        if tensor.is_matrix:
+            shape = (tensor.columns, tensor.rows // tensor.stack, tensor.stack)
+            sizes[shape] = max(sizes.get(shape, 0), tensor.nbytes)
+    return tuple(sorted(sizes.items()))
+
+
+@lru_cache(maxsize=4096)
+def _planned(
+    network: Network,
+    step: Step,
+    homes: Homes,
+    backends: tuple[Backend, ...],
+    copies: int,
+    sizes: tuple[tuple[tuple[int, int, int], int], ...],
+) -> tuple[int, ...]:
+    graph = build_graph(network, step, homes)
+    known = dict(sizes)
+    for leaf in graph.leafs if known else ():
+        if leaf.weight and leaf.home == homes.cpu:
+            leaf.nbytes = known.get(leaf.ne[:3], 4 * leaf.count if leaf.ne[1] == 1 else leaf.count)
+    assign(graph, backends, op_offload=bool(known))
+    if step.auto and step.fused and any(tensor.backend != home for tensor, home in graph.fused):
+        # llama_context::resolve_fused_ops: an operation on another device than its layer disables it everywhere.
+        return _planned(network, replace(step, fused=False), homes, backends, copies, sizes)
+    return tuple(sizes_of(graph, backends, copies=copies))
+
+
+def plan_step(network: Network, options: LocalOptions, cells: Cells) -> Step:
+    """The worst case that llama.cpp reserves for (``llama_context::sched_reserve``)."""
+    slots = options.slots
+    tokens = min(cells.context, cells.ubatch)
+    key = cache_type(options.type_k, "--cache-type-k")
+    value = cache_type(options.type_v, "--cache-type-v")
+    return Step(
+        tokens=-(-tokens // slots) * slots,
+        sequences=slots,
+        outputs=output_tokens(options, tokens, cells.batch),
+        cells=cells.per_slot,
+        window_cells=cells.window,
+        streams=cells.streams,
+        flash=options.uses_flash,
+        auto=options.flash == "auto",
+        rotated_keys=_key_rotations(network, quantized=key.quantized),
+        rotated_values=_value_rotations(network, quantized=value.quantized),
+        wide_keys=key.name == "f32",
+        value_padding=0 if options.uses_flash else widest_values(network),
+        rollback=rollback_copies(network, options),
+        slots=slots,
+    )
+
+
+def _key_rotations(network: Network, *, quantized: bool) -> tuple[int, int]:
+    """Width of the rotation of quantized keys: full layers, window layers (``build_input_k_rot``)."""
+    full, window = (_common_width(network, windowed=flag, values=False) for flag in (False, True))
+    return _doubled(full, quantized=quantized), _doubled(window, quantized=quantized)
+
+
+def _value_rotations(network: Network, *, quantized: bool) -> tuple[int, int]:
+    """The same for values, always in blocks of 64 (``build_input_v_rot``)."""
+    full, window = (_common_width(network, windowed=flag, values=True) for flag in (False, True))
+    return tuple(64 if quantized and width and width % 64 == 0 else 0 for width in (full, window))  # type: ignore[return-value]
+
+
+def _common_width(network: Network, *, windowed: bool, values: bool) -> int:
+    """Width of a head where all layers of a kind have the same, else 0."""
+    widths = {
+        block.mixer.value_dim if values else block.mixer.key_dim
+        for block in network.blocks
+        if isinstance(block.mixer, Attention) and (block.mixer.window is not None) == windowed
+    }
+    return widths.pop() if len(widths) == 1 else 0
+
+
+def _doubled(width: int, *, quantized: bool) -> int:
+    """The largest power of two, from 64, that divides a head."""
+    if not quantized or width == 0 or width % 64:
+        return 0
+    turned = 64
+    while width % (2 * turned) == 0:
+        turned *= 2
+    return turned

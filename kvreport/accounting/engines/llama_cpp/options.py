@@ -1,0 +1,131 @@
+"""How llama.cpp is started, in its own words, and what its defaults make of that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from kvreport.accounting.engines.llama_cpp.types import CACHE_TYPES, cache_type
+from kvreport.errors import InputError
+
+DEFAULT_SLOTS: Final = 4
+"""Slots of llama-server without ``--parallel``; the cache is unified then (``tools/server/server.cpp``)."""
+
+CELL_MULTIPLE: Final = 256
+"""Cells are allocated in multiples of this (``llama-context.cpp``, ``llama-kv-cache-iswa.cpp``)."""
+
+SplitMode = Literal["layer", "row", "none"]
+FlashAttention = Literal["on", "off", "auto"]
+
+
+@dataclass(frozen=True)
+class LocalOptions:
+    """Options of ``llama-server``.
+
+    Attributes:
+        context: ``--ctx-size``: cells of all slots together; 0 is the model's own context.
+        parallel: ``--parallel``: slots; None is the server's default.
+        unified: ``--kv-unified``; None is the server's default (on without ``--parallel``).
+        type_k: ``--cache-type-k``.
+        type_v: ``--cache-type-v``.
+        batch: ``--batch-size``.
+        ubatch: ``--ubatch-size``.
+        flash: ``--flash-attn``.
+        swa_full: ``--swa-full``: window layers keep every token.
+        gpu_layers: ``--n-gpu-layers``; None is all.
+        cpu_moe: ``--n-cpu-moe``: layers, from the first, whose routed experts stay on the CPU.
+        split_mode: ``--split-mode``.
+        tensor_split: ``--tensor-split``: shares of the devices; empty is by free memory.
+        kv_offload: False with ``--no-kv-offload``.
+        op_offload: False with ``--no-op-offload``.
+        outputs: Tokens of a micro-batch whose logits are computed; None is the server's rule.
+        draft: Draft tokens per step (speculative decoding); states are kept once more for each.
+        embeddings: True if embeddings are returned beside logits.
+        mmap: False with ``--no-mmap``.
+        on_cpu: ``--override-tensor`` patterns that keep tensors on the CPU.
+    """
+
+    context: int = 0
+    parallel: int | None = None
+    unified: bool | None = None
+    type_k: str = "f16"
+    type_v: str = "f16"
+    batch: int = 2048
+    ubatch: int = 512
+    flash: FlashAttention = "auto"
+    swa_full: bool = False
+    gpu_layers: int | None = None
+    cpu_moe: int = 0
+    split_mode: SplitMode = "layer"
+    tensor_split: tuple[float, ...] = ()
+    kv_offload: bool = True
+    op_offload: bool = True
+    outputs: int | None = None
+    draft: int = 0
+    embeddings: bool = False
+    mmap: bool = True
+    on_cpu: tuple[str, ...] = ()
+
+    @property
+    def slots(self) -> int:
+        """Sequences that the server keeps apart (``n_seq_max``)."""
+        return DEFAULT_SLOTS if self.parallel is None else self.parallel
+
+    @property
+    def is_unified(self) -> bool:
+        """True if all slots share one row of cells."""
+        return self.parallel is None if self.unified is None else self.unified
+
+    @property
+    def uses_flash(self) -> bool:
+        """True unless flash attention is off."""
+        return self.flash != "off"
+
+    def check(self, *, latent: bool = False) -> None:
+        """Refuse what llama.cpp refuses.
+
+        Args:
+            latent: True for a model with latent attention.
+
+        Raises:
+            InputError: Which option, what was found, what is allowed.
+        """
+        for field, value, least in (
+            ("--parallel", self.slots, 1),
+            ("--ubatch-size", self.ubatch, 1),
+            ("--batch-size", self.batch, 1),
+            ("--context", self.context, 0),
+            ("--n-cpu-moe", self.cpu_moe, 0),
+        ):
+            if value < least:
+                raise InputError(f"{field}: found {value}; allowed: {least} or more")
+        key, value_type = (
+            cache_type(self.type_k, "--cache-type-k"),
+            cache_type(self.type_v, "--cache-type-v"),
+        )
+        if value_type.quantized and not self.uses_flash:
+            raise InputError(
+                f"--cache-type-v: found {value_type.name} with --flash-attn off; llama.cpp stores quantized "
+                "values only with flash attention: use --flash-attn on, or --cache-type-v f16"
+            )
+        if latent and key != value_type:
+            raise InputError(
+                f"--cache-type-k: found {key.name} with --cache-type-v {value_type.name}; latent attention keeps "
+                f"one cache, so both must be the same: --cache-type-v {key.name}"
+            )
+
+
+def padded(cells: int) -> int:
+    """Cells rounded up as llama.cpp allocates them."""
+    return -(-cells // CELL_MULTIPLE) * CELL_MULTIPLE
+
+
+__all__ = [
+    "CACHE_TYPES",
+    "CELL_MULTIPLE",
+    "DEFAULT_SLOTS",
+    "FlashAttention",
+    "LocalOptions",
+    "SplitMode",
+    "padded",
+]

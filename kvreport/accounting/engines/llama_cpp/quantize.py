@@ -1,0 +1,296 @@
+"""Which type each tensor gets in a quantization mix: the quantizer's own rule.
+
+``src/llama-quant.cpp`` (``llama_tensor_get_type_impl``, ``tensor_type_fallback``, ``tensor_allows_quantization``,
+``llama_ftype_get_default_type``) of llama.cpp 0c1e57098, without an importance matrix unless one is named. What
+people publish as ``UD-...`` follows tables of its own; only a file shows those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from kvreport.accounting.engines.llama_cpp.inventory import LocalTensor
+from kvreport.accounting.engines.llama_cpp.types import TYPES
+from kvreport.errors import InputError
+
+MIXES: Final = {
+    "f32": "f32", "f16": "f16", "bf16": "bf16", "q8_0": "q8_0", "q4_0": "q4_0", "q4_1": "q4_1", "q5_0": "q5_0",
+    "q5_1": "q5_1", "q2_k": "q2_k", "q2_k_s": "q2_k", "q3_k_s": "q3_k", "q3_k_m": "q3_k", "q3_k_l": "q3_k",
+    "q4_k_s": "q4_k", "q4_k_m": "q4_k", "q5_k_s": "q5_k", "q5_k_m": "q5_k", "q6_k": "q6_k", "iq1_s": "iq1_s",
+    "iq1_m": "iq1_m", "iq2_xxs": "iq2_xxs", "iq2_xs": "iq2_xs", "iq2_s": "iq2_xs", "iq2_m": "iq2_s",
+    "iq3_xxs": "iq3_xxs", "iq3_xs": "iq3_s", "iq3_s": "iq3_s", "iq3_m": "iq3_s", "iq4_xs": "iq4_xs",
+    "iq4_nl": "iq4_nl", "tq1_0": "tq1_0", "tq2_0": "tq2_0", "q1_0": "q1_0", "q2_0": "q2_0", "mxfp4": "mxfp4",
+}  # fmt: skip
+"""Mixes by name, each with the type that most of its tensors have. ``mxfp4`` is ``MXFP4_MOE``."""
+
+ALIASES: Final = {
+    "q4_k": "q4_k_m", "q5_k": "q5_k_m", "q3_k": "q3_k_m", "mxfp4_moe": "mxfp4", "fp16": "f16", "fp32": "f32",
+    "q4km": "q4_k_m",
+}  # fmt: skip
+
+_KEPT: Final = (
+    "ffn_gate_inp", "altup", "laurel", "per_layer_model_proj", "ssm_conv1d", "shortconv.conv", "indexer.k_proj",
+    "indexer.q_proj", "position_embd", "tid2eid", "time_mix_first", "time_mix_w", "time_mix_v0", "time_mix_v1",
+    "time_mix_v2", "time_mix_a", "time_mix_g", "time_mix_decay_w", "time_mix_lerp_fused",
+)  # fmt: skip
+"""Tensors that stay as converted (``tensor_allows_quantization``)."""
+
+_F32: Final = ("ffn_gate_inp", "position_embd", "ssm_conv1d", "shortconv.conv", "indexer.proj", "time_mix")
+"""Tensors that the converter writes in 32 bits (``conversion/base.py``, ``prepare_tensors``)."""
+
+_FALLBACK: Final = {
+    **dict.fromkeys(("iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s", "iq4_xs"), "iq4_nl"),
+    **dict.fromkeys(("q2_0", "q2_k", "q3_k", "tq1_0", "tq2_0"), "q4_0"),
+    "q4_k": "q5_0", "q5_k": "q5_1", "q6_k": "q8_0",
+}  # fmt: skip
+
+_LOW: Final = ("iq2_xxs", "iq2_xs", "iq1_s", "iq2_s", "iq2_m", "iq1_m")
+_VALUES: Final = ("attn_v", "attn_qkv", "attn_kv_b")
+
+
+@dataclass
+class _State:
+    """Counters of one quantizer run (``quantize_state_impl``).
+
+    Attributes:
+        mix: Name of the mix.
+        layers: Layers of the model.
+        experts: Experts of a layer, 0 if none.
+        gqa: Query heads per KV head.
+        tied: True if the embedding is the output matrix too.
+        wide: True for the 80-layer models that the quantizer knows as 70B.
+        falcon: True for the Falcon architecture.
+        imatrix: True with an importance matrix.
+        values: Value projections in all.
+        value: Value projections seen.
+        down: Down projections seen.
+        gate: Gates seen.
+        up: Up projections seen.
+    """
+
+    mix: str
+    layers: int
+    experts: int
+    gqa: int
+    tied: bool
+    wide: bool
+    falcon: bool
+    imatrix: bool
+    values: int
+    value: int = 0
+    down: int = 0
+    gate: int = 0
+    up: int = 0
+
+
+def mix_name(name: str) -> str:
+    """The quantizer's name of a mix.
+
+    Raises:
+        InputError: If there is no such mix.
+    """
+    found = name.lower().replace("-", "_").removeprefix("gguf_")
+    found = ALIASES.get(found, found)
+    if found not in MIXES:
+        raise InputError(f"--weights: found {name!r}; GGUF mixes: {', '.join(MIXES)}")
+    return found
+
+
+def quantized(
+    tensors: Iterable[LocalTensor],
+    mix: str,
+    *,
+    layers: int,
+    experts: int = 0,
+    gqa: int = 1,
+    wide: bool = False,
+    falcon: bool = False,
+    imatrix: bool = False,
+) -> tuple[LocalTensor, ...]:
+    """Give every tensor the type that the quantizer would.
+
+    Args:
+        tensors: The model's tensors, in the order of their layers.
+        mix: Name of a mix.
+        layers: Layers of the model.
+        experts: Experts of a layer.
+        gqa: Query heads per KV head.
+        wide: True for the 80-layer models that the quantizer knows as 70B.
+        falcon: True for the Falcon architecture.
+        imatrix: True with an importance matrix.
+
+    Raises:
+        InputError: If there is no such mix.
+    """
+    listed = tuple(tensors)
+    name = mix_name(mix)
+    roles = {tensor.role for tensor in listed}
+    state = _State(
+        name,
+        layers,
+        experts,
+        gqa,
+        "output" not in roles,
+        wide,
+        falcon,
+        imatrix,
+        values=sum(tensor.role in _VALUES for tensor in listed),
+    )
+    return tuple(replace(tensor, kind=TYPES[_type(state, tensor)]) for tensor in listed)
+
+
+def _type(state: _State, tensor: LocalTensor) -> str:
+    default = MIXES[state.mix]
+    if not tensor.is_matrix or any(part in tensor.role for part in _F32):
+        return "f32"
+    if any(part in tensor.role for part in _KEPT) or not TYPES[default].quantized:
+        return default if not TYPES[default].quantized else "f16"
+    return _fallback(_chosen(state, tensor, default), tensor.columns)
+
+
+def _fallback(kind: str, columns: int) -> str:
+    if columns % TYPES[kind].block:
+        kind = _FALLBACK.get(kind, kind)
+    return "f16" if columns % TYPES[kind].block else kind
+
+
+def _chosen(state: _State, tensor: LocalTensor, default: str) -> str:
+    role, mix = tensor.role, state.mix
+    if role == "output" or (state.tied and role == "token_embd"):
+        return _output_type(state, tensor, default)
+    if mix == "mxfp4":
+        return "mxfp4" if tensor.stack > 1 else "q8_0"
+    if role in ("token_embd", "per_layer_token_embd"):
+        return _embedding_type(mix, default)
+    if mix in _LOW:
+        return _low_type(state, role, default)
+    if role in _VALUES:
+        return _value_type(state, default)
+    if role.startswith("ffn_down"):
+        index, state.down = (tensor.layer if state.experts > 1 else state.down), state.down + 1
+        return _down_type(state, index, default)
+    if role.startswith(("ffn_gate", "ffn_up")):
+        middle = state.layers // 8 <= tensor.layer < 7 * state.layers // 8
+        return "iq3_xxs" if mix == "iq3_xs" and middle else default
+    return _attention_type(state, role, default)
+
+
+def _output_type(state: _State, tensor: LocalTensor, default: str) -> str:
+    if state.mix == "mxfp4" or state.falcon or tensor.columns % TYPES[default].block:
+        return "q8_0"
+    if state.mix in ("iq2_xxs", "iq2_xs", "iq3_xxs", "iq1_s", "iq2_s", "iq2_m", "iq1_m"):
+        return "q5_k"
+    return default if default == "q8_0" else "q6_k"
+
+
+def _embedding_type(mix: str, default: str) -> str:
+    if mix in ("iq2_xxs", "iq2_xs", "iq1_s", "iq1_m"):
+        return "q2_k"
+    if mix in ("iq2_s", "iq2_m", "iq3_xxs"):
+        return "iq3_s"
+    return "q4_k" if mix in ("tq1_0", "tq2_0", "q2_0") else default
+
+
+def _low_type(state: _State, role: str, default: str) -> str:
+    small = "iq3_s" if state.mix in ("iq2_s", "iq2_m") else "q2_k"
+    if role in _VALUES:
+        return "q4_k" if state.gqa >= 4 or state.experts >= 4 else small
+    if role == "attn_k" and state.experts == 8:
+        return "q4_k"
+    if role.startswith("ffn_down"):
+        index, state.down = state.down, state.down + 1
+        return small if index < state.layers // 8 else default
+    if role == "attn_output":
+        if state.experts == 8:
+            return "q5_k"
+        if state.mix in ("iq1_s", "iq1_m"):
+            return "iq2_xxs"
+        return "iq3_s" if state.mix in ("iq2_s", "iq2_m") else default
+    return default
+
+
+def _more_bits(index: int, count: int) -> bool:
+    return index < count // 8 or index >= 7 * count // 8 or (index - count // 8) % 3 == 2
+
+
+def _value_type(state: _State, default: str) -> str:
+    index, state.value = state.value, state.value + 1
+    kind = _value_type_of_mix(state, index, default)
+    if state.wide and kind in ("q3_k", "q4_k"):
+        kind = "q5_k"
+    return "q8_0" if state.experts == 8 else kind
+
+
+def _value_type_of_mix(state: _State, index: int, default: str) -> str:
+    mix, grouped = state.mix, state.gqa >= 4
+    table = {
+        "q2_k": "q4_k" if grouped else "q3_k",
+        "q2_k_s": "q4_k" if grouped else default,
+        "iq3_xxs": "q4_k" if grouped else ("iq3_xxs" if state.imatrix else "iq3_s"),
+        "iq3_xs": "q4_k" if grouped else default,
+        "iq3_s": "q4_k" if grouped else default,
+        "iq3_m": "q4_k",
+        "q3_k_m": "q5_k" if index < 2 else "q4_k",
+        "q3_k_l": "q5_k",
+        "iq4_nl": "q5_k" if grouped else default,
+        "iq4_xs": "q5_k" if grouped else default,
+        "q4_k_m": "q6_k" if _more_bits(index, state.values) else default,
+        "q5_k_m": "q6_k" if _more_bits(index, state.values) else default,
+        "q4_k_s": "q5_k" if index < 4 else default,
+    }
+    return table.get(mix, default)
+
+
+def _down_type(state: _State, index: int, default: str) -> str:
+    layers, falcon = state.layers, state.falcon
+    early, more = index < layers // 8, _more_bits(index, layers)
+    table = {
+        "q2_k": "q3_k",
+        "q2_k_s": "q4_k" if early else default,
+        "iq3_xxs": default if state.imatrix else ("q4_k" if early else "q3_k"),
+        "q3_k_m": "q5_k" if index < layers // 16 else ("q4_k" if not falcon or more else "q3_k"),
+        "iq3_m": "q4_k" if early or (state.experts == 8 and more) else default,
+        "q3_k_l": "q4_k" if falcon else "q5_k",
+        "q4_k_m": ("q6_k" if more else default),
+        "iq4_nl": "q5_k" if early and not state.imatrix else default,
+        "iq4_xs": "q5_k" if early and not state.imatrix else default,
+        "q5_k_m": "q6_k" if more else default,
+        "q4_k_s": "q5_k" if early and not falcon else default,
+        "q4_0": "q4_1" if early and state.imatrix else default,
+        "q5_0": "q5_1" if early and state.imatrix else default,
+    }
+    if falcon and state.mix == "q4_k_m":
+        return "q6_k" if index < layers // 16 else ("q5_k" if more else "q4_k")
+    return table.get(state.mix, default)
+
+
+def _attention_type(state: _State, role: str, default: str) -> str:
+    mix = state.mix
+    if role == "attn_k" and state.experts == 8:
+        return "q8_0"
+    if role in ("attn_k", "attn_q"):
+        return {"iq3_xs": "iq3_xxs", "iq3_xxs": "iq2_s"}.get(mix, default)
+    if role != "attn_output":
+        return default
+    if state.falcon:
+        return "q4_k" if mix == "q3_k_l" else default
+    if state.experts == 8:
+        eight = (
+            "q2_k",
+            "iq3_xs",
+            "iq3_xxs",
+            "q3_k_s",
+            "q3_k_m",
+            "iq4_nl",
+            "q4_k_s",
+            "q4_k_m",
+            "iq3_s",
+            "iq3_m",
+            "iq4_xs",
+        )
+        return "q5_k" if mix in eight else default
+    return {"q2_k": "q3_k", "iq3_xxs": "iq3_s", "q3_k_m": "q4_k", "q3_k_l": "q5_k", "iq3_m": "q4_k"}.get(
+        mix, default
+    )

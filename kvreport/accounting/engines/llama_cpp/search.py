@@ -1,0 +1,145 @@
+"""Inverse answers for llama.cpp: the longest context, the most slots, the fewest experts on the CPU, ``--fit``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from kvreport.accounting.engines.llama_cpp.layout import LocalDevice, LocalLayout, lay_out_local
+from kvreport.accounting.engines.llama_cpp.network import Mixture
+from kvreport.accounting.engines.llama_cpp.options import CELL_MULTIPLE, LocalOptions
+from kvreport.accounting.engines.llama_cpp.reading import LocalModel
+
+FIT_TARGET: Final = 1 << 30
+"""Memory that ``--fit`` leaves free on each device (``--fit-target``, ``common/fit.cpp``)."""
+
+FIT_MIN_CONTEXT: Final = 4096
+"""The shortest context that ``--fit`` chooses by itself (``--fit-ctx``)."""
+
+MOST_SLOTS: Final = 256
+"""Sequences that llama.cpp keeps apart at most (``LLAMA_MAX_SEQ``)."""
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What ``--fit`` would choose.
+
+    Attributes:
+        options: The options after fitting.
+        layout: The layout they give.
+        changed: What was changed, in llama.cpp's own flags.
+    """
+
+    options: LocalOptions
+    layout: LocalLayout
+    changed: tuple[str, ...]
+
+
+def fits(layout: LocalLayout, margin: int = 0) -> bool:
+    """True if every device keeps ``margin`` bytes free."""
+    return all(device.total + margin <= device.usable for device in layout.devices)
+
+
+def longest_context(
+    local: LocalModel, options: LocalOptions, devices: Sequence[LocalDevice], *, margin: int = 0
+) -> int:
+    """The largest ``--ctx-size`` that fits, up to the model's own context; 0 if none does.
+
+    Args:
+        local: The model.
+        options: Options; their context does not matter.
+        devices: Devices.
+        margin: Bytes to leave free on each device.
+    """
+    step = CELL_MULTIPLE * (1 if options.is_unified else options.slots)
+    most = max(local.model.context_tokens // step, 1)
+    low, high = 0, most
+    while low < high:
+        middle = (low + high + 1) // 2
+        layout = lay_out_local(local, replace(options, context=middle * step), devices)
+        low, high = (middle, high) if fits(layout, margin) else (low, middle - 1)
+    return min(low * step, local.model.context_tokens)
+
+
+def most_slots(local: LocalModel, options: LocalOptions, devices: Sequence[LocalDevice], context: int) -> int:
+    """How many slots of ``context`` tokens each fit (``-c context*N -np N``), at most 256."""
+    low, high = 0, MOST_SLOTS
+    while low < high:
+        middle = (low + high + 1) // 2
+        asked = replace(options, context=context * middle, parallel=middle, unified=False)
+        low, high = (middle, high) if fits(lay_out_local(local, asked, devices)) else (low, middle - 1)
+    return low
+
+
+def fewest_cpu_experts(
+    local: LocalModel, options: LocalOptions, devices: Sequence[LocalDevice], *, margin: int = 0
+) -> int | None:
+    """The smallest ``--n-cpu-moe`` that fits; None if even all experts on the CPU do not help."""
+    layers = len(local.network.blocks)
+    if not any(isinstance(block.feed, Mixture) for block in local.network.blocks):
+        return 0 if fits(lay_out_local(local, options, devices), margin) else None
+    low, high = 0, layers
+    if not fits(lay_out_local(local, replace(options, cpu_moe=layers), devices), margin):
+        return None
+    while low < high:
+        middle = (low + high) // 2
+        layout = lay_out_local(local, replace(options, cpu_moe=middle), devices)
+        low, high = (low, middle) if fits(layout, margin) else (middle + 1, high)
+    return low
+
+
+def most_gpu_layers(
+    local: LocalModel, options: LocalOptions, devices: Sequence[LocalDevice], *, margin: int = 0
+) -> int:
+    """The largest ``--n-gpu-layers`` that fits."""
+    low, high = 0, len(local.network.blocks) + 1
+    while low < high:
+        middle = (low + high + 1) // 2
+        layout = lay_out_local(local, replace(options, gpu_layers=middle), devices)
+        low, high = (middle, high) if fits(layout, margin) else (low, middle - 1)
+    return low
+
+
+def fit(
+    local: LocalModel,
+    options: LocalOptions,
+    devices: Sequence[LocalDevice],
+    *,
+    target: int = FIT_TARGET,
+    context_given: bool = True,
+) -> Fitted:
+    """Replay ``--fit``: change only what was not given, first the context, then what stays on the CPU.
+
+    ``common/fit.cpp`` of llama.cpp 0c1e57098. It interpolates where this searches, so its choice may be one
+    step smaller; a layer that it splits between device and host is kept whole here.
+
+    Args:
+        local: The model.
+        options: Options as given.
+        devices: Devices.
+        target: Bytes to leave free on each device.
+        context_given: False if the context may be lowered.
+    """
+    layout = lay_out_local(local, options, devices)
+    if not devices or fits(layout, target):
+        return Fitted(options, layout, ())
+    changed: list[str] = []
+    if not context_given:
+        context = longest_context(local, options, devices, margin=target)
+        options = replace(options, context=max(context, FIT_MIN_CONTEXT))
+        layout = lay_out_local(local, options, devices)
+        changed.append(f"--ctx-size {options.context}")
+        if fits(layout, target):
+            return Fitted(options, layout, tuple(changed))
+    if options.gpu_layers is not None:
+        return Fitted(options, layout, tuple(changed))
+    experts = fewest_cpu_experts(local, options, devices, margin=target)
+    if experts:
+        options = replace(options, cpu_moe=experts)
+        changed.append(f"--n-cpu-moe {experts}")
+    else:
+        layers = most_gpu_layers(local, options, devices, margin=target)
+        options = replace(options, gpu_layers=layers)
+        changed.append(f"--n-gpu-layers {layers}")
+    return Fitted(options, lay_out_local(local, options, devices), tuple(changed))

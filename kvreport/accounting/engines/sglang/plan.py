@@ -1,0 +1,164 @@
+"""SGLang's pools as a block plan: pages of cells that every token takes one of."""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import Final
+
+from kvreport.accounting.engines.sglang import compressed, settings, shapes
+from kvreport.accounting.engines.sglang.pools import MOST_REQUESTS, PoolFlags, PoolRule, pool_rule
+from kvreport.accounting.kv_cache import SERVED_BYTES, require_storable
+from kvreport.accounting.parallel import Layout
+from kvreport.accounting.plan import BlockPlan, Serving
+from kvreport.accounting.profile import CacheProfile, Term
+from kvreport.catalog.accelerator import Accelerator
+from kvreport.catalog.engine import Engine
+from kvreport.catalog.formats import KvFormat
+from kvreport.catalog.model import Model
+
+GROWING: Final = frozenset({"full", "sliding", "chunked", "latent", "cross"})
+"""Kinds of caches that a KV format stores; others keep their own type."""
+
+WINDOW_SHARE: Final = 0.8
+"""``swa_full_tokens_ratio``: tokens of the window pool per token of the full one."""
+
+STATE_SHARE: Final = 0.9
+"""``mamba_full_memory_ratio``: the state pool over the token pool."""
+
+
+def plan(
+    model: Model,
+    engine: Engine,
+    *,
+    serving: Serving,
+    kv_format: KvFormat | None,
+    layout: Layout,
+    accelerator: Accelerator | None,
+) -> BlockPlan:
+    """How requests are laid into the pools of one rank; arguments as for the engine protocol's ``plan``.
+
+    Raises:
+        InputError: If the format cannot store one of the model's caches.
+    """
+    flags = pool_flags(
+        model, engine, serving=serving, kv_format=kv_format, layout=layout, accelerator=accelerator
+    )
+    rule = pool_rule(model, engine, flags)
+    if not rule.cell_bytes:
+        return _states_only(rule)
+    page = flags.page_tokens
+    block = ceil(rule.cell_bytes * page)
+    return BlockPlan(
+        block_bytes=block,
+        profile=CacheProfile((Term("full", block, step_tokens=page),)),
+        block_tokens=page,
+        notes=tuple(_notes(rule)),
+        pool=rule,
+    )
+
+
+def pool_flags(
+    model: Model,
+    engine: Engine,
+    *,
+    serving: Serving,
+    kv_format: KvFormat | None,
+    layout: Layout,
+    accelerator: Accelerator | None,
+) -> PoolFlags:
+    """What SGLang makes of the flags where pools are concerned.
+
+    Raises:
+        InputError: If the format cannot store one of the model's caches.
+    """
+    for group in model.layers:
+        for cache in group.caches:
+            if cache.kind in GROWING and cache.kind != "shared":
+                require_storable(cache.kind, kv_format)
+    prefix_cache = serving.prefix_caching is not False
+    backend = settings.attention_backend(model, engine, accelerator, prefix_cache=prefix_cache)
+    requests = serving.max_seqs if serving.max_seqs < MOST_REQUESTS else None
+    if requests is None and compressed.is_compressed(model):
+        requests = settings.COMPRESSED_REQUESTS
+    return PoolFlags(
+        element_bytes=element_bytes(kv_format),
+        attention_ranks=layout.tensor,
+        page_tokens=settings.page_size(model, engine, backend, serving.block_tokens),
+        context_tokens=model.context_tokens,
+        window_share=compressed.WINDOW_SHARE if compressed.is_compressed(model) else WINDOW_SHARE,
+        state_share=STATE_SHARE,
+        states_per_request=settings.states_per_request(
+            model, engine, prefix_cache=prefix_cache, overlap=True
+        ),
+        max_requests=None if requests is None else max(1, requests // layout.data),
+        prefix_cache=prefix_cache,
+        chunk_tokens=settings.chunk_of(model, engine, serving.max_batched_tokens, layout.data),
+        draft_tokens=serving.draft_tokens,
+        scaled_latents=scaled_latents(model, engine, accelerator),
+        narrow_index=kv_format is not None and settings.capability(accelerator) in settings.NARROW_INDEX,
+    )
+
+
+def scaled_latents(model: Model, engine: Engine, accelerator: Accelerator | None) -> bool:
+    """True if FP8 latents keep scales: on Blackwell TensorRT-LLM's kernels, on AMD TileLang's read plain rows.
+
+    But for a class that FlashInfer serves on SM12x (``_dsa_split_backend_resolution``).
+    """
+    if accelerator is not None and accelerator.vendor == "AMD":
+        return False
+    major = settings.capability(accelerator)
+    if major == settings.CONSUMER_BLACKWELL:
+        return shapes.listed(engine, "scaled_on_sm120", model)
+    return major < settings.BLACKWELL
+
+
+def element_bytes(kv_format: KvFormat | None) -> float:
+    """Bytes of one cached element, its share of a scale included."""
+    if kv_format is None:
+        return SERVED_BYTES
+    scale = kv_format.scale_bytes / kv_format.scale_every if kv_format.scale_every else 0.0
+    return kv_format.bits / 8 + (scale if kv_format.bits < 8 else 0.0)
+
+
+def default_kv_format(model: Model, accelerator: Accelerator | None) -> str | None:
+    """The KV format that ``auto`` means, by name.
+
+    What a checkpoint declares; for sparse latents the device decides instead: FP8 from Blackwell on, the
+    model's type below (``_dsa_kv_cache_dtype_default``).
+    """
+    sparse = shapes.latent_of(model) is not None and shapes.indexer_of(model) is not None
+    if not sparse or compressed.is_compressed(model):
+        return model.kv_format
+    return "fp8" if settings.capability(accelerator) >= 10 else None
+
+
+def _states_only(rule: PoolRule) -> BlockPlan:
+    """A model that caches no tokens: a request holds states, which get their share of the pool alone."""
+    share = rule.flags.state_share / (1 + rule.flags.state_share)
+    held = ceil(rule.state_bytes * rule.flags.states_per_request / share)
+    return BlockPlan(
+        block_bytes=held,
+        profile=CacheProfile((Term("state", constant_bytes=held),)),
+        block_tokens=rule.flags.context_tokens,
+        notes=tuple(_notes(rule)),
+    )
+
+
+def _notes(rule: PoolRule) -> list[str]:
+    notes = []
+    flags = rule.flags
+    if rule.window is not None and not rule.shared_window:
+        if rule.fixed_window is None:
+            notes.append(
+                f"window layers have a pool of {flags.window_share} cells per cell of full attention"
+            )
+        else:
+            notes.append(
+                f"window layers have a pool of {rule.fixed_window:,} cells, sized by the requests at once"
+            )
+    if rule.state_bytes:
+        share = flags.state_share / (1 + flags.state_share)
+        notes.append(
+            f"{share:.0%} of the pool is kept for recurrent states, {flags.states_per_request} per request"
+        )
+    return notes

@@ -1,0 +1,51 @@
+"""Combinations that SGLang refuses when it resolves its flags, before a weight is loaded (0.5.23)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kvreport.accounting.engines.sglang import compressed, settings, shapes
+from kvreport.accounting.parallel import Layout
+from kvreport.catalog.accelerator import Accelerator
+from kvreport.catalog.engine import Engine
+from kvreport.catalog.formats import KvFormat
+from kvreport.catalog.model import Model
+
+SPARSE_BITS: Final = (8, 16)
+"""Widths that a sparse latent or a compressed cache may be stored in."""
+
+
+def refusal(
+    model: Model,
+    engine: Engine,
+    kv_format: KvFormat | None,
+    accelerator: Accelerator | None,
+    layout: Layout,
+) -> str | None:
+    """The engine's reason in words, with what works instead; None if it starts resolving.
+
+    Args:
+        model: The model.
+        engine: The release.
+        kv_format: How growing caches are to be stored; None for 16 bits.
+        accelerator: The device; None where it is not known.
+        layout: How the model is spread over devices.
+    """
+    bits = 16.0 if kv_format is None else kv_format.bits
+    name = "bf16" if kv_format is None else kv_format.name
+    if compressed.is_compressed(model) and bits not in SPARSE_BITS:
+        # overrides.py::_deepseek_v4_kv_cache_dtype
+        return f"{engine.label} stores compressed latents in fp8 or bf16; found {name}"
+    sparse = shapes.latent_of(model) is not None and shapes.indexer_of(model) is not None
+    if sparse and bits not in SPARSE_BITS:
+        # overrides.py::_dsa_kv_cache_dtype_default
+        return f"{engine.label} stores sparse latents in fp8 or bf16; found {name}"
+    if bits < SPARSE_BITS[0] and settings.capability(accelerator) < settings.BLACKWELL:
+        # kv_cache_dtype.py: 4-bit storage needs the kernels of Blackwell GPUs
+        return f"{engine.label} keeps a {name} cache on Blackwell GPUs only; fp8 and bf16 work here"
+    if layout.decode_context > 1 and layout.tensor % layout.decode_context:
+        return (
+            f"decode context parallel: found {layout.decode_context} with {layout.tensor} tensor ranks; "
+            "allowed: a size that divides them"
+        )
+    return None

@@ -1,0 +1,342 @@
+"""What SGLang makes of its flags on a device: chunk, captured batch, page size and share of memory.
+
+Follows the argument resolution of SGLang 0.5.23 (``srt/arg_groups/memory_hook.py``,
+``cuda_graph_hook.py``, ``overrides.py``, ``attention_hook.py`` and ``model_overrides/``). Sizes are
+MiB, as the engine computes them. Which classes of models a rule is for stands in the engine's data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from kvreport.accounting.engines.sglang import shapes
+from kvreport.accounting.engines.sglang.compressed import is_compressed
+from kvreport.accounting.parallel import Layout
+from kvreport.catalog.accelerator import Accelerator
+from kvreport.catalog.caches import RecurrentState
+from kvreport.catalog.engine import Engine
+from kvreport.catalog.model import Model
+from kvreport.units import MIB
+
+WIDE_RANKS: Final = 4
+"""From so many tensor ranks on, smaller devices capture larger decode batches."""
+
+OTHER_MIB: Final = 512
+"""Kept for what attention kernels and libraries hold beside activations."""
+
+LEAST_CHUNK: Final = 2048
+UNCHUNKED_TOKENS: Final = 16384
+"""``--max-prefill-tokens``, which sizes activations where prefill is not chunked."""
+
+LARGE_DEVICE_MIB: Final = 60 * 1024
+LEAST_ON_LARGE_MIB: Final = 10 * 1024
+MIB_PER_TOKEN: Final = 1.5
+MIB_PER_CAPTURED_REQUEST: Final = 2
+MIB_PER_PREFILL_GRAPH: Final = 8
+MIB_LATENT_GRAPHS: Final = 1536
+MANY_CAPTURED: Final = 300
+
+VISION_SHARE: Final = 0.95
+VISION_LAYERS: Final = 24
+VISION_WIDTH: Final = 1024
+"""The vision tower that the share is not lowered further for (ViT-L/14)."""
+
+LONG_CONTEXT_TOKENS: Final = 8192
+LONG_CONTEXT_SHARE: Final = 0.85
+"""On AMD GPUs AITER's attention lowers the share for contexts above this."""
+
+COMPRESSED_REQUESTS: Final = 256
+"""``--max-running-requests`` that the engine sets for DeepSeek-V4 (``deepseek_v4_hook.py``)."""
+
+HOPPER: Final = 9
+BLACKWELL: Final = 10
+CONSUMER_BLACKWELL: Final = 12
+"""Major compute capabilities that kernels are chosen by."""
+
+NARROW_INDEX: Final = (HOPPER, BLACKWELL)
+"""Where index keys without scales follow an FP8 cache (``get_minimax_sparse_index_dtype``)."""
+
+WIDE_PAGE_BACKENDS: Final = ("fa3", "trtllm_mha")
+"""Backends whose sparse attention wants pages of 128 (``model_overrides/minimax_m3.py``)."""
+
+STATES_HELD: Final = 3
+"""State slots per running request with the prefix cache, before slots for tracking."""
+
+EMBEDDING_CACHE_MIB: Final = 100
+"""Taken off the pools for image embeddings, which are allocated later (``mm_runtime_reservation_gb``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What SGLang resolved before it loads a model.
+
+    Attributes:
+        share: ``mem_fraction_static``: weights and pools together, as a share of the memory that was free
+            before loading.
+        chunk_tokens: ``chunked_prefill_size`` of one data rank; -1 where prefill is not chunked.
+        captured_requests: Largest decode batch captured as a graph.
+        page_tokens: ``page_size``.
+        attention: Attention backend, by the engine's name.
+        states_per_request: State slots that one running request may hold.
+        max_requests: ``max_running_requests`` where the engine sets it by itself or was told.
+        graphs_mib: What of the memory kept free is for captured graphs.
+    """
+
+    share: float
+    chunk_tokens: int
+    captured_requests: int
+    page_tokens: int
+    attention: str
+    states_per_request: int
+    max_requests: int | None
+    graphs_mib: float
+
+
+def settings(
+    model: Model,
+    engine: Engine,
+    accelerator: Accelerator,
+    *,
+    tensor_parallel: int = 1,
+    pipeline_parallel: int = 1,
+    data_attention: int = 1,
+    chunk_tokens: int | None = None,
+    max_requests: int | None = None,
+    share: float | None = None,
+    page_tokens: int | None = None,
+    graphs: bool = True,
+    images: bool = True,
+    prefix_cache: bool = True,
+    overlap: bool = True,
+    context_tokens: int | None = None,
+) -> Settings:
+    """Resolve the flags as SGLang does.
+
+    Args:
+        model: The model.
+        engine: The release.
+        accelerator: The device.
+        tensor_parallel: ``--tp-size``: all ranks, those of data-parallel attention included.
+        pipeline_parallel: ``--pp-size``.
+        data_attention: ``--dp-size`` with ``--enable-dp-attention``; 1 without.
+        chunk_tokens: ``--chunked-prefill-size``, or None for the default.
+        max_requests: ``--max-running-requests``, or None.
+        share: ``--mem-fraction-static``, or None to work it out.
+        page_tokens: ``--page-size``, or None.
+        graphs: False with ``--disable-cuda-graph``.
+        images: False with ``--language-only``.
+        prefix_cache: False with ``--disable-radix-cache``.
+        overlap: False with ``--disable-overlap-schedule``.
+        context_tokens: ``--context-length``, or None for the model's.
+    """
+    device = device_mib(accelerator)
+    defaults = engine.device_class(accelerator.id, round(device * MIB))
+    chunk = chunk_tokens or defaults.max_batched_tokens
+    captured = defaults.max_seqs
+    if tensor_parallel >= WIDE_RANKS and defaults.max_seqs_wide is not None:
+        captured = defaults.max_seqs_wide
+    if max_requests is not None and engine.captures_no_more_than_run:
+        captured = min(captured, max_requests)
+    backend = attention_backend(model, engine, accelerator, prefix_cache=prefix_cache)
+    captures = graphs_mib(
+        model,
+        engine,
+        chunk_tokens=chunk,
+        captured_requests=captured if graphs else 0,
+        data_attention=data_attention,
+        prefill=graphs and pipeline_parallel == 1,
+    )
+    if share is None:
+        reserved = reserved_mib(device, chunk, tensor_parallel * pipeline_parallel, captures)
+        share = round((device - reserved) / device, 3)
+        if images and shapes.takes_images(model, engine):
+            share *= vision_factor(model, engine)
+    share *= backend_share(backend, context_tokens or model.context_tokens)
+    return Settings(
+        share=share,
+        chunk_tokens=chunk_of(model, engine, chunk, data_attention),
+        captured_requests=captured,
+        page_tokens=page_size(model, engine, backend, page_tokens),
+        attention=backend,
+        states_per_request=states_per_request(model, engine, prefix_cache=prefix_cache, overlap=overlap),
+        max_requests=COMPRESSED_REQUESTS if max_requests is None and is_compressed(model) else max_requests,
+        graphs_mib=captures,
+    )
+
+
+def backend_share(backend: str, context_tokens: int) -> float:
+    """What an attention backend lowers the share by, given or not (``attention_hook.py``)."""
+    return LONG_CONTEXT_SHARE if backend == "aiter" and context_tokens > LONG_CONTEXT_TOKENS else 1.0
+
+
+def chunk_of(model: Model, engine: Engine, chunk_tokens: int, data_attention: int = 1) -> int:
+    """``chunked_prefill_size`` of one data rank; -1 for a class whose prefill is never chunked."""
+    return -1 if shapes.listed(engine, "unchunked", model) else chunk_tokens // data_attention
+
+
+def ranks_mib(layout: Layout) -> float:
+    """MiB kept for as many ranks."""
+    return layout.tensor * layout.data * layout.pipeline / 8 * 1024
+
+
+def device_mib(accelerator: Accelerator) -> float:
+    """Memory of the device as its driver prints it, in MiB (``nvidia-smi``'s ``memory.total``)."""
+    visible = accelerator.memory.driver_visible
+    return (visible.value if visible is not None else accelerator.usable_bytes) / MIB
+
+
+def reserved_mib(device: float, chunk_tokens: int, ranks: int, graphs: float) -> float:
+    """MiB that SGLang keeps free beside weights and pools (``handle_gpu_memory_settings``).
+
+    Args:
+        device: Memory of the device, MiB.
+        chunk_tokens: Tokens of one prefill chunk.
+        ranks: Tensor ranks times pipeline stages.
+        graphs: MiB for captured graphs.
+    """
+    tokens = chunk_tokens if chunk_tokens > 0 else UNCHUNKED_TOKENS
+    reserved = OTHER_MIB + max(tokens, LEAST_CHUNK) * MIB_PER_TOKEN + ranks / 8 * 1024 + graphs
+    return max(reserved, LEAST_ON_LARGE_MIB) if device > LARGE_DEVICE_MIB else reserved
+
+
+def graphs_mib(
+    model: Model,
+    engine: Engine,
+    *,
+    chunk_tokens: int,
+    captured_requests: int,
+    data_attention: int = 1,
+    prefill: bool = True,
+) -> float:
+    """MiB kept for captured graphs and what data-parallel attention pads (``reserve_for_graph_mb``)."""
+    kept: float = captured_requests * MIB_PER_CAPTURED_REQUEST
+    if data_attention > 1:
+        kept += captured_requests * data_attention * 3
+        if captured_requests > MANY_CAPTURED:
+            kept += captured_requests * data_attention * 1.5
+    if prefill and prefill_captured(model, engine):
+        if shapes.latent_of(model) is not None:
+            return kept + MIB_LATENT_GRAPHS
+        return kept + len(prefill_sizes(chunk_tokens)) * MIB_PER_PREFILL_GRAPH
+    return kept
+
+
+def prefill_captured(model: Model, engine: Engine) -> bool:
+    """True if prefill is captured as graphs by default.
+
+    Not for DeepSeek-V4's compressed caches, for Kimi Delta Attention, nor for models with images that
+    are not on a list of the engine's (``disable_breakable_cudagraph_if_incompatible``).
+    """
+    delta = any(
+        isinstance(cache, RecurrentState) and cache.mechanism == "kda"
+        for group in model.layers
+        for cache in group.caches
+    )
+    if is_compressed(model) or (delta and not shapes.listed(engine, "delta_prefill_graphs", model)):
+        return False
+    if shapes.takes_images(model, engine):
+        return shapes.listed(engine, "multimodal_prefill_graphs", model)
+    return True
+
+
+def prefill_sizes(largest: int) -> tuple[int, ...]:
+    """Token counts that prefill is captured at (``generate_prefill_cuda_graph_batch_sizes``)."""
+    runs = (
+        range(4, 33, 4),
+        range(48, 257, 16),
+        range(288, 513, 32),
+        range(576, 1025, 64),
+        range(1280, 4097, 256),
+        range(4608, largest + 1, 512),
+    )
+    return tuple(size for run in runs for size in run if size <= largest)
+
+
+def vision_factor(model: Model, engine: Engine) -> float:
+    """What a vision tower lowers the share by: 10 % per tower of the usual size more than one.
+
+    The engine reads the tower's layers under one name only; where a model's config has another, it
+    takes 24 (``adjust_mem_fraction_for_vlm``).
+    """
+    rows = [row for row in model.weights if row.component == "vision"]
+    if not rows:
+        return 1.0
+    if shapes.listed(engine, "vision_unread", model):
+        return VISION_SHARE
+    layers = max(row.count for row in rows)
+    norms = [
+        row.shape[0] for row in rows if row.count == layers and len(row.shape) == 1 and "norm" in row.name
+    ]
+    width = max(norms, default=VISION_WIDTH)
+    if shapes.listed(engine, "vision_layers_unread", model) or layers == 1:
+        layers = VISION_LAYERS
+    size = layers * width**2 / (VISION_LAYERS * VISION_WIDTH**2)
+    return VISION_SHARE * max(0.8, min(1.05, 1.0 - 0.1 * (size - 1.0)))
+
+
+def attention_backend(
+    model: Model,
+    engine: Engine,
+    accelerator: Accelerator | None,
+    *,
+    prefix_cache: bool = True,
+) -> str:
+    """The attention backend that is taken by default (``get_default_attn_backend`` and overrides)."""
+    if is_compressed(model):
+        return "dsv4"
+    if shapes.indexer_of(model) is not None and shapes.latent_of(model) is not None:
+        return "dsa"
+    major = capability(accelerator)
+    amd = accelerator is not None and accelerator.vendor == "AMD"
+    if shapes.latent_of(model) is not None:
+        if major == HOPPER:
+            return "fa3"
+        if major == BLACKWELL:
+            return "trtllm_mla" if shapes.listed(engine, "latent_trtllm", model) else "flashinfer"
+        return "aiter" if amd and model.attention_heads in (16, 128) else "triton"
+    if major == BLACKWELL:
+        if shapes.listed(engine, "blackwell_triton", model) and prefix_cache:
+            return "triton"
+        if shapes.listed(engine, "blackwell_flashinfer", model):
+            return "flashinfer"
+        return "fa4" if shapes.unequal_heads(model) else "trtllm_mha"
+    if shapes.listed(engine, "triton_attention", model):
+        return "triton"
+    if major == HOPPER:
+        return "fa3"
+    if amd:
+        return "aiter"
+    return "triton" if shapes.listed(engine, "sinks", model) else "flashinfer"
+
+
+def page_size(model: Model, engine: Engine, backend: str, given: int | None = None) -> int:
+    """Tokens of one page: as given, or as a kernel or a model needs."""
+    if is_compressed(model):
+        return 256
+    if backend == "dsa":
+        index = shapes.indexer_of(model)
+        return 64 * (index.stride if index else 1)
+    if backend == "fa4" or (shapes.listed(engine, "pages_of_128", model) and backend in WIDE_PAGE_BACKENDS):
+        return 128 if backend == "fa4" else given or 128
+    if backend in ("trtllm_mla", "cutedsl_mla", "flashmla"):
+        return given if given in (32, 64) else 64
+    if backend == "trtllm_mha":
+        return given if given in (16, 32, 64, 128) else 64
+    return given or 1
+
+
+def states_per_request(model: Model, engine: Engine, *, prefix_cache: bool, overlap: bool) -> int:
+    """State slots that one running request may hold (``_calculate_mamba_ratio``)."""
+    if not prefix_cache:
+        return 1
+    tracked = shapes.listed(engine, "state_tracking", model) and overlap
+    return STATES_HELD + (2 if tracked else 0)
+
+
+def capability(accelerator: Accelerator | None) -> int:
+    """The major number of the compute capability; 9 (Hopper) where no device is named, 0 for other makers."""
+    if accelerator is None:
+        return HOPPER
+    head = (accelerator.compute_capability or "").split(".")[0]
+    return int(head) if head.isdigit() else 0

@@ -1,0 +1,188 @@
+"""TensorRT-LLM's PyTorch backend: blocks of 32 tokens in a share of what is free after a profiled step.
+
+Read from its public source, release 1.2 and main of 2026 (``tensorrt_llm/_torch/pyexecutor/_util.py``,
+``KvCacheCreator``; ``resource_manager.py``, ``KVCacheManager``; ``llmapi/llm_args.py``, ``KvCacheConfig``;
+``commands/serve.py``):
+
+    pool = free_gpu_memory_fraction * (device memory - peak of weights, activations and what is outside torch)
+    blocks = tokens that the pool holds, rounded up to whole blocks
+
+Heads divide by tensor ranks, at least one each; latents are whole on every rank. With attention data
+parallelism each rank holds all heads of its own requests. Windows take whole contexts unless
+``max_attention_window`` is given. Recurrent states are allocated for ``max_batch_size`` requests. The
+scheduler admits a request only if all its tokens fit (``GUARANTEED_NO_EVICT``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from math import ceil
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from kvreport.accounting.engines.base import EngineRules, Reserve, Step, constant
+from kvreport.accounting.engines.vllm.profiling import Shape
+from kvreport.accounting.kv_cache import cache_terms, state_bytes
+from kvreport.accounting.parallel import Layout
+from kvreport.accounting.plan import BlockPlan, Serving
+from kvreport.accounting.profile import CacheProfile, Integers, Term
+from kvreport.catalog.accelerator import Accelerator
+from kvreport.catalog.caches import RecurrentState
+from kvreport.catalog.formats import KvFormat
+from kvreport.catalog.model import Model
+from kvreport.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class StatesFirst:
+    """A pool that loses the states of all requests at once before it is divided into blocks.
+
+    Attributes:
+        token_bytes: Bytes of one token in all layers of one rank.
+        block_tokens: Tokens per block.
+        states_bytes: Bytes of the states of ``max_batch_size`` requests.
+    """
+
+    token_bytes: int
+    block_tokens: int
+    states_bytes: int = 0
+
+    def blocks(self, pool_bytes: npt.ArrayLike) -> Integers:
+        """Blocks: the tokens that fit, rounded up to whole blocks."""
+        rest = np.maximum(np.asarray(pool_bytes, dtype=np.int64) - self.states_bytes, 0)
+        tokens = rest // self.token_bytes
+        return np.asarray(-(-tokens // self.block_tokens), dtype=np.int64)
+
+    def state_requests(self, pool_bytes: npt.ArrayLike) -> Integers | None:
+        """None: states are there for every request that may run."""
+        del pool_bytes
+        return None
+
+    def requests_beside(self, pool_bytes: npt.ArrayLike, context_tokens: npt.ArrayLike) -> Integers | None:
+        """None: states are there for every request that may run."""
+        del pool_bytes, context_tokens
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class TensorRtLlm(EngineRules):
+    """The rules of one TensorRT-LLM release."""
+
+    tokens_are_cells: ClassVar[bool] = True
+
+    def plan(
+        self,
+        model: Model,
+        *,
+        serving: Serving,
+        kv_format: KvFormat | None,
+        layout: Layout,
+        accelerator: Accelerator | None,
+    ) -> BlockPlan:
+        """One pool of equal blocks for all layers of a rank.
+
+        Raises:
+            InputError: If tokens per block are no power of two above 1.
+        """
+        del accelerator
+        per_block = serving.block_tokens or self.engine.block_tokens
+        if per_block < 2 or per_block & (per_block - 1):
+            raise InputError(f"block size: found {per_block}; allowed: a power of two above 1, such as 32")
+        token = token_bytes(model, kv_format, layout.tensor)
+        states = states_bytes(model, layout.tensor) * serving.max_seqs
+        if not token:
+            raise InputError(
+                f"engine {self.engine.name}: found a model without a growing cache; allowed: models with "
+                "attention, or vllm and sglang"
+            )
+        block = token * per_block
+        return BlockPlan(
+            block_bytes=block,
+            profile=CacheProfile((Term("full", block, step_tokens=per_block),)),
+            block_tokens=per_block,
+            notes=tuple(_notes(model, states)),
+            pool=StatesFirst(token, per_block, states),
+        )
+
+    def reserve(self, model: Model, accelerator: Accelerator, step: Step) -> Reserve:
+        """Peak of a step of ``max_num_tokens``, and what is outside torch, as the engine profiles it.
+
+        The share of free memory is taken of what weights and this leave (:meth:`pool_bytes`).
+        """
+        del accelerator
+        activations = step_bytes_per_token(model, step.layout.tensor) * step.max_batched_tokens
+        outside = constant(self.engine, "non_framework_bytes")
+        if step.layout.tensor > 1:
+            outside += constant(self.engine, "non_framework_parallel_bytes")
+        return Reserve(
+            activations=round(activations),
+            non_framework=round(outside),
+            graphs=0,
+            uncertainty=round(constant(self.engine, "uncertainty_bytes")),
+        )
+
+    def memory_bytes(self, total_bytes: int, utilization: float | None = None) -> int:
+        """All memory: the share is of what weights and the reserve leave."""
+        self.share(utilization)
+        return total_bytes
+
+    def pool_bytes(
+        self,
+        total_bytes: int | Integers,
+        weight_bytes: int | Integers,
+        reserve_bytes: int | Integers = 0,
+        utilization: float | None = None,
+    ) -> int | Integers:
+        """``free_gpu_memory_fraction`` of what weights and the reserve leave."""
+        left = (total_bytes - weight_bytes - reserve_bytes) * self.share(utilization)
+        if isinstance(left, float | int):
+            return int(left)
+        return np.asarray(left, dtype=np.int64)
+
+    def reserve_class(self, accelerator: Accelerator) -> Hashable:
+        """Scheduler defaults alone."""
+        return self.scheduler(accelerator)
+
+
+def token_bytes(model: Model, kv_format: KvFormat | None, tensor_parallel: int) -> int:
+    """Bytes of one token in all layers of one rank; windows are charged like full attention."""
+    total = 0
+    for group in model.layers:
+        for cache in group.caches:
+            for term in cache_terms(cache, kv_format, tensor_parallel=tensor_parallel):
+                total += ceil(term.rate_bytes / term.step_tokens) * group.count
+    return total
+
+
+def states_bytes(model: Model, tensor_parallel: int) -> int:
+    """Bytes of one request's recurrent states on one rank."""
+    return sum(
+        group.count * state_bytes(cache, tensor_parallel)
+        for group in model.layers
+        for cache in group.caches
+        if isinstance(cache, RecurrentState)
+    )
+
+
+def step_bytes_per_token(model: Model, tensor_parallel: int = 1) -> float:
+    """Bytes that one token takes at the peak of a forward step, counted off the model's widths.
+
+    Six 16-bit copies of the residual stream, both halves of the MLP's inner side and its product, and per
+    chosen expert the same of its own inner side and one output.
+    """
+    sizes = Shape.of(model)
+    dense = 12 * sizes.hidden + 6 * sizes.inner / tensor_parallel
+    expert = 6 * sizes.expert_inner / tensor_parallel + 2 * sizes.hidden
+    return dense + sizes.experts_per_token * expert
+
+
+def _notes(model: Model, states: int) -> list[str]:
+    notes = ["a request is admitted only if all its tokens fit (GUARANTEED_NO_EVICT)"]
+    if any(cache.kind in ("sliding", "chunked") for group in model.layers for cache in group.caches):
+        notes.append("window layers take the whole context unless max_attention_window is given")
+    if states:
+        notes.append(f"{states:,} bytes are allocated for the recurrent states of max_batch_size requests")
+    return notes

@@ -1,0 +1,143 @@
+"""What llama.cpp knows of each architecture, as facts that neither tensors nor shapes show."""
+
+from __future__ import annotations
+
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from kvreport.catalog.base import SCHEMA_VERSION, Count, Record, Source, Text
+from kvreport.catalog.shelf import read_yaml, validate
+from kvreport.resources import data_dir
+
+
+class LocalArchitecture(Record):
+    """One architecture of llama.cpp.
+
+    Attributes:
+        name: Name in a GGUF file (``general.architecture``).
+        classes: Classes of a ``config.json`` that are converted to it.
+        windows: True if sliding windows (or chunks) get a cache of their own; False if they are kept as full
+            attention.
+        rows: Where the rows to output are picked: in the last layer, after it, or after the last norm.
+        hidden_output: True if the last hidden state is an output of the graph.
+        rollback: True if recurrent states can be kept for rollback (speculative decoding).
+        parallel: Whether attention and feed-forward read the same residual, and which is added first.
+        residual_first: Which sums name the residual first, so that they are written over it.
+        layer_norm: True for layer norms, False for RMS norms.
+        rotary: False if queries and keys are not rotated.
+        rotary_windows_only: True if only window layers rotate, where a model has windows.
+        weighted_inputs: True if experts' inputs are weighted, not their outputs.
+        positions: Position numbers per token.
+        fused_experts: True if a converted file holds gate and up of all experts in one tensor.
+    """
+
+    name: Text
+    classes: Annotated[tuple[Text, ...], Field(min_length=1)]
+    windows: bool = False
+    rows: Literal["last_layer", "before_norm", "after_norm"] = "last_layer"
+    hidden_output: bool = False
+    rollback: bool = False
+    parallel: Literal["no", "feed_first", "mixer_first"] = "no"
+    residual_first: Literal["neither", "mixer", "feed", "both"] = "neither"
+    layer_norm: bool = False
+    rotary: bool = True
+    rotary_windows_only: bool = False
+    weighted_inputs: bool = False
+    positions: Count = 1
+    fused_experts: bool = False
+
+
+class LocalArchitectures(Record):
+    """All architectures of one build of llama.cpp."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    build: Text
+    architectures: Annotated[tuple[LocalArchitecture, ...], Field(min_length=1)]
+    sources: Annotated[tuple[Source, ...], Field(min_length=1)]
+
+    @cached_property
+    def by_class(self) -> dict[str, LocalArchitecture]:
+        """Architectures by the classes that are converted to them."""
+        return {name: item for item in self.architectures for name in item.classes}
+
+    @cached_property
+    def by_name(self) -> dict[str, LocalArchitecture]:
+        """Architectures by their names in a GGUF file."""
+        return {item.name: item for item in self.architectures}
+
+
+@lru_cache(maxsize=4)
+def load_local_architectures(folder: Path | None = None) -> LocalArchitectures:
+    """Read ``llama_cpp/architectures.yaml`` of a catalogue.
+
+    Args:
+        folder: The catalogue's folder; None for the published one.
+
+    Raises:
+        CatalogueError: If the file has a fault.
+    """
+    path = (folder or data_dir()) / "llama_cpp" / "architectures.yaml"
+    where = "llama_cpp/architectures.yaml"
+    return validate(LocalArchitectures, read_yaml(path, where), where)
+
+
+class OllamaModel(Record):
+    """What a name of Ollama's library carries.
+
+    Attributes:
+        model: Id of the base model in the catalogue.
+        format: Quantization mix without a suffix in the name.
+    """
+
+    model: Text
+    format: Text = "q4_k_m"
+
+
+class OllamaNames(Record):
+    """Names of Ollama's library.
+
+    Attributes:
+        names: ``name:size`` to what it carries.
+        defaults: The size that a bare name means.
+    """
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    names: dict[Text, OllamaModel]
+    defaults: dict[Text, Text]
+    sources: Annotated[tuple[Source, ...], Field(min_length=1)]
+
+    def find(self, text: str) -> OllamaModel | None:
+        """The base model and the mix of a name such as ``llama3.1:8b-instruct-q8_0``; None for others.
+
+        Args:
+            text: A name, with or without a tag.
+        """
+        name, _, tag = text.lower().partition(":")
+        if name not in self.defaults:
+            return None
+        size, _, rest = tag.partition("-")
+        size = self.defaults[name] if size in ("", "latest") else size
+        found = self.names.get(f"{name}:{size}")
+        if found is None:
+            return None
+        mix = rest.rpartition("-")[2] or found.format
+        known = "_" in mix or mix in ("fp16", "f16", "bf16", "f32")
+        return found.model_copy(update={"format": mix}) if known else found
+
+
+@lru_cache(maxsize=4)
+def load_ollama_names(folder: Path | None = None) -> OllamaNames:
+    """Read ``llama_cpp/ollama.yaml`` of a catalogue.
+
+    Args:
+        folder: The catalogue's folder; None for the published one.
+
+    Raises:
+        CatalogueError: If the file has a fault.
+    """
+    path = (folder or data_dir()) / "llama_cpp" / "ollama.yaml"
+    where = "llama_cpp/ollama.yaml"
+    return validate(OllamaNames, read_yaml(path, where), where)

@@ -1,0 +1,182 @@
+"""``kvreport diff``: what changed in capacity, and which term did it."""
+
+from __future__ import annotations
+
+import argparse
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kvreport.cli.output import REQUIREMENT_NOT_MET, Add, add_data_option, table, write, write_json
+
+if TYPE_CHECKING:
+    from kvreport.catalog.load import Catalogue
+    from kvreport.estimation.difference import Difference, Side
+
+_EPILOG = """\
+examples:
+  kvreport diff vllm@0.11.0 vllm --model 'qwen/*' --gpu H100 --context 8K,128K
+  kvreport diff old/config.json new/config.json --gpu H200 --tp 8 --context 32K
+  kvreport diff last-release/data data --model '*' --gpu h100-sxm-80gb
+  kvreport diff 2026.11.21 data/releases/2026.12.01.json
+
+Two engines are compared on the same models, two models or configs on the same engine, two folders of data
+on the models that both have. Exit status 3 with --no-decrease means that some capacity became smaller.
+"""
+
+
+def register(add: Add) -> None:
+    """Add the command."""
+    command = add("diff", _run, "What changed in capacity, and which term of the budget did it.", _EPILOG)
+    what = "data release, folder of data, engine release, model or config.json"
+    command.add_argument("old", metavar="OLD", help=what)
+    command.add_argument("new", metavar="NEW", help="the same kind of thing")
+    command.add_argument(
+        "--model", default="*", metavar="GLOB", help="models to compare engines or data on (all)"
+    )
+    command.add_argument(
+        "--gpu", default="h100-sxm-80gb", metavar="GPU", help="accelerators, with commas between"
+    )
+    command.add_argument(
+        "--tensor-parallel", "--tp", type=int, default=1, metavar="N", help="GPUs of one copy (1)"
+    )
+    command.add_argument("--context", default="8K", metavar="LIST", help="tokens of each request (8K)")
+    command.add_argument("--engine", default="vllm", metavar="NAME", help="engine for models and data (vllm)")
+    command.add_argument(
+        "--top", type=int, default=20, metavar="N", help="lines to print, largest change first (20)"
+    )
+    command.add_argument(
+        "--no-decrease", action="store_true", help="exit with status 3 if any capacity became smaller"
+    )
+    command.add_argument("--format", choices=("text", "json"), default="text", help="what to print (text)")
+    add_data_option(command)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from kvreport.catalog.load import open_catalogue
+    from kvreport.cli.matrix import parse_contexts
+    from kvreport.errors import InputError
+    from kvreport.estimation.difference import compare_all
+
+    catalogue = open_catalogue(options.data)
+    snapshots = [_snapshot(name, catalogue) for name in (options.old, options.new)]
+    if all(path is not None for path in snapshots):
+        return _releases(snapshots, options.format)
+    pairs = _pairs(options, catalogue)
+    gpus = [name.strip() for name in options.gpu.split(",")]
+    found = compare_all(pairs, gpus, parse_contexts(options.context), options.tensor_parallel)
+    if not found:
+        raise InputError(
+            f"diff: found nothing that both sides answer on {options.gpu}; allowed: --model, --gpu, "
+            "--tensor-parallel and --context of a question that fits the models"
+        )
+    smaller = [one for one in found if (one.new or 0) < (one.old or 0)]
+    if options.format == "json":
+        write_json(
+            {"compared": len(found), "decreased": len(smaller), "differences": [d.to_dict() for d in found]}
+        )
+    else:
+        _print(found, smaller, options.top)
+    return REQUIREMENT_NOT_MET if smaller and options.no_decrease else 0
+
+
+def _print(found: list[Difference], smaller: list[Difference], top: int) -> None:
+    from kvreport.estimation.difference import WORDS
+    from kvreport.units import count, human_tokens
+
+    moved = [one for one in found if one.changed]
+    write(f"{len(found):,} compared: {len(moved):,} changed, {len(smaller):,} of them hold fewer requests")
+    rows: list[tuple[str, ...]] = [("model", "gpu", "context", "old", "new", "change", "because of")]
+    for one in moved[: max(top, 0)]:
+        ends = ["-" if value is None else f"{value:.2f}" for value in (one.old, one.new)]
+        cause = WORDS[one.effects[0].term] if one.effects else one.note or "another limit"
+        change = f"x{one.factor:.2f}" if one.old and one.new else f"{one.old_verdict} -> {one.new_verdict}"
+        rows.append((one.model, one.gpu, human_tokens(one.context_tokens), *ends, change, cause[:80]))
+    if len(rows) > 1:
+        for line in table(rows, "<<>>>><"):
+            write(line)
+    if len(moved) == 1:
+        for effect in moved[0].effects:
+            write(f"    {effect}")
+    if len(moved) > top:
+        write(f"  and {count(len(moved) - top)} more; --top {len(moved)} prints all")
+
+
+def _pairs(options: argparse.Namespace, catalogue: Catalogue) -> list[tuple[Side, Side]]:
+    from kvreport.catalog.engine import Engine
+    from kvreport.catalog.load import load_catalogue
+    from kvreport.errors import InputError
+    from kvreport.estimation.difference import Side
+    from kvreport.estimation.request import resolve_model
+
+    old, new = options.old, options.new
+    if _is_data(old) and _is_data(new):
+        sides = [load_catalogue(name) for name in (old, new)]
+        both = [model for model in sides[0].models if model in sides[1].models]
+        chosen = _matching(both, options.model, sides[1])
+        return [(Side(sides[0], m, options.engine), Side(sides[1], m, options.engine)) for m in chosen]
+    engines: list[Engine | None] = []
+    for name in (old, new):
+        try:
+            engines.append(catalogue.engine(name))
+        except InputError:
+            engines.append(None)
+    if all(engine is not None for engine in engines):
+        chosen = _matching(list(catalogue.models), options.model, catalogue)
+        first, second = (engine for engine in engines if engine is not None)
+        return [
+            (Side(catalogue, catalogue.models[m], first), Side(catalogue, catalogue.models[m], second))
+            for m in chosen
+        ]
+    return [
+        (
+            Side(catalogue, resolve_model(old, catalogue), options.engine),
+            Side(catalogue, resolve_model(new, catalogue), options.engine),
+        )
+    ]
+
+
+def _matching(names: list[str], pattern: str, catalogue: Catalogue) -> list[str]:
+    """Return the models that a pattern means, or the one that is called so."""
+    if not any(sign in pattern for sign in "*?[,"):
+        return [name for name in names if name == catalogue.model(pattern).id]
+    from kvreport.errors import InputError, shorten
+
+    wanted = [part.strip().lower() for part in pattern.split(",")]
+    found = [name for name in names if any(fnmatchcase(name.lower(), part) for part in wanted)]
+    if not found:
+        raise InputError(
+            f"model: found none that matches {shorten(pattern)}; allowed: a pattern such as 'qwen/*'"
+        )
+    return found
+
+
+def _is_data(name: str) -> bool:
+    return "\0" not in name and Path(name, "formats.yaml").is_file()
+
+
+def _snapshot(name: str, catalogue: Catalogue) -> Path | None:
+    """Return the file of a release's figures, if that is what a name means."""
+    import re
+
+    if re.fullmatch(r"20[0-9]{2}\.[0-9]{2}\.[0-9]{2}", name, re.ASCII):
+        path = catalogue.folder / "releases" / f"{name}.json"
+        return path if path.is_file() else None
+    path = Path(name) if "\0" not in name else Path()
+    if path.suffix == ".json" and path.is_file() and re.fullmatch(r"20[0-9.]{8}", path.stem, re.ASCII):
+        return path
+    return None
+
+
+def _releases(paths: list[Path | None], form: str) -> int:
+    from kvreport.publish.changes import compare, read_snapshot
+
+    old, new = (read_snapshot(path) for path in paths if path is not None)
+    lines = list(compare(old, new)) or ["No figure changed."]
+    if form == "json":
+        write_json({"old": old["version"], "new": new["version"], "changes": lines})
+    else:
+        write(f"data release {old['version']} -> {new['version']}")
+        for line in lines:
+            write(f"  {line}")
+    return 0

@@ -1,0 +1,136 @@
+"""``kvreport list``: what the catalogue knows."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+from kvreport.cli.output import Add, add_data_option, table, write, write_json
+
+if TYPE_CHECKING:
+    from kvreport.catalog.load import Catalogue
+
+_EPILOG = """\
+examples:
+  kvreport list models 'qwen/*'
+  kvreport list gpus h200
+  kvreport list engines --format json
+
+A pattern is a shell pattern; a plain word matches anywhere in an id, a name or an alias.
+"""
+
+Row = dict[str, Any]
+
+
+def register(add: Add) -> None:
+    """Add the command."""
+    command = add("list", _run, "List models, GPUs, engines or formats by name.", _EPILOG)
+    command.add_argument(
+        "what", choices=tuple(_KINDS), metavar="WHAT", help="models, gpus, engines or formats"
+    )
+    command.add_argument("pattern", nargs="?", default="*", metavar="PATTERN", help="which of them (all)")
+    command.add_argument("--format", choices=("text", "json"), default="text", help="what to print (text)")
+    add_data_option(command)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from kvreport.catalog.load import open_catalogue
+
+    rows = rows_of(open_catalogue(options.data), options.what, options.pattern)
+    if options.format == "json":
+        write_json(rows)
+        return 0
+    if not rows:
+        write(f"no {options.what} match {options.pattern!r}; kvreport list {options.what} lists all")
+        return 0
+    columns = [name for name in rows[0] if name != "aliases"]
+    cells = [[str("" if row[name] is None else row[name]) for name in columns] for row in rows]
+    for line in table([[name.replace("_", " ") for name in columns], *cells], "<" * len(columns)):
+        write(line)
+    return 0
+
+
+def rows_of(catalogue: Catalogue, what: str, pattern: str = "*") -> list[Row]:
+    """Return what matches a pattern, one object each.
+
+    Args:
+        catalogue: Where to look.
+        what: ``models``, ``gpus``, ``engines`` or ``formats``.
+        pattern: Shell pattern, or a word that an id, a name or an alias contains.
+
+    Raises:
+        InputError: If there is no such list.
+    """
+    from kvreport.errors import InputError, shorten
+
+    if what not in _KINDS:
+        raise InputError(f"list: found {shorten(what)}; allowed: {', '.join(_KINDS)}")
+    return [row for row in _KINDS[what](catalogue) if _matches(row, pattern)]
+
+
+def _matches(row: Row, pattern: str) -> bool:
+    wanted = pattern.lower()
+    if not any(sign in wanted for sign in "*?["):
+        wanted = f"*{wanted}*"
+    names = (row["id"], row.get("name", ""), *row.get("aliases", ()))
+    return any(fnmatchcase(str(name).lower(), wanted) for name in names)
+
+
+def _models(catalogue: Catalogue) -> Iterator[Row]:
+    from kvreport.accounting.weights import parameters
+
+    for model in catalogue.models.values():
+        yield {
+            "id": model.id,
+            "name": model.name,
+            "parameters": parameters(model),
+            "context_tokens": model.context_tokens,
+            "weight_format": model.weight_format,
+            "aliases": list(model.aliases),
+        }
+
+
+def _gpus(catalogue: Catalogue) -> Iterator[Row]:
+    for device in catalogue.accelerators.values():
+        yield {
+            "id": device.id,
+            "name": device.name,
+            "vendor": device.vendor,
+            "usable_bytes": device.usable_bytes,
+            "aliases": list(device.aliases),
+        }
+
+
+def _engines(catalogue: Catalogue) -> Iterator[Row]:
+    for engine in catalogue.engines.values():
+        first, end = engine.versions or (engine.version, None)
+        yield {
+            "id": engine.name,
+            "name": engine.label,
+            "family": engine.family,
+            "from_version": first,
+            "before_version": end,
+            "aliases": list(engine.aliases),
+        }
+
+
+def _formats(catalogue: Catalogue) -> Iterator[Row]:
+    for kind, forms in (("weights", catalogue.formats.weights), ("kv", catalogue.formats.kv)):
+        for form in forms:
+            yield {
+                "id": form.name,
+                "name": form.label,
+                "kind": kind,
+                "bits": form.bits,
+                "aliases": list(form.aliases),
+            }
+
+
+_KINDS: dict[str, Callable[[Catalogue], Iterator[Row]]] = {
+    "models": _models,
+    "gpus": _gpus,
+    "engines": _engines,
+    "formats": _formats,
+}

@@ -1,0 +1,259 @@
+"""``kvreport replay``: a model on an accelerator under a recorded traffic."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kvreport.cli.output import Add, add_data_option, table, write, write_json
+from kvreport.units import count, gib
+
+if TYPE_CHECKING:
+    from kvreport.traffic.answers import TrafficAnswer
+    from kvreport.traffic.curves import CurvePoint
+    from kvreport.traffic.results import Sample
+
+_EPILOG = """\
+TRACE is a file (Mooncake or Bailian JSON lines, kv-cache-tester sessions, CSV of Azure, BurstGPT or Vidur, CSV of
+lengths, a server's request log), a folder of sessions, or a trace that ships with kvreport:
+mooncake-conversation, mooncake-synthetic, claude-code-sessions.
+
+examples:
+  kvreport replay mooncake-conversation Qwen/Qwen2.5-7B-Instruct --gpu H100
+  kvreport replay requests.jsonl meta-llama/Llama-3.1-70B-Instruct --gpu H200 --tp 4 --host-memory 512GiB
+  kvreport replay lengths.csv Qwen/Qwen3-32B --gpu H100 --rate 2 --wait 5
+"""
+
+_BARS = " ▁▂▃▄▅▆▇█"
+
+
+def register(add: Add) -> None:
+    """Add the command."""
+    command = add(
+        "replay", _run, "Capacity under a recorded traffic: hit rates, queue, preemptions.", _EPILOG
+    )
+    command.add_argument(
+        "trace", metavar="TRACE", help="file, folder of sessions, or name of a shipped trace"
+    )
+    command.add_argument(
+        "model", metavar="MODEL", help="catalogue id, slug or alias, or the path of a config.json"
+    )
+    command.add_argument("--gpu", required=True, metavar="GPU", help="accelerator slug or alias (H100)")
+    command.add_argument(
+        "--tensor-parallel",
+        "--tp",
+        type=int,
+        default=1,
+        metavar="N",
+        help="GPUs that one copy is split over (1)",
+    )
+    command.add_argument(
+        "--replicas", type=int, default=1, metavar="N", help="copies that share the traffic (1)"
+    )
+    command.add_argument("--context", metavar="TOKENS", help="longest request served (the model's own limit)")
+    command.add_argument("--weights", metavar="FORMAT", help="weight format (as released)")
+    command.add_argument("--kv", default="auto", metavar="FORMAT", help="KV format (auto)")
+    command.add_argument("--engine", default="vllm", metavar="NAME", help="vllm, sglang or ceiling (vllm)")
+    command.add_argument("--utilization", type=float, metavar="F", help="share of memory the engine takes")
+    command.add_argument("--kv-pool", metavar="SIZE", help="cache pool per GPU, such as 40GiB")
+    command.add_argument("--max-batched-tokens", type=int, metavar="N", help="tokens of one scheduler step")
+    command.add_argument("--max-seqs", type=int, metavar="N", help="requests at once per copy")
+    tiers = command.add_argument_group("cache")
+    tiers.add_argument("--host-memory", metavar="SIZE", help="host memory for cache, per GPU, such as 256GiB")
+    tiers.add_argument(
+        "--host-policy",
+        choices=("write_through", "on_eviction"),
+        default="write_through",
+        help="when blocks are copied to the host (write_through: when a request ends)",
+    )
+    tiers.add_argument("--ttl", type=float, metavar="S", help="seconds after which cached blocks expire")
+    tiers.add_argument(
+        "--hit-rate", type=float, metavar="F", help="find the cache that reaches this hit rate"
+    )
+    load = command.add_argument_group("traffic")
+    load.add_argument(
+        "--speed", type=float, default=1.0, metavar="F", help="arrivals this many times as fast (1)"
+    )
+    load.add_argument("--rate", type=float, metavar="R", help="requests per second, for traces without times")
+    load.add_argument(
+        "--closed-loop", action="store_true", help="a session's next request waits for its answer"
+    )
+    load.add_argument(
+        "--block-tokens", type=int, metavar="N", help="tokens of the trace's blocks, if not stated"
+    )
+    load.add_argument("--limit", type=int, metavar="N", help="read no more than N requests")
+    load.add_argument(
+        "--wait", type=float, metavar="S", help="find the copies whose 95th percentile of waiting is S"
+    )
+    load.add_argument("--order-only", action="store_true", help="hit rates only, without time")
+    load.add_argument("--efficiency", type=float, metavar="F", help="share of the roofline reached (0.6)")
+    command.add_argument("--format", choices=("text", "json"), default="text", help="what to print (text)")
+    add_data_option(command)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from kvreport.accounting.sizing import DEFAULT_EFFICIENCY
+    from kvreport.catalog.load import open_catalogue
+    from kvreport.traffic.answers import replay
+
+    answer = replay(
+        options.trace,
+        options.model,
+        gpu=options.gpu,
+        tensor_parallel=options.tensor_parallel,
+        replicas=options.replicas,
+        weights=options.weights,
+        kv=options.kv,
+        engine=options.engine,
+        utilization=options.utilization,
+        kv_pool=options.kv_pool,
+        max_batched_tokens=options.max_batched_tokens,
+        max_seqs=options.max_seqs,
+        context_tokens=options.context,
+        host_memory=options.host_memory,
+        host_policy=options.host_policy,
+        time_to_live_s=options.ttl,
+        speed=options.speed,
+        closed_loop=options.closed_loop,
+        efficiency=DEFAULT_EFFICIENCY if options.efficiency is None else options.efficiency,
+        order_only=options.order_only,
+        hit_rate=options.hit_rate,
+        wait_s=options.wait,
+        block_tokens=options.block_tokens,
+        rate=options.rate,
+        limit=options.limit,
+        catalog=open_catalogue(options.data),
+    )
+    if options.format == "json":
+        write_json(answer.to_dict())
+    else:
+        for line in text(answer):
+            write(line)
+    return 0
+
+
+def text(answer: TrafficAnswer) -> list[str]:
+    """Lay an answer out: the trace, the course over time, hit rates by size."""
+    found = answer.to_dict()
+    lines = [*_headline(answer), ""]
+    if answer.runs:
+        lines += [*_course(found["replay"], answer.replicas), ""]
+        lines += [*_chart(answer.runs[0].samples), ""]
+    lines += _hits(answer)
+    return lines
+
+
+def _headline(answer: TrafficAnswer) -> list[str]:
+    request, trace = answer.estimate.request, answer.trace
+    device = f"{answer.replicas * request.tensor_parallel} × {request.accelerator.name}"
+    minutes = trace.duration_s / 60
+    lines = [
+        f"{count(len(trace))} requests over {minutes:,.0f} min of {trace.name}, on {device}",
+        f"{request.model.id}, {request.engine.label}, KV pool {gib(answer.estimate.budget.kv_pool_bytes)} GiB per GPU",
+    ]
+    if answer.too_long:
+        lines.append(f"{count(answer.too_long)} requests left out: their prompts exceed the context served")
+    if trace.reordered:
+        lines.append(f"{count(trace.reordered)} requests were not in order of time and have been sorted")
+    return lines
+
+
+def _course(found: dict[str, object], replicas: int) -> list[str]:
+    def number(name: str) -> int:
+        value = found[name]
+        assert isinstance(value, int)  # noqa: S101 - the record's own type
+        return value
+
+    rows = [
+        ("requests served", count(number("requests"))),
+        ("refused (larger than the pool)", count(number("refused"))),
+        ("running at once, mean and peak", f"{found['mean_running']:.1f}, {found['peak_running']}"),
+        ("waiting at once, peak", count(number("peak_waiting"))),
+        ("preemptions", count(number("preemptions"))),
+        ("tokens prefilled again", count(number("recomputed_tokens"))),
+        ("hit rate", f"{found['hit_rate']:.1%}"),
+    ]
+    for name, label in (
+        ("wait_s", "waiting, p50 and p95"),
+        ("first_token_s", "time to first token, p50 and p95"),
+        ("end_to_end_s", "end-to-end latency, p50 and p95"),
+        ("idle_lifetime_s", "idle context stays, p50 and p95"),
+    ):
+        times = found[name]
+        if isinstance(times, dict):
+            rows.append((label, f"{times['p50']:,.1f} s, {times['p95']:,.1f} s"))
+    rows.append(("idle contexts resident, peak", count(number("peak_idle_contexts"))))
+    rows.append(("requests waited for", str(found["binding_pool"] or "nothing")))
+    copies = "" if replicas == 1 else f", {replicas} copies together"
+    return [
+        f"Over time (steps at {found['efficiency']:.0%} of the roofline{copies})",
+        *table(rows, "<>"),
+    ]
+
+
+def _chart(samples: Sequence[Sample]) -> list[str]:
+    """Running and waiting requests over time, as bars of characters."""
+    if not samples:
+        return []
+    end = samples[-1].time_s or 1.0
+    slots = 60
+    running, waiting = [0] * slots, [0] * slots
+    for sample in samples:
+        slot = min(int(sample.time_s / end * slots), slots - 1)
+        running[slot] = max(running[slot], sample.running)
+        waiting[slot] = max(waiting[slot], sample.waiting)
+    rows = [
+        ("running", _bars(running), count(max(running))),
+        ("waiting", _bars(waiting), count(max(waiting))),
+    ]
+    return [*table(rows, "<<>"), f"  from 0 to {end:,.0f} s; the number is the peak"]
+
+
+def _bars(values: Sequence[int]) -> str:
+    most = max(values) or 1
+    return "".join(_BARS[-(-value * (len(_BARS) - 1) // most)] for value in values)
+
+
+def _hits(answer: TrafficAnswer) -> list[str]:
+    if answer.hit_rate is None:
+        return ["The trace names no prefix blocks, so nothing is found in the cache again."]
+    lines = [
+        "Prefix cache (hit tokens ÷ prompt tokens, requests in order of arrival"
+        + ("" if answer.replicas == 1 else f", one of {answer.replicas} copies")
+        + ")"
+    ]
+    rows = [("this KV pool", _percent(answer.hit_rate), _percent(answer.hit_rate_best))]
+    if answer.hit_rate_with_host is not None:
+        rows.append(
+            (f"with {gib(answer.host_bytes)} GiB of host memory", _percent(answer.hit_rate_with_host), "")
+        )
+    rows.append(("unlimited", _percent(answer.hit_rate_unlimited), _percent(answer.hit_rate_unlimited)))
+    lines += [*table([("", "hit rate", "best possible"), *rows], "<>>"), ""]
+    lines += _curve(answer.curve)
+    if answer.wanted_hit_rate is not None:
+        size = answer.cache_bytes_for_hit_rate
+        reached = "no size of cache reaches it" if size is None else f"{gib(size)} GiB per GPU"
+        lines.append(f"For a hit rate of {answer.wanted_hit_rate:.1%}: {reached}")
+    if answer.wanted_wait_s is not None and answer.runs:
+        copies = answer.replicas_for_wait
+        need = (
+            "no number tried is enough"
+            if copies is None
+            else f"{copies} {'copy' if copies == 1 else 'copies'}"
+        )
+        lines.append(f"For waits of at most {answer.wanted_wait_s:g} s (95th percentile): {need}")
+    return lines
+
+
+def _curve(curve: Sequence[CurvePoint]) -> list[str]:
+    rows = [("cache per GPU, GiB", "hit rate", "best possible", "")]
+    rows += [
+        (gib(point.cache_bytes), _percent(point.lru), _percent(point.best), "█" * round(point.lru * 40))
+        for point in curve
+    ]
+    return [*table(rows, ">>><"), ""]
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{share:.1%}"

@@ -1,0 +1,102 @@
+"""The matrix on a cluster: its files as tasks of a Dask scheduler that is there already.
+
+Each task computes and writes one file of the partitioned dataset, so nothing but file names and row counts
+travels back. Workers need this version of kvreport and the same folder (a shared file system). A run that
+was interrupted, here or on a worker, goes on: files that are there are not computed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from kvreport.dataset.grid import Axes
+from kvreport.dataset.manifest import Manifest, enter
+from kvreport.dataset.partitions import Piece, finish, pieces, write_piece
+from kvreport.errors import InputError, shorten
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+_PER_THREAD: Final = 4
+"""Tasks in flight per thread of the cluster: enough to keep it busy, few enough to stay in little memory."""
+_SECONDS: Final = 15
+
+
+def write_on_cluster(
+    axes: Axes,
+    out: Path,
+    address: str,
+    *,
+    shard: tuple[int, int] = (1, 1),
+    replace: bool = False,
+    progress: Callable[[str], None] = lambda _: None,
+) -> int:
+    """Write a partitioned dataset by the workers of a Dask scheduler.
+
+    Args:
+        axes: What the matrix combines.
+        out: The folder, under the same path on every worker.
+        address: The scheduler's address, such as ``tcp://10.0.0.1:8786``.
+        shard: ``(i, n)``: only the i-th of n parts, from 1.
+        replace: Whether rows over other axes in the folder are removed first.
+        progress: Told how far it is.
+
+    Returns:
+        The number of rows of the shard.
+
+    Raises:
+        InputError: If there is no scheduler, no worker, or a worker cannot write.
+    """
+    with connected(address) as client:
+        enter(out, Manifest.of(axes, shard[1]), replace=replace)
+        rows = files = 0
+        for written in _written(client, pieces(axes, shard), out.resolve()):
+            rows += written
+            files += bool(written)
+            progress(f"{rows:,} rows in {files:,} files")
+    finish(out, shard, rows, files)
+    return rows
+
+
+def connected(address: str) -> Client:
+    """Return a client of a scheduler that has workers.
+
+    Raises:
+        InputError: If distributed is not installed, or nobody answers.
+    """
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise InputError(
+            "scheduler: found no package 'distributed'; allowed: pip install 'kvreport[cluster]'"
+        ) from error
+    try:
+        client = Client(address, timeout=_SECONDS, set_as_default=False)
+    except (OSError, TimeoutError, ValueError) as error:
+        raise InputError(
+            f"scheduler: found {shorten(address)}, {error or 'no answer'}; allowed: the address of a running "
+            "Dask scheduler, such as tcp://10.0.0.1:8786"
+        ) from error
+    if not client.nthreads():
+        client.close()
+        raise InputError(f"scheduler: found {shorten(address)} without a worker; allowed: one with workers")
+    return client
+
+
+def _written(client: Client, work: Iterator[Piece], folder: Path) -> Iterator[int]:
+    """Yield the rows of each file as it is finished, with a bounded number of tasks in flight."""
+    from distributed import as_completed
+
+    most = max(1, sum(client.nthreads().values())) * _PER_THREAD
+    flying = as_completed(
+        [client.submit(write_piece, folder, piece, pure=False) for piece in islice(work, most)],
+        loop=client.loop,
+    )
+    for future in flying:
+        yield future.result()
+        future.release()
+        for piece in islice(work, 1):
+            flying.add(client.submit(write_piece, folder, piece, pure=False))

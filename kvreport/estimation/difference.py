@@ -1,0 +1,272 @@
+"""Why two answers differ: each term of the budget, and what it alone would have changed.
+
+Concurrency is ``(memory x share - weights - reserve) / bytes per request``. Between two engine releases,
+two catalogues or two checkpoints several of these move at once; the term that did it is the one that,
+moved alone, changes the answer most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final
+
+from kvreport.catalog.accelerator import Accelerator
+from kvreport.catalog.engine import Engine
+from kvreport.catalog.load import Catalogue
+from kvreport.catalog.model import Model
+from kvreport.errors import InputError
+from kvreport.estimation.answer import Estimate
+from kvreport.estimation.estimate import estimate
+from kvreport.units import gib, human_bytes
+
+WORDS: Final = {
+    "memory_bytes": "memory that the engine may take",
+    "weight_bytes": "weights in the checkpoint",
+    "loading_bytes": "weights: what loading adds",
+    "activation_bytes": "activations",
+    "non_framework_bytes": "memory outside the framework",
+    "graph_bytes": "captured graphs",
+    "request_bytes": "KV cache of one request",
+}
+"""The terms in words, in the order of the budget."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What decides one answer, in bytes on one device."""
+
+    memory_bytes: int
+    weight_bytes: int
+    loading_bytes: int
+    activation_bytes: int
+    non_framework_bytes: int
+    graph_bytes: int
+    request_bytes: int
+
+    @classmethod
+    def of(cls, answer: Estimate) -> Terms:
+        """Read the terms off an estimate."""
+        budget = answer.budget
+        return cls(
+            memory_bytes=round(budget.total_bytes * budget.utilization),
+            weight_bytes=budget.weights - sum(answer.loading_bytes.values()),
+            loading_bytes=sum(answer.loading_bytes.values()),
+            activation_bytes=budget.activations,
+            non_framework_bytes=budget.non_framework,
+            graph_bytes=budget.graphs,
+            request_bytes=answer.kv_bytes_per_request_per_gpu,
+        )
+
+    @property
+    def pool_bytes(self) -> int:
+        """What is left for the cache; negative where nothing is."""
+        taken = self.weight_bytes + self.loading_bytes + self.activation_bytes
+        return self.memory_bytes - taken - self.non_framework_bytes - self.graph_bytes
+
+    @property
+    def requests(self) -> float:
+        """Requests that the pool holds, before blocks that the engine keeps for itself; 0 without a pool."""
+        return max(self.pool_bytes, 0) / max(self.request_bytes, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """One term that moved.
+
+    Attributes:
+        term: Its name.
+        old: Bytes before.
+        new: Bytes after.
+        requests: How many more requests would fit if this term alone had moved.
+    """
+
+    term: str
+    old: int
+    new: int
+    requests: float
+
+    def __str__(self) -> str:
+        """Say what moved, by how much, and what that alone does."""
+        sign = "+" if self.new >= self.old else "-"
+        moved = f"{sign}{human_bytes(abs(self.new - self.old))}"
+        if self.term == "request_bytes":
+            moved = f"{human_bytes(self.old)} to {human_bytes(self.new)}"
+        return f"{WORDS[self.term]} {moved} ({self.requests:+.2f} requests alone)"
+
+
+def effects(old: Terms, new: Terms) -> tuple[Effect, ...]:
+    """Return every term that moved, the one that did it first.
+
+    That is the one with the largest effect in the direction in which the answer moved; terms that moved it
+    the other way come after. Where nothing fits before or after, no single term changes the count; the terms then come by bytes.
+    """
+    found = []
+    for field in fields(Terms):
+        was, now = getattr(old, field.name), getattr(new, field.name)
+        if was != now:
+            alone = replace(old, **{field.name: now}).requests - old.requests
+            found.append(Effect(field.name, was, now, alone))
+    moved = new.requests - old.requests
+    return tuple(sorted(found, key=lambda e: (e.requests * moved < 0, -abs(e.requests), -abs(e.new - e.old))))
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One question with two answers.
+
+    Attributes:
+        model: What was asked about; two names with an arrow between where they differ.
+        gpu: Accelerator.
+        tensor_parallel: Devices of one copy.
+        context_tokens: Tokens of each request.
+        old: Requests that ran at once before, or None with the reason in ``note``.
+        new: Requests that run at once now, likewise.
+        old_verdict: Verdict before.
+        new_verdict: Verdict now.
+        effects: What moved, the largest effect first.
+        note: Why there is no answer on one side.
+    """
+
+    model: str
+    gpu: str
+    tensor_parallel: int
+    context_tokens: int
+    old: float | None
+    new: float | None
+    old_verdict: str
+    new_verdict: str
+    effects: tuple[Effect, ...] = ()
+    note: str = ""
+
+    @property
+    def changed(self) -> bool:
+        """Whether the count, the verdict or any term differs."""
+        return bool(self.effects) or (self.old, self.old_verdict) != (self.new, self.new_verdict)
+
+    @property
+    def factor(self) -> float:
+        """New over old; infinite where nothing fitted before, 1 where neither side holds a request."""
+        old, new = self.old or 0.0, self.new or 0.0
+        return new / old if old else (float("inf") if new else 1.0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the object that ``kvreport diff --format json`` prints."""
+        return {
+            "model": self.model,
+            "gpu": self.gpu,
+            "tensor_parallel": self.tensor_parallel,
+            "context_tokens": self.context_tokens,
+            "old": {"max_concurrency": self.old, "verdict": self.old_verdict},
+            "new": {"max_concurrency": self.new, "verdict": self.new_verdict},
+            "changed": self.changed,
+            "cause": self.effects[0].term if self.effects else None,
+            "terms": [
+                {"term": one.term, "old_bytes": one.old, "new_bytes": one.new, "requests_alone": one.requests}
+                for one in self.effects
+            ],
+            "note": self.note,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One side of a comparison: a model in a catalogue under an engine."""
+
+    catalogue: Catalogue
+    model: str | Model
+    engine: str | Engine = "vllm"
+
+
+def compare(
+    old: Side,
+    new: Side,
+    gpu: str | Accelerator,
+    *,
+    tensor_parallel: int = 1,
+    context_tokens: int | str = 8192,
+    weights: str | None = None,
+    kv: str = "auto",
+) -> Difference:
+    """Answer one question on both sides, and find the terms that moved.
+
+    Raises:
+        InputError: If neither side can be answered.
+    """
+    answers: list[Estimate | None] = []
+    notes: list[str] = []
+    for side in (old, new):
+        try:
+            found = estimate(
+                side.model,
+                gpu=gpu if isinstance(gpu, Accelerator) else side.catalogue.accelerator(gpu),
+                tensor_parallel=tensor_parallel,
+                context_tokens=context_tokens,
+                weights=weights,
+                kv=kv,
+                engine=side.engine,
+                catalog=side.catalogue,
+            )
+        except InputError as error:
+            notes.append(str(error))
+            found = None
+        answers.append(found)
+    before, after = answers
+    known = after or before
+    if known is None:
+        raise InputError(notes[0])
+    names = [answer.request.model.id for answer in answers if answer is not None]
+    return Difference(
+        model=names[0] if len(set(names)) == 1 else " -> ".join(names),
+        gpu=known.request.accelerator.id,
+        tensor_parallel=tensor_parallel,
+        context_tokens=known.request.context_tokens,
+        old=None if before is None else before.max_concurrency,
+        new=None if after is None else after.max_concurrency,
+        old_verdict="no answer" if before is None else before.verdict,
+        new_verdict="no answer" if after is None else after.verdict,
+        effects=effects(Terms.of(before), Terms.of(after)) if before and after else (),
+        note="; ".join(notes),
+    )
+
+
+def compare_all(
+    pairs: Iterable[tuple[Side, Side]],
+    gpus: Sequence[str],
+    contexts: Sequence[int | str],
+    tensor_parallel: int = 1,
+) -> list[Difference]:
+    """Compare many; a pair that neither side answers is left out.
+
+    Returns:
+        What changed most comes first: by factor, losses before gains of the same size.
+    """
+    found = []
+    for old, new in pairs:
+        for gpu in gpus:
+            for context in contexts:
+                try:
+                    found.append(
+                        compare(old, new, gpu, tensor_parallel=tensor_parallel, context_tokens=context)
+                    )
+                except InputError:
+                    continue
+    return sorted(found, key=_size, reverse=True)
+
+
+def _size(one: Difference) -> tuple[float, bool]:
+    factor = one.factor
+    return (max(factor, 1 / factor) if factor else float("inf"), factor < 1)
+
+
+def summary(one: Difference) -> str:
+    """Return one comparison in a line, with the term that did it."""
+    ends = [("none" if value is None else f"{value:.2f}") for value in (one.old, one.new)]
+    verdicts = f", {one.old_verdict} -> {one.new_verdict}" if one.old_verdict != one.new_verdict else ""
+    cause = f": {one.effects[0]}" if one.effects else (f": {one.note}" if one.note else "")
+    return f"{ends[0]} -> {ends[1]} requests{verdicts}{cause}"
+
+
+def pool_words(one: Difference) -> str:
+    """Return every term that moved, in GiB."""
+    return "; ".join(f"{WORDS[e.term]} {gib(e.old)} -> {gib(e.new)} GiB" for e in one.effects)

@@ -1,0 +1,146 @@
+"""Processes that end when they should: on a signal, with their parent, or with a sentence.
+
+``timeout``, Docker, systemd and CI runners send SIGTERM, a closed terminal SIGHUP; both become an
+orderly exit, so that whatever was registered to be cleaned up is. Workers and helpers watch their parent,
+because nobody can clean up after SIGKILL but those who are left.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final
+
+from kvreport.errors import InputError
+
+if TYPE_CHECKING:
+    from concurrent.futures import ProcessPoolExecutor
+
+_ENDED_BY_SIGNAL: Final = 128
+_PATIENCE_SECONDS: Final = 5.0
+_signalled: list[float] = []
+_FOLLOW: Final = "from kvreport.processes import follow_standard_input as f; f(); import runpy, sys; sys.argv = sys.argv[1:]; "
+
+
+def exit_on_signals() -> None:
+    """Turn SIGTERM and SIGHUP into an exit with status 128 + number, which runs exit handlers.
+
+    A handler that is already there is left, and so is an ignored signal (``nohup``). Only the main thread
+    can have handlers; elsewhere nothing happens.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, _exit)
+
+
+def _exit(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - as signal calls it
+    # ``timeout`` signals a process and then its group: the second one must not cut the cleaning up short.
+    now = time.monotonic()
+    if _signalled and now - _signalled[0] > _PATIENCE_SECONDS:
+        os._exit(_ENDED_BY_SIGNAL + number)
+    if not _signalled:
+        _signalled.append(now)
+        raise SystemExit(_ENDED_BY_SIGNAL + number)
+
+
+@contextmanager
+def workers(
+    count: int, initializer: Callable[..., None] | None = None, arguments: Sequence[object] = ()
+) -> Iterator[ProcessPoolExecutor]:
+    """A pool of fresh processes that outlives nothing: neither an exception nor its parent.
+
+    Fresh, because a fork of a process that has threads (the host's, Arrow's) may hang.
+
+    Args:
+        count: Processes.
+        initializer: Called once in each of them.
+        arguments: What it is called with.
+
+    Raises:
+        InputError: If the system ended a worker, which it does when memory runs out.
+    """
+    # One estimate needs none of these, and they take a while to import.
+    from concurrent.futures import ProcessPoolExecutor  # noqa: PLC0415
+    from concurrent.futures.process import BrokenProcessPool  # noqa: PLC0415
+    from multiprocessing import get_context  # noqa: PLC0415
+
+    pool = ProcessPoolExecutor(
+        count, mp_context=get_context("spawn"), initializer=_begin, initargs=(initializer, tuple(arguments))
+    )
+    try:
+        yield pool
+        pool.shutdown()
+    except BrokenProcessPool as error:
+        _end(pool)
+        raise InputError(
+            "workers: found one that the system ended, most often because memory ran out; allowed: fewer "
+            "workers (--workers 1), or more memory"
+        ) from error
+    except BaseException:
+        _end(pool)
+        raise
+
+
+def _end(pool: ProcessPoolExecutor) -> None:
+    """End every worker now; what they computed is of no use any more."""
+    processes = list((getattr(pool, "_processes", None) or {}).values())
+    pool.shutdown(wait=False, cancel_futures=True)
+    for process in processes:
+        process.terminate()
+    for process in processes:
+        process.join(5)
+        if process.is_alive():
+            process.kill()
+
+
+def _begin(initializer: Callable[..., None] | None, arguments: tuple[Any, ...]) -> None:
+    """Make a worker leave Ctrl-C to its parent, and end with it."""
+    from multiprocessing import connection, parent_process  # noqa: PLC0415
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = parent_process()
+    if parent is not None:
+        _end_after(lambda: connection.wait([parent.sentinel]))
+    if initializer is not None:
+        initializer(*arguments)
+
+
+def _end_after(wait: Callable[[], object]) -> None:
+    def watch() -> None:
+        wait()
+        os._exit(1)
+
+    threading.Thread(target=watch, name="follow-parent", daemon=True).start()
+
+
+def follow_standard_input() -> None:
+    """End this process when standard input ends, which it does with the process that holds it open."""
+    _end_after(lambda: os.read(0, 1))
+
+
+def run_beside(module: str, arguments: Sequence[str], cwd: str | os.PathLike[str]) -> subprocess.Popen[bytes]:
+    """Start ``python -m module`` quietly, as a process that ends when this one does.
+
+    Args:
+        module: The module.
+        arguments: Its arguments.
+        cwd: Where it runs.
+    """
+    code = f"{_FOLLOW}runpy.run_module({module!r}, run_name='__main__', alter_sys=True)"
+    return subprocess.Popen(  # noqa: S603 - our own interpreter and module
+        [sys.executable, "-c", code, module, *arguments],
+        cwd=cwd,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )

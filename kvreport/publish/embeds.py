@@ -1,0 +1,71 @@
+"""What other sites show: a badge per model and accelerator, and the numbers of an embeddable card.
+
+``badge/<model>.json`` has one entry per accelerator with the three fields that badge services read
+(``label``, ``message``, ``color``); ``embed/?model=…&gpu=…`` shows the same as a card in a frame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import escape
+from typing import Any, Final
+
+from kvreport import units
+from kvreport.publish.profiles import encode
+from kvreport.publish.series import Series
+from kvreport.publish.site_data import SiteData, devices, short_name
+
+BADGES: Final = "badge"
+CARD: Final = "embed"
+_CONTEXT: Final = 8192
+_COLORS: Final = {"fits": "2f7d4f", "tight": "a8660a", "none": "a33a3a"}
+_CHARACTER_WIDTH: Final = 6.6
+"""Pixels of one character of an 11-pixel sans-serif face, generously: texts may be narrower, never wider."""
+
+
+def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
+    """Yield (address, content) of every badge file."""
+    for model in site.models:
+        entries: dict[str, Any] = {}
+        for gpu in site.gpus:
+            one = site.serving(model, gpu.id)
+            entries[gpu.id] = badge(model.name, short_name(gpu), one)
+        yield f"{BADGES}/{model.slug}.json", encode({"schema": 1, "release": site.version, "gpus": entries})
+
+
+def badge(model: str, gpu: str, one: Series | None) -> dict[str, Any]:
+    """Return a badge in the fields of the shields.io endpoint schema."""
+    if one is None:
+        return {
+            "schemaVersion": 1,
+            "label": f"{model} on {gpu}",
+            "message": "does not fit",
+            "color": _COLORS["none"],
+        }
+    place = max((n for n, c in enumerate(one.contexts) if c <= _CONTEXT), default=0)
+    context, requests = one.contexts[place], one.users[place] if one.holds(place) else 0
+    machine = devices(one.config.tensor_parallel, gpu)
+    words = f"{units.count(requests)} {'request' if requests == 1 else 'requests'} at {units.human_tokens(context)}"
+    color = _COLORS["fits" if requests else "none"]
+    message = words if requests else "does not fit"
+    return {"schemaVersion": 1, "label": f"{model} on {machine}", "message": message, "color": color}
+
+
+def svg(content: dict[str, Any]) -> str:
+    """Draw a badge as a small picture that needs no service.
+
+    Args:
+        content: What :func:`badge` returned.
+    """
+    label, message, color = (str(content[name]) for name in ("label", "message", "color"))
+    left, right = (round(len(text) * _CHARACTER_WIDTH + 12) for text in (label, message))
+    title = escape(f"{label}: {message}")
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + right}" height="20" role="img" aria-label="{title}">'
+        f"<title>{title}</title>"
+        f'<rect width="{left}" height="20" fill="#424242"/>'
+        f'<rect x="{left}" width="{right}" height="20" fill="#{escape(color)}"/>'
+        f'<g fill="#fff" text-anchor="middle" font-family="Verdana,DejaVu Sans,sans-serif" font-size="11">'
+        f'<text x="{left / 2:g}" y="14">{escape(label)}</text>'
+        f'<text x="{left + right / 2:g}" y="14">{escape(message)}</text></g></svg>\n'
+    )

@@ -1,0 +1,144 @@
+"""A page as Markdown: its text, tables and links, without forms and drawings, for programs that read text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from html.parser import HTMLParser
+from typing import Final
+from urllib.parse import urljoin
+
+from kvreport.site.kit.page import Page
+
+_SKIPPED: Final = frozenset(
+    {"svg", "script", "style", "template", "form", "button", "select", "dialog", "nav", "noscript"}
+)
+_BLOCKS: Final = frozenset({"p", "div", "section", "figure", "figcaption", "ul", "ol", "dl", "dt", "dd", "blockquote", "details", "summary", "table", "article", "header", "footer"})  # fmt: skip
+_HEADINGS: Final = {f"h{level}": "#" * level for level in range(1, 7)}
+_SPACES: Final = re.compile(r"[ \t\r\n]+")
+_LINES: Final = re.compile(r"\n{3,}")
+
+
+class _Writer(HTMLParser):
+    """Collects Markdown; what is inside a skipped element is left out."""
+
+    def __init__(self, base: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.parts: list[str] = []
+        self._base = base
+        self._skipped: list[str] = []
+        self._links: list[str] = []
+        self._cells: list[str] | None = None
+        self._header = False
+        self._code = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        if self._skipped or tag in _SKIPPED or "hidden" in given:
+            if tag not in ("br", "img", "input", "hr", "source", "wbr", "link", "meta"):
+                self._skipped.append(tag)
+            return
+        if tag in _HEADINGS:
+            self.parts.append(f"\n\n{_HEADINGS[tag]} ")
+        elif tag == "tr":
+            self._cells, self._header = [], False
+        elif tag in ("th", "td"):
+            self._header |= tag == "th" and given.get("scope") != "row"
+            self.parts.append("\x00")
+        elif tag == "li":
+            self.parts.append("\n- ")
+        elif tag == "br":
+            self.parts.append(" ")
+        elif tag == "a":
+            self._links.append(urljoin(self._base, given.get("href") or ""))
+            self.parts.append("[")
+        elif tag in ("code", "pre"):
+            self.parts.append("\n\n```\n" if tag == "pre" else ("" if self._code else "`"))
+            self._code = self._code or tag == "pre"
+        elif tag in _BLOCKS:
+            self.parts.append("\n\n")
+
+    def handle_endtag(self, tag: str) -> None:
+        if self._skipped:
+            if tag in self._skipped:
+                while self._skipped and self._skipped.pop() != tag:
+                    pass
+            return
+        if tag == "a" and self._links:
+            self.parts.append(f"]({self._links.pop()})")
+        elif tag in ("th", "td") and self._cells is not None:
+            self._cells.append(self._since("\x00"))
+        elif tag == "tr" and self._cells is not None:
+            row = " | ".join(cell.replace("|", "\\|") for cell in self._cells)
+            self.parts.append(f"\n| {row} |")
+            if self._header and len(self._cells) > 1:
+                self.parts.append(f"\n|{' --- |' * len(self._cells)}")
+            self._cells = None
+        elif tag == "pre":
+            self.parts.append("\n```\n\n")
+            self._code = False
+        elif tag == "code" and not self._code:
+            self.parts.append("`")
+        elif tag in _HEADINGS or tag in _BLOCKS:
+            self.parts.append("\n\n")
+
+    def handle_data(self, data: str) -> None:
+        if not self._skipped:
+            self.parts.append(data if self._code else _SPACES.sub(" ", data))
+
+    def _since(self, mark: str) -> str:
+        """Take back what was written since a mark."""
+        taken: list[str] = []
+        while self.parts and self.parts[-1] != mark:
+            taken.append(self.parts.pop())
+        if self.parts:
+            self.parts.pop()
+        return _SPACES.sub(" ", "".join(reversed(taken))).strip()
+
+
+def to_markdown(html: str, base: str = "") -> str:
+    """Return the text of some HTML as Markdown.
+
+    Args:
+        html: What our own templates made.
+        base: Address that its links are relative to.
+    """
+    writer = _Writer(base)
+    writer.feed(html)
+    writer.close()
+    lines = (
+        line.strip() if not line.startswith("    ") else line for line in "".join(writer.parts).splitlines()
+    )
+    return _LINES.sub("\n\n", "\n".join(lines)).strip()
+
+
+def twin(page: Page, site_url: str = "") -> str:
+    """Return a page's Markdown twin, with its address and its heading first."""
+    base = urljoin(site_url, page.uri) if site_url else ""
+    parts = [f"# {page.heading}", *([f"<{base}>"] if base else []), to_markdown(page.lead, base)]
+    for section in page.sections:
+        if section.title:
+            parts.append(f"## {section.title}")
+        parts.append(to_markdown(section.html, base))
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def files(pages: Iterable[Page], site_url: str = "") -> Iterator[tuple[str, bytes]]:
+    """Yield (address, content) of every page's twin (``index.md`` beside it) and of ``llms-full.txt``.
+
+    ``llms-full.txt`` holds the twins of all pages but those of single models and accelerators, of which it
+    has title, conclusion and address.
+    """
+    whole: list[str] = []
+    for page in pages:
+        if page.moved_to is not None:
+            continue
+        text = twin(page, site_url)
+        yield f"{page.uri}index.md", text.encode()
+        if page.kind in ("model", "gpu"):
+            address = urljoin(site_url, f"{page.uri}index.md") if site_url else f"{page.uri}index.md"
+            whole.append(f"- [{page.heading}]({address}): {page.description}\n")
+        else:
+            whole.append(text)
+    whole.sort(key=lambda text: text.startswith("- ["))
+    yield "llms-full.txt", "\n".join(whole).encode()

@@ -1,0 +1,151 @@
+"""The section of a model's page about recorded traffic: hit rate against cache size, for two traces."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, log2
+from typing import Final
+
+from kvreport import units
+from kvreport.estimation import Estimate
+from kvreport.publish.traffic_data import curve_of
+from kvreport.site.kit.tables import Cell, Column, Row, Table
+from kvreport.traffic.shipped import shipped_traces
+from kvreport.units import GIB
+
+TRACES: Final = ("mooncake-conversation", "claude-code-sessions")
+BLOCK_TOKENS: Final = 16
+CACHED_TOKENS: Final = tuple(1 << power for power in range(16, 29))
+"""64K to 256M tokens: from one long request to more than the traces hold."""
+
+WIDTH: Final = 700
+HEIGHT: Final = 290
+LEFT: Final = 52
+RIGHT: Final = 14
+TOP: Final = 18
+BOTTOM: Final = 46
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """A label on an axis, and where it stands."""
+
+    at: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class HitLine:
+    """One trace's curve: its number in the legend, its name, and an SVG polyline's points."""
+
+    number: int
+    name: str
+    points: str
+
+
+@dataclass(frozen=True, slots=True)
+class TrafficSection:
+    """What the section's template is given.
+
+    Attributes:
+        lines: The curves.
+        across: Labels of cache sizes.
+        up: Labels of hit rates.
+        pool: Where the deployment's pool stands, or None beyond the axis.
+        sentence: What the deployment reaches, in words.
+        title: What the drawing shows, for those who do not see it.
+        table: The same as a table.
+        command: Command that replays a trace on the deployment.
+        partial: True if windows or states take memory that the curve does not count.
+    """
+
+    lines: tuple[HitLine, ...]
+    across: tuple[Tick, ...]
+    up: tuple[Tick, ...]
+    pool: float | None
+    sentence: str
+    title: str
+    table: Table
+    command: str
+    partial: bool
+
+
+def context(answer: Estimate | None) -> TrafficSection | None:
+    """Return what the template is given; None where nothing fits or no layer keeps every token."""
+    if answer is None or answer.budget.kv_pool_bytes <= 0:
+        return None
+    per_token = float(answer.plan.profile.marginal_bytes(1 << 30))
+    if not per_token:
+        return None
+    pool = answer.budget.kv_pool_bytes
+    sizes = [tokens * per_token / GIB for tokens in CACHED_TOKENS]
+    known = shipped_traces()
+    rates = {key: _rates(key, CACHED_TOKENS) for key in TRACES}
+    here = {key: _rates(key, (int(pool / per_token),))[0] for key in TRACES}
+    axis = _Axis(log2(sizes[0]), log2(sizes[-1]))
+    request = answer.request
+    devices = f"{request.tensor_parallel} × {request.accelerator.name}"
+    found = " and ".join(f"{here[key]:.0%} on {known[key].label}" for key in TRACES)
+    return TrafficSection(
+        lines=tuple(
+            HitLine(number, known[key].label, axis.line(sizes, rates[key]))
+            for number, key in enumerate(TRACES, 1)
+        ),
+        across=axis.across(),
+        up=tuple(Tick(axis.y(share / 5), f"{share * 20}%") for share in range(6)),
+        pool=axis.x(pool / GIB) if sizes[0] <= pool / GIB <= sizes[-1] else None,
+        sentence=f"The KV pool of {devices} ({units.gib(pool, 1)} GiB per GPU) reaches a hit rate of {found}.",
+        title=f"Hit rate against KV cache per GPU: {found} at {units.gib(pool, 1)} GiB",
+        table=_table(sizes, rates),
+        command=_command(answer),
+        partial=any(not term.rate_bytes or term.cap_tokens < 1 << 30 for term in answer.plan.profile.terms),
+    )
+
+
+def _rates(key: str, tokens: Sequence[int]) -> list[float]:
+    return [rate for rate, _ in curve_of(key, BLOCK_TOKENS, [one // BLOCK_TOKENS for one in tokens])]
+
+
+def _command(answer: Estimate) -> str:
+    request = answer.request
+    size = "" if request.tensor_parallel == 1 else f" --tensor-parallel {request.tensor_parallel}"
+    return f"kvreport replay {TRACES[0]} {request.model.id} --gpu {request.accelerator.id}{size}"
+
+
+def _table(sizes: Sequence[float], rates: dict[str, list[float]]) -> Table:
+    known = shipped_traces()
+    rows = tuple(
+        Row(
+            Cell(f"{size:,.1f}", "kv-num"),
+            tuple(Cell(f"{rates[key][index]:.1%}", "kv-num", rates[key][index]) for key in TRACES),
+        )
+        for index, size in enumerate(sizes)
+    )
+    columns = tuple(Column(known[key].label) for key in TRACES)
+    return Table("Hit rate by KV cache per GPU", Column("KV cache per GPU (GiB)"), columns, rows)
+
+
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    """Cache sizes across (log2 of GiB), hit rates up."""
+
+    low: float
+    high: float
+
+    def x(self, gib: float) -> float:
+        share = (log2(gib) - self.low) / (self.high - self.low)
+        return round(LEFT + share * (WIDTH - LEFT - RIGHT), 1)
+
+    def y(self, rate: float) -> float:
+        return round(HEIGHT - BOTTOM - rate * (HEIGHT - TOP - BOTTOM), 1)
+
+    def line(self, sizes: Sequence[float], rates: Sequence[float]) -> str:
+        return " ".join(f"{self.x(size)},{self.y(rate)}" for size, rate in zip(sizes, rates, strict=True))
+
+    def across(self) -> tuple[Tick, ...]:
+        powers = range(ceil(self.low), int(self.high) + 1, 2)
+        return tuple(
+            Tick(self.x(2.0**power), f"{1 << power:,}" if power >= 0 else f"1/{1 << -power}")
+            for power in powers
+        )

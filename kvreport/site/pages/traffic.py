@@ -1,0 +1,152 @@
+"""The traffic page: hit rates of a dropped trace, computed in the browser, and of the published ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from kvreport import units
+from kvreport.accounting.kv_cache import held
+from kvreport.publish.profiles import FOLDER
+from kvreport.publish.site_data import SiteData
+from kvreport.publish.traffic_data import TRACES, curve_of, files, reused
+from kvreport.site.kit.page import Page, Section
+from kvreport.site.kit.tables import Cell, Column, Row, Table
+from kvreport.site.kit.templating import render
+from kvreport.site.page_type import Inputs, PageType
+from kvreport.traffic.shipped import shipped_traces
+from kvreport.units import GIB
+
+URI: Final = "traffic/"
+TITLE: Final = "Capacity under your traffic"
+CHAPTER: Final = "learn/how-real-traffic-fills-the-cache/"
+EXAMPLES: Final = ("Qwen/Qwen2.5-7B-Instruct", "meta-llama/Llama-3.1-8B-Instruct")
+GPUS: Final = ("h100-sxm-80gb",)
+SIZES_GIB: Final = (8, 32, 128, 512, 2048)
+BLOCK_TOKENS: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class TraceLink:
+    """A published trace, as the template shows it.
+
+    Attributes:
+        key: Its name.
+        label: What people call it.
+        what: One sentence.
+        address: Where its file is.
+        source: Repository and path of the original.
+        url: Where that is.
+        license: Its license.
+        attribution: Who made it.
+    """
+
+    key: str
+    label: str
+    what: str
+    address: str
+    source: str
+    url: str
+    license: str
+    attribution: str
+
+
+@dataclass(frozen=True, slots=True)
+class TrafficContext:
+    """What the template is given.
+
+    Attributes:
+        folder: Address of the machine-readable files.
+        traces: The published traces.
+        models: (slug, name) of every model.
+        model: Slug of the model to start with.
+        model_name: Its name.
+        gpus: (slug, name) of every accelerator.
+        gpu: Slug of the accelerator to start with.
+        sizes: Tensor-parallel sizes.
+        block_tokens: Tokens of a block in the table.
+        table: Hit rates of the published traces.
+        command: The command that answers on a command line.
+        chapter: Address of the chapter, or "" where the site has none.
+    """
+
+    folder: str
+    traces: tuple[TraceLink, ...]
+    models: tuple[tuple[str, str], ...]
+    model: str
+    model_name: str
+    gpus: tuple[tuple[str, str], ...]
+    gpu: str
+    sizes: tuple[int, ...]
+    block_tokens: int
+    table: Table
+    command: str
+    chapter: str
+
+
+def context(site: SiteData, addresses: frozenset[str] = frozenset()) -> TrafficContext:
+    """Return what the template is given."""
+    known = {model.id: model for model in site.models}
+    model = next((known[name] for name in EXAMPLES if name in known), site.models[0])
+    gpus = {gpu.id: gpu for gpu in site.gpus}
+    gpu = next((name for name in GPUS if name in gpus), site.gpus[0].id)
+    return TrafficContext(
+        folder=f"{FOLDER}/",
+        traces=tuple(
+            TraceLink(
+                one.key,
+                one.label,
+                one.what,
+                f"{TRACES}/{one.file}",
+                one.source,
+                one.url,
+                one.license,
+                one.attribution,
+            )
+            for one in shipped_traces().values()
+        ),
+        models=tuple((m.slug, m.name) for m in site.models),
+        model=model.slug,
+        model_name=model.name,
+        gpus=tuple((g.id, g.name) for g in site.gpus),
+        gpu=gpu,
+        sizes=tuple(site.catalogue.grid.tensor_parallel),
+        block_tokens=BLOCK_TOKENS,
+        table=_table(int(held(model, None).marginal_bytes(1 << 20))),
+        command=f"kvreport replay mooncake-conversation {model.id} --gpu {gpu}",
+        chapter=CHAPTER if CHAPTER in addresses else "",
+    )
+
+
+def _table(token_bytes: int) -> Table:
+    """Hit rates of the published traces at a few sizes of cache."""
+    columns = (*(Column(f"{size:,} GiB") for size in SIZES_GIB), Column("unlimited"))
+    rows = []
+    for key, record in shipped_traces().items():
+        units_of = [size * GIB // max(token_bytes * BLOCK_TOKENS, 1) for size in SIZES_GIB]
+        rates = [
+            rate for rate, _ in curve_of(key, BLOCK_TOKENS, (*units_of, reused(key, BLOCK_TOKENS).distinct))
+        ]
+        cells = tuple(Cell(f"{rate:.1%}", "kv-num", rate) for rate in rates)
+        rows.append(Row(Cell(f"{record.label} ({units.count(record.requests)} requests)"), cells))
+    return Table("Hit rate (LRU) by KV cache size", Column("Trace", numeric=False), columns, tuple(rows))
+
+
+def pages(inputs: Inputs) -> Iterator[Page]:
+    """Yield the page."""
+    yield Page(
+        uri=URI,
+        kind="tool",
+        title=TITLE,
+        heading=TITLE,
+        names=("traffic", "replay", "trace", "prefix cache hit rate", "hit rate calculator"),
+        description="Drop a request trace: prefix cache hit rate by cache size, the best possible rate, and the cache "
+        "or GPUs for a wanted rate; computed in the browser.",
+        sections=(
+            Section("traffic", "", render("traffic/body.html", URI, context(inputs.site, inputs.addresses))),
+        ),
+    )
+
+
+TYPE: Final = PageType("traffic", pages, files=lambda _: files())

@@ -1,0 +1,150 @@
+"""llama.cpp's and Ollama's start-up lines: what a start allocated, where, and whether it ran out.
+
+Pure functions over text. Ollama passes llama-server's lines through, so both read alike; the estimates that
+Ollama printed by itself before mid-2026 are read, too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+MIB: Final = 1 << 20
+
+_BUFFER: Final = re.compile(
+    r"(?P<device>[A-Za-z_]+\d*(?:\[[^\]]*\])?(?:_[A-Za-z]+)?)\s+"
+    r"(?P<kind>model|KV|RS|compute|output)\s+buffer(?: size)?\s*=\s*(?P<mib>\d+(?:\.\d+)?) MiB"
+)
+_CELLS: Final = re.compile(
+    r"llama_kv_cache: size =\s*(?P<mib>[\d.]+) MiB \(\s*(?P<cells>\d+) cells,\s*(?P<layers>\d+) layers"
+    r"(?:,\s*(?P<slots>\d+)/(?P<streams>\d+) seqs)?\)"
+    r"(?:.*?K \((?P<key>\w+)\))?(?:.*?V \((?P<value>\w+)\))?"
+)
+_STATES: Final = re.compile(
+    r"llama_memory_recurrent: size =\s*(?P<mib>[\d.]+) MiB \(\s*(?P<cells>\d+) cells,\s*(?P<layers>\d+) layers"
+)
+_NUMBER: Final = {
+    "context": re.compile(r"llama_context: n_ctx\s*=\s*(\d+)"),
+    "slots": re.compile(r"llama_context: n_seq_max\s*=\s*(\d+)"),
+    "ubatch": re.compile(r"llama_context: n_ubatch\s*=\s*(\d+)"),
+    "batch": re.compile(r"llama_context: n_batch\s*=\s*(\d+)"),
+}
+_OFFLOADED: Final = re.compile(r"offloaded (\d+)/(\d+) layers to GPU")
+_ARCHITECTURE: Final = re.compile(r"general\.architecture\s+str\s*=\s*(\S+)|print_info: arch\s*=\s*(\S+)")
+_FREE: Final = re.compile(r"using device (\S+).*?-\s*(\d+) MiB free")
+_OUT: Final = re.compile(
+    r"out of memory|failed to allocate|cudaMalloc failed|unable to allocate|ErrorOutOfDeviceMemory",
+    re.IGNORECASE,
+)
+_OLLAMA: Final = re.compile(
+    r'memory\.required\.(?P<part>full|partial|kv|allocations)="?\[?(?P<size>[\d.]+) (?P<unit>[KMGT]iB)'
+)
+_UNITS: Final = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+_HOSTS: Final = re.compile(r"^(CPU|.*_Host|.*_host)", re.IGNORECASE)
+
+
+@dataclass
+class LlamaStart:
+    """One start of llama.cpp, as its lines tell it. Sizes are bytes, rounded as printed.
+
+    Attributes:
+        buffers: Bytes by device and by kind (``model``, ``KV``, ``RS``, ``compute``, ``output``).
+        kv_bytes: Keys and values of all slots.
+        state_bytes: Recurrent states of all slots.
+        cells: Cells of each cache, the full one first.
+        cache_types: Types of keys and values.
+        context: ``n_ctx``.
+        slots: ``n_seq_max``.
+        ubatch: ``n_ubatch``.
+        batch: ``n_batch``.
+        offloaded: Layers on devices and layers in all.
+        architecture: ``general.architecture``.
+        free: Bytes free on each device at start.
+        estimated: What an older Ollama expected, by part.
+        ran_out: True if a line says that memory ran out.
+    """
+
+    buffers: dict[str, dict[str, int]] = field(default_factory=dict)
+    kv_bytes: int = 0
+    state_bytes: int = 0
+    cells: list[int] = field(default_factory=list)
+    cache_types: tuple[str, str] | None = None
+    context: int | None = None
+    slots: int | None = None
+    ubatch: int | None = None
+    batch: int | None = None
+    offloaded: tuple[int, int] | None = None
+    architecture: str | None = None
+    free: dict[str, int] = field(default_factory=dict)
+    estimated: dict[str, int] = field(default_factory=dict)
+    ran_out: bool = False
+
+    @property
+    def device_bytes(self) -> int:
+        """Bytes of all buffers on devices."""
+        return self._sum(on_host=False)
+
+    @property
+    def host_bytes(self) -> int:
+        """Bytes of all buffers in host memory."""
+        return self._sum(on_host=True)
+
+    def _sum(self, *, on_host: bool) -> int:
+        return sum(
+            sum(kinds.values()) for name, kinds in self.buffers.items() if bool(_HOSTS.match(name)) == on_host
+        )
+
+    @property
+    def is_empty(self) -> bool:
+        """True if no line was llama.cpp's."""
+        return not (self.buffers or self.cells or self.estimated)
+
+
+def looks_like_llama_cpp(text: str) -> bool:
+    """True if a log has lines that only llama.cpp prints."""
+    return any(
+        mark in text for mark in ("llama_kv_cache:", "load_tensors:", "sched_reserve:", "llama_context:")
+    )
+
+
+def read_start(lines: Iterable[str]) -> LlamaStart:
+    """Read the start-up lines of llama.cpp or Ollama; other lines are passed over.
+
+    Args:
+        lines: The log.
+    """
+    start = LlamaStart()
+    for line in lines:
+        _read_line(start, line)
+    return start
+
+
+def _read_line(start: LlamaStart, line: str) -> None:
+    if found := _BUFFER.search(line):
+        kinds = start.buffers.setdefault(found["device"], {})
+        kinds[found["kind"]] = kinds.get(found["kind"], 0) + _mib(found["mib"])
+    elif found := _CELLS.search(line):
+        start.kv_bytes += _mib(found["mib"])
+        start.cells.append(int(found["cells"]))
+        if found["key"] and found["value"]:
+            start.cache_types = (found["key"], found["value"])
+    elif found := _STATES.search(line):
+        start.state_bytes += _mib(found["mib"])
+    elif found := _OFFLOADED.search(line):
+        start.offloaded = (int(found[1]), int(found[2]))
+    elif found := _ARCHITECTURE.search(line):
+        start.architecture = found[1] or found[2]
+    elif found := _FREE.search(line):
+        start.free[found[1]] = int(found[2]) * MIB
+    for part in _OLLAMA.finditer(line):
+        start.estimated[part["part"]] = int(float(part["size"]) * _UNITS[part["unit"]])
+    for name, pattern in _NUMBER.items():
+        if found := pattern.search(line):
+            setattr(start, name, int(found[1]))
+    start.ran_out = start.ran_out or bool(_OUT.search(line))
+
+
+def _mib(text: str) -> int:
+    return round(float(text) * MIB)

@@ -1,0 +1,374 @@
+"""What people ask of recorded traffic: how much is found again, who waits, and what would help.
+
+One door, :func:`replay`: a trace, a model and a device in; hit rates by cache size, the course over time and what
+more memory, more replicas or a host tier would change out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Final
+
+from kvreport.accounting.sizing import DEFAULT_EFFICIENCY
+from kvreport.accounting.tiers import LINKS
+from kvreport.catalog.accelerator import Accelerator
+from kvreport.catalog.engine import Engine
+from kvreport.catalog.load import Catalogue, open_catalogue
+from kvreport.catalog.model import Model
+from kvreport.errors import InputError
+from kvreport.estimation import Estimate, estimate
+from kvreport.traffic.curves import CurvePoint, SharedPrefixes
+from kvreport.traffic.deployment import SCHEDULERS, clock_of, pools_of
+from kvreport.traffic.hits import DEFINITIONS, Definition
+from kvreport.traffic.memory import HostPolicy, HostTier
+from kvreport.traffic.pools import Pools
+from kvreport.traffic.replay import replay_trace
+from kvreport.traffic.results import ReplayOptions, ReplayResult
+from kvreport.traffic.shipped import open_trace
+from kvreport.traffic.timing import StepClock
+from kvreport.traffic.trace import Trace, split, with_outputs, within_context
+from kvreport.units import parse_bytes
+
+MAX_REPLICAS: Final = 256
+HOST_LINK: Final = "PCIe 5.0 x16"
+
+
+@dataclass(frozen=True, slots=True)
+class TrafficAnswer:
+    """What a replay answers.
+
+    Attributes:
+        trace: The trace.
+        estimate: The deployment of one replica.
+        pools: Its pools.
+        replicas: Replicas that the trace was divided over.
+        too_long: Requests left out because their prompts exceed the model's context.
+        definition: Name of the hit rate's definition (:data:`~kvreport.traffic.hits.DEFINITIONS`).
+        efficiency: Share of the roofline that steps reach.
+        runs: One result per replica; empty without time.
+        hit_rate: Hit rate of the pool in order of arrival; None if nothing is shared.
+        hit_rate_best: The best possible policy's.
+        hit_rate_unlimited: Without any limit.
+        curve: Hit rates by size.
+        cache_bytes_for_hit_rate: Bytes per device that reach the wanted hit rate; None if none was wanted, or
+            none does.
+        wanted_hit_rate: The wanted hit rate.
+        replicas_for_wait: Replicas for the wanted waiting time; None if none was wanted.
+        wanted_wait_s: The wanted 95th percentile of waiting, in seconds.
+        host_bytes: Bytes of the host tier per device.
+        hit_rate_with_host: Hit rate with the host tier, in order of arrival.
+    """
+
+    trace: Trace
+    estimate: Estimate
+    pools: Pools
+    replicas: int
+    too_long: int
+    definition: Definition
+    efficiency: float
+    runs: tuple[ReplayResult, ...]
+    hit_rate: float | None
+    hit_rate_best: float | None
+    hit_rate_unlimited: float | None
+    curve: tuple[CurvePoint, ...]
+    cache_bytes_for_hit_rate: int | None
+    wanted_hit_rate: float | None
+    replicas_for_wait: int | None
+    wanted_wait_s: float | None
+    host_bytes: int
+    hit_rate_with_host: float | None
+
+    def __repr__(self) -> str:
+        """One line."""
+        rate = "nothing shared" if self.hit_rate is None else f"hit rate {self.hit_rate:.1%}"
+        return f"<TrafficAnswer {self.trace.name} on {self.estimate.request.accelerator.id}: {rate}>"
+
+    @property
+    def binding_pool(self) -> str | None:
+        """What kept requests waiting most often: a pool's name, ``max_seqs``, or None if nothing did."""
+        totals: dict[str, int] = {}
+        for run in self.runs:
+            for name, count in run.blocked_by.items():
+                totals[name] = totals.get(name, 0) + count
+        most = max(totals, key=totals.__getitem__, default="")
+        return most if totals.get(most) else None
+
+    def times(self, name: str) -> dict[str, float] | None:
+        """Mean and percentiles of a time over all replicas; None if no request was served."""
+        values = sorted(value for run in self.runs for value in getattr(run, name))
+        return summarize(values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the object that ``kvreport replay --format json`` prints."""
+        request = self.estimate.request
+        return {
+            "trace": trace_summary(self.trace) | {"left_out_too_long": self.too_long},
+            "model": request.model.id,
+            "gpu": request.accelerator.id,
+            "tensor_parallel": request.tensor_parallel,
+            "engine": request.engine.name,
+            "engine_version": request.engine.version,
+            "replicas": self.replicas,
+            "max_seqs": request.serving.max_seqs,
+            "max_batched_tokens": request.serving.max_batched_tokens,
+            "kv_pool_bytes_per_gpu": self.estimate.budget.kv_pool_bytes,
+            "pools": [asdict(pool) for pool in self.pools.pools],
+            "hit_rate_definition": {"name": self.definition, "is": DEFINITIONS[self.definition]},
+            "hit_rate": self.hit_rate,
+            "hit_rate_best_possible": self.hit_rate_best,
+            "hit_rate_unlimited": self.hit_rate_unlimited,
+            "curve": [asdict(point) for point in self.curve],
+            "wanted_hit_rate": self.wanted_hit_rate,
+            "cache_bytes_for_hit_rate": self.cache_bytes_for_hit_rate,
+            "wanted_wait_s": self.wanted_wait_s,
+            "replicas_for_wait": self.replicas_for_wait,
+            "host_bytes": self.host_bytes,
+            "hit_rate_with_host": self.hit_rate_with_host,
+            "replay": self._replay(),
+        }
+
+    def _replay(self) -> dict[str, Any] | None:
+        if not self.runs:
+            return None
+        runs = self.runs
+        sums = (
+            "requests refused prompt_tokens hit_tokens host_tokens prefilled_tokens output_tokens preemptions "
+            "preempted_requests recomputed_tokens"
+        )
+        found: dict[str, Any] = {name: sum(getattr(run, name) for run in runs) for name in sums.split()}
+        found |= {
+            "efficiency": self.efficiency,
+            "seconds": max(run.seconds for run in runs),
+            "hit_rate": found["hit_tokens"] / max(found["prompt_tokens"], 1),
+            "peak_running": max(run.peak_running for run in runs),
+            "mean_running": fmean(run.mean_running for run in runs),
+            "peak_waiting": max(run.peak_waiting for run in runs),
+            "wait_s": self.times("wait_s"),
+            "first_token_s": self.times("first_token_s"),
+            "end_to_end_s": self.times("end_to_end_s"),
+            "binding_pool": self.binding_pool,
+            "peak_used_share": [
+                max(run.peak_used[index] for run in runs) / spec.blocks
+                for index, spec in enumerate(self.pools.pools)
+            ],
+            "evicted_blocks": [
+                sum(run.evicted[index] for run in runs) for index in range(len(self.pools.pools))
+            ],
+            "peak_idle_contexts": max(run.peak_resident_contexts for run in runs),
+            "idle_lifetime_s": self.times("idle_lifetimes_s"),
+            "samples": [asdict(sample) for sample in thin(runs[0].samples, 200)],
+        }
+        return found
+
+
+def replay(
+    trace: str | Path | Trace,
+    model: str | Path | Model,
+    *,
+    gpu: str | Accelerator,
+    tensor_parallel: int = 1,
+    replicas: int = 1,
+    weights: str | None = None,
+    kv: str = "auto",
+    engine: str | Engine = "vllm",
+    utilization: float | None = None,
+    kv_pool: int | str | None = None,
+    max_batched_tokens: int | None = None,
+    max_seqs: int | None = None,
+    context_tokens: int | str | None = None,
+    host_memory: int | str | None = None,
+    host_policy: HostPolicy = "write_through",
+    time_to_live_s: float | None = None,
+    speed: float = 1.0,
+    closed_loop: bool = False,
+    efficiency: float = DEFAULT_EFFICIENCY,
+    order_only: bool = False,
+    curve: bool = True,
+    hit_rate: float | None = None,
+    wait_s: float | None = None,
+    block_tokens: int | None = None,
+    rate: float | None = None,
+    limit: int | None = None,
+    catalog: Catalogue | None = None,
+) -> TrafficAnswer:
+    """Answer what a deployment does under recorded traffic.
+
+    Args:
+        trace: A trace, its file, or the name of a shipped one (``mooncake-conversation``).
+        model: As in :func:`kvreport.estimate`, like all arguments not named here.
+        gpu: Accelerator.
+        tensor_parallel: Devices of one replica.
+        replicas: Replicas that the trace is divided over: whole sessions where it has them, else in turn.
+        weights: Weight format.
+        kv: KV format.
+        engine: Engine: ``vllm``, ``sglang`` or ``ceiling``.
+        utilization: Share of memory.
+        kv_pool: Cache pool per device.
+        max_batched_tokens: Tokens of one step.
+        max_seqs: Requests at once per replica.
+        context_tokens: Longest request served; None for the model's limit.
+        host_memory: Host tier per device (bytes, or ``"256GiB"``).
+        host_policy: ``write_through`` copies a request's blocks when it ends, ``on_eviction`` when they are evicted.
+        time_to_live_s: Seconds after which cached blocks expire.
+        speed: Arrivals come so many times as fast.
+        closed_loop: A session's next request waits for the answer before and its think time.
+        efficiency: Share of the roofline that steps reach.
+        order_only: Hit rates only, without time.
+        curve: False leaves out hit rates by size of the cache.
+        hit_rate: A wanted hit rate, from 0 to 1: the cache that reaches it is looked for.
+        wait_s: A wanted 95th percentile of waiting: the replicas that reach it are looked for.
+        block_tokens: Tokens of the trace's blocks, where it does not state them.
+        rate: Requests per second, for traces without times.
+        limit: Read no more than so many requests.
+        catalog: Where names are looked up; None for the public catalogue.
+
+    Raises:
+        InputError: If something is unknown, out of range or impossible.
+    """
+    if not 1 <= replicas <= MAX_REPLICAS:
+        raise InputError(f"replicas: found {replicas}; allowed: 1 to {MAX_REPLICAS}")
+    if hit_rate is not None and not 0 < hit_rate < 1:
+        raise InputError(f"hit rate: found {hit_rate}; allowed: a share above 0 and below 1")
+    if wait_s is not None and not wait_s > 0:
+        raise InputError(f"wait: found {wait_s}; allowed: seconds above 0")
+    deployment = estimate(
+        model,
+        gpu=gpu,
+        tensor_parallel=tensor_parallel,
+        context_tokens=context_tokens,
+        weights=weights,
+        kv=kv,
+        engine=engine,
+        utilization=utilization,
+        kv_pool=kv_pool,
+        max_batched_tokens=max_batched_tokens,
+        max_seqs=max_seqs,
+        catalog=open_catalogue() if catalog is None else catalog,
+    )
+    pools = pools_of(deployment)
+    given = (
+        trace
+        if isinstance(trace, Trace)
+        else open_trace(trace, block_tokens=block_tokens, rate=rate, limit=limit)
+    )
+    whole, too_long = within_context(given, deployment.request.context_tokens)
+    whole = with_outputs(whole)
+    host = _host(host_memory, host_policy, pools)
+    options = ReplayOptions(
+        scheduler=SCHEDULERS[deployment.request.engine.family],
+        max_seqs=deployment.request.serving.max_seqs,
+        max_batched_tokens=deployment.request.serving.max_batched_tokens,
+        host=host,
+        time_to_live_s=time_to_live_s,
+        speed=speed,
+        closed_loop=closed_loop,
+    )
+    runs: tuple[ReplayResult, ...] = ()
+    needed = None
+    if not order_only:
+        clock = clock_of(deployment, efficiency)
+        runs = tuple(replay_trace(part, pools, clock, options) for part in split(whole, replicas))
+        if wait_s is not None:
+            needed = _replicas_for(whole, pools, clock, options, wait_s)
+    part = split(whole, replicas)[0]
+    shared = (
+        SharedPrefixes.of(part, deployment, pools, time_to_live_s)
+        if part.shares_prefixes and (curve or order_only)
+        else None
+    )
+    points = () if shared is None or not curve else tuple(shared.curve())
+    return TrafficAnswer(
+        trace=given,
+        estimate=deployment,
+        pools=pools,
+        replicas=replicas,
+        too_long=too_long,
+        definition="tokens",
+        efficiency=efficiency,
+        runs=runs,
+        hit_rate=None if shared is None else shared.at(None),
+        hit_rate_best=None if shared is None else shared.best(None),
+        hit_rate_unlimited=None if shared is None else shared.unlimited(),
+        curve=points,
+        cache_bytes_for_hit_rate=None
+        if shared is None or hit_rate is None
+        else shared.cache_for(hit_rate, points),
+        wanted_hit_rate=hit_rate,
+        replicas_for_wait=needed,
+        wanted_wait_s=wait_s,
+        host_bytes=0 if host is None else host.blocks * pools.pools[0].block_bytes,
+        hit_rate_with_host=None if shared is None or host is None else shared.with_host(host),
+    )
+
+
+def _host(memory: int | str | None, policy: HostPolicy, pools: Pools) -> HostTier | None:
+    if memory is None:
+        return None
+    try:
+        size = parse_bytes(memory)
+    except InputError as error:
+        raise InputError(f"host-memory: {error}") from error
+    return HostTier(max(size // pools.pools[0].block_bytes, 1), LINKS[HOST_LINK], policy)
+
+
+def _replicas_for(
+    trace: Trace, pools: Pools, clock: StepClock, options: ReplayOptions, wait_s: float
+) -> int | None:
+    """The fewest replicas whose 95th percentile of waiting is at most ``wait_s``; None if none up to the most."""
+
+    def waits(replicas: int) -> bool:
+        values = sorted(
+            value
+            for part in split(trace, replicas)
+            for value in replay_trace(part, pools, clock, options).wait_s
+        )
+        found = summarize(values)
+        return found is None or found["p95"] > wait_s
+
+    high = 1
+    while waits(high):
+        high *= 2
+        if high > MAX_REPLICAS:
+            return None
+    low = high // 2 + 1
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (middle + 1, high) if waits(middle) else (low, middle)
+    return high
+
+
+def summarize(values: Sequence[float]) -> dict[str, float] | None:
+    """Mean and percentiles of ascending values; None without any."""
+    if not values:
+        return None
+    last = len(values) - 1
+
+    def at(share: float) -> float:
+        return values[round(share * last)]
+
+    return {"mean": fmean(values), "p50": at(0.5), "p95": at(0.95), "p99": at(0.99), "max": values[-1]}
+
+
+def trace_summary(trace: Trace) -> dict[str, Any]:
+    """What a trace holds, in numbers."""
+    prompts, outputs = sorted(trace.prompt_tokens), sorted(trace.output_tokens)
+    return {
+        "name": trace.name,
+        "requests": len(trace),
+        "duration_s": trace.duration_s,
+        "prompt_tokens": summarize(prompts),
+        "output_tokens": summarize(outputs),
+        "block_tokens": trace.block_tokens,
+        "distinct_blocks": trace.num_nodes,
+        "sessions": len({one for one in trace.session if one >= 0}),
+        "reordered": trace.reordered,
+    }
+
+
+def thin(values: Sequence[Any], most: int) -> Sequence[Any]:
+    """At most so many of some values, evenly."""
+    step = -(-len(values) // most) or 1
+    return values[::step]

@@ -1,0 +1,214 @@
+"""From an estimate to the pools and the clock of a replay.
+
+vLLM's groups draw from one pool of equal blocks: how many each takes is in the plan's profile. SGLang keeps full
+attention, windows and states in pools of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from kvreport.accounting.demand import demand
+from kvreport.accounting.kv_cache import cache_terms
+from kvreport.accounting.plan import BlockPlan
+from kvreport.accounting.profile import UNBOUNDED
+from kvreport.accounting.roofline import Peaks
+from kvreport.catalog.caches import RecurrentState, SlidingWindow
+from kvreport.catalog.model import Model
+from kvreport.errors import InputError
+from kvreport.estimation import Estimate
+from kvreport.traffic.pools import CacheKind, Pools, PoolSpec
+from kvreport.traffic.results import Scheduler
+from kvreport.traffic.timing import RooflineClock
+
+SCHEDULERS: Final[dict[str, Scheduler]] = {"vllm": "vllm", "sglang": "sglang", "ceiling": "vllm"}
+"""Engine families whose scheduler is known; the ceiling is scheduled as vLLM does."""
+
+# SGLang 0.5.23, defaults of ``server_args.py``: ``swa_full_tokens_ratio``, ``mamba_full_memory_ratio``; states that
+# a running request may hold with the radix cache (``mem_cache/kv_cache_configurator.py``).
+_SGLANG_WINDOW_SHARE: Final = 0.8
+_SGLANG_STATE_RATIO: Final = 0.9
+_SGLANG_STATES_PER_REQUEST: Final = 5
+
+
+def pools_of(estimate: Estimate, pool_bytes: int | None = None) -> Pools:
+    """The pools of one replica.
+
+    Args:
+        estimate: The deployment.
+        pool_bytes: Bytes of the pool on one device, in place of the estimate's.
+
+    Raises:
+        InputError: If nothing is left for a pool, or the engine's scheduler is not known.
+    """
+    family = estimate.request.engine.family
+    if family not in SCHEDULERS:
+        raise InputError(
+            f"engine: found {estimate.request.engine.label}, whose scheduler is not known here; "
+            f"allowed: {', '.join(SCHEDULERS)}"
+        )
+    size = estimate.budget.kv_pool_bytes if pool_bytes is None else pool_bytes
+    if family == "sglang":
+        return _sglang_pools(estimate, size)
+    return plan_pools(estimate.plan, size, windows=_windows(estimate.request.model))
+
+
+def clock_of(estimate: Estimate, efficiency: float) -> RooflineClock:
+    """The clock of one replica: the roofline of its device over an efficiency.
+
+    Raises:
+        InputError: If the device's rates are not known.
+    """
+    request = estimate.request
+    return RooflineClock(
+        demand(
+            request.model,
+            request.weight_format,
+            request.weight_formats,
+            request.kv_format,
+            tensor_parallel=request.tensor_parallel,
+        ),
+        Peaks.of(request.accelerator),
+        max_seqs=request.serving.max_seqs,
+        efficiency=efficiency,
+    )
+
+
+def _windows(model: Model) -> tuple[int, ...]:
+    """The different windows of a model's layers, ascending."""
+    caches = (cache for group in model.layers for cache in group.caches)
+    found = (getattr(cache, "window", None) or getattr(cache, "chunk", None) for cache in caches)
+    return tuple(sorted({window for window in found if window}))
+
+
+def plan_pools(plan: BlockPlan, pool_bytes: int, *, windows: Sequence[int] = ()) -> Pools:
+    """The one pool of an engine's plan, and the kinds of cache that draw from it.
+
+    Args:
+        plan: The block plan of one device.
+        pool_bytes: Bytes of the pool on one device.
+        windows: The model's windows, ascending; a plan's caps add the tokens in flight to them.
+
+    Raises:
+        InputError: If the pool holds no block.
+    """
+    size = plan.block_bytes
+    blocks = pool_bytes // size - plan.kept_blocks
+    if blocks < 1:
+        raise InputError(
+            f"pool: {max(pool_bytes, 0):,} bytes hold no block of {size:,} bytes; enlarge the pool"
+        )
+    full: dict[int, int] = {}
+    capped: dict[tuple[int, int], tuple[int, int]] = {}
+    state = 0
+    for term in plan.profile.terms:
+        if not term.rate_bytes:
+            state += term.constant_bytes
+        elif term.cap_tokens >= UNBOUNDED:
+            full[term.step_tokens] = full.get(term.step_tokens, 0) + term.rate_bytes
+        else:
+            key = (term.step_tokens, term.cap_tokens)
+            rate, constant = capped.get(key, (0, 0))
+            capped[key] = (rate + term.rate_bytes, constant + term.constant_bytes)
+    kinds = [CacheKind("full", 0, step, _blocks(rate, size)) for step, rate in sorted(full.items())]
+    caps = sorted({cap for _, cap in capped})
+    reach = dict(zip(caps, windows, strict=True)) if len(caps) == len(windows) else {cap: cap for cap in caps}
+    for (step, cap), (rate, constant) in sorted(capped.items()):
+        most = _blocks(rate * -(-cap // step) + constant, size)
+        kinds.append(CacheKind("window", 0, step, _blocks(rate, size), window=reach[cap], most_blocks=most))
+    if state:
+        slots = _blocks(state, size)
+        groups = max(sum(1 for group in plan.groups if group.kind == "state"), 1)
+        kinds.append(CacheKind("state", 0, plan.block_tokens, min(groups, slots), held_blocks=slots))
+    if not kinds:
+        raise InputError("model: it keeps no cache, so a replay has nothing to fill")
+    return Pools((PoolSpec("KV pool", blocks, size),), tuple(kinds))
+
+
+def _blocks(value: int, size: int) -> int:
+    return max(-(-value // size), 1)
+
+
+def _sglang_pools(estimate: Estimate, pool_bytes: int) -> Pools:
+    """SGLang's pools of fixed proportions, from the bytes of one token in each kind of layer."""
+    request = estimate.request
+    full = window = state = 0
+    reach = 0
+    for group in request.model.layers:
+        for cache in group.caches:
+            for term in cache_terms(cache, request.stored_format, tensor_parallel=request.tensor_parallel):
+                rate = -(-term.rate_bytes // term.step_tokens) * group.count
+                if isinstance(cache, RecurrentState):
+                    state += term.constant_bytes * group.count
+                elif isinstance(cache, SlidingWindow):
+                    window += rate
+                    reach = max(reach, cache.window)
+                else:
+                    full += rate
+    if not full:
+        full, window = window, 0
+    share = _SGLANG_STATE_RATIO / (1 + _SGLANG_STATE_RATIO) if state else 0.0
+    cell = full + window * _SGLANG_WINDOW_SHARE
+    tokens = int(pool_bytes * (1 - share) / max(cell, 1))
+    if tokens < 1 or (state and pool_bytes * share < state):
+        raise InputError(
+            f"pool: {max(pool_bytes, 0):,} bytes hold no token of {int(cell):,} bytes; enlarge the pool"
+        )
+    return separate_pools(
+        full_tokens=tokens,
+        window_tokens=int(tokens * _SGLANG_WINDOW_SHARE) if window else 0,
+        window=reach,
+        state_slots=int(pool_bytes * share / state) if state else 0,
+        states_per_request=_SGLANG_STATES_PER_REQUEST,
+        token_bytes=full,
+        window_token_bytes=window,
+        state_bytes=state,
+    )
+
+
+def separate_pools(
+    *,
+    full_tokens: int,
+    window_tokens: int = 0,
+    window: int = 0,
+    state_slots: int = 0,
+    states_per_request: int = 1,
+    page_tokens: int = 1,
+    token_bytes: int = 1,
+    window_token_bytes: int = 1,
+    state_bytes: int = 1,
+) -> Pools:
+    """Pools of their own for full attention, windows and states, as SGLang has them.
+
+    Args:
+        full_tokens: Tokens of the full-attention pool.
+        window_tokens: Tokens of the window pool; 0 for none.
+        window: Tokens that a window looks back on.
+        state_slots: Slots of the state pool; 0 for none.
+        states_per_request: Slots that a running request holds.
+        page_tokens: Tokens per page (``--page-size``).
+        token_bytes: Bytes of one token's full-attention cache.
+        window_token_bytes: Bytes of one token's window cache.
+        state_bytes: Bytes of one state.
+    """
+    pools = [PoolSpec("full attention", full_tokens // page_tokens, token_bytes * page_tokens)]
+    kinds = [CacheKind("full", 0, page_tokens, 1)]
+    if window_tokens:
+        pools.append(
+            PoolSpec("sliding window", window_tokens // page_tokens, window_token_bytes * page_tokens)
+        )
+        most = -(-window // page_tokens) + 1
+        kinds.append(
+            CacheKind(
+                "window", len(pools) - 1, page_tokens, 1, window=window, most_blocks=most, keeps_passed=False
+            )
+        )
+    if state_slots:
+        pools.append(PoolSpec("recurrent state", state_slots, state_bytes))
+        kinds.append(
+            CacheKind(
+                "state", len(pools) - 1, page_tokens, 1, held_blocks=min(states_per_request, state_slots)
+            )
+        )
+    return Pools(tuple(pools), tuple(kinds))

@@ -1,0 +1,94 @@
+"""The traces that ship with kvreport, and what others have published about them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from pydantic import BaseModel, ConfigDict
+
+from kvreport.errors import InputError
+from kvreport.resources import data_dir
+from kvreport.traffic.readers import read_trace
+from kvreport.traffic.trace import Trace
+
+FOLDER: Final = "traffic"
+
+
+class ShippedTrace(BaseModel):
+    """One trace of ``data/traffic/``.
+
+    Attributes:
+        key: Its name on the command line and in addresses.
+        label: What people call it.
+        what: One sentence about it.
+        file: Its file.
+        requests: Requests in it.
+        block_tokens: Tokens of one prefix block.
+        source: Repository and path that it was taken from.
+        url: Where that is.
+        commit: The commit it was taken from.
+        license: License of the original, as an SPDX identifier.
+        attribution: Who made it.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    key: str
+    label: str
+    what: str
+    file: str
+    requests: int
+    block_tokens: int
+    source: str
+    url: str
+    commit: str
+    license: str
+    attribution: str
+
+    @property
+    def path(self) -> Path:
+        """Where the file is."""
+        return data_dir() / FOLDER / self.file
+
+
+@lru_cache(maxsize=1)
+def shipped_traces() -> dict[str, ShippedTrace]:
+    """The traces that ship with kvreport, by key."""
+    found = _read("traces.yaml")
+    return {one["key"]: ShippedTrace.model_validate(one) for one in found["traces"]}
+
+
+def published_checks() -> dict[str, Any]:
+    """What others have published about the shipped traces (``data/traffic/checks.yaml``)."""
+    return _read("checks.yaml")
+
+
+def open_trace(
+    name: str | Path, *, block_tokens: int | None = None, rate: float | None = None, limit: int | None = None
+) -> Trace:
+    """Read a file or folder, or one of the shipped traces by its key; see :func:`~.readers.read_trace`.
+
+    Raises:
+        InputError: If there is neither, or the trace is faulty.
+    """
+    known = shipped_traces()
+    if isinstance(name, str) and name in known and not Path(name).exists():
+        return replace(read_trace(known[name].path, limit=limit), name=name)
+    if not Path(name).exists():
+        raise InputError(
+            f"trace: found neither a file {str(name)!r} nor a trace of that name; allowed: a file, a folder of "
+            f"sessions, or {', '.join(known)}"
+        )
+    return read_trace(name, block_tokens=block_tokens, rate=rate, limit=limit)
+
+
+def _read(file: str) -> dict[str, Any]:
+    path = data_dir() / FOLDER / file
+    found = yaml.safe_load(path.read_text(encoding="utf-8"))
+    if not isinstance(found, dict):
+        raise InputError(f"{path}: found no mapping; allowed: a mapping")
+    return found

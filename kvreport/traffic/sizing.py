@@ -1,0 +1,184 @@
+"""Size a deployment for a trace: candidates from the sizer, replicas from replays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Final
+
+from kvreport.accounting.ranking import Deployment
+from kvreport.catalog.load import Catalogue
+from kvreport.errors import InputError
+from kvreport.estimation.size import size
+from kvreport.traffic.answers import replay
+from kvreport.traffic.shipped import open_trace
+from kvreport.traffic.trace import Trace
+
+DEFAULT_WAIT_S: Final = 5.0
+"""The wanted 95th percentile of waiting, where none is stated."""
+
+CANDIDATES: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class TracedDeployment:
+    """One way to serve a trace.
+
+    Attributes:
+        model: The model.
+        gpu: The accelerator.
+        gpus: Devices in all.
+        replicas: Copies that keep the waiting time.
+        tensor_parallel: Devices of one copy.
+        weight_format: Weight format.
+        kv_format: KV format.
+        wait_p95_s: 95th percentile of waiting with so many copies.
+        first_token_p95_s: 95th percentile of the time to first token.
+        hit_rate: Hit rate over all copies.
+        preemptions: Preemptions over all copies.
+        refused: Requests that no pool could hold.
+        price_per_hour: Price of all devices, or None.
+    """
+
+    model: str
+    gpu: str
+    gpus: int
+    replicas: int
+    tensor_parallel: int
+    weight_format: str
+    kv_format: str
+    wait_p95_s: float
+    first_token_p95_s: float
+    hit_rate: float
+    preemptions: int
+    refused: int
+    price_per_hour: float | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields by name."""
+        return asdict(self)
+
+
+def size_for_trace(
+    models: str | Sequence[str],
+    trace: str | Path | Trace,
+    *,
+    wait_s: float = DEFAULT_WAIT_S,
+    candidates: int = CANDIDATES,
+    utilization: float | None = None,
+    max_seqs: int | None = None,
+    engine: str = "vllm",
+    catalog: Catalogue,
+    **limits: Any,  # noqa: ANN401 - passed on as they are
+) -> list[TracedDeployment]:
+    """Find how many copies of the likeliest deployments keep a trace's waiting time.
+
+    The sizer ranks what holds one request of mean length and the longest; each of the best is replayed with more
+    and more copies until the 95th percentile of waiting is reached.
+
+    Args:
+        models: A model, or a shortlist.
+        trace: A trace, its file, or the name of a shipped one.
+        wait_s: Wanted 95th percentile of waiting for admission, in seconds.
+        candidates: How many kinds of deployment are replayed.
+        utilization: Share of memory.
+        max_seqs: Requests at once per copy.
+        engine: Engine.
+        catalog: Where names are looked up.
+        limits: Further arguments of :func:`kvreport.estimation.size.size` (accelerators, formats, prices).
+
+    Raises:
+        InputError: If nothing holds the longest request, or no number of copies is enough.
+    """
+    given = trace if isinstance(trace, Trace) else open_trace(trace)
+    names = [models] if isinstance(models, str) else list(models)
+    most = max(catalog.model(name).context_tokens for name in names)
+    totals = (
+        prompt + output for prompt, output in zip(given.prompt_tokens, given.output_tokens, strict=True)
+    )
+    ranking = size(
+        names,
+        context=min(max(totals), most),
+        prompt=max(round(fmean(given.prompt_tokens)), 1),
+        output=max(round(fmean(given.output_tokens)), 1),
+        concurrent=1,
+        engine=engine,
+        utilization=utilization,
+        max_seqs=max_seqs,
+        catalog=catalog,
+        **limits,
+    ).ranking
+    found = [
+        one
+        for deployment in _different(ranking.deployments, candidates)
+        if (one := _replayed(deployment, given, wait_s, utilization, max_seqs, engine, catalog)) is not None
+    ]
+    if not found:
+        raise InputError(
+            f"wait: no number of copies tried keeps the 95th percentile of waiting within {wait_s:g} s; "
+            "allow a longer wait or other accelerators"
+        )
+    priced = all(one.price_per_hour is not None for one in found)
+    return sorted(found, key=lambda one: (one.price_per_hour or 0.0) if priced else one.gpus)
+
+
+def _different(deployments: Sequence[Deployment], most: int) -> list[Deployment]:
+    """The best deployments that differ in model, accelerator or size, up to so many."""
+    seen: dict[tuple[str, str, int], Deployment] = {}
+    for one in deployments:
+        seen.setdefault((one.model.id, one.offer.accelerator.id, one.tensor_parallel), one)
+        if len(seen) == most:
+            break
+    return list(seen.values())
+
+
+def _replayed(
+    deployment: Deployment,
+    trace: Trace,
+    wait_s: float,
+    utilization: float | None,
+    max_seqs: int | None,
+    engine: str,
+    catalog: Catalogue,
+) -> TracedDeployment | None:
+    def answer(replicas: int, wanted: float | None) -> Any:  # noqa: ANN401 - the record of replay
+        return replay(
+            trace,
+            deployment.model,
+            gpu=deployment.offer.accelerator,
+            tensor_parallel=deployment.tensor_parallel,
+            replicas=replicas,
+            weights=None if deployment.weight_format == "released" else deployment.weight_format,
+            kv=deployment.kv_format,
+            engine=engine,
+            utilization=utilization,
+            max_seqs=max_seqs,
+            wait_s=wanted,
+            curve=False,
+            catalog=catalog,
+        )
+
+    replicas = answer(1, wait_s).replicas_for_wait
+    if replicas is None:
+        return None
+    run = answer(replicas, None)
+    course = run.to_dict()["replay"]
+    price = deployment.offer.price_per_hour
+    gpus = replicas * deployment.tensor_parallel
+    return TracedDeployment(
+        model=deployment.model.id,
+        gpu=deployment.offer.accelerator.id,
+        gpus=gpus,
+        replicas=replicas,
+        tensor_parallel=deployment.tensor_parallel,
+        weight_format=deployment.weight_format,
+        kv_format=deployment.kv_format,
+        wait_p95_s=course["wait_s"]["p95"],
+        first_token_p95_s=course["first_token_s"]["p95"],
+        hit_rate=course["hit_rate"],
+        preemptions=course["preemptions"],
+        refused=course["refused"],
+        price_per_hour=None if price is None else price * gpus,
+    )

@@ -1,0 +1,148 @@
+"""Hold SGLang's pools against a recorded run of its own configurators.
+
+    python scripts/check_sglang.py RECORDS.jsonl [RECORDS.jsonl ...] [--list] [--write]
+
+RECORDS come from ``scripts/run_sglang_planner.py``. Models are those of the catalogue; nothing of a record
+but its flags, its storage type and the context goes in. Compared are the tokens of the full pool and of
+the window pool, the states and the requests at once, for a budget of 40 GiB.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from kvreport.accounting.engines.sglang import plan, settings
+from kvreport.accounting.engines.sglang.compressed import WINDOW_SHARE, is_compressed
+from kvreport.accounting.engines.sglang.pools import PoolFlags, Pools, size_pools
+from kvreport.catalog.accelerator import Accelerator
+from kvreport.catalog.engine import Engine
+from kvreport.catalog.load import load_catalogue
+from kvreport.catalog.model import Model
+from kvreport.catalog.planner_check import OracleCheck
+from kvreport.errors import InputError
+from kvreport.resources import data_dir
+from kvreport.units import GIB
+
+BUDGET_BYTES = 40 * GIB
+BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "float8_e5m2": 1, "float8_e4m3fn": 1}
+
+
+def main() -> None:
+    """Compare, print, and write what was found if asked to."""
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("records", type=Path, nargs="+")
+    arguments.add_argument("--list", action="store_true", help="name every point that differs")
+    arguments.add_argument("--write", action="store_true", help="write data/planner_check_sglang.yaml")
+    given = arguments.parse_args()
+    catalogue = load_catalogue()
+    engine = catalogue.engine("sglang")
+    models = {model.id: model for model in catalogue.models.values()}
+    counts: Counter[str] = Counter()
+    names, gpus, releases = set(), set(), set()
+    for path in given.records:
+        for row in map(json.loads, path.read_text().splitlines()):
+            model = models.get(row["id"])
+            reason = _left_out(row, model)
+            if reason or model is None:
+                counts[reason or "not in the catalogue"] += 1
+                continue
+            names.add(row["id"])
+            gpus.add(row["gpu"])
+            releases.add(row["sglang"])
+            counts["points"] += 1
+            found = _found(model, engine, catalogue.accelerator(row["gpu"]), row)
+            counts["equal"] += found is None
+            if found is not None and given.list:
+                print(f"{row['id']} {row['gpu']} {row['flags']}: {found}")
+    print(dict(counts))
+    if given.write:
+        check = OracleCheck(
+            engine=f"SGLang {', '.join(sorted(releases))}",
+            models=len(names),
+            accelerators=tuple(sorted(gpus)),
+            points=counts["points"],
+            equal=counts["equal"],
+            refused_by_engine=counts["refused by the engine"],
+            other_classes=counts["another class than the record's"] + counts["not in the catalogue"],
+        )
+        lines = [f"{name}: {json.dumps(value)}" for name, value in check.model_dump().items()]
+        (data_dir() / "planner_check_sglang.yaml").write_text("\n".join(lines) + "\n")
+
+
+def _left_out(row: dict[str, Any], model: Model | None) -> str | None:
+    if "error" in row:
+        return "refused by the engine"
+    if model is None:
+        return "not in the catalogue"
+    return None if row["architecture"] == model.architecture else "another class than the record's"
+
+
+def _found(model: Model, engine: Engine, gpu: Accelerator, row: dict[str, Any]) -> str | None:
+    """What differs, in words; None if nothing does."""
+    try:
+        pools = _pools(model, engine, gpu, row)
+    except InputError as error:
+        return str(error)
+    pairs = {
+        "tokens": (pools.tokens, row["tokens"]),
+        "window_tokens": (pools.window_tokens, row["window_tokens"]),
+        "state_slots": (pools.state_slots, row["state_slots"]),
+        "max_requests": (pools.max_requests, row["max_requests"]),
+    }
+    wrong = [f"{name} {ours} for {theirs}" for name, (ours, theirs) in pairs.items() if ours != theirs]
+    return "; ".join(wrong) or None
+
+
+def _pools(model: Model, engine: Engine, gpu: Accelerator, row: dict[str, Any]) -> Pools:
+    flags = row["flags"]
+    ranks, data = flags.get("tp_size", 1), flags.get("dp_size", 1)
+    cached, overlap = not flags.get("disable_radix_cache"), not flags.get("disable_overlap_schedule")
+    resolved = settings.settings(
+        model,
+        engine,
+        gpu,
+        tensor_parallel=ranks,
+        data_attention=data,
+        chunk_tokens=flags.get("chunked_prefill_size"),
+        max_requests=flags.get("max_running_requests"),
+        share=flags.get("mem_fraction_static"),
+        page_tokens=flags.get("page_size"),
+        graphs=not flags.get("disable_cuda_graph"),
+        prefix_cache=cached,
+        overlap=overlap,
+        context_tokens=flags.get("context_length"),
+    )
+    states, requests = flags.get("max_mamba_cache_size"), resolved.max_requests
+    usual = WINDOW_SHARE if is_compressed(model) else plan.WINDOW_SHARE
+    return size_pools(
+        model,
+        engine,
+        BUDGET_BYTES,
+        PoolFlags(
+            element_bytes=BYTES[row["kv_dtype"]],
+            attention_ranks=ranks // data,
+            page_tokens=resolved.page_tokens,
+            context_tokens=row["context_tokens"],
+            window_share=flags.get("swa_full_tokens_ratio", usual),
+            state_share=flags.get("mamba_full_memory_ratio", plan.STATE_SHARE),
+            states_per_request=resolved.states_per_request,
+            state_dtype=flags.get("mamba_ssm_dtype"),
+            max_requests=None if requests is None else max(1, requests // data),
+            max_tokens=flags.get("max_total_tokens"),
+            max_states=None if states is None else states // data,
+            prefix_cache=cached,
+            chunk_tokens=resolved.chunk_tokens,
+            overlap=overlap,
+            scaled_latents=plan.scaled_latents(model, engine, gpu),
+            narrow_index=row["kv_dtype"] == "float8_e4m3fn"
+            and settings.capability(gpu) in settings.NARROW_INDEX,
+        ),
+    )
+
+
+if __name__ == "__main__":
+    main()

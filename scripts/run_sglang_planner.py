@@ -1,0 +1,350 @@
+"""Run SGLang's own argument resolution and pool configurators with a pretended device, one JSON line each.
+
+    python scripts/run_sglang_planner.py CONFIGS FLAGS.json [--gpu NAME] > records.jsonl
+
+CONFIGS is a folder with one JSON file per model: a ``config.json``, alone or under the key ``config``
+(with the checkpoint's ``hf_quant_config`` beside it, if it has one). FLAGS.json is a list of objects of
+``ServerArgs`` fields; every model is run under each. No GPU is needed and no weights are read: the device
+is pretended through ``runtime_context.override_platform``, the budget of the pools is 40 GiB.
+
+SGLang and its torch, torchvision and transformers must be importable; packages with compiled kernels may be missing,
+empty modules stand in for them. ``scripts/check_sglang.py`` compares the records with this project.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.abc
+import importlib.machinery
+import importlib.metadata
+import importlib.util
+import json
+import logging
+import os
+import sys
+import tempfile
+import types
+import warnings
+from pathlib import Path
+from typing import Any
+
+GIB = 1 << 30
+BUDGET_GIB = 40.0
+DEVICES = {
+    "h100-sxm-80gb": (81559, (9, 0)),
+    "b200-sxm-180gb": (183359, (10, 0)),
+    "rtx-4090": (24564, (8, 9)),
+    "rtx-pro-6000-ws": (97887, (12, 0)),
+    "a100-sxm4-40gb": (40960, (8, 0)),
+}
+"""Memory that the driver prints, MiB, and compute capability."""
+
+KERNELS = [
+    "sgl_kernel",
+    "flashinfer",
+    "vllm",
+    "torchaudio",
+    "deep_gemm",
+    "llguidance",
+    "tvm_ffi",
+    "tilelang",
+    "cuda",
+    "nvtx",
+    "cutlass",
+    "flash_attn",
+    "quack",
+    "torchcodec",
+    "numba",
+    "sgl_flash_mla",
+    "deep_ep",
+    "kernels",
+    "humming",
+    "torch_memory_saver",
+    "av",
+    "flash_mla",
+    "aiter",
+    "nvshmem",
+    "smg_grpc_servicer",
+    "openai_harmony",
+    "py_spy",
+    "tml_renderers",
+    "deepseek_recipe",
+    "timm",
+    "triton",
+    "xgrammar",
+    "outlines",
+    "torchvision",
+    "blobfile",
+    "watchfiles",
+    "decord",
+]
+"""Packages that an empty module may stand in for."""
+
+OPTIONAL = ("torchcodec", "decord", "timm", "torchvision")
+"""Packages that transformers looks for; pretending to have them would lead it astray."""
+
+
+class Nothing:
+    """Stands for any name of a package that is not installed."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        """Take anything."""
+
+    def __getattr__(self, name: str) -> Nothing:
+        if name.startswith("__") and name.endswith("__"):
+            raise AttributeError(name)
+        return Nothing()
+
+    def __call__(self, *given: object, **named: object) -> object:
+        if len(given) == 1 and callable(given[0]) and not named and not isinstance(given[0], Nothing):
+            return given[0]
+        return Nothing()
+
+    def __mro_entries__(self, bases: tuple[object, ...]) -> tuple[type, ...]:
+        return (object,)
+
+    def __getitem__(self, key: object) -> Nothing:
+        return Nothing()
+
+    def __or__(self, other: object) -> Nothing:
+        return Nothing()
+
+    __ror__ = __or__
+
+    def __iter__(self) -> Any:
+        return iter(())
+
+    def __bool__(self) -> bool:
+        return False
+
+
+class Absent(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds empty modules for packages that are not installed."""
+
+    def __init__(self, names: list[str]) -> None:
+        """Stand in for these top-level packages."""
+        self.names = frozenset(names)
+
+    def find_spec(self, name: str, path: object, target: object = None) -> Any:
+        """A package, if it is one of those."""
+        del path, target
+        if name.split(".", maxsplit=1)[0] not in self.names:
+            return None
+        return importlib.machinery.ModuleSpec(name, self, is_package=True)
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
+        """An empty module whose every name is :class:`Nothing`."""
+        module = types.ModuleType(spec.name)
+        module.__path__ = []
+        module.__file__ = spec.name
+
+        def named(name: str) -> Nothing:
+            if name.startswith("__") and name.endswith("__"):
+                raise AttributeError(name)
+            return Nothing()
+
+        module.__getattr__ = named  # type: ignore[method-assign]
+        return module
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        """Nothing to run."""
+
+
+def stand_in() -> None:
+    """Put empty modules in place of kernel packages that are not installed, and versions with them."""
+    missing = [name for name in KERNELS if name not in OPTIONAL and importlib.util.find_spec(name) is None]
+    sys.meta_path.append(Absent(missing))
+    real = importlib.metadata.version
+
+    def version(name: str) -> str:
+        try:
+            return real(name)
+        except importlib.metadata.PackageNotFoundError:
+            return "99.0.0"
+
+    importlib.metadata.version = version
+
+
+def pretend(gpu: str) -> None:
+    """Make torch and SGLang believe in a device."""
+    import torch
+    from sglang.srt import runtime_context
+
+    memory, capability = DEVICES[gpu]
+    major, minor = capability
+    torch.version.cuda = "13.0"
+    torch.cuda.is_available = lambda: True
+    torch.cuda.device_count = lambda: 8
+    torch.cuda.get_device_capability = lambda *_, **__: capability
+    torch.cuda.get_device_name = lambda *_: gpu
+    runtime_context.override_platform(
+        is_cuda=True,
+        is_hip=False,
+        is_npu=False,
+        is_xpu=False,
+        is_musa=False,
+        is_mps=False,
+        is_sm90=major == 9,
+        is_sm100=major == 10,
+        is_sm100_or_sm110=major == 10,
+        is_sm110=False,
+        is_sm120=major == 12,
+        is_blackwell=major in (10, 12),
+        is_hopper_with_cuda_12_3=major == 9,
+        has_amx=False,
+        has_flashinfer=True,
+        device_sm=10 * major + minor,
+        device_capability=capability,
+    ).install()
+    import sglang.srt.mem_cache.kv_cache_configurator
+    import sglang.srt.server_args  # noqa: F401 - modules that take the name below are loaded first
+
+    for module in list(sys.modules.values()):
+        name = getattr(module, "__name__", "")
+        if name.startswith("sglang") and "get_device_memory_capacity" in vars(module):
+            module.get_device_memory_capacity = lambda *_, **__: float(memory)
+
+
+def run(folder: str, flags: dict[str, Any]) -> dict[str, Any]:
+    """Resolve the flags for one model and size its pools."""
+    from sglang.srt import runtime_context as context
+    from sglang.srt.arg_groups.overrides import model_config_of
+    from sglang.srt.mem_cache.kv_cache_configurator import KVCacheConfigurator
+    from sglang.srt.mem_cache.kv_cache_dtype import configure_kv_cache_dtype
+    from sglang.srt.model_executor.model_runner_components.layer_setup import resolve_layer_indices
+    from sglang.srt.model_executor.model_runner_components.spec_aux_hidden_state import (
+        SpecAuxHiddenStateConfig,
+    )
+    from sglang.srt.server_args import ServerArgs
+    from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
+
+    for name in ("SGLANG_MAMBA_SSM_DTYPE", "SGLANG_MAMBA_CONV_DTYPE"):
+        os.environ.pop(name, None)  # set by an earlier run's --mamba-ssm-dtype
+    context.reset_context()
+    given = ServerArgs(
+        model_path=folder, skip_tokenizer_init=True, device="cuda", load_format="dummy", **flags
+    )
+    context.publish(given, role="scheduler")
+    config = model_config_of(given)
+    schedule, parallel = context.get_schedule(), context.get_parallel()
+    algorithm = _declared_cache(config)
+    named, dtype = configure_kv_cache_dtype(
+        server_args_kv_cache_dtype=context.get_model().kv_cache_dtype,
+        model=types.SimpleNamespace(quant_config=types.SimpleNamespace(kv_cache_quant_algo=algorithm)),
+        model_dtype=config.dtype,
+        is_draft_worker=False,
+        is_dflash=False,
+        speculative_draft_attention_backend=None,
+    )
+    window = getattr(config, "sliding_window_size", None)
+    if config.is_hybrid_swa and window is None:
+        window = getattr(config.hf_text_config, "attention_chunk_size", None)
+    pools = KVCacheConfigurator(
+        device="cuda",
+        gpu_id=0,
+        attn_dp_size=parallel.attn_dp_size,
+        pp_size=parallel.pp_size,
+        pp_group=types.SimpleNamespace(rank_in_group=0),
+        model=None,
+        model_config=config,
+        server_args=given,
+        kv_cache_dtype=dtype,
+        model_dtype=config.dtype,
+        page_size=schedule.page_size,
+        sliding_window_size=window,
+        spec_algorithm=SpeculativeAlgorithm.from_string(context.get_spec().speculative_algorithm),
+        is_draft_worker=False,
+        post_capture_kv_active=False,
+        spec_aux_config=SpecAuxHiddenStateConfig(),
+        is_hybrid_swa=config.is_hybrid_swa,
+        is_hybrid_swa_compress=config.is_hybrid_swa_compress,
+        use_mla_backend=context.uses_mla_backend(),
+        layer_info=resolve_layer_indices(
+            model=types.SimpleNamespace(), model_config=config, is_draft_worker=False
+        ),
+        forward_stream=None,
+        req_to_token_pool=None,
+        token_to_kv_pool_allocator=None,
+        memory_pool_config=None,
+        kv_cache_dtype_str=named or context.get_model().kv_cache_dtype,
+    )
+    budget = BUDGET_GIB
+    if pools.mambaish_config is not None:
+        budget = pools._handle_max_mamba_cache(budget)
+    sized = pools.config_from_budget(int(budget * GIB))
+    return {
+        "tokens": sized.max_total_num_tokens,
+        "window_tokens": sized.swa_max_total_num_tokens,
+        "state_slots": schedule.max_mamba_cache_size if pools.mambaish_config is not None else None,
+        "max_requests": pools.resolve_max_num_reqs(sized.max_total_num_tokens),
+        "share": schedule.mem_fraction_static,
+        "chunk_tokens": schedule.chunked_prefill_size,
+        "captured_requests": context.get_exec().graph.cuda_graph_config.decode.max_bs,
+        "page_tokens": schedule.page_size,
+        "context_tokens": config.context_len,
+        "kv_dtype": str(dtype).removeprefix("torch."),
+        "architecture": config.hf_config.architectures[0],
+    }
+
+
+def _declared_cache(config: Any) -> str | None:
+    declared = config._parse_quant_hf_config() or {}
+    inner = declared.get("quantization", declared) or {}
+    if inner.get("kv_cache_quant_algo"):
+        return str(inner["kv_cache_quant_algo"])
+    scheme = declared.get("kv_cache_scheme")
+    eight = isinstance(scheme, dict) and scheme.get("num_bits") == 8
+    return "FP8" if eight and "modelopt" in str(declared.get("quant_method", "")) else None
+
+
+def _written(source: Path, folder: Path) -> Path:
+    """A model folder with the config alone, as the engine reads it."""
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as CLASSES
+
+    record = json.loads(source.read_text())
+    config = dict(record.get("config", record))
+    config.pop("auto_map", None)
+    if not config.get("architectures"):
+        known = CLASSES.get(config.get("model_type"))
+        if known:
+            config["architectures"] = [known if isinstance(known, str) else known[0]]
+    place = folder / source.stem
+    place.mkdir(exist_ok=True)
+    (place / "config.json").write_text(json.dumps(config))
+    if record.get("hf_quant_config"):
+        (place / "hf_quant_config.json").write_text(json.dumps(record["hf_quant_config"]))
+    return place
+
+
+def main() -> None:
+    """Run every model under every set of flags."""
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("configs", type=Path)
+    arguments.add_argument("flags", type=Path)
+    arguments.add_argument("--gpu", choices=sorted(DEVICES), default="h100-sxm-80gb")
+    asked = arguments.parse_args()
+    sys.argv = sys.argv[:1]
+    warnings.filterwarnings("ignore")
+    stand_in()
+    pretend(asked.gpu)
+    logging.disable(logging.CRITICAL)
+    release = importlib.metadata.version("sglang")
+    with tempfile.TemporaryDirectory() as scratch:
+        for source in sorted(asked.configs.glob("*.json")):
+            place = _written(source, Path(scratch))
+            for flags in json.loads(asked.flags.read_text()):
+                row = {
+                    "id": source.stem.replace("--", "/", 1),
+                    "sglang": release,
+                    "gpu": asked.gpu,
+                    "flags": flags,
+                }
+                try:
+                    row |= run(str(place), flags)
+                except BaseException as error:  # noqa: BLE001 - the engine's refusal is the answer
+                    row["error"] = f"{type(error).__name__}: {error}"[:300]
+                print(json.dumps(row), flush=True)
+
+
+if __name__ == "__main__":
+    main()

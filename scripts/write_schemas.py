@@ -1,0 +1,139 @@
+"""Write the JSON Schemas of kvreport/publish/schemas from many answers; refuse to break a promise.
+
+python scripts/write_schemas.py            # compare, and write what is new
+python scripts/write_schemas.py --check    # compare only; status 1 if something would change
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from kvreport.catalog.load import load_catalogue
+from kvreport.cli import main as run
+from kvreport.dataset.release import data_version
+from kvreport.publish import embeds, engine_changes, profiles, schemas
+from kvreport.publish.downloads import NOTHING
+from kvreport.publish.page_data import gather
+
+MODELS = (
+    "meta-llama/Llama-3.1-8B-Instruct",
+    "deepseek-ai/DeepSeek-V3.2",
+    "openai/gpt-oss-20b",
+    "Qwen/Qwen3.6-27B",
+    "tiiuae/falcon-mamba-7b",
+    "google/gemma-3-27b-it",
+)
+GPUS = ("h100-sxm-80gb", "mi300x", "rtx-4090")
+LOG = """\
+INFO Model loading took 15.0 GiB and 3.2 seconds
+INFO Available KV cache memory: 55.2 GiB
+INFO GPU KV cache size: 452,000 tokens
+INFO Maximum concurrency for 8,192 tokens per request: 55.2x
+"""
+
+
+def commands(folder: Path) -> Iterator[tuple[str, list[str]]]:
+    """Yield (schema, command) of every answer that the schemas are derived from."""
+    log = folder / "start.log"
+    log.write_text(LOG, encoding="utf-8")
+    for model in MODELS:
+        for gpu in GPUS:
+            for more in (
+                ["--context", "8K"],
+                ["--context", "1M", "--tp", "8"],
+                ["--engine", "sglang"],
+                ["--eager"],
+            ):
+                yield "estimate", ["estimate", model, "--gpu", gpu, *more]
+        yield "size", ["size", model, "--concurrent", "64", "--context", "8K"]
+        yield (
+            "size",
+            ["size", model, "--concurrent", "3", "--context", "64K", "--gpu", "rtx-4090", "--available", "1"],
+        )
+        yield "diff", ["diff", "vllm-0.11", "vllm", "--model", model, "--context", "8K,1M"]
+    yield "diff", ["diff", MODELS[0], MODELS[1]]
+    yield "diff", ["diff", MODELS[0], MODELS[0]]
+    yield (
+        "diff",
+        ["diff", "vllm", "sglang", "--model", "tiiuae/falcon-mamba-7b,google/*", "--context", "8K,1M"],
+    )
+    yield "diff", ["diff", "ceiling", "vllm", "--model", "google/gemma-3-27b-it,openai/*"]
+    for what in ("models", "gpus", "engines", "formats"):
+        yield "list", ["list", what]
+    yield "log", ["log", str(log), "--model", MODELS[0], "--gpu", GPUS[0]]
+    yield "log", ["log", str(log)]
+
+
+def answer(command: list[str]) -> Any:
+    """Return what a command prints as JSON, or None if it refuses."""
+    out = StringIO()
+    with redirect_stdout(out), redirect_stderr(StringIO()):
+        status = run([*command, "--format", "json"])
+    return json.loads(out.getvalue()) if status in (0, 3) else None
+
+
+def samples(folder: Path) -> dict[str, list[Any]]:
+    """Return every answer by the name of its schema."""
+    found: dict[str, list[Any]] = {}
+    for name, command in commands(folder):
+        value = answer(command)
+        if value is not None:
+            found.setdefault(name, []).append(value)
+    for name, value in published():
+        found.setdefault(name, []).append(value)
+    return found
+
+
+def published() -> Iterator[tuple[str, Any]]:
+    """Yield (schema, content) of the JSON that a small site publishes."""
+    catalogue = load_catalogue()
+    site = gather(
+        catalogue,
+        models=",".join(MODELS),
+        gpus=",".join(GPUS),
+        version=data_version(catalogue.folder),
+        downloads=NOTHING,
+        site_url="https://example.org/",
+    )
+    for address, content in (*profiles.files(site), *embeds.files(site), *engine_changes.files(site)):
+        kind = {"downloads/v1/models": "model", "badge": "badge"}.get(address.rpartition("/")[0])
+        kind = kind or {"downloads/v1/site.json": "site", engine_changes.NAMES[1]: "engine-releases"}.get(
+            address
+        )
+        if kind is not None:
+            yield kind, json.loads(content)
+
+
+def main() -> int:
+    """Compare, and write unless told otherwise."""
+    from tempfile import TemporaryDirectory
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true")
+    options = parser.parse_args()
+    folder = schemas.STORE
+    changed, broken = [], []
+    with TemporaryDirectory() as place:
+        for name, values in samples(Path(place)).items():
+            new, old = schemas.derive(schemas.TITLES[name], values), schemas.read(name)
+            broken += [f"{name}: {words}" for words in (schemas.narrowed(old, new) if old else ())]
+            if old != new:
+                changed.append(name)
+                if not options.check and not broken:
+                    folder.mkdir(exist_ok=True)
+                    (folder / f"{name}.json").write_bytes(schemas.encode(new))
+    for line in broken:
+        print(f"broken promise: {line}", file=sys.stderr)
+    print(f"{len(changed)} of {len(schemas.TITLES)} schemas differ: {', '.join(changed) or 'none'}")
+    return 1 if broken or (options.check and changed) else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

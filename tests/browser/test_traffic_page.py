@@ -1,0 +1,146 @@
+"""The traffic page in a real browser: presets, a trace of one's own, answers equal to Python's, silence."""
+
+from __future__ import annotations
+
+import gzip
+import http.server
+import threading
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+
+from kvreport.traffic.answers import replay
+from kvreport.traffic.compact import write_compact
+from kvreport.traffic.generate import Workload, generate
+from kvreport.traffic.trace import MAX_NODES
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("tiny-site")]
+
+BOX = "[data-kv-trafficked]"
+MODEL = "meta-llama/Llama-3.1-8B-Instruct"
+GPU = "h100-sxm-80gb"
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    """A file server that says nothing."""
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture(scope="module")
+def address(tiny_site) -> Iterator[str]:
+    server = http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), partial(Quiet, directory=str(tiny_site.folder))
+    )
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def page(chromium_path, chromium_flags, address) -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium_path, args=chromium_flags)
+        opened = browser.new_page()
+        opened.faults = []
+        opened.asked = []
+        opened.on("pageerror", lambda error: opened.faults.append(str(error)))
+        opened.on("console", lambda said: opened.faults.append(said.text) if said.type == "error" else None)
+        opened.on("request", lambda request: opened.asked.append((request.method, request.url)))
+        yield opened
+        assert opened.faults == []
+        assert all(url.startswith((address, "data:", "blob:")) for _, url in opened.asked)
+        assert {method for method, _ in opened.asked} == {"GET"}
+        browser.close()
+
+
+def found(page: Any) -> dict[str, Any]:
+    page.wait_for_selector(f"{BOX}[data-kv-state=answered]")
+    return page.eval_on_selector(BOX, "box => box.kvFound")
+
+
+def choose(page: Any, slug: str) -> None:
+    page.select_option("[data-kv-traffic] [name=model]", slug.replace("/", "--"))
+    page.select_option("[data-kv-traffic] [name=gpu]", GPU)
+
+
+def test_a_published_trace_is_answered_as_python_answers_it(page, address):
+    page.goto(
+        f"{address}traffic/?trace=mooncake-synthetic&model={MODEL.replace('/', '--')}&gpu={GPU}&tp=1&wanted=40"
+    )
+    theirs = found(page)
+    ours = replay("mooncake-synthetic", MODEL, gpu=GPU, order_only=True)
+    assert ours.too_long > 0
+    assert theirs["units"] == ours.pools.pools[0].blocks
+    assert theirs["here"] == pytest.approx(ours.hit_rate, abs=1e-12)
+    assert theirs["best"] == pytest.approx(ours.hit_rate_best, abs=1e-12)
+    assert theirs["all"] == pytest.approx(ours.hit_rate_unlimited, abs=1e-12)
+    text = page.inner_text(BOX)
+    assert "of prompt tokens hit the cache of Llama 3.1 8B" in text
+    assert "A hit rate of 40.0% takes" in text
+    assert f"kvreport replay mooncake-synthetic {MODEL} --gpu {GPU} --tp 1" in text
+    assert page.locator(f"{BOX} svg polyline").count() == 2
+
+
+def test_a_trace_of_one_s_own_is_exact_and_leaves_the_page_in_nothing(page, address):
+    trace = generate(Workload(sessions=60, turns=4, seed=7), "own")
+    body = gzip.compress("".join(write_compact(trace)).encode())
+    page.goto(f"{address}traffic/")
+    choose(page, MODEL)
+    before = len(page.asked)
+    page.set_input_files(
+        "[data-kv-traffic] [name=file]",
+        {"name": "own.trace.gz", "mimeType": "application/gzip", "buffer": body},
+    )
+    theirs = found(page)
+    ours = replay(trace, MODEL, gpu=GPU, order_only=True)
+    assert theirs["units"] == ours.pools.pools[0].blocks
+    # Python names outputs by the session's next prompt; the curve of prompts alone is the browser's.
+    from kvreport.traffic.hits import hit_counts
+    from kvreport.traffic.reuse import reuse
+
+    plain = reuse(trace, 16)
+    assert theirs["here"] == pytest.approx(
+        hit_counts(plain, theirs["units"], compute_last=True).rate(), abs=1e-12
+    )
+    assert theirs["all"] == pytest.approx(hit_counts(plain, None, compute_last=True).rate(), abs=1e-12)
+    # Only the catalogue's own files were asked for since, and no address names the file.
+    assert all("downloads/v1/" in url or "assets/" in url for _, url in page.asked[before:])
+    assert "own" not in page.url
+    assert plain.distinct < MAX_NODES
+
+
+def test_lengths_without_prefixes_are_counted(page, address):
+    page.goto(f"{address}traffic/")
+    choose(page, MODEL)
+    page.set_input_files(
+        "[data-kv-traffic] [name=file]",
+        {"name": "lengths.csv", "mimeType": "text/csv", "buffer": b"8000,192\n" * 50},
+    )
+    page.wait_for_selector(f"{BOX}[data-kv-state=answered]")
+    assert "names no prefix blocks" in page.inner_text(BOX)
+    from kvreport import estimate
+
+    fit = estimate(MODEL, gpu=GPU, context_tokens=8192).max_concurrent_requests
+    assert f"{fit} requests of mean size fit at once" in page.inner_text(BOX)
+
+
+@pytest.mark.parametrize("body", [b"", b"hello\n", b'{"timestamp": 0, "input_length": -1, "hash_ids": []}\n'])
+def test_what_is_no_trace_is_said(page, address, body):
+    page.goto(f"{address}traffic/")
+    page.wait_for_selector("[data-kv-traffic]")
+    choose(page, MODEL)
+    page.set_input_files(
+        "[data-kv-traffic] [name=file]", {"name": "wrong.txt", "mimeType": "text/plain", "buffer": body}
+    )
+    page.wait_for_selector(f"{BOX}[data-kv-state=refused]")
+    assert page.inner_text(BOX)
+    assert page.locator(f"{BOX} svg").count() == 0

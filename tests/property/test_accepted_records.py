@@ -1,0 +1,290 @@
+"""Whatever validation accepts is answered: estimates, sizes, rows and pages of every accepted record.
+
+A record here is a real one in which numbers were changed, most often everywhere where they stand, so that
+what the record states twice still agrees and validation lets it pass.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import shutil
+from functools import cache
+from math import isfinite
+from typing import Any, Final
+
+import pytest
+import yaml
+from fuzzing import counted, examples
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kvreport.accounting.profile import UNBOUNDED
+from kvreport.catalog.accelerator import Accelerator
+from kvreport.catalog.base import Record
+from kvreport.catalog.engine import Engine
+from kvreport.catalog.formats import Formats, Grid
+from kvreport.catalog.load import Catalogue, open_catalogue
+from kvreport.catalog.model import Model
+from kvreport.catalog.shelf import read_yaml, validate
+from kvreport.dataset import grid
+from kvreport.dataset.matrix import matrix
+from kvreport.errors import CatalogueError, InputError
+from kvreport.estimation.estimate import estimate
+from kvreport.estimation.size import size
+from kvreport.resources import data_dir
+from kvreport.site import build as pages
+
+DATA: Final = data_dir()
+MODELS: Final = (
+    "meta-llama--Llama-3.1-8B-Instruct",
+    "deepseek-ai--DeepSeek-V3.2",
+    "deepseek-ai--DeepSeek-V4-Flash",
+    "Qwen--Qwen3.6-27B",
+    "google--gemma-3n-E4B-it",
+    "openai--gpt-oss-20b",
+    "tiiuae--falcon-mamba-7b",
+    "meta-llama--Llama-3.2-11B-Vision-Instruct",
+    "MiniMaxAI--MiniMax-M3",
+    "Zyphra--Zamba2-2.7B",
+)
+OTHERS: Final[dict[str, type[Record]]] = {
+    "accelerators/h100-sxm-80gb.yaml": Accelerator,
+    "accelerators/mi300x.yaml": Accelerator,
+    "engines/vllm.yaml": Engine,
+    "engines/vllm-0.11.yaml": Engine,
+    "engines/sglang.yaml": Engine,
+    "formats.yaml": Formats,
+    "grid.yaml": Grid,
+}
+NUMBERS: Final = (0, 1, 2, 3, 5, 7, 63, 64, 65, 127, 128, 256, 1000, 4097, 10**5, 2**24, 2**28, 2**30, 2**40)
+TEXTS: Final = (
+    "",
+    "L40",
+    "9",
+    "9.0",
+    "gfx942",
+    "NVIDIA",
+    "AMD",
+    "full",
+    "sliding",
+    "bf16",
+    "0-15",
+    "31-0",
+    "x",
+)
+
+
+@cache
+def stated(name: str) -> str:
+    return json.dumps(read_yaml(DATA / name, name))
+
+
+def places(data: object, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Every place of a scalar or of a list in a document, but for its sources."""
+    items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+    found = [place for key, value in items if key != "sources" for place in places(value, (*path, key))]
+    return found if isinstance(data, dict) else [*found, path]
+
+
+def read(data: Any, path: tuple[Any, ...]) -> Any:
+    for step in path:
+        data = data[step]
+    return data
+
+
+def write(data: Any, path: tuple[Any, ...], value: object) -> None:
+    read(data, path[:-1])[path[-1]] = value
+
+
+@st.composite
+def changed(draw: st.DrawFn, name: str) -> Any:
+    """A real record in which a number is another one everywhere, or one thing is something else."""
+    data: Any = json.loads(stated(name))
+    for _ in range(draw(st.integers(1, 3))):
+        known = [place for place in places(data) if place]
+        place = draw(st.sampled_from(known))
+        old = read(data, place)
+        new: Any
+        if isinstance(old, bool) or old is None:
+            new = draw(st.sampled_from((True, False, None)))
+        elif isinstance(old, int):
+            scaled = st.sampled_from([old * by for by in (2, 3, 7, 1024)])
+            new = draw(st.sampled_from(NUMBERS) | scaled | st.integers(1, 1 << 20))
+        elif isinstance(old, float):
+            new = draw(st.sampled_from((0.0, 1e-300, 0.5, 1.0, 1e6, 1e12)))
+        elif isinstance(old, list):
+            new = draw(st.sampled_from(([], old[:1], old * 2, old[::-1])))
+        else:
+            new = draw(st.sampled_from(TEXTS))
+        everywhere = isinstance(old, int) and not isinstance(old, bool) and draw(st.booleans())
+        alike = (
+            [p for p in known if type(read(data, p)) is int and read(data, p) == old] if everywhere else []
+        )
+        for each in alike or [place]:
+            write(data, each, copy.deepcopy(new))
+    return data
+
+
+def accepted(record: type[Record], data: Any, name: str) -> Record | None:
+    counted("records")
+    try:
+        made = validate(record, data, name)
+    except CatalogueError:
+        return None
+    counted("accepted")
+    return made
+
+
+PUBLIC: Final = open_catalogue()
+PUBLIC.__dict__["models"] = {m.id: m for m in (PUBLIC.model(name.replace("--", "/", 1)) for name in MODELS)}
+PUBLIC.__dict__["accelerators"] = {
+    name: PUBLIC.accelerator(name) for name in ("h100-sxm-80gb", "h100-pcie-80gb", "mi300x", "rtx-4090")
+}
+_SHELVES: Final = {"models": "_models", "accelerators": "_accelerators", "engines": "_engines"}
+
+
+def catalogue_with(**changes: Any) -> Catalogue:
+    """A small public catalogue in which some records are others."""
+    found = copy.copy(PUBLIC)
+    _ = PUBLIC.engines
+    for name, change in changes.items():
+        records = change
+        if name in _SHELVES:
+            records = {**getattr(PUBLIC, name), record_key(change): change}
+            shelf = copy.copy(getattr(PUBLIC, _SHELVES[name]))
+            shelf._read = {key.replace("/", "--"): record for key, record in records.items()}
+            found.__dict__[_SHELVES[name]] = shelf
+        found.__dict__[name] = records
+    return found
+
+
+def record_key(record: Any) -> str:
+    return record.name if isinstance(record, Engine) else record.id
+
+
+LLAMA: Final = PUBLIC.model("meta-llama/Llama-3.1-8B-Instruct")
+LATENT: Final = PUBLIC.model("deepseek-ai/DeepSeek-V3.2")
+H100: Final = PUBLIC.accelerator("h100-sxm-80gb")
+
+
+def require_sense(found: dict[str, Any]) -> None:
+    """Hold what is true of every answer: finite, not negative, and no count that no machine reaches."""
+    json.dumps(found, allow_nan=False)
+    for name, value in found.items():
+        if isinstance(value, dict):
+            require_sense(value)
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            assert isfinite(value), name
+            assert value >= 0, name
+    assert found.get("max_concurrent_requests", 0) < UNBOUNDED
+
+
+def answered(catalogue: Catalogue, model: Model, device: Accelerator, engine: str = "vllm") -> None:
+    """Estimate, size and compute rows; a refusal is one sentence."""
+    if catalogue._unknown_formats(catalogue.grid):
+        return
+    counted("answered")
+    for ranks, context, weights, kv in (
+        (1, 8192, None, "auto"),
+        (3, 1 << 20, None, "fp8"),
+        (8, 1, "fp8", "auto"),
+    ):
+        try:
+            found = estimate(
+                model, gpu=device, tensor_parallel=ranks, context_tokens=context, weights=weights, kv=kv,
+                engine=engine, catalog=catalogue,
+            )  # fmt: skip
+        except InputError:
+            continue
+        require_sense(found.to_dict())
+    try:
+        axes = grid.axes(catalogue, models=model.id, gpus=device.id, contexts=[1024, 131072], engine=engine)
+    except InputError:
+        return
+    for cube in matrix(axes):
+        assert (cube.values["max_concurrent_requests"] >= 0).all()
+    try:
+        best = size(
+            [model.id], concurrent=64, context=8192, gpus=[device.id], engine=engine, catalog=catalogue
+        )
+    except InputError:
+        return
+    json.dumps(best.to_dict(), allow_nan=False)
+
+
+@settings(max_examples=examples(60), suppress_health_check=list(HealthCheck))
+@given(st.sampled_from(MODELS).flatmap(lambda name: changed(f"models/{name}.yaml")))
+def test_every_accepted_model_is_answered(data: Any) -> None:
+    model = accepted(Model, data, "model.yaml")
+    if model is not None:
+        assert isinstance(model, Model)
+        answered(catalogue_with(models=model), model, H100)
+
+
+@settings(max_examples=examples(60), suppress_health_check=list(HealthCheck))
+@given(st.sampled_from(sorted(OTHERS)).flatmap(lambda name: st.tuples(st.just(name), changed(name))))
+def test_every_other_accepted_record_is_answered(case: tuple[str, Any]) -> None:
+    name, data = case
+    record = accepted(OTHERS[name], data, name)
+    match record:
+        case Accelerator():
+            answered(catalogue_with(accelerators=record), LLAMA, record)
+        case Engine():
+            answered(catalogue_with(engines=record), LLAMA, H100, record.name)
+        case Formats():
+            changes = {
+                "formats": record,
+                "weight_formats": {item.name: item for item in record.weights},
+                "kv_formats": {item.name: item for item in record.kv},
+            }
+            answered(catalogue_with(**changes), LLAMA, H100)
+            answered(catalogue_with(**changes), LATENT, H100)
+        case Grid():
+            answered(catalogue_with(grid=record), LLAMA, H100)
+        case _:
+            assert record is None
+
+
+def is_accepted(case: tuple[str, Any]) -> bool:
+    name, data = case
+    record = OTHERS.get(name, Model)
+    return accepted(record, data, name) is not None
+
+
+PAGED: Final = ("models/meta-llama--Llama-3.1-8B-Instruct.yaml", "models/deepseek-ai--DeepSeek-V4-Flash.yaml",
+                "accelerators/h100-sxm-80gb.yaml", "engines/vllm.yaml", "formats.yaml", "grid.yaml")  # fmt: skip
+
+
+@pytest.mark.slow
+@settings(max_examples=examples(4), suppress_health_check=list(HealthCheck))
+@given(
+    st.sampled_from(PAGED).flatmap(lambda name: st.tuples(st.just(name), changed(name))).filter(is_accepted)
+)
+def test_every_accepted_record_has_its_pages(
+    tmp_path_factory: pytest.TempPathFactory, case: tuple[str, Any]
+) -> None:
+    name, data = case
+    folder = tmp_path_factory.mktemp("catalogue")
+    stem = name if name.startswith("models/") else PAGED[0]
+    for kept in (stem, "accelerators/h100-sxm-80gb.yaml", "formats.yaml", "grid.yaml", "RELEASE"):
+        (folder / kept).parent.mkdir(exist_ok=True)
+        shutil.copy(DATA / kept, folder / kept)
+    shutil.copytree(DATA / "engines", folder / "engines")
+    place = folder / name
+    if name.startswith("models/"):
+        place = folder / f"models/{data['id'].replace('/', '--')}.yaml"
+        (folder / name).unlink()
+    elif name.startswith("accelerators/"):
+        (folder / name).unlink()
+        place = folder / f"accelerators/{data['id']}.yaml"
+    place.write_text(yaml.safe_dump(data, allow_unicode=True), encoding="utf-8")
+    catalogue = open_catalogue(folder)
+    if catalogue.faults():
+        return
+    counted("sites")
+    try:
+        report = pages.build(data=folder, cache=tmp_path_factory.mktemp("cache"), dataset=False)
+    except InputError:  # such as that no model is left that the engine runs
+        return
+    assert len(report.pages) >= 6

@@ -1,0 +1,130 @@
+"""What a forge reads: workflows with least permissions and pinned actions, forms, policies, the action."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from kvreport.adapters import scaffold
+
+PINNED = re.compile(r"[\w.-]+/[\w./-]+@[0-9a-f]{40}")
+
+
+def workflows(repository: Path) -> dict[str, dict[str, Any]]:
+    found = {
+        path.name: yaml.safe_load(path.read_text(encoding="utf-8"))
+        for path in sorted((repository / ".github/workflows").glob("*.yml"))
+    }
+    return found | {"init": yaml.safe_load(scaffold._GITHUB)}
+
+
+def steps(workflow: dict[str, Any]) -> list[dict[str, Any]]:
+    return [step for job in workflow["jobs"].values() for step in job["steps"]]
+
+
+def test_workflows_may_only_read_unless_a_job_says_otherwise(repository: Path) -> None:
+    found = workflows(repository)
+    assert set(found) == {"test.yml", "pages.yml", "release.yml", "init"}
+    for name, workflow in found.items():
+        assert workflow["permissions"] == {"contents": "read"}, name
+        for job in workflow["jobs"].values():
+            writes = {scope for scope, right in (job.get("permissions") or {}).items() if right == "write"}
+            runs = [step["run"] for step in job["steps"] if "run" in step]
+            if writes - {"id-token", "attestations"}:
+                # What may write runs nothing of the repository: it takes finished files.
+                assert not any("make" in line or "pip" in line or "python" in line for line in runs), name
+
+
+def test_every_action_is_a_commit(repository: Path) -> None:
+    texts = [path.read_text(encoding="utf-8") for path in (repository / ".github/workflows").glob("*.yml")]
+    texts += [scaffold._GITHUB, (repository / "action.yml").read_text(encoding="utf-8")]
+    used = [line.strip() for text in texts for line in text.splitlines() if "uses:" in line]
+    assert len(used) > 12
+    for line in used:
+        assert PINNED.search(line), line
+        assert re.search(r"# v\d", line), line
+
+
+def test_no_input_of_an_event_is_part_of_a_shell_line(repository: Path) -> None:
+    for name, workflow in workflows(repository).items():
+        for step in steps(workflow):
+            assert "${{" not in step.get("run", ""), name
+    action = yaml.safe_load((repository / "action.yml").read_text(encoding="utf-8"))
+    for step in action["runs"]["steps"]:
+        assert "${{" not in step.get("run", "")
+
+
+def test_every_declared_python_is_tested(repository: Path) -> None:
+    text = (repository / "pyproject.toml").read_text(encoding="utf-8")
+    declared = set(re.findall(r"Python :: (3\.\d+)", text))
+    matrix = workflows(repository)["test.yml"]["jobs"]["test"]["strategy"]["matrix"]
+    assert declared <= set(matrix["python"])
+    assert {"3.14"} == {entry["python"] for entry in matrix["include"]}
+    assert len(matrix["os"]) == 3
+
+
+def test_forms_ask_for_evidence(repository: Path) -> None:
+    folder = repository / ".github/ISSUE_TEMPLATE"
+    for name in ("wrong-number.yml", "missing-model.yml"):
+        form = yaml.safe_load((folder / name).read_text(encoding="utf-8"))
+        assert {"name", "description", "body"} <= set(form)
+        ids = [part["id"] for part in form["body"]]
+        assert len(ids) == len(set(ids))
+        assert any(part.get("validations", {}).get("required") for part in form["body"])
+
+
+def test_the_repository_says_how_to_cite_report_and_behave(repository: Path) -> None:
+    citation = yaml.safe_load((repository / "CITATION.cff").read_text(encoding="utf-8"))
+    version = re.search(
+        r'^version = "(.+)"', (repository / "pyproject.toml").read_text(encoding="utf-8"), re.M
+    )
+    assert version is not None
+    assert str(citation["version"]) == version[1]
+    assert "not registered" in (repository / "SECURITY.md").read_text(encoding="utf-8")
+    for name in ("CODE_OF_CONDUCT.md", ".github/PULL_REQUEST_TEMPLATE.md", ".pre-commit-config.yaml"):
+        assert (repository / name).is_file()
+    hooks = yaml.safe_load((repository / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
+    assert {hook["id"] for hook in hooks} == {"kvreport-check", "kvreport-require"}
+
+
+def test_decisions_are_numbered_and_dated(repository: Path) -> None:
+    pages = sorted((repository / "docs/adr").glob("*.md"))
+    assert [int(path.name[:4]) for path in pages] == list(range(1, len(pages) + 1))
+    for path in pages:
+        text = path.read_text(encoding="utf-8")
+        assert re.search(r"^- Status: (accepted|superseded)", text, re.M), path
+        assert re.search(r"^## Decision", text, re.M), path
+
+
+@pytest.mark.parametrize(("required", "status"), [("1", 0), ("100000", 3)])
+def test_the_action_fails_where_too_few_requests_fit(
+    repository: Path, tmp_path: Path, required: str, status: int
+) -> None:
+    command = tmp_path / "kvreport"
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m kvreport "$@"\n', encoding="utf-8")
+    command.chmod(0o755)
+    done = subprocess.run(
+        ["bash", repository / "scripts/action.sh"],
+        env={
+            "PATH": "/usr/bin:/bin:/usr/local/bin", "PYTHONPATH": str(repository), "KVREPORT": str(command),
+            "MODEL": "llama-3.1-8b", "GPU": "H100", "CONTEXT": "8K", "REQUIRE": required, "AGAINST": "vllm@0.11.0",
+            "ARGUMENTS": "--kv\nfp8", "GITHUB_OUTPUT": str(tmp_path / "out"),
+            "GITHUB_STEP_SUMMARY": str(tmp_path / "summary"),
+        },
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == status, done.stderr
+    outputs = dict(line.split("=", 1) for line in (tmp_path / "out").read_text().splitlines())
+    from kvreport import estimate
+
+    fits = estimate("llama-3.1-8b", gpu="h100", context_tokens=8192, kv="fp8").max_concurrent_requests
+    assert outputs == {"requests": str(fits), "verdict": "fits"}
+    assert "compared" in (tmp_path / "summary").read_text()
+    assert json.dumps(outputs)

@@ -1,0 +1,158 @@
+"""What changed in capacity and which term did it; lists; requirements."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+
+from kvreport import estimate
+from kvreport.catalog.load import open_catalogue
+from kvreport.cli import main
+from kvreport.errors import InputError
+from kvreport.estimation.difference import Side, Terms, compare, effects
+from kvreport.resources import data_dir
+
+GIB = 1 << 30
+
+
+def test_terms_add_up_to_the_pool_of_the_estimate() -> None:
+    for model, gpu, engine in (
+        ("llama-3.1-8b", "h100", "vllm"),
+        ("openai/gpt-oss-20b", "h100", "vllm@0.11.0"),
+    ):
+        answer = estimate(model, gpu=gpu, engine=engine, context_tokens=8192)
+        assert abs(Terms.of(answer).pool_bytes - answer.budget.kv_pool_bytes) <= 1
+        # Blocks that the engine keeps for itself are the only difference.
+        assert answer.max_concurrency == pytest.approx(Terms.of(answer).requests, rel=0.01)
+
+
+def test_the_term_that_moved_alone_is_the_cause() -> None:
+    old = Terms(80 * GIB, 16 * GIB, 0, 2 * GIB, GIB // 2, GIB // 2, GIB)
+    assert effects(old, old) == ()
+    for field in fields(Terms):
+        new = replace(old, **{field.name: getattr(old, field.name) + GIB})
+        (one,) = effects(old, new)
+        assert one.term == field.name
+        assert one.requests == pytest.approx(new.requests - old.requests)
+    # By hand: 61 GiB hold 61 requests of 1 GiB; activations + 7 GiB take 7, memory + 2 GiB give 2.
+    new = replace(old, activation_bytes=9 * GIB, memory_bytes=82 * GIB)
+    cause, other = effects(old, new)
+    assert (cause.term, round(cause.requests, 6)) == ("activation_bytes", -7)
+    assert (other.term, round(other.requests, 6)) == ("memory_bytes", 2)
+
+
+def test_a_cause_points_the_way_the_answer_went() -> None:
+    old = Terms(10 * GIB, 0, 0, 0, 0, 0, GIB)
+    new = replace(old, memory_bytes=12 * GIB, request_bytes=int(1.25 * GIB))
+    assert new.requests < old.requests
+    assert effects(old, new)[0].term == "request_bytes"
+
+
+def test_a_new_engine_release_is_explained() -> None:
+    catalogue = open_catalogue()
+    found = compare(
+        Side(catalogue, "openai/gpt-oss-20b", "vllm-0.10"),
+        Side(catalogue, "openai/gpt-oss-20b", "vllm"),
+        "h100",
+    )
+    assert found.new is not None
+    assert found.old is not None
+    assert found.new < found.old
+    # 0.10 measured activations without sorting all logits of 1,024 rows.
+    assert found.effects[0].term == "activation_bytes"
+
+
+def test_two_configs_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diff", "llama-3.1-8b", "qwen2.5-7b", "--gpu", "h100", "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    (one,) = found["differences"]
+    assert one["cause"] == "request_bytes"
+    # Facts of the two configs: 2 x 32 layers x 8 heads x 128 x 2 B, and 2 x 28 x 4 x 128 x 2 B, times 8,192.
+    (kv,) = [term for term in one["terms"] if term["term"] == "request_bytes"]
+    assert (kv["old_bytes"], kv["new_bytes"]) == (131072 * 8192, 57344 * 8192)
+    for end, name in (("old", "llama-3.1-8b"), ("new", "qwen2.5-7b")):
+        assert one[end]["max_concurrency"] == estimate(name, gpu="h100", context_tokens=8192).max_concurrency
+
+
+def test_two_folders_of_data_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("old", "new"):
+        shutil.copytree(
+            data_dir(), tmp_path / name, ignore=shutil.ignore_patterns("models", "observations", "claims")
+        )
+        (tmp_path / name / "models").mkdir()
+        llama = "models/meta-llama--Llama-3.1-8B-Instruct.yaml"
+        shutil.copy(data_dir() / llama, tmp_path / name / llama)
+    gpu = tmp_path / "new/accelerators/h100-sxm-80gb.yaml"
+    gpu.write_text(gpu.read_text().replace("value: 84943715697", "value: 74943715697"))
+    command = ["diff", str(tmp_path / "old"), str(tmp_path / "new"), "--context", "8K,32K"]
+    assert main(command) == 0
+    said = capsys.readouterr().out
+    assert "2 compared: 2 changed, 2 of them hold fewer requests" in said
+    assert "memory that the engine may take" in said
+    assert main([*command, "--no-decrease"]) == 3
+    assert main(["diff", str(tmp_path / "new"), str(tmp_path / "old"), "--no-decrease"]) == 0
+    assert main(["diff", str(tmp_path / "old"), str(tmp_path / "old"), "--no-decrease"]) == 0
+    assert "0 changed" in capsys.readouterr().out
+
+
+def test_two_releases_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = next((data_dir() / "releases").glob("*.json"))
+    later = json.loads(path.read_text())
+    later["version"] = "2027.01.02"
+    later["models"]["meta-llama/Llama-3.1-8B-Instruct"]["request_bytes"] *= 2
+    (tmp_path / "2027.01.02.json").write_text(json.dumps(later))
+    assert main(["diff", path.stem, str(tmp_path / "2027.01.02.json")]) == 0
+    said = capsys.readouterr().out
+    assert f"{path.stem} -> 2027.01.02" in said
+    assert "Changed bytes that one request of 8K reserves (1): meta-llama/Llama-3.1-8B-Instruct" in said
+
+
+def test_what_neither_side_answers_is_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diff", "llama-3.1-8b", "no-such-model"]) == 2
+    assert main(["diff", "vllm-0.10", "vllm", "--model", "nothing/*"]) == 2
+    assert main(["diff", "llama-3.1-8b", "qwen2.5-7b", "--tp", "5"]) == 2
+    for line in capsys.readouterr().err.splitlines():
+        assert line.startswith("kvreport: error: ")
+    with pytest.raises(InputError):
+        compare(Side(open_catalogue(), "x"), Side(open_catalogue(), "y"), "h100")
+
+
+def test_a_requirement_is_met_or_status_3(capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["estimate", "llama-3.1-8b", "--gpu", "h100", "--context", "8K"]
+    fits = estimate("llama-3.1-8b", gpu="h100", context_tokens=8192).max_concurrent_requests
+    assert main([*command, "--require", str(fits)]) == 0
+    assert capsys.readouterr().err == ""
+    assert main([*command, "--require", str(fits + 1), "--format", "json"]) == 3
+    said = capsys.readouterr()
+    assert json.loads(said.out)["max_concurrent_requests"] == fits
+    assert said.err == f"kvreport: requirement not met: {fits} of {fits + 1} requests run at once\n"
+    assert main([*command, "--require", "0"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("what", "pattern", "expected"),
+    [
+        ("models", "llama-3.1-8b", "meta-llama/Llama-3.1-8B-Instruct"),
+        ("models", "openai/*", "openai/gpt-oss-20b"),
+        ("gpus", "h200", "h200-sxm-141gb"),
+        ("engines", "sglang", "sglang"),
+        ("formats", "fp8*", "fp8"),
+    ],
+)
+def test_names_are_listed(capsys: pytest.CaptureFixture[str], what: str, pattern: str, expected: str) -> None:
+    assert main(["list", what, pattern, "--format", "json"]) == 0
+    found = [row["id"] for row in json.loads(capsys.readouterr().out)]
+    assert expected in found
+    assert main(["list", what, "--format", "json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)) > len(found)
+    assert main(["list", what, pattern]) == 0
+    assert expected in capsys.readouterr().out
+
+
+def test_an_empty_list_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "gpus", "abacus"]) == 0
+    assert "no gpus match 'abacus'" in capsys.readouterr().out

@@ -1,0 +1,152 @@
+"""GGUF files: headers written here byte by byte, whole, split and damaged."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvreport.architectures.gguf import read_gguf
+from kvreport.architectures.gguf_header import read_header
+from kvreport.errors import InputError
+from kvreport.estimation import estimate
+from kvreport.estimation.local import LocalEstimate
+
+F32, Q4_K, Q6_K = 0, 12, 14
+BLOCK = {F32: (1, 4), Q4_K: (256, 144), Q6_K: (256, 210)}
+
+
+def text(value: str) -> bytes:
+    raw = value.encode()
+    return struct.pack("<Q", len(raw)) + raw
+
+
+def header(keys: dict[str, int | str], tensors: list[tuple[str, tuple[int, ...], int]]) -> bytes:
+    """A GGUF header, version 3."""
+    parts = [b"GGUF", struct.pack("<IQQ", 3, len(tensors), len(keys))]
+    for key, value in keys.items():
+        kind = struct.pack("<I", 8) + text(value) if isinstance(value, str) else struct.pack("<II", 4, value)
+        parts.append(text(key) + kind)
+    for name, shape, kind in tensors:
+        sizes = b"".join(struct.pack("<Q", size) for size in shape)
+        parts.append(text(name) + struct.pack("<I", len(shape)) + sizes + struct.pack("<IQ", kind, 0))
+    return b"".join(parts)
+
+
+KEYS: dict[str, int | str] = {
+    "general.architecture": "llama",
+    "llama.block_count": 2,
+    "llama.context_length": 8192,
+    "llama.embedding_length": 512,
+    "llama.feed_forward_length": 1024,
+    "llama.attention.head_count": 8,
+    "llama.attention.head_count_kv": 2,
+}
+
+
+def tensors() -> list[tuple[str, tuple[int, ...], int]]:
+    found: list[tuple[str, tuple[int, ...], int]] = [("token_embd.weight", (512, 1000), Q6_K)]
+    for layer in range(2):
+        found += [
+            (f"blk.{layer}.attn_norm.weight", (512,), F32),
+            (f"blk.{layer}.ffn_norm.weight", (512,), F32),
+            (f"blk.{layer}.attn_q.weight", (512, 512), Q4_K),
+            (f"blk.{layer}.attn_k.weight", (512, 128), Q4_K),
+            (f"blk.{layer}.attn_v.weight", (512, 128), Q6_K),
+            (f"blk.{layer}.attn_output.weight", (512, 512), Q4_K),
+            (f"blk.{layer}.ffn_gate.weight", (512, 1024), Q4_K),
+            (f"blk.{layer}.ffn_up.weight", (512, 1024), Q4_K),
+            (f"blk.{layer}.ffn_down.weight", (1024, 512), Q6_K),
+        ]
+    return [*found, ("output_norm.weight", (512,), F32)]
+
+
+def size_of(rows: list[tuple[str, tuple[int, ...], int]]) -> int:
+    total = 0
+    for _, shape, kind in rows:
+        block, size = BLOCK[kind]
+        count = 1
+        for extent in shape:
+            count *= extent
+        total += count // block * size
+    return total
+
+
+def test_a_file_becomes_a_model(tmp_path: Path) -> None:
+    """Dimensions from metadata, bytes from the tensor table, no class table asked."""
+    path = tmp_path / "tiny.gguf"
+    path.write_bytes(header(KEYS, tensors()))
+    found = read_gguf(path)
+    assert found.model.layer_count == 2
+    assert found.model.vocabulary == 1000
+    assert found.model.layers[0].caches[0].model_dump()["kv_heads"] == 2
+    assert sum(tensor.nbytes for tensor in found.tensors) == size_of(tensors())
+
+
+def test_an_estimate_of_a_file(tmp_path: Path) -> None:
+    """Weights of the file on device and host; the tied matrix on both."""
+    path = tmp_path / "tiny.gguf"
+    path.write_bytes(header(KEYS, tensors()))
+    answer = estimate(str(path), gpu="rtx-4090", engine="llama-cpp", context_tokens=4096, parallel=1)
+    assert isinstance(answer, LocalEstimate)
+    table = 512 * 1000 // 256 * 210
+    assert answer.layout.host.weights == table
+    assert answer.layout.devices[0].weights == size_of(tensors())
+    # Two layers, 2 heads of 64, keys and values, 16 bits.
+    assert answer.layout.kv_cache_bytes == 2 * 4096 * 2 * 2 * 64 * 2
+
+
+def test_a_split_file_needs_all_parts(tmp_path: Path) -> None:
+    """Parts add up; a missing one is named."""
+    first, second = (tmp_path / f"m-0000{n}-of-00002.gguf" for n in (1, 2))
+    first.write_bytes(header(KEYS, tensors()[:4]))
+    with pytest.raises(InputError, match="m-00002-of-00002.gguf"):
+        read_header(first)
+    second.write_bytes(header({"split.no": 1}, tensors()[4:]))
+    assert len(read_header(first).tensors) == len(tensors())
+
+
+@pytest.mark.parametrize(
+    ("raw", "words"),
+    [
+        (b"", "cannot be read"),
+        (b"PK\x03\x04 no model", "no GGUF header"),
+        (b"GGUF" + struct.pack("<IQQ", 9, 0, 0), "version 9"),
+        (b"GGUF" + struct.pack("<IQQ", 3, 1 << 60, 0), "tensors"),
+        (b"GGUF" + struct.pack("<IQQ", 3, 0, 1 << 60), "metadata keys"),
+        (header(KEYS, tensors())[:-40], "inside its header"),
+        (header(KEYS, [("x.weight", (512, 2), 99)]), "unknown to this version"),
+        (header(KEYS, [("x.weight", (100, 2), Q4_K)]), "multiple of 256"),
+        (header({}, tensors()), "general.architecture"),
+        (header({"general.architecture": "llama"}, tensors()), "block_count"),
+    ],
+)
+def test_damaged_files_are_one_sentence(tmp_path: Path, raw: bytes, words: str) -> None:
+    """Truncated, foreign and hostile files are refused with what is wrong."""
+    path = tmp_path / "bad.gguf"
+    path.write_bytes(raw)
+    with pytest.raises(InputError, match=words) as caught:
+        read_gguf(path)
+    assert "\n" not in str(caught.value)
+
+
+@given(
+    cut=st.integers(0, 1500), flips=st.lists(st.tuples(st.integers(0, 1500), st.integers(0, 255)), max_size=4)
+)
+def test_random_damage_never_escapes(
+    tmp_path_factory: pytest.TempPathFactory, cut: int, flips: list[tuple[int, int]]
+) -> None:
+    """Whatever the bytes, the answer is a model or an InputError."""
+    raw = bytearray(header(KEYS, tensors())[: max(cut, 1)])
+    for place, value in flips:
+        if place < len(raw):
+            raw[place] = value
+    path = tmp_path_factory.mktemp("gguf") / "random.gguf"
+    path.write_bytes(bytes(raw))
+    try:
+        read_gguf(path)
+    except InputError:
+        pass

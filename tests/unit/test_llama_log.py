@@ -1,0 +1,70 @@
+"""llama.cpp's start-up lines, verbatim from public logs."""
+
+from __future__ import annotations
+
+from kvreport.startup_log.llama_cpp import looks_like_llama_cpp, read_start
+
+MIB = 1 << 20
+
+QWEN = """\
+print_info: file size   = 17.28 GiB (4.86 BPW)
+load_tensors: offloaded 49/49 layers to GPU
+load_tensors:   CPU_Mapped model buffer size =   166.92 MiB
+load_tensors:      Vulkan0 model buffer size = 17524.42 MiB
+llama_context: n_ctx         = 8192
+llama_context: n_ubatch      = 2048
+llama_context: Vulkan_Host  output buffer size =     0.58 MiB
+llama_kv_cache: size =  768.00 MiB (  8192 cells,  48 layers,  1/1 seqs), K (f16):  384.00 MiB, V (f16):  384.00 MiB
+sched_reserve:    Vulkan0 compute buffer size =   368.04 MiB
+sched_reserve: Vulkan_Host compute buffer size =    64.05 MiB
+"""
+
+GEMMA = """\
+llama_prepare_model_devices: using device Vulkan0 (NVIDIA GeForce RTX 3080 Ti) (0000:01:00.0) - 11312 MiB free
+llama_kv_cache:    Vulkan0 KV buffer size =   128.00 MiB
+llama_kv_cache:    Vulkan0 KV buffer size =  1920.00 MiB
+sched_reserve:    Vulkan0 compute buffer size =   541.07 MiB
+"""
+
+
+def test_a_start_of_llama_server() -> None:
+    """Every buffer where it is, cells, types and layers."""
+    assert looks_like_llama_cpp(QWEN)
+    start = read_start(QWEN.splitlines())
+    assert start.buffers["Vulkan0"] == {"model": round(17524.42 * MIB), "compute": round(368.04 * MIB)}
+    assert start.host_bytes == sum(round(size * MIB) for size in (166.92, 0.58, 64.05))
+    assert start.kv_bytes == 768 * MIB
+    assert start.cells == [8192]
+    assert start.cache_types == ("f16", "f16")
+    assert (start.context, start.ubatch, start.offloaded) == (8192, 2048, (49, 49))
+    assert not start.ran_out
+
+
+def test_two_caches_add_up() -> None:
+    """Window layers have a cache of their own; both buffers are one device's."""
+    start = read_start(GEMMA.splitlines())
+    assert start.buffers["Vulkan0"]["KV"] == 2048 * MIB
+    assert start.free == {"Vulkan0": 11312 * MIB}
+
+
+def test_states_and_refusals() -> None:
+    """Recurrent states are read, and a start that ran out says so."""
+    lines = [
+        "llama_memory_recurrent: size = 201.00 MiB (4 cells, 32 layers, 4 seqs),",
+        "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 9216.00 MiB on device 0: cudaMalloc failed: out of memory",
+    ]
+    start = read_start(lines)
+    assert start.state_bytes == 201 * MIB
+    assert start.ran_out
+
+
+def test_estimates_of_an_older_ollama() -> None:
+    """Before mid-2026 Ollama printed what it expected."""
+    start = read_start(['msg=offload memory.required.full="21.9 GiB" memory.required.kv="1.5 GiB"'])
+    assert start.estimated["full"] == int(21.9 * (1 << 30))
+    assert not start.is_empty
+
+
+def test_foreign_text_is_empty() -> None:
+    """Nothing is made of lines of something else."""
+    assert read_start(["INFO 10-01 vllm engine started", ""]).is_empty

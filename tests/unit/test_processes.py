@@ -1,0 +1,108 @@
+"""Processes end on a signal, with their parent, or with a sentence."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from kvreport.errors import InputError
+from kvreport.processes import workers
+
+PROGRAM = """
+import sys, time
+from pathlib import Path
+from tempfile import gettempdir
+from kvreport.atomic.workspace import claim
+from kvreport.processes import exit_on_signals, run_beside, workers
+
+def sleep(seconds):
+    import os
+    print(os.getpid(), flush=True)
+    time.sleep(seconds)
+
+if __name__ == "__main__":
+    exit_on_signals()
+    work = claim(Path(sys.argv[1]), "work-")
+    beside = run_beside("timeit", ["-n1", "-r1", "import time; time.sleep(60)"], ".")
+    print(beside.pid, flush=True)
+    with workers(2) as pool:
+        list(pool.map(sleep, [60, 60]))
+"""
+
+
+def lives(number: int) -> bool:
+    try:
+        state = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT", "SIGKILL"])
+def test_a_signal_ends_workers_and_helpers_too(tmp_path: Path, name: str) -> None:
+    script = tmp_path / "program.py"
+    script.write_text(PROGRAM, encoding="utf-8")
+    parent = subprocess.Popen(
+        [sys.executable, str(script), str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert parent.stdout is not None
+    with parent.stdout as said:
+        children = [int(said.readline()) for _ in range(3)]
+    assert all(map(lives, children))
+    number = getattr(signal, name)
+    parent.send_signal(number)
+    if name in ("SIGTERM", "SIGHUP"):
+        parent.send_signal(number)  # as `timeout` does: once to the process, once to its group
+    status = parent.wait(20)
+    assert status == {"SIGKILL": -9, "SIGINT": -2}.get(name, 128 + number)
+    end = time.monotonic() + 20
+    while any(map(lives, children)) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not any(map(lives, children))
+    left = [path.name for path in tmp_path.glob("work-*")]
+    assert bool(left) is (name == "SIGKILL")  # nobody can clean up after that but the next
+
+
+def end_myself(_: int) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_worker_that_the_system_ended_is_a_sentence() -> None:
+    with (
+        pytest.raises(InputError, match="found one that the system ended, most often because memory ran out"),
+        workers(2) as pool,
+    ):
+        list(pool.map(end_myself, [1, 2]))
+
+
+def test_an_error_of_a_worker_stays_what_it_is() -> None:
+    with pytest.raises(ValueError, match="invalid literal"), workers(1) as pool:
+        list(pool.map(int, ["x"]))
+
+
+def test_a_matrix_ends_on_sigterm_without_leaving_anything(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "kvreport", "matrix", "--out", str(tmp_path / "out"), "--workers", "2"]
+    run = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    end = time.monotonic() + 60
+    while not list(tmp_path.glob("out/.kvreport-files-*/models/*")) and time.monotonic() < end:
+        time.sleep(0.05)
+    run.send_signal(signal.SIGTERM)
+    _, said = run.communicate(timeout=30)
+    assert run.returncode == 128 + signal.SIGTERM, said
+    assert b"Traceback" not in said
+    assert not list((tmp_path / "out").iterdir())
+
+
+def test_nobody_listening_is_no_fault(repository: Path) -> None:
+    for redirection in (">&-", "2>&-", ">&- 2>&-"):
+        line = f"{sys.executable} -m kvreport --version {redirection}"
+        assert subprocess.run(line, shell=True, cwd=repository, check=False).returncode == 0  # noqa: S602
