@@ -36,8 +36,8 @@ import yaml
 
 from kvreport.accounting.deployment import allocate
 from kvreport.accounting.engines.registry import rules
-from kvreport.accounting.kernel import captured_graphs
 from kvreport.accounting.engines.vllm.reserve import device_class, multicasts
+from kvreport.accounting.kernel import captured_graphs
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.load import Catalogue, load_catalogue
 from kvreport.catalog.observation import Observation, load_observations
@@ -180,7 +180,7 @@ def predicted(log: Log, constants: dict[str, float]) -> tuple[Comparison | None,
     coefficients = log.engine.coefficients | constants
     engine = log.engine.model_copy(update={"coefficients": coefficients})
     observation = log.observation
-    start = Start(log.start.catalogue, observation, engine, log.start.model, own=log.start.own)
+    start = Start(log.start.catalogue, observation, engine, log.start.target, own=log.start.own)
     found = {one.quantity: one for one in start.comparisons()}
     best = next((found[name] for name in ("tokens", "concurrency", "pool") if name in found), None)
     if best is None or start.allocation is None:

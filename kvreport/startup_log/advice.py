@@ -74,9 +74,9 @@ def _room(reading: Reading, laid: LaidOut | None, pool: int, total: int | None) 
     found = []
     needed = _one_request(reading, laid)
     share = reading.number("utilization")
-    if share is not None and share < RAISED_UTILIZATION and total:
-        if pool + (RAISED_UTILIZATION - share) * total >= needed:
-            found.append(Change("utilization", RAISED_UTILIZATION))
+    raisable = share is not None and share < RAISED_UTILIZATION and total
+    if raisable and pool + (RAISED_UTILIZATION - (share or 0)) * (total or 0) >= needed:
+        found.append(Change("utilization", RAISED_UTILIZATION))
     if laid is not None and laid.deployment.case.accelerators:
         case = laid.deployment.case
         for rows in FEWER_REQUESTS:

@@ -94,7 +94,11 @@ class Diagnosis:
             options = "; or ".join(change.line() for change in self.changes)
             return (
                 f"It does not start: weights and what the engine keeps leave {pool / GIB:.2f} GiB for the cache. "
-                + (f"{options[0].upper()}{options[1:]}." if options else "Take more devices or smaller weights.")
+                + (
+                    f"{options[0].upper()}{options[1:]}."
+                    if options
+                    else "Take more devices or smaller weights."
+                )
             )
         if self.concurrency is None or longest is None:
             return "The log does not say how many requests fit."

@@ -9,8 +9,8 @@ from typing import Any, Final
 from kvreport.errors import InputError
 from kvreport.startup_log.facts import FACTS
 from kvreport.startup_log.further import FURTHER
-from kvreport.startup_log.release import places
 from kvreport.startup_log.patterns import PATTERNS, Engine, Pattern
+from kvreport.startup_log.release import places
 from kvreport.units import GIB
 
 Value = int | float | str | bool
