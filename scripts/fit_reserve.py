@@ -135,9 +135,9 @@ def measured(start: Start, source: str) -> Iterable[Row]:
         return
     share = share_taken(observation) or start.engine.utilization
     pool = pool_told(start)
-    if pool is None or start.weight_format is None:
-        return
     load = printed.model_load_gib
+    if pool is None or (load is None and start.weight_format is None):
+        return
     weights = load * GIB if load is not None else float(allocate(case).resident_bytes)
     whole = share * device.usable_bytes - weights - pool
     counted = float(graphs) if kept.graphs else 0.0
