@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from kvreport import __version__
 from kvreport.adapters import scaffold
 
 PINNED = re.compile(r"[\w.-]+/[\w./-]+@[0-9a-f]{40}")
@@ -82,11 +83,7 @@ def test_forms_ask_for_evidence(repository: Path) -> None:
 
 def test_the_repository_says_how_to_cite_report_and_behave(repository: Path) -> None:
     citation = yaml.safe_load((repository / "CITATION.cff").read_text(encoding="utf-8"))
-    version = re.search(
-        r'^version = "(.+)"', (repository / "pyproject.toml").read_text(encoding="utf-8"), re.M
-    )
-    assert version is not None
-    assert str(citation["version"]) == version[1]
+    assert str(citation["version"]) == __version__
     assert "not registered" in (repository / "SECURITY.md").read_text(encoding="utf-8")
     for name in ("CODE_OF_CONDUCT.md", ".github/PULL_REQUEST_TEMPLATE.md", ".pre-commit-config.yaml"):
         assert (repository / name).is_file()

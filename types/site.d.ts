@@ -29,6 +29,7 @@ declare var kvKernel: Kernel;
 declare var kvCapacity: CapacityScript;
 declare var kvSizing: any;
 declare var kvLogLines: any;
+declare var kvTraffic: any;
 declare var kvreport: any;
 
 // The theme's, the chart library's, and a worker's.

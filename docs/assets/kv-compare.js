@@ -221,7 +221,12 @@
           return element;
         };
         const line = drawn("line", { class: `kv-line-${n + 1}`, x1: "1", y1: "5", x2: "25", y2: "5" });
-        return make("li", {}, drawn("svg", { width: "26", height: "10", "aria-hidden": "true" }, line), thing.label);
+        return make(
+          "li",
+          {},
+          drawn("svg", { width: "26", height: "10", "aria-hidden": "true" }, line),
+          thing.label,
+        );
       }));
     }
 

@@ -26,7 +26,11 @@
     link.href = new URL(`../models/${model}/`, base).href;
     link.target = "_blank";
     link.rel = "noopener";
-    say(link, make("p", "kv-embed-message", badge.message), make("p", "kv-embed-note", `From formulas, data release ${found.release}.`));
+    say(
+      link,
+      make("p", "kv-embed-message", badge.message),
+      make("p", "kv-embed-note", `From formulas, data release ${found.release}.`),
+    );
   } catch {
     say(make("p", "kv-embed-note", "No such model or GPU."));
   }

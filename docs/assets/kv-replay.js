@@ -12,10 +12,20 @@
   function traffic(form) {
     const box = $("[data-kv-trafficked]");
     const base = new URL(form.dataset.kvTraffic, location.href);
-    const fields = Object.fromEntries($$("select, input:not([type=file])", form).map((field) => [field.name, field]));
+    const fields = Object.fromEntries(
+      $$("select, input:not([type=file])", form).map((field) => [field.name, field]),
+    );
     const start = Object.fromEntries(Object.entries(fields).map(([name, field]) => [name, field.value]));
     const chips = $$("[data-trace]", form);
-    const known = { trace: chips.map((chip) => chip.dataset.trace), ...Object.fromEntries(Object.entries(fields).map(([name, field]) => [name, field.options ? Array.from(field.options, (one) => one.value) : null])) };
+    const known = {
+      trace: chips.map((chip) => chip.dataset.trace),
+      ...Object.fromEntries(
+        Object.entries(fields).map(([name, field]) => [
+          name,
+          field.options ? Array.from(field.options, (one) => one.value) : null,
+        ]),
+      ),
+    };
     let trace = null, chosen = "", turn = 0, kept = null;
 
     /* --- reading ------------------------------------------------------------------------------- */
@@ -28,9 +38,15 @@
 
     async function take(name, blob) {
       say(`Reading ${name} …`);
-      await new Promise((done) => { setTimeout(done, 30); });
+      await new Promise((done) => {
+        setTimeout(done, 30);
+      });
       try {
-        if (blob.size > LARGEST) throw new Error(`${name} has over ${count(LARGEST / 1e6)} MB: kvreport replay reads files of any size.`);
+        if (blob.size > LARGEST) {
+          throw new Error(
+            `${name} has over ${count(LARGEST / 1e6)} MB: kvreport replay reads files of any size.`,
+          );
+        }
         trace = kvTraffic.readTrace(await textOf(blob), name);
         kept = null;
         await show();
@@ -44,7 +60,10 @@
       const chip = chips.find((one) => one.dataset.trace === key);
       chosen = key;
       const answer = await fetch(new URL(chip.dataset.file, location.href));
-      if (!answer.ok) { say(`The trace could not be fetched (${answer.status}).`, "refused"); return; }
+      if (!answer.ok) {
+        say(`The trace could not be fetched (${answer.status}).`, "refused");
+        return;
+      }
       await take(chip.textContent, await answer.blob());
     }
 
@@ -56,17 +75,31 @@
     /* --- the deployment ------------------------------------------------------------------------- */
 
     async function deployment() {
-      const [site, model] = await Promise.all([load(new URL("site.json", base)), load(new URL(`models/${fields.model.value}.json`, base))]);
+      const [site, model] = await Promise.all([
+        load(new URL("site.json", base)),
+        load(new URL(`models/${fields.model.value}.json`, base)),
+      ]);
       const gpu = site.gpus.find((one) => one.id === fields.gpu.value);
-      const sizes = fields.tp.value === "fewest" ? site.sizes.map((_, n) => n) : [site.sizes.indexOf(Number(fields.tp.value))];
-      const possible = sizes.map((size) => kvCapacity.configure(site, model, gpu, size, "released", model.kv)).filter(Boolean);
+      const sizes = fields.tp.value === "fewest"
+        ? site.sizes.map((_, n) => n)
+        : [site.sizes.indexOf(Number(fields.tp.value))];
+      const possible = sizes.map((size) => kvCapacity.configure(site, model, gpu, size, "released", model.kv))
+        .filter(Boolean);
       const config = possible.find((one) => one.fitsWeights && one.free > 0) || null;
       if (!config) return { site, model, gpu, config };
       const growing = config.terms.filter(([rate, , cap]) => rate && !cap);
       const unit = growing.length ? Math.min(...growing.map(([, step]) => step)) : null;
       // Layers that keep every token; windows and states hold a fixed amount beside it.
       const bytes = unit && growing.reduce((sum, [rate, step]) => sum + (rate * unit) / step, 0);
-      return { site, model, gpu, config, unit, bytes, plain: growing.length === config.terms.length && !config.constant };
+      return {
+        site,
+        model,
+        gpu,
+        config,
+        unit,
+        bytes,
+        plain: growing.length === config.terms.length && !config.constant,
+      };
     }
 
     /* --- showing -------------------------------------------------------------------------------- */
@@ -77,10 +110,14 @@
       const at = await deployment();
       if (mine !== turn) return;
       const children = [...summary(at)];
-      if (!at.config) children.unshift(make("p", { class: "kv-big" }, `${at.model.name} does not fit on ${at.gpu.short}.`));
-      else if (!trace.blockTokens) children.unshift(make("p", { class: "kv-big" }, fitting(at)));
-      else if (!at.unit) children.unshift(make("p", { class: "kv-big" }, `${at.model.name} keeps no cache that grows with the prompt.`));
-      else children.unshift(...rates(at));
+      if (!at.config) {
+        children.unshift(make("p", { class: "kv-big" }, `${at.model.name} does not fit on ${at.gpu.short}.`));
+      } else if (!trace.blockTokens) children.unshift(make("p", { class: "kv-big" }, fitting(at)));
+      else if (!at.unit) {
+        children.unshift(
+          make("p", { class: "kv-big" }, `${at.model.name} keeps no cache that grows with the prompt.`),
+        );
+      } else children.unshift(...rates(at));
       children.push(command(at));
       const note = ignoredNote(ignored);
       if (note) children.push(note);
@@ -92,7 +129,11 @@
     function reused(at) {
       if (!kept || kept.unit !== at.unit || kept.limit !== at.model.limit) {
         const rows = trace.prompt.map((_, n) => n).filter((n) => trace.prompt[n] < at.model.limit);
-        const served = { ...trace, prompt: rows.map((n) => trace.prompt[n]), paths: rows.map((n) => trace.paths[n]) };
+        const served = {
+          ...trace,
+          prompt: rows.map((n) => trace.prompt[n]),
+          paths: rows.map((n) => trace.paths[n]),
+        };
         kept = { ...kvTraffic.reuse(served, at.unit), limit: at.model.limit };
       }
       return kept;
@@ -105,19 +146,47 @@
       const best = kvTraffic.hitCounts(runs, units, { ...options, policy: "best" }).rate;
       const all = kvTraffic.hitCounts(runs, null, options).rate;
       const points = sizes(runs.distinct).map((size) => ({
-        gib: (size * at.bytes) / GIB, lru: kvTraffic.hitCounts(runs, size, options).rate, best: kvTraffic.hitCounts(runs, size, { ...options, policy: "best" }).rate,
+        gib: (size * at.bytes) / GIB,
+        lru: kvTraffic.hitCounts(runs, size, options).rate,
+        best: kvTraffic.hitCounts(runs, size, { ...options, policy: "best" }).rate,
       }));
       const pool = (units * at.bytes) / GIB;
       box.kvFound = { units, here, best, all, points, pool };
       const said = [
-        make("p", { class: "kv-big" }, `${percent(here)} of prompt tokens hit the cache of ${at.model.name} on ${onDevices(at.config.size, at.gpu.short)}.`),
-        make("p", {}, `The KV pool has ${gib(at.config.free, 1)} GiB per GPU. The best possible policy would reach ${percent(best)}, a cache without limit ${percent(all)}.`),
+        make(
+          "p",
+          { class: "kv-big" },
+          `${percent(here)} of prompt tokens hit the cache of ${at.model.name} on ${
+            onDevices(at.config.size, at.gpu.short)
+          }.`,
+        ),
+        make(
+          "p",
+          {},
+          `The KV pool has ${gib(at.config.free, 1)} GiB per GPU. The best possible policy would reach ${
+            percent(best)
+          }, a cache without limit ${percent(all)}.`,
+        ),
         chart(points, pool),
       ];
       const wanted = Number(fields.wanted.value) / 100;
       if (fields.wanted.value.trim()) said.splice(2, 0, make("p", {}, need(runs, at, wanted, options)));
-      if (!at.plain) said.push(make("p", { class: "kv-note" }, "Only layers that keep every token are counted here; kvreport replay counts sliding windows and recurrent states, too."));
-      said.push(grid("Hit rate by cache size", ["Cache per GPU (GiB)", "LRU", "Best possible"], points.map((one) => [one.gib.toFixed(2), percent(one.lru), percent(one.best)])));
+      if (!at.plain) {
+        said.push(
+          make(
+            "p",
+            { class: "kv-note" },
+            "Only layers that keep every token are counted here; kvreport replay counts sliding windows and recurrent states, too.",
+          ),
+        );
+      }
+      said.push(
+        grid(
+          "Hit rate by cache size",
+          ["Cache per GPU (GiB)", "LRU", "Best possible"],
+          points.map((one) => [one.gib.toFixed(2), percent(one.lru), percent(one.best)]),
+        ),
+      );
       return said;
     }
 
@@ -126,41 +195,82 @@
       const units = kvTraffic.unitsFor(runs, wanted, options);
       if (units === null) return `No cache reaches a hit rate of ${percent(wanted)} on this trace.`;
       const replicas = Math.ceil((units * at.bytes) / at.config.free);
-      return `A hit rate of ${percent(wanted)} takes ${gib(units * at.bytes, 1)} GiB of cache per GPU: the KV pools of ${plural(replicas, "replicas")}, if each prefix always meets the same one.`;
+      return `A hit rate of ${percent(wanted)} takes ${
+        gib(units * at.bytes, 1)
+      } GiB of cache per GPU: the KV pools of ${
+        plural(replicas, "replicas")
+      }, if each prefix always meets the same one.`;
     }
 
     /* Sizes evenly on a logarithmic scale, up to all blocks. */
     function sizes(distinct) {
       const least = Math.max(distinct / 256, 1);
-      return [...new Set(Array.from({ length: POINTS }, (_, n) => Math.floor(least * (distinct / least) ** (n / (POINTS - 1)) + 1e-6)))];
+      return [
+        ...new Set(
+          Array.from(
+            { length: POINTS },
+            (_, n) => Math.floor(least * (distinct / least) ** (n / (POINTS - 1)) + 1e-6),
+          ),
+        ),
+      ];
     }
 
     function fitting(at) {
-      const held = trace.prompt.map((prompt, n) => kvKernel.requestBytes(at.config.constant, at.config.terms, prompt + trace.output[n]));
+      const held = trace.prompt.map((prompt, n) =>
+        kvKernel.requestBytes(at.config.constant, at.config.terms, prompt + trace.output[n])
+      );
       const mean = held.reduce((sum, bytes) => sum + bytes, 0) / held.length;
       const large = [...held].sort((a, b) => a - b)[Math.floor(0.95 * (held.length - 1))];
-      return `${count(Math.floor(at.config.free / mean))} requests of mean size fit at once on ${onDevices(at.config.size, at.gpu.short)}, ${count(Math.floor(at.config.free / large))} of the 95th percentile. The trace names no prefix blocks, so nothing is found in the cache again.`;
+      return `${count(Math.floor(at.config.free / mean))} requests of mean size fit at once on ${
+        onDevices(at.config.size, at.gpu.short)
+      }, ${
+        count(Math.floor(at.config.free / large))
+      } of the 95th percentile. The trace names no prefix blocks, so nothing is found in the cache again.`;
     }
 
     function summary(at) {
-      const middle = (values, share) => [...values].sort((a, b) => a - b)[Math.floor(share * (values.length - 1))];
+      const middle = (values, share) =>
+        [...values].sort((a, b) => a - b)[Math.floor(share * (values.length - 1))];
       const rows = [
         ["Requests", count(trace.prompt.length)],
         ["Duration (minutes)", ((trace.time[trace.time.length - 1] - trace.time[0]) / 60).toFixed(1)],
-        ["Prompt tokens, median and 95th percentile", `${count(middle(trace.prompt, 0.5))}, ${count(middle(trace.prompt, 0.95))}`],
-        ["Output tokens, median and 95th percentile", `${count(middle(trace.output, 0.5))}, ${count(middle(trace.output, 0.95))}`],
+        [
+          "Prompt tokens, median and 95th percentile",
+          `${count(middle(trace.prompt, 0.5))}, ${count(middle(trace.prompt, 0.95))}`,
+        ],
+        [
+          "Output tokens, median and 95th percentile",
+          `${count(middle(trace.output, 0.5))}, ${count(middle(trace.output, 0.95))}`,
+        ],
       ];
-      if (trace.blockTokens) rows.push(["Distinct prefix blocks", `${count(trace.distinct)} of ${trace.blockTokens} tokens`]);
+      if (trace.blockTokens) {
+        rows.push(["Distinct prefix blocks", `${count(trace.distinct)} of ${trace.blockTokens} tokens`]);
+      }
       if (trace.reordered) rows.push(["Requests sorted by time", count(trace.reordered)]);
       const beyond = trace.prompt.filter((prompt) => prompt >= at.model.limit).length;
-      if (beyond) rows.push([`Prompts beyond the model’s ${count(at.model.limit)} tokens, left out`, count(beyond)]);
+      if (beyond) {
+        rows.push([`Prompts beyond the model’s ${count(at.model.limit)} tokens, left out`, count(beyond)]);
+      }
       return [grid("The trace", ["Trace", ""], rows)];
     }
 
     function command(at) {
-      const name = chosen && trace.name === chips.find((one) => one.dataset.trace === chosen).textContent ? chosen : trace.name;
+      const name = chosen && trace.name === chips.find((one) => one.dataset.trace === chosen).textContent
+        ? chosen
+        : trace.name;
       const size = at.config ? ` --tp ${at.config.size}` : "";
-      return make("p", { class: "kv-note" }, "With time, queue and preemptions: ", make("code", {}, `kvreport replay ${name} ${at.model.id || at.model.slug.replace("--", "/")} --gpu ${at.gpu.id}${size}`));
+      return make(
+        "p",
+        { class: "kv-note" },
+        "With time, queue and preemptions: ",
+        make(
+          "code",
+          {},
+          `kvreport replay ${name} ${
+            at.model.id || at.model.slug.replace("--", "/")
+          } --gpu ${at.gpu.id}${size}`,
+        ),
+      );
     }
 
     /* --- drawing -------------------------------------------------------------------------------- */
@@ -174,41 +284,117 @@
 
     function chart(points, pool) {
       const width = 700, height = 300, left = 52, bottom = 44, right = 12, top = 14;
-      const low = Math.log2(points[0].gib), high = Math.log2(Math.max(points[points.length - 1].gib, points[0].gib * 2));
+      const low = Math.log2(points[0].gib),
+        high = Math.log2(Math.max(points[points.length - 1].gib, points[0].gib * 2));
       const most = Math.max(0.1, Math.ceil(Math.max(...points.map((one) => one.best)) * 10) / 10);
       const x = (value) => left + ((Math.log2(value) - low) / (high - low)) * (width - left - right);
       const y = (value) => height - bottom - (value / most) * (height - top - bottom);
-      const line = (key, colour, dash) => svg("polyline", { fill: "none", stroke: colour, "stroke-width": 2, "stroke-dasharray": dash, points: points.map((one) => `${x(one.gib).toFixed(1)},${y(one[key]).toFixed(1)}`).join(" ") });
-      const text = (words, at, anchor = "middle") => svg("text", { x: at[0], y: at[1], "text-anchor": anchor, "font-size": 13, fill: "currentColor" }, words);
+      const line = (key, colour, dash) =>
+        svg("polyline", {
+          fill: "none",
+          stroke: colour,
+          "stroke-width": 2,
+          "stroke-dasharray": dash,
+          points: points.map((one) => `${x(one.gib).toFixed(1)},${y(one[key]).toFixed(1)}`).join(" "),
+        });
+      const text = (words, at, anchor = "middle") =>
+        svg(
+          "text",
+          { x: at[0], y: at[1], "text-anchor": anchor, "font-size": 13, fill: "currentColor" },
+          words,
+        );
       const parts = [];
       for (let n = 0; n <= 5; n++) {
         const value = (most * n) / 5;
-        parts.push(svg("line", { x1: left, x2: width - right, y1: y(value), y2: y(value), stroke: "currentColor", "stroke-opacity": 0.15 }), text(`${Math.round(value * 100)}%`, [left - 6, y(value) + 4], "end"));
+        parts.push(
+          svg("line", {
+            x1: left,
+            x2: width - right,
+            y1: y(value),
+            y2: y(value),
+            stroke: "currentColor",
+            "stroke-opacity": 0.15,
+          }),
+          text(`${Math.round(value * 100)}%`, [left - 6, y(value) + 4], "end"),
+        );
       }
-      for (let power = Math.ceil(low); power <= high; power += Math.max(1, Math.ceil((high - low) / 8))) parts.push(text(power < 0 ? `1/${2 ** -power}` : count(2 ** power), [x(2 ** power), height - bottom + 18]));
+      for (let power = Math.ceil(low); power <= high; power += Math.max(1, Math.ceil((high - low) / 8))) {
+        parts.push(
+          text(power < 0 ? `1/${2 ** -power}` : count(2 ** power), [x(2 ** power), height - bottom + 18]),
+        );
+      }
       parts.push(text("KV cache per GPU (GiB)", [(left + width - right) / 2, height - 6]));
-      if (pool >= points[0].gib && pool <= points[points.length - 1].gib) parts.push(svg("line", { x1: x(pool), x2: x(pool), y1: top, y2: height - bottom, stroke: "currentColor", "stroke-dasharray": "2 3" }), text("this KV pool", [x(pool), top - 2]));
+      if (pool >= points[0].gib && pool <= points[points.length - 1].gib) {
+        parts.push(
+          svg("line", {
+            x1: x(pool),
+            x2: x(pool),
+            y1: top,
+            y2: height - bottom,
+            stroke: "currentColor",
+            "stroke-dasharray": "2 3",
+          }),
+          text("this KV pool", [x(pool), top - 2]),
+        );
+      }
       parts.push(line("best", "var(--kv-l2)", "7 3"), line("lru", "var(--kv-l1)", "1 0"));
       const last = points[points.length - 1];
-      parts.push(text("best possible (dashed), LRU (solid)", [x(last.gib), y(Math.min(last.best, most)) - 6], "end"));
-      const drawn = svg("svg", { viewBox: `0 0 ${width} ${height}`, width: "100%", role: "img", "aria-label": `Hit rate against cache size: from ${percent(points[0].lru)} at ${points[0].gib.toFixed(1)} GiB to ${percent(last.lru)} at ${last.gib.toFixed(1)} GiB` }, ...parts);
+      parts.push(
+        text("best possible (dashed), LRU (solid)", [x(last.gib), y(Math.min(last.best, most)) - 6], "end"),
+      );
+      const drawn = svg("svg", {
+        viewBox: `0 0 ${width} ${height}`,
+        width: "100%",
+        role: "img",
+        "aria-label": `Hit rate against cache size: from ${percent(points[0].lru)} at ${
+          points[0].gib.toFixed(1)
+        } GiB to ${percent(last.lru)} at ${last.gib.toFixed(1)} GiB`,
+      }, ...parts);
       return make("figure", { class: "kv-figure" }, drawn);
     }
 
     const percent = (share) => `${(share * 100).toFixed(1)}%`;
 
     function grid(caption, heads, rows) {
-      return make("div", { class: "kv-scroll kv-scroll--open", role: "region", tabindex: "0", "aria-label": caption },
-        make("table", { class: "kv-table" }, make("caption", {}, caption),
-          make("thead", {}, make("tr", {}, ...heads.map((words, n) => make("th", { scope: "col", class: n ? "kv-num" : false }, words)))),
-          make("tbody", {}, ...rows.map(([first, ...others]) => make("tr", {}, make("th", { scope: "row" }, first), ...others.map((words) => make("td", { class: "kv-num" }, words)))))));
+      return make(
+        "div",
+        { class: "kv-scroll kv-scroll--open", role: "region", tabindex: "0", "aria-label": caption },
+        make(
+          "table",
+          { class: "kv-table" },
+          make("caption", {}, caption),
+          make(
+            "thead",
+            {},
+            make(
+              "tr",
+              {},
+              ...heads.map((words, n) => make("th", { scope: "col", class: n ? "kv-num" : false }, words)),
+            ),
+          ),
+          make(
+            "tbody",
+            {},
+            ...rows.map(([first, ...others]) =>
+              make(
+                "tr",
+                {},
+                make("th", { scope: "row" }, first),
+                ...others.map((words) => make("td", { class: "kv-num" }, words)),
+              )
+            ),
+          ),
+        ),
+      );
     }
 
     /* --- the form --------------------------------------------------------------------------------- */
 
     function write() {
       const state = chosen ? { trace: chosen } : {};
-      for (const name of Object.keys(fields)) if (fields[name].value !== start[name]) state[name] = fields[name].value;
+      for (const name of Object.keys(fields)) {
+        if (fields[name].value !== start[name]) state[name] = fields[name].value;
+      }
       writeState(state);
     }
 
@@ -220,10 +406,26 @@
       else show(ignored);
     }
 
-    const own = (file) => { chosen = ""; write(); take(file.name, file); };
-    chips.forEach((chip) => chip.addEventListener("click", () => preset(chip.dataset.trace).then(write).catch((error) => say(error.message, "refused"))));
-    $("input[type=file]", form).addEventListener("change", (event) => { if (event.target.files[0]) own(event.target.files[0]); });
-    for (const field of Object.values(fields)) field.addEventListener("change", () => { write(); show(); });
+    const own = (file) => {
+      chosen = "";
+      write();
+      take(file.name, file);
+    };
+    chips.forEach((chip) =>
+      chip.addEventListener(
+        "click",
+        () => preset(chip.dataset.trace).then(write).catch((error) => say(error.message, "refused")),
+      )
+    );
+    $("input[type=file]", form).addEventListener("change", (event) => {
+      if (event.target.files[0]) own(event.target.files[0]);
+    });
+    for (const field of Object.values(fields)) {
+      field.addEventListener("change", () => {
+        write();
+        show();
+      });
+    }
     form.addEventListener("submit", (event) => event.preventDefault());
     for (const target of [form, box]) {
       target.addEventListener("dragover", (event) => event.preventDefault());

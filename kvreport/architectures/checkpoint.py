@@ -73,13 +73,18 @@ def confront(model: Model, witness: Witness, served: Sequence[int], *, plain_byt
     )
     if abs(witness.total - counted) <= TOLERANCE * witness.total:
         return Verdict(model, counted, witness.total, None)
-    rows = _by_module(model, served, witness) if witness.tensors else None
-    if rows is None:
-        rows = _in_proportion(model, served, witness, counted)
     sentence = (
-        f"{witness.where} holds {witness.total:,} bytes of weights ({witness.total / 2**30:.2f} GiB); the config "
-        f"makes {counted:,} ({(counted / witness.total - 1) * 100:+.1f} %): the weights are taken from the files."
+        f"{witness.where} holds {witness.total:,} bytes of weights ({witness.total / 2**30:.2f} GiB); "
+        f"the config makes {counted:,} ({(counted / witness.total - 1) * 100:+.1f} %): "
     )
+    beside = _beside(model, witness) if not witness.tensors and witness.total > counted else None
+    rows = _by_module(model, served, witness) if witness.tensors else None
+    if beside is not None:
+        rows = (*model.weights, beside.model_copy(update={"stored_bytes": witness.total - counted}))
+        sentence += f"the rest is {_PARTS_BESIDE[beside.component]}, which the class is read without."
+    else:
+        rows = rows or _in_proportion(model, served, witness, counted)
+        sentence += "the weights are taken from the files."
     return Verdict(model.model_copy(update={"weights": rows}), counted, witness.total, sentence)
 
 
@@ -90,6 +95,26 @@ def _in_proportion(
         row.model_copy(update={"stored_bytes": round(size * witness.total / counted)})
         for row, size in zip(model.weights, served, strict=True)
     )
+
+
+def _beside(model: Model, witness: Witness) -> WeightGroup | None:
+    """A row for what an index names and the class does not have, if it is all of one kind."""
+    known = {key for row in model.weights for key in _row_keys(row)}
+    foreign = {key for name in witness.names if (key := module_key(name, model.layer_count)) not in known}
+    kinds = {component_of(key) for key in foreign} & set(_PARTS_BESIDE)
+    present = {row.component for row in model.weights}
+    if len(kinds) != 1 or kinds & present:
+        return None
+    (component,) = kinds
+    return WeightGroup(name=f"{component} …", component=component, shape=(1,))
+
+
+_PARTS_BESIDE: Final[dict[Component, str]] = {
+    "mtp": "layers for multi-token prediction",
+    "vision": "an image encoder",
+    "audio": "an audio encoder",
+}
+"""What a checkpoint may hold beside the class that reads it."""
 
 
 @dataclass(slots=True)
@@ -180,7 +205,9 @@ def _row_keys(row: WeightGroup) -> Iterable[str]:
 def _extra(key: str, module: _Module) -> WeightGroup:
     """A row for modules that the class does not have."""
     return WeightGroup(
-        name=f"{module.name} …"[:400] if module.tensors > 1 else module.name[:400],
+        name=f"{module.name[:390]} …"
+        if module.tensors > 1
+        else module.name.strip()[:400] or "unnamed tensor",
         component=component_of(key),
         shape=(module.elements,),
         stored_bytes=module.size,

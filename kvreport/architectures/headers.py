@@ -27,6 +27,7 @@ _KEY: Final = re.compile(
     r"^(?!.*(?:vision|visual|audio|encoder\.))(?:.*\.)?(?:layers|h|blocks|block)\.(\d+)\."
     r"[\w.]*?(?:k_proj|qkv_proj|query_key_value|c_attn|Wqkv|wk|wqkv|qkv)\.(?:weight|qweight|weight_packed|trellis)$"
 )
+_UNNAMED: Final = "unnamed tensor"
 _ODD: Final = re.compile(
     r"kv_a_proj|kv_lora|kv_b_proj|mamba|ssm|conv1d|A_log|linear_attn|time_mix|lightning|recurrent|"
     r"rg_lru|delta|indexer|short_conv|k_conv|cross_attn|encoder_attn|slope|decay"
@@ -208,7 +209,7 @@ def _row(key: str, members: list[StoredTensor]) -> WeightGroup | None:
     if not size:
         return None
     return WeightGroup(
-        name=key[:400],
+        name=key.strip()[:400] or _UNNAMED,
         component=component_of(key),
         shape=shape,
         count=alike,

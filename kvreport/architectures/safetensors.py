@@ -26,6 +26,7 @@ INDEXES: Final = (
     "consolidated.safetensors.index.json",
     "pytorch_model.bin.index.json",
 )
+_NONE: Final[frozenset[str]] = frozenset()
 _BITS: Final = {
     "F64": 64,
     "I64": 64,
@@ -80,11 +81,13 @@ class Witness:
         where: The folder or file, as the user named it.
         total: Bytes of all tensors.
         tensors: Every tensor, or empty if only a total is known.
+        names: Names of all tensors, which an index has too; empty if not known.
     """
 
     where: str
     total: int
     tensors: tuple[StoredTensor, ...] = ()
+    names: frozenset[str] = frozenset()
 
 
 def read_witness(folder: Path) -> Witness | None:
@@ -94,14 +97,14 @@ def read_witness(folder: Path) -> Witness | None:
         InputError: If a file is damaged.
     """
     index = next((folder / name for name in INDEXES if (folder / name).is_file()), None)
-    listed, total = _index(index) if index is not None else (frozenset[str](), None)
+    listed, total, names = _index(index) if index is not None else (_NONE, None, _NONE)
     files = sorted(_files(folder, listed))
     if files and (not listed or len(files) == len(listed)):
         tensors = tuple(tensor for path in files for tensor in read_header(path))
         if not tensors:
             raise _fault(str(folder), "tensors", "nothing", "safetensors files with tensors in them")
         return Witness(str(folder), sum(tensor.size for tensor in tensors), tensors)
-    return None if index is None or total is None else Witness(str(index), total)
+    return None if index is None or total is None else Witness(str(index), total, names=names)
 
 
 def _files(folder: Path, listed: frozenset[str]) -> Iterable[Path]:
@@ -116,8 +119,8 @@ def _files(folder: Path, listed: frozenset[str]) -> Iterable[Path]:
     return chosen
 
 
-def _index(path: Path) -> tuple[frozenset[str], int | None]:
-    """Return the file names that an index lists, and its total."""
+def _index(path: Path) -> tuple[frozenset[str], int | None, frozenset[str]]:
+    """Return the file names that an index lists, its total, and the names of its tensors."""
     where = str(path)
     data = _index_json(path, where)
     mapping = data.get("weight_map", {})
@@ -136,7 +139,7 @@ def _index(path: Path) -> tuple[frozenset[str], int | None]:
     ):
         raise _fault(where, "metadata.total_size", shorten(total), "a number of bytes")
     safe = frozenset(name for name in names if name.endswith(".safetensors"))
-    return safe, total
+    return safe, total, frozenset(mapping)
 
 
 def _index_json(path: Path, where: str) -> dict[str, Any]:

@@ -11,20 +11,21 @@ import atexit
 import contextlib
 import os
 import secrets
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Final
 
 from kvreport.atomic.folders import remove
 
-try:
-    from fcntl import LOCK_EX, LOCK_NB, flock
-except ImportError:  # Windows: a file that is open cannot be removed there, which serves as well
+if sys.platform == "win32":  # a file that is open cannot be removed there, which serves as well
     LOCK_EX = LOCK_NB = 0
 
-    def flock(fd: object, operation: int, /) -> None:  # type: ignore[misc]
+    def flock(fd: object, operation: int, /) -> None:
         """Lock nothing."""
 
+else:
+    from fcntl import LOCK_EX, LOCK_NB, flock
 
 _LOCK: Final = ".lock"
 

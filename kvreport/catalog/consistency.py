@@ -35,6 +35,9 @@ from kvreport.catalog.caches import (
 if TYPE_CHECKING:
     from kvreport.catalog.model import Model, WeightGroup
 
+NOTHING_KEPT: Final = "no cache"
+"""What the layers of a pooling model are called."""
+
 MAX_PARAMETERS: Final = 10**15
 """Parameters of one model: four hundred times the largest that is published (2.8 * 10^12)."""
 
@@ -136,11 +139,19 @@ def _state_elements(cache: RecurrentState) -> Iterator[int]:
         yield (tensor.channels + tensor.groups * tensor.channels_per_group) * tensor.columns
 
 
+def is_pooling(model: Model) -> bool:
+    """True for a model that reads a text once and keeps nothing: embeddings, rewards, classifiers.
+
+    Its file says so by the name of its layers.
+    """
+    return all(group.name == NOTHING_KEPT and not group.caches for group in model.layers)
+
+
 def _incomplete(model: Model) -> Iterator[Contradiction]:
     """Statements without which nothing can be answered."""
     caches = [cache for group in model.layers for cache in group.caches]
     kinds = {cache.kind for cache in caches}
-    if not kinds - {"shared"}:
+    if not kinds - {"shared"} and not is_pooling(model):
         yield Contradiction("layers", "no layer that caches anything", "caches of at least one layer")
     for cache in caches:
         if isinstance(cache, Shared) and cache.reads not in kinds:
@@ -198,6 +209,8 @@ def _kv_projections(model: Model) -> Iterator[Contradiction]:
     Fewer are right in two architectures: values that are the keys again (Gemma 4's full attention has no
     ``v_proj``), and blocks whose weights several layers share (Zamba2), where queries are as few as keys.
     """
+    if is_pooling(model):
+        return
     cached: dict[int, int] = defaultdict(int)
     keys: dict[int, int] = defaultdict(int)
     widths: dict[int, set[int]] = defaultdict(set)

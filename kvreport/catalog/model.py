@@ -129,7 +129,7 @@ class WeightGroup(Record):
 
     name: Text
     component: Component
-    shape: Annotated[tuple[Positive, ...], Field(min_length=1, max_length=4)]
+    shape: Annotated[tuple[Positive, ...], Field(min_length=1, max_length=5)]
     count: Positive = 1
     split: Split = "replicated"
     heads: Positive | None = None
@@ -236,14 +236,18 @@ class Model(Record):
     def release_known(self) -> bool:
         """True if it is known in which formats the repository stores its weights.
 
-        Known from its own config, a document of its makers or the repository's total; a quantized
-        copy's from its name. Not known from the defaults of a class, a sibling or memory, which say
-        nothing of a quantizer.
+        Known from its own config, a document of its makers, the repository's total, or a source that
+        speaks of the storage alone (copies that its maker publishes apart); a quantized copy's from its
+        name. Not known from the defaults of a class, a sibling or memory, which give dimensions and
+        say nothing of a quantizer.
         """
-        strong = {"verbatim", "observed", "documented"}
-        told = self.published_total is not None or self.quantized_from is not None
-        return told or any(
-            source.evidence in strong and "weight_format" in source.covers for source in self.sources
+        if self.published_total is not None or self.quantized_from is not None:
+            return True
+        return any(
+            source.evidence in ("verbatim", "observed", "documented")
+            or (source.evidence != "unverified" and "layers" not in source.covers)
+            for source in self.sources
+            if "weight_format" in source.covers
         )
 
     @cached_property

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from kvreport.cli.output import REQUIREMENT_NOT_MET, Add, add_data_option, table, write, write_json
 
 if TYPE_CHECKING:
+    from kvreport.catalog.engine import Engine
     from kvreport.catalog.load import Catalogue
     from kvreport.estimation.difference import Difference, Side
 
@@ -103,7 +104,6 @@ def _print(found: list[Difference], smaller: list[Difference], top: int) -> None
 
 
 def _pairs(options: argparse.Namespace, catalogue: Catalogue) -> list[tuple[Side, Side]]:
-    from kvreport.catalog.engine import Engine
     from kvreport.catalog.load import load_catalogue
     from kvreport.errors import InputError
     from kvreport.estimation.difference import Side
@@ -115,15 +115,15 @@ def _pairs(options: argparse.Namespace, catalogue: Catalogue) -> list[tuple[Side
         both = [model for model in sides[0].models if model in sides[1].models]
         chosen = _matching(both, options.model, sides[1])
         return [(Side(sides[0], m, options.engine), Side(sides[1], m, options.engine)) for m in chosen]
-    engines: list[Engine | None] = []
+    engines: list[Engine] = []
     for name in (old, new):
         try:
             engines.append(catalogue.engine(name))
         except InputError:
-            engines.append(None)
-    if all(engine is not None for engine in engines):
+            break
+    if len(engines) == 2:
         chosen = _matching(list(catalogue.models), options.model, catalogue)
-        first, second = (engine for engine in engines if engine is not None)
+        first, second = engines
         return [
             (Side(catalogue, catalogue.models[m], first), Side(catalogue, catalogue.models[m], second))
             for m in chosen

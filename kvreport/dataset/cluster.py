@@ -8,17 +8,15 @@ was interrupted, here or on a worker, goes on: files that are there are not comp
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
 from kvreport.dataset.grid import Axes
 from kvreport.dataset.manifest import Manifest, enter
 from kvreport.dataset.partitions import Piece, finish, pieces, write_piece
 from kvreport.errors import InputError, shorten
-
-if TYPE_CHECKING:
-    from distributed import Client
 
 _PER_THREAD: Final = 4
 """Tasks in flight per thread of the cluster: enough to keep it busy, few enough to stay in little memory."""
@@ -61,23 +59,23 @@ def write_on_cluster(
     return rows
 
 
-def connected(address: str) -> Client:
+def connected(address: str) -> Any:  # noqa: ANN401 - a client; distributed has no types
     """Return a client of a scheduler that has workers.
 
     Raises:
         InputError: If distributed is not installed, or nobody answers.
     """
     try:
-        from distributed import Client
+        distributed: Any = import_module("distributed")
     except ImportError as error:
         raise InputError(
             "scheduler: found no package 'distributed'; allowed: pip install 'kvreport[cluster]'"
         ) from error
     try:
-        client = Client(address, timeout=_SECONDS, set_as_default=False)
+        client = distributed.Client(address, timeout=_SECONDS, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as error:
         raise InputError(
-            f"scheduler: found {shorten(address)}, {error or 'no answer'}; allowed: the address of a running "
+            f"scheduler: found {shorten(address)}, {str(error) or 'no answer'}; allowed: the address of a running "
             "Dask scheduler, such as tcp://10.0.0.1:8786"
         ) from error
     if not client.nthreads():
@@ -86,12 +84,10 @@ def connected(address: str) -> Client:
     return client
 
 
-def _written(client: Client, work: Iterator[Piece], folder: Path) -> Iterator[int]:
+def _written(client: Any, work: Iterator[Piece], folder: Path) -> Iterator[int]:  # noqa: ANN401
     """Yield the rows of each file as it is finished, with a bounded number of tasks in flight."""
-    from distributed import as_completed
-
     most = max(1, sum(client.nthreads().values())) * _PER_THREAD
-    flying = as_completed(
+    flying = import_module("distributed").as_completed(
         [client.submit(write_piece, folder, piece, pure=False) for piece in islice(work, most)],
         loop=client.loop,
     )

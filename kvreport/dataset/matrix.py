@@ -8,7 +8,7 @@ one model and a bounded number of them, so a matrix of any size takes the same m
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -21,7 +21,7 @@ from kvreport.accounting.plan import Serving
 from kvreport.accounting.profile import Integers
 from kvreport.accounting.roofline import step_bounds_ms
 from kvreport.catalog.engine import Engine
-from kvreport.catalog.formats import KvFormat
+from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.model import Model
 from kvreport.dataset.grid import Axes
 
@@ -82,13 +82,17 @@ def matrix(axes: Axes, shard: tuple[int, int] = (1, 1)) -> Iterator[Cube]:
         shard: ``(i, n)``: only the i-th of n parts, from 1.
     """
     for part in axes.shard(*shard):
-        cube = cube_of(part.models[0], part)
+        model = part.models[0]
+        if not _weight_formats(model, part):
+            continue
+        cube = cube_of(model, part)
         if cube.rows:
             yield cube
 
 
 def cube_of(model: Model, axes: Axes) -> Cube:
-    """Compute one model's cube."""
+    """Compute one model's cube; its axis of weight formats has those that the model has rows in."""
+    axes = replace(axes, weight_formats=_weight_formats(model, axes))
     layouts, caches = axes.layouts_of(model), axes.caches(model)
     contexts = np.asarray(axes.contexts, dtype=np.int64)
     answer = _Answer(
@@ -115,7 +119,6 @@ def cube_of(model: Model, axes: Axes) -> Cube:
             answer.decode[:, t, :, k], answer.prefill[:, t, :, k] = step_bounds_ms(
                 asked.seeing(seen), axes.fleet.peaks, answer.users[:, t, :, k] // layout.data, contexts
             )
-    answer.possible[:, :, _left_out(model, axes)] = False
     return Cube(
         model=model,
         gpus=tuple(device.id for device in axes.accelerators),
@@ -129,15 +132,21 @@ def cube_of(model: Model, axes: Axes) -> Cube:
     )
 
 
-def _left_out(model: Model, axes: Axes) -> list[bool]:
+def left_out(model: Model, axes: Axes) -> list[bool]:
     """Which weight formats have no row: "as released" where nobody has read it, others of a copy.
 
-    A quantized copy converted again is not a thing that anybody runs: those rows are its original's.
+    A quantized copy converted again would be its original's rows.
     """
     released = [form is None for _, form in axes.weight_formats]
-    if not model.release_known:
-        return released
-    return [model.quantized_from is not None and not one for one in released]
+    if model.quantized_from is not None:
+        return [not one for one in released]
+    return [one and not model.release_known for one in released]
+
+
+def _weight_formats(model: Model, axes: Axes) -> tuple[tuple[str, WeightFormat | None], ...]:
+    """The formats that a model has rows in."""
+    gone = left_out(model, axes)
+    return tuple(item for item, out in zip(axes.weight_formats, gone, strict=True) if not out)
 
 
 def laid_out(

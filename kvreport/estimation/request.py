@@ -387,11 +387,16 @@ def refuse_unsupported(model: Model, engine: Engine) -> None:
     """Refuse a model that the engine does not run.
 
     Raises:
-        InputError: If the model's record says so, with its reason.
+        InputError: If the model's record says so, with its reason, or its weights are in another engine's format.
     """
     for name in (engine.name, engine.family):
         if name in model.unsupported_by:
             raise InputError(f"engine: {engine.label} does not run {model.id}: {model.unsupported_by[name]}")
+    if not rules(engine).reads_format(model.weight_format):
+        raise InputError(
+            f"engine: {engine.label} does not run {model.id}: its weights are in {model.weight_format}, which "
+            "another engine reads; allowed: that engine, or the model it was made from"
+        )
 
 
 def storable_on(kv_format: KvFormat, accelerator: Accelerator) -> bool:

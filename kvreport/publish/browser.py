@@ -64,5 +64,7 @@ def _shape(value: Any) -> str:  # noqa: ANN401 - any JSON
             return f"{{ readonly [name: string]: {next(iter(shapes))} }}"
         return f"{{ {'; '.join(f'readonly {name}: {_shape(one)}' for name, one in value.items())} }}"
     if isinstance(value, list):
-        return f"readonly {_shape(value[0])}[]"
+        return f"readonly ({_shape(value[0])})[]"
+    if isinstance(value, bool):
+        return "boolean"
     return "number" if isinstance(value, int | float) else "string"

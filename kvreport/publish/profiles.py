@@ -23,7 +23,7 @@ from kvreport.accounting.weights import active_parameters, parameters
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.model import Model
-from kvreport.dataset.matrix import laid_out
+from kvreport.dataset.matrix import laid_out, left_out
 from kvreport.estimation.request import automatic_kv_format
 from kvreport.publish.attention_types import cache_kind
 from kvreport.publish.site_data import SiteData, short_name
@@ -139,6 +139,7 @@ def model_facts(site: SiteData, model: Model) -> dict[str, Any]:
     memo = Memo()
     caches = grid.caches(model)
     placed = {}
+    gone = left_out(model, grid)
     for cache in caches:
         rows = placed[cache.name] = [[NONE] * len(examples) for _ in grid.tensor_parallel]
         for row, size in zip(rows, grid.tensor_parallel, strict=True):
@@ -171,7 +172,10 @@ def model_facts(site: SiteData, model: Model) -> dict[str, Any]:
         "active": active_parameters(model),
         "kv": own_kv(site, model),
         "weights": {
-            name: [each and int(each[0].weight_bytes[place]) for each in by_kind]  # type: ignore[index]
+            name: [
+                None if each is None or gone[place] else int(each[0].weight_bytes[place])  # type: ignore[index]
+                for each in by_kind
+            ]
             for place, name in enumerate(formats)
         },
         "loaded": {

@@ -28,6 +28,7 @@ from kvreport.site.pages import (
     api,
     claims,
     compare,
+    embed,
     explore,
     glossary,
     gpu,
@@ -219,7 +220,7 @@ def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
     yield from feeds.files(site)
     yield from engine_changes.files(site)
     yield from embeds.files(site)
-    yield from embed.files()
+    yield from embed.files(embeds.CARD)
     yield from schemas.files(site.site_url)
 
 

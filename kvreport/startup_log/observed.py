@@ -33,6 +33,9 @@ STATED_WITHIN: Final = 0.005
 SAME_DEVICE_WITHIN: Final = 0.005
 """A device whose memory differs by more than this from the catalogue's is not that device as it is."""
 
+LEAST_FREE: Final = 0.95
+"""Below this share of a device, what was free before loading was decided by other processes (SGLang)."""
+
 LAST_DIGIT: Final = 0.006
 """Half of the last digit of a printed concurrency, and a little."""
 
@@ -174,10 +177,13 @@ class Start:
 
     def _layout(self) -> Layout:
         observation = self.observation
+        data = observation.data_parallel or 1
+        # SGLang's data-parallel attention divides the tensor-parallel devices among the data ranks.
+        shared = data > 1 and observation.devices == self.ranks
         return Layout(
-            tensor=self.ranks,
+            tensor=max(self.ranks // data, 1) if shared else self.ranks,
             pipeline=observation.pipeline_parallel or 1,
-            data=observation.data_parallel or 1,
+            data=data,
             expert=bool(observation.expert_parallel),
             decode_context=observation.context_parallel or 1,
         )
@@ -238,6 +244,10 @@ class Start:
         observation = self.observation
         if not known or self.accelerator is None:
             self.excluded.append("end to end: model format or device is not stated")
+            return
+        free = observation.printed.free_gpu_gib
+        if observation.static_share and free and free * GIB < LEAST_FREE * self.accelerator.usable_bytes:
+            self.excluded.append(f"end to end: other processes held memory, {free:g} GiB was free")
             return
         stated, taken = observation.utilization, share_taken(observation)
         if stated is not None and taken is not None and abs(stated - taken) > STATED_WITHIN:

@@ -7,14 +7,14 @@ attention, windows and states in pools of their own.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import ceil
 from typing import Final
 
 from kvreport.accounting.demand import demand
-from kvreport.accounting.kv_cache import cache_terms
+from kvreport.accounting.engines.sglang.pools import PoolRule
 from kvreport.accounting.plan import BlockPlan
 from kvreport.accounting.profile import UNBOUNDED
 from kvreport.accounting.roofline import Peaks
-from kvreport.catalog.caches import RecurrentState, SlidingWindow
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 from kvreport.estimation import Estimate
@@ -24,12 +24,6 @@ from kvreport.traffic.timing import RooflineClock
 
 SCHEDULERS: Final[dict[str, Scheduler]] = {"vllm": "vllm", "sglang": "sglang", "ceiling": "vllm"}
 """Engine families whose scheduler is known; the ceiling is scheduled as vLLM does."""
-
-# SGLang 0.5.23, defaults of ``server_args.py``: ``swa_full_tokens_ratio``, ``mamba_full_memory_ratio``; states that
-# a running request may hold with the radix cache (``mem_cache/kv_cache_configurator.py``).
-_SGLANG_WINDOW_SHARE: Final = 0.8
-_SGLANG_STATE_RATIO: Final = 0.9
-_SGLANG_STATES_PER_REQUEST: Final = 5
 
 
 def pools_of(estimate: Estimate, pool_bytes: int | None = None) -> Pools:
@@ -49,8 +43,9 @@ def pools_of(estimate: Estimate, pool_bytes: int | None = None) -> Pools:
             f"allowed: {', '.join(SCHEDULERS)}"
         )
     size = estimate.budget.kv_pool_bytes if pool_bytes is None else pool_bytes
-    if family == "sglang":
-        return _sglang_pools(estimate, size)
+    rule = estimate.plan.pool
+    if isinstance(rule, PoolRule):
+        return _sglang_pools(rule, size)
     return plan_pools(estimate.plan, size, windows=_windows(estimate.request.model))
 
 
@@ -130,40 +125,23 @@ def _blocks(value: int, size: int) -> int:
     return max(-(-value // size), 1)
 
 
-def _sglang_pools(estimate: Estimate, pool_bytes: int) -> Pools:
-    """SGLang's pools of fixed proportions, from the bytes of one token in each kind of layer."""
-    request = estimate.request
-    full = window = state = 0
-    reach = 0
-    for group in request.model.layers:
-        for cache in group.caches:
-            for term in cache_terms(cache, request.stored_format, tensor_parallel=request.tensor_parallel):
-                rate = -(-term.rate_bytes // term.step_tokens) * group.count
-                if isinstance(cache, RecurrentState):
-                    state += term.constant_bytes * group.count
-                elif isinstance(cache, SlidingWindow):
-                    window += rate
-                    reach = max(reach, cache.window)
-                else:
-                    full += rate
-    if not full:
-        full, window = window, 0
-    share = _SGLANG_STATE_RATIO / (1 + _SGLANG_STATE_RATIO) if state else 0.0
-    cell = full + window * _SGLANG_WINDOW_SHARE
-    tokens = int(pool_bytes * (1 - share) / max(cell, 1))
-    if tokens < 1 or (state and pool_bytes * share < state):
-        raise InputError(
-            f"pool: {max(pool_bytes, 0):,} bytes hold no token of {int(cell):,} bytes; enlarge the pool"
-        )
+def _sglang_pools(rule: PoolRule, pool_bytes: int) -> Pools:
+    """SGLang's pools under its own rule: tokens, window tokens and states that a budget becomes."""
+    flags = rule.flags
+    tokens, slots = int(rule.tokens(pool_bytes)), rule.state_slots(pool_bytes)
+    windows = None if rule.shared_window else rule.window_tokens(tokens)
+    if tokens < flags.page_tokens or (slots is not None and int(slots) < 1):
+        raise InputError(f"pool: {max(pool_bytes, 0):,} bytes hold no page of tokens; enlarge the pool")
     return separate_pools(
         full_tokens=tokens,
-        window_tokens=int(tokens * _SGLANG_WINDOW_SHARE) if window else 0,
-        window=reach,
-        state_slots=int(pool_bytes * share / state) if state else 0,
-        states_per_request=_SGLANG_STATES_PER_REQUEST,
-        token_bytes=full,
-        window_token_bytes=window,
-        state_bytes=state,
+        window_tokens=0 if windows is None else int(windows),
+        window=rule.window or 0,
+        state_slots=0 if slots is None else int(slots),
+        states_per_request=flags.states_per_request,
+        page_tokens=flags.page_tokens,
+        # One more token's bytes, its share of the window pool included.
+        token_bytes=max(ceil(rule.cell_bytes), 1),
+        state_bytes=max(rule.state_bytes, 1),
     )
 
 
@@ -176,7 +154,6 @@ def separate_pools(
     states_per_request: int = 1,
     page_tokens: int = 1,
     token_bytes: int = 1,
-    window_token_bytes: int = 1,
     state_bytes: int = 1,
 ) -> Pools:
     """Pools of their own for full attention, windows and states, as SGLang has them.
@@ -189,15 +166,12 @@ def separate_pools(
         states_per_request: Slots that a running request holds.
         page_tokens: Tokens per page (``--page-size``).
         token_bytes: Bytes of one token's full-attention cache.
-        window_token_bytes: Bytes of one token's window cache.
         state_bytes: Bytes of one state.
     """
     pools = [PoolSpec("full attention", full_tokens // page_tokens, token_bytes * page_tokens)]
     kinds = [CacheKind("full", 0, page_tokens, 1)]
     if window_tokens:
-        pools.append(
-            PoolSpec("sliding window", window_tokens // page_tokens, window_token_bytes * page_tokens)
-        )
+        pools.append(PoolSpec("sliding window", window_tokens // page_tokens, token_bytes * page_tokens))
         most = -(-window // page_tokens) + 1
         kinds.append(
             CacheKind(

@@ -9,6 +9,7 @@ the trace's resolution.
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -53,6 +54,7 @@ class Run:
     Attributes:
         request: Its number in the trace.
         nodes: Its path.
+        ends: Tokens up to the end of each node.
         path_tokens: Tokens that the path covers.
         prompt: Tokens to prefill: the prompt, and what was generated before a preemption.
         left: Tokens still to generate.
@@ -69,6 +71,7 @@ class Run:
 
     request: int
     nodes: array[int]
+    ends: array[int]
     path_tokens: int
     prompt: int
     left: int
@@ -115,6 +118,9 @@ class Memory:
         if host is not None and self.full and self.node_tokens:
             kind = self.full[0].kind
             self.host_nodes = host.blocks * kind.block_tokens // (kind.blocks * self.node_tokens)
+        # Where only whole prefixes count, nodes that always come together are one.
+        alone = self.node_tokens and not self.other and host is None
+        self.merged = _merged_paths(trace) if alone else None
         self.whole: dict[int, Release] = {}
         self.releases = 0
         self.lifetimes: list[float] = []
@@ -131,13 +137,21 @@ class Memory:
         nodes = trace.path(request)
         prompt = trace.prompt_tokens[request]
         named = prompt + (trace.output_tokens[request] if trace.outputs_named else 0)
-        if self.split > 1:
-            nodes = self._expand(nodes, named)
+        if self.merged is not None:
+            nodes, ends = self.merged.path(request)
+        else:
+            if self.split > 1:
+                nodes = self._expand(nodes, named)
+            size = self.node_tokens
+            ends = array("q", range(size, len(nodes) * size + 1, size)) if size else array("q")
+        if ends:
+            ends[-1] = min(ends[-1], named)
         kinds = len(self.residents)
         return Run(
             request=request,
             nodes=nodes,
-            path_tokens=min(len(nodes) * self.node_tokens, named),
+            ends=ends,
+            path_tokens=ends[-1] if ends else 0,
             prompt=prompt + generated,
             left=trace.output_tokens[request] - generated,
             units=[0] * kinds,
@@ -166,7 +180,7 @@ class Memory:
         nodes, size, most = run.nodes, self.node_tokens, run.prompt - 1
         if not len(nodes):
             return 0, 0, 0
-        count = min(len(nodes), -(-most // size))
+        count = min(bisect_left(run.ends, most) + 1, len(nodes))
         tokens = most
         for resident in self.full:
             count, tokens = self._leading(resident, run, count, tokens)
@@ -184,11 +198,11 @@ class Memory:
 
     def _leading(self, resident: Resident, run: Run, count: int, tokens: int) -> tuple[int, int]:
         """The leading run of one kind of full attention: whole nodes, and tokens in whole blocks."""
-        kind, amount, nodes, size = resident.kind, resident.amount, run.nodes, self.node_tokens
-        unit, blocks, most = kind.block_tokens, kind.blocks, run.path_tokens
+        kind, amount, nodes, ends = resident.kind, resident.amount, run.nodes, run.ends
+        unit, blocks = kind.block_tokens, kind.blocks
         begin = 0
         for index in range(count):
-            end = min((index + 1) * size, most) // unit
+            end = ends[index] // unit
             have = amount[nodes[index]] // blocks
             if have < end - begin:
                 return index, min(tokens, (begin + have) * unit)
@@ -233,7 +247,8 @@ class Memory:
         for resident in self.full:
             kind, nodes = resident.kind, run.nodes
             last = count
-            if hit // kind.block_tokens > min(count * self.node_tokens, run.path_tokens) // kind.block_tokens:
+            reached = run.ends[count - 1] if count else 0
+            if hit // kind.block_tokens > reached // kind.block_tokens:
                 last = count + 1
             self._touch(resident, nodes, last)
             resident.hold(nodes, last)
@@ -329,14 +344,14 @@ class Memory:
 
     def _attach(self, resident: Resident, run: Run, tokens: int) -> None:
         """Make the blocks that are full known to other requests."""
-        kind, index, nodes, size = resident.kind, resident.index, run.nodes, self.node_tokens
-        unit, blocks, most = kind.block_tokens, kind.blocks, run.path_tokens
-        filled = min(tokens, most) // unit
+        kind, index, nodes, ends = resident.kind, resident.index, run.nodes, run.ends
+        unit, blocks = kind.block_tokens, kind.blocks
+        filled = min(tokens, run.path_tokens) // unit
         at, held, private = run.next[index], run.held[index], run.private[index]
         amount, users, count, replaced = resident.amount, resident.users, len(nodes), 0
-        begin = min(at * size, most) // unit
+        begin = (ends[at - 1] if at else 0) // unit
         while at < count and begin < filled:
-            end = (at + 1) * size // unit if (at + 1) * size <= most else most // unit
+            end = ends[at] // unit
             node = nodes[at]
             if at >= held:
                 held = at + 1
@@ -471,3 +486,40 @@ def _split(trace: Trace, pools: Pools) -> tuple[int, int]:
     while narrow and size // parts > max(narrow // _WINDOW_PARTS, 16) and size % (parts * 2) == 0:
         parts *= 2
     return parts, size // parts
+
+
+@dataclass(frozen=True, slots=True)
+class _MergedPaths:
+    """Paths in which blocks that every request uses together are one node, named after the first of them."""
+
+    nodes: array[int]
+    ends: array[int]
+    starts: array[int]
+
+    def path(self, request: int) -> tuple[array[int], array[int]]:
+        """A request's nodes, and the tokens up to the end of each."""
+        low, high = self.starts[request], self.starts[request + 1]
+        return self.nodes[low:high], self.ends[low:high]
+
+
+def _merged_paths(trace: Trace) -> _MergedPaths:
+    """Merge each node with the one before wherever all requests that use the one go on to the other."""
+    visits = array("q", bytes(8 * trace.num_nodes))
+    for node in trace.nodes:
+        visits[node] += 1
+    nodes, ends, starts = array("q"), array("q"), array("q", [0])
+    size = trace.block_tokens
+    for request in range(len(trace)):
+        before, tokens = -1, 0
+        for node in trace.path(request):
+            count = visits[node]
+            if count != before:
+                if tokens:
+                    ends.append(tokens)
+                nodes.append(node)
+                before = count
+            tokens += size
+        if tokens:
+            ends.append(tokens)
+        starts.append(len(nodes))
+    return _MergedPaths(nodes, ends, starts)

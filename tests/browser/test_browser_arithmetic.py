@@ -80,6 +80,8 @@ def rows_of(cube: Any, take: np.random.Generator, number: int) -> list[list[Any]
     picked = take.choice(int(np.prod(shape)), size=min(number, int(np.prod(shape))), replace=False)
     rows = []
     for g, t, w, k, c in zip(*np.unravel_index(picked, shape), strict=True):
+        if not cube.layouts[t].is_tensor_only:  # the browser has tensor parallelism only
+            continue
         key = [
             cube.model.id,
             cube.gpus[g],

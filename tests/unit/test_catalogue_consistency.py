@@ -187,3 +187,8 @@ def test_a_fraction_has_one_reading(tmp_path: Path) -> None:
             f"utilization: {word}" if line.startswith("utilization:") else line for line in text.splitlines()
         )
         assert "which YAML versions read differently" in faults(path, changed, tmp_path, Engine)
+
+
+def test_a_pooling_model_keeps_nothing_and_says_so() -> None:
+    model = open_catalogue().models["intfloat/e5-mistral-7b-instruct"]
+    assert {group.name for group in model.layers} == {"no cache"}

@@ -195,3 +195,23 @@ def test_mistrals_second_copy_is_not_counted_twice(tmp_path: Path) -> None:
     folder = write(tmp_path / "m", CONFIG, llama(*SIZES))
     (folder / "consolidated.safetensors").write_bytes((folder / "model.safetensors").read_bytes())
     assert opened(folder).assumptions == ()
+
+
+def test_an_index_that_names_prediction_layers_gives_the_rest_to_them(tmp_path: Path) -> None:
+    tensors = llama(*SIZES)
+    ahead = {"mtp.layers.0.mlp.up_proj.weight": ("BF16", (1536, 512)), "mtp.fc.weight": ("BF16", (512, 1024))}
+    folder = write(tmp_path / "m", CONFIG, {**tensors, **ahead}, 2)
+    for path in folder.glob("*.safetensors"):
+        path.unlink()
+    found = opened(folder)
+    assert "the rest is layers for multi-token prediction" in found.assumptions[0]
+    rows = {row.component: row.stored_bytes for row in found.model.weights}
+    assert rows["mtp"] == total(ahead)
+    assert rows["attention"] is None
+
+
+def test_odd_tensors_become_rows_and_no_crash(tmp_path: Path) -> None:
+    odd = {"": ("BF16", (2,)), "a.qweight": ("I32", (0,)), "b.weight": ("BF16", (1, 1, 1, 1, 1, 2))}
+    config = {**CONFIG, "architectures": ["BrandNewForCausalLM"]}
+    found = opened(write(tmp_path / "m", config, {**llama(*SIZES), **odd}))
+    assert sum(whole_row_bytes(found.model, FORMATS)) == total(llama(*SIZES)) + 8

@@ -66,7 +66,7 @@ def test_the_command_takes_an_address(scheduler, tmp_path, capsys):
 
 def test_a_scheduler_that_does_not_answer_is_a_sentence(monkeypatch):
     monkeypatch.setattr(cluster, "_SECONDS", 1)
-    with pytest.raises(InputError, match="scheduler: found 'tcp://127.0.0.1:9'"):
+    with pytest.raises(InputError, match=r"scheduler: found 'tcp://127\.0\.0\.1:9'"):
         cluster.connected("tcp://127.0.0.1:9")
     with pytest.raises(InputError, match="allowed: the address of a running Dask scheduler"):
         cluster.connected("not an address")

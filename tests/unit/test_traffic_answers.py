@@ -184,3 +184,21 @@ def test_what_cannot_be_replayed_is_refused_in_one_line(wrong):
 def test_percentiles():
     assert summarize([]) is None
     assert summarize([1.0, 2.0, 3.0]) == {"mean": 2.0, "p50": 2.0, "p95": 3.0, "p99": 3.0, "max": 3.0}
+
+
+@pytest.mark.parametrize(
+    "model", [MODEL, "openai/gpt-oss-20b", "Qwen/Qwen3.6-27B", "deepseek-ai/DeepSeek-V2-Lite"]
+)
+def test_sglang_s_pools_hold_the_tokens_that_it_prints(model):
+    answer = kvreport.estimate(model, gpu="h200-sxm-141gb", engine="sglang", context_tokens=8192)
+    pools = pools_of(answer)
+    assert pools.pools[0].blocks * pools.kinds[0].block_tokens == answer.kv_pool_tokens
+    assert pools.kinds[0].growth == "full"
+
+
+def test_the_evidence_page_shows_every_comparison():
+    from kvreport.site.pages.traffic_checks import tables
+
+    simulator, published = tables()
+    assert [row.cells[0].text for row in simulator.rows] == ["24 of 24", "24 of 24"]
+    assert len(published.rows) >= 8

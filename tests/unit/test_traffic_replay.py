@@ -161,7 +161,7 @@ def test_the_window_pool_evicts_prefixes_while_most_memory_is_free():
     )
     assert tight.peak_used[0] / 4_000_000 < 0.12
     assert tight.evicted[1] > 0
-    assert ample.hit_rate > tight.hit_rate + 0.3
+    assert ample.hit_rate > tight.hit_rate + 0.2
 
 
 def test_an_idle_context_is_evicted_after_as_much_other_traffic():

@@ -11,7 +11,7 @@ from kvreport.catalog.base import Source
 from kvreport.catalog.load import open_catalogue
 from kvreport.catalog.variant import Variant, expand
 from kvreport.dataset.grid import axes
-from kvreport.dataset.matrix import cube_of
+from kvreport.dataset.matrix import cube_of, matrix
 from kvreport.errors import CatalogueError
 
 CATALOGUE = open_catalogue()
@@ -102,3 +102,8 @@ def test_a_copy_of_nothing_is_refused(tmp_path: Path, text: str, named: str) -> 
     (folder / "a--b.yaml").write_text(f"id: a/b\n{text or 'quantized_from: 3'}\n{rest}")
     with pytest.raises(CatalogueError, match=named):
         open_catalogue(tmp_path).model("a/b")
+
+
+def test_a_matrix_of_formats_that_a_model_has_no_rows_in_is_empty() -> None:
+    asked = axes(CATALOGUE, models="Qwen/Qwen3-32B-AWQ", gpus="h100-sxm-80gb", weights=["bf16"])
+    assert list(matrix(asked)) == []

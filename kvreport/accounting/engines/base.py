@@ -73,6 +73,14 @@ class Step:
     context_tokens: int | None = None
 
 
+_OF_LOCAL_ENGINES: Final = ("mlx", "gguf", "exl2", "exl3")
+"""Beginnings of the names of formats that servers have no loader for (vLLM 0.33,
+``model_executor/layers/quantization/__init__.py``; SGLang 0.5.23, ``srt/layers/quantization``; GGUF is read by
+plug-ins only)."""
+
+_SERVERS: Final = frozenset({"vllm", "sglang", "tensorrt_llm"})
+
+
 def check_utilization(utilization: float) -> float:
     """Return ``utilization`` if it is a share above 0 and at most 1.
 
@@ -150,6 +158,10 @@ class EngineRules:
         """
         del model, accelerator
         return kv_format
+
+    def reads_format(self, weight_format: str) -> bool:
+        """False for a checkpoint in a format that only another engine reads."""
+        return not (self.engine.family in _SERVERS and weight_format.startswith(_OF_LOCAL_ENGINES))
 
     # --- the block plan -----------------------------------------------------------------------------------
 

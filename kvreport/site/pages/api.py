@@ -118,7 +118,7 @@ def _entry(found: Any, name: str) -> Entry:  # noqa: ANN401 (any of griffe's obj
     listed = [*_all(parts, "parameters"), *_all(parts, "other parameters"), *_all(parts, "attributes")]
     return Entry(
         name=name,
-        id=name.lower().replace(".", "-"),
+        id=f"kvreport-{name.replace('.', '-')}",  # case tells Estimate from estimate
         signature=_signature(found, name),
         text=tuple(prose(text) for block in parts.get("text", ()) for text in block.split("\n\n")),
         parameters=tuple(

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from kvreport.publish.embeds import CARD
-
-SCRIPT: Final = "assets/kv-embed.js"
 _PAGE: Final = """\
 <!doctype html>
 <html lang="en">
@@ -25,6 +22,6 @@ _PAGE: Final = """\
 """
 
 
-def files() -> Iterator[tuple[str, bytes]]:
-    """Yield (address, content) of the card's page; its numbers are the badges'."""
-    yield f"{CARD}/index.html", _PAGE.encode()
+def files(folder: str) -> Iterator[tuple[str, bytes]]:
+    """Yield (address, content) of the card's page, which stands in ``folder``; its numbers are the badges'."""
+    yield f"{folder}/index.html", _PAGE.encode()
