@@ -23,7 +23,8 @@ from kvreport.startup_log.laid_out import (
     requests_that_fit,
     version_of,
 )
-from kvreport.startup_log.reading import Reading, read_log
+from kvreport.startup_log.reading import Reading
+from kvreport.startup_log.reading import read_log as read_lines
 
 
 def diagnose(
@@ -50,7 +51,7 @@ def diagnose(
     Raises:
         InputError: If the log is empty or too large, or a name given is unknown.
     """
-    reading = read_log(text)
+    reading = read_lines(text)
     known = open_catalogue() if catalog is None else catalog
     notes: list[str] = []
     record = _model(reading, model, known, notes)
@@ -151,3 +152,7 @@ def _compare_pool(reading: Reading, laid: LaidOut) -> list[Comparison]:
     if not stated:
         return []
     return [Comparison("kv_pool", stated, int(laid.deployment.pool_bytes))]
+
+
+read_log = diagnose
+"""The public name: ``kvreport.read_log(text, gpu=...)``."""
