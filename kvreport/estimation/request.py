@@ -246,6 +246,8 @@ def resolve(query: Query, catalog: Catalogue) -> Request:
         assumed.append(f"max_batched_tokens {tokens:,}: default of {policy.label} on this device")
     if query.max_seqs is None and policy.device_classes:
         assumed.append(f"max_seqs {rows:,}: default of {policy.label} on this device")
+    if query.sampler is None:
+        assumed += engine.open_choices(record, accelerator, rows)
     if query.utilization is None and engine.reserves:
         assumed.append(f"utilization {policy.utilization:g}: default of {policy.label}")
     if query.context_tokens is None:

@@ -350,6 +350,11 @@ class EngineRules:
         del model, serving, eager
         return None
 
+    def open_choices(self, model: Model, accelerator: Accelerator, max_seqs: int) -> tuple[str, ...]:
+        """What an installation decides and no flag tells, with what the other choice takes; none by default."""
+        del model, accelerator, max_seqs
+        return ()
+
     # --- limits -------------------------------------------------------------------------------------------------
 
     def max_requests(self, serving: Serving) -> int | None:
