@@ -131,7 +131,9 @@
         : facts.kv_dtype === undefined || kernel.words.two_byte_kv.includes(facts.kv_dtype)
         ? 2 * fits
         : null;
-      if (halved !== null && halved >= 1) changes.push({ change: "kv_dtype", value: "fp8", concurrency: halved });
+      if (halved !== null && halved >= 1) {
+        changes.push({ change: "kv_dtype", value: "fp8", concurrency: halved });
+      }
       if (facts.utilization !== undefined && facts.utilization < RAISED && device && pool > 0) {
         const raised = kernel.concurrencyAt(fits, pool, facts.utilization, RAISED, device);
         if (raised >= 1) changes.push({ change: "utilization", value: RAISED, concurrency: raised });
