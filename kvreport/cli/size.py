@@ -12,6 +12,8 @@ from kvreport.units import count, gib
 
 if TYPE_CHECKING:
     from kvreport.accounting.paging import Lengths
+    from kvreport.accounting.ranking import Deployment
+    from kvreport.estimation.commands import Server
     from kvreport.estimation.size import Sizing
 
 _EPILOG = """\
@@ -78,7 +80,10 @@ def register(add: Add) -> None:
     )
     limits.add_argument("--kv", default="auto", metavar="FORMATS", help="to try, with commas (auto)")
     limits.add_argument(
-        "--tensor-parallel", "--tp", default="1,2,4,8", metavar="SIZES", help="to try (1,2,4,8)"
+        "--tensor-parallel",
+        "--tp",
+        metavar="SIZES",
+        help="to try, and no other layouts (1,2,4,8 and what suits the model: DP attention with EP, DCP, PP)",
     )
     limits.add_argument("--engine", default="vllm", metavar="NAME", help="whose rules apply (vllm)")
     limits.add_argument("--utilization", type=float, metavar="F", help="share of memory (engine's default)")
@@ -123,7 +128,7 @@ def _run(options: argparse.Namespace) -> int:
         prices=dict(_price(text) for text in options.price) or None,
         weights=_list(options.weights),
         kv=_list(options.kv),
-        tensor_parallel=[_whole("tensor-parallel", text) for text in _list(options.tensor_parallel)],
+        tensor_parallel=_sizes(options.tensor_parallel),
         engine=options.engine,
         utilization=options.utilization,
         max_seqs=options.max_seqs,
@@ -154,7 +159,7 @@ def _run_trace(options: argparse.Namespace) -> int:
         prices=dict(_price(text) for text in options.price) or None,
         weights=_list(options.weights),
         kv=_list(options.kv),
-        tensor_parallel=[_whole("tensor-parallel", text) for text in _list(options.tensor_parallel)],
+        tensor_parallel=_sizes(options.tensor_parallel),
         engine=options.engine,
         utilization=options.utilization,
         max_seqs=options.max_seqs,
@@ -217,7 +222,7 @@ def text(found: Sizing, top: int) -> list[str]:
                 one.offer.accelerator.id
                 + (f" ({one.model.id})" if len({d.model.id for d in listed}) > 1 else ""),
                 str(one.devices),
-                f"{one.replicas[-1]} x {one.tensor_parallel}",
+                f"{one.replicas[-1]} x {_of(one)}",
                 one.weight_format,
                 one.kv_format,
                 count(one.users_each),
@@ -234,7 +239,7 @@ def text(found: Sizing, top: int) -> list[str]:
             "",
             (
                 f"Within the error of the estimate {smaller.devices} x {smaller.offer.accelerator.name} hold it, too: "
-                f"{smaller.replicas[-1]} x {smaller.tensor_parallel}, {count(smaller.users_each)} users each."
+                f"{smaller.replicas[-1]} x {_of(smaller)}, {count(smaller.users_each)} users each."
             ),
         ]
     lines += ["", f"{best.offer.accelerator.id}:"]
@@ -257,10 +262,24 @@ def text(found: Sizing, top: int) -> list[str]:
         )
     if found.assumptions:
         lines += ["", "Assumed: " + "; ".join(found.assumptions) + "."]
-    lines += ["", "Serve it:", f"  {facts['commands']['vllm']}", f"  {facts['commands']['sglang']}"]
+    lines += ["", "Serve it:", *(f"  {line}" for line in _commands(found, best, facts["commands"]))]
     if facts["note"]:
         lines.append(f"  {facts['note']}")
     return lines
+
+
+def _of(found: Deployment) -> str:
+    """The devices of one replica, with its layout's name where that is more than tensor parallelism."""
+    layout = found.layout
+    return f"{layout.devices}" if layout.is_tensor_only else f"{layout.devices} ({layout.label})"
+
+
+def _commands(found: Sizing, best: Deployment, commands: dict[str, str | None]) -> list[str]:
+    """One command an engine, or why there is none."""
+    families: tuple[Server, ...] = ("vllm", "sglang")
+    return [
+        commands[family] or f"{family}: none, {found.refusal(family, best)}" for family in families
+    ]
 
 
 def _read_lengths(path: str) -> Lengths:
@@ -309,6 +328,10 @@ def _waste(lengths: Lengths) -> list[str]:
 
 def _list(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _sizes(text: str | None) -> list[int] | None:
+    return None if text is None else [_whole("tensor-parallel", one) for one in _list(text)]
 
 
 def _whole(name: str, text: str) -> int:
