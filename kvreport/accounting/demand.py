@@ -207,7 +207,9 @@ class Demand:
         """
         if parts == 1:
             return self
-        reaches = tuple(replace(reach, bytes_per_entry=reach.bytes_per_entry / parts) for reach in self.reaches)
+        reaches = tuple(
+            replace(reach, bytes_per_entry=reach.bytes_per_entry / parts) for reach in self.reaches
+        )
         return replace(self, reaches=reaches)
 
     @property

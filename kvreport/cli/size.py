@@ -88,6 +88,11 @@ def register(add: Add) -> None:
     limits.add_argument("--engine", default="vllm", metavar="NAME", help="whose rules apply (vllm)")
     limits.add_argument("--utilization", type=float, metavar="F", help="share of memory (engine's default)")
     limits.add_argument("--max-seqs", type=int, metavar="N", help="requests at once (engine's default)")
+    command.add_argument(
+        "--disaggregated",
+        action="store_true",
+        help="prefill and decode in pools of their own, on the best GPU",
+    )
     command.add_argument("--top", type=int, default=10, metavar="N", help="deployments to print (10)")
     command.add_argument("--format", choices=("text", "json"), default="text", help="what to print (text)")
     add_data_option(command)
@@ -99,6 +104,8 @@ def _run(options: argparse.Namespace) -> int:
     from kvreport.estimation.size import size
 
     if options.trace is not None:
+        if options.disaggregated:
+            raise InputError("disaggregated: found together with --trace; allowed: a workload in numbers")
         return _run_trace(options)
     if options.wait is not None:
         raise InputError("wait: found without --trace; allowed: with a trace, or use --ttft")
@@ -132,6 +139,7 @@ def _run(options: argparse.Namespace) -> int:
         engine=options.engine,
         utilization=options.utilization,
         max_seqs=options.max_seqs,
+        disaggregated=options.disaggregated,
         catalog=open_catalogue(options.data),
     )
     if options.format == "json":
@@ -260,6 +268,8 @@ def text(found: Sizing, top: int) -> list[str]:
             f"  with {label}: "
             + (f"{devices} GPUs, {count(users)} users each" if devices else "nothing fits on this GPU")
         )
+    if found.apart is not None:
+        lines += ["", *found.apart.lines()]
     if found.assumptions:
         lines += ["", "Assumed: " + "; ".join(found.assumptions) + "."]
     lines += ["", "Serve it:", *(f"  {line}" for line in _commands(found, best, facts["commands"]))]
@@ -277,9 +287,7 @@ def _of(found: Deployment) -> str:
 def _commands(found: Sizing, best: Deployment, commands: dict[str, str | None]) -> list[str]:
     """One command an engine, or why there is none."""
     families: tuple[Server, ...] = ("vllm", "sglang")
-    return [
-        commands[family] or f"{family}: none, {found.refusal(family, best)}" for family in families
-    ]
+    return [commands[family] or f"{family}: none, {found.refusal(family, best)}" for family in families]
 
 
 def _read_lengths(path: str) -> Lengths:

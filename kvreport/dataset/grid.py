@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from kvreport.accounting.deployment import Alike, device_class
 from kvreport.accounting.engines.registry import rules

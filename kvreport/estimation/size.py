@@ -12,8 +12,8 @@ from kvreport.accounting import kernel
 from kvreport.accounting.capacity import boundary
 from kvreport.accounting.deployment import Case, plan_blocks
 from kvreport.accounting.engines.registry import rules
-from kvreport.accounting.plan import Serving
 from kvreport.accounting.parallel import Layout
+from kvreport.accounting.plan import Serving
 from kvreport.accounting.ranking import Choices, Deployment, Offer, Ranking, rank
 from kvreport.accounting.sizing import (
     DEFAULT_EFFICIENCY,
@@ -31,6 +31,7 @@ from kvreport.errors import InputError, shorten
 from kvreport.estimation.alternatives import levers, what_to_relax
 from kvreport.estimation.answer import layout_to_dict
 from kvreport.estimation.commands import Served, Server, checkpoint_note, nodes_note, serving_command
+from kvreport.estimation.disaggregated import Disaggregated, disaggregate
 from kvreport.estimation.request import AUTO, refuse_unsupported, resolve_model
 from kvreport.units import count, gib, human_bytes, parse_tokens
 
@@ -54,6 +55,7 @@ class Sizing:
         assumptions: What was assumed where nothing was said.
         catalogue: Where the records are from.
         engine: Name of the engine whose rules apply.
+        apart: Prefill and decode in pools of their own, where that was asked for.
     """
 
     workload: Workload
@@ -62,6 +64,7 @@ class Sizing:
     assumptions: tuple[str, ...]
     catalogue: Catalogue
     engine: str
+    apart: Disaggregated | None = None
 
     def to_dict(self, top: int = 10) -> dict[str, Any]:
         """Return the object that ``kvreport size --format json`` prints."""
@@ -90,6 +93,7 @@ class Sizing:
                 {"change": label, "devices": devices, "users_per_replica": users}
                 for label, devices, users in self.levers
             ],
+            "disaggregated": None if self.apart is None else self.apart.to_dict(),
         }
 
     def describe(self, found: Deployment) -> dict[str, Any]:
@@ -271,7 +275,11 @@ def _spread(found: Deployment) -> str:
     layout = found.layout
     if layout.is_tensor_only:
         return ""
-    each = f", {layout.data} data ranks of {count(found.users_each // layout.data)} each" if layout.data > 1 else ""
+    each = (
+        f", {layout.data} data ranks of {count(found.users_each // layout.data)} each"
+        if layout.data > 1
+        else ""
+    )
     return f" ({layout.label}{each})"
 
 
@@ -312,6 +320,7 @@ def size(
     engine: str = "vllm",
     utilization: float | None = None,
     max_seqs: int | None = None,
+    disaggregated: bool = False,
     catalog: Catalogue | None = None,
 ) -> Sizing:
     """Rank the deployments that serve a workload.
@@ -345,6 +354,7 @@ def size(
         engine: Engine whose rules apply.
         utilization: Share of memory; None for the engine's default.
         max_seqs: Requests at once per data rank; None for the engine's default.
+        disaggregated: True for pools of their own for prefill and decode; the ranking is then that of decode.
         catalog: Where names are looked up; None for the public catalogue.
 
     Raises:
@@ -404,16 +414,19 @@ def size(
     if choices.rented_first:
         assumed.append(RENTED_FIRST)
     offers = _offers(known, gpus, available, prices)
-    ranking = rank(records, work, offers, choices)
+    # Prefills elsewhere do not delay the first token here.
+    here = replace(work, ttft_s=None) if disaggregated else work
+    ranking = rank(records, here, offers, choices)
     if not ranking.deployments:
-        raise InputError(what_to_relax(work, ranking, choices))
+        raise InputError(what_to_relax(here, ranking, choices))
     return Sizing(
         workload=work,
         ranking=ranking,
-        levers=levers(work, ranking.deployments[0], choices, known),
+        levers=levers(here, ranking.deployments[0], choices, known),
         assumptions=tuple(assumed),
         catalogue=known,
         engine=policy.name,
+        apart=disaggregate(ranking.deployments[0], work, choices) if disaggregated else None,
     )
 
 
