@@ -191,7 +191,7 @@ def disaggregate(decode: Deployment, work: Workload, choices: Choices) -> Disagg
     holding = [
         one
         for one in rank([decode.model], prompts, [offer], fixed).deployments
-        if one.users_held >= PROMPTS_HELD * one.layout.data
+        if one.users_held >= PROMPTS_HELD * one.layout.data and one.layout.decode_context == 1
     ]
     if not holding:
         raise InputError(

@@ -13,11 +13,9 @@ import numpy.typing as npt
 from kvreport.accounting.capacity import Limit, Verdict
 from kvreport.accounting.demand import demand
 from kvreport.accounting.deployment import bound_of, lay_out
-from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.roofline import Peaks, step_bounds_ms
 from kvreport.accounting.weights import active_parameters, parameters, parameters_by_component
 from kvreport.catalog.accelerator import Accelerator
-from kvreport.catalog.engine import Engine
 from kvreport.catalog.load import Catalogue, open_catalogue
 from kvreport.catalog.model import Model
 from kvreport.estimation.answer import AtContext, Estimate
@@ -54,10 +52,7 @@ def estimate(
     """
     query = Query(model=model, gpu=gpu, **current_names(options))
     known = open_catalogue() if catalog is None else catalog
-    engine = query.engine if isinstance(query.engine, Engine) else known.engine(query.engine)
-    if rules(engine).allocates_at_start:
-        return estimate_local(query, known)
-    return answer(resolve(query, known))
+    return estimate_local(query, known) or answer(resolve(query, known))
 
 
 def answer(request: Request) -> Estimate:
