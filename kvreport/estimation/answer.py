@@ -166,7 +166,7 @@ class Estimate:
             "verdict": self.verdict,
             "shortfall_bytes": self.shortfall_bytes,
             "uncertainty_bytes": self.budget.uncertainty_bytes,
-            "layout": _layout(request.layout),
+            "layout": layout_to_dict(request.layout),
             "per_rank": self._per_rank(),
             "kv_cache_bytes": self._kv_cache_bytes(),
             "host_bytes": self._host_bytes(),
@@ -239,7 +239,8 @@ class Estimate:
         }
 
 
-def _layout(layout: Layout) -> dict[str, Any]:
+def layout_to_dict(layout: Layout) -> dict[str, Any]:
+    """Return a layout's name and degrees, as every JSON answer has them."""
     return {
         "name": layout.label,
         "tensor_parallel": layout.tensor,

@@ -97,10 +97,13 @@ def answer(request: Request) -> Estimate:
             request.weight_formats,
             request.kv_format,
             tensor_parallel=layout.tensor,
-        ).shared_by(layout.data),
+        )
+        .shared_by(layout.data)
+        .interleaved(layout.decode_context),
         Peaks.of(request.accelerator),
         at[0].max_concurrent_requests // layout.data,
         context,
+        layout.pipeline,
     )
     limitless = at[0].kv_bytes_per_request_per_gpu == 0
     need = bound.profile
