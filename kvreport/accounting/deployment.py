@@ -25,11 +25,13 @@ from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan, Serving
 from kvreport.accounting.profile import CacheProfile, Integers
 from kvreport.accounting.stages import stages
+from kvreport.accounting.support import codes as refusals
 from kvreport.accounting.weights import ComponentBytes, weights_by_component
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.model import Component, Model
+from kvreport.catalog.support import Support
 from kvreport.errors import InputError
 from kvreport.units import MAX_BYTES
 
@@ -65,6 +67,7 @@ class Case:
         context_tokens: The longest request that the engine was told to take; None for the model's longest.
         many: True for arrays even where there is one device and one format.
         replica: The accelerators of one data rank, place by place, where they differ; else empty.
+        support: What engines' releases run on; None not to judge it.
     """
 
     model: Model
@@ -84,6 +87,7 @@ class Case:
     context_tokens: int | None = None
     many: bool = False
     replica: tuple[Accelerator, ...] = ()
+    support: Support | None = None
 
     @property
     def accelerator(self) -> Accelerator | None:
@@ -192,6 +196,8 @@ class Deployment(Allocation):
         layers: Layers that this rank runs.
         places: Positions of the devices that this is, in the replica.
         others: Ranks that differ: other pipeline stages, other accelerators.
+        refused: What the release refuses, whatever the memory: codes of
+            :class:`kvreport.accounting.capacity.Verdict`, 0 where it does not; ``[device, format]`` for many.
     """
 
     plan: BlockPlan
@@ -200,6 +206,7 @@ class Deployment(Allocation):
     layers: range = range(0)
     places: tuple[int, ...] = (0,)
     others: tuple[Deployment, ...] = ()
+    refused: int | capacity.Codes = 0
 
     @property
     def ranks(self) -> tuple[Deployment, ...]:
@@ -245,7 +252,8 @@ class Deployment(Allocation):
             uncertainty_bytes=_spread(_column(self.uncertainty_bytes)),
             state_slots_wanted=self.state_slots_wanted,
         )
-        return _reduce(np.maximum, own, (one.verdicts(contexts) for one in self.others))
+        own = np.maximum(own, self.refused if isinstance(self.refused, int) else self.refused[..., None])
+        return _reduce(np.maximum, own.astype(np.int8), (one.verdicts(contexts) for one in self.others))
 
     def shortfall(self, contexts: npt.ArrayLike) -> Integers:
         """Bytes per device that one request of each context lacks; 0 where it fits."""
@@ -341,7 +349,30 @@ def _rank(case: Case, known: Memo, layers: range, places: tuple[int, ...]) -> De
         state_slots_wanted=case.rules.state_slots_wanted(case.model, case.serving, eager=case.eager),
         layers=layers,
         places=places,
+        refused=_refused(case, known, scalar=isinstance(taken.total_bytes, int)),
     )
+
+
+def _refused(case: Case, known: Memo, *, scalar: bool = False) -> int | capacity.Codes:
+    """Codes of what the release refuses; 0 without rules."""
+    support = case.support
+    if support is None or not case.accelerators:
+        return 0
+    devices, name = case.accelerators, None if case.kv_format is None else case.kv_format.name
+    found = known.get(
+        (
+            "refused",
+            case.engine.name,
+            tuple(device.id for device in devices),
+            tuple(map(_name, case.weight_formats)),
+            name,
+        ),
+        lambda: np.asarray(
+            refusals(support, case.engine, devices, case.model, case.weight_formats, case.kv_format),
+            dtype=np.int8,
+        ),
+    )
+    return int(found[0, 0]) if scalar else found
 
 
 @dataclass(frozen=True, slots=True)
@@ -398,6 +429,7 @@ def lay_out_fleet(case: Case, alike: Sequence[Alike], memo: Memo) -> Iterator[tu
         key = asked[short]
         if key is not None:
             groups[key][1].extend(group.places)
+    refused = _refused(case, memo)
     for plans, members, serving in groups.values():
         ranks = []
         for part, known, plan in zip(parts, memos, plans, strict=True):
@@ -406,7 +438,8 @@ def lay_out_fleet(case: Case, alike: Sequence[Alike], memo: Memo) -> Iterator[tu
                 ("fleet", layout, len(case.accelerators), case.accelerator and case.accelerator.id, alike),
                 lambda of_part=of_part, known=known: _allocate_fleet(of_part, alike, known),  # type: ignore[misc]
             )
-            ranks.append(_of_fleet(taken, of_part, members, plan, part.layers, serving))
+            rank = _of_fleet(taken, of_part, members, plan, part.layers, serving)
+            ranks.append(rank if isinstance(refused, int) else replace(rank, refused=refused[members]))
         ranks.sort(key=lambda rank: int(np.min(rank.pool_bytes)))
         yield members, replace(ranks[0], others=tuple(ranks[1:]))
 

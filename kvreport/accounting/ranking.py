@@ -40,6 +40,7 @@ from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.model import Model
+from kvreport.catalog.support import Support
 from kvreport.errors import InputError
 
 USUAL_NODE: Final = 8
@@ -77,6 +78,7 @@ class Choices:
         max_seqs: Requests at once per data rank, or None for the engine's default.
         max_batched_tokens: Tokens of one step, or None for the engine's default.
         rented_first: Whether accelerators that are commonly rented come before others.
+        support: What engines' releases run on; None not to judge it.
     """
 
     engine: Engine
@@ -90,6 +92,7 @@ class Choices:
     max_seqs: int | None = None
     max_batched_tokens: int | None = None
     rented_first: bool = False
+    support: Support | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +173,7 @@ class Ranking:
 
     Attributes:
         deployments: Best first, all combinations.
-        refused: How many combinations failed for each reason: ``weights``, ``context`` (one longest
+        refused: How many combinations failed for each reason: ``support`` (the release refuses), ``weights``, ``context`` (one longest
             request does not fit), ``time`` or ``available``.
         fastest_tpot_s: The lowest bound of a decode step for one user among those that memory
             allows; NaN if none is known.
@@ -210,7 +213,7 @@ def rank(models: Sequence[Model], workload: Workload, offers: Sequence[Offer], c
             f"{longest.context_tokens:,}; shorten the longest request or take another model"
         )
     found: list[Deployment] = []
-    refused: dict[str, int] = {"weights": 0, "context": 0, "time": 0, "available": 0}
+    refused: dict[str, int] = {"support": 0, "weights": 0, "context": 0, "time": 0, "available": 0}
     fastest: list[tuple[float, float]] = [(np.nan, np.nan)]
     for model in able:
         for group in _groups(model, workload, offers, choices):
@@ -292,10 +295,13 @@ class _Group:
         batch = np.ceil(np.ceil(share / layout.data) / layout.pipeline)
         step = decode_seconds(self.demand, self.peaks, batch, work.mean_tokens)
         first = np.broadcast_to(first, total.shape) / layout.pipeline
+        out = stages[0].refused
         for index, offer in enumerate(self.offers):
             stage, pool = stages[binding[index]], pools[binding[index], index]
             plan = stage.plan
-            if pools[:, index].min() <= 0:
+            if not isinstance(out, int) and out[index, self.place]:
+                refused["support"] += 1
+            elif pools[:, index].min() <= 0:
                 refused["weights"] += 1
             elif not held[index]:
                 refused["context"] += 1
@@ -452,6 +458,7 @@ def _lay_out(
         serving=Serving(max_batched_tokens=tokens, max_seqs=rows),
         utilization=choices.utilization,
         many=True,
+        support=choices.support,
     )
     try:
         return lay_out(case, memo)

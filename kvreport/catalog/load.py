@@ -21,6 +21,7 @@ from kvreport.catalog.formats import Formats, Grid, KvFormat, WeightFormat
 from kvreport.catalog.layouts import Layouts, canonical
 from kvreport.catalog.model import Model
 from kvreport.catalog.shelf import Shelf, read_yaml, spoken, validate
+from kvreport.catalog.support import Support
 from kvreport.catalog.variant import FIELD, Variant, expand
 from kvreport.errors import CatalogueError, Fault, InputError, shorten
 from kvreport.resources import data_dir
@@ -75,6 +76,12 @@ class Catalogue:
     def grid(self) -> Grid:
         """The content of ``grid.yaml``."""
         return self._file("grid.yaml", Grid)
+
+    @cached_property
+    def support(self) -> Support | None:
+        """The content of ``support.yaml``; None for a catalogue without one, where nothing is judged."""
+        name = "support.yaml"
+        return self._file(name, Support) if (self.folder / name).is_file() else None
 
     @cached_property
     def weight_formats(self) -> Mapping[str, WeightFormat]:
@@ -212,12 +219,19 @@ class Catalogue:
         except CatalogueError as error:
             found += error.faults
             grid = None
+        try:
+            support = self.support
+        except CatalogueError as error:
+            found += error.faults
+            support = None
         if found:
             # Names cannot be compared across files that could not all be read.
             return tuple(found)
         found += self._clashes()
         if formats is not None and grid is not None:
             found += self._unknown_formats(grid)
+        if support is not None:
+            found += self._unknown_support(support)
         return tuple(found)
 
     def _file(self, name: str, record: type[R]) -> R:
@@ -273,6 +287,17 @@ class Catalogue:
         for name in grid.kv_formats:
             look("grid.yaml", "kv_formats", name, {*kv, "auto"})
         look("grid.yaml", "engine", grid.engine, self.engines)
+        return found
+
+    def _unknown_support(self, support: Support) -> list[Fault]:
+        """Return a fault for every format that a rule names and ``formats.yaml`` does not have."""
+        found: list[Fault] = []
+        known = {"weights": set(self.weight_formats), "kv": set(self.kv_formats)}
+        for field, rules in (("weights", support.weights), ("kv", support.kv)):
+            for name in sorted({name for rule in rules for name in rule.formats}):
+                if not any(form == name or form.startswith(f"{name}-") for form in known[field]):
+                    allowed = f"one of {', '.join(sorted(known[field]))}, or how several begin"
+                    found.append(Fault("support.yaml", f"{field}.formats", shorten(name), allowed))
         return found
 
 

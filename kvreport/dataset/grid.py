@@ -20,6 +20,7 @@ from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.load import RELEASED, Catalogue
 from kvreport.catalog.model import Model
+from kvreport.catalog.support import Support
 from kvreport.errors import InputError, shorten
 from kvreport.estimation.request import (
     AUTO,
@@ -117,6 +118,7 @@ class Axes:
         ceiling: The policy that reserves nothing.
         formats: All weight formats, for what released tensors carry.
         all_kv_formats: All KV formats, for what checkpoints declare.
+        support: What engines' releases run on; None not to judge it.
     """
 
     models: tuple[Model, ...]
@@ -129,6 +131,7 @@ class Axes:
     ceiling: Engine
     formats: Mapping[str, WeightFormat]
     all_kv_formats: Mapping[str, KvFormat]
+    support: Support | None = None
 
     @property
     def rows_per_pair(self) -> int:
@@ -255,6 +258,7 @@ def axes(
         ceiling=catalogue.engine("ceiling"),
         formats=dict(catalogue.weight_formats),
         all_kv_formats=dict(catalogue.kv_formats),
+        support=catalogue.support,
     )
     if not result.models:
         raise InputError(f"models: {policy.label} runs none of those that match {shorten(models)}")

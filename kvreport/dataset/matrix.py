@@ -172,6 +172,7 @@ def laid_out(
         layout=layout,
         serving=_UNASKED,
         many=True,
+        support=axes.support,
     )
     yield from lay_out_fleet(case, axes.fleet.alike_storing(cache, layout), memo)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from importlib import import_module
 from typing import Any
@@ -65,6 +65,8 @@ class Estimate:
         kv_pool_tokens: Tokens as the engine's log line counts them; None where nothing limits them.
         max_context_tokens: The longest single request that fits, up to the model's limit.
         verdict: One of the verdicts of the dataset.
+        verdict_reason: Why the engine's release refuses it, whatever the memory, or what weight-only means; else
+            empty.
         decode_ms_lower_bound: Least time of one decode step of all those requests; None where
             nothing fits or no rate is known.
         prefill_ms_lower_bound: Least time to read one prompt of this context; None likewise.
@@ -98,6 +100,7 @@ class Estimate:
     prefill_ms_lower_bound: float | None
     by_context: tuple[AtContext, ...]
     explanation: tuple[str, ...]
+    verdict_reason: str = field(default="", kw_only=True)
 
     def __repr__(self) -> str:
         """A line: the question and its answer."""
@@ -164,6 +167,7 @@ class Estimate:
             "kv_pool_tokens": self.kv_pool_tokens,
             "max_context_tokens": self.max_context_tokens,
             "verdict": self.verdict,
+            "verdict_reason": self.verdict_reason or None,
             "shortfall_bytes": self.shortfall_bytes,
             "uncertainty_bytes": self.budget.uncertainty_bytes,
             "layout": layout_to_dict(request.layout),

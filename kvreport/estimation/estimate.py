@@ -14,6 +14,7 @@ from kvreport.accounting.capacity import Limit, Verdict
 from kvreport.accounting.demand import demand
 from kvreport.accounting.deployment import bound_of, lay_out
 from kvreport.accounting.roofline import Peaks, step_bounds_ms
+from kvreport.accounting.support import judge
 from kvreport.accounting.weights import active_parameters, parameters, parameters_by_component
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.load import Catalogue, open_catalogue
@@ -138,8 +139,27 @@ def answer(request: Request) -> Estimate:
         prefill_ms_lower_bound=_known(first),
         by_context=tuple(at[1:]),
         explanation=(),
+        verdict_reason=_reason(request),
     )
     return replace(result, explanation=tuple(explain(result)))
+
+
+def _reason(request: Request) -> str:
+    """What a release says of the devices and formats asked for: a refusal first, else that it widens weights."""
+    if request.support is None:
+        return ""
+    found = [
+        judge(
+            request.support,
+            request.engine,
+            device,
+            request.served_model,
+            request.weight_format,
+            request.kv_format,
+        )
+        for device in {one.id: one for one in request.accelerators}.values()
+    ]
+    return max(found, key=lambda one: (one.code, bool(one.reason))).reason
 
 
 def _known(milliseconds: npt.NDArray[np.float64]) -> float | None:

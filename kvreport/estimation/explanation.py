@@ -36,6 +36,7 @@ from kvreport.estimation.request import Request
 from kvreport.units import count, gib, human_bytes, human_parameters, human_tokens
 
 _FLOAT32_BYTES = 4
+_RUNNING = (Verdict.FITS.label, Verdict.TIGHT.label, Verdict.MAY_FIT.label)
 
 
 def explain(estimate: Estimate) -> Iterator[str]:
@@ -47,6 +48,8 @@ def explain(estimate: Estimate) -> Iterator[str]:
     yield from _budget_lines(estimate)
     yield from _block_lines(estimate)
     yield from _time_lines(estimate)
+    if estimate.verdict_reason and estimate.verdict in _RUNNING:
+        yield estimate.verdict_reason
     yield verdict_sentence(estimate)
 
 
@@ -62,6 +65,8 @@ def headline(estimate: Estimate) -> str:
             longest = estimate.max_context_tokens
             rest = f"one of {longest:,} tokens does" if longest else "nothing is left for the cache"
             return f"Not one request at {context} fits on {devices}; {rest}"
+        case Verdict.ENGINE_DOES_NOT_RUN.label | Verdict.FORMAT_NOT_SUPPORTED.label:
+            return f"{request.model.name} does not run on {devices}: {estimate.verdict_reason}"
         case Verdict.MAY_FIT.label:
             return (
                 f"{request.model.name} at {context} may not fit on {devices}: short by "
@@ -329,6 +334,8 @@ def verdict_sentence(estimate: Estimate) -> str:
                 f"tight: one request of {context} fits the estimated pool, but not one smaller by its "
                 f"uncertainty of {gib(estimate.budget.uncertainty_bytes)} GiB"
             )
+        case Verdict.ENGINE_DOES_NOT_RUN.label | Verdict.FORMAT_NOT_SUPPORTED.label:
+            return f"{estimate.verdict}: {estimate.verdict_reason}"
         case Verdict.CONTEXT_EXCEEDS_MODEL.label:
             return (
                 f"context_exceeds_model: {request.model.name} supports "

@@ -16,6 +16,7 @@ from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.load import RELEASED, Catalogue
 from kvreport.catalog.model import Model
+from kvreport.catalog.support import Support
 from kvreport.errors import InputError, shorten
 from kvreport.estimation.opened import Opened, listed
 from kvreport.query import Query
@@ -71,6 +72,7 @@ class Request:
     assumptions: tuple[str, ...] = ()
     not_read: tuple[str, ...] = ()
     query: Query | None = None
+    support: Support | None = None
 
     @property
     def accelerator(self) -> Accelerator:
@@ -118,6 +120,7 @@ class Request:
             images=self.images,
             sorts=self.sorts,
             lora_slots=self.lora_slots,
+            support=self.support,
         )
 
 
@@ -293,6 +296,7 @@ def resolve(query: Query, catalog: Catalogue) -> Request:
         assumptions=tuple(assumed),
         not_read=opened.not_read,
         query=query,
+        support=catalog.support,
     )
 
 

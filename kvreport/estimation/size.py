@@ -410,6 +410,7 @@ def size(
         utilization=utilization,
         max_seqs=max_seqs,
         rented_first=not gpus and not prices,
+        support=known.support,
     )
     if choices.rented_first:
         assumed.append(RENTED_FIRST)

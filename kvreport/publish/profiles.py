@@ -147,8 +147,10 @@ def model_facts(site: SiteData, model: Model) -> dict[str, Any]:
                 continue
             for members, laid in laid_out(model, grid, Layout(tensor=size), cache, memo):
                 index = made.setdefault(json.dumps(_plan(laid.plan)), len(made))
-                for position in members:
-                    row[kind_at[position]] = index
+                for place, position in enumerate(members):
+                    # What a release refuses in every weight format is left out, like what cannot be stored.
+                    if isinstance(laid.refused, int) or not laid.refused[place].all():
+                        row[kind_at[position]] = index
 
     def taken(gpu: Accelerator, size: int) -> Allocation:
         return allocate(_case(site, model, gpu, size, None), memo)

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.support import device_signature
 from kvreport.accounting.weights import parameters
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
@@ -116,13 +117,14 @@ class SiteData:
     @cached_property
     def device_kinds(self) -> dict[str, int]:
         """For each accelerator the number of its kind: what the engine lays caches and weights out alike for."""
-        formats = self.catalogue.kv_formats.values()
+        formats, support = self.catalogue.kv_formats.values(), self.catalogue.support
         return _numbered(
             {
                 gpu.id: (
                     rules(self.engine).scheduler(gpu),
                     rules(self.engine).kernel_class(gpu),
                     tuple(storable_on(form, gpu) for form in formats),
+                    () if support is None else device_signature(support, self.engine, gpu),
                 )
                 for gpu in self.gpus
             }

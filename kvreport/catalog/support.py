@@ -1,0 +1,156 @@
+"""What each engine's releases run on: devices, weight formats, KV formats and attention, each with its source."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Annotated, Literal, NamedTuple, Self, TypeVar
+
+from pydantic import Field, PrivateAttr, model_validator
+
+from kvreport.catalog.base import SCHEMA_VERSION, LongText, Record, Source, Text
+from kvreport.catalog.formats import FormatName
+
+Family = Literal["vllm", "sglang", "tensorrt_llm", "transformers", "llama_cpp", "ollama", "mlx"]
+Vendor = Literal["NVIDIA", "AMD", "Intel", "Apple", "Google", "AWS", "Huawei"]
+Release = Annotated[str, Field(pattern=r"^\d+(\.\d+){1,3}$", max_length=40)]
+CudaCapability = Annotated[str, Field(pattern=r"^[1-9][0-9]?\.[0-9]$")]
+
+_NUMBERS = re.compile(r"\d+")
+
+
+class Rule(Record):
+    """What every rule says: whose it is, of which releases, and where it was read.
+
+    Attributes:
+        family: The engines' family.
+        releases: First release that it holds for, and the first that it no longer does (``None``: still).
+        minimum: The least NVIDIA capability that runs.
+        runs: False if nothing that the rule names runs.
+        reason: Why not, in words, for ``runs: false``.
+        source: Which of the file's sources covers it.
+    """
+
+    family: Family
+    releases: tuple[Release, Release | None] = ("0.0", None)
+    minimum: CudaCapability | None = None
+    runs: bool = True
+    reason: LongText | None = None
+    source: Text
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if self.runs == (self.reason is not None):
+            raise ValueError("reason: allowed: words where runs is false, and only there")
+        first, end = self.releases
+        if end is not None and numbers(end) <= numbers(first):
+            raise ValueError(f"releases: found {first} to {end}; allowed: an end after the first")
+        return self
+
+    def holds(self, family: str, version: str | None) -> bool:
+        """Whether the rule is about this release; an engine without a version is the current one."""
+        if family != self.family:
+            return False
+        first, end = self.releases
+        if version is None:
+            return end is None
+        own = numbers(version)
+        return numbers(first) <= own and (end is None or own < numbers(end))
+
+
+R = TypeVar("R", bound=Rule)
+
+
+class DeviceRule(Rule):
+    """Which devices an engine runs on; the first that names a device decides.
+
+    Attributes:
+        vendors: Makers.
+        capabilities: The capabilities that run; empty for all from ``minimum``.
+        not_architectures: Architectures that the rule does not speak of.
+    """
+
+    vendors: Annotated[tuple[Vendor, ...], Field(min_length=1)]
+    capabilities: tuple[Text, ...] = ()
+    not_architectures: tuple[Text, ...] = ()
+
+
+class FormatRule(Rule):
+    """Which formats an engine runs on NVIDIA's devices; the last that names a format decides.
+
+    Attributes:
+        formats: Names, each of which stands for every layout that begins with it.
+        native: The least capability that multiplies in the format; devices below widen it first.
+        caches: Kinds of caches that a model has one of; empty for any model.
+    """
+
+    formats: Annotated[tuple[FormatName, ...], Field(min_length=1)]
+    native: CudaCapability | None = None
+    caches: tuple[Text, ...] = ()
+
+    def names(self, form: str) -> bool:
+        """Whether the rule is about a format."""
+        return any(form == name or form.startswith(f"{name}-") for name in self.formats)
+
+
+class AttentionRule(Rule):
+    """Attention that has kernels only on some generations of NVIDIA's devices.
+
+    Attributes:
+        caches: Kinds of caches; the rule is about models that have all of them.
+        generations: Whole numbers of the capabilities that run.
+    """
+
+    caches: Annotated[tuple[Text, ...], Field(min_length=1)]
+    generations: Annotated[tuple[int, ...], Field(min_length=1)]
+
+
+class Ruling(NamedTuple):
+    """The rules that are about one release; fields as in :class:`Support`."""
+
+    devices: tuple[DeviceRule, ...]
+    weights: tuple[FormatRule, ...]
+    kv: tuple[FormatRule, ...]
+    attention: tuple[AttentionRule, ...]
+
+
+class Support(Record):
+    """The content of ``support.yaml``."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    devices: Annotated[tuple[DeviceRule, ...], Field(min_length=1)]
+    weights: tuple[FormatRule, ...] = ()
+    kv: tuple[FormatRule, ...] = ()
+    attention: tuple[AttentionRule, ...] = ()
+    sources: Annotated[tuple[Source, ...], Field(min_length=1)]
+    _known: dict[tuple[str, str | None], Ruling] = PrivateAttr(default_factory=dict)
+
+    def ruling(self, family: str, version: str | None) -> Ruling:
+        """The rules that are about a release; found once for each."""
+        key = (family, version)
+        if key not in self._known:
+            self._known[key] = Ruling(
+                devices=_holding(self.devices, key),
+                weights=_holding(self.weights, key),
+                kv=_holding(self.kv, key),
+                attention=_holding(self.attention, key),
+            )
+        return self._known[key]
+
+    @model_validator(mode="after")
+    def _sourced(self) -> Self:
+        covered = {name for source in self.sources for name in source.covers}
+        rules: tuple[Rule, ...] = (*self.devices, *self.weights, *self.kv, *self.attention)
+        missing = sorted({rule.source for rule in rules} - covered)
+        if missing:
+            raise ValueError(f"source: found {', '.join(missing)}; allowed: a name that 'sources' covers")
+        return self
+
+
+def _holding(rules: Sequence[R], release: tuple[str, str | None]) -> tuple[R, ...]:
+    return tuple(rule for rule in rules if rule.holds(*release))
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    """The numbers of a version or a capability, to be compared: ``0.5.15.post1`` is ``(0, 5, 15, 1)``."""
+    return tuple(int(part) for part in _NUMBERS.findall(text))

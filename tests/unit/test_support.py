@@ -1,0 +1,171 @@
+"""What releases refuse, held to the releases' own words and tables."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import yaml
+
+import kvreport
+from kvreport.accounting.capacity import Verdict
+from kvreport.accounting.support import judge
+from kvreport.catalog.load import load_catalogue
+from kvreport.catalog.shelf import validate
+from kvreport.catalog.support import Support
+from kvreport.dataset.grid import axes
+from kvreport.dataset.matrix import matrix
+from kvreport.errors import CatalogueError
+from kvreport.estimation.size import size
+
+DENSE, LATENT, SPARSE = "Qwen/Qwen3-8B", "deepseek-ai/DeepSeek-V3", "deepseek-ai/DeepSeek-V3.2"
+
+NO_DEVICE, NO_FORMAT, RUNS, WIDENED = "engine_does_not_run", "format_not_supported", None, "weight_only"
+
+# Each line is a statement of somebody else: a release's check, its requirements, or its table of formats.
+DOCUMENTED = [
+    # vLLM 0.21 requirements: "compute capability 7.5 or higher (e.g., T4, RTX20xx, A100, L4, H100, B200, etc.)".
+    ("vllm", "v100-sxm2-32gb", DENSE, None, None, NO_DEVICE),
+    ("vllm", "t4", DENSE, None, None, RUNS),
+    ("vllm", "a100-sxm4-80gb", DENSE, None, None, RUNS),
+    ("vllm", "l4", DENSE, None, None, RUNS),
+    ("vllm", "b200-sxm-180gb", DENSE, None, None, RUNS),
+    # vLLM until 0.20: "compute capability 7.0 or higher (e.g., V100, T4, ...)".
+    ("vllm@0.9.2", "v100-sxm2-32gb", DENSE, None, None, RUNS),
+    # vLLM 0.9.2 and 0.11.2, table "Supported Hardware": AWQ, INT8 and FP8 by generation; Marlin from Ampere.
+    ("vllm@0.9.2", "v100-sxm2-32gb", DENSE, "int4", None, NO_FORMAT),
+    ("vllm@0.9.2", "t4", DENSE, "int4", None, RUNS),
+    ("vllm@0.9.2", "v100-sxm2-32gb", DENSE, "int8", None, NO_FORMAT),
+    ("vllm@0.9.2", "t4", DENSE, "int8", None, RUNS),
+    ("vllm@0.9.2", "t4", DENSE, "fp8", None, NO_FORMAT),
+    ("vllm@0.9.2", "a100-sxm4-80gb", DENSE, "fp8", None, WIDENED),
+    ("vllm@0.9.2", "l40s", DENSE, "fp8", None, RUNS),
+    ("vllm@0.9.2", "h100-sxm-80gb", DENSE, "fp8", None, RUNS),
+    # vLLM 0.33, Fp8Config.get_min_capability: 75.
+    ("vllm", "t4", DENSE, "fp8", None, WIDENED),
+    # vLLM 0.33, mxfp4.py: 80. kernels/linear/nvfp4/marlin.py widens NVFP4 before Blackwell.
+    ("vllm", "t4", DENSE, "mxfp4", None, NO_FORMAT),
+    ("vllm", "h100-sxm-80gb", DENSE, "nvfp4", None, WIDENED),
+    ("vllm", "rtx-5090", DENSE, "nvfp4", None, RUNS),
+    # vLLM 0.28 has no bitsandbytes in QuantizationMethods.
+    ("vllm", "h100-sxm-80gb", DENSE, "bnb-4bit", None, NO_FORMAT),
+    ("vllm@0.25.0", "h100-sxm-80gb", DENSE, "bnb-4bit", None, RUNS),
+    # vLLM 0.33, triton_mla.py: "FP8 KV cache is not supported by the Triton MLA backend ... requires SM89+".
+    ("vllm", "a100-sxm4-80gb", LATENT, "int4", "fp8", NO_FORMAT),
+    ("vllm", "a100-sxm4-80gb", DENSE, None, "fp8", RUNS),
+    ("vllm", "t4", DENSE, None, "fp8", NO_FORMAT),
+    # vLLM 0.33: sparse attention over latents has kernels for 9.x, 10.x and 12.x.
+    ("vllm", "a100-sxm4-80gb", SPARSE, None, None, NO_DEVICE),
+    ("vllm", "h200-sxm-141gb", SPARSE, None, None, RUNS),
+    # vLLM 0.33, platforms: CUDA, ROCm, XPU, CPU; TPU through tpu_inference.
+    ("vllm", "m4-max-128", DENSE, None, None, NO_DEVICE),
+    ("vllm", "tpu-v6e", DENSE, None, None, NO_DEVICE),
+    ("vllm", "trainium2", DENSE, None, None, NO_DEVICE),
+    ("vllm", "gaudi3", DENSE, None, None, NO_DEVICE),
+    ("vllm", "ascend-910b", DENSE, None, None, NO_DEVICE),
+    ("vllm", "mi300x", DENSE, None, None, RUNS),
+    ("vllm", "arc-b580", DENSE, None, None, RUNS),
+    # SGLang: "SGLang only supports sm75 and above."; ROCm kernels for gfx942 and gfx950.
+    ("sglang", "v100-sxm2-32gb", DENSE, None, None, NO_DEVICE),
+    ("sglang", "t4", DENSE, None, None, RUNS),
+    ("sglang", "mi300x", DENSE, None, None, RUNS),
+    ("sglang", "mi210", DENSE, None, None, NO_DEVICE),
+    ("sglang", "t4", DENSE, "fp8", None, NO_FORMAT),
+    ("sglang", "a100-sxm4-80gb", DENSE, "fp8", None, WIDENED),
+    # TensorRT-LLM: Ampere has "FP32, FP16, BF16, INT8, INT4"; Turing and others are not listed.
+    ("tensorrt-llm", "a100-sxm4-80gb", DENSE, "fp8", None, NO_FORMAT),
+    ("tensorrt-llm", "l40s", DENSE, "fp8", None, RUNS),
+    ("tensorrt-llm", "t4", DENSE, None, None, NO_DEVICE),
+    ("tensorrt-llm", "mi300x", DENSE, None, None, NO_DEVICE),
+    # llama.cpp and MLX have no rule that refuses an Apple device.
+    ("llama-cpp", "m4-max-128", DENSE, None, None, RUNS),
+    ("mlx", "m4-max-128", DENSE, None, None, RUNS),
+]
+
+
+@pytest.fixture(scope="module")
+def catalogue():
+    return load_catalogue()
+
+
+@pytest.mark.parametrize(("engine", "gpu", "model", "weights", "kv", "expected"), DOCUMENTED)
+def test_a_documented_refusal_or_start_is_judged_so(catalogue, engine, gpu, model, weights, kv, expected):
+    found = judge(
+        catalogue.support,
+        catalogue.engine(engine),
+        catalogue.accelerator(gpu),
+        catalogue.model(model),
+        None if weights is None else catalogue.weight_format(weights),
+        None if kv is None else catalogue.kv_format(kv),
+    )
+    assert (WIDENED if found.weight_only else found.verdict) == expected
+    assert bool(found.reason) == (expected is not RUNS)
+
+
+def test_an_estimate_of_what_a_release_refuses_says_so_and_why() -> None:
+    found = kvreport.estimate(DENSE, gpu="m4-max-128", context_tokens=4096)
+    printed = found.to_dict()
+    assert printed["verdict"] == NO_DEVICE
+    assert "platform for Apple" in printed["verdict_reason"]
+    assert printed["max_concurrent_requests"] == 0 < printed["max_concurrent_requests_by_memory"]
+    assert printed["explanation"][-1].startswith("engine_does_not_run: ")
+
+
+def test_an_estimate_of_weights_that_are_widened_runs_and_says_so() -> None:
+    found = kvreport.estimate(DENSE, gpu="rtx-3090", weights="fp8", context_tokens=4096)
+    assert (found.verdict, "widens them to 16 bits" in found.verdict_reason) == ("fits", True)
+    plain = kvreport.estimate(DENSE, gpu="h100", weights="fp8", context_tokens=4096)
+    assert plain.to_dict()["verdict_reason"] is None
+
+
+def test_no_row_starts_where_the_release_refuses_and_all_refusals_have_their_code(catalogue) -> None:
+    gpus = "a100-sxm4-80gb,h100-sxm-80gb,l4,m4-max-128,mi300x,t4,tpu-v5e,v100-sxm2-32gb"
+    chosen = axes(catalogue, models=f"{DENSE},{LATENT},{SPARSE},openai/gpt-oss-20b", gpus=gpus)
+    seen = set()
+    for cube in matrix(chosen):
+        verdicts, users = cube.values["verdict"], cube.values["max_concurrent_requests"]
+        for place in np.argwhere(cube.possible):
+            gpu, _, weights, kv = place
+            form = cube.weight_formats[weights]
+            code = judge(
+                catalogue.support,
+                chosen.engine,
+                catalogue.accelerator(cube.gpus[gpu]),
+                cube.model,
+                None if form == "released" else catalogue.weight_format(form),
+                catalogue.kv_formats[cube.kv_formats[kv]],
+            ).code
+            rows = verdicts[tuple(place)]
+            refused = rows >= Verdict.FORMAT_NOT_SUPPORTED
+            assert np.array_equal(rows[refused], np.full(refused.sum(), code))
+            assert refused.all() == bool(code)
+            assert not users[tuple(place)][refused].any()
+            seen.add(code)
+    assert seen == {0, int(Verdict.FORMAT_NOT_SUPPORTED), int(Verdict.ENGINE_DOES_NOT_RUN)}
+
+
+def test_a_size_offers_only_what_runs() -> None:
+    found = size("Qwen/Qwen3-32B", context=4096, concurrent=200)
+    offered = {one.offer.accelerator.id for one in found.ranking.deployments}
+    assert offered
+    assert not any(name.startswith(("v100", "m4", "tpu", "trainium", "gaudi", "ascend")) for name in offered)
+    assert found.ranking.refused["support"] > 0
+
+
+@pytest.mark.parametrize(
+    ("field", "change"),
+    [
+        ("devices", {"family": "vllm", "vendors": ["NVIDIA"], "source": "nowhere"}),
+        ("devices", {"family": "vllm", "vendors": ["Nvidia"], "source": "vllm-xpu"}),
+        ("devices", {"family": "vllm", "vendors": ["AMD"], "runs": False, "source": "vllm-xpu"}),
+        ("weights", {"family": "vllm", "formats": ["fp8"], "minimum": "8", "source": "vllm-xpu"}),
+        (
+            "weights",
+            {"family": "vllm", "formats": ["fp8"], "releases": ["0.9", "0.8"], "source": "vllm-xpu"},
+        ),
+    ],
+)
+def test_a_wrong_rule_is_a_fault(catalogue, field, change) -> None:
+    data = yaml.safe_load((catalogue.folder / "support.yaml").read_text(encoding="utf-8"))
+    data[field].append(change)
+    with pytest.raises(CatalogueError, match=field if change["source"] != "nowhere" else "nowhere"):
+        validate(Support, data, "support.yaml")
