@@ -61,6 +61,7 @@ torch-check: $(STAMP) ## compare our counts with real tensors of transformers (C
 	@[ -x $(TORCH_VENV)/bin/python ] || $(BIN)/python -m venv $(TORCH_VENV)
 	@$(TORCH_VENV)/bin/python -m pip install --quiet -e '.[torch-check]'
 	@$(TORCH_VENV)/bin/python -m experiments check $(CONFIGS)
+	@[ -n "$(CONFIGS)" ] || $(TORCH_VENV)/bin/python -m experiments classes --out data/class_check.yaml
 
 # The tool is in no lock and has an environment of its own. It asks a database of known vulnerabilities, so it
 # needs the network and its answer changes from day to day: no test depends on it. `--strict`, because without it

@@ -41,6 +41,12 @@ def main(arguments: list[str] | None = None) -> int:
     run.add_argument("--share", type=float, default=1.0, help="share of each experiment's time to take")
     check = commands.add_parser("check", help="compare parameters and caches with the installed transformers")
     check.add_argument("configs", nargs="*", type=Path, help="config.json files; ours by default")
+    classes = commands.add_parser(
+        "classes", help="compare every generating class of the installed transformers"
+    )
+    classes.add_argument("only", nargs="*", help="classes or model types; all by default")
+    classes.add_argument("--out", type=Path, help="where to write class_check.yaml")
+    classes.add_argument("--quick", action="store_true", help="leave out the changes of one key at a time")
     one = commands.add_parser("one", help=argparse.SUPPRESS)
     one.add_argument("experiment", choices=tuple(EXPERIMENTS))
     one.add_argument("device")
@@ -51,6 +57,9 @@ def main(arguments: list[str] | None = None) -> int:
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     if chosen.command == "check":
         return importlib.import_module("experiments.check").check(chosen.configs)
+    if chosen.command == "classes":
+        module = importlib.import_module("experiments.classes")
+        return int(module.check_all(chosen.out, chosen.only, changes=not chosen.quick))
     if chosen.command == "one":
         return _one(chosen.experiment, chosen.device, chosen.out, chosen.share)
     return _run(chosen)

@@ -115,7 +115,9 @@ def of_config(config: dict[str, Any], model_id: str, narrowed: str = "") -> Subj
     Raises:
         InputError: If our reader does not know its class, or a key is at fault.
     """
-    return Subject(model_id, config, read_config(config, id=model_id, where=model_id), narrowed)
+    return Subject(
+        model_id, config, read_config(config, id=model_id, where=model_id, assume_defaults=True), narrowed
+    )
 
 
 def narrow(full: Subject, *, window: int | None = None) -> Subject:

@@ -16,26 +16,41 @@ __all__ = [
     "InputError",
     "TrafficAnswer",
     "__version__",
+    "boundary",
+    "diff",
     "estimate",
+    "list_models",
     "load_catalogue",
+    "matrix",
     "read_config",
+    "read_log",
     "replay",
+    "size",
 ]
 
 if TYPE_CHECKING:
     from kvreport.architectures import read_config
     from kvreport.catalog.load import load_catalogue
+    from kvreport.dataset.frames import boundary, diff, list_models, matrix
     from kvreport.errors import InputError
     from kvreport.estimation import Estimate, estimate
+    from kvreport.estimation.size import size
+    from kvreport.startup_log.diagnose import read_log
     from kvreport.traffic.answers import TrafficAnswer, replay
 
 _HOMES = {
     "Estimate": "kvreport.estimation",
     "InputError": "kvreport.errors",
     "TrafficAnswer": "kvreport.traffic.answers",
+    "boundary": "kvreport.dataset.frames",
+    "diff": "kvreport.dataset.frames",
     "estimate": "kvreport.estimation",
+    "list_models": "kvreport.dataset.frames",
     "load_catalogue": "kvreport.catalog.load",
+    "matrix": "kvreport.dataset.frames",
     "read_config": "kvreport.architectures",
+    "read_log": "kvreport.startup_log.diagnose",
+    "size": "kvreport.estimation.size",
     "replay": "kvreport.traffic.answers",
 }
 

@@ -250,7 +250,11 @@ class Query:
     )
 
     parallel: int | None = _option(
-        "--parallel", kind="whole", group="home", high=256, help="slots of llama.cpp: requests at once (1)"
+        "--parallel",
+        kind="whole",
+        group="home",
+        high=256,
+        help="slots of llama.cpp: requests at once (4 on one cache)",
     )
     ubatch_size: int | None = _option(
         "--ubatch-size", kind="whole", group="home", high=1 << 20, help="tokens of one physical batch (512)"

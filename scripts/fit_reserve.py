@@ -5,7 +5,7 @@
 Everything that a release's source tells is counted (:mod:`kvreport.accounting.engines.vllm.profiling`). What
 is left is four constants, shared by all releases: memory outside the framework on one device, what
 every further rank adds, what a device that shares its memory with a CPU adds, and bytes of a captured graph per
-layer. They are chosen by median (quantile) regression on
+layer. They are chosen by Huber's robust regression on
 
     utilization * memory - weights - pool - counted activations,
 
@@ -36,8 +36,8 @@ import yaml
 
 from kvreport.accounting.deployment import allocate
 from kvreport.accounting.engines.registry import rules
-from kvreport.accounting.engines.vllm.profiling import captured_graphs
 from kvreport.accounting.engines.vllm.reserve import device_class, multicasts
+from kvreport.accounting.kernel import captured_graphs
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.load import Catalogue, load_catalogue
 from kvreport.catalog.observation import Observation, load_observations
@@ -90,7 +90,7 @@ def source_of(observation: Observation) -> str:
 
 
 def collect(catalogue: Catalogue, observations: Iterable[Observation]) -> list[Log]:
-    """Every vLLM log whose model and device are known."""
+    """Every vLLM log whose model and device are known; with a draft model only where its loading was printed."""
     found = []
     for observation in observations:
         engine = engine_of(catalogue, observation)
@@ -100,7 +100,8 @@ def collect(catalogue: Catalogue, observations: Iterable[Observation]) -> list[L
         if not observation.complete and observation.engine_version is None:
             continue
         model, own = find_model(catalogue, observation)
-        if model is None or observation.speculative or observation.lora:
+        drafted = observation.speculative and observation.printed.model_load_gib is None
+        if model is None or drafted or observation.lora:
             continue
         start = Start(catalogue, observation, engine, model, own=own)
         source = source_of(observation)
@@ -134,9 +135,9 @@ def measured(start: Start, source: str) -> Iterable[Row]:
         return
     share = share_taken(observation) or start.engine.utilization
     pool = pool_told(start)
-    if pool is None or start.weight_format is None:
-        return
     load = printed.model_load_gib
+    if pool is None or (load is None and start.weight_format is None):
+        return
     weights = load * GIB if load is not None else float(allocate(case).resident_bytes)
     whole = share * device.usable_bytes - weights - pool
     counted = float(graphs) if kept.graphs else 0.0
@@ -156,12 +157,13 @@ def pool_told(start: Start) -> float | None:
 
 
 def fit(rows: list[Row]) -> dict[str, float]:
-    """Constants by median regression."""
+    """Constants by Huber's robust regression: squares of small errors, sizes of large ones."""
     counts = np.array([row.counts for row in rows])
     weights = np.array([row.weight for row in rows])
     scale = np.maximum(counts.max(axis=0), 1.0)
     sizes = np.array([row.bytes for row in rows]) / GIB
-    found = sm.QuantReg(sizes * weights, counts / scale * weights[:, None]).fit(q=0.5, max_iter=20000).params
+    norm = sm.robust.norms.HuberT()
+    found = sm.RLM(sizes * weights, counts / scale * weights[:, None], M=norm).fit().params
     return {
         name: float(f"{max(value, 0.0) * GIB / size:.3g}")
         for name, value, size in zip(CONSTANTS, found, scale, strict=True)
@@ -178,7 +180,7 @@ def predicted(log: Log, constants: dict[str, float]) -> tuple[Comparison | None,
     coefficients = log.engine.coefficients | constants
     engine = log.engine.model_copy(update={"coefficients": coefficients})
     observation = log.observation
-    start = Start(log.start.catalogue, observation, engine, log.start.model, own=log.start.own)
+    start = Start(log.start.catalogue, observation, engine, log.start.target, own=log.start.own)
     found = {one.quantity: one for one in start.comparisons()}
     best = next((found[name] for name in ("tokens", "concurrency", "pool") if name in found), None)
     if best is None or start.allocation is None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from kvreport.architectures import listing
-from kvreport.architectures.listing import Listing
+from kvreport.architectures.listing import Listing, split_outside
 
 OUT = Path(__file__).resolve().parents[1] / "kvreport" / "architectures" / "defaults.json"
 
@@ -28,11 +28,14 @@ def main() -> None:
         model_type = listed.config or next(iter(listed.model_types), "")
         if model_type not in CONFIG_MAPPING:
             continue
-        published = CONFIG_MAPPING[model_type]().to_dict()
+        type_of = CONFIG_MAPPING[model_type]
+        published = type_of().to_dict()
         known = found.setdefault(model_type, {})
         for path in sorted(paths(listed)):
             value = at(published, path)
-            if value is not ... and not isinstance(value, dict):
+            # A field that the class itself leaves null is filled from others, as the listing derives it.
+            left_null = path in listed.derived and getattr(type_of, path, None) is None
+            if value is not ... and not isinstance(value, dict) and not left_null:
                 known[path] = value
     ordered = {model_type: dict(sorted(known.items())) for model_type, known in sorted(found.items())}
     OUT.write_text(json.dumps(ordered, indent=0, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -52,7 +55,7 @@ def formulas(listed: Listing) -> Iterator[str]:
     for line in listed.caches:
         for name, value in line.sizes.items():
             if name not in ("mechanism", "reads") and not name.endswith("_type"):
-                yield from value.replace(";", ",").split(",")
+                yield from (part for whole in value.split(";") for part in split_outside(whole))
         yield line.condition or "0"
     for row in listed.rows:
         yield from (*row.shape, row.count, row.heads or "0", row.condition or "0")

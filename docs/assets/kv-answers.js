@@ -96,7 +96,7 @@
         const config = possible.find((one) => serves(one, model, ceiling)) ||
           (fields.tp.value === "fewest" ? null : possible[0]);
         row.replaceChildren(row.cells[0]);
-        if (!config || !config.fitsWeights) row.append(whyNot(possible, columns));
+        if (!config || !config.fitsWeights) row.append(whyNot(site, possible, columns));
         else row.append(...cells(config, contexts, ceiling));
       }
     }
@@ -119,13 +119,18 @@
       ];
     }
 
-    function whyNot(possible, columns) {
+    function whyNot(site, possible, columns) {
       const widest = possible[possible.length - 1];
       let words = "not offered: this split or format does not exist here";
-      if (widest && !widest.fitsWeights) {
+      const verdict = widest && kvCapacity.answer(widest, Math.min(...site.contexts)).verdict;
+      if (verdict === "weights_exceed_memory") {
         words = `weights: ${gib(widest.weights, 1)} GiB on each of ${widest.size}, and one has ${
           gib(widest.gpu.usable, 1)
         } GiB`;
+      } else if (verdict === "max_seqs_exceeds_states") {
+        words = "max-num-seqs: more sequences than blocks for their states; lower --max-num-seqs";
+      } else if (verdict === "may_fit") {
+        words = `may fit on ${widest.size}: short by less than the error of the estimate`;
       } else if (widest) words = `cache: the weights leave no room for one request on each of ${widest.size}`;
       return make("td", { class: "kv-no kv-why", colspan: columns }, words);
     }

@@ -272,6 +272,11 @@
     }
 
     function headline(found) {
+      if (found.pool !== null && found.pool <= 0) {
+        return `It does not start: weights and what the engine keeps leave ${
+          gib(found.pool)
+        } GiB for the cache.`;
+      }
       if (found.concurrency === null || found.longest === null) {
         return "The log does not say how many requests fit.";
       }

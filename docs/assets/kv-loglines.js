@@ -131,13 +131,12 @@
         : facts.kv_dtype === undefined || kernel.words.two_byte_kv.includes(facts.kv_dtype)
         ? 2 * fits
         : null;
-      if (halved !== null) changes.push({ change: "kv_dtype", value: "fp8", concurrency: halved });
+      if (halved !== null && halved >= 1) {
+        changes.push({ change: "kv_dtype", value: "fp8", concurrency: halved });
+      }
       if (facts.utilization !== undefined && facts.utilization < RAISED && device && pool > 0) {
-        changes.push({
-          change: "utilization",
-          value: RAISED,
-          concurrency: kernel.concurrencyAt(fits, pool, facts.utilization, RAISED, device),
-        });
+        const raised = kernel.concurrencyAt(fits, pool, facts.utilization, RAISED, device);
+        if (raised >= 1) changes.push({ change: "utilization", value: RAISED, concurrency: raised });
       }
     }
     if (
@@ -165,6 +164,7 @@
 
   function concurrency(facts, longest, pool) {
     if (facts.concurrency !== undefined) return facts.concurrency;
+    if (pool !== null && pool <= 0) return 0;
     if (facts.needed && pool !== null) return Math.max(pool, 0) / facts.needed;
     const tokens = facts.kv_tokens || facts.storable;
     return longest && tokens !== undefined ? tokens / longest : null;

@@ -141,7 +141,7 @@ table(
         ],
         ["left for the cache", answer.budget.kv_pool_bytes / GiB],
         ["one request of 128K, as reserved", answer.kv_bytes_per_request_per_gpu / GiB],
-        ["requests", answer.max_concurrent_requests],
+        ["requests that memory holds", answer.max_concurrent_requests_by_memory],
     ],
 )
 
@@ -149,7 +149,7 @@ table(
 claim(answer.kv_bytes_per_token_per_gpu, 32_768)
 claim(answer.state_bytes_per_request_per_gpu, 153_944_064)
 assert answer.kv_bytes_per_request_per_gpu >= q.kv_request(HYBRID, "fp8", tokens=131072)
-assert answer.max_concurrent_requests > 3
+assert answer.max_concurrent_requests_by_memory > 3
 claim(answer.kv_bytes_per_request_per_gpu, 4 * GiB, within=0.2)
 
 # %% [markdown]

@@ -200,6 +200,18 @@ class Demand:
         """
         return self if data_ranks == 1 else replace(self, expert_bytes=self.expert_bytes // data_ranks)
 
+    def interleaved(self, parts: int) -> Demand:
+        """The same with a cache's tokens dealt out over ``parts`` ranks: each reads that much less of them.
+
+        Each rank runs that many more heads over its tokens, so operations stay what they are.
+        """
+        if parts == 1:
+            return self
+        reaches = tuple(
+            replace(reach, bytes_per_entry=reach.bytes_per_entry / parts) for reach in self.reaches
+        )
+        return replace(self, reaches=reaches)
+
     @property
     def _state_operations(self) -> float:
         return self.state_bytes_touched / 2 / 4 * _STATE_OPERATIONS

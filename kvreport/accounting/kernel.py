@@ -38,17 +38,25 @@ Work = tuple[float, float]
 """Operations per token of one operand type, and the device's peak rate for it (NaN: unknown)."""
 
 Rates = tuple[
-    float, float, float, float, float, float, float, float,
-    float, float, float, float, float, float, float, float,
-]  # fmt: skip
-"""What vLLM's reserve grows with, in the order of ``ReserveRates``
-(:mod:`kvreport.accounting.engines.vllm.reserve`)."""
-
-MULTIPROCESSORS: Final = 132
-"""Multiprocessors of a large device (H100): rows of logits that Triton's sampling kernel buffers."""
-
-BUFFERED_ROWS: Final = 8
-"""Rows of logits from which Triton's kernel samples (vLLM 0.17, ``apply_top_k_top_p``)."""
+    float,
+    float,
+    float,
+    float,
+    float,
+    float,
+    float,
+    float,
+    float,
+    float,
+    float,
+    float,
+    float,
+    float,
+    float,
+    float,
+]
+"""What vLLM's reserve grows with, in the order of
+:class:`kvreport.accounting.engines.vllm.reserve.ReserveRates`, which says what each is."""
 
 UNLIMITED_REQUESTS: Final = 1 << 40
 """Requests of a model whose requests hold nothing: no pool ever limits them."""
@@ -67,6 +75,13 @@ USEFUL_TOKENS: Final = 8192
 
 LARGEST_CAPTURE: Final = 512
 """Tokens of the largest graph that vLLM captures by default (``vllm/config/vllm.py``)."""
+
+MULTIPROCESSORS: Final = 132
+"""Multiprocessors of a large device (H100), for each of which Triton's sampling kernel keeps a row of
+logits. Others have 58 to 188, which changes a tenth of a GiB."""
+
+BUFFERED_ROWS: Final = 8
+"""Rows of logits from which that kernel samples (vLLM 0.17.0, ``apply_top_k_top_p``)."""
 
 RAISED_UTILIZATION: Final = 0.95
 """The highest memory share that leaves something for other processes of the device."""
@@ -322,9 +337,49 @@ def captured_sizes(largest: int) -> int:
 
 
 def captured_graphs(max_num_seqs: int, tokens: int) -> int:
-    """Return the graphs that vLLM captures: pieces for every batch size, whole ones for those that decode."""
+    """Return how many graphs vLLM captures: pieces for every size, and whole ones for those that decode.
+
+    ``FULL_AND_PIECEWISE`` (``config/compilation.py``): a whole graph is captured for sizes of at most
+    ``max_num_seqs`` tokens.
+    """
     pieces = min(2 * max_num_seqs, LARGEST_CAPTURE, tokens)
-    return captured_sizes(pieces) + captured_sizes(min(max_num_seqs, LARGEST_CAPTURE, tokens))
+    whole = min(max_num_seqs, LARGEST_CAPTURE, tokens)
+    return captured_sizes(pieces) + captured_sizes(whole)
+
+
+def activation_bytes(rates: Rates, tokens: int, max_num_seqs: int, context: int, own_kernels: bool) -> int:  # noqa: FBT001 - JavaScript has no keywords
+    """Return vLLM's activation peak while it measures itself: the largest of its passes, and what stays.
+
+    Args:
+        rates: The model's rates on one device.
+        tokens: Tokens of one scheduler step.
+        max_num_seqs: Requests that run at once.
+        context: Tokens of the longest request that it was told to take.
+        own_kernels: Whether the device's kernels for experts bring their own buffers.
+    """
+    rows = min(max_num_seqs, tokens)
+    forward = max(rates[0] * tokens, rates[1] * tokens + rates[2]) + rates[12]
+    buffered = rates[7] * min(rows, MULTIPROCESSORS) if rows >= BUFFERED_ROWS else 0.0
+    sampling = rates[6] * rows + buffered + rates[4] * tokens
+    encoding = max(rates[8], rates[9] * tokens) + rates[10] * rows
+    workspace = max(0.0 if own_kernels else rates[3] * tokens, rates[11] * context)
+    return round(max(forward, sampling, encoding) + workspace + rates[5] * tokens)
+
+
+def graph_bytes(per_graph: float, max_num_seqs: int, tokens: int) -> int:
+    """Return the bytes of all captured graphs from those of one."""
+    return round(per_graph * captured_graphs(max_num_seqs, tokens))
+
+
+def outside_bytes(rates: Rates, multicast: bool, shared: int) -> int:  # noqa: FBT001 - JavaScript has no keywords
+    """Return the bytes outside the framework.
+
+    Args:
+        rates: The model's rates on one device.
+        multicast: Whether the device's links multicast.
+        shared: What a device adds that shares its memory with a CPU.
+    """
+    return round(rates[13] + (rates[14] if multicast else 0.0)) + shared
 
 
 def reserve_bytes(
@@ -337,32 +392,13 @@ def reserve_bytes(
     shared: int,
     context: int,
 ) -> int:
-    """Return vLLM's reserve under given scheduler sizes.
+    """Return vLLM's reserve under given scheduler sizes; arguments as of the functions above.
 
-    Args:
-        rates: The model's rates on one device.
-        tokens: Tokens of one scheduler step.
-        max_num_seqs: Requests that run at once.
-        eager: Whether no graphs are captured.
-        own_kernels: Whether the device's kernels for experts bring their own buffers.
-        multicast: Whether the device's links multicast.
-        shared: Bytes that the process takes of memory shared with a CPU.
-        context: The longest request that the engine was told to take.
+    ``eager`` tells that no graphs are captured.
     """
-    (
-        forward, stream, expanded, experts, kept, streams, row, buffer,
-        encoding, image, states, keys, index, outside, linked, graph,
-    ) = rates  # fmt: skip
-    rows = min(max_num_seqs, tokens)
-    passed = max(forward * tokens, stream * tokens + expanded) + index
-    buffered = buffer * min(rows, MULTIPROCESSORS) if rows >= BUFFERED_ROWS else 0.0
-    sampled = row * rows + buffered + kept * tokens
-    encoded = max(encoding, image * tokens) + states * rows
-    workspace = max(0.0 if own_kernels else experts * tokens, keys * context)
-    activations = max(passed, sampled, encoded) + workspace + streams * tokens
-    around = outside + (linked if multicast else 0.0) + shared
-    graphs = 0.0 if eager else graph * captured_graphs(max_num_seqs, tokens)
-    return round(activations) + round(around) + round(graphs)
+    activations = activation_bytes(rates, tokens, max_num_seqs, context, own_kernels)
+    graphs = 0 if eager else graph_bytes(rates[15], max_num_seqs, tokens)
+    return activations + outside_bytes(rates, multicast, shared) + graphs
 
 
 # --- sizing ----------------------------------------------------------------------------------------

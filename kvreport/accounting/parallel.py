@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Final
 
-from kvreport.accounting.weights import output_side, padded_vocabulary
+from kvreport.accounting.weights import output_side, padded_vocabulary, parameters
 from kvreport.catalog.caches import (
     Cache,
     ChunkedAttention,
@@ -200,6 +200,28 @@ class Layout:
                 f"{model.id}: expert parallel: found {self.expert_ranks} ranks for {model.experts.routed} experts; "
                 f"allowed: at most {model.experts.routed} ranks"
             )
+
+
+LARGE_MIXTURE: Final = 100_000_000_000
+"""Parameters from which a mixture of experts is deployed over several data ranks."""
+
+TWO_NODES: Final = 200_000_000_000
+"""Parameters from which a model is deployed over two servers."""
+
+
+def suits(layout: Layout, model: Model) -> bool:
+    """True if people deploy models like this one so.
+
+    Data-parallel attention with expert parallelism serves latents, which tensor parallelism would copy, and
+    large mixtures; decode context parallelism serves latents; pipeline stages serve what needs two servers.
+    """
+    latent = any(cache.kind == "latent" for group in model.layers for cache in group.caches)
+    size = parameters(model)
+    if layout.data > 1 or layout.expert:
+        return model.experts is not None and (latent or size >= LARGE_MIXTURE)
+    if layout.decode_context > 1:
+        return latent
+    return size >= TWO_NODES
 
 
 def _obstacles(model: Model, ranks: int) -> Iterator[str]:

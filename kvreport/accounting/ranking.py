@@ -1,6 +1,7 @@
 """Which deployments serve a workload, best first.
 
-Every offered accelerator is tried at every tensor-parallel size, weight format and KV format; what
+Every offered accelerator is tried at every tensor-parallel size, further layout that suits the model, weight
+format and KV format; what
 holds the workload is ranked: what surely fits before what fits within the error of the estimate, then
 by price where prices are given, otherwise by the memory that it takes in all (the least hardware that
 does it), then by the number of devices. Where nobody has said which accelerators there are, those
@@ -12,7 +13,7 @@ treats alike share a block plan and are evaluated together.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -21,8 +22,9 @@ from kvreport.accounting import deployment
 from kvreport.accounting.demand import Demand, demand
 from kvreport.accounting.deployment import Case, Memo, device_class, lay_out
 from kvreport.accounting.engines.registry import rules
-from kvreport.accounting.parallel import Layout, allowed_tensor_parallel
+from kvreport.accounting.parallel import Layout, allowed_tensor_parallel, suits
 from kvreport.accounting.plan import BlockPlan, Serving
+from kvreport.accounting.profile import Integers
 from kvreport.accounting.roofline import Peaks, decode_seconds, prefill_seconds
 from kvreport.accounting.sizing import (
     MAX_REQUESTS,
@@ -71,8 +73,9 @@ class Choices:
         kv_formats: KV formats to try by name; None is what the engine takes by itself.
         all_kv_formats: KV formats by name, for what checkpoints declare.
         tensor_parallel: Sizes to try.
+        layouts: Further layouts, tried for the models that they suit.
         utilization: Share of memory, or None for the engine's default.
-        max_seqs: Requests at once per replica, or None for the engine's default.
+        max_seqs: Requests at once per data rank, or None for the engine's default.
         max_batched_tokens: Tokens of one step, or None for the engine's default.
         rented_first: Whether accelerators that are commonly rented come before others.
         support: What engines' releases run on; None not to judge it.
@@ -84,6 +87,7 @@ class Choices:
     kv_formats: Mapping[str, KvFormat | None]
     all_kv_formats: Mapping[str, KvFormat]
     tensor_parallel: tuple[int, ...] = (1, 2, 4, 8)
+    layouts: tuple[Layout, ...] = ()
     utilization: float | None = None
     max_seqs: int | None = None
     max_batched_tokens: int | None = None
@@ -93,12 +97,12 @@ class Choices:
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """One way to serve the workload. Sizes are bytes per device.
+    """One way to serve the workload. Sizes are bytes per device, of the pipeline stage that holds least.
 
     Attributes:
         model: The model.
         offer: The device and its price.
-        tensor_parallel: Devices of one replica.
+        layout: How one replica is spread over devices.
         weight_format: Name of the weight format.
         kv_format: Name of the KV format.
         plan: The engine's block plan.
@@ -108,7 +112,7 @@ class Deployment:
         pool_bytes: Left for the cache.
         request_bytes: What an average request holds.
         shared_bytes: What the shared prefix holds, once for all.
-        users_held: Average requests that one replica's memory holds.
+        users_held: Average requests that one replica's memory holds, on all its data ranks.
         users_each: Requests that one replica serves: held, fast enough, and allowed at once.
         sure: True if the requests still fit when the pool is smaller by its own uncertainty.
         replicas: Replicas for the average, the peak, and the peak with spares.
@@ -119,7 +123,7 @@ class Deployment:
 
     model: Model
     offer: Offer
-    tensor_parallel: int
+    layout: Layout
     weight_format: str
     kv_format: str
     plan: BlockPlan
@@ -138,9 +142,14 @@ class Deployment:
     ttft_bound_s: float
 
     @property
+    def tensor_parallel(self) -> int:
+        """Ranks that share each layer."""
+        return self.layout.tensor
+
+    @property
     def devices(self) -> int:
         """Devices in all, spares included."""
-        return self.tensor_parallel * self.replicas[-1]
+        return self.layout.devices * self.replicas[-1]
 
     @property
     def memory_bytes(self) -> int:
@@ -221,6 +230,7 @@ def rank(models: Sequence[Model], workload: Workload, offers: Sequence[Offer], c
             one.model.id,
             one.offer.accelerator.id,
             one.tensor_parallel,
+            one.layout.label,
         )
     )
     times = np.asarray(fastest)
@@ -240,6 +250,7 @@ class _Group:
     this group's format.
     """
 
+    model: Model
     workload: Workload
     offers: Sequence[Offer]
     choices: Choices
@@ -252,44 +263,45 @@ class _Group:
 
     @property
     def max_seqs(self) -> int:
-        """Requests that a replica may run at once; an engine without a scheduler has no limit of its own."""
+        """Requests that a data rank may run at once; an engine without a scheduler has no limit of its own."""
         return self.choices.max_seqs or self.laid.max_requests or MAX_REQUESTS
 
     def deployments(
         self, refused: dict[str, int], fastest: list[tuple[float, float]]
     ) -> Iterator[Deployment]:
-        work, laid, plan = self.workload, self.laid, self.laid.plan
-        ranks = laid.case.layout.tensor
-        total = np.asarray(laid.total_bytes)
-        pools = np.asarray(laid.pool_bytes)[:, self.place]
-
-        def holding(pool: object) -> object:
-            return replica_users(
-                pool,  # type: ignore[arg-type]
-                plan,
-                work.mean_tokens,
-                work.longest_tokens,
-                work.shared_prefix_tokens,
-            )
-
-        held = np.asarray(holding(pools))
-        surely = np.asarray(holding(pools - laid.uncertainty_bytes))
-        peaks, limit = self.peaks, self.max_seqs
-        fast = fast_enough(self.demand, peaks, work, held)
+        work, layout = self.workload, self.laid.case.layout
+        stages = self.laid.ranks
+        total = np.asarray(self.laid.total_bytes)
+        pools = np.stack([np.asarray(stage.pool_bytes)[:, self.place] for stage in stages])
+        holding = np.stack([self._holding(stage, pool) for stage, pool in zip(stages, pools, strict=True)])
+        binding = np.argmin(holding, axis=0)
+        held = holding.min(axis=0)
+        surely = np.min(
+            [
+                self._holding(stage, pool - stage.uncertainty_bytes)
+                for stage, pool in zip(stages, pools, strict=True)
+            ],
+            axis=0,
+        )
+        limit = self.max_seqs
+        fast = self._fast(held)
         each = np.minimum(fast, limit)
         first = prefill_seconds(
-            self.demand, peaks, work.prompt_tokens, cached_tokens=work.shared_prefix_tokens
+            self.demand, self.peaks, work.prompt_tokens, cached_tokens=work.shared_prefix_tokens
         )
-        alone = decode_seconds(self.demand, peaks, np.ones(total.shape), work.mean_tokens)
-        share = np.maximum(each, 1)
+        alone = decode_seconds(self.demand, self.peaks, np.ones(total.shape), work.mean_tokens)
+        share = np.maximum(each, 1) * layout.data
         share = np.ceil(work.peak / np.ceil(work.peak / share))
-        step = decode_seconds(self.demand, peaks, share, work.mean_tokens)
-        first = np.broadcast_to(first, total.shape)
-        out = self.laid.refused
+        batch = np.ceil(np.ceil(share / layout.data) / layout.pipeline)
+        step = decode_seconds(self.demand, self.peaks, batch, work.mean_tokens)
+        first = np.broadcast_to(first, total.shape) / layout.pipeline
+        out = stages[0].refused
         for index, offer in enumerate(self.offers):
+            stage, pool = stages[binding[index]], pools[binding[index], index]
+            plan = stage.plan
             if not isinstance(out, int) and out[index, self.place]:
                 refused["support"] += 1
-            elif pools[index] <= 0:
+            elif pools[:, index].min() <= 0:
                 refused["weights"] += 1
             elif not held[index]:
                 refused["context"] += 1
@@ -297,29 +309,29 @@ class _Group:
                 refused["time"] += 1
                 fastest.append((float(alone[index]), float(first[index])))
             else:
-                users = int(each[index])
+                users = int(each[index]) * layout.data
                 average = replicas_for(_whole(work.concurrent), users)
                 peak = replicas_for(work.peak, users)
                 replicas = (average, peak, peak + work.spare_replicas)
-                if offer.available is not None and replicas[-1] * ranks > offer.available:
+                if offer.available is not None and replicas[-1] * layout.devices > offer.available:
                     refused["available"] += 1
                     continue
                 yield Deployment(
-                    model=laid.case.model,
+                    model=self.model,
                     offer=offer,
-                    tensor_parallel=ranks,
+                    layout=layout,
                     weight_format=self.weight_format,
                     kv_format=self.kv_format,
                     plan=plan,
                     total_bytes=int(total[index]),
-                    weight_bytes=int(np.asarray(laid.resident_bytes)[self.place]),
-                    reserve_bytes=laid.reserve.total,
-                    pool_bytes=int(pools[index]),
+                    weight_bytes=int(np.asarray(stage.resident_bytes)[self.place]),
+                    reserve_bytes=stage.reserve.total,
+                    pool_bytes=int(pool),
                     request_bytes=int(plan.profile.request_bytes(work.mean_tokens)),
                     shared_bytes=shared_bytes(plan.profile, work.shared_prefix_tokens),
-                    users_held=int(held[index]),
+                    users_held=int(held[index]) * layout.data,
                     users_each=users,
-                    sure=bool(min(surely[index], limit) * peak >= work.peak),
+                    sure=bool(min(surely[index], limit) * layout.data * peak >= work.peak),
                     replicas=replicas,
                     binds=what_binds(
                         plan,
@@ -332,32 +344,52 @@ class _Group:
                     ttft_bound_s=float(first[index]),
                 )
 
+    def _holding(self, stage: deployment.Deployment, pool: Integers) -> Integers:
+        """Average requests of which one data rank's pool holds this stage's part."""
+        work = self.workload
+        return replica_users(
+            pool, stage.plan, work.mean_tokens, work.longest_tokens, work.shared_prefix_tokens
+        )
+
+    def _fast(self, held: Integers) -> Integers:
+        """Requests of one data rank that meet the time targets.
+
+        Pipeline stages work on as many micro-batches at once, and a prompt may pass through them in chunks.
+        """
+        work, stages = self.workload, self.laid.case.layout.pipeline
+        if stages == 1:
+            return fast_enough(self.demand, self.peaks, work, held)
+        later = None if work.ttft_s is None else work.ttft_s * stages
+        batches = fast_enough(self.demand, self.peaks, replace(work, ttft_s=later), -(-held // stages))
+        return np.minimum(batches * stages, held)
+
 
 def _groups(model: Model, workload: Workload, offers: Sequence[Offer], choices: Choices) -> Iterator[_Group]:
     """Every combination of one model, offers that an engine treats alike together."""
     kinds = _kinds(offers, choices)
     peaks: dict[tuple[str, ...], Peaks] = {}
-    demands: dict[tuple[int, str, str], Demand] = {}
+    demands: dict[tuple[Layout, str, str], Demand] = {}
     memo = Memo()
-    sizes = set(allowed_tensor_parallel(model, max(choices.tensor_parallel)))
-    for ranks in sorted(sizes.intersection(choices.tensor_parallel)):
+    for layout in _layouts(model, choices):
         for members in kinds.values():
-            able = [offer for offer in members if ranks <= (offer.accelerator.devices_per_node or USUAL_NODE)]
+            able = [offer for offer in members if _stands(layout, offer.accelerator)]
             if not able:
                 continue
             for kv in _caches(model, choices, able[0].accelerator):
                 storing = [offer for offer in able if _stores(offer, kv)]
-                laid = _lay_out(model, choices, storing, kv, ranks, memo)
+                laid = _lay_out(model, choices, storing, kv, layout, memo)
                 if laid is None:
                     continue
                 ids = tuple(offer.accelerator.id for offer in storing)
                 if ids not in peaks:
                     peaks[ids] = Peaks.of_all([offer.accelerator for offer in storing])
                 for place, (name, form) in enumerate(choices.weight_formats.items()):
-                    asked = (ranks, name, kv.name)
+                    asked = (layout, name, kv.name)
                     if asked not in demands:
-                        demands[asked] = demand(model, form, choices.formats, kv, tensor_parallel=ranks)
+                        whole = demand(model, form, choices.formats, kv, tensor_parallel=layout.tensor)
+                        demands[asked] = whole.shared_by(layout.data).interleaved(layout.decode_context)
                     yield _Group(
+                        model=model,
                         workload=workload,
                         offers=storing,
                         choices=choices,
@@ -368,6 +400,18 @@ def _groups(model: Model, workload: Workload, offers: Sequence[Offer], choices: 
                         demand=demands[asked],
                         peaks=peaks[ids],
                     )
+
+
+def _layouts(model: Model, choices: Choices) -> list[Layout]:
+    """What to try for a model: tensor parallelism, and the further layouts that suit it."""
+    sizes = set(allowed_tensor_parallel(model, max(choices.tensor_parallel)))
+    plain = [Layout(tensor=ranks) for ranks in sorted(sizes.intersection(choices.tensor_parallel))]
+    return plain + [layout for layout in choices.layouts if suits(layout, model) and layout not in plain]
+
+
+def _stands(layout: Layout, device: Accelerator) -> bool:
+    """True if each of the layout's nodes has devices enough."""
+    return layout.devices <= layout.nodes * (device.devices_per_node or USUAL_NODE)
 
 
 def _scheduler(choices: Choices, device: Accelerator) -> tuple[int, int]:
@@ -397,7 +441,7 @@ def _stores(offer: Offer, kv: KvFormat) -> bool:
 
 
 def _lay_out(
-    model: Model, choices: Choices, offers: Sequence[Offer], kv: KvFormat, ranks: int, memo: Memo
+    model: Model, choices: Choices, offers: Sequence[Offer], kv: KvFormat, layout: Layout, memo: Memo
 ) -> deployment.Deployment | None:
     """The deployments of offers that the engine treats alike, or None where there can be none."""
     if not offers:
@@ -410,7 +454,7 @@ def _lay_out(
         weight_formats=tuple(choices.weight_formats.values()),
         formats=choices.formats,
         kv_format=kv,
-        layout=Layout(tensor=ranks),
+        layout=layout,
         serving=Serving(max_batched_tokens=tokens, max_seqs=rows),
         utilization=choices.utilization,
         many=True,

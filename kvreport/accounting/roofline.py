@@ -217,7 +217,11 @@ def prefill_seconds(
 
 
 def step_bounds_ms(
-    demand: Demand, peaks: Peaks, users: npt.ArrayLike, context_tokens: npt.ArrayLike
+    demand: Demand,
+    peaks: Peaks,
+    users: npt.ArrayLike,
+    context_tokens: npt.ArrayLike,
+    stages: int = 1,
 ) -> tuple[Reals, Reals]:
     """The dataset's two bounds in milliseconds, NaN where nobody is served or no rate is known.
 
@@ -228,13 +232,14 @@ def step_bounds_ms(
         peaks: The device or devices.
         users: Requests that fit; all of them decode together.
         context_tokens: Tokens of each request, which is also the prompt of the prefill.
+        stages: Pipeline stages: they work on as many micro-batches at once, and on as many parts of a prompt.
 
     Returns:
         One decode step of all users, and the prefill of one prompt.
     """
     served = np.asarray(users) > 0
-    step = decode_seconds(demand, peaks, np.maximum(users, 1), context_tokens)
-    first = prefill_seconds(demand, peaks, context_tokens)
+    step = decode_seconds(demand, peaks, -(-np.maximum(users, 1) // stages), context_tokens)
+    first = prefill_seconds(demand, peaks, context_tokens) / stages
     return _round_down(np.where(served, 1e3 * step, np.nan)), _round_down(
         np.where(served, 1e3 * first, np.nan)
     )

@@ -174,7 +174,12 @@ def scaffold(folder: Path, *, model: str, gpu: str, wheel: Path | None = None) -
         if wheel is not None:
             (made / "wheels").mkdir()
             shutil.copyfile(wheel, made / "wheels" / wheel.name)
-        copies = ["formats.yaml", "support.yaml", f"models/{record.slug}.yaml", f"accelerators/{device.id}.yaml"]
+        copies = [
+            "formats.yaml",
+            "support.yaml",
+            f"models/{record.slug}.yaml",
+            f"accelerators/{device.id}.yaml",
+        ]
         copies += [f"engines/{path.name}" for path in sorted((public / "engines").glob("*.yaml"))]
         for address in copies:
             target = made / "data" / address

@@ -33,7 +33,21 @@ _ALIASES: Final = {
 }
 """Core dimensions, canonical name first: what other tools and classes call each of them."""
 
-CORE: Final = frozenset(name for key, others in _ALIASES.items() for name in (key, *others))
+_TWO_STACKS: Final = (
+    "d_kv",
+    "decoder_attention_heads",
+    "decoder_ffn_dim",
+    "decoder_layers",
+    "encoder_attention_heads",
+    "encoder_ffn_dim",
+    "encoder_layers",
+    "num_decoder_layers",
+)
+"""What encoder-decoder classes call theirs."""
+
+CORE: Final = frozenset(
+    (*_TWO_STACKS, *(name for key, others in _ALIASES.items() for name in (key, *others)))
+)
 
 _STRUCTURAL: Final = re.compile(
     r"(?:^|_)(?:adapter|blocks?|bottleneck|cfg|config|conv|decoder|depth|dims?|embed|encoder|experts?|ffn|"
@@ -59,6 +73,7 @@ _ENCODER: Final = re.compile(r"vision|visual|audio|speech|image|video|encoder|to
 _BY_LAYER: Final = "per_layer_config"
 """Sizes of single layers (pruned and heterogeneous models), written by transformers 5."""
 
+_LONGEST_NAME: Final = 100
 _SIZED: Final = ("d_model", "depth", "embed_dim", "hidden_size", "num_hidden_layers", "num_layers", "width")
 
 
@@ -111,7 +126,7 @@ def _word(value: object) -> str:
 def _unread(data: Mapping[str, Any], path: str, looked_at: set[str]) -> Iterator[tuple[str, Any]]:
     """Yield the keys that look like a size, state something, and were looked at by nobody."""
     for key, value in data.items():
-        if not isinstance(key, str) or len(key) > 100:
+        if len(key) > _LONGEST_NAME:
             continue
         where = f"{path}.{key}" if path else key
         section = isinstance(value, Mapping)

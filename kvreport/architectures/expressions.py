@@ -30,9 +30,15 @@ def _count(values: object, *wanted: object) -> int:
     return sum(value in wanted for value in values) if isinstance(values, list | tuple) else 0
 
 
+def _below(values: object, limit: int) -> int:
+    """How many numbers of a list are indices below a limit."""
+    return sum(value < limit for value in set(values)) if isinstance(values, list | tuple) else 0
+
+
 _FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = MappingProxyType(
     {
         "abs": abs,
+        "below": _below,
         "ceil": ceil,
         "count": _count,
         "floor": floor,

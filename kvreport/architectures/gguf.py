@@ -111,7 +111,7 @@ class _Keys:
             raise InputError(f"{self.file}: general.architecture is missing; allowed: a model in GGUF")
         self.architecture = found
 
-    def get(self, key: str) -> Any:
+    def get(self, key: str) -> Any:  # noqa: ANN401
         return self.metadata.get(f"{self.architecture}.{key}")
 
     def number(self, key: str, default: int | None = None) -> int:
@@ -178,7 +178,7 @@ class _Layers:
             yield self._state(index, roles)
             if "attn_k" not in roles or "ssm_conv1d_q" in roles:
                 return
-        if self.keys.get("attention.key_length_mla") is not None or "attn_k_b" in roles:
+        if self.keys.get("attention.key_length_mla") is not None or "attn_k_b" in roles:  # noqa: SIM102
             if "attn_kv_a_mqa" in roles:
                 yield kinds.Latent(
                     latent_dim=self.keys.number("attention.kv_lora_rank"),
@@ -249,7 +249,13 @@ _WINDOW_PERIODS: Final = {
 """Layers per window pattern where a file states only the window (``load_arch_hparams`` of each model)."""
 
 
-def _state(mechanism: Any, channels: int, columns: int, heads: int, each: int) -> kinds.RecurrentState:
+def _state(
+    mechanism: Any,  # noqa: ANN401
+    channels: int,
+    columns: int,
+    heads: int,
+    each: int,
+) -> kinds.RecurrentState:
     return kinds.RecurrentState(
         mechanism=mechanism,
         tensors=(
@@ -285,7 +291,7 @@ def _usual_format(tensors: tuple[LocalTensor, ...]) -> str:
 
 def _weights(tensors: tuple[LocalTensor, ...], layers: int) -> Iterator[WeightGroup]:
     """Tensors of like name and shape, counted."""
-    counts: dict[tuple[str, tuple[int, ...], str], int] = {}
+    counts: dict[tuple[str, tuple[int, ...], Component], int] = {}
     for tensor in tensors:
         name = f"blk.*.{tensor.role}.weight" if tensor.layer >= 0 else f"{tensor.role}.weight"
         if tensor.layer >= layers:
@@ -294,8 +300,8 @@ def _weights(tensors: tuple[LocalTensor, ...], layers: int) -> Iterator[WeightGr
         component: Component = "mtp" if tensor.layer >= layers else _component(f"{tensor.role}.")
         key = (name, shape, component)
         counts[key] = counts.get(key, 0) + 1
-    for (name, shape, component), count in counts.items():
-        yield WeightGroup(name=name, component=component, shape=shape, count=count)  # type: ignore[arg-type]
+    for (stem, size, part), count in counts.items():
+        yield WeightGroup(name=stem, component=part, shape=size, count=count)
 
 
 def _component(role: str) -> Component:

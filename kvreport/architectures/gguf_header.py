@@ -131,7 +131,7 @@ class _Reader:
         self.at += size
         return found
 
-    def number(self, form: str) -> Any:
+    def number(self, form: str) -> Any:  # noqa: ANN401
         return struct.unpack(form, self.take(struct.calcsize(form)))[0]
 
     def bounded(self, what: str, number: int, most: int) -> int:
@@ -143,7 +143,7 @@ class _Reader:
         size = self.bounded("characters in a text", self.number("<Q"), MAX_STRING)
         return self.take(size).decode("utf-8", "replace")
 
-    def value(self, kind: int, key: str) -> Any:
+    def value(self, kind: int, key: str) -> Any:  # noqa: ANN401
         if kind == _STRING:
             return self.text()
         if kind == _ARRAY:
@@ -152,7 +152,7 @@ class _Reader:
             raise InputError(f"{self.name}: {key}: found value type {kind}; allowed: 0 to 12")
         return self.number(_SCALARS[kind])
 
-    def array(self, key: str) -> Any:
+    def array(self, key: str) -> Any:  # noqa: ANN401
         kind, count = self.number("<I"), self.number("<Q")
         self.bounded(f"items in {key}", count, self.size)
         if kind == _ARRAY:

@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from importlib import resources
+from math import prod
 from typing import Any, Final, cast, get_args
 
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
 from kvreport.architectures.expressions import MAX_VALUE, evaluate
 from kvreport.architectures.keys import MAX_CONTEXT, MAX_EXPERTS, MAX_LAYERS, MAX_WIDTH, Keys
-from kvreport.architectures.listing import CacheLine, Listing, Row
+from kvreport.architectures.listing import CacheLine, Listing, Row, split_outside
 from kvreport.catalog.caches import (
     Cache,
     ChunkedAttention,
@@ -25,6 +26,7 @@ from kvreport.catalog.caches import (
     SlidingWindow,
     StateTensor,
 )
+from kvreport.errors import InputError
 
 _NAMES: Final = {
     "full": "full attention",
@@ -35,6 +37,7 @@ _NAMES: Final = {
     "indexer": "index keys",
     "shared": "shared cache",
 }
+_MOST_SIDES: Final = 4
 NOTHING_KEPT: Final = "no cache"
 
 
@@ -70,26 +73,29 @@ class Scope:
         keys = self._section(section)
         value = keys.raw(name)
         default = self.defaults.get(path)
-        if (
-            value is None
-            and path in self.listed.derived
-            and not (path in self.defaults and default is not None)
-        ):
-            return evaluate(self.listed.derived[path], self.look)
-        if value is None and keys.null(name) and default is None:
-            return evaluate(self.listed.derived[path], self.look) if path in self.listed.derived else None
+        if path == "num_labels":
+            return label_count(keys)
+        if value is None and path in self.listed.derived and (default is None or keys.null(name)):
+            return self._derived(keys, name, path)
         if value is None:
-            return self._default(keys, name, path)
+            return None if keys.null(name) else self._default(keys, name, path)
         return _checked(keys, name, value, default)
+
+    def _derived(self, keys: Keys, name: str, path: str) -> Any:  # noqa: ANN401
+        formula = self.listed.derived[path]
+        value = evaluate(formula, self.look)
+        if not keys.null(name) and isinstance(value, int) and not isinstance(value, bool):
+            keys.trail.derived.append(f"{keys.field(name)} = {value}: not in the config; {formula}")
+        return value
 
     def _default(self, keys: Keys, name: str, path: str) -> Any:  # noqa: ANN401
         value = self.defaults.get(path)
+        if isinstance(value, list) and value and isinstance(value[0], str):
+            raise keys.fault(name, None, "a list, one entry per layer")
         if isinstance(value, int) and not isinstance(value, bool):
             keys.trail.assumed[keys.field(name)] = value
         elif value is not None:
             keys.trail.usual[keys.field(name)] = value
-        elif path in self.listed.derived:
-            return evaluate(self.listed.derived[path], self.look)
         elif path not in self.defaults:
             raise keys.fault(name, None, "a value: the class has no default")
         return value
@@ -110,8 +116,6 @@ class Scope:
         try:
             value = evaluate(formula, self.look)
         except (ValueError, IndexError, KeyError) as error:
-            from kvreport.errors import InputError  # noqa: PLC0415
-
             if isinstance(error, InputError):
                 raise
             raise self.root.fault(what, str(error), "sizes that fit together") from error
@@ -165,6 +169,7 @@ def read_listed(listed: Listing, keys: Keys) -> Blueprint:
     tensors = [tensor for row in listed.rows if scope.holds(row.condition) for tensor in _tensors(row, scope)]
     if listed.reads:
         return _beside(listed, keys, tensors)
+    root.trail.looked_at.update(root.field(path) for path in listed.derived)
     sizes = listed.sizes
     layers = _layers(listed, scope)
     return Blueprint(
@@ -187,7 +192,7 @@ def _beside(listed: Listing, keys: Keys, tensors: list[Tensor]) -> Blueprint:
     section = keys.outer.section(listed.text) or keys
     section.outer = keys.outer
     blueprint = text_model(section, listed.reads, ties="inner")
-    if any(tensor.component == "output_head" for tensor in tensors) or listed.sizes.get("head") == "own":
+    if any(row.component == "output_head" for row in listed.rows) or listed.sizes.get("head") == "own":
         blueprint.outer = [tensor for tensor in blueprint.outer if tensor.component != "output_head"]
     blueprint.outer += tensors
     blueprint.notes += listed.notes
@@ -214,9 +219,13 @@ def _tensors(row: Row, scope: Scope) -> list[Tensor]:
     count = scope.whole(row.count, what)
     if not count:
         return []
-    shape = tuple(scope.whole(side, what, low=0) for side in row.shape)
+    # A tensor without sides holds one number.
+    shape = tuple(scope.whole(side, what, low=0) for side in row.shape) or (1,)
     if 0 in shape:
         return []
+    if len(shape) > _MOST_SIDES:
+        # A record has four sides at most: what a convolution over frames begins with is one of them.
+        shape = (shape[0], prod(shape[1 : len(shape) - 2]), *shape[-2:])
     split, heads = row.split, None
     if row.heads is not None:
         heads = scope.whole(row.heads, what) or None
@@ -227,7 +236,7 @@ def _tensors(row: Row, scope: Scope) -> list[Tensor]:
     ]
     if row.bias:
         # A row-parallel projection keeps its bias whole.
-        whole = split == "rows" or (heads is not None and shape[0] % (heads or 1) != 0)
+        whole = split == "rows" or (heads is not None and shape[0] % heads != 0)
         each += [
             replace(
                 tensor,
@@ -266,17 +275,19 @@ def _cache(line: CacheLine, scope: Scope) -> Cache:
     def size(name: str, default: str | None = None) -> int:
         return scope.whole(line.sizes.get(name) or default or "0", f"cache {name}", low=0, high=MAX_CONTEXT)
 
-    heads = {"kv_heads": size("kv"), "key_dim": size("k"), "value_dim": size("v", line.sizes.get("k"))}
+    kv, key, value = size("kv"), size("k"), size("v", line.sizes.get("k"))
     match line.kind:
         case "full":
-            return FullAttention(**heads)
+            return FullAttention(kv_heads=kv, key_dim=key, value_dim=value)
         case "sliding":
             window = size("window")
-            return SlidingWindow(**heads, window=window) if window else FullAttention(**heads)
+            if not window:
+                return FullAttention(kv_heads=kv, key_dim=key, value_dim=value)
+            return SlidingWindow(kv_heads=kv, key_dim=key, value_dim=value, window=window)
         case "chunked":
-            return ChunkedAttention(**heads, chunk=size("chunk"))
+            return ChunkedAttention(kv_heads=kv, key_dim=key, value_dim=value, chunk=size("chunk"))
         case "cross":
-            return CrossAttention(**heads, encoder_tokens=size("tokens"))
+            return CrossAttention(kv_heads=kv, key_dim=key, value_dim=value, encoder_tokens=size("tokens"))
         case "latent":
             return Latent(latent_dim=size("latent"), rope_dim=size("rope"))
         case "indexer":
@@ -294,10 +305,19 @@ def _state(line: CacheLine, scope: Scope) -> RecurrentState:
         for number, formula in enumerate(line.sizes.get(name, "").split(";")):
             if formula:
                 channels, columns = (
-                    scope.whole(part, f"state {name} {number}", low=1) for part in formula.split(",")
+                    scope.whole(part, f"state {name} {number}", low=1) for part in split_outside(formula)
                 )
                 precision = cast(Any, line.sizes.get(f"{name}_type", "model"))
                 tensors.append(
                     StateTensor(name=cast(Any, name), channels=channels, columns=columns, precision=precision)
                 )
     return RecurrentState(mechanism=cast(Any, line.sizes["mechanism"]), tensors=tuple(tensors))
+
+
+def label_count(keys: Keys) -> int:
+    """Return the classes that a classifier tells apart: ``num_labels``, else the entries of ``id2label``."""
+    if keys.has("num_labels"):
+        return keys.whole("num_labels", high=1 << 20)
+    labels = keys.raw("id2label")
+    # transformers, configuration_utils.py: two labels where a config names none.
+    return len(labels) if isinstance(labels, dict | list) and labels else 2

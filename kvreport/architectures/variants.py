@@ -12,7 +12,7 @@ from typing import Final
 
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
 from kvreport.architectures.keys import Keys
-from kvreport.architectures.listed import NOTHING_KEPT
+from kvreport.architectures.listed import NOTHING_KEPT, label_count
 
 _HEADS: Final = {
     "ForSequenceClassification": "score",
@@ -66,12 +66,3 @@ def read_variant(name: str, read: Callable[[Keys], Blueprint], keys: Keys) -> Bl
     blueprint.layers = [Layer(NOTHING_KEPT, (), layer.tensors) for layer in blueprint.layers]
     blueprint.notes.append(NOTE)
     return blueprint
-
-
-def label_count(keys: Keys) -> int:
-    """Return the classes that a classifier tells apart: ``num_labels``, else the entries of ``id2label``."""
-    if keys.has("num_labels"):
-        return keys.whole("num_labels", high=1 << 20)
-    labels = keys.raw("id2label")
-    # transformers, configuration_utils.py: two labels where a config names none.
-    return len(labels) if isinstance(labels, dict | list) and labels else 2

@@ -225,7 +225,7 @@ class Quantities:
 
     def fits(self, model: str, gpu: str, *, tokens: int, **options: object) -> int:
         """Whole requests of this context that an engine serves at once."""
-        return self._estimate(model, gpu, tokens, options).max_concurrent_requests
+        return self._estimate(model, gpu, tokens, options).max_concurrent_requests_by_memory
 
     def concurrency(self, model: str, gpu: str, *, tokens: int, **options: object) -> float:
         """Concurrency as the engine prints it, a real number."""

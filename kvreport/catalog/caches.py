@@ -136,6 +136,7 @@ class RecurrentState(Record):
         "short_conv",
         "rg_lru",
         "rwkv",
+        "mlstm",
     ]
     tensors: Annotated[tuple[StateTensor, ...], Field(min_length=1)]
 

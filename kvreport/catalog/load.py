@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.base import Record
@@ -29,6 +29,7 @@ from kvreport.resources import data_dir
 __all__ = ["Catalogue", "dump_model", "load_catalogue", "open_catalogue"]
 
 R = TypeVar("R", bound=Record)
+T = TypeVar("T")
 
 RELEASED = "released"
 """The weight format that every model has: as its makers published it."""
@@ -44,6 +45,7 @@ class Catalogue:
     def __init__(self, folder: Path) -> None:
         """List the files of ``folder`` without reading them."""
         self.folder = folder
+        self._known: dict[tuple[str, str], Any] = {}
         self._models = _Models(folder / "models", lambda: self.weight_formats)
         self._accelerators = Shelf(
             folder / "accelerators", Accelerator, "accelerator", lambda record: (record.id, record.id)
@@ -91,12 +93,23 @@ class Catalogue:
         """KV formats by name."""
         return MappingProxyType({item.name: item for item in self.formats.kv})
 
+    def _once(self, noun: str, name: str, find: Callable[[str], T]) -> T:
+        """A record looked up once: names are short, and a look-up reads many files."""
+        key = (noun, name)
+        if key not in self._known:
+            self._known[key] = find(name)
+        found: T = self._known[key]
+        return found
+
     def model(self, name: str) -> Model:
         """Find a model by id, slug, alias or the last part of its id, in any case.
 
         Raises:
             InputError: If there is none, or more than one; the message names the nearest.
         """
+        return self._once("model", name, self._find_model)
+
+    def _find_model(self, name: str) -> Model:
         slug = name.replace("/", "--")
         exact = _stem(self._models, slug)
         if exact is not None:
@@ -119,6 +132,9 @@ class Catalogue:
         Raises:
             InputError: If there is none, or more than one.
         """
+        return self._once("accelerator", name, self._find_accelerator)
+
+    def _find_accelerator(self, name: str) -> Accelerator:
         exact = _stem(self._accelerators, name)
         if exact is not None:
             return self._accelerators.read(exact)
@@ -136,6 +152,9 @@ class Catalogue:
         Raises:
             InputError: If there is none, or more than one.
         """
+        return self._once("engine", name, self._find_engine)
+
+    def _find_engine(self, name: str) -> Engine:
         family, at, version = name.partition("@")
         if at:
             dated = engine_for_version(self.engines.values(), self.engine(family).family, version)
@@ -160,6 +179,9 @@ class Catalogue:
         Raises:
             InputError: If there is none.
         """
+        return self._once("weight_format", name, self._find_weight_format)
+
+    def _find_weight_format(self, name: str) -> WeightFormat:
         matches = {
             item.name: item
             for item in self.formats.weights
@@ -176,6 +198,9 @@ class Catalogue:
         Raises:
             InputError: If there is none.
         """
+        return self._once("kv_format", name, self._find_kv_format)
+
+    def _find_kv_format(self, name: str) -> KvFormat:
         matches = {
             item.name: item for item in self.formats.kv if spoken(name) in _names(item.name, *item.aliases)
         }
@@ -330,6 +355,12 @@ def open_catalogue(path: Path | str | None = None) -> Catalogue:
         raise InputError(str(error)) from error
     if not folder.is_dir():
         raise InputError(f"catalogue: found no folder {shorten(str(folder))}; allowed: a catalogue's folder")
+    return _public(folder) if path is None else Catalogue(folder)
+
+
+@lru_cache(maxsize=2)
+def _public(folder: Path) -> Catalogue:
+    """The catalogue of the package, opened once per process: its files do not change under it."""
     return Catalogue(folder)
 
 
@@ -343,7 +374,7 @@ def load_catalogue(path: Path | str | None = None) -> Catalogue:
         CatalogueError: With all faults at once.
         InputError: If there is no such folder.
     """
-    catalogue = open_catalogue(path)
+    catalogue = open_catalogue(data_dir() if path is None else path)
     faults = catalogue.faults()
     if faults:
         raise CatalogueError(faults)

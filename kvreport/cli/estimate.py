@@ -59,6 +59,7 @@ def register(add: Add) -> None:
 def _run(options: argparse.Namespace) -> int:
     from kvreport.catalog.load import open_catalogue
     from kvreport.estimation import estimate
+    from kvreport.estimation.local_answer import LocalEstimate
     from kvreport.estimation.remedies import remedies
 
     catalogue = open_catalogue(options.data)
@@ -66,7 +67,8 @@ def _run(options: argparse.Namespace) -> int:
     if options.format == "json":
         write_json(result.to_dict())
     else:
-        headline, *rest = text(result, remedies(result, catalogue.kv_formats), options.model)
+        helps = [] if isinstance(result, LocalEstimate) else remedies(result, catalogue.kv_formats)
+        headline, *rest = text(result, helps, options.model)
         print(paint(plain(headline), _ROLES.get(result.verdict, "bad")))
         for line in rest:
             write(line)
@@ -99,12 +101,12 @@ def required(found: int, wanted: int | None) -> int:
 def text(result: Estimate, remedies: Sequence[Remedy] = (), name: str = "MODEL") -> list[str]:
     """Lay an estimate out: the conclusion, contexts, where memory goes, what would help, the arithmetic."""
     from kvreport.estimation.explanation import headline
+    from kvreport.estimation.local_answer import LocalEstimate
 
     request = result.request
     formats = f"weights {request.weight_format_name}, cache {request.kv_format.name}"
-    mix = getattr(result, "mix", None)
-    if mix is not None:
-        formats = f"weights {mix}, cache {result.options.type_k}/{result.options.type_v}"  # type: ignore[attr-defined]
+    if isinstance(result, LocalEstimate):
+        formats = f"weights {result.mix}, cache {result.options.type_k}/{result.options.type_v}"
     elif request.weight_format is None:
         formats = f"weights as released ({request.model.weight_format}), cache {request.kv_format.label}"
     lines = [
@@ -137,9 +139,10 @@ def _said(title: str, entries: Sequence[str]) -> list[str]:
 
 
 def _remedy_lines(result: Estimate, remedies: Sequence[Remedy], name: str) -> list[str]:
+    from kvreport.estimation.local_answer import LocalEstimate
     from kvreport.estimation.remedies import HOPELESS
 
-    if result.verdict not in HOPELESS:
+    if result.verdict not in HOPELESS or isinstance(result, LocalEstimate):
         return []
     if not remedies:
         asked = f"{quote(name)} --context {result.request.context_tokens} --concurrent 1"

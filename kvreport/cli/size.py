@@ -12,6 +12,8 @@ from kvreport.units import count, gib
 
 if TYPE_CHECKING:
     from kvreport.accounting.paging import Lengths
+    from kvreport.accounting.ranking import Deployment
+    from kvreport.estimation.commands import Server
     from kvreport.estimation.size import Sizing
 
 _EPILOG = """\
@@ -78,11 +80,19 @@ def register(add: Add) -> None:
     )
     limits.add_argument("--kv", default="auto", metavar="FORMATS", help="to try, with commas (auto)")
     limits.add_argument(
-        "--tensor-parallel", "--tp", default="1,2,4,8", metavar="SIZES", help="to try (1,2,4,8)"
+        "--tensor-parallel",
+        "--tp",
+        metavar="SIZES",
+        help="to try, and no other layouts (1,2,4,8 and what suits the model: DP attention with EP, DCP, PP)",
     )
     limits.add_argument("--engine", default="vllm", metavar="NAME", help="whose rules apply (vllm)")
     limits.add_argument("--utilization", type=float, metavar="F", help="share of memory (engine's default)")
     limits.add_argument("--max-seqs", type=int, metavar="N", help="requests at once (engine's default)")
+    command.add_argument(
+        "--disaggregated",
+        action="store_true",
+        help="prefill and decode in pools of their own, on the best GPU",
+    )
     command.add_argument("--top", type=int, default=10, metavar="N", help="deployments to print (10)")
     command.add_argument("--format", choices=("text", "json"), default="text", help="what to print (text)")
     add_data_option(command)
@@ -94,6 +104,8 @@ def _run(options: argparse.Namespace) -> int:
     from kvreport.estimation.size import size
 
     if options.trace is not None:
+        if options.disaggregated:
+            raise InputError("disaggregated: found together with --trace; allowed: a workload in numbers")
         return _run_trace(options)
     if options.wait is not None:
         raise InputError("wait: found without --trace; allowed: with a trace, or use --ttft")
@@ -123,10 +135,11 @@ def _run(options: argparse.Namespace) -> int:
         prices=dict(_price(text) for text in options.price) or None,
         weights=_list(options.weights),
         kv=_list(options.kv),
-        tensor_parallel=[_whole("tensor-parallel", text) for text in _list(options.tensor_parallel)],
+        tensor_parallel=_sizes(options.tensor_parallel),
         engine=options.engine,
         utilization=options.utilization,
         max_seqs=options.max_seqs,
+        disaggregated=options.disaggregated,
         catalog=open_catalogue(options.data),
     )
     if options.format == "json":
@@ -154,7 +167,7 @@ def _run_trace(options: argparse.Namespace) -> int:
         prices=dict(_price(text) for text in options.price) or None,
         weights=_list(options.weights),
         kv=_list(options.kv),
-        tensor_parallel=[_whole("tensor-parallel", text) for text in _list(options.tensor_parallel)],
+        tensor_parallel=_sizes(options.tensor_parallel),
         engine=options.engine,
         utilization=options.utilization,
         max_seqs=options.max_seqs,
@@ -217,7 +230,7 @@ def text(found: Sizing, top: int) -> list[str]:
                 one.offer.accelerator.id
                 + (f" ({one.model.id})" if len({d.model.id for d in listed}) > 1 else ""),
                 str(one.devices),
-                f"{one.replicas[-1]} x {one.tensor_parallel}",
+                f"{one.replicas[-1]} x {_of(one)}",
                 one.weight_format,
                 one.kv_format,
                 count(one.users_each),
@@ -234,7 +247,7 @@ def text(found: Sizing, top: int) -> list[str]:
             "",
             (
                 f"Within the error of the estimate {smaller.devices} x {smaller.offer.accelerator.name} hold it, too: "
-                f"{smaller.replicas[-1]} x {smaller.tensor_parallel}, {count(smaller.users_each)} users each."
+                f"{smaller.replicas[-1]} x {_of(smaller)}, {count(smaller.users_each)} users each."
             ),
         ]
     lines += ["", f"{best.offer.accelerator.id}:"]
@@ -255,12 +268,26 @@ def text(found: Sizing, top: int) -> list[str]:
             f"  with {label}: "
             + (f"{devices} GPUs, {count(users)} users each" if devices else "nothing fits on this GPU")
         )
+    if found.apart is not None:
+        lines += ["", *found.apart.lines()]
     if found.assumptions:
         lines += ["", "Assumed: " + "; ".join(found.assumptions) + "."]
-    lines += ["", "Serve it:", f"  {facts['commands']['vllm']}", f"  {facts['commands']['sglang']}"]
+    lines += ["", "Serve it:", *(f"  {line}" for line in _commands(found, best, facts["commands"]))]
     if facts["note"]:
         lines.append(f"  {facts['note']}")
     return lines
+
+
+def _of(found: Deployment) -> str:
+    """The devices of one replica, with its layout's name where that is more than tensor parallelism."""
+    layout = found.layout
+    return f"{layout.devices}" if layout.is_tensor_only else f"{layout.devices} ({layout.label})"
+
+
+def _commands(found: Sizing, best: Deployment, commands: dict[str, str | None]) -> list[str]:
+    """One command an engine, or why there is none."""
+    families: tuple[Server, ...] = ("vllm", "sglang")
+    return [commands[family] or f"{family}: none, {found.refusal(family, best)}" for family in families]
 
 
 def _read_lengths(path: str) -> Lengths:
@@ -309,6 +336,10 @@ def _waste(lengths: Lengths) -> list[str]:
 
 def _list(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _sizes(text: str | None) -> list[int] | None:
+    return None if text is None else [_whole("tensor-parallel", one) for one in _list(text)]
 
 
 def _whole(name: str, text: str) -> int:

@@ -7,15 +7,14 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from kvreport.accounting.deployment import Alike, device_class
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.kv_cache import held
-from kvreport.accounting.parallel import Layout, check_tensor_parallel
+from kvreport.accounting.parallel import Layout, check_tensor_parallel, suits
 from kvreport.accounting.plan import Serving
 from kvreport.accounting.roofline import Peaks
-from kvreport.accounting.weights import parameters
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat, WeightFormat
@@ -264,28 +263,6 @@ def axes(
     if not result.models:
         raise InputError(f"models: {policy.label} runs none of those that match {shorten(models)}")
     return result
-
-
-LARGE_MIXTURE: Final = 100_000_000_000
-"""Parameters from which a mixture of experts is deployed over several data ranks."""
-
-TWO_NODES: Final = 200_000_000_000
-"""Parameters from which a model is deployed over two servers."""
-
-
-def suits(layout: Layout, model: Model) -> bool:
-    """True if people deploy models like this one so.
-
-    Data-parallel attention with expert parallelism serves latents, which tensor parallelism would copy, and
-    large mixtures; decode context parallelism serves latents; pipeline stages serve what needs two servers.
-    """
-    latent = any(cache.kind == "latent" for group in model.layers for cache in group.caches)
-    size = parameters(model)
-    if layout.data > 1 or layout.expert:
-        return model.experts is not None and (latent or size >= LARGE_MIXTURE)
-    if layout.decode_context > 1:
-        return latent
-    return size >= TWO_NODES
 
 
 def layout_key(layout: Layout) -> tuple[str | int, ...]:

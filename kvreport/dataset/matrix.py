@@ -115,9 +115,15 @@ def cube_of(model: Model, axes: Axes) -> Cube:
                 answer.put(members, t, k, laid, axes.ceiling, contexts, memo)
             if not layout.is_tensor_only:
                 answer.possible[:, t, axes.converted, k] = False
-            seen = demand(model, None, axes.formats, cache, tensor_parallel=size)
+            seen = demand(model, None, axes.formats, cache, tensor_parallel=size).interleaved(
+                layout.decode_context
+            )
             answer.decode[:, t, :, k], answer.prefill[:, t, :, k] = step_bounds_ms(
-                asked.seeing(seen), axes.fleet.peaks, answer.users[:, t, :, k] // layout.data, contexts
+                asked.seeing(seen),
+                axes.fleet.peaks,
+                answer.users[:, t, :, k] // layout.data,
+                contexts,
+                layout.pipeline,
             )
     return Cube(
         model=model,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from html import escape
+from importlib import import_module
 from typing import Any
 
 from kvreport.accounting.budget import Budget
@@ -32,7 +34,7 @@ class AtContext:
         return {name: getattr(self, name) for name in self.__slots__}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Estimate:
     """How many requests fit, and why.
 
@@ -100,6 +102,29 @@ class Estimate:
     explanation: tuple[str, ...]
     verdict_reason: str = field(default="", kw_only=True)
 
+    def __repr__(self) -> str:
+        """A line: the question and its answer."""
+        request = self.request
+        return (
+            f"<Estimate {request.model.id} on {request.layout.devices} x {request.accelerator.id}: "
+            f"{self.max_concurrent_requests:,} requests at {request.context_tokens:,} tokens, {self.verdict}>"
+        )
+
+    def to_frame(self) -> Any:  # noqa: ANN401 - a pandas data frame; pandas is an extra
+        """The contexts as a pandas data frame, one row each. Needs ``kvreport[data]``."""
+        # An extra, imported by name where it is asked for: nothing below the dataset depends on it.
+        return import_module("pandas").DataFrame([row.to_dict() for row in self.by_context])
+
+    def _repr_html_(self) -> str:
+        """A table of contexts, for notebooks."""
+        head = "".join(f"<th>{name}</th>" for name in ("context (tokens)", "requests", "verdict"))
+        rows = "".join(
+            f"<tr><td>{row.context_tokens:,}</td><td>{row.max_concurrent_requests:,}</td>"
+            f"<td>{row.verdict.replace('_', ' ')}</td></tr>"
+            for row in self.by_context
+        )
+        return f"<p>{escape(repr(self))}</p><table><tr>{head}</tr>{rows}</table>"
+
     def to_dict(self) -> dict[str, Any]:
         """Return the object that ``kvreport estimate --format json`` prints."""
         request = self.request
@@ -145,7 +170,7 @@ class Estimate:
             "verdict_reason": self.verdict_reason or None,
             "shortfall_bytes": self.shortfall_bytes,
             "uncertainty_bytes": self.budget.uncertainty_bytes,
-            "layout": _layout(request.layout),
+            "layout": layout_to_dict(request.layout),
             "per_rank": self._per_rank(),
             "kv_cache_bytes": self._kv_cache_bytes(),
             "host_bytes": self._host_bytes(),
@@ -218,7 +243,8 @@ class Estimate:
         }
 
 
-def _layout(layout: Layout) -> dict[str, Any]:
+def layout_to_dict(layout: Layout) -> dict[str, Any]:
+    """Return a layout's name and degrees, as every JSON answer has them."""
     return {
         "name": layout.label,
         "tensor_parallel": layout.tensor,

@@ -22,7 +22,7 @@ class Served:
         model: Id of the checkpoint.
         tensor_parallel: Devices of one replica.
         context_tokens: Longest request allowed.
-        max_seqs: Requests at once, or None for the engine's default.
+        max_seqs: Requests at once on one data rank, or None for the engine's default.
         weight_format: Name of the weight format; ``released`` needs no flag.
         kv_format: Name of the KV format.
         kv_is_own: True if the engine takes this KV format by itself.
@@ -31,6 +31,8 @@ class Served:
         pipeline_parallel: Stages of one replica.
         data_parallel: Ranks of data-parallel attention in one replica.
         expert_parallel: True if experts are divided over all ranks of a stage.
+        decode_context_parallel: Parts that a cache's tokens are divided into.
+        nodes: Servers that one replica stands in.
     """
 
     model: str
@@ -44,6 +46,8 @@ class Served:
     pipeline_parallel: int = 1
     data_parallel: int = 1
     expert_parallel: bool = False
+    decode_context_parallel: int = 1
+    nodes: int = 1
 
     @property
     def stage_ranks(self) -> int:
@@ -64,6 +68,21 @@ def checkpoint_note(served: Served) -> str | None:
     return f"The command needs a checkpoint of {served.model} in {served.weight_format}; put its id in its place."
 
 
+def nodes_note(served: Served) -> str | None:
+    """Say what the command cannot where a replica stands in several servers: who is first, and which this is."""
+    if served.nodes == 1:
+        return None
+    vllm = (
+        "--data-parallel-address and --data-parallel-start-rank"
+        if served.data_parallel > 1
+        else "--master-addr and --node-rank"
+    )
+    return (
+        f"One replica stands in {served.nodes} nodes: run the command on each, with the first node's address and "
+        f"this node's place ({vllm} in vLLM, --dist-init-addr and --node-rank in SGLang)."
+    )
+
+
 def _words(server: Server, served: Served) -> list[str]:
     flags = SERVE[server]
     words = [*flags.start, served.model]
@@ -73,7 +92,9 @@ def _words(server: Server, served: Served) -> list[str]:
     words += _layout_words(server, served)
     words += [flags.context, str(served.context_tokens)]
     if served.max_seqs is not None:
-        words += [flags.max_num_seqs, str(served.max_seqs)]
+        # SGLang divides the number among its data ranks (managers/scheduler.py, 0.5.23).
+        copies = served.data_parallel if server == "sglang" else 1
+        words += [flags.max_num_seqs, str(served.max_seqs * copies)]
     if served.share is not None:
         words += [flags.share, f"{served.share:g}"]
     if served.weight_format in ONLINE_WEIGHTS:
@@ -84,7 +105,7 @@ def _words(server: Server, served: Served) -> list[str]:
 
 
 def _layout_words(server: Server, served: Served) -> list[str]:
-    """Flags of pipeline stages, data ranks and experts: SGLang counts data ranks among its tensor ranks."""
+    """Flags of stages, data ranks, experts and nodes: SGLang counts data ranks among its tensor ranks."""
     sglang = server == "sglang"
     words = []
     if served.pipeline_parallel > 1:
@@ -94,6 +115,15 @@ def _layout_words(server: Server, served: Served) -> list[str]:
         words += ["--enable-dp-attention"] if sglang else []
     if served.expert_parallel:
         words += ["--ep-size", str(served.stage_ranks)] if sglang else ["--enable-expert-parallel"]
+    if served.decode_context_parallel > 1:
+        words += [
+            "--dcp-size" if sglang else "--decode-context-parallel-size",
+            str(served.decode_context_parallel),
+        ]
+    if served.nodes > 1:
+        local = served.data_parallel // served.nodes
+        by_data = not sglang and local > 0 and served.data_parallel > 1
+        words += ["--data-parallel-size-local", str(local)] if by_data else ["--nnodes", str(served.nodes)]
     return words
 
 

@@ -13,12 +13,10 @@ import numpy.typing as npt
 from kvreport.accounting.capacity import Limit, Verdict
 from kvreport.accounting.demand import demand
 from kvreport.accounting.deployment import bound_of, lay_out
-from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.roofline import Peaks, step_bounds_ms
 from kvreport.accounting.support import judge
 from kvreport.accounting.weights import active_parameters, parameters, parameters_by_component
 from kvreport.catalog.accelerator import Accelerator
-from kvreport.catalog.engine import Engine
 from kvreport.catalog.load import Catalogue, open_catalogue
 from kvreport.catalog.model import Model
 from kvreport.estimation.answer import AtContext, Estimate
@@ -55,10 +53,7 @@ def estimate(
     """
     query = Query(model=model, gpu=gpu, **current_names(options))
     known = open_catalogue() if catalog is None else catalog
-    engine = query.engine if isinstance(query.engine, Engine) else known.engine(query.engine)
-    if rules(engine).allocates_at_start:
-        return estimate_local(query, known)
-    return answer(resolve(query, known))
+    return estimate_local(query, known) or answer(resolve(query, known))
 
 
 def answer(request: Request) -> Estimate:
@@ -103,10 +98,13 @@ def answer(request: Request) -> Estimate:
             request.weight_formats,
             request.kv_format,
             tensor_parallel=layout.tensor,
-        ).shared_by(layout.data),
+        )
+        .shared_by(layout.data)
+        .interleaved(layout.decode_context),
         Peaks.of(request.accelerator),
         at[0].max_concurrent_requests // layout.data,
         context,
+        layout.pipeline,
     )
     limitless = at[0].kv_bytes_per_request_per_gpu == 0
     need = bound.profile

@@ -167,6 +167,10 @@ def open_model(
     if isinstance(model, Model):
         return Opened(model)
     # A reader for every family costs a tenth of a second; a catalogue's model needs none.
+    if str(model).lower().endswith(".gguf"):
+        from kvreport.architectures.gguf import read_gguf  # noqa: PLC0415
+
+        return Opened(read_gguf(model).model)
     if isinstance(model, Path) or is_config_path(model):
         from kvreport.estimation.opening import open_folder  # noqa: PLC0415
 
@@ -245,6 +249,8 @@ def resolve(query: Query, catalog: Catalogue) -> Request:
         assumed.append(f"max_batched_tokens {tokens:,}: default of {policy.label} on this device")
     if query.max_seqs is None and policy.device_classes:
         assumed.append(f"max_seqs {rows:,}: default of {policy.label} on this device")
+    if query.sampler is None:
+        assumed += engine.open_choices(record, accelerator, rows)
     if query.utilization is None and engine.reserves:
         assumed.append(f"utilization {policy.utilization:g}: default of {policy.label}")
     if query.context_tokens is None:

@@ -10,7 +10,10 @@ from typing import Any, Final
 
 from kvreport.accounting import kernel
 from kvreport.accounting.capacity import boundary
+from kvreport.accounting.deployment import Case, plan_blocks
 from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.parallel import Layout
+from kvreport.accounting.plan import Serving
 from kvreport.accounting.ranking import Choices, Deployment, Offer, Ranking, rank
 from kvreport.accounting.sizing import (
     DEFAULT_EFFICIENCY,
@@ -26,9 +29,14 @@ from kvreport.catalog.engine import Engine
 from kvreport.catalog.load import RELEASED, Catalogue, open_catalogue
 from kvreport.errors import InputError, shorten
 from kvreport.estimation.alternatives import levers, what_to_relax
-from kvreport.estimation.commands import Served, checkpoint_note, serving_command
+from kvreport.estimation.answer import layout_to_dict
+from kvreport.estimation.commands import Served, Server, checkpoint_note, nodes_note, serving_command
+from kvreport.estimation.disaggregated import Disaggregated, disaggregate
 from kvreport.estimation.request import AUTO, refuse_unsupported, resolve_model
 from kvreport.units import count, gib, human_bytes, parse_tokens
+
+TENSOR_PARALLEL: Final = (1, 2, 4, 8)
+"""Sizes that are tried where none are given: up to the devices of a usual server."""
 
 RENTED_FIRST: Final = (
     "no accelerator was named, so those that more than one cloud rents out come first, each by the memory "
@@ -47,6 +55,7 @@ class Sizing:
         assumptions: What was assumed where nothing was said.
         catalogue: Where the records are from.
         engine: Name of the engine whose rules apply.
+        apart: Prefill and decode in pools of their own, where that was asked for.
     """
 
     workload: Workload
@@ -55,6 +64,7 @@ class Sizing:
     assumptions: tuple[str, ...]
     catalogue: Catalogue
     engine: str
+    apart: Disaggregated | None = None
 
     def to_dict(self, top: int = 10) -> dict[str, Any]:
         """Return the object that ``kvreport size --format json`` prints."""
@@ -83,16 +93,17 @@ class Sizing:
                 {"change": label, "devices": devices, "users_per_replica": users}
                 for label, devices, users in self.levers
             ],
+            "disaggregated": None if self.apart is None else self.apart.to_dict(),
         }
 
     def describe(self, found: Deployment) -> dict[str, Any]:
         """Return one deployment with its inverses, flags and commands, in plain values."""
-        work, peak_each = self.workload, self.peak_each(found)
+        work, per_rank = self.workload, self.rank_each(found)
         needed = pool_for(
-            found.plan, peak_each, work.mean_tokens, work.longest_tokens, work.shared_prefix_tokens
+            found.plan, per_rank, work.mean_tokens, work.longest_tokens, work.shared_prefix_tokens
         )
         share = utilization_for(needed, found.weight_bytes, found.reserve_bytes, found.total_bytes)
-        longest = int(boundary(found.pool_bytes, found.plan, peak_each, found.model.context_tokens))
+        longest = int(boundary(found.pool_bytes, found.plan, per_rank, found.model.context_tokens))
         served = self.served(found)
         interval = self.fractions(found, needed)
         average, peak, spared = found.replicas
@@ -100,6 +111,7 @@ class Sizing:
             "model": found.model.id,
             "gpu": found.offer.accelerator.id,
             "tensor_parallel": found.tensor_parallel,
+            "layout": layout_to_dict(found.layout),
             "weight_format": found.weight_format,
             "kv_format": found.kv_format,
             "replicas": {"baseline": average, "burst": peak, "with_spares": spared},
@@ -124,12 +136,12 @@ class Sizing:
             "smallest_utilization": share,
             "mem_fraction_static": interval,
             "commands": {
-                "vllm": serving_command("vllm", served),
-                "sglang": serving_command(
-                    "sglang", replace(served, share=None if interval is None else interval["highest"])
+                "vllm": self._command("vllm", found, served),
+                "sglang": self._command(
+                    "sglang", found, replace(served, share=None if interval is None else interval["highest"])
                 ),
             },
-            "note": checkpoint_note(served),
+            "note": " ".join(filter(None, (checkpoint_note(served), nodes_note(served)))) or None,
             "tight_devices": None if (smaller := self.tight(found)) is None else smaller.devices,
         }
 
@@ -148,6 +160,40 @@ class Sizing:
         """Requests of the peak that one replica carries."""
         return ceil(self.workload.peak / found.replicas[1])
 
+    def rank_each(self, found: Deployment) -> int:
+        """Requests of the peak that one data rank of a replica carries."""
+        return ceil(self.peak_each(found) / found.layout.data)
+
+    def refusal(self, family: Server, found: Deployment) -> str | None:
+        """Why an engine does not run a deployment's layout and formats, in words; None if it does."""
+        engine, device = self._engine(family), found.offer.accelerator
+        if engine is None:
+            return None
+        own = None if found.kv_format == "bf16" else self.catalogue.kv_format(found.kv_format)
+        reason = rules(engine).supports(found.model, own, device, found.layout)
+        if reason is not None:
+            return reason
+        tokens, rows = rules(engine).scheduler(device)
+        case = Case(
+            model=found.model,
+            engine=engine,
+            accelerators=(device,),
+            formats=self.catalogue.weight_formats,
+            kv_format=own,
+            layout=found.layout,
+            serving=Serving(max_batched_tokens=tokens, max_seqs=rows),
+        )
+        try:
+            refuse_unsupported(found.model, engine)
+            plan_blocks(case)
+        except InputError as error:
+            return str(error)
+        return None
+
+    def _command(self, family: Server, found: Deployment, served: Served) -> str | None:
+        """The command, or None for what the engine refuses."""
+        return None if self.refusal(family, found) is not None else serving_command(family, served)
+
     def served(self, found: Deployment) -> Served:
         """What the serving command of a deployment must say."""
         asked = self.catalogue.engine(self.engine)
@@ -155,12 +201,17 @@ class Sizing:
             model=found.model.id,
             tensor_parallel=found.tensor_parallel,
             context_tokens=self.workload.longest_tokens,
-            max_seqs=max(found.users_each, 1),
+            max_seqs=max(found.users_each // found.layout.data, 1),
             weight_format=found.weight_format,
             kv_format=found.kv_format,
             kv_is_own=found.kv_format
             == (rules(asked).default_kv_format(found.model, found.offer.accelerator) or "bf16"),
             share=None if (engine := self._engine("vllm")) is None else engine.utilization,
+            pipeline_parallel=found.layout.pipeline,
+            data_parallel=found.layout.data,
+            expert_parallel=found.layout.expert,
+            decode_context_parallel=found.layout.decode_context,
+            nodes=found.layout.nodes,
         )
 
     def fractions(self, found: Deployment, pool_bytes: int) -> dict[str, float] | None:
@@ -170,7 +221,7 @@ class Sizing:
             return None
         default = engine.device_class(device.id, found.total_bytes)
         kept = sglang_reserve(
-            found.total_bytes, default.max_batched_tokens, default.max_seqs, found.tensor_parallel
+            found.total_bytes, default.max_batched_tokens, default.max_seqs, found.layout.devices
         )
         interval = fraction_interval(found.total_bytes, found.weight_bytes, pool_bytes, kept)
         return None if interval.empty else {"lowest": interval.lowest, "highest": interval.highest}
@@ -196,14 +247,14 @@ class Sizing:
             ),
             f"one request of {count(work.mean_tokens)} tokens holds {human_bytes(found.request_bytes)}{own} per GPU",
             (
-                f"a replica of {found.tensor_parallel} GPU{'s' * (found.tensor_parallel > 1)} holds "
+                f"a replica of {found.layout.devices} GPU{'s' * (found.layout.devices > 1)}{_spread(found)} holds "
                 f"{count(found.users_held)} of them and serves {count(found.users_each)}; {_BINDS[found.binds]}"
             ),
             (
                 f"replicas: {count(work.peak)} / {count(found.users_each)} = {peak} at the peak "
                 f"({average} on average), + {work.spare_replicas} spare = {spared}"
             ),
-            f"GPUs: {spared} x {found.tensor_parallel} = {found.devices}",
+            f"GPUs: {spared} x {found.layout.devices} = {found.devices}",
         ]
         if not isnan(found.tpot_bound_s):
             lines.append(
@@ -217,6 +268,19 @@ class Sizing:
                 f"about {found.ttft_bound_s / work.efficiency * 1e3:.0f} ms"
             )
         return lines
+
+
+def _spread(found: Deployment) -> str:
+    """A layout beyond tensor parallelism in words, with what one data rank serves."""
+    layout = found.layout
+    if layout.is_tensor_only:
+        return ""
+    each = (
+        f", {layout.data} data ranks of {count(found.users_each // layout.data)} each"
+        if layout.data > 1
+        else ""
+    )
+    return f" ({layout.label}{each})"
 
 
 _BINDS: Final = {
@@ -251,10 +315,12 @@ def size(
     prices: Mapping[str, float] | None = None,
     weights: Sequence[str] = (RELEASED,),
     kv: Sequence[str] = (AUTO,),
-    tensor_parallel: Sequence[int] = (1, 2, 4, 8),
+    tensor_parallel: Sequence[int] | None = None,
+    layouts: Sequence[Layout] | None = None,
     engine: str = "vllm",
     utilization: float | None = None,
     max_seqs: int | None = None,
+    disaggregated: bool = False,
     catalog: Catalogue | None = None,
 ) -> Sizing:
     """Rank the deployments that serve a workload.
@@ -282,10 +348,13 @@ def size(
         prices: Price of a device per hour, by slug or alias; only priced accelerators are tried.
         weights: Weight formats to try.
         kv: KV formats to try.
-        tensor_parallel: Sizes to try.
+        tensor_parallel: Sizes to try; None for 1, 2, 4 and 8.
+        layouts: Further layouts to try; None for those of the published grid that suit a model, or for none
+            where tensor-parallel sizes are given.
         engine: Engine whose rules apply.
         utilization: Share of memory; None for the engine's default.
-        max_seqs: Requests at once per replica; None for the engine's default.
+        max_seqs: Requests at once per data rank; None for the engine's default.
+        disaggregated: True for pools of their own for prefill and decode; the ranking is then that of decode.
         catalog: Where names are looked up; None for the public catalogue.
 
     Raises:
@@ -336,7 +405,8 @@ def size(
         weight_formats=dict(_weight_format(known, name) for name in weights),
         kv_formats={name: None if name.lower() == AUTO else known.kv_format(name) for name in kv},
         all_kv_formats=known.kv_formats,
-        tensor_parallel=tuple(tensor_parallel),
+        tensor_parallel=TENSOR_PARALLEL if tensor_parallel is None else tuple(tensor_parallel),
+        layouts=_layouts(known, tensor_parallel, layouts),
         utilization=utilization,
         max_seqs=max_seqs,
         rented_first=not gpus and not prices,
@@ -345,17 +415,28 @@ def size(
     if choices.rented_first:
         assumed.append(RENTED_FIRST)
     offers = _offers(known, gpus, available, prices)
-    ranking = rank(records, work, offers, choices)
+    # Prefills elsewhere do not delay the first token here.
+    here = replace(work, ttft_s=None) if disaggregated else work
+    ranking = rank(records, here, offers, choices)
     if not ranking.deployments:
-        raise InputError(what_to_relax(work, ranking, choices))
+        raise InputError(what_to_relax(here, ranking, choices))
     return Sizing(
         workload=work,
         ranking=ranking,
-        levers=levers(work, ranking.deployments[0], choices, known),
+        levers=levers(here, ranking.deployments[0], choices, known),
         assumptions=tuple(assumed),
         catalogue=known,
         engine=policy.name,
+        apart=disaggregate(ranking.deployments[0], work, choices) if disaggregated else None,
     )
+
+
+def _layouts(
+    known: Catalogue, sizes: Sequence[int] | None, layouts: Sequence[Layout] | None
+) -> tuple[Layout, ...]:
+    if layouts is not None:
+        return tuple(layouts)
+    return () if sizes is not None else tuple(Layout(**one.model_dump()) for one in known.grid.layouts)
 
 
 def _requests(

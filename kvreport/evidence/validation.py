@@ -19,11 +19,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from kvreport.catalog.engine import Engine, engine_for_version
+from kvreport.accounting.engines.registry import rules
+from kvreport.catalog.engine import Engine, engine_for_version, version_number
 from kvreport.catalog.load import Catalogue
 from kvreport.catalog.observation import Observation, load_observations
 from kvreport.errors import InputError
 from kvreport.startup_log.observed import Comparison, Start, find_model
+from kvreport.startup_log.release import places, release_of_day, release_of_places
 
 FAMILIES: Final = {
     "vllm": "vllm",
@@ -178,25 +180,26 @@ def engine_of(catalogue: Catalogue, observation: Observation) -> Engine | None:
     family = FAMILIES.get(observation.engine)
     if family is None:
         return None
-    version = observation.engine_version if family in _RELEASES or family == "sglang" else None
-    if family in _RELEASES and version is None and observation.origin.date is not None:
+    version = observation.engine_version if family in (*_RELEASES, "sglang", "vllm") else None
+    if family == "vllm" and not version_number(version or ""):
+        version = _vllm_release(observation)
+    elif family in _RELEASES and version is None and observation.origin.date is not None:
         version = _version_of_date(family, observation.origin.date)
-    return engine_for_version(catalogue.engines.values(), family, version)
+    engine = engine_for_version(catalogue.engines.values(), family, version)
+    return engine if engine is None or version is None else rules(engine).at_release(version)
 
 
-_RELEASES: Final = {
-    "vllm": (
-        ("2025-09-13", "0.10.1"),
-        ("2026-02-25", "0.11"),
-        ("2026-05-15", "0.19"),
-        ("2026-06-29", "0.23"),
-        ("2026-07-25", "0.25"),
-    ),
-    "sglang": (("2026-07-25", "0.5.15"),),
-}
-"""The release that was current before a day, where a log does not say (vLLM 0.10.2 came out on
-2025-09-13, 0.16 in February 2026, 0.21 in May 2026; 0.24 was packed on 2026-06-29, 0.26 on 2026-07-25,
-SGLang 0.5.16 on 2026-07-25); later logs count as the current rules."""
+def _vllm_release(observation: Observation) -> str | None:
+    """The release of a log that does not name it: as the places of its lines tell, else its day."""
+    told = release_of_places(places(observation.origin.lines))
+    if told is None and observation.origin.date is not None:
+        return release_of_day(observation.origin.date)
+    return told
+
+
+_RELEASES: Final = {"sglang": (("2026-07-25", "0.5.15"),)}
+"""The release that was current before a day, where a log does not say (SGLang 0.5.16 came out on 2026-07-25);
+later logs count as the current rules."""
 
 
 def _version_of_date(family: str, date: str) -> str | None:

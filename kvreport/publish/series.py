@@ -15,6 +15,8 @@ import numpy as np
 from kvreport.accounting import kernel
 from kvreport.accounting.capacity import Verdict
 from kvreport.dataset.matrix import Cube
+from kvreport.units import gib
+from kvreport.words import NO_REQUEST
 
 _PER_CONTEXT: Final = {
     "max_concurrent_requests": "users",
@@ -133,3 +135,25 @@ def smallest_serving(candidates: Iterable[Series]) -> Series | None:
     """Return the series with the fewest devices that serves at all, or None."""
     serving = [one for one in candidates if one.serves]
     return min(serving, key=lambda one: one.config.tensor_parallel) if serving else None
+
+
+def why_not(widest: Series, usable_bytes: int) -> str:
+    """Say why the widest split of a model serves no request at the shortest context.
+
+    Args:
+        widest: The series with the most devices.
+        usable_bytes: Memory that a process finds on one device.
+    """
+    number = widest.config.tensor_parallel
+    match widest.verdicts[0]:
+        case "weights_exceed_memory":
+            needed, there = gib(widest.weight_bytes, 1), gib(usable_bytes, 1)
+            return f"weights: {needed} GiB on each of {number}, and one has {there} GiB"
+        case "max_seqs_exceeds_states":
+            return "max-num-seqs: more sequences than blocks for their states; lower --max-num-seqs"
+        case "may_fit":
+            return f"may fit on {number}: short by less than the error of the estimate"
+        case "engine_does_not_run" | "format_not_supported" as verdict:
+            return NO_REQUEST[verdict][1]
+        case _:
+            return f"cache: the weights leave no room for one request on each of {number}"

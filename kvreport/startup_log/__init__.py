@@ -8,7 +8,8 @@ readers to the same answers.
 from kvreport.startup_log.diagnose import diagnose
 from kvreport.startup_log.facts import FACTS, Fact
 from kvreport.startup_log.findings import Change, Comparison, Diagnosis
-from kvreport.startup_log.patterns import PATTERNS, Engine, Pattern
+from kvreport.startup_log.patterns import Engine, Pattern
+from kvreport.startup_log.reading import ALL as PATTERNS
 from kvreport.startup_log.reading import (
     MAX_CHARACTERS,
     Reading,

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Final
+
 from kvreport.accounting import kernel
 from kvreport.accounting.capacity import longest_context, users
+from kvreport.accounting.deployment import allocate, lay_out
 from kvreport.accounting.kernel import RAISED_UTILIZATION
+from kvreport.errors import InputError
 from kvreport.startup_log.findings import Change
 from kvreport.startup_log.laid_out import TWO_BYTE_KV, LaidOut, longest_of
 from kvreport.startup_log.reading import Reading
+
+FEWER_REQUESTS: Final = (256, 64, 16)
+"""Requests at once that are tried, where sampling from many rows of logits takes the cache's place."""
+
+PROPORTION_KEPT: Final = 0.95
+
+AGREES_WITHIN: Final = 0.02
+"""A plan that is further than this from the log's own figure is not used for other lengths."""
 
 
 def changes(
@@ -24,17 +37,21 @@ def changes(
     """
     longest = longest_of(reading)
     found: list[Change] = []
-    if fits is not None and longest is not None and fits < 1:
+    if pool is not None and pool <= 0:
+        found += _room(reading, laid, pool, total)
+    elif fits is not None and longest is not None and fits < 1:
         shorter = _fitting_length(reading, laid, pool, longest)
         if shorter:
             found.append(Change("max_model_len", shorter, 1.0))
         halved = _fp8_concurrency(reading, laid, longest, fits)
-        if halved is not None:
+        if halved is not None and halved >= 1:
             found.append(Change("kv_dtype", "fp8", halved))
         share = reading.number("utilization")
-        if share is not None and share < RAISED_UTILIZATION and total and pool and pool > 0:
+        if share is not None and share < RAISED_UTILIZATION and total and pool:
             raised = kernel.concurrency_at(fits, pool, share, RAISED_UTILIZATION, total)
-            found.append(Change("utilization", RAISED_UTILIZATION, raised))
+            if raised >= 1:
+                found.append(Change("utilization", RAISED_UTILIZATION, raised))
+        found += _more_devices(reading, laid, pool) if len(found) < 2 else []
     at_once = reading.whole("max_seqs")
     if fits is not None and at_once is not None and 1 <= fits < at_once and reading.engine == "vllm":
         found.append(Change("max_seqs", int(fits)))
@@ -48,6 +65,57 @@ def changes(
     return found
 
 
+def _room(reading: Reading, laid: LaidOut | None, pool: int, total: int | None) -> list[Change]:
+    """What gives the cache a place at all, where weights and the engine's own memory leave none.
+
+    Each is laid out anew with our rules, and what it frees is added to what the log states; only what suffices
+    for one request of the longest length is offered.
+    """
+    found = []
+    needed = _one_request(reading, laid)
+    share = reading.number("utilization")
+    raisable = share is not None and share < RAISED_UTILIZATION and total
+    if raisable and pool + (RAISED_UTILIZATION - (share or 0)) * (total or 0) >= needed:
+        found.append(Change("utilization", RAISED_UTILIZATION))
+    if laid is not None and laid.deployment.case.accelerators:
+        case = laid.deployment.case
+        for rows in FEWER_REQUESTS:
+            if rows >= case.serving.max_seqs:
+                continue
+            fewer = replace(case, serving=replace(case.serving, max_seqs=rows))
+            freed = int(allocate(fewer).pool_bytes) - int(laid.deployment.pool_bytes)
+            if pool + freed >= needed:
+                found.append(Change("fewer_requests", rows))
+                break
+    return found + _more_devices(reading, laid, pool)
+
+
+def _more_devices(reading: Reading, laid: LaidOut | None, pool: int | None) -> list[Change]:
+    """Twice, four or eight times the devices, the first that suffices for one longest request."""
+    if laid is None or pool is None or not laid.deployment.case.accelerators:
+        return []
+    case, longest = laid.deployment.case, longest_of(reading)
+    for factor in (2, 4, 8):
+        try:
+            layout = replace(case.layout, tensor=case.layout.tensor * factor)
+            other = lay_out(replace(case, layout=layout))
+        except InputError:
+            continue
+        freed = int(other.pool_bytes) - int(laid.deployment.pool_bytes)
+        needed = int(other.plan.profile.request_bytes(longest)) if longest else 1
+        if pool + freed >= needed:
+            return [Change("tensor_parallel", layout.tensor)]
+    return []
+
+
+def _one_request(reading: Reading, laid: LaidOut | None) -> int:
+    """Bytes of one longest request; 1 where the length or the model is not known."""
+    longest, needed = longest_of(reading), reading.whole("needed")
+    if needed is not None:
+        return needed
+    return int(laid.plan.profile.request_bytes(longest)) if laid is not None and longest else 1
+
+
 def _fitting_length(reading: Reading, laid: LaidOut | None, pool: int | None, longest: int) -> int | None:
     """The longest request that fits: the engine's word, our plan's, or the tokens it can store."""
     stated = reading.whole("estimated_len")
@@ -55,6 +123,10 @@ def _fitting_length(reading: Reading, laid: LaidOut | None, pool: int | None, lo
         return stated
     if laid is not None and pool is not None and pool > 0:
         return int(longest_context(pool, laid.plan, longest)) or None
+    needed = reading.whole("needed")
+    if needed and pool is not None and pool > 0:
+        # In proportion: windows and states make a shorter request dearer than that, so some is taken off.
+        return int(longest * pool / needed * PROPORTION_KEPT) // 16 * 16 or None
     return reading.whole("storable") or reading.whole("kv_tokens")
 
 
@@ -75,6 +147,17 @@ def shorter(reading: Reading, laid: LaidOut | None, pool: int | None) -> list[tu
     if not longest:
         return []
     lengths = [length for length in (longest, longest // 2, longest // 4, longest // 8) if length >= 1]
-    if laid is not None and pool is not None and pool > 0:
+    if laid is not None and pool is not None and pool > 0 and plan_agrees(reading, laid, pool):
         return [(length, int(users(pool, laid.plan, length))) for length in lengths]
+    stated = reading.number("concurrency")
+    if stated is not None:
+        return [(length, int(stated * longest / length)) for length in lengths]
     return [] if tokens is None else [(length, tokens // length) for length in lengths]
+
+
+def plan_agrees(reading: Reading, laid: LaidOut, pool: int) -> bool:
+    """Whether our plan gives the log's own figure of requests; True where the log has none."""
+    stated, longest = reading.number("concurrency"), longest_of(reading)
+    if not stated or not longest:
+        return True
+    return abs(float(laid.of_pool(pool).concurrency(longest)) / stated - 1) <= AGREES_WITHIN

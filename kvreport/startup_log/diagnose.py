@@ -12,10 +12,19 @@ from kvreport.catalog.load import Catalogue, open_catalogue
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 from kvreport.estimation.request import resolve_model
-from kvreport.startup_log.advice import changes, shorter
+from kvreport.startup_log.advice import changes, plan_agrees, shorter
 from kvreport.startup_log.findings import Comparison, Diagnosis
-from kvreport.startup_log.laid_out import LaidOut, log_case, longest_of, pool_of, requests_that_fit
-from kvreport.startup_log.reading import Reading, read_log
+from kvreport.startup_log.further import NOT_FOLLOWED
+from kvreport.startup_log.laid_out import (
+    LaidOut,
+    log_case,
+    longest_of,
+    pool_of,
+    requests_that_fit,
+    version_of,
+)
+from kvreport.startup_log.reading import Reading
+from kvreport.startup_log.reading import read_log as read_lines
 
 
 def diagnose(
@@ -42,7 +51,7 @@ def diagnose(
     Raises:
         InputError: If the log is empty or too large, or a name given is unknown.
     """
-    reading = read_log(text)
+    reading = read_lines(text)
     known = open_catalogue() if catalog is None else catalog
     notes: list[str] = []
     record = _model(reading, model, known, notes)
@@ -54,24 +63,53 @@ def diagnose(
     comparisons: list[Comparison] = []
     if laid is not None:
         comparisons += _compare(reading, laid, pool)
-        if device is not None and reading.engine != "sglang":
-            comparisons += _compare_pool(reading, laid)
     if device is None:
         notes.append("Say which GPU it ran on, and the pool itself is predicted, too.")
-    elif laid is not None and reading.engine != "sglang" and reading.number("utilization") is None:
-        notes.append(
-            f"The log does not state its utilisation; {laid.engine.utilization:g}, the default of "
-            f"{laid.engine.label}, is taken for the pool."
-        )
+    elif laid is not None and reading.engine != "sglang":
+        missing = _not_stated(reading)
+        if missing:
+            notes.append(f"The pool is not predicted: the log does not state {' nor '.join(missing)}.")
+        else:
+            comparisons += _compare_pool(reading, laid)
+    if laid is not None and pool is not None and pool > 0 and not plan_agrees(reading, laid, pool):
+        notes.append("Our plan is not the log's: cache type, drafts or model differ from what it states.")
+    notes += _assumed(reading, laid)
     return Diagnosis(
         reading=reading,
         concurrency=fits,
         comparisons=tuple(comparisons),
         changes=tuple(changes(reading, laid, pool, total, fits)),
         shorter=tuple(shorter(reading, laid, pool)),
-        linear=laid is None,
+        linear=laid is None or (pool is not None and not plan_agrees(reading, laid, pool)),
         notes=tuple(notes),
     )
+
+
+def _not_stated(reading: Reading) -> list[str]:
+    """What a prediction of the pool cannot do without: a wrong pool is worse than none."""
+    missing = []
+    if reading.number("utilization") is None:
+        missing.append("its share of memory")
+    if version_of(reading) is None:
+        missing.append("its release")
+    return missing
+
+
+def _assumed(reading: Reading, laid: LaidOut | None) -> list[str]:
+    """What was taken from elsewhere than the log's own words, and what was not followed."""
+    notes = []
+    if laid is not None and reading.engine != "sglang" and reading.text("engine_version") is None:
+        told = version_of(reading)
+        if told is not None:
+            notes.append(f"The log does not name its release; its lines were written by vLLM {told}.")
+        else:
+            notes.append(f"The log does not name its release; the rules of {laid.engine.label} are taken.")
+    ignored = [words for name, words in NOT_FOLLOWED.items() if reading.facts.get(name)]
+    if reading.facts.get("pipeline_parallel") == 1:
+        ignored.remove(NOT_FOLLOWED["pipeline_parallel"])
+    if ignored:
+        notes.append(f"Not followed here, though it bears on memory: {', '.join(ignored)}.")
+    return notes
 
 
 def _model(reading: Reading, given: str | None, known: Catalogue, notes: list[str]) -> Model | None:
@@ -111,6 +149,10 @@ def _compare(reading: Reading, laid: LaidOut, pool: int | None) -> list[Comparis
 
 def _compare_pool(reading: Reading, laid: LaidOut) -> list[Comparison]:
     stated = reading.whole("kv_pool")
-    if not stated or stated < 0:
+    if not stated:
         return []
-    return [Comparison("kv_pool", stated, laid.deployment.budget.kv_pool_bytes)]
+    return [Comparison("kv_pool", stated, int(laid.deployment.pool_bytes))]
+
+
+read_log = diagnose
+"""The public name: ``kvreport.read_log(text, gpu=...)``."""

@@ -28,7 +28,7 @@ class Comparison:
     @property
     def difference(self) -> float:
         """How far the prediction is from the log, as a share of the log's number."""
-        return self.predicted / self.stated - 1 if self.stated else float("inf")
+        return (self.predicted - self.stated) / abs(self.stated) if self.stated else float("inf")
 
     def line(self) -> str:
         """Print it."""
@@ -46,7 +46,8 @@ class Change:
     """One thing to change, and what it would bring.
 
     Attributes:
-        name: ``max_model_len``, ``kv_dtype``, ``utilization``, ``mem_fraction`` or ``max_seqs``.
+        name: ``max_model_len``, ``kv_dtype``, ``utilization``, ``mem_fraction``, ``max_seqs``,
+            ``fewer_requests`` or ``tensor_parallel``.
         value: What to set it to.
         concurrency: Requests of the longest length that would fit then, or None.
     """
@@ -88,6 +89,17 @@ class Diagnosis:
     def headline(self) -> str:
         """The conclusion in one sentence."""
         longest = self.reading.whole("concurrency_len") or self.reading.whole("max_model_len")
+        pool = self.reading.number("kv_pool")
+        if pool is not None and pool <= 0:
+            options = "; or ".join(change.line() for change in self.changes)
+            return (
+                f"It does not start: weights and what the engine keeps leave {pool / GIB:.2f} GiB for the cache. "
+                + (
+                    f"{options[0].upper()}{options[1:]}."
+                    if options
+                    else "Take more devices or smaller weights."
+                )
+            )
         if self.concurrency is None or longest is None:
             return "The log does not say how many requests fit."
         if self.concurrency < 1:

@@ -18,6 +18,7 @@ from kvreport.catalog.load import Catalogue
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 from kvreport.startup_log.reading import Reading
+from kvreport.startup_log.release import release_of_places
 
 TWO_BYTE_KV: Final = words.TWO_BYTE_KV
 
@@ -86,11 +87,17 @@ def log_case(
             weight_formats=(form,),
             formats=known.weight_formats,
             kv_format=_kv_format(model, engine, device, known, kv or reading.text("kv_dtype")),
-            layout=parallel.Layout(tensor=ranks, decode_context=reading.whole("context_parallel") or 1),
+            layout=parallel.Layout(
+                tensor=ranks,
+                data=reading.whole("data_parallel") or 1,
+                expert=bool(reading.facts.get("expert_parallel")),
+                decode_context=reading.whole("context_parallel") or 1,
+            ),
             serving=Serving(
                 max_batched_tokens=tokens,
                 max_seqs=rows,
                 block_tokens=reading.whole("block_tokens"),
+                prefix_caching=False if reading.facts.get("no_prefix_caching") else None,
             ),
             utilization=reading.number("utilization"),
             eager=bool(reading.facts.get("eager")),
@@ -114,7 +121,7 @@ def _engine(reading: Reading, known: Catalogue) -> Engine:
     """The rules of the version that wrote the log; the newest where it does not say."""
     if reading.engine == "sglang":
         return known.engine("sglang")
-    version = reading.text("engine_version") or ""
+    version = version_of(reading) or ""
     stated = re.match(r"v?(\d{1,4}\.\d{1,4}(?:\.\d{1,4})?)", version)
     if stated is not None:
         try:
@@ -122,6 +129,12 @@ def _engine(reading: Reading, known: Catalogue) -> Engine:
         except InputError:
             pass
     return known.engine("vllm")
+
+
+def version_of(reading: Reading) -> str | None:
+    """The version that wrote a log: as it says, else as the places of its lines tell; None if neither does."""
+    stated = reading.text("engine_version")
+    return stated if stated is not None else release_of_places(reading.places)
 
 
 def _kv_format(
@@ -161,6 +174,8 @@ def requests_that_fit(reading: Reading, laid: LaidOut | None, pool: int | None) 
     stated, longest = reading.number("concurrency"), longest_of(reading)
     if stated is not None:
         return stated
+    if pool is not None and pool <= 0:
+        return 0.0
     needed, tokens = reading.whole("needed"), reading.whole("kv_tokens") or reading.whole("storable")
     if needed and pool is not None:
         return max(pool, 0) / needed

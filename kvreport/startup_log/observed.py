@@ -14,6 +14,7 @@ from typing import Final
 from kvreport.accounting.deployment import Allocation, Case, Deployment, allocate, lay_out, plan_blocks
 from kvreport.accounting.engines.base import EngineRules
 from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.extras import own_prediction_layer, with_draft
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import Serving
 from kvreport.accounting.profile import CacheProfile
@@ -76,7 +77,9 @@ class Start:
         self.engine = rules(engine).at_release(observation.engine_version or "")
         told = {"expert_kernel": observation.expert_kernel} if observation.expert_kernel else {}
         self.engine = self.engine.model_copy(update=line_printed(observation) | told)
-        self.model = model
+        self.target = model
+        self.own_draft = drafts_itself(observation, model)
+        self.model = with_draft(model, own_prediction_layer(model)).whole if self.own_draft else model
         self.weight_format = observation.weight_format if own else observation.shapes_weights
         self.ranks = observation.tensor_parallel or 1
         self.own = own
@@ -117,13 +120,12 @@ class Start:
         if self.weight_format is None:
             self.excluded.append("weights: how the checkpoint is stored is not known well enough")
             return None
-        if observation.speculative and observation.printed.model_load_gib is not None:
+        if observation.speculative and not self.own_draft and observation.printed.model_load_gib is not None:
             self.excluded.append("weights: a draft model is loaded too")
             return None
-        if (observation.pipeline_parallel or 1) > 1:
-            self.excluded.append("weights: pipeline stages are not told apart in the source")
-            return None
         case = self.case()
+        if case.layout.pipeline > 1:
+            return lay_out(case)
         if self.accelerator is None and observation.kernels_of is not None:
             case = replace(case, accelerators=(self.catalogue.accelerator(observation.kernels_of),))
         return allocate(case)
@@ -139,9 +141,6 @@ class Start:
             return None
         if observation.speculative and self._draft_tokens() == 0:
             self.excluded.append("tokens: the draft model is not described")
-            return None
-        if (observation.pipeline_parallel or 1) > 1:
-            self.excluded.append("tokens: pipeline stages are not planned one by one")
             return None
         return lay_out(self.case())
 
@@ -165,6 +164,7 @@ class Start:
                 block_tokens=observation.block_tokens,
                 prefix_caching=_prefix_caching(observation),
                 draft_tokens=self._draft_tokens(),
+                draft_in_model=self.own_draft,
             ),
             utilization=share_taken(observation),
             eager=bool(observation.eager),
@@ -172,6 +172,7 @@ class Start:
             sorts=bool(observation.sorts),
             kv_pool_bytes=pool_given(observation),
             context_tokens=observation.context_tokens,
+            lora_slots=adapter_slots(observation),
         )
 
     def _layout(self) -> Layout:
@@ -181,6 +182,7 @@ class Start:
         shared = data > 1 and observation.devices == self.ranks
         return Layout(
             tensor=max(self.ranks // data, 1) if shared else self.ranks,
+            pipeline=observation.pipeline_parallel or 1,
             data=data,
             expert=bool(observation.expert_parallel),
             decode_context=observation.context_parallel or 1,
@@ -216,7 +218,7 @@ class Start:
         if self.ranks == 1 or printed.available_kv_gib is None or not printed.kv_tokens or context is None:
             return True
         pool = int(printed.available_kv_gib * GIB)
-        tokens = int(replace(laid, pool_bytes=pool).printed_tokens(context))
+        tokens = int(with_pool(laid, pool).printed_tokens(context))
         together = abs(tokens / printed.kv_tokens - 1) <= SAME_RANK_WITHIN
         if not together:
             self.excluded.append("pool: the quoted pool and tokens are of different ranks")
@@ -229,10 +231,10 @@ class Start:
         if context is None:
             return
         if printed.kv_tokens:
-            tokens = replace(laid, pool_bytes=pool).printed_tokens(context)
+            tokens = with_pool(laid, pool).printed_tokens(context)
             yield Comparison(f"tokens{suffix}", float(tokens), float(printed.kv_tokens), "tokens")
         if printed.max_concurrency:
-            held = replace(laid, pool_bytes=pool)
+            held = with_pool(laid, pool)
             fitting = float(held.concurrency(context))
             if self.rules.concurrency_is_tokens:
                 fitting = float(held.printed_tokens(context)) / context
@@ -318,10 +320,34 @@ class Start:
         return plan_blocks(case).profile
 
 
+def with_pool(laid: Deployment, pool_bytes: int) -> Deployment:
+    """The same with this pool on every device."""
+    others = tuple(replace(one, pool_bytes=pool_bytes) for one in laid.others)
+    return replace(laid, pool_bytes=pool_bytes, others=others)
+
+
 def serves_images(observation: Observation) -> bool:
     """False if the engine was told to serve text only."""
     said = f"{observation.towers or ''} {observation.flags or ''}".lower()
     return not re.search(r"language[_ -]model[_ -]only|'image': 0|text only", said)
+
+
+def drafts_itself(observation: Observation, model: Model) -> bool:
+    """True if drafts come from the model's own prediction layers (``mtp``), which are loaded then."""
+    said = re.search(r"\bmtp\b", observation.speculative or "", re.IGNORECASE)
+    if not said or "assistant" in (observation.speculative or ""):
+        return False
+    return any(row.component == "mtp" for row in model.weights)
+
+
+def adapter_slots(observation: Observation) -> tuple[int, int]:
+    """LoRA adapters held at once and their largest rank; vLLM's defaults are one of rank 16."""
+    said = observation.lora or ""
+    if not re.search(r"lora", said, re.IGNORECASE):
+        return 0, 0
+    held = re.search(r"max_loras\W+(\d+)", said)
+    rank = re.search(r"max_lora_rank\W+(\d+)", said)
+    return int(held[1]) if held else 1, int(rank[1]) if rank else 16
 
 
 def pool_given(observation: Observation) -> int | None:

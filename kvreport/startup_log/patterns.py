@@ -41,7 +41,7 @@ def _setting(name: str, fact: str, spelling: str, value: str, says: str, unit: s
     return Pattern(
         name,
         None,
-        rf"(?:--{flag}(?:=| +)|\b{spelling}=|'{spelling}': ?)['\"]?{group}(?![\w./])['\"]?",
+        rf"(?:--{flag}(?:=| +)|\b{spelling}=|'{spelling}': ?)['\"]?{group}(?![\w/]|\.\w)['\"]?",
         says,
     )
 

@@ -8,7 +8,9 @@ from typing import Any, Final
 
 from kvreport.errors import InputError
 from kvreport.startup_log.facts import FACTS
+from kvreport.startup_log.further import FURTHER
 from kvreport.startup_log.patterns import PATTERNS, Engine, Pattern
+from kvreport.startup_log.release import places
 from kvreport.units import GIB
 
 Value = int | float | str | bool
@@ -19,8 +21,9 @@ MAX_LINE: Final = 20_000
 LARGEST: Final = 1 << 53
 """No number beyond it is believed: no machine has so much, and a browser's numbers end there."""
 
-_COMPILED: Final = tuple(re.compile(pattern.expression, re.ASCII) for pattern in PATTERNS)
-_SCALES: Final = {"gib": GIB, "gb": GIB, "mib": 1 << 20}
+ALL: Final = (*PATTERNS, *FURTHER)
+_COMPILED: Final = tuple(re.compile(pattern.expression, re.ASCII) for pattern in ALL)
+_SCALES: Final = {"gib": GIB, "gb": GIB, "mib": 1 << 20, "ki": 1024, "k": 1000}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +54,14 @@ class Reading:
         facts: What the log states as a whole, ranks merged.
         recognised: Recognised lines in order.
         unknown: Numbers and texts of lines that nothing recognised.
+        places: Source files and line numbers that vLLM's lines were written at, as it prefixes them.
     """
 
     engine: Engine | None
     facts: dict[str, Value] = field(default_factory=dict)
     recognised: tuple[Recognised, ...] = ()
     unknown: tuple[tuple[int, str], ...] = ()
+    places: frozenset[str] = frozenset()
 
     def number(self, name: str) -> float | None:
         """A numeric fact, or None."""
@@ -112,7 +117,8 @@ def read_log(text: str) -> Reading:
     engine: Engine | None = None
     if any(votes.values()):
         engine = "vllm" if votes["vllm"] >= votes["sglang"] else "sglang"
-    return Reading(engine, facts, tuple(recognised), tuple(unknown))
+    found_at = places(line.text for line in recognised)
+    return Reading(engine, facts, tuple(recognised), tuple(unknown), found_at)
 
 
 def explain(says: str, facts: dict[str, Value]) -> str:
@@ -148,7 +154,7 @@ def table() -> dict[str, Any]:
                 "expression": pattern.expression.replace("(?P<", "(?<"),
                 "says": pattern.says,
             }
-            for pattern in PATTERNS
+            for pattern in ALL
         ],
         "scales": dict(_SCALES),
         "largest": LARGEST,
@@ -157,7 +163,7 @@ def table() -> dict[str, Any]:
 
 def _match(line: str) -> list[tuple[Pattern, dict[str, Value]]]:
     found = []
-    for pattern, compiled in zip(PATTERNS, _COMPILED, strict=True):
+    for pattern, compiled in zip(ALL, _COMPILED, strict=True):
         match = compiled.search(line)
         if match is None:
             continue

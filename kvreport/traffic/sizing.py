@@ -108,7 +108,7 @@ def size_for_trace(
         utilization=utilization,
         max_seqs=max_seqs,
         catalog=catalog,
-        **limits,
+        **{"layouts": (), **limits},
     ).ranking
     found = [
         one

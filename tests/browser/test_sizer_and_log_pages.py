@@ -88,6 +88,7 @@ def test_the_sizer_answers_at_once_and_as_python_does(page: Any, address: str, t
         burst=1.5,
         spare_replicas=1,
         gpus=["h100-sxm-80gb"],
+        layouts=(),
         catalog=open_catalogue(tiny_site.catalogue),
     )
     best = ours.describe(ours.ranking.deployments[0])

@@ -308,6 +308,7 @@ def test_the_inverses_and_commands_are_pythons(page: Any, asked: dict[str, Any])
         gpus=["h100-sxm-80gb"],
         weights=["fp8"],
         kv=["fp8"],
+        layouts=(),
         catalog=CATALOGUE,
         **{words.get(name, name): value for name, value in asked.items()},
     )

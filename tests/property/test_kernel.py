@@ -18,7 +18,7 @@ from javascript import call
 from kvreport.accounting import capacity, kernel, roofline, sizing
 from kvreport.accounting.demand import Demand
 from kvreport.accounting.demand import Reach as Seen
-from kvreport.accounting.engines.vllm import profiling, reserve
+from kvreport.accounting.engines.vllm import reserve
 from kvreport.accounting.plan import BlockPlan
 from kvreport.accounting.profile import UNBOUNDED, CacheProfile, Term
 from kvreport.accounting.roofline import Peaks
@@ -146,12 +146,6 @@ def test_the_inverses_are_the_array_codes(total, pool, weights, kept):
     interval = sizing.fraction_interval(total, weights, pool, kept)
     assert kernel.lowest_static_fraction(pool, weights, total) == interval.lowest
     assert kernel.highest_static_fraction(kept, total) == interval.highest
-
-
-@pytest.mark.parametrize("rows", [1, 2, 3, 4, 100, 128, 129, 255, 256, 257, 1024])
-def test_as_many_graphs_are_captured_as_the_reserve_counts(rows):
-    for tokens in (512, 2048, 8192):
-        assert kernel.captured_graphs(rows, tokens) == profiling.captured_graphs(rows, tokens)
 
 
 def test_a_reserve_is_the_package_s_own():

@@ -21,3 +21,19 @@ def test_a_model_is_found_by_any_spelling(name: str) -> None:
 @pytest.mark.parametrize("name", ["H100", "h100 sxm 80gb", "h100-sxm-80gb"])
 def test_an_accelerator_is_found_by_any_spelling(name: str) -> None:
     assert open_catalogue().accelerator(name).id == "h100-sxm-80gb"
+
+
+def test_the_public_catalogue_is_opened_once_and_another_every_time(tmp_path):
+    from kvreport.catalog.load import open_catalogue
+
+    assert open_catalogue() is open_catalogue()
+    assert open_catalogue(tmp_path) is not open_catalogue(tmp_path)
+
+
+def test_a_name_is_looked_up_once(monkeypatch):
+    from kvreport.catalog.load import open_catalogue
+
+    known = open_catalogue()
+    first = known.model("llama 3.1 8b")
+    monkeypatch.setattr(known, "_find_model", None)
+    assert known.model("llama 3.1 8b") is first

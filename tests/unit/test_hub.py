@@ -249,6 +249,10 @@ def test_a_catalogue_record_counts_before_what_its_name_says() -> None:
 
 def test_an_estimate_of_a_copy_says_so() -> None:
     answer = estimate(
-        "mlx-community/Qwen3-32B-5bit", gpu="h100-sxm-80gb", context_tokens=8192, catalog=CATALOGUE
+        "mlx-community/Qwen3-32B-5bit",
+        gpu="h100-sxm-80gb",
+        engine="ceiling",
+        context_tokens=8192,
+        catalog=CATALOGUE,
     ).to_dict()
     assert "Qwen/Qwen3-32B" in answer["assumptions"][0]

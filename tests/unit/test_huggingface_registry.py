@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
@@ -20,7 +21,9 @@ def test_every_module_registers_what_the_table_says() -> None:
     for module in modules():
         import_module(f"{families.__name__}.{module}")
     registered = {
-        name: entry.read.__module__.rpartition(".")[2] for name, entry in registry._BY_CLASS.items()
+        name: entry.read.__module__.rpartition(".")[2]
+        for name, entry in registry._BY_CLASS.items()
+        if not isinstance(entry.read, partial)  # a listing's
     }
     assert dict(families.CLASSES) == registered
     assert dict(families.MODEL_TYPES) == {

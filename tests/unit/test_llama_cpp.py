@@ -19,7 +19,8 @@ from kvreport.catalog.llama_cpp import load_ollama_names
 from kvreport.catalog.load import Catalogue, load_catalogue
 from kvreport.errors import InputError
 from kvreport.estimation import estimate
-from kvreport.estimation.local import LocalEstimate, open_local
+from kvreport.estimation.local import open_local
+from kvreport.estimation.local_answer import LocalEstimate
 
 MIB = 1 << 20
 PRINTED = 0.006
@@ -226,7 +227,7 @@ def test_estimate_answers_for_devices_and_host(catalogue: Catalogue) -> None:
     assert found["budget"]["activations"] / MIB == pytest.approx(368.04, abs=0.01)
     assert found["host_bytes"]["compute"] / MIB == pytest.approx(64.05, abs=0.01)
     assert found["host_bytes"]["weights"] / MIB == pytest.approx(166.92, abs=0.01)
-    assert found["per_rank"][0]["weights"] / MIB == pytest.approx(17524.42, abs=0.01)
+    assert found["per_rank"]["gpus"][0]["weight_bytes"] / MIB == pytest.approx(17524.42, abs=0.01)
     assert found["verdict"] == "fits"
     assert json.loads(json.dumps(found)) == found
 
@@ -265,3 +266,11 @@ def test_every_ollama_name_is_in_the_catalogue(catalogue: Catalogue) -> None:
     for found in load_ollama_names().names.values():
         assert catalogue.model(found.model).id == found.model
         assert mix_name(found.format)
+
+
+def test_ollama_chooses_the_context_by_memory(catalogue: Catalogue) -> None:
+    """Nobody stated ``num_ctx``: 32K from 23 GiB on, and the answer is about that context."""
+    answer = estimate("llama3.1:8b", gpu="rtx-4090", engine="ollama", catalog=catalogue).to_dict()
+    assert answer["context_tokens"] == 32768
+    assert answer["kv_cache_bytes"] == 32768 * 131072
+    assert answer["verdict"] == "fits"

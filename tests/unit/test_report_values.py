@@ -54,9 +54,9 @@ def test_users_are_coloured_by_half_decades():
 
 
 def test_a_cell_without_a_user_says_why_and_a_tight_one_is_hatched():
-    assert tables.users_cell(0, "weights_exceed_memory").text == "weights"
-    assert tables.users_cell(0, "cache_exceeds_pool").text == "cache"
-    assert tables.users_cell(7, "context_exceeds_model").text == "limit"
+    assert tables.users_cell(0, "weights_exceed_memory").text == "weights too large"
+    assert tables.users_cell(0, "cache_exceeds_pool").text == "cache too large"
+    assert tables.users_cell(7, "context_exceeds_model").text == "over limit"
     assert tables.users_cell(1234, "fits").text == "1,234"
     assert "kv-tight" in tables.users_cell(2, "tight").css.split()
 
@@ -65,7 +65,7 @@ def test_what_lies_beyond_the_limit_is_one_cell():
     cells = tables.user_cells(
         (9, 4, 2, 1), ("fits", "fits", "context_exceeds_model", "context_exceeds_model")
     )
-    assert [(cell.text, cell.span) for cell in cells] == [("9", 1), ("4", 1), ("limit", 2)]
+    assert [(cell.text, cell.span) for cell in cells] == [("9", 1), ("4", 1), ("over limit", 2)]
 
 
 def test_a_size_keeps_its_bytes_for_the_other_unit():

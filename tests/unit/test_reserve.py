@@ -5,8 +5,9 @@ import json
 import pytest
 
 from kvreport.accounting.engines.registry import rules
-from kvreport.accounting.engines.vllm.profiling import Shape, captured_graphs, captured_sizes
+from kvreport.accounting.engines.vllm.profiling import Shape
 from kvreport.accounting.engines.vllm.reserve import own_expert_kernels, reserve
+from kvreport.accounting.kernel import captured_graphs, captured_sizes
 from kvreport.catalog.engine import Engine, engine_for_version, version_number
 from kvreport.catalog.load import Catalogue, open_catalogue
 from kvreport.errors import InputError
@@ -181,16 +182,16 @@ def test_ranks_add_to_what_lies_outside_the_framework_where_links_multicast(cata
 
 def test_graphs_are_pieces_for_every_size_and_whole_ones_for_those_that_decode() -> None:
     # 256 requests: pieces up to 512 tokens, whole graphs up to 256.
-    assert captured_graphs(256) == 51 + 35
-    assert captured_graphs(1024) == 51 + 51
-    assert captured_graphs(8) == 5 + 4
+    assert captured_graphs(256, 8192) == 51 + 35
+    assert captured_graphs(1024, 8192) == 51 + 51
+    assert captured_graphs(8, 8192) == 5 + 4
 
 
 @pytest.mark.parametrize(("max_seqs", "sizes"), [(1, 2), (4, 4), (8, 5), (256, 51), (1024, 51)])
 def test_captured_sizes_follow_the_engines_list(max_seqs: int, sizes: int) -> None:
     # 1, 2, 4, then 8 to 256 by 8, then to 512 by 16: 3 + 32 + 16 = 51 (vLLM's default list);
     # with 8 requests 1, 2, 4, 8, 16, as a log of 0.23 prints.
-    assert captured_sizes(max_seqs) == sizes
+    assert captured_sizes(min(2 * max_seqs, 512)) == sizes
 
 
 def test_a_missing_coefficient_is_named(catalogue: Catalogue) -> None:

@@ -209,3 +209,36 @@ def test_pure_states_do_not_cache_by_default(catalogue: Catalogue) -> None:
         return int(plan_blocks(case).profile.request_bytes(4096))
 
     assert constant(None) == constant(False) < constant(True)
+
+
+def test_latents_of_a_class_without_their_kernels_are_kept_head_by_head(catalogue: Catalogue) -> None:
+    from kvreport.accounting.deployment import Case, plan_blocks
+    from kvreport.accounting.plan import Serving
+
+    # 62 layers of 40 heads; keys of 64 + 32, values padded to as many (0.24 models/minicpm3.py).
+    case = Case(
+        model=catalogue.model("openbmb/MiniCPM3-4B"),
+        engine=catalogue.engine("vllm"),
+        accelerators=(catalogue.accelerator("h100-sxm-80gb"),),
+        formats=catalogue.weight_formats,
+        serving=Serving(8192),
+    )
+    assert int(plan_blocks(case).profile.request_bytes(16)) == 16 * 62 * 40 * (96 + 96) * 2
+
+
+def test_gemma_4s_drafter_keeps_no_cache(catalogue: Catalogue) -> None:
+    # obs-120: tokens from the logged pool are the engine's without a layer for drafting.
+    from kvreport.accounting.deployment import Case, plan_blocks
+    from kvreport.accounting.plan import Serving
+
+    case = Case(
+        model=catalogue.model("google/gemma-4-26B-A4B"),
+        engine=catalogue.engine("vllm@0.24.0"),
+        accelerators=(catalogue.accelerator("h100-sxm-80gb"),),
+        formats=catalogue.weight_formats,
+        serving=Serving(8192),
+    )
+    from dataclasses import replace
+
+    drafting = replace(case, serving=Serving(8192, draft_tokens=4))
+    assert plan_blocks(drafting).profile == plan_blocks(case).profile

@@ -111,13 +111,13 @@ class EngineRules:
     tokens_are_cells: ClassVar[bool] = False
     """True if the log's line of tokens counts cells of the pool, whatever the longest request."""
 
+    allocates_at_start: ClassVar[bool] = False
+    """True if caches of all requests are allocated at start, on devices and host (llama.cpp)."""
+
     @property
     def concurrency_is_tokens(self) -> bool:
         """True if the concurrency that is printed is the line of tokens over the longest request."""
         return False
-
-    allocates_at_start: ClassVar[bool] = False
-    """True if caches of all requests are allocated at start, on devices and host (llama.cpp)."""
 
     load_line: ClassVar[str] = "weights"
     """What the log's line about loading the model states."""
@@ -349,6 +349,11 @@ class EngineRules:
         """Blocks of the pool that must exist at start, one for each sequence; None without such a rule."""
         del model, serving, eager
         return None
+
+    def open_choices(self, model: Model, accelerator: Accelerator, max_seqs: int) -> tuple[str, ...]:
+        """What an installation decides and no flag tells, with what the other choice takes; none by default."""
+        del model, accelerator, max_seqs
+        return ()
 
     # --- limits -------------------------------------------------------------------------------------------------
 

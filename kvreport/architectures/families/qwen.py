@@ -174,7 +174,8 @@ def sparse(
     extra: Tensors = (),
 ) -> Blueprint:
     """Attention in every layer, a mixture of experts in most."""
-    its = sizes(keys)
+    # Qwen3-Omni's class rounds the width of a head down where its config leaves it out.
+    its = sizes(keys, exact=False)
     routed, per_token = expert_counts(keys, "num_experts", "num_local_experts")
     attention = _attention(keys, its, qkv_bias=qkv_bias, qk_norm=qk_norm)
     width = keys.whole("intermediate_size")

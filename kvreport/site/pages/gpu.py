@@ -10,7 +10,7 @@ from kvreport import units
 from kvreport.catalog.accelerator import Accelerator, Figure
 from kvreport.catalog.load import RELEASED
 from kvreport.catalog.model import Model
-from kvreport.publish.series import Series
+from kvreport.publish.series import Series, why_not
 from kvreport.publish.site_data import SiteData
 from kvreport.site.kit import charts, diagrams, tables
 from kvreport.site.kit.elements import Bar, Chart, Fact, SourceLine
@@ -302,7 +302,7 @@ def _grid(site: SiteData, gpu: Accelerator, serving: dict[str, Series | None]) -
         anchor = f"of-{model.slug}"
         if one is None:
             series = site.on(model, gpu.id)
-            why = _why_not(series)
+            why = _why_not(series, gpu.usable_bytes)
             rows.append(Row(head, anchor=anchor, why=why))
             continue
         cells = (
@@ -322,13 +322,11 @@ def _grid(site: SiteData, gpu: Accelerator, serving: dict[str, Series | None]) -
     )
 
 
-def _why_not(series: list[Series]) -> str:
+def _why_not(series: list[Series], usable_bytes: int) -> str:
     if not series:
         return "not offered: it cannot be split so, or the engine does not run it here"
     widest = max(series, key=lambda one: one.config.tensor_parallel)
-    if all(verdict == "weights_exceed_memory" for verdict in widest.verdicts):
-        return f"weights: {units.gib(widest.weight_bytes, 1)} GiB on each of {widest.config.tensor_parallel}"
-    return f"cache: no room for one request on each of {widest.config.tensor_parallel}"
+    return why_not(widest, usable_bytes)
 
 
 def _largest(site: SiteData, gpu: Accelerator) -> Table:

@@ -144,6 +144,7 @@ def _table(site: SiteData, model: Model, longest: int) -> Table:
             burst=1.5,
             spare_replicas=1,
             gpus=() if len(site.gpus) == len(site.catalogue.accelerators) else [g.id for g in site.gpus],
+            layouts=(),
             catalog=site.catalogue,
         )
     except InputError as error:
@@ -156,7 +157,7 @@ def _rows(site: SiteData, found: Sizing) -> list[Row]:
     for one in found.ranking.best_of_each()[:10]:
         cells = (
             Cell(units.count(one.devices), "kv-num", one.devices),
-            Cell(f"{one.replicas[-1]} × {one.tensor_parallel}", "kv-num"),
+            Cell(f"{one.replicas[-1]} × {one.layout.devices}", "kv-num"),
             Cell(units.count(one.users_each), "kv-num", one.users_each),
             Cell(units.gib(one.memory_bytes, 0), "kv-num kv-size", one.memory_bytes),
             Cell(LIMITS[one.binds]),

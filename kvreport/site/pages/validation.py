@@ -454,7 +454,7 @@ def _asked(catalogue: Catalogue, peers: PeersFile, case: Question) -> Row:
             engine=engine,
             utilization=share_of_memory,
             catalog=catalogue,
-        ).max_concurrent_requests
+        ).max_concurrent_requests_by_memory
         for engine, share_of_memory in (("vllm", case.utilization), ("ceiling", None))
     ]
     given = {answer.tool: answer for answer in case.answers}

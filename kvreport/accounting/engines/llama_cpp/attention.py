@@ -90,9 +90,8 @@ def _project(inputs: AttentionInputs, attn: Attention, x: Tensor, home: int) -> 
     tokens = x.ne[1]
     query, key, value = _qkv(attn, x, home)
     gate = None
+    full, stride = query, (attn.key_dim * 2 * F32, attn.key_dim * 2 * attn.heads * F32)
     if attn.gate == "doubled":
-        full = query
-        stride = (attn.key_dim * 2 * F32, attn.key_dim * 2 * attn.heads * F32)
         query = view(full, (attn.key_dim, attn.heads, tokens), stride)
     elif attn.gate == "own":
         gate = mul_mat(weight(x.ne[0], attn.gate_width, home=home), x)

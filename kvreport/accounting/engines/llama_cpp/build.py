@@ -112,7 +112,7 @@ class _At:
         return self.homes.layers[self.index]
 
 
-def _layer(at: _At, block: Block, stream: Tensor, picked: Tensor | None) -> Tensor:
+def _layer(at: _At, block: Block, stream: Tensor, picked: Tensor | None) -> Tensor:  # noqa: PLR0912 - the layer's order
     layered = block.normal == "layer"
     kept = stream
     cur = norm(stream, at.home, layer_norm=layered) if block.pre_norms else stream
@@ -155,8 +155,7 @@ def _parallel(at: _At, block: Block, kept: Tensor, normed: Tensor, mixed: Tensor
 
 
 def _mix(at: _At, block: Block, cur: Tensor) -> Tensor:
-    assert block.mixer is not None
-    return _mixed(at, block.mixer, cur)
+    return cur if block.mixer is None else _mixed(at, block.mixer, cur)
 
 
 def _mixed(at: _At, mixer: Attention | LatentAttention | Recurrence, cur: Tensor) -> Tensor:
@@ -170,7 +169,8 @@ def _mixed(at: _At, mixer: Attention | LatentAttention | Recurrence, cur: Tensor
 
 def _feed(at: _At, block: Block, cur: Tensor, residual: Tensor) -> Tensor:
     feed = block.feed
-    assert feed is not None
+    if feed is None:
+        return cur
     if isinstance(feed, Mixture):
         return mixture(at.graph, feed, cur, residual, at.home, at.homes.experts[at.index])
     return feed_forward(feed, cur, at.home)

@@ -63,8 +63,7 @@ def _beside_dense(
     graph: Graph, moe: Mixture, x: Tensor, residual: Tensor, home: int, expert_home: int
 ) -> Tensor:
     """Gemma 4: a dense network and experts, each between norms of its own, router on the residual."""
-    assert moe.dense_beside is not None
-    dense = norm(feed_forward(moe.dense_beside, x, home), home)
+    dense = x if moe.dense_beside is None else norm(feed_forward(moe.dense_beside, x, home), home)
     source = norm(residual, home)
     routed = like("scale", like("rms_norm", residual))
     routed = mul(routed, weight(residual.ne[0], home=home))

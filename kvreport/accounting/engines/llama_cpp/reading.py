@@ -211,15 +211,14 @@ class _Reader:
 
     def _shared(self, index: int, cache: kinds.Shared, roles: Roles) -> Attention:
         """A layer that reads the last earlier cache of its kind."""
-        wanted = {
-            "full": kinds.FullAttention,
-            "sliding": kinds.SlidingWindow,
-            "chunked": kinds.ChunkedAttention,
-            "latent": kinds.FullAttention,
-        }[cache.reads]
+        wanted = cache.reads if cache.reads in ("sliding", "chunked") else "full"
         for group in reversed(self.model.layers):
             for other in group.caches:
-                if isinstance(other, wanted) and min(group.indices) < index:
+                if (
+                    isinstance(other, kinds.FullAttention | kinds.SlidingWindow | kinds.ChunkedAttention)
+                    and other.kind == wanted
+                    and min(group.indices) < index
+                ):
                     return self._attention(other, roles, owns_cache=False)
         width = max(1, self.model.hidden_size // max(1, self.model.attention_heads))
         plain = kinds.FullAttention(kv_heads=1, key_dim=width, value_dim=width)

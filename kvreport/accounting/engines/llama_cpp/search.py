@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -54,12 +54,38 @@ def longest_context(
     """
     step = CELL_MULTIPLE * (1 if options.is_unified else options.slots)
     most = max(local.model.context_tokens // step, 1)
-    low, high = 0, most
-    while low < high:
-        middle = (low + high + 1) // 2
-        layout = lay_out_local(local, replace(options, context=middle * step), devices)
-        low, high = (middle, high) if fits(layout, margin) else (low, middle - 1)
-    return min(low * step, local.model.context_tokens)
+
+    def slack(steps: int) -> int:
+        layout = lay_out_local(local, replace(options, context=steps * step), devices)
+        return min((one.usable - one.total - margin for one in layout.devices), default=0)
+
+    return min(_largest(slack, most) * step, local.model.context_tokens)
+
+
+def _largest(slack: Callable[[int], int], most: int) -> int:
+    """The largest number up to ``most`` whose slack is not negative; 0 if there is none.
+
+    Slack falls almost evenly, so the next guess is where a straight line between the bounds crosses zero.
+    """
+    low, high = 1, most
+    at_low, at_high = slack(low), slack(high)
+    if at_high >= 0:
+        return high
+    if at_low < 0:
+        return 0
+    while high - low > 1:
+        guess = low + int((high - low) * at_low / max(at_low - at_high, 1))
+        guess = min(max(guess, low + 1), high - 1)
+        found = slack(guess)
+        if found >= 0:
+            low, at_low = guess, found
+            above = slack(low + 1)
+            if above < 0:
+                return low
+            low, at_low = low + 1, above
+        else:
+            high, at_high = guess, found
+    return low
 
 
 def most_slots(local: LocalModel, options: LocalOptions, devices: Sequence[LocalDevice], context: int) -> int:

@@ -67,7 +67,7 @@ class Tensor:
         count = self.ne[0] * self.ne[1] * self.ne[2] * self.ne[3]
         self.nbytes = count * width if nbytes is None else nbytes
         self.srcs = list(srcs)
-        self.root = None if root is None else (root.root or root)
+        self.root: Tensor | None = None if root is None else (root.root or root)
         self.home = home
         self.weight = weight
         self.is_input = is_input

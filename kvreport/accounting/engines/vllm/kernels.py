@@ -45,6 +45,9 @@ UNCOMPRESSED: Final = frozenset({"MiniCPM3ForCausalLM"})
 0.24 ``models/minicpm3.py``: plain attention, values padded to the width of keys.
 """
 
+SHARED_DRAFTS: Final = frozenset({"Gemma4ForCausalLM", "Gemma4ForConditionalGeneration"})
+"""Classes whose drafter reads the target's cache and keeps none (0.24 ``models/gemma4_mtp.py``)."""
+
 _WIDE_HEAD: Final = 512
 """Head width for which Hopper's FP8 kernels want blocks of 64."""
 

@@ -22,6 +22,7 @@ from kvreport.accounting.engines.vllm.groups import (
     tuple_block_bytes,
 )
 from kvreport.accounting.engines.vllm.kernels import (
+    SHARED_DRAFTS,
     SIXTEEN_BIT_CACHE,
     UNCOMPRESSED,
     Device,
@@ -206,7 +207,8 @@ class _Layers:
 
     def _adds_draft_layer(self) -> bool:
         """True where a draft of unknown shape is served: one more layer like the last is charged."""
-        return bool(self.serving.draft_tokens) and not self.serving.draft_in_model
+        drafted = bool(self.serving.draft_tokens) and not self.serving.draft_in_model
+        return drafted and self.model.architecture not in SHARED_DRAFTS
 
     def _page(self, cache: Cache) -> Page | None:
         match cache:

@@ -38,17 +38,18 @@ GATHERED_LOGIT_BYTES: Final = 2
 FORWARD_INNER_BYTES: Final = 6
 """Per element of the MLP's inner side: gate and up projection, and their product, 16 bits each."""
 
-FORWARD_HIDDEN_BYTES: Final = 8
-"""Per element of the residual stream: residual, normalized input, output and its sum, 16 bits each."""
+FORWARD_HIDDEN_BYTES: Final = 10
+"""Per element of the residual stream: residual, attention's output, their sum, its norm and the MLP's output,
+16 bits each, which a compiled graph allocates as one piece."""
+
+FIRST_ENGINE_HIDDEN_BYTES: Final = 6
+"""The same where layers run one by one: residual, norm and output (0.6 and 0.7 compile nothing)."""
 
 EXPERT_INNER_BYTES: Final = 6
 EXPERT_HIDDEN_BYTES: Final = 2
 
 MLA_CONTEXT_TOKENS: Final = 64 * 1024
 """Context tokens whose keys and values MLA expands at once (``mla/common.py``, chunked prefill)."""
-
-LARGEST_CAPTURE: Final = 512
-"""Tokens of the largest graph that is captured by default."""
 
 INDEX_KEY_BYTES: Final = 132
 
@@ -182,28 +183,6 @@ def _inner(model: Model, row: WeightGroup) -> int:
     return side // 2 if "gate_up" in row.name or "w13" in row.name else side
 
 
-def captured_sizes(max_seqs: int, max_batched_tokens: int | None = None) -> int:
-    """Batch sizes captured by default: 1, 2, 4, then by 8 to 256, then by 16 (``config/vllm.py``)."""
-    largest = min(2 * max_seqs, LARGEST_CAPTURE, max_batched_tokens or LARGEST_CAPTURE)
-    return _sizes(largest)
-
-
-def captured_graphs(max_seqs: int, max_batched_tokens: int | None = None) -> int:
-    """Graphs captured by default: pieces for every size, and whole ones for those that decode.
-
-    ``FULL_AND_PIECEWISE`` (``config/compilation.py``): a whole graph is captured for sizes of at most
-    ``max_num_seqs`` tokens.
-    """
-    whole = min(max_seqs, 2 * max_seqs, LARGEST_CAPTURE, max_batched_tokens or LARGEST_CAPTURE)
-    return captured_sizes(max_seqs, max_batched_tokens) + _sizes(whole)
-
-
-def _sizes(largest: int) -> int:
-    fine = min(largest, 256) // 8
-    coarse = max(largest - 256, 0) // 16
-    return sum(size <= largest for size in (1, 2, 4)) + fine + coarse
-
-
 def logit_bytes(sampler: Sampler, tensor_parallel: int = 1) -> int:
     """Bytes per logit of a sampling step; logits of several ranks are gathered first."""
     gathered = sampler == "logits" and tensor_parallel > 1
@@ -223,9 +202,15 @@ def kept_bytes(shape: Shape) -> int:
     return KEPT_STREAMS * SERVED_BYTES * shape.hidden
 
 
-def forward_bytes_per_token(shape: Shape, tensor_parallel: int = 1) -> float:
+def stream_bytes_per_token(shape: Shape, release: Release) -> int:
+    """Bytes per token of the residual stream at the peak of a forward pass."""
+    copies = FIRST_ENGINE_HIDDEN_BYTES if release < FIRST_ENGINE_ENDS else FORWARD_HIDDEN_BYTES
+    return copies * shape.hidden * shape.streams
+
+
+def forward_bytes_per_token(shape: Shape, release: Release, tensor_parallel: int = 1) -> float:
     """Bytes per token at the peak of a forward pass, without the buffers that experts keep."""
-    stream = FORWARD_HIDDEN_BYTES * shape.hidden * shape.streams
+    stream = stream_bytes_per_token(shape, release)
     dense = FORWARD_INNER_BYTES * shape.inner / tensor_parallel
     expert = EXPERT_INNER_BYTES * shape.expert_inner / tensor_parallel + EXPERT_HIDDEN_BYTES * shape.hidden
     return stream + max(dense, shape.experts_per_token * expert)

@@ -8,18 +8,17 @@ tensor-parallel group adds to it, and what a captured graph takes per layer.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Final, Self
 
+from kvreport.accounting import kernel
 from kvreport.accounting.engines.base import Reserve, constant
 from kvreport.accounting.engines.vllm import releases
 from kvreport.accounting.engines.vllm.profiling import (
     DYNAMIC_IMAGE_TOKENS,
-    FORWARD_HIDDEN_BYTES,
     INDEX_LOGITS_BYTES,
     POOLED_PATCHES,
     Shape,
-    captured_graphs,
     expanded_latent_bytes,
     expert_workspace_bytes,
     forward_bytes_per_token,
@@ -28,6 +27,7 @@ from kvreport.accounting.engines.vllm.profiling import (
     logit_bytes,
     rows_buffered,
     states_encoded_bytes,
+    stream_bytes_per_token,
 )
 from kvreport.accounting.kv_cache import SERVED_BYTES
 from kvreport.catalog.accelerator import Accelerator
@@ -110,8 +110,8 @@ class ReserveRates:
         fixed, pooled = (tower.merged, 0 if sizes.encoder_tokens else POOLED_PATCHES) if tower else (0, 0)
         patch = tower.patch_bytes if tower else 0
         return cls(
-            forward_per_token=forward_bytes_per_token(sizes, tensor_parallel),
-            stream_per_token=FORWARD_HIDDEN_BYTES * sizes.hidden * sizes.streams,
+            forward_per_token=forward_bytes_per_token(sizes, release, tensor_parallel),
+            stream_per_token=stream_bytes_per_token(sizes, release),
             expanded=expanded_latent_bytes(sizes, tensor_parallel),
             workspace_per_token=expert_workspace_bytes(sizes, tensor_parallel) if workspace else 0,
             kept_per_token=kept_bytes(sizes),
@@ -127,23 +127,6 @@ class ReserveRates:
             linked=constant(engine, "non_framework_rank_bytes") * (tensor_parallel - 1),
             per_graph=constant(engine, "graph_bytes_per_layer") * sizes.layers if graphs else 0.0,
         )
-
-    def activations(self, tokens: int, rows: int, context_tokens: int) -> float:
-        """Bytes at the peak of the measuring run: the largest of its three passes, and what stays of each."""
-        forward = max(self.forward_per_token * tokens, self.stream_per_token * tokens + self.expanded)
-        buffered = self.buffer_per_row * min(rows, MULTIPROCESSORS) if rows >= BUFFERED_ROWS else 0.0
-        sampling = self.sampling_per_row * rows + buffered + self.kept_per_token * tokens
-        encoding = max(self.encoding, self.encoding_per_token * tokens) + self.encoding_per_row * rows
-        workspace = max(self.workspace_per_token * tokens, self.index_per_token * context_tokens)
-        streams = self.streams_per_token * tokens
-        return max(forward + self.index_logits, sampling, encoding) + workspace + streams
-
-
-MULTIPROCESSORS: Final = 132
-"""Multiprocessors of a large device (H100); others have 58 to 188, which changes a tenth of a GiB."""
-
-BUFFERED_ROWS: Final = 8
-"""Rows of logits from which Triton's kernel samples (0.17.0, ``apply_top_k_top_p``)."""
 
 
 def reserve(
@@ -191,17 +174,17 @@ def reserve(
         sorts=sorts,
         nvidia=nvidia,
     )
-    rows = min(max_seqs, max_batched_tokens)
-    activations = rates.activations(max_batched_tokens, rows, context_tokens or model.context_tokens)
-    outside = rates.non_framework + rates.linked * multicast
-    if device_class == "unified":
-        outside += constant(engine, "unified_bytes")
-    graphs = 0.0 if eager else rates.per_graph * captured_graphs(max_seqs, max_batched_tokens)
+    flat = astuple(rates)
+    asked = context_tokens or model.context_tokens
+    activations = kernel.activation_bytes(flat, max_batched_tokens, max_seqs, asked, own_expert_kernels)
+    shared = round(constant(engine, "unified_bytes")) if device_class == "unified" else 0
+    outside = kernel.outside_bytes(flat, multicast, shared)
+    graphs = 0 if eager else kernel.graph_bytes(rates.per_graph, max_seqs, max_batched_tokens)
     total = activations + outside + graphs
     return Reserve(
-        activations=round(activations),
-        non_framework=round(outside),
-        graphs=round(graphs),
+        activations=activations,
+        non_framework=outside,
+        graphs=graphs,
         uncertainty=round(error_band(engine, total, device_class)),
     )
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from kvreport.accounting.engines.base import EngineRules, Reserve, Step, constant
 from kvreport.accounting.engines.vllm import kernels, overhead, plan, releases, reserve, scheduler
+from kvreport.accounting.engines.vllm.profiling import LOGIT_BYTES
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan, Serving
 from kvreport.catalog.accelerator import Accelerator
@@ -15,6 +16,7 @@ from kvreport.catalog.caches import RecurrentState
 from kvreport.catalog.engine import Engine, version_number
 from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.model import Model
+from kvreport.units import GIB
 
 _ONE_BLOCK_EACH: Final = (0, 20)
 
@@ -126,6 +128,23 @@ class Vllm(EngineRules):
         states = any(isinstance(c, RecurrentState) for group in model.layers for c in group.caches)
         return serving.max_seqs if states else None
 
+    def open_choices(self, model: Model, accelerator: Accelerator, max_seqs: int) -> tuple[str, ...]:
+        """Up to 0.10 sampling sorts without FlashInfer; up to 0.11 Hopper has two kernels for MXFP4 experts."""
+        release, found = releases.release_of(self.engine), []
+        if releases.sampler_is_open(release, second=False) and accelerator.vendor.upper() == "NVIDIA":
+            more = max_seqs * model.vocabulary * (LOGIT_BYTES["sort"] - LOGIT_BYTES["probabilities"])
+            found.append(
+                f"sampler FlashInfer's, as in the published images: without it all logits are sorted, which takes "
+                f"{more / GIB:.1f} GiB more (--sampler sort)"
+            )
+        hopper = (accelerator.compute_capability or "").startswith("9")
+        if hopper and not releases.vendored_triton_kernels(release) and model.weight_format == "mxfp4":
+            found.append(
+                "MXFP4 experts by Marlin's kernels: with the package triton_kernels they are padded along the "
+                "model's width only"
+            )
+        return tuple(found)
+
     def reserve_class(self, accelerator: Accelerator) -> Hashable:
         """Scheduler defaults, vendor and error band, and whether kernels for experts bring their own buffers."""
         return (
@@ -140,7 +159,8 @@ class Vllm(EngineRules):
         number = releases.release_number(version)
         if not number:
             return self.engine
-        return self.engine.model_copy(update=releases.behavior(number) | {"version": version})
+        told = {"version": version, "label": f"vLLM {version.removeprefix('v')}"}
+        return self.engine.model_copy(update=releases.behavior(number) | told)
 
     def scheduler(
         self,

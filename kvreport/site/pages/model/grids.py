@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from kvreport import units
 from kvreport.catalog.load import RELEASED
 from kvreport.catalog.model import Model
-from kvreport.publish.series import Series
+from kvreport.publish.series import Series, why_not
 from kvreport.publish.site_data import SiteData
 from kvreport.site.kit import tables
 from kvreport.site.kit.tables import Cell, Column, Row, Table
@@ -66,14 +65,7 @@ def _why_not(site: SiteData, model: Model, series: list[Series], gpu: str) -> st
     if not series:
         return f"not offered: {model.name} cannot be split so, or the engine does not run it on {name}"
     widest = max(series, key=lambda one: one.config.tensor_parallel)
-    number = widest.config.tensor_parallel
-    usable = site.catalogue.accelerators[gpu].usable_bytes
-    if all(verdict == "weights_exceed_memory" for verdict in widest.verdicts):
-        return (
-            f"weights: {units.gib(widest.weight_bytes, 1)} GiB on each of {number}, "
-            f"and one has {units.gib(usable, 1)} GiB"
-        )
-    return f"cache: the weights leave no room for one request on each of {number}"
+    return why_not(widest, site.catalogue.accelerators[gpu].usable_bytes)
 
 
 def weights_table(site: SiteData, model: Model) -> Table:

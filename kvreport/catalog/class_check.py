@@ -1,0 +1,70 @@
+"""What ``make torch-check`` found: every generating class of one transformers release, against its own tensors."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from kvreport.catalog.base import SCHEMA_VERSION, LongText, Record, Text
+from kvreport.catalog.shelf import read_yaml, validate
+
+Count = Annotated[int, Field(ge=0)]
+Status = Literal["exact", "differs", "refused", "not built"]
+
+
+class CheckedClass(Record):
+    """One class.
+
+    Attributes:
+        name: The class.
+        model_type: Its model type.
+        group: The list of transformers it stands in.
+        status: The default config's parameters: equal, different, refused by us, or not built by transformers.
+        small: The same of the config made small.
+        cache: Cache bytes of the small model, run on a CPU at two lengths.
+        parameters: Parameters that transformers allocates for the default config, where it builds.
+        nearest: The nearest class that is read, where this one is refused.
+        note: Why it differs on purpose, or what else a reader must know.
+    """
+
+    name: Text
+    model_type: Text
+    group: Text
+    status: Status
+    small: Status
+    cache: Literal["exact", "differs", "not run"]
+    parameters: Count | None = None
+    nearest: Text | None = None
+    note: LongText | None = None
+
+
+class ClassCheck(Record):
+    """The content of ``class_check.yaml``, which ``python -m experiments classes`` writes.
+
+    Attributes:
+        transformers: The release checked.
+        torch: The release that built the tensors.
+        classes: One entry per class and model type.
+    """
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    transformers: Text
+    torch: Text
+    classes: Annotated[tuple[CheckedClass, ...], Field(min_length=1, max_length=2000)]
+
+    def counts(self) -> dict[str, int]:
+        """Return how many classes have each status."""
+        return dict(Counter(entry.status for entry in self.classes))
+
+
+def load_class_check(data_dir: Path) -> ClassCheck | None:
+    """Read ``class_check.yaml`` of a catalogue's folder; None if there is none.
+
+    Raises:
+        CatalogueError: If the file is not right.
+    """
+    path = data_dir / "class_check.yaml"
+    return validate(ClassCheck, read_yaml(path, path.name), path.name) if path.is_file() else None

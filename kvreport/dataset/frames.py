@@ -1,0 +1,148 @@
+"""Answers as pandas data frames: the matrix, the out-of-memory boundary, the models, a comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from kvreport.accounting.capacity import boundary as longest_each
+from kvreport.catalog.accelerator import Accelerator
+from kvreport.catalog.load import Catalogue, open_catalogue
+from kvreport.catalog.model import Model
+from kvreport.dataset.arrow import capacity_table
+from kvreport.dataset.grid import axes
+from kvreport.dataset.matrix import matrix as cubes
+from kvreport.dataset.tables import model_rows
+from kvreport.estimation.difference import Difference, Side, compare
+from kvreport.estimation.estimate import estimate
+from kvreport.units import parse_tokens
+
+
+def matrix(
+    models: str = "*",
+    gpus: str = "*",
+    *,
+    contexts: Sequence[int | str] | None = None,
+    tensor_parallel: Sequence[int] | None = None,
+    weights: Sequence[str] | None = None,
+    kv: Sequence[str] | None = None,
+    engine: str | None = None,
+    catalog: Catalogue | None = None,
+) -> pd.DataFrame:
+    """Compute every combination as a data frame with the columns of the published dataset.
+
+    Args:
+        models: Shell pattern over model ids, several with commas between.
+        gpus: The same over accelerator slugs.
+        contexts: Contexts in tokens, such as 8192 or "8K"; None for the published ones.
+        tensor_parallel: Sizes; None for the published layouts.
+        weights: Weight formats, ``released`` among them if wanted.
+        kv: KV formats.
+        engine: Engine whose rules apply.
+        catalog: Where names are looked up; None for the public catalogue.
+
+    Raises:
+        InputError: If a name is unknown, a number out of range, or nothing is left.
+    """
+    known = open_catalogue() if catalog is None else catalog
+    chosen = axes(
+        known,
+        models=models,
+        gpus=gpus,
+        contexts=None if contexts is None else [parse_tokens(one) for one in contexts],
+        tensor_parallel=tensor_parallel,
+        weights=weights,
+        kv=kv,
+        engine=engine,
+    )
+    frames = [capacity_table(cube).to_pandas(strings_to_categorical=True) for cube in cubes(chosen)]
+    if not frames:
+        return pd.DataFrame()
+    names = list(frames[0].columns)
+    joined = pd.concat([frame.astype({"model": "object"}) for frame in frames], ignore_index=True)
+    return pd.DataFrame(joined[names])
+
+
+def boundary(
+    model: str | Model,
+    *,
+    gpu: str | Accelerator | Sequence[str | Accelerator],
+    requests: Sequence[int] | None = None,
+    **options: Any,  # noqa: ANN401 - the fields of Query
+) -> pd.DataFrame:
+    """Compute the out-of-memory boundary: the longest context that each of so many requests can have.
+
+    Args:
+        model: As for :func:`kvreport.estimate`.
+        gpu: As for :func:`kvreport.estimate`.
+        requests: Numbers of simultaneous requests; None for powers of two up to what runs at once at 1K.
+        **options: As for :func:`kvreport.estimate`.
+
+    Returns:
+        Columns ``requests`` and ``max_context_tokens``.
+
+    Raises:
+        InputError: As :func:`kvreport.estimate`.
+    """
+    answer = estimate(model, gpu=gpu, **options)
+    copies = answer.request.layout.data
+    if requests is None:
+        most = max((row.max_concurrent_requests for row in answer.by_context), default=1)
+        counts = [1 << power for power in range(max(most, 1).bit_length())]
+    else:
+        counts = list(requests)
+    each = [-(-count // copies) for count in counts]
+    limit = answer.request.model.context_tokens
+    longest = longest_each(answer.budget.kv_pool_bytes, answer.plan, np.asarray(each, dtype=np.int64), limit)
+    return pd.DataFrame({"requests": counts, "max_context_tokens": np.asarray(longest)})
+
+
+def list_models(pattern: str = "*", *, catalog: Catalogue | None = None) -> pd.DataFrame:
+    """List the models of the catalogue whose id, name or alias matches a pattern.
+
+    Args:
+        pattern: Shell pattern, or a word that a name contains.
+        catalog: Where to look; None for the public catalogue.
+    """
+    known = open_catalogue() if catalog is None else catalog
+    wanted = pattern.lower()
+    if not any(sign in wanted for sign in "*?["):
+        wanted = f"*{wanted}*"
+    chosen = [
+        model
+        for model in known.models.values()
+        if any(fnmatchcase(name.lower(), wanted) for name in (model.id, model.name, *model.aliases))
+    ]
+    return pd.DataFrame(model_rows(tuple(chosen), known.weight_formats))
+
+
+def diff(
+    old: str | Model,
+    new: str | Model,
+    *,
+    gpu: str,
+    old_engine: str = "vllm",
+    new_engine: str | None = None,
+    catalog: Catalogue | None = None,
+    **options: Any,  # noqa: ANN401 - what compare takes
+) -> Difference:
+    """Compare two models or configs, or one model under two engine releases: what changed and which term did it.
+
+    Args:
+        old: Model before.
+        new: Model now.
+        gpu: Accelerator.
+        old_engine: Engine before.
+        new_engine: Engine now; None for the same.
+        catalog: Where names are looked up; None for the public catalogue.
+        **options: ``tensor_parallel``, ``context_tokens``, ``weights`` and ``kv``.
+
+    Raises:
+        InputError: If neither side can be answered.
+    """
+    known = open_catalogue() if catalog is None else catalog
+    return compare(Side(known, old, old_engine), Side(known, new, new_engine or old_engine), gpu, **options)

@@ -1,0 +1,76 @@
+"""The release of a log that does not name it: by where in the source its lines were written, or by its day.
+
+``[kv_cache_utils.py:1711]`` stands before a line of 0.20.0 and of no other release; ``data/vllm_releases.yaml`` has
+the places of every release that was read, and the day that it was built. A build between releases has places of its
+own and is not guessed by them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import cache
+from typing import Annotated, Final, Literal
+
+from pydantic import Field
+
+from kvreport.catalog.base import SCHEMA_VERSION, Record, Text
+from kvreport.catalog.engine import version_number
+from kvreport.catalog.observation import Day
+from kvreport.catalog.shelf import read_yaml, validate
+from kvreport.resources import data_dir
+
+_PLACE: Final = re.compile(r"[\[ ]([a-z_]{3,40}\.py):(\d{1,5})[\]) ]")
+
+
+class Release(Record):
+    """One release.
+
+    Attributes:
+        built: The day of the files in its package.
+        lines: Where it writes the lines that a log is read by.
+    """
+
+    built: Day
+    lines: tuple[Text, ...]
+
+
+class ReleasesFile(Record):
+    """The content of ``vllm_releases.yaml``."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    releases: Annotated[dict[Text, Release], Field(min_length=1)]
+
+
+def places(lines: Iterable[str]) -> frozenset[str]:
+    """Files and line numbers that the lines of a log begin with, such as ``gpu_worker.py:440``."""
+    return frozenset(f"{name}:{number}" for line in lines for name, number in _PLACE.findall(line[:200]))
+
+
+def release_of_places(found: frozenset[str]) -> str | None:
+    """The one release that most of the places belong to; None if none, or several equally, do.
+
+    Args:
+        found: From :func:`places`.
+    """
+    counts = {release: len(found & set(known.lines)) for release, known in _known().items()}
+    most = max(counts.values(), default=0)
+    best = [release for release, count in counts.items() if count == most]
+    if most == 0:
+        return None
+    # Patch releases of one minor release behave alike where their places are the same.
+    return best[-1] if len({version_number(release)[:2] for release in best}) == 1 else None
+
+
+def release_of_day(day: str) -> str | None:
+    """The newest release that had been built on a day (``2026-08-03``); None before the first that was read."""
+    known = sorted((release.built, version_number(name), name) for name, release in _known().items())
+    return next((name for built, _, name in reversed(known) if built <= day), None)
+
+
+@cache
+def _known() -> dict[str, Release]:
+    path = data_dir() / "vllm_releases.yaml"
+    if not path.is_file():
+        return {}
+    return validate(ReleasesFile, read_yaml(path, path.name), path.name).releases

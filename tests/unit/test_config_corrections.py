@@ -1,0 +1,132 @@
+"""Readings that were silently wrong once; the figures are transformers 5.23's own, on the meta device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kvreport.architectures import read_config, read_config_report
+from kvreport.catalog.caches import FullAttention, RecurrentState, SlidingWindow
+from kvreport.catalog.model import Model
+from kvreport.errors import InputError
+
+LLAMA_SECTION: dict[str, Any] = {
+    "hidden_size": 256,
+    "intermediate_size": 512,
+    "model_type": "llama",
+    "num_attention_heads": 4,
+    "num_hidden_layers": 2,
+    "num_key_value_heads": 4,
+    "vocab_size": 1000,
+}
+
+
+def total(model: Model, *components: str) -> int:
+    return sum(row.parameters for row in model.weights if not components or row.component in components)
+
+
+def test_bailing_hybrid_states_its_linear_heads_under_their_own_names() -> None:
+    # transformers writes the rotary width as head_dim and the linear heads' as linear_head_dim.
+    config = {"architectures": ["BailingHybridForCausalLM"], "head_dim": 64, "linear_head_dim": 128}
+    model = read_config(config | {"linear_num_heads": 32}, assume_defaults=True)
+    assert total(model) == 124_414_211_552
+    states = [c for group in model.layers for c in group.caches if isinstance(c, RecurrentState)]
+    assert states[0].tensors[1].columns == 128 * 128
+
+
+def test_mimo_v2_5_has_encoders_and_prediction_layers() -> None:
+    config = {
+        "architectures": ["MiMoV2ForCausalLM"],
+        "audio_config": {
+            "audio_channels": 20,
+            "out_hidden_size": 4096,
+            "projection_layers": 2,
+            "speech_vocab_size": "1280",
+        },
+        "num_nextn_predict_layers": 3,
+        "vision_config": {"depth": 28, "fullatt_block_indexes": [0, 9, 18, 27], "hidden_size": 1280},
+    }
+    model = read_config(config, assume_defaults=True)
+    # 0.73 B in the tower and 0.33 B in each prediction layer, as the model's report has it.
+    assert total(model, "vision") == 728_594_432
+    assert round(total(model, "mtp") / 3, -7) == 330_000_000
+    assert total(model, "audio") == 261_127_168
+
+
+@pytest.mark.parametrize(
+    ("architecture", "inner", "outer", "has_head"),
+    [
+        ("LlavaNextForConditionalGeneration", True, False, True),
+        ("LlavaNextForConditionalGeneration", False, True, False),
+        ("LlavaForConditionalGeneration", True, False, False),
+        ("VoxtralForConditionalGeneration", True, True, True),
+    ],
+)
+def test_which_of_two_keys_ties_the_head(architecture: str, inner: bool, outer: bool, has_head: bool) -> None:
+    config = {
+        "architectures": [architecture],
+        "text_config": LLAMA_SECTION | {"tie_word_embeddings": inner},
+        "tie_word_embeddings": outer,
+    }
+    model = read_config(config, assume_defaults=True)
+    assert (total(model, "output_head") > 0) is has_head
+
+
+def test_muse_glimmer_s_projector_reads_out_hidden_size() -> None:
+    wide, narrow = (
+        read_config(
+            {
+                "architectures": ["MuseGlimmerForConditionalGeneration"],
+                "out_hidden_size": width,
+                "text_config": {"num_hidden_layers": 4},
+            },
+            assume_defaults=True,
+        )
+        for width in (6144, 3072)
+    )
+    assert total(wide) - total(narrow) == 3072 * 4096
+
+
+def test_windows_of_mimo_v2_have_twice_the_heads_unless_it_says_otherwise() -> None:
+    config = {"architectures": ["MiMoV2FlashForCausalLM"], "num_key_value_heads": 8}
+    model = read_config(config, assume_defaults=True)
+    windows = [c for group in model.layers for c in group.caches if isinstance(c, SlidingWindow)]
+    full = [c for group in model.layers for c in group.caches if isinstance(c, FullAttention)]
+    assert windows[0].kv_heads == 2 * full[0].kv_heads == 16
+
+
+def test_strides_that_no_engine_lays_out_are_refused() -> None:
+    config = {
+        "architectures": ["DeepseekV4ForCausalLM"],
+        "compress_rates": {"compressed_sparse_attention": 8},
+    }
+    with pytest.raises(InputError, match=r"compress_rates.compressed_sparse_attention: found 8; allowed: 4"):
+        read_config(config, assume_defaults=True)
+
+
+def test_sizes_of_single_layers_are_read_or_refused() -> None:
+    gemma = {"architectures": ["Gemma4ForCausalLM"]}
+    usual = read_config(gemma, assume_defaults=True)
+    own = read_config(gemma | {"per_layer_config": {"05": {"head_dim": 256}}}, assume_defaults=True)
+    assert total(own) < total(usual)
+    with pytest.raises(InputError, match=r"per_layer_config.05.intermediate_size"):
+        read_config(gemma | {"per_layer_config": {"05": {"intermediate_size": 8}}}, assume_defaults=True)
+    llama = {**LLAMA_SECTION, "architectures": ["LlamaForCausalLM"]}
+    with pytest.raises(InputError, match=r"per_layer_config: found"):
+        read_config(llama | {"per_layer_config": {"0": {"intermediate_size": 8}}})
+
+
+def test_biases_that_a_class_does_not_build_are_not_counted() -> None:
+    nemotron = {
+        "architectures": ["NemotronHForCausalLM"],
+        "hybrid_override_pattern": "M*-",
+        "num_hidden_layers": 3,
+    }
+    plain = total(read_config(nemotron, assume_defaults=True))
+    assert total(read_config(nemotron | {"mamba_proj_bias": True}, assume_defaults=True)) == plain
+    deepseek = {"architectures": ["DeepseekV2ForCausalLM"], "num_experts_per_tok": None}
+    reading = read_config_report(deepseek, assume_defaults=True)
+    biased = read_config(deepseek | {"mlp_bias": True}, assume_defaults=True)
+    assert total(biased) > total(reading.model)
+    assert any(text.startswith("num_experts_per_tok") for text in reading.assumptions)

@@ -1,0 +1,232 @@
+"""Listings: every line can be read, published models come out to the last parameter, bad input is named."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kvreport.architectures import listing, read_config, read_config_report
+from kvreport.architectures.expressions import evaluate
+from kvreport.architectures.keys import Keys
+from kvreport.architectures.listed import read_listed
+from kvreport.architectures.registry import nearest_class
+from kvreport.catalog.class_check import load_class_check
+from kvreport.catalog.model import Model
+from kvreport.errors import InputError
+from kvreport.resources import data_dir
+
+PAGE = Path(__file__).parents[2] / "docs" / "about" / "add-a-model.md"
+
+WHISPER_LARGE_V3: dict[str, Any] = {
+    "architectures": ["WhisperForConditionalGeneration"],
+    "d_model": 1280,
+    "decoder_attention_heads": 20,
+    "decoder_ffn_dim": 5120,
+    "decoder_layers": 32,
+    "encoder_attention_heads": 20,
+    "encoder_ffn_dim": 5120,
+    "encoder_layers": 32,
+    "max_source_positions": 1500,
+    "max_target_positions": 448,
+    "num_mel_bins": 128,
+    "vocab_size": 51866,
+}
+T5_SMALL: dict[str, Any] = {
+    "architectures": ["T5ForConditionalGeneration"],
+    "d_ff": 2048,
+    "d_kv": 64,
+    "d_model": 512,
+    "num_heads": 8,
+    "num_layers": 6,
+    "relative_attention_num_buckets": 32,
+    "vocab_size": 32128,
+}
+BART_LARGE: dict[str, Any] = {
+    "architectures": ["BartForConditionalGeneration"],
+    "d_model": 1024,
+    "decoder_attention_heads": 16,
+    "decoder_ffn_dim": 4096,
+    "decoder_layers": 12,
+    "encoder_attention_heads": 16,
+    "encoder_ffn_dim": 4096,
+    "encoder_layers": 12,
+    "max_position_embeddings": 1024,
+    "vocab_size": 50265,
+}
+BERT_BASE: dict[str, Any] = {
+    "architectures": ["BertModel"],
+    "hidden_size": 768,
+    "intermediate_size": 3072,
+    "max_position_embeddings": 512,
+    "num_attention_heads": 12,
+    "num_hidden_layers": 12,
+    "type_vocab_size": 2,
+    "vocab_size": 30522,
+}
+BGE_RERANKER_V2_M3: dict[str, Any] = {
+    "architectures": ["XLMRobertaForSequenceClassification"],
+    "hidden_size": 1024,
+    "id2label": {"0": "LABEL_0"},
+    "intermediate_size": 4096,
+    "max_position_embeddings": 8194,
+    "num_attention_heads": 16,
+    "num_hidden_layers": 24,
+    "type_vocab_size": 1,
+    "vocab_size": 250002,
+}
+RWKV_7_191M: dict[str, Any] = {
+    "architectures": ["RWKV7ForCausalLM"],
+    "a_low_rank_dim": 64,
+    "decay_low_rank_dim": 64,
+    "gate_low_rank_dim": 128,
+    "head_dim": 64,
+    "hidden_size": 768,
+    "intermediate_size": 3072,
+    "num_hidden_layers": 12,
+    "v_low_rank_dim": 32,
+    "vocab_size": 65536,
+}
+EAGLE_3_LLAMA_3_1_8B: dict[str, Any] = {
+    "architectures": ["LlamaForCausalLM"],
+    "draft_vocab_size": 32000,
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_attention_heads": 32,
+    "num_hidden_layers": 1,
+    "num_key_value_heads": 8,
+    "vocab_size": 128256,
+}
+
+
+def total(model: Model) -> int:
+    return sum(row.parameters for row in model.weights)
+
+
+@pytest.mark.parametrize("name", sorted(listing.index()))
+def test_every_listing_can_be_read(name: str) -> None:
+    listed = listing.listing(name)
+    assert listed.rows
+    assert listed.family
+    for row in listed.rows:
+        for formula in (*row.shape, row.count, row.heads or "1", row.condition or "1"):
+            ast.parse(formula.strip(), mode="eval")
+
+
+@pytest.mark.parametrize(
+    ("config", "parameters"),
+    [
+        # 1.55 B on its card; the sum of its checkpoint's tensors.
+        (WHISPER_LARGE_V3, 1_543_490_560),
+        # "60 million" in the T5 report (arXiv 1910.10683); the sum of its checkpoint's tensors.
+        (T5_SMALL, 60_506_624),
+        # 406 M in the BART report's repository (fairseq, examples/bart).
+        (BART_LARGE, 406_291_456),
+        # 110 M in the BERT report (arXiv 1810.04805); the sum of its checkpoint's tensors.
+        (BERT_BASE, 109_482_240),
+        # The checkpoint is called 191M.
+        (RWKV_7_191M, 191_034_624),
+        # By hand: 4096 x 12288 + 32000 x 4096 + 14336 x 4096 x 3 + 4096 x 8192 + 2 x 1024 x 8192 + 4096^2 + 4 x 4096.
+        (EAGLE_3_LLAMA_3_1_8B, 424_689_664),
+    ],
+    ids=lambda value: value["architectures"][0] if isinstance(value, dict) else "",
+)
+def test_published_models_come_out_to_the_last_parameter(config: dict[str, Any], parameters: int) -> None:
+    assert total(read_config(config)) == parameters
+
+
+def test_a_classifier_has_as_many_rows_as_labels() -> None:
+    one = total(read_config(BGE_RERANKER_V2_M3))
+    three = total(read_config(BGE_RERANKER_V2_M3 | {"id2label": {"0": "a", "1": "b", "2": "c"}}))
+    assert three - one == 2 * (1024 + 1)
+
+
+def test_an_encoder_decoder_keeps_both_caches() -> None:
+    caches = read_config(WHISPER_LARGE_V3).layers[0].caches
+    assert [cache.kind for cache in caches] == ["full", "cross"]
+    assert caches[1].model_dump()["encoder_tokens"] == 1500
+
+
+def test_an_encoder_keeps_nothing() -> None:
+    assert all(not group.caches for group in read_config(BERT_BASE).layers)
+
+
+@pytest.mark.parametrize("ending", ["ForSequenceClassification", "Model", "ForRewardModel"])
+def test_a_pooling_class_is_its_decoder_without_head_and_cache(ending: str) -> None:
+    config = {
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_attention_heads": 4,
+        "num_hidden_layers": 2,
+        "num_key_value_heads": 2,
+        "tie_word_embeddings": False,
+        "vocab_size": 100,
+    }
+    decoder = read_config({"architectures": ["LlamaForCausalLM"], **config})
+    pooling = read_config({"architectures": [f"Llama{ending}"], **config})
+    assert all(not group.caches for group in pooling.layers)
+    head = 0 if ending == "Model" else 2 * 64
+    assert total(decoder) - total(pooling) == 100 * 64 - head
+
+
+def test_a_missing_dimension_of_a_listing_is_refused() -> None:
+    config = {key: value for key, value in WHISPER_LARGE_V3.items() if key != "decoder_layers"}
+    with pytest.raises(InputError, match=r"^config: decoder_layers: found nothing"):
+        read_config(config)
+
+
+def test_what_is_derived_is_listed() -> None:
+    reading = read_config_report({key: v for key, v in RWKV_7_191M.items() if key != "v_low_rank_dim"})
+    assert any(text.startswith("v_low_rank_dim = ") for text in reading.assumptions)
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("LlamaForCausalLMEagle9", "LlamaForCausalLM"),
+        ("Qwen9MoeForCausalLM", "Qwen"),
+        ("WhisperXForConditionalGeneration", "Whisper"),
+    ],
+)
+def test_what_is_refused_names_the_nearest_class(name: str, near: str) -> None:
+    assert (nearest_class(name) or "").startswith(near)
+    with pytest.raises(InputError, match=f"found '{name}'; allowed: {near}\\w+ is the nearest class"):
+        read_config({"architectures": [name]})
+
+
+@pytest.mark.parametrize("formula", ["__import__('os')", "open('x')", "a.b()", "[i for i in a]", "lambda: 1"])
+def test_a_formula_is_arithmetic_and_nothing_else(formula: str) -> None:
+    with pytest.raises(ValueError, match=r"formula|key"):
+        evaluate(formula, lambda _path: 1)
+
+
+def test_the_worked_example_of_the_page_is_true() -> None:
+    blocks = re.findall(r"```(\w+)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    written = next(text for language, text in blocks if language == "ini")
+    config = json.loads(next(text for language, text in blocks if language == "json"))
+    stated = re.search(r"([\d,]+) parameters", PAGE.read_text(encoding="utf-8"))
+    assert stated
+    name = config["architectures"][0]
+    listed = listing.read_listing(name, written.replace(f"[{name}]", ""))
+    blueprint = read_listed(listed, Keys(config, "config.json"))
+    counted = 0
+    for tensor in blueprint.outer:
+        elements = tensor.count
+        for side in tensor.shape:
+            elements *= side
+        counted += elements
+    assert counted == int(stated[1].replace(",", ""))
+    assert [layer.kind for layer in blueprint.layers] == ["sliding window", "full attention"] * 2
+
+
+def test_the_table_of_classes_is_published_as_it_was_written() -> None:
+    table = load_class_check(data_dir())
+    assert table is not None
+    assert len(table.classes) > 300
+    unexplained = [entry.name for entry in table.classes if entry.status == "differs" and not entry.note]
+    assert unexplained == []
+    assert all(entry.nearest for entry in table.classes if entry.status == "refused")

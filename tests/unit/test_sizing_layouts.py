@@ -1,0 +1,245 @@
+"""Sizing over layouts: what practitioners deploy, conservation, commands, prefill and decode apart."""
+
+import json
+from math import ceil
+
+import pytest
+
+from kvreport.accounting.engines.sglang.rules import Sglang
+from kvreport.accounting.parallel import Layout
+from kvreport.accounting.ranking import Choices, Deployment, Offer, rank
+from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.server_flags import load_server_flags
+from kvreport.cli import main
+from kvreport.errors import InputError
+from kvreport.estimation import estimate
+from kvreport.estimation.commands import Served, nodes_note, serving_command
+from kvreport.estimation.size import Sizing, size
+from kvreport.resources import data_dir
+
+CATALOGUE = open_catalogue()
+DEEPSEEK = "deepseek-ai/DeepSeek-V3"
+LLAMA = "meta-llama/Llama-3.1-70B-Instruct"
+H200 = "h200-sxm-141gb"
+
+
+def sized(model: str = DEEPSEEK, gpu: str = H200, **changes: object) -> Sizing:
+    asked: dict[str, object] = {"context": "32K", "concurrent": 64, "gpus": [gpu], **changes}
+    return size(model, catalog=CATALOGUE, **asked)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def deepseek() -> Sizing:
+    return sized()
+
+
+def by_layout(found: Sizing) -> dict[str, Deployment]:
+    return {one.layout.label: one for one in found.ranking.deployments}
+
+
+def test_eight_h200_serve_what_tensor_parallelism_alone_needs_thirty_two_for(deepseek: Sizing) -> None:
+    best = deepseek.ranking.deployments[0]
+    assert (best.devices, best.sure) == (8, True)
+    assert by_layout(deepseek)["dp8-ep"].devices == 8
+    assert sized(tensor_parallel=[1, 2, 4, 8]).ranking.deployments[0].devices == 32
+
+
+@pytest.mark.parametrize(
+    ("label", "flags"),
+    [
+        ("tp8", {"tensor_parallel": 8}),
+        ("dp8-ep", {"data_parallel": 8, "expert_parallel": True}),
+        ("dp16-ep", {"data_parallel": 16, "expert_parallel": True, "nodes": 2}),
+        ("tp8-dcp8", {"tensor_parallel": 8, "decode_context_parallel": 8}),
+        ("pp2-tp8", {"tensor_parallel": 8, "pipeline_parallel": 2, "nodes": 2}),
+    ],
+)
+def test_a_layout_holds_what_an_estimate_says(deepseek: Sizing, label: str, flags: dict[str, int]) -> None:
+    answer = estimate(DEEPSEEK, gpu=H200, context_tokens="32K", catalog=CATALOGUE, **flags)
+    assert by_layout(deepseek)[label].users_held == answer.max_concurrent_requests_by_memory
+
+
+@pytest.mark.parametrize("concurrent", [1, 64, 700])
+def test_devices_and_requests_are_conserved(concurrent: int) -> None:
+    found = sized(concurrent=concurrent, spare_replicas=1, burst=1.5)
+    for one in found.ranking.deployments:
+        facts = found.describe(one)
+        layout = facts["layout"]
+        assert layout["gpus"] == (
+            layout["tensor_parallel"] * layout["pipeline_parallel"] * layout["data_parallel"]
+        )
+        assert facts["devices"] == layout["gpus"] * facts["replicas"]["with_spares"]
+        assert facts["users_per_replica"] % layout["data_parallel"] == 0
+        assert facts["users_per_replica"] * facts["replicas"]["burst"] >= found.workload.peak
+        # The fullest data rank of the fullest replica gets no more than it serves, and its pool holds that.
+        each = ceil(ceil(found.workload.peak / facts["replicas"]["burst"]) / layout["data_parallel"])
+        assert each == found.rank_each(one) <= facts["users_per_replica"] // layout["data_parallel"]
+        assert facts["smallest_pool_bytes"] <= facts["kv_pool_bytes_per_gpu"]
+
+
+def test_a_dense_model_is_answered_as_by_tensor_parallelism_alone() -> None:
+    every, plain = (
+        sized(LLAMA, "h100-sxm-80gb", tensor_parallel=sizes, context="8K") for sizes in (None, [1, 2, 4, 8])
+    )
+    assert every.to_dict() == plain.to_dict()
+
+
+def test_layouts_that_are_given_are_the_ones_tried() -> None:
+    found = sized(tensor_parallel=[8], layouts=[Layout(data=8, expert=True)])
+    assert set(by_layout(found)) == {"tp8", "dp8-ep"}
+    assert set(by_layout(sized(tensor_parallel=[8]))) == {"tp8"}
+
+
+@pytest.mark.parametrize(
+    ("per_node", "labels"), [(8, {"tp8", "dp8-ep", "dp16-ep", "tp8-dcp8", "pp2-tp8"}), (4, set())]
+)
+def test_a_layout_takes_no_more_of_a_node_than_it_has(
+    deepseek: Sizing, per_node: int, labels: set[str]
+) -> None:
+    device = CATALOGUE.accelerators[H200].model_copy(update={"devices_per_node": per_node})
+    choices = Choices(
+        engine=CATALOGUE.engine("vllm"),
+        formats=CATALOGUE.weight_formats,
+        weight_formats={"released": None},
+        kv_formats={"auto": None},
+        all_kv_formats=CATALOGUE.kv_formats,
+        layouts=tuple(Layout(**one.model_dump()) for one in CATALOGUE.grid.layouts),
+    )
+    found = rank([CATALOGUE.model(DEEPSEEK)], deepseek.workload, [Offer(device)], choices)
+    assert {one.layout.label for one in found.deployments} == labels
+
+
+def test_commands_carry_the_layout_and_only_flags_that_servers_take(deepseek: Sizing) -> None:
+    found = by_layout(deepseek)
+    wanted = {
+        "dp8-ep": (
+            "--data-parallel-size 8 --enable-expert-parallel",
+            "--tp-size 8 --dp-size 8 --enable-dp-attention --ep-size 8",
+        ),
+        "tp8-dcp8": ("--tensor-parallel-size 8 --decode-context-parallel-size 8", "--tp-size 8 --dcp-size 8"),
+        "pp2-tp8": (
+            "--tensor-parallel-size 8 --pipeline-parallel-size 2 --nnodes 2",
+            "--tp-size 8 --pp-size 2 --nnodes 2",
+        ),
+        "dp16-ep": (
+            "--data-parallel-size 16 --enable-expert-parallel --data-parallel-size-local 8",
+            "--tp-size 16 --dp-size 16 --enable-dp-attention --ep-size 16 --nnodes 2",
+        ),
+    }
+    known = load_server_flags(data_dir())
+    for label, (vllm, sglang) in wanted.items():
+        facts = deepseek.describe(found[label])
+        commands = facts["commands"]
+        assert vllm in commands["vllm"]
+        assert sglang in commands["sglang"]
+        for family, command in commands.items():
+            flags = {word for word in command.split() if word.startswith("--")}
+            assert flags <= set(known[family].flags)
+        assert (facts["note"] is not None) == (found[label].layout.nodes > 1)
+
+
+def test_vllm_counts_requests_per_data_rank_and_sglang_all_of_them(deepseek: Sizing) -> None:
+    one = by_layout(deepseek)["dp8-ep"]
+    commands = deepseek.describe(one)["commands"]
+    assert f"--max-num-seqs {one.users_each // 8} " in commands["vllm"]
+    assert f"--max-running-requests {one.users_each} " in commands["sglang"]
+
+
+def test_nothing_is_said_of_nodes_where_there_is_one() -> None:
+    assert nodes_note(Served("m", 8, 4096)) is None
+    assert "--nnodes" not in serving_command("vllm", Served("m", 8, 4096))
+
+
+def test_an_engine_that_refuses_a_combination_gets_a_reason_and_no_command(
+    deepseek: Sizing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Sglang, "supports", lambda *_: "not with this layout")
+    best = deepseek.ranking.deployments[0]
+    commands = deepseek.describe(best)["commands"]
+    assert commands["sglang"] is None
+    assert commands["vllm"] is not None
+    assert deepseek.refusal("sglang", best) == "not with this layout"
+
+
+def test_interleaved_tokens_are_read_once_over_the_ranks() -> None:
+    found = estimate(
+        DEEPSEEK,
+        gpu=H200,
+        context_tokens="32K",
+        tensor_parallel=8,
+        decode_context_parallel=8,
+        catalog=CATALOGUE,
+    )
+    # An eighth of each request's 32,768 x 70,272 B, and at most all weights of the device, at 4.8 TB/s.
+    cache_s = found.max_concurrent_requests * 32_768 * 70_272 / 8 / 4.8e12
+    weights_s = found.weight_bytes_per_gpu / 4.8e12
+    assert found.decode_ms_lower_bound is not None
+    assert cache_s < found.decode_ms_lower_bound / 1e3 < (cache_s + weights_s) * 1.01
+
+
+# --- prefill and decode apart ----------------------------------------------------------------------------
+
+
+def apart(**changes: object) -> Sizing:
+    return sized(DEEPSEEK, H200, **{"prompt": "8K", "output": "1K", "disaggregated": True, **changes})
+
+
+def test_the_transfer_is_the_latent_cache_of_the_prompt() -> None:
+    # 61 layers x (512 + 64) x 2 B = 70,272 B per token; x 8,192 tokens.
+    found = apart().apart
+    assert found is not None
+    assert found.transfer_bytes == 70_272 * 8192
+    assert apart(shared_prefix=1024).apart.transfer_bytes == 70_272 * (8192 - 1024)  # type: ignore[union-attr]
+
+
+def test_the_ratio_is_that_of_device_seconds_and_lies_in_its_bounds() -> None:
+    found = apart().apart
+    assert found is not None
+    facts = found.to_dict()
+    prefill, decode = facts["prefill"], facts["decode"]
+    ratio = facts["prefill_gpus_per_decode_gpu"]
+    assert ratio["lowest"] < ratio["same_share_of_roofline"] < ratio["highest"]
+    # What arrives at the decode pool keeps that many prefill devices busy.
+    per_prompt = (
+        prefill["ttft_lower_bound_s"] * prefill["layout"]["gpus"] / prefill["layout"]["data_parallel"]
+    )
+    busy = facts["requests_per_s_upper_bound"] * per_prompt
+    assert busy / decode["devices"] == pytest.approx(ratio["same_share_of_roofline"])
+    assert busy <= prefill["devices"] < busy + prefill["layout"]["gpus"]
+    for side in (prefill, decode):
+        assert 0 < side["smallest_pool_bytes"] <= side["kv_pool_bytes_per_gpu"]
+
+
+def test_longer_prompts_ask_for_more_prefill_and_longer_answers_for_less() -> None:
+    def ratio(prompt: str, output: str) -> float:
+        found = sized(prompt=prompt, output=output, average="16K", disaggregated=True).apart
+        assert found is not None
+        assert found.ratio is not None
+        return found.ratio
+
+    assert ratio("8K", "1K") < ratio("24K", "1K")
+    assert ratio("8K", "1K") > ratio("8K", "8K")
+
+
+def test_the_first_token_is_a_matter_of_the_prefill_pool() -> None:
+    with pytest.raises(InputError, match="disaggregated"):
+        apart(ttft_s=0.001)
+    assert apart(ttft_s=60).ranking.deployments[0].devices == 8
+
+
+def test_the_command_line_says_both_pools_and_that_the_ratio_is_a_bound(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    asked = ["size", "deepseek-v3", "--gpu", "H200", "--concurrent", "64", "--context", "32K"]
+    assert main(asked) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("8 x H200")
+    assert "--decode-context-parallel-size 8" in said
+    assert main([*asked, "--disaggregated"]) == 0
+    said = capsys.readouterr().out
+    assert "Prefill and decode apart" in said
+    assert "a bound, not a measurement" in said
+    assert main([*asked, "--disaggregated", "--format", "json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["deployments"][0]["layout"]["name"] == "tp8-dcp8"
+    assert facts["disaggregated"]["prefill_gpus_per_decode_gpu"]["is_bound"] is True
