@@ -157,7 +157,9 @@
       const length = Math.floor(longest / part);
       if (length < 1) continue;
       if (layout && pool > 0) shorter.push([length, layout.requests(pool, length)]);
-      else if (facts.kv_tokens !== undefined) shorter.push([length, Math.floor(facts.kv_tokens / length)]);
+      else if (facts.concurrency !== undefined) {
+        shorter.push([length, Math.floor((facts.concurrency * longest) / length)]);
+      } else if (facts.kv_tokens !== undefined) shorter.push([length, Math.floor(facts.kv_tokens / length)]);
     }
     return { concurrency: fits, longest, pool, changes, shorter };
   }
