@@ -357,6 +357,7 @@ def test_what_python_refuses_the_browser_refuses(page: Any, asked: dict[str, Any
             MODELS[0],
             weights=["fp8"],
             kv=["fp8"],
+            layouts=(),
             catalog=CATALOGUE,
             **{words.get(name, name): value for name, value in asked.items()},
         )

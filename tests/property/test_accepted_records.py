@@ -136,7 +136,7 @@ def accepted(record: type[Record], data: Any, name: str) -> Record | None:
     return made
 
 
-PUBLIC: Final = open_catalogue()
+PUBLIC: Final = open_catalogue(DATA)  # its own: what is open for all stays whole
 PUBLIC.__dict__["models"] = {m.id: m for m in (PUBLIC.model(name.replace("--", "/", 1)) for name in MODELS)}
 PUBLIC.__dict__["accelerators"] = {
     name: PUBLIC.accelerator(name) for name in ("h100-sxm-80gb", "h100-pcie-80gb", "mi300x", "rtx-4090")
@@ -147,6 +147,7 @@ _SHELVES: Final = {"models": "_models", "accelerators": "_accelerators", "engine
 def catalogue_with(**changes: Any) -> Catalogue:
     """A small public catalogue in which some records are others."""
     found = copy.copy(PUBLIC)
+    found.__dict__["_known"] = {}
     _ = PUBLIC.engines
     for name, change in changes.items():
         records = change
