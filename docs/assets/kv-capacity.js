@@ -55,7 +55,7 @@
     const [block, kept, constant, terms] = model.plans[index];
     const loading = model.loaded[weightFormat][size];
     const added = Array.isArray(loading) ? loading[gpu.kind] : loading;
-    if (added === null) return null;  // the engine's release refuses these weights on this device
+    if (added === null) return null; // the engine's release refuses these weights on this device
     const resident = weights + added;
     const [reserve, uncertainty] = model.reserve[gpu.reserve][size];
     const layout = model.held[kvFormat][size];
