@@ -89,7 +89,7 @@ claim(half.rate("tokens"), 0.863, within=0.002)
 # The Mooncake paper's 66 % for this trace is the third line. A rate without its definition says little, and a rate of the last half, after
 # the cache has warmed up, says something else than a rate of the whole. From here on, a hit rate is hit tokens divided by prompt tokens.
 #
-# ## The formula: reuse distance
+# ## The formula
 #
 # Order all cached blocks by the time of their last use, the youngest first, and within one request from its beginning to its end. A block's
 # *reuse distance* is the number of blocks in front of it at the moment when it is wanted again.
@@ -302,3 +302,9 @@ assert tiers["on_eviction"].hit_rate_with_host > tiers["write_through"].hit_rate
 # Of tokens or of blocks, of all requests or after a warm-up, and on which traffic.
 #
 # </details>
+#
+# ## Read on
+#
+# - [Pages](08-pages.py)
+# - [How many idle agents stay in the cache, and for how long?](../questions/agents-and-idle-sessions.md)
+# - Try it: [drop your own trace](../traffic/index.md)

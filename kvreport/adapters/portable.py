@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 from typing import Any, Final
@@ -119,7 +120,9 @@ def export_project(
         settings = yaml.safe_dump(_settings(report, site_url), sort_keys=False, allow_unicode=True)
         staging.write("mkdocs.yml", settings.encode())
         staging.write("hooks/policy.py", (Path(policy.__file__).read_text(encoding="utf-8") + _HOOK).encode())
-    report.write_files(out / "docs")
+    # A page's plain twin has the address of its source here: the source is what the engine builds.
+    beside = tuple((address, content) for address, content in report.files if address not in pages)
+    replace(report, files=beside).write_files(out / "docs")
     return len(pages)
 
 

@@ -86,7 +86,8 @@ def policy_of(html: str) -> str:
 def the_one_policy(folder: Path) -> str:
     """Return what every page but the card states; the card's policy allows nothing by default."""
     stated = {
-        path.relative_to(folder): policy_of(path.read_text(encoding="utf-8")) for path in folder.rglob("*.html")
+        path.relative_to(folder): policy_of(path.read_text(encoding="utf-8"))
+        for path in folder.rglob("*.html")
     }
     card = stated.pop(CARD)
     parts = dict(part.split(" ", 1) for part in card.split("; "))
