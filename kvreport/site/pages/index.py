@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from kvreport import units
@@ -132,9 +132,11 @@ def models(site: SiteData) -> IndexContext:
             else Cell("weights", "kv-no", value=0, hint=f"more than 8 × {name}")
         )
         cells = (
-            Cell(units.human_parameters(parameters(model)), "kv-num", value=parameters(model)),
-            Cell(units.human_parameters(active_parameters(model)), "kv-num", value=active_parameters(model)),
-            tables.size_cell(whole.weight_bytes if whole else None, 1),
+            _count_cell(parameters(model)),
+            _count_cell(active_parameters(model)),
+            replace(
+                size := tables.size_cell(whole.weight_bytes if whole else None, 1), value=_rough(size.value)
+            ),
             _token_cell(whole.token_bytes[long] if whole and long is not None else None),
             Cell(units.human_tokens(model.context_tokens), "kv-num", value=model.context_tokens),
             Cell(
@@ -153,7 +155,9 @@ def models(site: SiteData) -> IndexContext:
             ("size", size_class(model)),
             ("year", model.release[:4] if model.release else "unknown"),
         )
-        words = " ".join((model.name, model.id, *model.aliases, model.family, model.maker)).lower()
+        words = " ".join(
+            dict.fromkeys((model.name, model.id, *model.aliases, model.family, model.maker))
+        ).lower()
         rows.append(
             Row(
                 Cell(model.name, href=f"models/{model.slug}/", hint=model.maker),
@@ -203,7 +207,16 @@ def one_device(site: SiteData, model: Model) -> Series | None:
 def _token_cell(size_bytes: int | None) -> Cell:
     if size_bytes is None:
         return Cell("–", "kv-num", value=-1, hint="unknown")
-    return Cell(_kib(size_bytes) if size_bytes else "0", "kv-num", value=size_bytes)
+    return Cell(_kib(size_bytes) if size_bytes else "0", "kv-num", value=_rough(size_bytes))
+
+
+def _count_cell(count: int) -> Cell:
+    return Cell(units.human_parameters(count), "kv-num", value=_rough(count))
+
+
+def _rough(value: float | None) -> int | float | None:
+    """A number to sort by, to four digits: the page has five hundred rows, and exact figures do not compress."""
+    return None if value is None else int(float(f"{value:.4g}"))
 
 
 def landscape_request(site: SiteData) -> charts.Request:
