@@ -116,7 +116,8 @@
 
     function filterWords() {
       const words = state.name ? [`name contains “${state.name[0]}”`] : [];
-      const shown = (chips, value) => chips.find((chip) => chip.value === value).firstChild.textContent.trim();
+      const shown = (chips, value) =>
+        chips.find((chip) => chip.value === value).firstChild.textContent.trim();
       for (const { key, label, chips } of facets) {
         if (state[key]) words.push(`${label} ${state[key].map((value) => shown(chips, value)).join(" or ")}`);
       }
