@@ -212,7 +212,7 @@ def test_the_evidence_page_shows_every_comparison():
         {"tensor_parallel": 4, "pipeline_parallel": 2},
         {"tensor_parallel": 8, "data_parallel": 8, "expert_parallel": True, "engine": "sglang"},
     ],
-    ids=lambda layout: "-".join(layout),
+    ids="-".join,
 )
 def test_pools_of_a_layout_hold_the_requests_that_the_estimate_says(layout):
     answer = kvreport.estimate(
