@@ -78,6 +78,7 @@ class Reading:
         value = self.facts.get(name)
         return value if isinstance(value, str) else None
 
+
 _BLANKS: Final = " \t\n\v\f\r"
 """What is cut from the ends of a line: in ASCII, because Python and JavaScript have different further blanks."""
 
