@@ -5,7 +5,7 @@
 type Configuration = Record<string, any>;
 
 interface CapacityScript {
-  unpack(site: any, size: number, packed: any): any[];
+  stepOf(times: any, peaks: any, weightFormat: string, kvFormat: string, size: number, ranks: number): any;
   configure(
     site: any,
     model: any,
@@ -28,6 +28,8 @@ interface CapacityScript {
 declare var kvKernel: Kernel;
 declare var kvCapacity: CapacityScript;
 declare var kvSizing: any;
+declare var kvMatrix: any;
+declare var kvQueries: any;
 declare var kvLogLines: any;
 declare var kvTraffic: any;
 declare var kvreport: any;

@@ -7,36 +7,6 @@
   const { kvKernel: kernel, kvCapacity: capacity } = root;
   const { MAX_REQUESTS } = kernel;
 
-  /* A known rate, or NaN: null stands for unknown in JSON. */
-  const rate = (value) => (value === null || value === undefined ? NaN : value);
-
-  /**
-   * What a step asks of one device: a model's times file for one pair of formats and size, and the
-   * device's rates.
-   * @returns {Step}
-   */
-  function stepOf(times, peaks, weightFormat, kvFormat, size, ranks) {
-    const [dense, expert, body, head] = times.weights[weightFormat][size];
-    /** @returns {Work[]} */
-    const work = (operations) =>
-      Object.entries(operations).map(([kind, each]) => [each, rate(peaks.rates[kind])]);
-    return {
-      ranks,
-      denseBytes: dense,
-      expertBytes: expert,
-      experts: times.experts[0],
-      expertsPerToken: times.experts[1],
-      body: work(body),
-      head: work(head),
-      reaches: times.reach[kvFormat][size],
-      attentionRate: rate(peaks.rates[times.attention[kvFormat]]),
-      stateBytes: times.state[size],
-      reducedBytes: times.reduced,
-      bytesRate: rate(peaks.bytes),
-      linkRate: rate(peaks.link),
-    };
-  }
-
   /* The largest batch, up to what memory holds, that meets the time targets. */
   function fastEnough(step, work, held) {
     const first = kernel.prefillSeconds(step, work.prompt, work.prefix);
@@ -184,7 +154,7 @@
               refuse("context");
               continue;
             }
-            const step = stepOf(times, limits, weightFormat, kv, size, ranks);
+            const step = capacity.stepOf(times, limits, weightFormat, kv, size, ranks);
             const fast = fastEnough(step, work, held);
             const each = Math.min(fast, limits.seqs);
             const first = kernel.prefillSeconds(step, work.prompt, work.prefix);

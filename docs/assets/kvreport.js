@@ -193,6 +193,21 @@
     };
   }
 
+  /* Put text on the clipboard, and say so on the button that was pressed. */
+  function copy(text, button) {
+    const said = (words) => {
+      button.dataset.kvLabel ||= button.textContent;
+      button.textContent = words;
+      setTimeout(() => {
+        button.textContent = button.dataset.kvLabel;
+      }, 2000);
+    };
+    return navigator.clipboard.writeText(text).then(
+      () => said("Copied"),
+      () => said("Copying is not allowed here"),
+    );
+  }
+
   const matches = (text, query) =>
     query.toLowerCase().split(/\s+/).filter(Boolean).every((word) => text.includes(word));
 
@@ -316,7 +331,7 @@
     ["[data-kv-filter]", "textFilter", ["kv-index.js"]],
     ["[data-kv-switch]", "modelSwitch", ["kv-kernel.js", "kv-capacity.js", "kv-answers.js"]],
     ["[data-kv-ask]", "ask", ["kv-kernel.js", "kv-capacity.js", "kv-answers.js"]],
-    ["[data-kv-explore]", "explore", ["kv-kernel.js", "kv-capacity.js", "kv-explore.js"]],
+    ["[data-kv-explore]", "explore", ["kv-kernel.js", "kv-capacity.js", "kv-matrix.js", "kv-explore.js"]],
     ["[data-kv-sizer]", "sizer", ["kv-kernel.js", "kv-capacity.js", "kv-sizing.js", "kv-sizer.js"]],
     ["[data-kv-traffic]", "traffic", ["kv-kernel.js", "kv-capacity.js", "kv-traffic.js", "kv-replay.js"]],
     ["[data-kv-log]", "log", ["kv-kernel.js", "kv-capacity.js", "kv-loglines.js", "kv-log.js"]],
@@ -362,10 +377,12 @@
     readState,
     writeState,
     ignoredNote,
+    copy,
     debounce,
     matches,
     units,
     enliven,
+    wake,
     start,
   };
 

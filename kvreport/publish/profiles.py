@@ -1,8 +1,7 @@
 """What a browser needs to answer by itself: profiles, weights and reserves, as small JSON.
 
 Published under ``downloads/v1/``: ``site.json`` (accelerators, formats, contexts), one file per
-model, ``explore.json`` with all of them, and ``explore/<size>.json`` with the numbers of one
-tensor-parallel size each, for a quick first look. From these, ``docs/assets/kv-capacity.js``
+model, and ``explore.json`` with all of them. From these, ``docs/assets/kv-capacity.js``
 evaluates the same arithmetic as :mod:`kvreport.accounting`; a test holds it equal to the dataset,
 row by row.
 Every size stays below 2^53, so a browser's numbers hold it exactly.
@@ -11,7 +10,7 @@ Every size stays below 2^53, so a browser's numbers hold it exactly.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from kvreport.accounting.deployment import Allocation, Case, Memo, allocate, plan_blocks, upper_bound
@@ -31,34 +30,36 @@ from kvreport.publish.site_data import SiteData, short_name
 
 SCHEMA: Final = 1
 FOLDER: Final = "downloads/v1"
-_NAMES: Final = ("family", "maker", "kind", "limit", "slots", "kv", "aliases")
-"""What tells a model from others, beside its name."""
 NONE: Final = -1
 """Index of a plan that cannot be made."""
 
 
-def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
-    """Yield (address, content) of every JSON file, byte-identical for the same catalogue."""
+def every_model(site: SiteData) -> list[dict[str, Any]]:
+    """Return :func:`model_facts` of every model, which several files are made from."""
+    return [model_facts(site, model) for model in site.models]
+
+
+def files(site: SiteData, everything: Sequence[dict[str, Any]]) -> Iterator[tuple[str, bytes]]:
+    """Yield (address, content) of every JSON file, byte-identical for the same catalog.
+
+    Args:
+        site: The catalog.
+        everything: What :func:`every_model` returns.
+    """
     shared = site_facts(site)
     yield f"{FOLDER}/site.json", encode(shared)
-    everything = []
-    for model in site.models:
-        facts = model_facts(site, model)
-        everything.append(facts)
+    for model, facts in zip(site.models, everything, strict=True):
         yield (
             f"{FOLDER}/models/{model.slug}.json",
             encode({"schema": SCHEMA, "release": site.version, **facts, "rates": reserve_rates(site, model)}),
         )
     yield f"{FOLDER}/explore.json", encode({"site": shared, "models": everything})
-    for place, size in enumerate(shared["sizes"]):
-        yield f"{FOLDER}/explore/{size}.json", encode(of_size(everything, place))
 
 
 def names(site: SiteData) -> tuple[str, ...]:
     """Return the addresses of :func:`files` without making them."""
     models = tuple(f"{FOLDER}/models/{model.slug}.json" for model in site.models)
-    sizes = tuple(f"{FOLDER}/explore/{size}.json" for size in site.catalogue.grid.tensor_parallel)
-    return (f"{FOLDER}/site.json", *models, f"{FOLDER}/explore.json", *sizes)
+    return (f"{FOLDER}/site.json", *models, f"{FOLDER}/explore.json")
 
 
 def encode(value: object) -> bytes:
@@ -249,54 +250,6 @@ def _held(cases: list[Case], site: SiteData, memo: Memo) -> list[Any] | dict[str
         profile = plan_blocks(upper_bound(case, site.axes.ceiling), memo).profile
         each.append([*_profile(profile), profile.state_bytes])
     return each[0] if all(one == each[0] for one in each) else {"kinds": each}
-
-
-def of_size(everything: list[dict[str, Any]], place: int) -> dict[str, Any]:
-    """Return every model with the numbers of one tensor-parallel size only, for a quick first look.
-
-    A list for each field, its models in the order of ``site.json``, which has their names: like
-    stands beside like, and it travels a third smaller than a list of models.
-    """
-    used = [
-        sorted({index for rows in facts["plan"].values() for index in rows[place] if index >= 0})
-        for facts in everything
-    ]
-    where = [{index: position for position, index in enumerate(indices)} | {NONE: NONE} for indices in used]
-    return {
-        **{name: [facts[name] for facts in everything] for name in _NAMES},
-        "plans": [
-            [facts["plans"][index] for index in indices]
-            for facts, indices in zip(everything, used, strict=True)
-        ],
-        "plan": {
-            kv: [
-                _alike([new[index] for index in facts["plan"][kv][place]]) if kv in facts["plan"] else None
-                for facts, new in zip(everything, where, strict=True)
-            ]
-            for kv in _members(everything, "plan")
-        },
-        "reserve": [
-            [facts["reserve"][number][place] for facts in everything]
-            for number in range(max((len(facts["reserve"]) for facts in everything), default=0))
-        ],
-        **{
-            group: {
-                name: [facts[group][name][place] if name in facts[group] else None for facts in everything]
-                for name in _members(everything, group)
-            }
-            for group in ("weights", "loaded", "held")
-        },
-    }
-
-
-def _members(everything: list[dict[str, Any]], group: str) -> list[str]:
-    """Names that any model has in a group, in the order in which they first come."""
-    return list(dict.fromkeys(name for facts in everything for name in facts[group]))
-
-
-def _alike(indices: list[int]) -> int | list[int]:
-    """Return one number for a list that has only one."""
-    return indices[0] if len(set(indices)) == 1 else indices
 
 
 def own_kv(site: SiteData, model: Model) -> str:
