@@ -4,7 +4,7 @@
   "use strict";
 
   const kernel = root.kvKernel;
-  const { configure, answer, stepOf } = root.kvCapacity;
+  const { configure, answer, demandOf } = root.kvCapacity;
   const SLICE_MS = 24; /* longest stretch of work between two looks at the page */
 
   const NOTHING = Object.freeze([]);
@@ -140,7 +140,7 @@
       const { model } = config;
       if (!peaks || users < 1 || typeof model.times?.state[config.place] !== "number") return NaN;
       return kernel.decodeSeconds(
-        stepOf(
+        demandOf(
           model.times,
           peaks.gpus[config.gpu.id],
           config.weightFormat,

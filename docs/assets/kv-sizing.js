@@ -154,7 +154,7 @@
               refuse("context");
               continue;
             }
-            const step = capacity.stepOf(times, limits, weightFormat, kv, size, ranks);
+            const step = capacity.demandOf(times, limits, weightFormat, kv, size, ranks);
             const fast = fastEnough(step, work, held);
             const each = Math.min(fast, limits.seqs);
             const first = kernel.prefillSeconds(step, work.prompt, work.prefix);
