@@ -75,8 +75,8 @@
     /* --- columns: [id, title, value of a row, numeric, unit, help] ------------------------------------- */
 
     const speedOf = (row) => {
-      if (row.speed === undefined && awake) row.speed = 1 / matrix.decodeSeconds(row);
-      return row.speed === undefined || Number.isNaN(row.speed) ? 0 : row.speed;
+      if (!row.speed && awake) row.speed = 1 / matrix.decodeSeconds(row); // NaN until the rates are there
+      return row.speed || 0;
     };
     const unlimited = (n) => n >= kvKernel.UNLIMITED_REQUESTS;
     const month = (text) => (text ? Number(text.replace("-", "").padEnd(6, "0")) : 0);
@@ -104,7 +104,7 @@
         speedOf,
         true,
         "tokens/s",
-        "At most so many tokens per second for each request while all of them run: bytes read / bandwidth",
+        "Most tokens per second that one request can get while all of them run: bytes read / bandwidth",
       ],
       ["longest", "Longest context", longest, true, "tokens", "The longest single request that fits"],
       [
@@ -242,6 +242,7 @@
         apply(true);
       };
       view.said = make("p", { class: "kv-said kv-big", "aria-live": "polite" }, "Reading the catalog …");
+      view.why = make("p", { class: "kv-why" });
       view.actions = make("p", { class: "kv-actions" });
       view.table = make("table", { class: "kv-table kv-grid kv-explored", id: "explore-table" });
       view.after = make("p", { class: "kv-after" });
@@ -274,14 +275,9 @@
             },
           ),
         ),
-        make("div", { class: "kv-facets" }, ...facets.map(fieldset)),
-        make(
-          "p",
-          { class: "kv-note" },
-          "The number beside a value: configurations that fit with it. ",
-          view.several,
-        ),
+        filters(),
         view.said,
+        view.why,
         view.actions,
         make("div", {
           class: "kv-scroll kv-scroll--open",
@@ -294,6 +290,24 @@
       );
       view.name.addEventListener("focus", () => matrix.aliases().catch(() => {}), { once: true });
       head();
+    }
+
+    /* The filters; on a narrow screen they wait behind their title, so that the answer comes first. */
+    function filters() {
+      const box = make(
+        "details",
+        { class: "kv-filters" },
+        make("summary", {}, "Filters"),
+        make("div", { class: "kv-facets" }, ...facets.map(fieldset)),
+        make(
+          "p",
+          { class: "kv-note" },
+          "The number next to a value: configurations that fit with this value. ",
+          view.several,
+        ),
+      );
+      box.open = !matchMedia("(max-width: 44.9375em)").matches;
+      return box;
     }
 
     function fieldset(facet) {
@@ -430,6 +444,7 @@
       try {
         if (state.name) await matrix.aliases();
         if (!matrix.has(choice)) await matrix.need(choice);
+        if (awake && !matrix.hasBounds(choice)) await matrix.bounds(choice);
       } catch (error) {
         view.said.textContent =
           `The catalog could not be read (${error.message}). The data page has every row.`;
@@ -457,11 +472,15 @@
       if (awake) further(mine);
     }
 
-    /* What can wait until a reader begins to choose: speeds, then the numbers beside the values. */
+    /* What can wait until a reader begins to choose: speeds, then the counts of each filter. */
     async function further(mine) {
       if (!found) return;
       try {
         const choice = choiceOf(state);
+        if (!matrix.hasBounds(choice)) {
+          show(); // again, with the upper bounds
+          return;
+        }
         await matrix.speed(choice.sizes, () => file("peaks.json"));
         if (mine !== turn) return;
         if (/speed/.test(state.sort?.[0] || "")) found.rows.sort(order());
@@ -474,7 +493,7 @@
           if (mine !== turn) return;
           await tally(facet, counted, wantedBy(freed), mine);
         }
-      } catch { /* the rows are there; numbers beside the values are not */ }
+      } catch { /* the rows are there; the counts are not */ }
     }
 
     async function tally(facet, choice, wanted, mine) {
@@ -568,7 +587,7 @@
         ` of ${plural(all, "configurations")} ${found.fit === 1 ? "fits" : "fit"}`,
         asked ? `: ${asked}.` : ".",
       );
-      if (!found.rows.length) view.said.append(` ${culprit()}`);
+      view.why.textContent = found.rows.length ? "" : culprit();
       const button = (title, act) =>
         make("button", { type: "button", class: "kv-button", onclick: act }, title);
       view.actions.replaceChildren(
@@ -694,6 +713,12 @@
       );
     }
 
+    /* Unlimited is never a number; before the first move the bound is not there yet. */
+    function bound(row) {
+      if (!unlimited(row.ceiling)) return count(row.ceiling);
+      return row.request > 0 ? "–" : words().attention_types.none;
+    }
+
     function line(row) {
       const { config } = row;
       const { model } = config;
@@ -704,7 +729,11 @@
       const number = (id, value, text) => cell(id, { class: "kv-num", "data-value": value }, text);
       const size = (id, value, text) => cell(id, { class: "kv-num kv-size", "data-value": value }, text);
       const answer = usersCell(row.users, row.verdict);
+      answer.dataset.value = row.users;
       answer.dataset.label = "Concurrent requests";
+      if (["cache_exceeds_pool", "weights_exceed_memory", "may_fit"].includes(row.verdict) && row.short > 0) {
+        answer.textContent = `needs ${gib(row.short, 1)} GiB more`;
+      }
       if (noCache && row.users > 0) answer.title = words().attention_types.none;
       const speed = speedOf(row);
       const own = longest(row);
@@ -727,11 +756,7 @@
         number("released", month(model.release), model.release || "–"),
         number("speed", speed, speed ? (speed >= 10 ? count(Math.floor(speed)) : speed.toFixed(1)) : "–"),
         number("longest", own, own ? roughTokens(own) : "–"),
-        number(
-          "bound",
-          row.ceiling,
-          unlimited(row.ceiling) ? words().attention_types.none : count(row.ceiling),
-        ),
+        number("bound", row.ceiling, bound(row)),
         cell("weights", {}, label(site.weight_formats, config.weightFormat)),
         cell("kv", {}, label(site.kv_formats, config.kvFormat)),
         size("weight-bytes", config.weights, gib(config.weights)),
@@ -742,29 +767,19 @@
 
     /* --- taking it away --------------------------------------------------------------------------------------- */
 
-    const CSV =
-      "model,gpu,tensor_parallel,weight_format,kv_format,context_tokens,weight_bytes_per_gpu,kv_bytes_per_token_per_gpu,kv_bytes_per_request_per_gpu,kv_pool_bytes_per_gpu,max_concurrent_requests,max_concurrent_requests_ceiling,max_context_tokens,verdict";
-
-    function download() {
-      const lines = found.rows.map((row) =>
-        [
-          row.config.model.id,
-          row.config.gpu.id,
-          row.config.size,
-          row.config.weightFormat,
-          row.config.kvFormat,
-          row.context,
-          row.config.weights,
-          row.token,
-          row.request,
-          row.config.pool,
-          row.users,
-          row.ceiling,
-          longest(row),
-          row.verdict,
-        ].join(",")
+    async function download() {
+      const choice = choiceOf(state);
+      await Promise.all([kvreport.script("kv-queries.js"), matrix.bounds(choice)]);
+      const rows = kvMatrix.collect(
+        matrix.rows(choice),
+        wantedBy(state),
+        order(),
+        KEPT,
+        () => {},
+        () => true,
       );
-      const url = URL.createObjectURL(new Blob([`${CSV}\n${lines.join("\n")}\n`], { type: "text/csv" }));
+      const text = kvQueries.csv((await rows).rows, longest);
+      const url = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
       const name = ["kvreport", ...(state.gpu || []), ...(state.context || []), site.release].join("-");
       make("a", { href: url, download: `${name}.csv` }).click();
       setTimeout(() => URL.revokeObjectURL(url), 1000);
@@ -789,7 +804,7 @@
         );
       view.query = make("div", { hidden: "" }, block("DuckDB", sql), block("pandas", python));
       view.asked = () => {
-        const filters = conditions();
+        const filters = kvQueries.conditions(state, choiceOf(state), site);
         const place = new URL("../downloads/capacity.parquet", location.href).href;
         sql.textContent = kvQueries.sql(place, filters, least());
         python.textContent = kvQueries.pandas(place, filters, least());
@@ -813,40 +828,6 @@
     }
 
     const least = () => Number(state.requests?.[0] || 0);
-
-    /* [column, values] of every filter; models are named where a filter looks at the model. */
-    function conditions() {
-      const choice = choiceOf(state);
-      const found = [];
-      if (state.name || state.kind || state.maker) {
-        found.push([
-          "model",
-          choice.models.map((model) => model.id),
-        ]);
-      }
-      if (state.gpu) found.push(["gpu", state.gpu]);
-      found.push(["layout", choice.sizes.map((n) => `tp${site.sizes[n]}`)]);
-      if (state.weights) found.push(["weight_format", state.weights]);
-      if (state.kv) {
-        const kinds = state.kv.filter((name) => name !== "own");
-        if (!state.kv.includes("own")) found.push(["kv_format", kinds]);
-        else found.push(["own", own(choice.models), kinds]);
-      }
-      if (state.context) found.push(["context_tokens", state.context.map(Number)]);
-      if (state.verdict) found.push(["verdict", state.verdict]);
-      else if (least()) found.push(["verdict", words().serving_verdicts]);
-      return found;
-    }
-
-    /* The models of each default KV format. */
-    function own(models) {
-      const byFormat = new Map();
-      for (const model of models) {
-        if (!byFormat.has(model.kv)) byFormat.set(model.kv, []);
-        byFormat.get(model.kv).push(model.id);
-      }
-      return [...byFormat].sort((a, b) => b[1].length - a[1].length);
-    }
 
     /* --- the address ------------------------------------------------------------------------------------------ */
 

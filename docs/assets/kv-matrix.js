@@ -8,6 +8,7 @@
   const SLICE_MS = 24; /* longest stretch of work between two looks at the page */
 
   const NOTHING = Object.freeze([]);
+  const NO_BOUND = Object.freeze([0, NOTHING, 0]); /* until what the architecture needs is fetched */
 
   /**
    * Open the matrix.
@@ -57,12 +58,22 @@
           at(model.plan, name, size)(
             Array.isArray(row) ? row.map(moved) : new Array(kinds).fill(moved(row)),
           );
-          at(model.held, name, size)(packed.held[n]);
+          at(model.held, name, size)(NO_BOUND);
         }),
-      reserve: (size, number, packed) =>
+      held: (size, cache, packed) =>
         models.forEach((model, n) => {
-          at(model.reserve, Number(number), size)(packed.reserve[n]);
+          const name = cache === "own" ? model.kv : cache;
+          if (packed.held[n] !== null) at(model.held, name, size)(packed.held[n]);
         }),
+      reserve: (size, number, packed) => {
+        const { band } = site.gpus.find((gpu) => gpu.reserve === number);
+        models.forEach((model, n) => {
+          const bytes = packed.reserve[n];
+          at(model.reserve, number, size)(
+            bytes === null ? null : [bytes, kernel.errorBytes(band[0], band[1], bytes)],
+          );
+        });
+      },
     };
 
     /* Fetch a file once and let its reader spread it over the models. */
@@ -101,6 +112,16 @@
 
     const has = (choice) =>
       partsOf(choice).every(([group, size, name]) => ready(`${site.sizes[size]}/${group}-${name}`));
+
+    /* What the upper bound and the bytes per token are made of; rows made before do not have them. */
+    const bounds = (choice) =>
+      Promise.all(
+        choice.sizes.flatMap((size) => choice.caches.map((cache) => sized("held", size, cache))),
+      );
+    const hasBounds = (choice) =>
+      choice.sizes.every((size) =>
+        choice.caches.every((cache) => ready(`${site.sizes[size]}/held-${cache}`))
+      );
 
     const aliases = () =>
       part("aliases", (packed) => {
@@ -194,7 +215,7 @@
       }
     }
 
-    return { site, models, need, has, aliases, speed, decodeSeconds, rowsOf, rows };
+    return { site, models, need, has, bounds, hasBounds, aliases, speed, decodeSeconds, rowsOf, rows };
   }
 
   const serves = (row) => row.users > 0 && kernel.words.serving_verdicts.includes(row.verdict);

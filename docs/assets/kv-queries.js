@@ -16,6 +16,35 @@
     "verdict",
   ];
 
+  /* [column, values] of every filter; models are named where a filter looks at the model. */
+  function conditions(state, choice, site) {
+    const found = [];
+    if (state.name || state.kind || state.maker) {
+      found.push(["model", choice.models.map((model) => model.id)]);
+    }
+    if (state.gpu) found.push(["gpu", state.gpu]);
+    found.push(["layout", choice.sizes.map((n) => `tp${site.sizes[n]}`)]);
+    if (state.weights) found.push(["weight_format", state.weights]);
+    if (state.kv) {
+      const kinds = state.kv.filter((name) => name !== "own");
+      found.push(state.kv.includes("own") ? ["own", own(choice.models), kinds] : ["kv_format", kinds]);
+    }
+    if (state.context) found.push(["context_tokens", state.context.map(Number)]);
+    if (state.verdict) found.push(["verdict", state.verdict]);
+    else if (state.requests) found.push(["verdict", root.kvKernel.words.serving_verdicts]);
+    return found;
+  }
+
+  /* The models of each default KV format, the most frequent format first. */
+  function own(models) {
+    const byFormat = new Map();
+    for (const model of models) {
+      if (!byFormat.has(model.kv)) byFormat.set(model.kv, []);
+      byFormat.get(model.kv).push(model.id);
+    }
+    return [...byFormat].sort((a, b) => b[1].length - a[1].length);
+  }
+
   const text = (value) => (typeof value === "number" ? String(value) : `'${value.replace(/'/g, "''")}'`);
 
   /* Models whose default is not the most frequent one are named; the others are the rest. */
@@ -69,7 +98,7 @@
             .join(", ")
         }}`,
       );
-      lines.push(`own = rows["model"].astype(str).map(others).fillna(${literal(first ? first[0] : "")})`);
+      lines.push(`own = [others.get(model, ${literal(first ? first[0] : "")}) for model in rows["model"]]`);
       lines.push(
         `rows = rows[(rows["kv_format"].astype(str) == own) | rows["kv_format"].isin(${literal(own[2])})]`,
       );
@@ -78,5 +107,31 @@
     return lines.join("\n");
   }
 
-  root.kvQueries = { sql, pandas };
+  const CSV =
+    "model,gpu,tensor_parallel,weight_format,kv_format,context_tokens,weight_bytes_per_gpu,kv_bytes_per_token_per_gpu,kv_bytes_per_request_per_gpu,kv_pool_bytes_per_gpu,max_concurrent_requests,max_concurrent_requests_ceiling,max_context_tokens,verdict";
+
+  /* Rows as a CSV file, under the names of the dataset's columns. */
+  function csv(rows, longest) {
+    const lines = rows.map((row) =>
+      [
+        row.config.model.id,
+        row.config.gpu.id,
+        row.config.size,
+        row.config.weightFormat,
+        row.config.kvFormat,
+        row.context,
+        row.config.weights,
+        row.token,
+        row.request,
+        row.config.pool,
+        row.users,
+        row.ceiling,
+        longest(row),
+        row.verdict,
+      ].join(",")
+    );
+    return `${[CSV, ...lines].join("\n")}\n`;
+  }
+
+  root.kvQueries = { conditions, csv, sql, pandas };
 })(typeof globalThis === "object" ? globalThis : this);

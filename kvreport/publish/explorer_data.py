@@ -8,7 +8,8 @@ fetches what a question needs and the rest when a reader begins to choose:
 - ``aliases.json``: other names, for the text filter.
 - ``<size>/weights-<format>.json``: weights at a tensor-parallel size, and what loading adds.
 - ``<size>/cache-<format>.json``: block plans; ``cache-own.json`` has each model's default KV format.
-- ``<size>/reserve-<class>.json``: [bytes, uncertainty] on accelerators of one class of reserve.
+- ``<size>/held-<format>.json``: what the architecture itself needs, for the upper bound.
+- ``<size>/reserve-<class>.json``: the reserve's bytes on accelerators of one class; their error is a formula.
 - ``<size>/speed.json``: what a decode step demands, as in ``times/<slug>.json``.
 
 ``docs/assets/kv-matrix.js`` puts them together again; a test holds the result equal to the models' own files.
@@ -53,10 +54,11 @@ def _files(site: SiteData, models: Sequence[Facts], times: Sequence[Facts]) -> I
             yield f"{size}/weights-{form}", _weights(models, form, place)
         for cache in (OWN, *site.kv_names):
             yield f"{size}/cache-{cache}", _caches(models, cache, place)
+            yield f"{size}/held-{cache}", {"held": [_held(facts, cache, place) for facts in models]}
         for number in range(max((len(facts["reserve"]) for facts in models), default=0)):
             yield (
                 f"{size}/reserve-{number}",
-                {"reserve": [facts["reserve"][number][place] for facts in models]},
+                {"reserve": [_first(facts["reserve"][number][place]) for facts in models]},
             )
         yield f"{size}/speed", _speed(site, times, place)
 
@@ -79,10 +81,9 @@ def _weights(models: Sequence[Facts], form: str, place: int) -> Facts:
 
 
 def _caches(models: Sequence[Facts], cache: str, place: int) -> Facts:
-    """Plans and what requests hold in one KV format, each model's plans numbered anew."""
+    """Plans in one KV format, each model's own numbered from 0."""
     plans: list[list[Any]] = []
     plan: list[int | list[int] | None] = []
-    held: list[Any] = []
     for facts in models:
         name = facts["kv"] if cache == OWN else cache
         indices = facts["plan"][name][place] if name in facts["plan"] else None
@@ -90,8 +91,16 @@ def _caches(models: Sequence[Facts], cache: str, place: int) -> Facts:
         where = {index: number for number, index in enumerate(used)} | {NONE: NONE}
         plans.append([facts["plans"][index] for index in used])
         plan.append(None if indices is None else _alike([where[index] for index in indices]))
-        held.append(facts["held"][name][place] if name in facts["held"] else None)
-    return {"plans": plans, "plan": plan, "held": held}
+    return {"plans": plans, "plan": plan}
+
+
+def _held(facts: Facts, cache: str, place: int) -> Any:  # noqa: ANN401 - a list, or one for each kind of device
+    name = facts["kv"] if cache == OWN else cache
+    return facts["held"][name][place] if name in facts["held"] else None
+
+
+def _first(reserve: list[int] | None) -> int | None:
+    return None if reserve is None else reserve[0]
 
 
 def _speed(site: SiteData, times: Sequence[Facts], place: int) -> Facts:

@@ -28,6 +28,7 @@ from kvreport.publish import (
     schemas,
     sizer_data,
 )
+from kvreport.publish.compact import compact_script
 from kvreport.publish.downloads import FOLDER, NOTHING, Downloads, prepare
 from kvreport.publish.page_data import gather
 from kvreport.publish.site_data import SiteData
@@ -237,7 +238,7 @@ def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
 
 
 def _assets(cache: Path) -> Iterator[tuple[str, bytes]]:
-    yield browser.ADDRESS, browser.script().encode()
+    yield browser.ADDRESS, compact_script(browser.script()).encode()
     found = False
     for name, content in fonts.web_fonts(cache):
         found = True

@@ -52,8 +52,10 @@ PUT_TOGETHER = """async ({site, models, parts, rows}) => {
     const matrix = kvMatrix.open(get, site, parts.models);
     await matrix.need({gpus: site.gpus, sizes: [0], forms: ["released"], caches: ["own"]});
     const first = asked.length;
-    await matrix.need({gpus: site.gpus, sizes: site.sizes.map((_, n) => n),
-        forms: site.weight_formats.map((one) => one.name), caches: ["own", ...site.kv_formats.map((one) => one.name)]});
+    const all = {gpus: site.gpus, sizes: site.sizes.map((_, n) => n),
+        forms: site.weight_formats.map((one) => one.name), caches: ["own", ...site.kv_formats.map((one) => one.name)]};
+    await matrix.need(all);
+    await matrix.bounds(all);
     await matrix.aliases();
     const small = Object.fromEntries(matrix.models.map((model) => [model.id, model]));
     const wrong = [];
