@@ -13,8 +13,9 @@ from kvreport.accounting.budget import Budget
 from kvreport.accounting.deployment import lay_out
 from kvreport.accounting.engines.llama_cpp.caches import cache_bytes, count_cells
 from kvreport.accounting.engines.llama_cpp.inventory import LocalTensor
-from kvreport.accounting.engines.llama_cpp.layout import DeviceBytes, LocalDevice, LocalLayout, lay_out_local
+from kvreport.accounting.engines.llama_cpp.layout import DeviceBytes, LocalLayout, lay_out_local
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
+from kvreport.accounting.engines.llama_cpp.placement import LocalDevice
 from kvreport.accounting.engines.llama_cpp.quantize import mix_name, quantized
 from kvreport.accounting.engines.llama_cpp.reading import LocalModel, read_local
 from kvreport.accounting.engines.llama_cpp.rules import LlamaCpp

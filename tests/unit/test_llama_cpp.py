@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
-from kvreport.accounting.engines.llama_cpp.layout import LocalDevice, LocalLayout, lay_out_local
+from kvreport.accounting.engines.llama_cpp.fit import fit
+from kvreport.accounting.engines.llama_cpp.layout import LocalLayout, lay_out_local
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
+from kvreport.accounting.engines.llama_cpp.placement import LocalDevice
 from kvreport.accounting.engines.llama_cpp.quantize import mix_name
 from kvreport.accounting.engines.llama_cpp.reading import LocalModel
-from kvreport.accounting.engines.llama_cpp.search import fewest_cpu_experts, fit, longest_context, most_slots
+from kvreport.accounting.engines.llama_cpp.search import fewest_cpu_experts, longest_context, most_slots
 from kvreport.catalog.llama_cpp import load_ollama_names
 from kvreport.catalog.load import Catalogue, load_catalogue
 from kvreport.errors import InputError
@@ -204,7 +206,8 @@ def test_fit_leaves_its_target_free(catalogue: Catalogue) -> None:
     card = [LocalDevice("card", 12 << 30)]
     fitted = fit(local, LocalOptions(parallel=1), card, context_given=False)
     assert fitted.changed[0] == "--ctx-size 4096"
-    assert "--n-cpu-moe" in fitted.changed[1]
+    assert fitted.changed[1] == "--n-gpu-layers 49"
+    assert "ffn_(up|down|gate_up|gate)_(ch|)exps=CPU" in fitted.changed[2]
     device = fitted.layout.devices[0]
     assert device.usable - device.total >= 1 << 30
 

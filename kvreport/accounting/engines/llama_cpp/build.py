@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from kvreport.accounting.engines.llama_cpp import recurrent
 from kvreport.accounting.engines.llama_cpp.attention import AttentionInputs, attention, latent_attention
-from kvreport.accounting.engines.llama_cpp.feed import feed_forward, mixture
+from kvreport.accounting.engines.llama_cpp.feed import FeedHomes, feed_forward, mixture
 from kvreport.accounting.engines.llama_cpp.network import (
     Attention,
     Block,
@@ -46,14 +46,16 @@ class Homes:
     Attributes:
         cpu: Index of the CPU backend.
         layers: Backend of each layer's weights.
-        experts: Backend of each layer's routed experts.
+        experts: Backends of each layer's routed experts.
+        dense: Backends of each layer's dense feed-forward network.
         caches: Backend of each layer's caches.
         output: Backend of the last norm and the output matrix.
     """
 
     cpu: int
     layers: tuple[int, ...]
-    experts: tuple[int, ...]
+    experts: tuple[FeedHomes, ...]
+    dense: tuple[FeedHomes, ...]
     caches: tuple[int, ...]
     output: int
 
@@ -173,7 +175,7 @@ def _feed(at: _At, block: Block, cur: Tensor, residual: Tensor) -> Tensor:
         return cur
     if isinstance(feed, Mixture):
         return mixture(at.graph, feed, cur, residual, at.home, at.homes.experts[at.index])
-    return feed_forward(feed, cur, at.home)
+    return feed_forward(feed, cur, at.homes.dense[at.index])
 
 
 def _head(graph: Graph, network: Network, homes: Homes, stream: Tensor, rows: Tensor) -> None:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import accumulate
 from typing import Final
 
 from kvreport.accounting.engines.llama_cpp.build import Homes, build_graph
@@ -24,6 +21,7 @@ from kvreport.accounting.engines.llama_cpp.caches import (
 from kvreport.accounting.engines.llama_cpp.inventory import LocalTensor
 from kvreport.accounting.engines.llama_cpp.network import Attention, LatentAttention, Network
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
+from kvreport.accounting.engines.llama_cpp.placement import LocalDevice, Placement, place, weight_bytes
 from kvreport.accounting.engines.llama_cpp.planner import Backend, assign
 from kvreport.accounting.engines.llama_cpp.planner import sizes as sizes_of
 from kvreport.accounting.engines.llama_cpp.reading import LocalModel
@@ -32,31 +30,6 @@ from kvreport.accounting.engines.llama_cpp.types import cache_type
 
 PIPELINE_COPIES: Final = 4
 """Copies of split inputs with pipeline parallelism (``GGML_SCHED_MAX_COPIES``)."""
-
-_EXPERTS: Final = re.compile(r"ffn_(up|down|gate|gate_up)_(ch|)exps")
-_INPUTS: Final = frozenset({"token_embd", "per_layer_token_embd", "position_embd"})
-_FIRST_LAYER: Final = frozenset({"per_layer_model_proj", "per_layer_proj_norm"})
-
-
-@dataclass(frozen=True)
-class LocalDevice:
-    """A device that llama.cpp puts layers on.
-
-    Attributes:
-        name: What the user calls it.
-        usable: Bytes that a process finds free.
-        context: Bytes that the backend takes for itself and prints nowhere.
-        align: Bytes that its allocations are multiples of.
-        offloads: True if it takes over large batches of operations on weights in host memory.
-        pipelines: True if it can overlap copies with work (CUDA's events).
-    """
-
-    name: str
-    usable: int
-    context: int = 0
-    align: int = 128
-    offloads: bool = True
-    pipelines: bool = False
 
 
 @dataclass(frozen=True)
@@ -149,52 +122,6 @@ class LocalLayout:
         return self.shortfall == 0
 
 
-@dataclass(frozen=True)
-class Placement:
-    """Where layers are.
-
-    Attributes:
-        layers: Device of each layer, or the number of devices for the CPU.
-        output: The same for the output layer.
-        experts: The same for the routed experts of each layer.
-        caches: The same for the caches of each layer.
-        cpu: The number that means the CPU.
-    """
-
-    layers: tuple[int, ...]
-    output: int
-    experts: tuple[int, ...]
-    caches: tuple[int, ...]
-    cpu: int
-
-
-def place(network: Network, options: LocalOptions, devices: Sequence[LocalDevice]) -> Placement:
-    """Put layers on devices (``llama_model_base::load_tensors``).
-
-    The last ``--n-gpu-layers`` of layers and output layer go to devices, divided by ``--tensor-split`` or by
-    free memory; ``--n-cpu-moe`` keeps the routed experts of the first layers on the CPU.
-    """
-    count, cpu = len(network.blocks), len(devices)
-    wanted = count + 1 if options.gpu_layers is None or options.gpu_layers < 0 else options.gpu_layers
-    on_device = min(wanted, count + 1) if devices else 0
-    start = max(count + 1 - wanted, 0) if devices else count + 1
-    shares = options.tensor_split or tuple(float(max(device.usable, 1)) for device in devices)
-    if options.split_mode == "none" and devices:
-        shares = (1.0, *([0.0] * (len(devices) - 1)))
-    shares = (*shares, *([0.0] * (len(devices) - len(shares))))[: len(devices)]
-    edges = [edge / (sum(shares) or 1.0) for edge in accumulate(shares)]
-
-    def home(index: int) -> int:
-        if index < start or on_device == 0:
-            return cpu
-        return min(bisect_right(edges, (index - start) / on_device), cpu - 1)
-
-    layers = tuple(home(index) for index in range(count))
-    experts = tuple(cpu if index < options.cpu_moe else where for index, where in enumerate(layers))
-    caches = layers if options.kv_offload else (cpu,) * count
-    return Placement(layers, home(count), experts, caches, cpu)
-
-
 def lay_out_local(
     local: LocalModel, options: LocalOptions, devices: Sequence[LocalDevice] = ()
 ) -> LocalLayout:
@@ -252,37 +179,6 @@ def _by_home(per_layer: Sequence[int], placement: Placement) -> list[int]:
     return total
 
 
-def weight_bytes(
-    tensors: Sequence[LocalTensor], placement: Placement, options: LocalOptions, *, tied: bool
-) -> list[int]:
-    """Bytes of weights on each device, the CPU last.
-
-    Token embeddings are always on the CPU; a tied output matrix is loaded a second time where the output layer is.
-    """
-    patterns = [re.compile(pattern) for pattern in options.on_cpu]
-    total = [0] * (placement.cpu + 1)
-    for tensor in tensors:
-        where = _home_of(tensor, placement, options)
-        if any(pattern.search(tensor.name) for pattern in patterns):
-            where = placement.cpu
-        total[where] += tensor.nbytes
-        if tied and tensor.role == "token_embd" and placement.output != placement.cpu:
-            total[placement.output] += tensor.nbytes
-    return total
-
-
-def _home_of(tensor: LocalTensor, placement: Placement, options: LocalOptions) -> int:
-    if tensor.role in _INPUTS:
-        return placement.cpu
-    if tensor.role in _FIRST_LAYER:
-        return placement.layers[0]
-    if tensor.layer < 0 or tensor.layer >= len(placement.layers):
-        return placement.output
-    if _EXPERTS.search(tensor.role) and tensor.layer < options.cpu_moe:
-        return placement.cpu
-    return placement.layers[tensor.layer]
-
-
 def compute_bytes(
     local: LocalModel,
     options: LocalOptions,
@@ -305,9 +201,16 @@ def compute_bytes(
         Backend("host", 32),
     )
     pipelined = _pipelined(options, devices, placement)
-    homes = Homes(placement.cpu, placement.layers, placement.experts, placement.caches, placement.output)
+    homes = Homes(
+        placement.cpu,
+        placement.layers,
+        placement.experts,
+        placement.dense,
+        placement.caches,
+        placement.output,
+    )
     plain = _planned(local.network, step, homes, backends, PIPELINE_COPIES if pipelined else 1, ())
-    on_host = any(where == placement.cpu for where in (*placement.layers, *placement.experts))
+    on_host = placement.cpu in placement.all_homes
     eager = tuple(
         replace(backend, offloads=device.offloads) for backend, device in zip(backends, devices, strict=False)
     )
@@ -319,15 +222,12 @@ def compute_bytes(
 
 
 def _pipelined(options: LocalOptions, devices: Sequence[LocalDevice], placement: Placement) -> bool:
-    everything = all(
-        where != placement.cpu for where in (*placement.layers, *placement.experts, placement.output)
-    )
     return (
         len(devices) > 1
-        and everything
+        and placement.cpu not in placement.all_homes
         and options.split_mode == "layer"
         and options.kv_offload
-        and not options.on_cpu
+        and not options.overrides
         and all(device.pipelines for device in devices)
     )
 
