@@ -26,6 +26,7 @@ from kvreport.accounting.engines.llama_cpp.tensors import (
     Graph,
     Tensor,
     add,
+    concat,
     cont,
     get_rows,
     graph_input,
@@ -89,6 +90,8 @@ def _embed(graph: Graph, network: Network, step: Step, homes: Homes) -> Tensor:
     given = graph_input(network.hidden, step.tokens)
     stream = get_rows(weight(network.hidden, network.vocabulary, home=homes.cpu), tokens)
     graph.expand(stream)
+    if network.predicts:
+        return _joined_with_state(network, step, homes, stream)
     graph.expand(given)
     if network.learned_positions:
         positions = graph_input(step.tokens, width=I32)
@@ -98,6 +101,14 @@ def _embed(graph: Graph, network: Network, step: Step, homes: Homes) -> Tensor:
     if network.embedding_norm:
         stream = norm(stream, homes.cpu, layer_norm=True)
     return stream
+
+
+def _joined_with_state(network: Network, step: Step, homes: Homes, embedding: Tensor) -> Tensor:
+    """What a prediction block reads: the trunk's last state and the token's embedding, normed and projected."""
+    home, hidden = homes.layers[0], network.hidden
+    state = norm(graph_input(hidden, step.tokens), home)
+    both = concat(norm(embedding, home), state)
+    return mul_mat(weight(2 * hidden, hidden, home=home), both)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from kvreport.accounting.engines.llama_cpp.build import Homes, build_graph
 from kvreport.accounting.engines.llama_cpp.caches import (
     Cells,
     cache_bytes,
+    checkpoint_bytes,
     count_cells,
     output_bytes,
     output_tokens,
@@ -18,6 +19,7 @@ from kvreport.accounting.engines.llama_cpp.caches import (
     state_bytes,
     widest_values,
 )
+from kvreport.accounting.engines.llama_cpp.companions import Companions, companion_options
 from kvreport.accounting.engines.llama_cpp.inventory import LocalTensor
 from kvreport.accounting.engines.llama_cpp.network import Attention, LatentAttention, Network
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
@@ -45,6 +47,7 @@ class DeviceBytes:
         compute: The compute buffer, as printed at start.
         offload_copies: What the compute buffer grows by when the device computes on weights in host memory.
         context: What the backend takes for itself.
+        companions: What a draft model, prediction blocks and a projector take.
     """
 
     name: str
@@ -55,11 +58,13 @@ class DeviceBytes:
     compute: int = 0
     offload_copies: int = 0
     context: int = 0
+    companions: int = 0
 
     @property
     def total(self) -> int:
         """Bytes in all."""
-        return self.weights + self.kv + self.state + self.compute + self.offload_copies + self.context
+        held = self.weights + self.kv + self.state + self.companions
+        return held + self.compute + self.offload_copies + self.context
 
     @property
     def shortfall(self) -> int:
@@ -77,6 +82,9 @@ class HostBytes:
         state: Recurrent states of layers on the CPU.
         compute: The compute buffer.
         output: The buffer of logits.
+        companions: What a draft model, prediction blocks and a projector take.
+        prompt_cache: The most that llama-server's prompt cache grows to while it runs; not taken at start.
+        checkpoints: The most that checkpoints of windows and states grow to while it runs; likewise.
     """
 
     weights: int = 0
@@ -84,11 +92,19 @@ class HostBytes:
     state: int = 0
     compute: int = 0
     output: int = 0
+    companions: int = 0
+    prompt_cache: int = 0
+    checkpoints: int = 0
 
     @property
     def total(self) -> int:
-        """Bytes in all."""
-        return self.weights + self.kv + self.state + self.compute + self.output
+        """Bytes in all at start."""
+        return self.weights + self.kv + self.state + self.compute + self.output + self.companions
+
+    @property
+    def most(self) -> int:
+        """Bytes in all once the prompt cache and all checkpoints are filled."""
+        return self.total + self.prompt_cache + self.checkpoints
 
 
 @dataclass(frozen=True)
@@ -144,6 +160,7 @@ def lay_out_local(
     kv = _by_home(cache_bytes(network, options, cells), placement)
     state = _by_home(state_bytes(network, options), placement)
     compute, copies = compute_bytes(local, options, devices, placement, cells)
+    beside = _companion_bytes(local.companions, options, devices, placement, cells)
     return LocalLayout(
         devices=tuple(
             DeviceBytes(
@@ -155,6 +172,7 @@ def lay_out_local(
                 compute=compute[index],
                 offload_copies=copies[index],
                 context=device.context,
+                companions=beside[index],
             )
             for index, device in enumerate(devices)
         ),
@@ -164,12 +182,46 @@ def lay_out_local(
             state=state[-1],
             compute=compute[-1],
             output=output_bytes(network, options),
+            companions=beside[-1],
+            prompt_cache=options.cache_ram,
+            checkpoints=options.checkpoints * options.slots * checkpoint_bytes(network, options, cells),
         ),
         cells=cells,
         kv_cache_bytes=sum(kv) + sum(state),
         layers_on_device=sum(where != placement.cpu for where in (*placement.layers, placement.output)),
         layers=len(network.blocks) + 1,
     )
+
+
+def _companion_bytes(
+    companions: Companions,
+    options: LocalOptions,
+    devices: Sequence[LocalDevice],
+    placement: Placement,
+    cells: Cells,
+) -> list[int]:
+    """What companions take on each device, the host last."""
+    total = [0] * (placement.cpu + 1)
+    same = replace(companion_options(options), context=cells.context)
+    if companions.prediction is not None:
+        # The blocks lie after the last layer, where the output layer is.
+        where = placement.output
+        own = replace(same, gpu_layers=0 if where == placement.cpu else None)
+        if where != placement.cpu:
+            own = replace(own, tensor_split=tuple(float(index == where) for index in range(placement.cpu)))
+        _add_layout(total, lay_out_local(companions.prediction, own, devices))
+    if companions.draft is not None:
+        _add_layout(total, lay_out_local(companions.draft, same, devices))
+    if companions.projector is not None:
+        home = placement.cpu if companions.projector_on_host else 0
+        total[home] += companions.projector.weights + companions.projector.compute
+    return total
+
+
+def _add_layout(total: list[int], layout: LocalLayout) -> None:
+    for index, device in enumerate(layout.devices):
+        total[index] += device.total - device.context
+    total[-1] += layout.host.total
 
 
 def _by_home(per_layer: Sequence[int], placement: Placement) -> list[int]:

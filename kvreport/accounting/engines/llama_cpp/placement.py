@@ -90,9 +90,11 @@ def place(network: Network, options: LocalOptions, devices: Sequence[LocalDevice
         InputError: If an option names a device that is not there.
     """
     count, cpu = len(network.blocks), len(devices)
-    wanted = count + 1 if options.gpu_layers is None or options.gpu_layers < 0 else options.gpu_layers
-    on_device = min(wanted, count + 1) if devices else 0
-    start = max(count + 1 - wanted, 0) if devices else count + 1
+    # Prediction blocks are counted although they are not loaded (n_layer_all).
+    every = count + network.prediction_layers + 1
+    wanted = every if options.gpu_layers is None or options.gpu_layers < 0 else options.gpu_layers
+    on_device = min(wanted, every) if devices else 0
+    start = max(every - wanted, 0) if devices else every
     edges = _edges(options, devices)
 
     def home(index: int) -> int:
@@ -108,7 +110,7 @@ def place(network: Network, options: LocalOptions, devices: Sequence[LocalDevice
     ]
     return Placement(
         layers=layers,
-        output=home(count),
+        output=home(every - 1),
         experts=tuple(experts for experts, _ in feeds),
         dense=tuple(dense for _, dense in feeds),
         caches=layers if options.kv_offload else (cpu,) * count,
