@@ -74,7 +74,7 @@ audit: $(STAMP) ## ask for known vulnerabilities of every pinned package (needs 
 	@for lock in requirements/*.txt; do echo "· $$lock"; \
 		$(AUDIT_VENV)/bin/pip-audit --strict --disable-pip --require-hashes --progress-spinner off -r "$$lock" $(AUDIT_ARGS); done
 
-check: $(STAMP) ## style, types and layers of Python and JavaScript, and the catalog, without running a test
+check: $(STAMP) ## style, types and layers of Python and JavaScript, the language of pages, and the catalog, without running a test
 	@failed=; \
 	step() { echo "· $$*"; "$$@" || failed="$$failed  $$*"$$'\n'; }; \
 	step $(BIN)/ruff format --check --quiet .; \
@@ -82,6 +82,7 @@ check: $(STAMP) ## style, types and layers of Python and JavaScript, and the cat
 	step $(BIN)/mypy --no-error-summary; \
 	step $(BIN)/lint-imports --no-logo --cache-dir .cache/import-linter; \
 	step $(BIN)/python scripts/javascript.py; \
+	step $(BIN)/python scripts/check_style.py; \
 	step $(BIN)/kvreport check; \
 	if [ -n "$$failed" ]; then printf 'failed:\n%s' "$$failed" >&2; exit 1; fi
 

@@ -30,6 +30,9 @@ NO_REQUEST: Final[dict[str, tuple[str, str]]] = {
 LIMITS: Final[dict[str, str]] = ALL["limits"]
 """What keeps one more request from a replica, for a page."""
 
+ATTENTION_TYPES: Final[dict[str, str]] = ALL["attention_types"]
+"""Labels of the attention types of models, by id."""
+
 ONLINE_WEIGHTS: Final[frozenset[str]] = frozenset(ALL["online_weights"])
 """Weight formats that vLLM and SGLang make from a 16-bit checkpoint while loading."""
 

@@ -12,12 +12,11 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-import numpy as np
-
+from kvreport.accounting import numeric as xp
 from kvreport.accounting.kv_cache import held
+from kvreport.accounting.numeric import Integers
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan, Serving
-from kvreport.accounting.profile import Integers
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat, WeightFormat
@@ -362,16 +361,16 @@ class EngineRules:
         return serving.max_seqs if self.engine.device_classes else None
 
 
-def _ceil(number: float | np.ndarray) -> int | Integers:
+def _ceil(number: float | xp.Numbers) -> int | Integers:
     if isinstance(number, int | float):
         return math.ceil(number)
-    return np.asarray(np.ceil(number), dtype=np.int64)
+    return xp.integers(xp.ceil(number))
 
 
-def _floor(number: float | np.ndarray) -> int | Integers:
+def _floor(number: float | xp.Numbers) -> int | Integers:
     if isinstance(number, int | float):
         return math.floor(number)
-    return np.asarray(np.floor(number), dtype=np.int64)
+    return xp.integers(xp.floor(number))
 
 
 def constant(engine: Engine, name: str) -> float:
