@@ -197,13 +197,19 @@ class _Run:
     def with_shares(self, options: LocalOptions, shares: _Shares) -> LocalOptions:
         """Options that give every device its layers (``set_ngl_tensor_split_tbo``)."""
         total = sum(share.layers for share in shares)
-        index, rules = self.layers + 1 - total, []
+        index, rules, bare = self.layers + 1 - total, [], []
         for share in shares:
             index += share.full
-            for number in range(share.part):
-                kept, to = (share.overflow, share.to) if number == 0 else (_MIXTURE, "CPU")
-                rules.append((_PATTERNS[kept].format(index + number), to))
+            if share.part and (share.overflow, share.to) != (_MIXTURE, "CPU"):
+                rules.append((_PATTERNS[share.overflow].format(index), share.to))
+                bare += range(index + 1, index + share.part)
+            else:
+                bare += range(index, index + share.part)
             index += share.part
+        if bare:
+            # llama.cpp lists one pattern per layer; one with all of them matches the same tensors.
+            named = str(bare[0]) if len(bare) == 1 else f"({'|'.join(map(str, bare))})"
+            rules.append((_PATTERNS[_MIXTURE].format(named), "CPU"))
         split = tuple(float(share.layers) for share in shares) if len(shares) > 1 and total else ()
         return replace(options, gpu_layers=total, tensor_split=split, overrides=tuple(rules))
 

@@ -16,7 +16,14 @@ from kvreport.catalog.caches import FullAttention, Latent, RecurrentState, Share
 from kvreport.catalog.model import Component, Model, WeightGroup
 
 _MATRIX_MIN = 2
-_PARTS: tuple[Component, ...] = ("attention", "dense_mlp", "routed_experts", "shared_experts", "router", "norms")
+_PARTS: tuple[Component, ...] = (
+    "attention",
+    "dense_mlp",
+    "routed_experts",
+    "shared_experts",
+    "router",
+    "norms",
+)
 _ROLES = frozenset(
     f"{part}{kind}"
     for part in ("attn_", "ffn_")
@@ -212,7 +219,9 @@ def prediction_tensors(model: Model) -> tuple[LocalTensor, ...]:
     found = []
     for row in model.weights:
         if row.component == "mtp":
-            role = next((role for part in _PARTS if (role := role_of(row.name, part)) in _ROLES), "nextn.eh_proj")
+            role = next(
+                (role for part in _PARTS if (role := role_of(row.name, part)) in _ROLES), "nextn.eh_proj"
+            )
             columns, rows = row.shape[-1], prod(row.shape[:-1])
             found.append(LocalTensor(role, model.layer_count, columns, rows * row.count))
     return tuple(found)

@@ -54,6 +54,7 @@ class LocalOptions:
             (``CPU``, ``CUDA0``, ...); the first that matches wins.
         main_gpu: ``--main-gpu``: the device that ``--split-mode none`` uses.
         mtp: True with ``--spec-type draft-mtp``: the file's prediction blocks are loaded and draft tokens.
+        ubatch_given: False if nobody stated ``--ubatch-size``, so that Ollama may choose one.
         cache_ram: ``--cache-ram``: bytes that the prompt cache may take.
         checkpoints: ``--ctx-checkpoints``: checkpoints per slot.
     """
@@ -80,6 +81,7 @@ class LocalOptions:
     overrides: tuple[tuple[str, str], ...] = ()
     main_gpu: int = 0
     mtp: bool = False
+    ubatch_given: bool = True
     cache_ram: int = DEFAULT_CACHE_RAM
     checkpoints: int = DEFAULT_CHECKPOINTS
 
