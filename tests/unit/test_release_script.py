@@ -117,7 +117,7 @@ def test_a_site_that_was_built_for_another_address_is_no_release(release, root):
     assert "was built for another address" in line
 
 
-def test_a_release_says_under_which_circumstances_its_bytes_are_the_same(release, root, monkeypatch):
+def test_a_release_says_under_which_circumstances_its_bytes_are_the_same(release, root):
     (root / "scripts").mkdir(exist_ok=True)
     script = root / "scripts/variation.py"
     script.write_text(
