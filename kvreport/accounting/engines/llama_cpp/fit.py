@@ -197,7 +197,9 @@ class _Run:
     def with_shares(self, options: LocalOptions, shares: _Shares) -> LocalOptions:
         """Options that give every device its layers (``set_ngl_tensor_split_tbo``)."""
         total = sum(share.layers for share in shares)
-        index, rules, bare = self.layers + 1 - total, [], []
+        index = self.layers + 1 - total
+        rules: list[tuple[str, str]] = []
+        bare: list[int] = []
         for share in shares:
             index += share.full
             if share.part and (share.overflow, share.to) != (_MIXTURE, "CPU"):
