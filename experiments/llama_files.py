@@ -68,7 +68,7 @@ def _value(value: Value) -> bytes:
     )
 
 
-_POST_ATTENTION: Final = frozenset({"gpt-oss", "glm4moe", "qwen35", "qwen35moe", "qwen3next", "exaone4", "seed_oss"})
+_POST_ATTENTION: Final = frozenset({"gpt-oss", "glm4moe", "qwen35", "qwen35moe", "qwen3next", "seed_oss"})
 """Architectures that name the norm before the feed-forward network ``post_attention_norm``."""
 
 _EMBEDDING_NORM: Final = frozenset({"lfm2", "lfm2moe"})
@@ -136,6 +136,7 @@ def metadata(local: LocalModel) -> dict[str, Value]:
         "attention.clamp_kqv": 8.0,
         "use_parallel_residual": name != "gptneox" or local.architecture.parallel != "no",
         "kda.gate_lower_bound": -5.0,
+        "rope.dimension_sections": [16, 24, 24, 0],
     }
     if network.per_layer:
         own["embedding_length_per_layer_input"] = network.per_layer

@@ -143,6 +143,13 @@ class Query:
         help="KV format (auto: the checkpoint's own, else 16-bit)",
         url="kv",
     )
+    dtype: str = _option(
+        "--dtype",
+        kind="choice",
+        default="auto",
+        choices=("auto", "half", "float16", "bfloat16"),
+        help="16-bit type to compute in (auto: the checkpoint's own)",
+    )
     assume_defaults: bool = _option(
         "--assume-defaults",
         kind="switch",
