@@ -18,7 +18,7 @@ from kvreport.catalog.base import Record
 from kvreport.catalog.dump import dump_model
 from kvreport.catalog.engine import Engine, engine_for_version, version_number
 from kvreport.catalog.formats import Formats, Grid, KvFormat, WeightFormat
-from kvreport.catalog.layouts import Layouts, canonical
+from kvreport.catalog.layouts import Layouts, canonical, layout
 from kvreport.catalog.model import Model
 from kvreport.catalog.shelf import Shelf, read_yaml, spoken, validate
 from kvreport.catalog.support import Support
@@ -295,7 +295,10 @@ class Catalogue:
         known = {"weights": set(self.weight_formats), "kv": set(self.kv_formats)}
         for field, rules in (("weights", support.weights), ("kv", support.kv)):
             for name in sorted({name for rule in rules for name in rule.formats}):
-                if not any(form == name or form.startswith(f"{name}-") for form in known[field]):
+                stated = field == "weights" and layout(name) is not None
+                if not stated and not any(
+                    form == name or form.startswith(f"{name}-") for form in known[field]
+                ):
                     allowed = f"one of {', '.join(sorted(known[field]))}, or how several begin"
                     found.append(Fault("support.yaml", f"{field}.formats", shorten(name), allowed))
         return found

@@ -26,7 +26,7 @@ from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.tables import Cell, Column, Row, Table, count_cell
 from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType
-from kvreport.site.pages import first_sight, left_out, traffic_checks
+from kvreport.site.pages import first_sight, known_starts, left_out, traffic_checks
 from kvreport.site.pages.measured import share
 from kvreport.startup_log.observed import Comparison
 
@@ -82,6 +82,11 @@ def page(catalogue: Catalogue) -> Page | None:
         return None
     peers = load_peers(catalogue.folder)
     others = [] if peers is None else [("peers", "Beside other tools", _tables(*_beside(catalogue, peers)))]
+    documented = known_starts.of(catalogue)
+    if documented:
+        others.insert(
+            0, ("starts", "Documented starts and refusals", _tables(*known_starts.tables(documented)))
+        )
     checked = load_planner_check(catalogue.folder)
     if checked is not None:
         others.insert(0, ("planner", "Beside the engine's own planner", _tables(_planner(checked))))
