@@ -58,7 +58,9 @@ def main() -> None:
         {
             "recorded": given.day,
             "revision": given.revision,
-            "not_predicted": {case.observation.id: case.excluded[0] for case in cases if case not in predicted},
+            "not_predicted": {
+                case.observation.id: case.excluded[0] for case in cases if case not in predicted
+            },
             "logs": [row(case) for case in predicted],
         }
     )

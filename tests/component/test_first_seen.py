@@ -29,7 +29,7 @@ def test_every_log_is_an_observation_and_stands_once(found: FirstSeen) -> None:
 
 
 def test_the_lead_counts_complete_logs_only(found: FirstSeen) -> None:
-    assert f"{len(errors_of(found.complete))} complete logs" in first_sight.lead(found)
+    assert f"{len(errors_of(found.complete))} complete logs were" in first_sight.lead(found)
 
 
 def test_nothing_is_said_without_complete_logs() -> None:

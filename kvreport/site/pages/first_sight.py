@@ -21,9 +21,9 @@ def lead(found: FirstSeen) -> str:
         return ""
     banded = [log.covered for log in found.complete if log.covered is not None]
     return (
-        f"At first sight, on {len(sizes)} complete logs predicted before any rule was changed for them, tokens are off "
-        f"by {np.median(sizes):.1%} in the median and {np.quantile(sizes, 0.9):.1%} at the 90th percentile; "
-        f"the 80 % band holds {sum(banded)} of {len(banded)} pools"
+        f"{len(sizes)} complete logs were predicted before any rule was changed for them. "
+        f"Their tokens are off by {np.median(sizes):.1%} in the median and {np.quantile(sizes, 0.9):.1%} at the 90th "
+        f"percentile, and the 80 % band holds {sum(banded)} of {len(banded)} pools"
     )
 
 
@@ -43,7 +43,9 @@ def _runs(found: FirstSeen) -> Table:
             if not sizes:
                 continue
             banded = [log.covered for log in logs if log.covered is not None]
-            told = [log for log in logs if log.starts_predicted is not None and log.starts_observed is not None]
+            told = [
+                log for log in logs if log.starts_predicted is not None and log.starts_observed is not None
+            ]
             right = sum(log.starts_predicted == log.starts_observed for log in told)
             rows.append(
                 Row(
@@ -65,7 +67,7 @@ def _runs(found: FirstSeen) -> Table:
             Column("median error"),
             Column("90th percentile"),
             Column("pools in the band"),
-            Column("starts told right"),
+            Column("starts predicted correctly"),
         ),
         tuple(rows),
     )
@@ -76,7 +78,8 @@ def _logs(found: FirstSeen, validation: Validation) -> Table:
     seen = {case.observation.id: case for case in validation.cases}
     rows = []
     for log in sorted(
-        (log for run in found.runs for log in run.logs if log.error is not None), key=lambda log: -abs(log.error or 0)
+        (log for run in found.runs for log in run.logs if log.error is not None),
+        key=lambda log: -abs(log.error or 0),
     ):
         case = seen.get(log.id)
         words = log.id if case is None else f"{case.observation.model}, {case.observation.gpu_named}"

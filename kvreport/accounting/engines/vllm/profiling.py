@@ -57,6 +57,7 @@ INDEX_KEY_BYTES: Final = 132
 INDEX_LOGITS_BYTES: Final = 512 * MIB
 """Logits of an indexer (``VLLM_SPARSE_INDEXER_MAX_LOGITS_MB``), allocated for the measuring run."""
 
+
 @dataclass(frozen=True, slots=True)
 class Shape:
     """The sizes of a model that the measuring run depends on.

@@ -120,7 +120,9 @@ class ReserveRates:
             ),
             stream_per_token=stream_bytes_per_token(sizes, release),
             expanded=expanded_latent_bytes(sizes, tensor_parallel),
-            workspace_per_token=expert_workspace_bytes(sizes, 1 if expert_parallel else tensor_parallel) if workspace else 0,
+            workspace_per_token=expert_workspace_bytes(sizes, 1 if expert_parallel else tensor_parallel)
+            if workspace
+            else 0,
             kept_per_token=kept_bytes(sizes),
             streams_per_token=sizes.streams * sizes.hidden * SERVED_BYTES if streams else 0,
             sampling_per_row=logit_bytes(sampler, tensor_parallel) * sizes.vocabulary,

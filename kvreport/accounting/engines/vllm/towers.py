@@ -84,7 +84,9 @@ class Tower:
         blocks = [row for row in rows if row.count == most.count]
         width = min(min(row.shape) for row in blocks)
         mlp = [row for row in blocks if not _is_attention(row)]
-        entry = next((row for row in every if "patch_embed" in row.name and prod(row.shape) % width == 0), None)
+        entry = next(
+            (row for row in every if "patch_embed" in row.name and prod(row.shape) % width == 0), None
+        )
         deep = entry is not None and _takes_frames(entry)
         merged = _merged(every, width) if deep else 0
         positions = any("pos_emb" in row.name or "position_embedding" in row.name for row in every)
