@@ -569,6 +569,16 @@ def replicas_for(requests: int, each: int) -> int:
     return -(-requests // each)
 
 
+def share_of_peak(peak: int, each: int) -> int:
+    """Return the requests of the peak that one replica runs, if as many replicas as needed share them evenly."""
+    return -(-peak // replicas_for(peak, max(each, 1)))
+
+
+def micro_batch(requests: int, data_ranks: int, stages: int) -> int:
+    """Return the requests of one micro-batch of a data rank: stages work on as many of them at once."""
+    return replicas_for(replicas_for(requests, data_ranks), stages)
+
+
 def what_limits(request: int, constant: int, held: int, fast: int, max_num_seqs: int) -> str:
     """Return what keeps one more request from a replica, as the command line names it.
 
