@@ -88,7 +88,9 @@ def estimate_local(query: Query, catalog: Catalogue) -> LocalEstimate | None:
     if isinstance(query.engine, str):
         engine = at_release(engine, query.engine)
     asked = with_base_model(query)
-    file = read_gguf(str(asked.model)) if is_gguf(asked.model) else None
+    file = asked.model if isinstance(asked.model, GgufModel) else None
+    if is_gguf(asked.model):
+        file = read_gguf(str(asked.model))
     plain = replace(
         asked, model=asked.model if file is None else file.model, weights=None, kv="auto", engine=engine
     )
