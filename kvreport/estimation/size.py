@@ -40,8 +40,8 @@ TENSOR_PARALLEL: Final = (1, 2, 4, 8)
 """Sizes that are tried where none are given: up to the devices of a usual server."""
 
 RENTED_FIRST: Final = (
-    "no accelerator was named: current generations that more than one cloud rents out come first, ranked by the "
-    "number of devices that are paid for; gpus '*' ranks every accelerator alike, by memory"
+    "current generations that more than one cloud rents out come first, because no accelerator was named. "
+    "gpus '*' ranks every accelerator alike, by memory"
 )
 
 

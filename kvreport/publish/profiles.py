@@ -102,7 +102,7 @@ def site_facts(site: SiteData) -> dict[str, Any]:
     """Return what all models share.
 
     ``gpus[].memory`` is what the engine may take of ``usable``; ``gpus[].reserve`` and
-    ``gpus[].kind`` say which of a model's reserves and plans apply to it; ``gpus[].rented`` its
+    ``gpus[].kind`` say which of a model's reserves and plans apply to it; ``gpus[].rented`` whether several clouds rent it out, ``gpus[].rental`` its
     place in a ranking (2: current and commonly rented, 1: older, 0: not rented), ``gpus[].machine`` the devices of
     the smallest machine that is rented out; ``gpus[].step`` is [tokens of
     one scheduler step, requests at once] that they suppose, ``gpus[].own`` whether its kernels for experts
@@ -151,7 +151,8 @@ def site_facts(site: SiteData) -> dict[str, Any]:
                 "memory": rules(site.engine).memory_bytes(gpu.usable_bytes),
                 "reserve": reserves[gpu.id],
                 "kind": kinds[gpu.id],
-                "rented": gpu.rental_class(since),
+                "rented": gpu.is_commonly_rented,
+                "rental": gpu.rental_class(since),
                 "machine": gpu.rented_devices,
                 "step": list(rules(site.engine).scheduler(gpu)),
                 "own": rules(site.engine).brings_expert_buffers(gpu),
