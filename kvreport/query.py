@@ -48,6 +48,7 @@ class Option:
         high: Largest whole number allowed.
         choices: Words allowed.
         many: True if the flag may be repeated.
+        url: Its key in the address of a page; "" where no page asks for it.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Option:
     high: int
     choices: tuple[str, ...]
     many: bool
+    url: str
 
 
 def _option(
@@ -74,6 +76,7 @@ def _option(
     high: int = 1 << 30,
     choices: tuple[str, ...] = (),
     many: bool = False,
+    url: str = "",
 ) -> Any:  # noqa: ANN401 - a dataclass field
     meta = {
         "flags": flags,
@@ -85,6 +88,7 @@ def _option(
         "high": high,
         "choices": choices,
         "many": many,
+        "url": url,
     }
     return field(default=default, metadata=meta)
 
@@ -117,12 +121,20 @@ class Query:
         metavar="GPU",
         many=True,
         help="accelerator slug or alias (H100); repeat it for unequal GPUs, one per rank; 'H100*8' repeats",
+        url="gpu",
     )
     context_tokens: int | str | None = _option(
-        "--context", kind="tokens", help="tokens of every request, such as 32K (the model's own limit)"
+        "--context",
+        kind="tokens",
+        help="tokens of every request, such as 32K (the model's own limit)",
+        url="context",
     )
     weights: str | None = _option(
-        "--weights", kind="text", metavar="FORMAT", help="weight format (as released)"
+        "--weights",
+        kind="text",
+        metavar="FORMAT",
+        help="weight format (as released)",
+        url="weights",
     )
     kv: str = _option(
         "--kv",
@@ -130,6 +142,14 @@ class Query:
         metavar="FORMAT",
         default="auto",
         help="KV format (auto: the checkpoint's own, else 16-bit)",
+        url="kv",
+    )
+    dtype: str = _option(
+        "--dtype",
+        kind="choice",
+        default="auto",
+        choices=("auto", "half", "float16", "bfloat16"),
+        help="16-bit type to compute in (auto: the checkpoint's own)",
     )
     assume_defaults: bool = _option(
         "--assume-defaults",
@@ -152,6 +172,7 @@ class Query:
         group="layout",
         high=_MOST_RANKS,
         help="GPUs that share each layer (1)",
+        url="tp",
     )
     data_parallel: int = _option(
         "--data-parallel",
@@ -160,6 +181,7 @@ class Query:
         default=1,
         high=_MOST_RANKS,
         help="ranks of data parallelism, each with requests and a KV pool of its own (1)",
+        url="dp",
     )
     expert_parallel: bool = _option(
         "--expert-parallel",
@@ -167,6 +189,7 @@ class Query:
         group="layout",
         default=False,
         help="divide routed experts over all tensor x data ranks",
+        url="ep",
     )
     pipeline_parallel: int = _option(
         "--pipeline-parallel",
@@ -175,6 +198,7 @@ class Query:
         default=1,
         high=_MOST_RANKS,
         help="stages that share the layers (1)",
+        url="pp",
     )
     decode_context_parallel: int = _option(
         "--decode-context-parallel",
@@ -184,6 +208,7 @@ class Query:
         default=1,
         high=_MOST_RANKS,
         help="ranks that share a request's tokens while decoding (1)",
+        url="dcp",
     )
     nodes: int = _option(
         "--nodes",
@@ -192,6 +217,7 @@ class Query:
         default=1,
         high=_MOST_RANKS,
         help="servers that the GPUs stand in (1)",
+        url="nodes",
     )
 
     engine: Any = _option(
@@ -200,9 +226,14 @@ class Query:
         group="engine",
         default="vllm",
         help="whose rules apply (vllm), or vllm@0.25.0; ceiling reserves nothing",
+        url="engine",
     )
     utilization: float | None = _option(
-        "--utilization", kind="share", group="engine", help="memory share that the engine takes (its default)"
+        "--utilization",
+        kind="share",
+        group="engine",
+        help="memory share that the engine takes (its default)",
+        url="share",
     )
     memory: int | str | None = _option(
         "--memory",
@@ -222,9 +253,14 @@ class Query:
         kind="whole",
         group="engine",
         help="tokens of one scheduler step (engine's default)",
+        url="batched",
     )
     max_seqs: int | None = _option(
-        "--max-seqs", kind="whole", group="engine", help="requests at once (engine's default)"
+        "--max-seqs",
+        kind="whole",
+        group="engine",
+        help="requests at once (engine's default)",
+        url="seqs",
     )
     block_size: int | None = _option(
         "--block-size", kind="whole", group="engine", high=1 << 20, help="tokens per block (engine's choice)"
@@ -235,6 +271,7 @@ class Query:
         group="engine",
         default=False,
         help="no graphs are captured (--enforce-eager)",
+        url="eager",
     )
     sampler: str | None = _option(
         "--sampler",
@@ -289,6 +326,98 @@ class Query:
         group="home",
         choices=("on", "off", "auto"),
         help="flash attention (auto)",
+    )
+    batch_size: int | None = _option(
+        "--batch-size", kind="whole", group="home", high=1 << 20, help="tokens of one logical batch (2048)"
+    )
+    cpu_moe: bool = _option(
+        "--cpu-moe", kind="switch", group="home", default=False, help="experts of all layers stay on the CPU"
+    )
+    override_tensor: Any = _option(
+        "--override-tensor",
+        "-ot",
+        kind="text",
+        group="home",
+        metavar="PATTERN=BUFFER",
+        many=True,
+        help="buffer of tensors whose name matches, such as 'ffn_.*_exps=CPU'",
+    )
+    split_mode: str | None = _option(
+        "--split-mode",
+        "-sm",
+        kind="choice",
+        group="home",
+        choices=("none", "layer", "row"),
+        help="how several GPUs share the model (layer)",
+    )
+    tensor_split: str | None = _option(
+        "--tensor-split",
+        "-ts",
+        kind="text",
+        group="home",
+        metavar="N,N",
+        help="share of the model on each GPU (by free memory)",
+    )
+    main_gpu: int | None = _option(
+        "--main-gpu", "-mg", kind="whole", group="home", low=0, high=255, help="GPU of --split-mode none (0)"
+    )
+    no_kv_offload: bool = _option(
+        "--no-kv-offload", kind="switch", group="home", default=False, help="caches stay in host memory"
+    )
+    no_op_offload: bool = _option(
+        "--no-op-offload",
+        kind="switch",
+        group="home",
+        default=False,
+        help="GPUs do not compute on weights in host memory",
+    )
+    fit: bool = _option(
+        "--fit",
+        kind="switch",
+        group="home",
+        default=False,
+        help="change what was not stated until it fits, as llama.cpp does by itself",
+    )
+    fit_target: int | str | None = _option(
+        "--fit-target", kind="bytes", group="home", help="memory that --fit leaves free on each GPU (1GiB)"
+    )
+    mmproj: str | None = _option(
+        "--mmproj", kind="text", group="home", metavar="FILE", help="GGUF file of the vision projector"
+    )
+    no_mmproj_offload: bool = _option(
+        "--no-mmproj-offload",
+        kind="switch",
+        group="home",
+        default=False,
+        help="the vision projector stays in host memory",
+    )
+    spec_type: str | None = _option(
+        "--spec-type",
+        kind="choice",
+        group="home",
+        choices=("none", "draft-simple", "draft-mtp"),
+        help="what drafts tokens: a draft model, or the file's own prediction blocks (none)",
+    )
+    cache_ram: int | str | None = _option(
+        "--cache-ram",
+        kind="text",
+        group="home",
+        metavar="SIZE",
+        help="host memory of the prompt cache (8GiB); 0: none",
+    )
+    ctx_checkpoints: int | None = _option(
+        "--ctx-checkpoints",
+        kind="whole",
+        group="home",
+        low=0,
+        high=1 << 16,
+        help="checkpoints of windows and states that a slot keeps in host memory (32)",
+    )
+    host_bandwidth: int | str | None = _option(
+        "--host-bandwidth",
+        kind="bytes",
+        group="home",
+        help="bytes per second that the processor reads, such as 90GB (89.6GB: two channels of DDR5-5600)",
     )
     host_memory: int | str | None = _option(
         "--host-memory", kind="bytes", group="home", help="memory of the computer for what stays on the CPU"
@@ -358,6 +487,21 @@ def options() -> tuple[Option, ...]:
         for one in fields(Query)
         if one.metadata
     )
+
+
+PAGE_KEYS: Final[dict[str, str]] = {
+    "model": "model",
+    "models": "models",
+    "gpus": "gpus",
+    "requests": "requests",
+}
+"""Keys of an address that are no option: the model, what a comparison lists, and requests wanted at once
+(``--require``)."""
+
+
+def url_keys() -> dict[str, str]:
+    """The key that each field has in the address of a page; every page that asks for it uses the same."""
+    return PAGE_KEYS | {option.name: option.url for option in options() if option.url}
 
 
 RENAMED: Final[dict[str, str]] = {

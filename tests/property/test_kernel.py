@@ -299,6 +299,9 @@ def drawn(draw: random.Random) -> Callable[[str, Any], Any]:
         "block_tokens": 1024,
         "max_num_seqs": 2048,
         "rows": 2048,
+        "tensor": 64,
+        "data": 64,
+        "steps": 4,
     }
     lengths = {
         "context",
@@ -311,6 +314,7 @@ def drawn(draw: random.Random) -> Callable[[str, Any], Any]:
         "output",
         "tokens",
         "further",
+        "supposed",
     }
 
     def argument(name: str, kind: str) -> Any:
@@ -318,7 +322,11 @@ def drawn(draw: random.Random) -> Callable[[str, Any], Any]:
             "Sequence[Term]": lambda: [term() for _ in range(draw.randrange(5))],
             "Sequence[Work]": lambda: [(draw.random() * 1e12, known(9.89e14)) for _ in range(3)],
             "Reach": reach,
-            "Rates": lambda: tuple(draw.random() * 1e6 for _ in range(16)),
+            "Rates": lambda: (
+                *(draw.random() * 1e6 for _ in range(16)),
+                draw.choice([1, 7]),
+                *(draw.random() * 1e6 for _ in range(2)),
+            ),
             "Step": step,
             "bool": lambda: draw.random() < 0.5,
         }.get(kind)

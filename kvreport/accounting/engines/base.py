@@ -243,10 +243,26 @@ class EngineRules:
         del accelerator
         return False, 0
 
-    def reserve_rates(self, model: Model, layout: Layout) -> tuple[float, ...] | None:
-        """The reserve before scheduler sizes are known, as rates; None without such rules."""
-        del model, layout
+    def reserve_rates(self, model: Model, layout: Layout, *, nvidia: bool = True) -> tuple[float, ...] | None:
+        """The reserve before scheduler sizes are known, as rates; None without such rules.
+
+        Args:
+            model: The model, or the part of it that a pipeline stage runs.
+            layout: How it is spread over devices.
+            nvidia: False for other vendors' devices.
+        """
+        del model, layout, nvidia
         return None
+
+    def runs_as_on_nvidia(self, accelerator: Accelerator) -> bool:
+        """False where the reserve's rates are those of other vendors' devices."""
+        del accelerator
+        return True
+
+    def error_band(self, accelerator: Accelerator) -> tuple[float, float]:
+        """Half width of the reserve's error band: a share of the reserve, and bytes beside it."""
+        del accelerator
+        return 0.0, 0.0
 
     def reserve_class(self, accelerator: Accelerator) -> Hashable:
         """What of an accelerator decides the reserve; equal classes have equal reserves."""
