@@ -14,6 +14,7 @@ import pytest
 
 from kvreport.accounting.ranking import Choices, Offer, Ranking, rank
 from kvreport.accounting.sizing import Workload
+from kvreport.catalog.accelerator import current_since
 from kvreport.catalog.load import open_catalogue
 from kvreport.errors import InputError
 from kvreport.estimation.alternatives import what_to_relax
@@ -138,7 +139,9 @@ def in_python(model: str, work: dict[str, Any], options: dict[str, Any]) -> Rank
             all_kv_formats=CATALOGUE.kv_formats,
             tensor_parallel=tuple(site(model).axes.tensor_parallel),
             layouts=() if options["layouts"] else tuple(site(model).axes.layouts),
-            rented_first=options["gpus"] is None and not prices,
+            current_since=None
+            if options["gpus"] is not None or prices
+            else current_since(CATALOGUE.accelerators.values()),
             support=CATALOGUE.support,
         ),
     )
