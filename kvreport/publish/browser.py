@@ -1,7 +1,7 @@
 """The script that the site's own scripts compute with: formulas and words generated from Python.
 
-``assets/kv-kernel.js`` sets ``kvKernel``: the functions of :mod:`kvreport.accounting.kernel` under
-their JavaScript names, its constants, and the words of :mod:`kvreport.words` as ``kvKernel.words``.
+``assets/kv-kernel.js`` sets ``kvKernel``: the functions of :mod:`kvreport.accounting.kernel` and
+:mod:`kvreport.publish.plot` under their JavaScript names, its constants, and the words of :mod:`kvreport.words` as ``kvKernel.words``.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, Final
 from kvreport import query, words
 from kvreport.accounting import kernel
 from kvreport.estimation import remedies
+from kvreport.publish import plot
 from kvreport.publish.javascript import PRELUDE, Translation, translate
 
 ADDRESS: Final = "assets/kv-kernel.js"
@@ -38,7 +39,7 @@ def shared_words() -> dict[str, Any]:
 
 @cache
 def _translation() -> Translation:
-    return translate(inspect.getsource(kernel))
+    return translate("\n".join(inspect.getsource(module) for module in (kernel, plot)))
 
 
 def script() -> str:

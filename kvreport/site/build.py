@@ -17,7 +17,17 @@ from kvreport.atomic import write_whole
 from kvreport.build_cache import digest, keep, recall
 from kvreport.catalog.load import load_catalogue
 from kvreport.dataset.release import data_version
-from kvreport.publish import browser, embeds, engine_changes, feeds, headers, profiles, schemas, sizer_data
+from kvreport.publish import (
+    browser,
+    embeds,
+    engine_changes,
+    feeds,
+    headers,
+    picker,
+    profiles,
+    schemas,
+    sizer_data,
+)
 from kvreport.publish.downloads import FOLDER, NOTHING, Downloads, prepare
 from kvreport.publish.page_data import gather
 from kvreport.publish.site_data import SiteData
@@ -214,6 +224,7 @@ def pages(inputs: Inputs, written: tuple[str, ...] = ()) -> tuple[Page, ...]:
 def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
     """Yield (address, content) of every small file beside the pages."""
     yield from profiles.files(site)
+    yield from picker.files(site)
     yield from sizer_data.files(site)
     for kind in PAGE_TYPES:
         yield from kind.files(site)
