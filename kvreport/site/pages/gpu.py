@@ -368,13 +368,13 @@ def _largest(site: SiteData, gpu: Accelerator) -> Table:
 def _rates(gpu: Accelerator) -> Table:
     rates = gpu.rates
     figures: tuple[tuple[str, Figure | None, str, int], ...] = (
-        ("memory bandwidth", gpu.bandwidth_bytes_per_s, "TB/s", _TERA),
+        ("Memory bandwidth", gpu.bandwidth_bytes_per_s, "TB/s", _TERA),
         ("16-bit, dense", rates.bf16, "TFLOP/s", _TERA),
         ("FP8, dense", rates.fp8, "TFLOP/s", _TERA),
         ("INT8, dense", rates.int8, "TOP/s", _TERA),
         ("FP4, dense", rates.fp4, "TFLOP/s", _TERA),
-        ("interconnect, both directions", gpu.interconnect_bytes_per_s, "GB/s", 10**9),
-        ("power", gpu.power_watts, "W", 1),
+        ("Interconnect, both directions", gpu.interconnect_bytes_per_s, "GB/s", 10**9),
+        ("Power", gpu.power_watts, "W", 1),
     )
     rows = []
     for name, figure, unit, scale in figures:
@@ -393,11 +393,11 @@ def _rates(gpu: Accelerator) -> Table:
             )
         )
     return Table(
-        caption="Figures on paper, per device, and how far each can be trusted",
-        head=Column("figure", numeric=False),
+        caption="Specified figures per GPU, with their evidence",
+        head=Column("Figure", numeric=False),
         columns=(
-            Column("value"),
-            Column("unit", numeric=False),
+            Column("Value"),
+            Column("Unit", numeric=False),
             Column("Evidence", numeric=False),
             Column("Source", numeric=False),
         ),
