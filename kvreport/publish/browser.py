@@ -1,7 +1,7 @@
 """The script that the site's own scripts compute with: formulas and words generated from Python.
 
 ``assets/kv-kernel.js`` sets ``kvKernel``: the functions of :mod:`kvreport.accounting.kernel` and
-:mod:`kvreport.publish.plot` under their JavaScript names, its constants, and the words of :mod:`kvreport.words` as ``kvKernel.words``.
+:mod:`kvreport.site.kit.plot` under their JavaScript names, its constants, and the words of :mod:`kvreport.words` as ``kvKernel.words``.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any, Final
 from kvreport import query, words
 from kvreport.accounting import kernel
 from kvreport.estimation import remedies
-from kvreport.publish import plot
 from kvreport.publish.javascript import PRELUDE, Translation, translate
+from kvreport.site.kit import plot
 
 ADDRESS: Final = "assets/kv-kernel.js"
 """Where the script stands in the site."""

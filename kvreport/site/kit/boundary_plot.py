@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from kvreport import units
-from kvreport.publish import plot
+from kvreport.site.kit import plot
 from kvreport.site.kit.tables import Table
 
 Points = tuple[tuple[int, int], ...]

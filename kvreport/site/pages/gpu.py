@@ -15,7 +15,6 @@ from kvreport.publish.series import Series, refusal_of
 from kvreport.publish.site_data import SiteData
 from kvreport.site.kit import diagrams, tables
 from kvreport.site.kit.boundary_plot import Plot, PlotData, PlotLine
-from kvreport.site.kit.controls import Controls, kv_choices, layout_choices, weight_choices
 from kvreport.site.kit.elements import Bar, Fact, SourceLine
 from kvreport.site.kit.groups import Group, Member, grouped
 from kvreport.site.kit.page import Page, Section
@@ -23,6 +22,7 @@ from kvreport.site.kit.sources import evidence_cell, source_cell, source_lines
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType, names_of
+from kvreport.site.pages.controls import Controls, kv_choices, layout_choices, weight_choices
 from kvreport.site.pages.model.headline import plain
 
 EXAMPLES: Final = (

@@ -10,11 +10,11 @@ from kvreport import units
 from kvreport.catalog.model import Model
 from kvreport.publish.site_data import SiteData
 from kvreport.site.kit.boundary_plot import Plot
-from kvreport.site.kit.controls import Controls, engine_choices, kv_choices, layout_choices, weight_choices
 from kvreport.site.kit.elements import Bar, Fact, Link
 from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType, names_of
+from kvreport.site.pages.controls import Controls, engine_choices, kv_choices, layout_choices, weight_choices
 from kvreport.site.pages.model import page as model_page
 from kvreport.site.pages.model.headline import plain
 

@@ -17,7 +17,6 @@ from kvreport.publish.series import Config, Series
 from kvreport.publish.site_data import SiteData, devices
 from kvreport.site.kit import charts, diagrams
 from kvreport.site.kit.boundary_plot import Plot
-from kvreport.site.kit.controls import Controls, engine_choices, kv_choices, layout_choices, weight_choices
 from kvreport.site.kit.elements import Bar, Fact, Link, SourceLine, Step, Strip
 from kvreport.site.kit.groups import Group
 from kvreport.site.kit.page import Page, Section
@@ -25,6 +24,7 @@ from kvreport.site.kit.sources import source_lines
 from kvreport.site.kit.tables import Table
 from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType, moved, names_of
+from kvreport.site.pages.controls import Controls, engine_choices, kv_choices, layout_choices, weight_choices
 from kvreport.site.pages.model import speed, traffic
 from kvreport.site.pages.model.boundary import boundary_plot, boundary_request
 from kvreport.site.pages.model.grids import formats_of, users_table, weights_table
