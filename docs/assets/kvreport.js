@@ -322,6 +322,7 @@
     ["[data-kv-sizer]", "sizer", ["kv-kernel.js", "kv-capacity.js", "kv-sizing.js", "kv-sizer.js"]],
     ["[data-kv-traffic]", "traffic", ["kv-kernel.js", "kv-capacity.js", "kv-traffic.js", "kv-replay.js"]],
     ["[data-kv-log]", "log", ["kv-kernel.js", "kv-capacity.js", "kv-loglines.js", "kv-log.js"]],
+    ["[data-kv-yours]", "yours", ["kv-kernel.js", "kv-yours.js"]],
     ["[data-kv-compare]", "compare", ["kv-kernel.js", "kv-capacity.js", "kv-compare.js"]],
   ];
 
@@ -348,6 +349,7 @@
     }));
 
   window.kvreport = {
+    landed: location.pathname,
     $,
     $$,
     make,

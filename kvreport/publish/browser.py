@@ -1,7 +1,7 @@
 """The script that the site's own scripts compute with: formulas and words generated from Python.
 
 ``assets/kv-kernel.js`` sets ``kvKernel``: the functions of :mod:`kvreport.accounting.kernel` and
-:mod:`kvreport.site.kit.plot` under their JavaScript names, its constants, and the words of :mod:`kvreport.words` as ``kvKernel.words``.
+:mod:`kvreport.plot` under their JavaScript names, its constants, and the words of :mod:`kvreport.words` as ``kvKernel.words``.
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ import json
 from functools import cache
 from typing import Any, Final
 
-from kvreport import query, words
+from kvreport import plot, query, words
 from kvreport.accounting import kernel
 from kvreport.estimation import remedies
 from kvreport.publish.javascript import PRELUDE, Translation, translate
-from kvreport.site.kit import plot
 
 ADDRESS: Final = "assets/kv-kernel.js"
 """Where the script stands in the site."""

@@ -25,6 +25,7 @@ from kvreport.publish import (
     headers,
     picker,
     profiles,
+    python_runtime,
     schemas,
     sizer_data,
 )
@@ -49,6 +50,7 @@ from kvreport.site.pages import (
     sizer,
     traffic,
     validation,
+    your_model,
 )
 from kvreport.site.pages import data as data_page
 from kvreport.site.pages.model import page as model
@@ -61,6 +63,7 @@ PAGE_TYPES: Final = (
     explore.TYPE,
     compare.TYPE,
     sizer.TYPE,
+    your_model.TYPE,
     traffic.TYPE,
     log.TYPE,
     data_page.TYPE,
@@ -153,6 +156,7 @@ def build(
         sorted(written),
         os.environ.get("SOURCE_DATE_EPOCH", ""),
         fonts.state(),
+        python_runtime.state(cache),
     )
     kept = recall(cache / "report", state)
     if isinstance(kept, Report):
@@ -196,11 +200,16 @@ def _build(
         progress=progress,
     )
     requests = (request for kind in PAGE_TYPES for request in kind.requests(site))
-    inputs = Inputs(site, drawing.draw(requests, cache, site.progress))
+    python = tuple(python_runtime.files(cache))
+    inputs = Inputs(
+        site,
+        drawing.draw(requests, cache, site.progress),
+        runtime_bytes=sum(len(content) for _, content in python),
+    )
     finished = pages(inputs, written)
     return Report(
         pages=finished,
-        assets=(*_assets(cache), *(file for kind in PAGE_TYPES for file in kind.assets(inputs))),
+        assets=(*_assets(cache), *python, *(file for kind in PAGE_TYPES for file in kind.assets(inputs))),
         files=(*files(site), *markdown.files(finished, site_url), *headers.files(p.uri for p in finished)),
         downloads=published,
         cache=cache,

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from kvreport import units
-from kvreport.site.kit import plot
+from kvreport import plot, units
 from kvreport.site.kit.tables import Table
 
 Points = tuple[tuple[int, int], ...]
