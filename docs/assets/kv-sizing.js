@@ -126,6 +126,8 @@
 
   /* --- ranking ------------------------------------------------------------------------------------------ */
 
+  const isTensorOnly = (layout) => layout.devices === layout.tp && !layout.ep && layout.dcp === 1;
+
   /* Deployments that serve the workload, best first, as kvreport.accounting.ranking.rank has them.
      choices: {gpus: ids or null, weights: names, kv: names, layouts: labels or null, available: n or null,
      prices: {id: price} or null}. */
@@ -142,6 +144,7 @@
       for (const layout of site.layouts) {
         if (choices.layouts && !choices.layouts.includes(layout.label)) continue;
         if (layout.devices > layout.nodes * limits.node) continue;
+        if (!gpu.linked && !isTensorOnly(layout)) continue;
         for (const kv of choices.kv) {
           for (const weightFormat of choices.weights) {
             const stages = layout.places.map((place) =>

@@ -24,6 +24,7 @@ from kvreport.publish import (
     explorer_data,
     feeds,
     headers,
+    picker,
     profiles,
     python_runtime,
     schemas,
@@ -236,6 +237,7 @@ def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
     everything = profiles.every_model(site)
     yield from profiles.files(site, everything)
     yield from explorer_data.files(site, everything)
+    yield from picker.files(site)
     yield from sizer_data.files(site)
     for kind in PAGE_TYPES:
         yield from kind.files(site)
