@@ -331,15 +331,9 @@
   const PARTS = [
     ["[data-kv-index]", "index", ["kv-index.js"]],
     ["[data-kv-filter]", "textFilter", ["kv-index.js"]],
-<<<<<<< HEAD
-    ["[data-kv-switch]", "modelSwitch", ["kv-kernel.js", "kv-capacity.js", "kv-answers.js"]],
-    ["[data-kv-ask]", "ask", ["kv-kernel.js", "kv-capacity.js", "kv-answers.js"]],
-    ["[data-kv-explore]", "explore", ["kv-kernel.js", "kv-capacity.js", "kv-matrix.js", "kv-explore.js"]],
-=======
     ["[data-kv-state]", "stateful", STATE],
     ["[data-kv-ask]", "askBox", STATE],
-    ["[data-kv-explore]", "explore", ["kv-kernel.js", "kv-capacity.js", "kv-explore.js"]],
->>>>>>> main
+    ["[data-kv-explore]", "explore", ["kv-kernel.js", "kv-capacity.js", "kv-matrix.js", "kv-explore.js"]],
     ["[data-kv-sizer]", "sizer", ["kv-kernel.js", "kv-capacity.js", "kv-sizing.js", "kv-sizer.js"]],
     ["[data-kv-traffic]", "traffic", ["kv-kernel.js", "kv-capacity.js", "kv-traffic.js", "kv-replay.js"]],
     ["[data-kv-log]", "log", ["kv-kernel.js", "kv-capacity.js", "kv-loglines.js", "kv-log.js"]],
