@@ -306,6 +306,87 @@
     chart.dataset.kvLive = "true";
   }
 
+  /* --- tables ------------------------------------------------------------------------------------- */
+
+  /* A table scrolls with the page, under a head that stays. One that is wider than its place is put into a scroller of
+     its own; in there nothing can stick to the page, so its head is moved along. */
+  function tables() {
+    const seen = new Set(), wide = new Set();
+    let asked = false;
+    const top = () => Math.max(0, $(".md-header")?.getBoundingClientRect().bottom ?? 0);
+    const sizes = new ResizeObserver((entries) => {
+      for (const box of new Set(entries.map((entry) => entry.target.closest(".kv-scroll")))) {
+        if (box) fit(box);
+      }
+      follow();
+    });
+
+    function fit(box) {
+      const table = $("table", box);
+      const over = table && table.scrollWidth > box.clientWidth + 1;
+      if (box.classList.contains("kv-wide") === over && box.classList.contains("kv-fits") !== over) return;
+      box.classList.toggle("kv-wide", over);
+      box.classList.toggle("kv-fits", !over);
+      const hint = box.previousElementSibling?.matches(".kv-sideways") ? box.previousElementSibling : null;
+      if (over) {
+        wide.add(box);
+        box.setAttribute("tabindex", "0");
+        if (!hint) {
+          box.before(
+            make("p", { class: "kv-sideways", "aria-hidden": "true" }, "Scroll sideways for more columns →"),
+          );
+        }
+      } else {
+        wide.delete(box);
+        box.removeAttribute("tabindex"); // nothing to scroll: no stop for the keyboard
+        hint?.remove();
+        const head = $("thead", box);
+        if (head) head.style.transform = "";
+      }
+    }
+
+    function follow() {
+      asked = false;
+      const edge = top();
+      for (const box of wide) {
+        const head = $("thead", box), place = box.getBoundingClientRect();
+        if (!head || place.bottom < edge || place.top > innerHeight) continue;
+        const room = box.clientHeight - head.offsetTop - 3 * head.offsetHeight;
+        const moved = Math.min(room, edge - place.top - head.offsetTop);
+        head.style.transform = moved > 0 ? `translateY(${Math.round(moved)}px)` : "";
+      }
+    }
+
+    const find = () => {
+      for (const box of $$(".kv-scroll")) {
+        if (seen.has(box)) continue;
+        seen.add(box);
+        sizes.observe(box);
+        if ($("table", box)) sizes.observe($("table", box));
+      }
+      for (const box of seen) {
+        if (box.isConnected) continue;
+        seen.delete(box);
+        wide.delete(box);
+      }
+    };
+    const scrolled = () => {
+      if (!asked && wide.size) requestAnimationFrame(follow);
+      asked = wide.size > 0;
+    };
+    const changes = new MutationObserver(find);
+    changes.observe($("main") || document.body, { childList: true, subtree: true });
+    addEventListener("scroll", scrolled, { passive: true });
+    find();
+    return {
+      release: () => {
+        changes.disconnect();
+        sizes.disconnect();
+        removeEventListener("scroll", scrolled);
+      },
+    };
+  }
+
   /* --- pages ---------------------------------------------------------------------------------------------------------- */
 
   /* What a page has, the scripts that it takes, and who starts it. They are fetched with the first
@@ -328,7 +409,7 @@
     parts.forEach((part) => part?.release?.());
     document.documentElement.classList.remove("no-js");
     document.documentElement.classList.add("js");
-    const here = (parts = [charts()]);
+    const here = (parts = [charts(), tables()]);
     units();
     for (const [mark, name, files] of PARTS) {
       const roots = $$(mark);

@@ -107,6 +107,7 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         self.ahead: Ahead | None = None
         self.mount = Mount()
         self.publishes = False
+        self.searched: dict[str, list[search.Doc]] | None = None
 
     def on_startup(self, *, command: Literal["build", "gh-deploy", "serve"], dirty: bool) -> None:
         """Learn whether a whole site is built, or a preview is kept up to date."""
@@ -153,7 +154,8 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
             PluginError: The catalogue or the configuration is at fault; the message says where.
         """
         if not self.mount.foreign:
-            search.wait(files, config)
+            ours = "search" in config.plugins or "material/search" in config.plugins
+            self.searched = {} if ours and search.install(files, config) else None
             self._take_book(files, config)
         if self.publishes and self.book is not None:
             self.ahead = Ahead(config, len(self.book.titles))
@@ -250,17 +252,27 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
             if self.book is None:
                 return html
             html, dead, faults = self.book.finish(html, page)
-            names = self.book.names(page.file.src_uri)
-            if names:
-                page.meta["tags"] = [*(page.meta.get("tags") or ()), *names]
+            self._index_written(page, html, self.book.names(page.file.src_uri))
             for fault in dead:
                 log.warning(fault)
             self._refuse(faults)
             return html
+        if self.searched is not None and ours.moved_to is None:
+            self.searched[page.file.src_uri] = search.generated(ours, _address(page))
         page.present_anchor_ids = {"top", *_ANCHOR.findall("".join(s.html for s in ours.sections))}
         page.present_anchor_ids |= {section.id for section in ours.sections}
         page.toc = get_toc(_toc(ours))  # type: ignore[arg-type]
         return _skeleton(ours)
+
+    def _index_written(self, page: HostPage, html: str, names: tuple[str, ...]) -> None:
+        """Give the search what a page written by hand says."""
+        told = page.meta.get("search") or {}
+        if self.searched is None or told.get("exclude"):
+            return
+        text = str(page.meta.get("description") or "")
+        boost = float(told.get("boost", 0.5 if page.file.src_uri.startswith("adr/") else 1))
+        title = str(page.title or page.file.name)
+        self.searched[page.file.src_uri] = search.written(_address(page), title, text, names, html, boost)
 
     def _on_post_page_sections(self, output: str, page: HostPage, config: MkDocsConfig) -> str:
         """Put the sections in, and what a shared link shows."""
@@ -316,6 +328,12 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
             return
         self.report.write_files(Path(config.site_dir) / self.mount.prefix)
 
+    @event_priority(-50)
+    def _on_post_build_search(self, config: MkDocsConfig) -> None:
+        """Write the search's index after the host has written its own."""
+        if self.searched is not None:
+            search.write(Path(config.site_dir), (doc for docs in self.searched.values() for doc in docs))
+
     @event_priority(-100)
     def _on_post_build_publish(self, config: MkDocsConfig) -> None:
         """Put the site in its place, unless the host is about to refuse it for its warnings."""
@@ -329,7 +347,7 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         else:
             self.staging.publish()
 
-    on_post_build = CombinedEvent(_on_post_build_write, _on_post_build_publish)
+    on_post_build = CombinedEvent(_on_post_build_write, _on_post_build_search, _on_post_build_publish)
 
     def on_build_error(self, *, error: Exception) -> None:
         """Leave the last good site where it stands."""
@@ -385,6 +403,10 @@ def _fonts_first(output: str, url: str, known: Collection[str], mount: Mount) ->
         if face in known
     )
     return output.replace("<title>", f"{ask}<title>", 1)
+
+
+def _address(page: HostPage) -> str:
+    return "" if page.url in (".", "./") else page.url
 
 
 def _placeholder(number: int) -> str:

@@ -148,7 +148,7 @@ def page(inputs: Inputs, model: Model) -> Page:
             section("neighbours", "Like this one", "model/neighbours.html"),
         ),
         names=_search_names(model),
-        boost=2.0,
+        boost=_boost(site, model),
         card=card_address(model) if made.chart else None,
     )
 
@@ -213,6 +213,11 @@ def context(site: SiteData, model: Model, best: Series | None) -> ModelContext:
         neighbours=_neighbours(site, model),
         data_url=f"downloads/v1/models/{model.slug}.json",
     )
+
+
+def _boost(site: SiteData, model: Model) -> float:
+    """How much a search favors a model: originals before copies, and those with many copies first."""
+    return 1.2 if model.quantized_from is not None else 2.0 + 0.2 * min(site.copies[model.id], 5)
 
 
 def _search_names(model: Model) -> tuple[str, ...]:
