@@ -24,7 +24,7 @@ OUT         ?= build/export
 UV          ?= uv
 FUZZ        ?= 50
 
-.PHONY: help released-address variation site serve test coverage fuzz audit torch-check check format bench export fit wheel release lock venv clean distclean
+.PHONY: help released-address variation kills site serve test coverage fuzz audit torch-check check format bench export fit wheel release lock venv clean distclean
 
 help: ## list what can be made
 	@printf 'make ...\n'
@@ -102,6 +102,10 @@ fit: $(STAMP) ## fit the engines' memory reserve on data/observations and write 
 
 variation: $(STAMP) ## build a site under other paths, zones, locales, clocks, users and Pythons; print its digest
 	@$(BIN)/python scripts/variation.py
+
+KILLS ?= 100
+kills: $(STAMP) ## kill builds and matrix runs at random moments, and hold what is left against what must be there (KILLS=100)
+	@$(BIN)/python scripts/kills.py $(KILLS)
 
 wheel: $(STAMP) ## build the wheel, with the templates and the public data inside, into dist/
 	@$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
