@@ -245,41 +245,20 @@
 
   /* --- charts ---------------------------------------------------------------------------------------------------- */
 
-  /* The drawing is whole as it stands. When a chart is in view and the reader has begun to read
-     (moved, scrolled, typed) or has been here for a while, the library comes and makes it answer. */
-  let awake = null;
-  function wake() {
-    awake ||= new Promise((done) => {
-      const events = ["pointermove", "pointerdown", "keydown", "scroll", "touchstart"];
-      const ready = () => {
-        events.forEach((name) => removeEventListener(name, ready));
-        done();
-      };
-      events.forEach((name) => addEventListener(name, ready, { passive: true, once: true }));
-      setTimeout(ready, 6000);
-    });
-    return awake;
-  }
-
+  /* The drawing is complete without a script. The library that makes it answer is large and comes when a reader
+     touches the chart: with a pointer, a finger or the keyboard. */
   function charts() {
     const found = $$(".kv-chart").filter((chart) => $("template.kv-spec", chart));
-    if (!found.length || !("IntersectionObserver" in window)) return null;
-    const observer = new IntersectionObserver((entries) => {
-      for (const entry of entries) {
-        if (!entry.isIntersecting) continue;
-        observer.unobserve(entry.target);
-        wake().then(() => script("vega.js")).then(() => enliven(entry.target)).catch(
-          () => {/* the drawing stays */},
-        );
-      }
-    }, { rootMargin: "80px" });
-    found.forEach((chart) => observer.observe(chart));
-    return {
-      release: () => {
-        observer.disconnect();
-        found.forEach((chart) => chart.kvView?.finalize());
-      },
+    const touches = ["pointerenter", "pointerdown", "focusin"];
+    const wake = (event) => {
+      const chart = event.currentTarget;
+      touches.forEach((name) => chart.removeEventListener(name, wake));
+      script("vega.js").then(() => enliven(chart)).catch(() => {/* the drawing stays */});
     };
+    for (const chart of found) {
+      touches.forEach((name) => chart.addEventListener(name, wake, { passive: true }));
+    }
+    return { release: () => found.forEach((chart) => chart.kvView?.finalize()) };
   }
 
   async function enliven(chart, given) {
@@ -351,9 +330,12 @@
       for (const box of wide) {
         const head = $("thead", box), place = box.getBoundingClientRect();
         if (!head || place.bottom < edge || place.top > innerHeight) continue;
-        const room = box.clientHeight - head.offsetTop - 3 * head.offsetHeight;
-        const moved = Math.min(room, edge - place.top - head.offsetTop);
-        head.style.transform = moved > 0 ? `translateY(${Math.round(moved)}px)` : "";
+        const shift = Number(head.dataset.kvShift || 0);
+        const from = head.getBoundingClientRect().top - shift; // where it stands by itself
+        const room = place.bottom - from - 2 * head.offsetHeight;
+        const moved = Math.max(0, Math.round(Math.min(room, edge - from)));
+        head.dataset.kvShift = String(moved);
+        head.style.transform = moved ? `translateY(${moved}px)` : "";
       }
     }
 
@@ -411,6 +393,14 @@
     document.documentElement.classList.add("js");
     const here = (parts = [charts(), tables()]);
     units();
+    const idle = globalThis.requestIdleCallback || ((call) => setTimeout(call, 200));
+    if ($('meta[name="kv-release"]') && $("main")) {
+      idle(() =>
+        script("kv-share.js").then(() => parts === here && parts.push(kvreport.share($("main")))).catch(
+          () => {},
+        )
+      );
+    }
     for (const [mark, name, files] of PARTS) {
       const roots = $$(mark);
       if (!roots.length) continue;

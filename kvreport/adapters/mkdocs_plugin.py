@@ -28,7 +28,7 @@ from mkdocs.structure.toc import get_toc
 from mkdocs.utils import get_build_date
 
 from kvreport import resources
-from kvreport.adapters import search
+from kvreport.adapters import head, search
 from kvreport.adapters.ahead import Ahead
 from kvreport.adapters.book import Book, is_chapter, no_foreign_scripts
 from kvreport.adapters.mount import DEFAULT, Mount
@@ -41,7 +41,6 @@ from kvreport.catalog.load import open_catalogue
 from kvreport.dataset.release import data_version
 from kvreport.errors import Fault, InputError
 from kvreport.processes import exit_on_signals
-from kvreport.publish import feeds
 from kvreport.site.build import Report, build
 from kvreport.site.kit import fonts, links, templating
 from kvreport.site.kit.page import Page, Section, link
@@ -283,7 +282,9 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
             for number, section in enumerate(ours.sections):
                 output = output.replace(_placeholder(number), section.html, 1)
             base = urljoin(config.site_url, self.mount.prefix) if config.site_url else ""
-            output = output.replace("</head>", f"{_head(ours, base)}</head>", 1)
+            release = self.report.version if self.report else ""
+            tags = head.tags(ours, base, release, config.repo_url or "", self.known)
+            output = output.replace("</head>", f"{tags}</head>", 1)
             if self.mount.foreign:
                 output = self.mount.dressed(output, page.url, STYLES, SCRIPTS)
             if self.mount.foreign or (self.config.models, self.config.gpus) != ("*", "*"):
@@ -418,26 +419,3 @@ def _toc(page: Page) -> list[dict[str, Any]]:
         {"level": 2, "id": s.id, "name": escape(s.title), "children": []} for s in page.sections if s.title
     ]
     return [{"level": 1, "id": "top", "name": escape(page.heading), "children": sections}]
-
-
-def _head(page: Page, site_url: str) -> str:
-    address = urljoin(site_url, page.uri)
-    tags = [
-        ("og:type", "website"),
-        ("og:title", page.title),
-        ("og:description", page.description),
-        ("og:url", address),
-    ]
-    if page.card:
-        tags.append(("og:image", urljoin(site_url, page.card)))
-    html = "".join(f'<meta property="{key}" content="{escape(text)}">' for key, text in tags)
-    if page.card:
-        html += '<meta name="twitter:card" content="summary_large_image">'
-    if page.kind in ("home", "data"):
-        # Two words: the theme looks for a sitemap beside everything that is an alternate and no more.
-        feed = link(page.uri, feeds.NAMES[0])
-        html += f'<link rel="feed alternate" type="application/atom+xml" title="Data releases" href="{feed}">'
-    if page.moved_to is not None:
-        target = escape(urljoin(site_url, page.moved_to))
-        html += f'<link rel="canonical" href="{target}"><meta http-equiv="refresh" content="0; url={target}">'
-    return html

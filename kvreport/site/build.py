@@ -74,6 +74,7 @@ class Report:
         files: (address, content) of the files beside the pages: data for the browser, feeds, citation.
         downloads: The dataset's files.
         cache: Folder kept between builds.
+        version: Release of the data.
     """
 
     pages: tuple[Page, ...]
@@ -81,6 +82,7 @@ class Report:
     files: tuple[tuple[str, bytes], ...]
     downloads: Downloads
     cache: Path
+    version: str = ""
 
     @property
     def file_names(self) -> tuple[str, ...]:
@@ -194,6 +196,7 @@ def _build(
         files=(*files(site), *markdown.files(finished, site_url), *headers.files(p.uri for p in finished)),
         downloads=published,
         cache=cache,
+        version=version,
     )
 
 
