@@ -188,14 +188,14 @@
     "text-anchor",
   ];
 
-  /* A drawing with its styles written into it and a line that says where it is from. */
+  /* A drawing with its styles written into it and a line that names its source. */
   function drawing(svg) {
     const place = svg.viewBox.baseVal,
       width = place?.width || svg.clientWidth,
       height = place?.height || svg.clientHeight;
     const copied = svg.cloneNode(true);
-    const from = [svg, ...$$("*", svg)], to = [copied, ...$$("*", copied)];
-    from.forEach((node, n) => {
+    const shown = [svg, ...$$("*", svg)], to = [copied, ...$$("*", copied)];
+    shown.forEach((node, n) => {
       const style = getComputedStyle(node);
       for (const name of STYLES) {
         if (style.getPropertyValue(name)) to[n].setAttribute(name, style.getPropertyValue(name));
@@ -302,10 +302,7 @@
 
   kvreport.share = (main) => {
     if (!release()) return null;
-    const title = $("h1", main), lead = $(".kv-lead, .kv-note", main);
-    if (title && !$(".kv-share", main)) {
-      (lead && lead.parentElement === title.parentElement ? lead : title).after(box());
-    }
+    $(".kv-share-place:empty", main)?.append(box());
     let timer = 0;
     const later = () => {
       clearTimeout(timer);

@@ -359,6 +359,7 @@
     const changes = new MutationObserver(find);
     changes.observe($("main") || document.body, { childList: true, subtree: true });
     addEventListener("scroll", scrolled, { passive: true });
+    if ($("main")) sizes.observe($("main")); // what grows above a table moves it
     find();
     return {
       release: () => {

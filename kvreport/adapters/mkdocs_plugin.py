@@ -377,7 +377,7 @@ def _front_matter(page: Page) -> str:
 
 
 def _skeleton(page: Page) -> str:
-    parts = [f'<h1 id="top">{escape(page.heading)}</h1>', page.lead]
+    parts = [f'<h1 id="top">{escape(page.heading)}</h1>', '<div class="kv-share-place"></div>', page.lead]
     for number, section in enumerate(page.sections):
         parts.append(_heading(section) + _placeholder(number))
     return "\n".join(parts)

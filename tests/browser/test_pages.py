@@ -363,6 +363,7 @@ def test_a_wide_table_has_one_scroller_a_hint_and_its_head(browser, address, wid
     made = Visit(browser, address, viewport={"width": width, "height": 700})
     page = made.go(LLAMA)
     page.wait_for_selector(".kv-wide:has(#users-table)")
+    page.wait_for_selector(".kv-tool", state="attached")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert "sideways" in page.locator(".kv-sideways").first.inner_text()
     assert page.locator(".kv-wide:has(#users-table)").get_attribute("tabindex") == "0"
