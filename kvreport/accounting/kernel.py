@@ -54,6 +54,9 @@ Rates = tuple[
     float,
     float,
     float,
+    int,
+    float,
+    float,
 ]
 """What vLLM's reserve grows with, in the order of
 :class:`kvreport.accounting.engines.vllm.reserve.ReserveRates`, which says what each is."""
@@ -79,6 +82,9 @@ LARGEST_CAPTURE: Final = 512
 MULTIPROCESSORS: Final = 132
 """Multiprocessors of a large device (H100), for each of which Triton's sampling kernel keeps a row of
 logits. Others have 58 to 188, which changes a tenth of a GiB."""
+
+IMAGE_TOKENS: Final = 16384
+"""Tokens of the largest image of towers that take any resolution; a video is measured by as many as fit the context."""
 
 BUFFERED_ROWS: Final = 8
 """Rows of logits from which that kernel samples (vLLM 0.17.0, ``apply_top_k_top_p``)."""
@@ -390,9 +396,11 @@ def activation_bytes(rates: Rates, tokens: int, max_num_seqs: int, context: int,
     forward = max(rates[0] * tokens, rates[1] * tokens + rates[2]) + rates[12]
     buffered = rates[7] * min(rows, MULTIPROCESSORS) if rows >= BUFFERED_ROWS else 0.0
     sampling = rates[6] * rows + buffered + rates[4] * tokens
-    encoding = max(rates[8], rates[9] * tokens) + rates[10] * rows
+    images = max(min(rates[16], context // IMAGE_TOKENS), 1)
+    encoding = max(rates[8] * images, rates[9] * tokens) + rates[10] * rows
+    encoded = max(rates[17] * images, rates[18] * tokens)
     workspace = max(0.0 if own_kernels else rates[3] * tokens, rates[11] * context)
-    return round(max(forward, sampling, encoding) + workspace + rates[5] * tokens)
+    return round(max(encoded + max(forward, sampling), encoding) + workspace + rates[5] * tokens)
 
 
 def graph_bytes(per_graph: float, max_num_seqs: int, tokens: int) -> int:

@@ -101,7 +101,7 @@ def required(found: int, wanted: int | None) -> int:
 def text(result: Estimate, remedies: Sequence[Remedy] = (), name: str = "MODEL") -> list[str]:
     """Lay an estimate out: the conclusion, contexts, where memory goes, what would help, the arithmetic."""
     from kvreport.estimation.explanation import headline
-    from kvreport.estimation.local_answer import LocalEstimate
+    from kvreport.estimation.local_answer import LocalEstimate, inverse_lines
 
     request = result.request
     formats = f"weights {request.weight_format_name}, cache {request.kv_format.name}"
@@ -128,6 +128,8 @@ def text(result: Estimate, remedies: Sequence[Remedy] = (), name: str = "MODEL")
     lines += [*table(rows, ">>>><"), ""]
     lines += [*table(_memory_rows(result), "<>>"), ""]
     lines += _remedy_lines(result, remedies, name)
+    if isinstance(result, LocalEstimate):
+        lines += ["On this machine", *(f"  {line}" for line in inverse_lines(result)), ""]
     lines += ["How it is computed", *(f"  {line}" for line in result.explanation)]
     lines += _said("Assumed", request.assumptions)
     lines += _said("Not read", request.not_read)

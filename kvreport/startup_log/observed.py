@@ -263,7 +263,7 @@ class Start:
         available = printed.available_kv_gib if self.same_rank(laid) else None
         if available is None and printed.k_gib is not None and printed.v_gib is not None:
             available = printed.k_gib + printed.v_gib
-        if available is not None:
+        if available is not None and available > 0:
             yield Comparison("pool", pool / GIB, available, "GiB")
         if observation.printed.fits is not False:
             yield from self._lines(laid, pool, "")

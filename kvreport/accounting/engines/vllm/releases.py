@@ -280,7 +280,8 @@ def sampler(release: Release, *, second: bool, flashinfer: bool | None = None) -
     Args:
         release: The release.
         second: True for the second model runner.
-        flashinfer: Whether FlashInfer's sampler is installed; None for how the release is published.
+        flashinfer: Whether FlashInfer's sampler is installed, which runs on NVIDIA's devices only; None for how the
+            release is published.
 
     Returns:
         ``sort`` where all logits are sorted, ``probabilities`` where masks and probabilities of all logits
