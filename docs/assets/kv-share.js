@@ -130,7 +130,7 @@
     return new URLSearchParams({
       title: `Wrong number: ${title}`,
       body:
-        `Page: ${address()}\nData release: ${release()}\nThe page says: ${text}\n\nWhat is expected instead, and from which source:\n`,
+        `Page: ${address()}\nData release: ${release()}\nThe page says: ${text}\n\nExpected instead, with the source:\n`,
     });
   }
 

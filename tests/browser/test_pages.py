@@ -191,11 +191,30 @@ def test_an_index_filters_by_text_and_facet_and_keeps_it_in_the_address(visit):
     page.locator("fieldset[data-facet=kind] button[value=latent]").click()
     assert visible.count() == 1
     assert visit.query() == {"kind": ["latent"]}
-    assert "remembers by Latent (MLA)" in page.locator(".kv-said").inner_text()
+    assert "Attention type: Latent (MLA)" in page.locator(".kv-said").inner_text()
     page.go_back()
     page.wait_for_function("document.querySelectorAll('#models-table tbody tr:not([hidden])').length > 1")
     page.go_forward()
     page.wait_for_function("document.querySelectorAll('#models-table tbody tr:not([hidden])').length === 1")
+
+
+def test_the_index_of_models_is_newest_first_and_sorts_by_what_cells_say(visit):
+    page = visit.go("models/")
+    column = "(n) => [...document.querySelectorAll(`#models-table tbody tr td:nth-child(${n})`)].map((c) => c.textContent)"
+    released = page.evaluate(column, 10)
+    assert released == sorted(released, reverse=True)
+    page.locator("#models-table thead button", has_text="Parameters").click()
+    parameters = [
+        float(text[:-1]) * {"B": 1, "T": 1000, "M": 0.001}[text[-1]] for text in page.evaluate(column, 2)
+    ]
+    assert parameters == sorted(parameters, reverse=True)
+    assert visit.query() == {"sort": ["-parameters"]}
+
+
+def test_clearing_keeps_the_keyboard_s_place(visit):
+    page = visit.go("models/?kind=latent")
+    page.get_by_role("button", name="Clear filters").click()
+    assert page.evaluate("document.activeElement.name") == "name"
 
 
 def test_a_stale_filter_is_said_and_an_empty_result_explained(visit):
@@ -205,7 +224,7 @@ def test_a_stale_filter_is_said_and_an_empty_result_explained(visit):
     assert "maker=Nobody" in said
     assert page.locator("#models-table tbody tr:visible").count() == 1
     page = visit.go("models/?kind=latent&name=llama")
-    assert "Without the name there would be 1." in page.locator(".kv-said").inner_text()
+    assert "Without the filter Name: 1 model." in page.locator(".kv-said").inner_text()
 
 
 def test_the_tools_say_what_of_an_address_they_ignore_and_what_empties_a_result(visit):
