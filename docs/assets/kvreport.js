@@ -374,16 +374,19 @@
 
   /* What a page has, the scripts that it takes, and who starts it. They are fetched with the first
      page that needs them. */
+  const STATE = ["kernel", "capacity", "state", "chart", "picker", "ask", "result", "why", "answers", "pages"]
+    .map((name) => `kv-${name}.js`);
   /** @type {[string, string, string[]][]} */
   const PARTS = [
     ["[data-kv-index]", "index", ["kv-index.js"]],
     ["[data-kv-filter]", "textFilter", ["kv-index.js"]],
-    ["[data-kv-switch]", "modelSwitch", ["kv-kernel.js", "kv-capacity.js", "kv-answers.js"]],
-    ["[data-kv-ask]", "ask", ["kv-kernel.js", "kv-capacity.js", "kv-answers.js"]],
+    ["[data-kv-state]", "stateful", STATE],
+    ["[data-kv-ask]", "askBox", STATE],
     ["[data-kv-explore]", "explore", ["kv-kernel.js", "kv-capacity.js", "kv-explore.js"]],
     ["[data-kv-sizer]", "sizer", ["kv-kernel.js", "kv-capacity.js", "kv-sizing.js", "kv-sizer.js"]],
     ["[data-kv-traffic]", "traffic", ["kv-kernel.js", "kv-capacity.js", "kv-traffic.js", "kv-replay.js"]],
     ["[data-kv-log]", "log", ["kv-kernel.js", "kv-capacity.js", "kv-loglines.js", "kv-log.js"]],
+    ["[data-kv-yours]", "yours", ["kv-kernel.js", "kv-yours.js"]],
     ["[data-kv-compare]", "compare", ["kv-kernel.js", "kv-capacity.js", "kv-compare.js"]],
   ];
 
@@ -418,6 +421,7 @@
     }));
 
   window.kvreport = {
+    landed: location.pathname,
     $,
     $$,
     make,

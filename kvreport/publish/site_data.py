@@ -170,12 +170,14 @@ class SiteData:
 
 
 def best_series(site: SiteData, model: Model) -> Series | None:
-    """Return the series of the headline, or None if no well-known accelerator serves the model.
+    """Return the series of the headline, or None if no accelerator serves the model.
 
     The fewest devices that hold one request of the model's full context; where none does, the
-    fewest that serve. Among equals the best-known accelerator.
+    fewest that serve. Among equals the best-known accelerator. Others are taken where no well-known one serves.
     """
-    serving = [one for gpu in site.known_gpus for one in site.on(model, gpu) if one.serves]
+    serving = [one for gpu in site.known_gpus for one in site.on(model, gpu) if one.serves] or [
+        one for gpu in site.gpus for one in site.on(model, gpu.id) if one.serves
+    ]
 
     def order(one: Series) -> tuple[bool, int]:
         return (one.longest < model.context_tokens, one.config.tensor_parallel)
