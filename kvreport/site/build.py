@@ -20,6 +20,7 @@ from kvreport.dataset.release import data_version
 from kvreport.publish import browser, embeds, engine_changes, feeds, headers, profiles, schemas, sizer_data
 from kvreport.publish.downloads import FOLDER, NOTHING, Downloads, prepare
 from kvreport.publish.page_data import gather
+from kvreport.publish.parts import Parts
 from kvreport.publish.site_data import SiteData
 from kvreport.site.kit import drawing, fonts, markdown, templating, vega
 from kvreport.site.kit.page import Page
@@ -42,6 +43,9 @@ from kvreport.site.pages import (
 )
 from kvreport.site.pages import data as data_page
 from kvreport.site.pages.model import page as model
+
+_PACKAGES: Final = ("altair", "jinja2", "numpy", "pyarrow", "vl-convert-python")
+"""Distributions whose versions decide what is written."""
 
 VEGA: Final = "assets/vega.js"
 PAGE_TYPES: Final = (
@@ -133,10 +137,8 @@ def build(
         InputError: The catalogue is at fault, or nothing matches.
     """
     folders = (resources.package_dir(), resources.assets_dir(), *templating.folders())
-    state = digest(
-        (data or resources.data_dir(), *folders),
-        ("altair", "jinja2", "numpy", "pyarrow", "vl-convert-python"),
-        models,
+    records = data or resources.data_dir()
+    settings = (
         gpus,
         dataset,
         site_url,
@@ -144,13 +146,16 @@ def build(
         os.environ.get("SOURCE_DATE_EPOCH", ""),
         fonts.state(),
     )
+    state = digest((records, *folders), _PACKAGES, models, *settings)
     kept = recall(cache / "report", state)
     if isinstance(kept, Report):
         here = kept.moved(cache)
         if here.downloads.complete():
             progress(f"report: {len(here.pages)} pages, nothing has changed since they were made")
             return here
-    made = _build(data, models, gpus, cache, site_url, written, progress, dataset=dataset)
+    shared = [path for path in sorted(records.iterdir()) if path.name != "models"]
+    parts = Parts(cache / "parts", digest((*shared, *folders), _PACKAGES, *settings))
+    made = _build(data, models, gpus, cache, site_url, written, progress, parts, dataset=dataset)
     keep(cache / "report", state, made)
     return made
 
@@ -163,6 +168,7 @@ def _build(
     site_url: str,
     written: tuple[str, ...],
     progress: Callable[[str], None],
+    parts: Parts,
     *,
     dataset: bool,
 ) -> Report:
@@ -184,6 +190,7 @@ def _build(
         downloads=published,
         site_url=site_url,
         progress=progress,
+        parts=parts,
     )
     requests = (request for kind in PAGE_TYPES for request in kind.requests(site))
     inputs = Inputs(site, drawing.draw(requests, cache, site.progress))
@@ -191,7 +198,11 @@ def _build(
     return Report(
         pages=finished,
         assets=(*_assets(cache), *(file for kind in PAGE_TYPES for file in kind.assets(inputs))),
-        files=(*files(site), *markdown.files(finished, site_url), *headers.files(p.uri for p in finished)),
+        files=(
+            *files(site),
+            *markdown.files(finished, site_url, parts),
+            *headers.files(p.uri for p in finished),
+        ),
         downloads=published,
         cache=cache,
     )

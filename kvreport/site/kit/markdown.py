@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import partial
 from html.parser import HTMLParser
 from typing import Final
 from urllib.parse import urljoin
 
+from kvreport.publish.parts import Parts
 from kvreport.site.kit.page import Page
 
 _SKIPPED: Final = frozenset(
@@ -123,17 +125,33 @@ def twin(page: Page, site_url: str = "") -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def files(pages: Iterable[Page], site_url: str = "") -> Iterator[tuple[str, bytes]]:
+def _key(parts: Parts, page: Page) -> bytes:
+    sections = (text for section in page.sections for text in (section.title, section.html))
+    return parts.key(page.uri, page.heading, page.lead, *sections)
+
+
+def files(
+    pages: Iterable[Page], site_url: str = "", parts: Parts | None = None
+) -> Iterator[tuple[str, bytes]]:
     """Yield (address, content) of every page's twin (``index.md`` beside it) and of ``llms-full.txt``.
 
     ``llms-full.txt`` holds the twins of all pages but those of single models and accelerators, of which it
     has title, conclusion and address.
+
+    Args:
+        pages: The pages.
+        site_url: Where the site will stand, or "".
+        parts: Twins kept between builds, of one such address; None keeps none.
     """
     whole: list[str] = []
-    for page in pages:
-        if page.moved_to is not None:
-            continue
-        text = twin(page, site_url)
+    kept = parts or Parts(None)
+    with kept.group("twins") as twins:
+        found = [
+            (page, twins.get(_key(kept, page), partial(twin, page, site_url)))
+            for page in pages
+            if page.moved_to is None
+        ]
+    for page, text in found:
         yield f"{page.uri}index.md", text.encode()
         if page.kind in ("model", "gpu"):
             address = urljoin(site_url, f"{page.uri}index.md") if site_url else f"{page.uri}index.md"
