@@ -17,7 +17,17 @@ from kvreport.atomic import write_whole
 from kvreport.build_cache import digest, keep, recall
 from kvreport.catalog.load import load_catalogue
 from kvreport.dataset.release import data_version
-from kvreport.publish import browser, embeds, engine_changes, feeds, headers, profiles, schemas, sizer_data
+from kvreport.publish import (
+    browser,
+    embeds,
+    engine_changes,
+    feeds,
+    headers,
+    known_logs,
+    profiles,
+    schemas,
+    sizer_data,
+)
 from kvreport.publish.downloads import FOLDER, NOTHING, Downloads, prepare
 from kvreport.publish.page_data import gather
 from kvreport.publish.site_data import SiteData
@@ -220,6 +230,7 @@ def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
     yield from feeds.files(site)
     yield from engine_changes.files(site)
     yield from embeds.files(site)
+    yield from known_logs.files(site)
     yield from embed.files(embeds.CARD)
     yield from schemas.files(site.site_url)
 
