@@ -24,7 +24,9 @@ from kvreport.publish import (
     feeds,
     headers,
     known_logs,
+    picker,
     profiles,
+    python_runtime,
     schemas,
     sizer_data,
 )
@@ -49,6 +51,7 @@ from kvreport.site.pages import (
     sizer,
     traffic,
     validation,
+    your_model,
 )
 from kvreport.site.pages import data as data_page
 from kvreport.site.pages.model import page as model
@@ -61,6 +64,7 @@ PAGE_TYPES: Final = (
     explore.TYPE,
     compare.TYPE,
     sizer.TYPE,
+    your_model.TYPE,
     traffic.TYPE,
     log.TYPE,
     data_page.TYPE,
@@ -84,6 +88,7 @@ class Report:
         files: (address, content) of the files beside the pages: data for the browser, feeds, citation.
         downloads: The dataset's files.
         cache: Folder kept between builds.
+        version: Release of the data.
     """
 
     pages: tuple[Page, ...]
@@ -91,6 +96,7 @@ class Report:
     files: tuple[tuple[str, bytes], ...]
     downloads: Downloads
     cache: Path
+    version: str = ""
 
     @property
     def file_names(self) -> tuple[str, ...]:
@@ -153,6 +159,7 @@ def build(
         sorted(written),
         os.environ.get("SOURCE_DATE_EPOCH", ""),
         fonts.state(),
+        python_runtime.state(cache),
     )
     kept = recall(cache / "report", state)
     if isinstance(kept, Report):
@@ -196,14 +203,20 @@ def _build(
         progress=progress,
     )
     requests = (request for kind in PAGE_TYPES for request in kind.requests(site))
-    inputs = Inputs(site, drawing.draw(requests, cache, site.progress))
+    python = tuple(python_runtime.files(cache))
+    inputs = Inputs(
+        site,
+        drawing.draw(requests, cache, site.progress),
+        runtime_bytes=sum(len(content) for _, content in python),
+    )
     finished = pages(inputs, written)
     return Report(
         pages=finished,
-        assets=(*_assets(cache), *(file for kind in PAGE_TYPES for file in kind.assets(inputs))),
+        assets=(*_assets(cache), *python, *(file for kind in PAGE_TYPES for file in kind.assets(inputs))),
         files=(*files(site), *markdown.files(finished, site_url), *headers.files(p.uri for p in finished)),
         downloads=published,
         cache=cache,
+        version=version,
     )
 
 
@@ -224,6 +237,7 @@ def pages(inputs: Inputs, written: tuple[str, ...] = ()) -> tuple[Page, ...]:
 def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
     """Yield (address, content) of every small file beside the pages."""
     yield from profiles.files(site)
+    yield from picker.files(site)
     yield from sizer_data.files(site)
     for kind in PAGE_TYPES:
         yield from kind.files(site)
