@@ -10,7 +10,7 @@ Rules of the subset, which the translator enforces:
 
 * statements: assignment, ``if``, ``while``, ``for`` over a sequence or ``range``, ``return``;
 * expressions: arithmetic, comparison, ``and``/``or``/``not``, calls of functions of this file, of
-  ``min``, ``max``, ``abs``, ``int``, ``round``, ``len`` and of ``math``'s ``ceil``, ``floor``, ``isnan``;
+  ``min``, ``max``, ``abs``, ``int``, ``round``, ``len`` and of ``math``'s ``ceil``, ``floor``, ``log2``, ``isnan``;
 * a condition is a comparison, a call or a ``bool``: truthiness differs between the languages;
 * arguments of ``min`` and ``max`` are never NaN, and no divisor is 0: the languages differ there, too.
 
@@ -466,6 +466,11 @@ def of_all_ranks(each: int, data: int) -> int:
     return UNLIMITED_REQUESTS if each >= UNLIMITED_REQUESTS else each * data
 
 
+def per_rank(requests: int, data: int) -> int:
+    """Return the requests of one of ``data`` ranks from those of all."""
+    return requests // data
+
+
 def shortfall(pool: int, block: int, kept: int, request: int, wanted: int) -> int:
     """Return the bytes that a pool lacks for one request, or for the blocks wanted at start; 0 if it does not.
 
@@ -479,6 +484,11 @@ def shortfall(pool: int, block: int, kept: int, request: int, wanted: int) -> in
     if request == 0:
         return 0
     return max(max(kept * block + request, wanted * block) - pool, 0)
+
+
+def over(taken: int, room: int) -> int:
+    """Return by how much one size exceeds another; negative where it does not."""
+    return taken - room
 
 
 def saved_share(now: int, smaller: int) -> float:

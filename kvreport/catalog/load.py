@@ -18,6 +18,7 @@ from kvreport.catalog.base import Record
 from kvreport.catalog.dump import dump_model
 from kvreport.catalog.engine import Engine, engine_for_version, version_number
 from kvreport.catalog.formats import Formats, Grid, KvFormat, WeightFormat
+from kvreport.catalog.home import home_accelerators
 from kvreport.catalog.layouts import Layouts, canonical, layout
 from kvreport.catalog.model import Model
 from kvreport.catalog.shelf import Shelf, read_yaml, spoken, validate
@@ -144,7 +145,18 @@ class Catalogue:
             for record in self._accelerators.mentioning(name)
             if heard in _names(record.id, record.name, *record.aliases)
         }
-        return _only(matches, "accelerator", name, list(self._accelerators.files))
+        if not matches:
+            matches = {
+                one.id: one
+                for one in self.home_accelerators.values()
+                if heard in _names(one.id, one.name, *one.aliases)
+            }
+        return _only(matches, "accelerator", name, [*self._accelerators.files, *self.home_accelerators])
+
+    @property
+    def home_accelerators(self) -> Mapping[str, Accelerator]:
+        """Machines and cards of other memory sizes than the matrix has, by id: names find them, nothing lists them."""
+        return home_accelerators(self.folder)
 
     def engine(self, name: str) -> Engine:
         """Find an engine by name or alias, in any case, or by version (``vllm@0.11.0``).
@@ -224,6 +236,10 @@ class Catalogue:
         except CatalogueError as error:
             found += error.faults
             support = None
+        try:
+            home_accelerators(self.folder)
+        except CatalogueError as error:
+            found += error.faults
         if found:
             # Names cannot be compared across files that could not all be read.
             return tuple(found)
