@@ -7,8 +7,9 @@ charts and returns finished pages. It knows no site engine; an adapter takes it 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -222,7 +223,7 @@ def _build(
         assets=(*_assets(cache), *python, *(file for kind in PAGE_TYPES for file in kind.assets(inputs))),
         files=(
             *files(site),
-            *markdown.files(finished, site_url, parts),
+            *_twins(finished, site_url, parts),
             *headers.files(p.uri for p in finished),
         ),
         downloads=published,
@@ -243,6 +244,16 @@ def pages(inputs: Inputs, written: tuple[str, ...] = ()) -> tuple[Page, ...]:
         addresses = frozenset((*written, *(page.uri for page in made)))
         made += kind.pages(replace(inputs, addresses=addresses))
     return tuple(sorted(made, key=lambda page: page.kind != "home"))
+
+
+def _twins(finished: Sequence[Page], site_url: str, parts: Parts) -> list[tuple[str, bytes]]:
+    """Return every page's Markdown twin, kept between builds."""
+    with parts.group("twins") as kept:
+
+        def make(page: Page, address: str) -> str:
+            return kept.get(parts.key(*markdown.content(page)), partial(markdown.twin, page, address))
+
+        return list(markdown.files(finished, site_url, make))
 
 
 def files(site: SiteData) -> Iterator[tuple[str, bytes]]:

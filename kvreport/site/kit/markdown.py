@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator
 from html.parser import HTMLParser
 from typing import Final
 from urllib.parse import urljoin
 
-from kvreport.publish.parts import Parts
 from kvreport.site.kit.page import Page
 
 _SKIPPED: Final = frozenset(
@@ -125,13 +123,14 @@ def twin(page: Page, site_url: str = "") -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _key(parts: Parts, page: Page) -> bytes:
+def content(page: Page) -> tuple[str, ...]:
+    """Return every text of a page that decides its twin."""
     sections = (text for section in page.sections for text in (section.title, section.html))
-    return parts.key(page.uri, page.heading, page.lead, *sections)
+    return (page.uri, page.heading, page.lead, *sections)
 
 
 def files(
-    pages: Iterable[Page], site_url: str = "", parts: Parts | None = None
+    pages: Iterable[Page], site_url: str = "", make: Callable[[Page, str], str] = twin
 ) -> Iterator[tuple[str, bytes]]:
     """Yield (address, content) of every page's twin (``index.md`` beside it) and of ``llms-full.txt``.
 
@@ -141,16 +140,10 @@ def files(
     Args:
         pages: The pages.
         site_url: Where the site will stand, or "".
-        parts: Twins kept between builds, of one such address; None keeps none.
+        make: Makes a twin of a page and the site's address; for twins that are kept between builds.
     """
     whole: list[str] = []
-    kept = parts or Parts(None)
-    with kept.group("twins") as twins:
-        found = [
-            (page, twins.get(_key(kept, page), partial(twin, page, site_url)))
-            for page in pages
-            if page.moved_to is None
-        ]
+    found = [(page, make(page, site_url)) for page in pages if page.moved_to is None]
     for page, text in found:
         yield f"{page.uri}index.md", text.encode()
         if page.kind in ("model", "gpu"):
