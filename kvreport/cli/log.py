@@ -58,7 +58,9 @@ def _run(options: argparse.Namespace) -> int:
         content = log.read(MAX_CHARACTERS * 4 + 1)
     log_text = content.decode("utf-8", errors="replace")
     if looks_like_llama_cpp(log_text):
-        local = diagnose_local(log_text[:MAX_CHARACTERS], model=options.model, catalog=open_catalogue(options.data))
+        local = diagnose_local(
+            log_text[:MAX_CHARACTERS], model=options.model, catalog=open_catalogue(options.data)
+        )
         if options.format == "json":
             write_json(local.to_dict())
         else:
@@ -91,7 +93,9 @@ def text(found: Diagnosis) -> list[str]:
             said.add(line.says)
             lines.append(f"  line {line.number}: {line.says}")
     if not said:
-        lines.append("  No line was understood: this reads start-up logs of vLLM, SGLang, TensorRT-LLM, llama.cpp and Ollama.")
+        lines.append(
+            "  No line was understood: this reads start-up logs of vLLM, SGLang, TensorRT-LLM, llama.cpp and Ollama."
+        )
     if found.comparisons:
         lines += ["", "Beside our numbers:"]
         lines += [f"  {one.line()}" for one in found.comparisons]

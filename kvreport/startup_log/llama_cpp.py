@@ -106,7 +106,13 @@ def looks_like_llama_cpp(text: str) -> bool:
     """True if a log has lines that only llama.cpp or an older Ollama prints."""
     return any(
         mark in text
-        for mark in ("llama_kv_cache:", "load_tensors:", "sched_reserve:", "llama_context:", "memory.required.")
+        for mark in (
+            "llama_kv_cache:",
+            "load_tensors:",
+            "sched_reserve:",
+            "llama_context:",
+            "memory.required.",
+        )
     )
 
 

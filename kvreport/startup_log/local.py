@@ -26,7 +26,13 @@ QUANTIZED_SHARE: Final = 34 / 64
 SPARE_BYTES: Final = GIB
 """Left free on a device (``--fit-target``, 1 GiB by default)."""
 
-WORDS: Final = {"model": "weights", "KV": "cache", "RS": "recurrent states", "compute": "working memory", "output": "output"}
+WORDS: Final = {
+    "model": "weights",
+    "KV": "cache",
+    "RS": "recurrent states",
+    "compute": "working memory",
+    "output": "output",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +68,9 @@ class LocalDiagnosis:
     def headline(self) -> str:
         """The conclusion in one sentence."""
         start = self.start
-        taken = f"{start.device_bytes / GIB:.2f} GiB on devices, {start.host_bytes / GIB:.2f} GiB in host memory"
+        taken = (
+            f"{start.device_bytes / GIB:.2f} GiB on devices, {start.host_bytes / GIB:.2f} GiB in host memory"
+        )
         if start.ran_out:
             return f"It does not start: memory ran out. Until then it took {taken}."
         if start.context is None:
@@ -132,7 +140,9 @@ class LocalDiagnosis:
         }
 
 
-def diagnose_local(text: str, *, model: str | None = None, catalog: Catalogue | None = None) -> LocalDiagnosis:
+def diagnose_local(
+    text: str, *, model: str | None = None, catalog: Catalogue | None = None
+) -> LocalDiagnosis:
     """Read a start of llama.cpp or Ollama, and compare it.
 
     Args:
@@ -145,7 +155,9 @@ def diagnose_local(text: str, *, model: str | None = None, catalog: Catalogue | 
     """
     start = read_start(text.splitlines())
     if start.is_empty and not start.ran_out:
-        raise InputError("log: found no start-up line of llama.cpp or Ollama; allowed: the lines of one start")
+        raise InputError(
+            "log: found no start-up line of llama.cpp or Ollama; allowed: the lines of one start"
+        )
     known = open_catalogue() if catalog is None else catalog
     notes: list[str] = []
     computed = None

@@ -297,7 +297,9 @@ class Start:
                 self.excluded.append("buffers: keys and values have different types")
             else:
                 form = None if observation.kv_format in ("auto", "bf16") else self._kv_format()
-                size = buffers(self.model, self.engine, self.catalogue, form, cells, observation.max_seqs or 1).cache
+                size = buffers(
+                    self.model, self.engine, self.catalogue, form, cells, observation.max_seqs or 1
+                ).cache
                 yield Comparison("buffers", size / MIB, printed.kv_mib, "MiB")
         if printed.state_mib is not None:
             size = buffers(self.model, self.engine, self.catalogue, None, cells).states

@@ -9,9 +9,9 @@ from typing import Any, Final
 from kvreport.errors import InputError
 from kvreport.startup_log.facts import FACTS
 from kvreport.startup_log.further import FURTHER
-from kvreport.startup_log.tensorrt_llm import TENSORRT_LLM
 from kvreport.startup_log.patterns import PATTERNS, Engine, Pattern
 from kvreport.startup_log.release import places
+from kvreport.startup_log.tensorrt_llm import TENSORRT_LLM
 from kvreport.units import GIB
 
 Value = int | float | str | bool
