@@ -119,9 +119,8 @@ def read_log(text: str) -> Reading:
                 facts[name] = _merge(name, facts.get(name), value)
         if not found:
             unknown.append((number, shown))
-    engine: Engine | None = None
-    if any(votes.values()):
-        engine = max(votes, key=votes.__getitem__)
+    most = max(votes, key=votes.__getitem__)
+    engine = most if votes[most] else None
     found_at = places(line.text for line in recognised)
     return Reading(engine, facts, tuple(recognised), tuple(unknown), found_at)
 
