@@ -186,7 +186,9 @@
     function lay(reading, found, compared, remarks) {
       const children = [make("p", { class: "kv-big" }, headline(found))];
       if (!reading.recognised.length) {
-        children.push(make("p", {}, "No line was understood: this reads start-up logs of vLLM, SGLang and TensorRT-LLM."));
+        children.push(
+          make("p", {}, "No line was understood: this reads start-up logs of vLLM, SGLang and TensorRT-LLM."),
+        );
       }
       if (found.changes.length) {
         children.push(

@@ -92,7 +92,7 @@ class LocalDiagnosis:
             yield f"  Ollama expected {size / GIB:.2f} GiB ({part})"
         if self.computed is not None:
             yield ""
-            yield "Beside our numbers:"
+            yield "Compared with our numbers:"
             yield from (f"  {line}" for line in self._beside())
         if self.changes:
             yield ""

@@ -23,7 +23,7 @@ TENSORRT_LLM: Final[tuple[Pattern, ...]] = (
         "trtllm_activations",
         "tensorrt_llm",
         rf"Memory dynamically allocated during inference \(inside torch\) in memory usage profiling: (?P<activations__gib>{NUMBER}) GiB",
-        "The profiled step took {activations} beside the weights.",
+        "The profiled step took {activations} in addition to the weights.",
     ),
     Pattern(
         "trtllm_outside",
