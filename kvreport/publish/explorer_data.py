@@ -22,7 +22,6 @@ from typing import Any, Final
 
 from kvreport.publish.profiles import FOLDER, NONE, encode
 from kvreport.publish.site_data import SiteData
-from kvreport.publish.sizer_data import times_facts
 
 OWN: Final = "own"
 """The name of the file with each model's default KV format."""
@@ -34,14 +33,14 @@ _SHOWN_DIGITS: Final = 4
 Facts = dict[str, Any]
 
 
-def files(site: SiteData, models: Sequence[Facts]) -> Iterator[tuple[str, bytes]]:
+def files(site: SiteData, models: Sequence[Facts], times: Sequence[Facts]) -> Iterator[tuple[str, bytes]]:
     """Yield (address, content) of every file.
 
     Args:
         site: The catalog.
         models: :func:`kvreport.publish.profiles.model_facts` of every model.
+        times: :func:`kvreport.publish.sizer_data.times_facts` of every model.
     """
-    times = [times_facts(site, model) for model in site.models]
     for name, content in _files(site, models, times):
         yield f"{FOLDER}/explore/{name}.json", encode(content)
 

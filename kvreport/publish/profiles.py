@@ -64,12 +64,26 @@ def places(site: SiteData, *, further: bool) -> tuple[Place, ...]:
     return (*plain, *staged)
 
 
-def every_model(site: SiteData) -> list[dict[str, Any]]:
-    """Return :func:`model_facts` of every model with further layouts, which several files are made from."""
-    return [model_facts(site, model, further=True) for model in site.models]
+def every_model(site: SiteData) -> list[tuple[bytes, dict[str, Any]]]:
+    """Return each model's file, and its facts at the tensor-parallel sizes, which several files are made from."""
+    sizes = len(site.axes.tensor_parallel)
+    # The other models decide which formats the lists have; their names decide nothing.
+    shape = encode({name: value for name, value in site_facts(site).items() if name != "models"})
+    with site.parts.group("profiles") as kept:
+
+        def one(model: Model) -> tuple[bytes, dict[str, Any]]:
+            def make() -> tuple[bytes, dict[str, Any]]:
+                facts = model_facts(site, model, further=True)
+                own = {"schema": SCHEMA, "release": site.version, **facts, **reserve_rates(site, model)}
+                return encode(own), of_sizes(facts, sizes)
+
+            content, few = kept.get(site.parts.key(site.parts.of_model(model), shape), make)
+            return content, few
+
+        return [one(model) for model in site.models]
 
 
-def files(site: SiteData, everything: Sequence[dict[str, Any]]) -> Iterator[tuple[str, bytes]]:
+def files(site: SiteData, everything: Sequence[tuple[bytes, dict[str, Any]]]) -> Iterator[tuple[str, bytes]]:
     """Yield (address, content) of every JSON file, byte-identical for the same catalog.
 
     Args:
@@ -78,13 +92,9 @@ def files(site: SiteData, everything: Sequence[dict[str, Any]]) -> Iterator[tupl
     """
     shared = site_facts(site)
     yield f"{FOLDER}/site.json", encode(shared)
-    for model, facts in zip(site.models, everything, strict=True):
-        yield (
-            f"{FOLDER}/models/{model.slug}.json",
-            encode({"schema": SCHEMA, "release": site.version, **facts, **reserve_rates(site, model)}),
-        )
-    sizes = len(site.axes.tensor_parallel)
-    models = [of_sizes(facts, sizes) for facts in everything]
+    for model, (content, _) in zip(site.models, everything, strict=True):
+        yield f"{FOLDER}/models/{model.slug}.json", content
+    models = [facts for _, facts in everything]
     yield f"{FOLDER}/explore.json", encode({"site": shared, "models": models})
 
 

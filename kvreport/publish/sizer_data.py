@@ -26,7 +26,7 @@ from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 from kvreport.estimation.request import refuse_unsupported
-from kvreport.publish.profiles import FOLDER, SCHEMA, encode, places
+from kvreport.publish.profiles import FOLDER, SCHEMA, encode, places, site_facts
 from kvreport.publish.site_data import SiteData
 
 NOTHING_SEEN: Final = -1
@@ -34,11 +34,30 @@ UNNAMED_KV: Final = "bf16"
 """The KV format that engines take without being told."""
 
 
-def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
-    """Yield (address, content) of every JSON file, byte-identical for the same catalogue."""
+def every_model(site: SiteData) -> list[dict[str, Any]]:
+    """Return :func:`times_facts` of every model, which several files are made from."""
+    # Kinds of devices, formats and layouts decide the lists; the other models decide nothing.
+    shape = encode({name: value for name, value in site_facts(site).items() if name != "models"})
+    with site.parts.group("times") as kept:
+        return [
+            kept.get(
+                site.parts.key(site.parts.of_model(model), shape),
+                lambda model=model: times_facts(site, model),  # type: ignore[misc]
+            )
+            for model in site.models
+        ]
+
+
+def files(site: SiteData, everything: Sequence[dict[str, Any]]) -> Iterator[tuple[str, bytes]]:
+    """Yield (address, content) of every JSON file, byte-identical for the same catalog.
+
+    Args:
+        site: The catalog.
+        everything: What :func:`every_model` returns.
+    """
     yield f"{FOLDER}/peaks.json", encode(peaks_facts(site))
-    for model in site.models:
-        yield f"{FOLDER}/times/{model.slug}.json", encode({"schema": SCHEMA, **times_facts(site, model)})
+    for model, facts in zip(site.models, everything, strict=True):
+        yield f"{FOLDER}/times/{model.slug}.json", encode({"schema": SCHEMA, **facts})
 
 
 def names(site: SiteData) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from kvreport.accounting.capacity import Verdict
 from kvreport.catalog.load import load_catalogue
 from kvreport.dataset.grid import axes
 from kvreport.dataset.matrix import cube_of
-from kvreport.publish import explorer_data, profiles
+from kvreport.publish import explorer_data, profiles, sizer_data
 from kvreport.publish.browser import script as browser_script
 from kvreport.publish.page_data import gather
 
@@ -137,7 +137,7 @@ def test_the_browser_answers_as_the_dataset_does(repository, chromium_path, chro
         page.add_script_tag(path=str(repository / "docs/assets/kv-matrix.js"))
         parts = {
             address.removeprefix(f"{profiles.FOLDER}/explore/").removesuffix(".json"): json.loads(content)
-            for address, content in explorer_data.files(site, models)
+            for address, content in explorer_data.files(site, models, sizer_data.every_model(site))
         }
         together = page.evaluate(PUT_TOGETHER, {**data, "parts": parts})
         browser.close()
