@@ -94,7 +94,7 @@
       controls = formOf(form, site);
       for (const place of $$("[data-kv-picker]", form)) {
         const name = place.dataset.kvName;
-        pickers[name] = kvreport.picker(place, base, (id) => go({ ...state, [name]: id }));
+        pickers[name] = kvreport.picker(place, base, (id) => go({ ...state, ...unsplit(), [name]: id }));
       }
       for (const field of $$("select, input:not([role=combobox])", form)) {
         field.addEventListener("change", () => changed(field.name));
@@ -104,6 +104,12 @@
       kvreport.go = go;
       kvreport.now = () => state;
     });
+
+    /* Another model or accelerator takes its own number of GPUs, unless the reader chose one. */
+    function unsplit() {
+      const untouched = ["tp", "pp", "dp", "ep", "dcp"].every((name) => state[name] === start[name]);
+      return untouched ? { tp: undefined } : {};
+    }
 
     function changed(name) {
       const change = controls.change(name);
@@ -194,5 +200,5 @@
     };
   }
 
-  Object.assign(kvreport, { stateful, siteFor, modelFor });
+  Object.assign(kvreport, { stateful, formOf, siteFor, modelFor });
 })();

@@ -318,6 +318,7 @@
     ["[data-kv-filter]", "textFilter", ["kv-index.js"]],
     ["[data-kv-state]", "stateful", STATE],
     ["[data-kv-ask]", "askBox", STATE],
+    ["[data-kv-gpupage]", "gpuPage", [...STATE, "kv-gpu.js"]],
     ["[data-kv-explore]", "explore", ["kv-kernel.js", "kv-capacity.js", "kv-explore.js"]],
     ["[data-kv-sizer]", "sizer", ["kv-kernel.js", "kv-capacity.js", "kv-sizing.js", "kv-sizer.js"]],
     ["[data-kv-traffic]", "traffic", ["kv-kernel.js", "kv-capacity.js", "kv-traffic.js", "kv-replay.js"]],
