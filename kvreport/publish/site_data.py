@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -95,6 +96,11 @@ class SiteData:
     def parameters(self) -> dict[str, int]:
         """Parameters that an engine loads, by model id."""
         return {model.id: parameters(model) for model in self.models}
+
+    @cached_property
+    def copies(self) -> Counter[str]:
+        """How many quantized copies of each model there are, by model id: what people run has many."""
+        return Counter(model.quantized_from for model in self.models if model.quantized_from is not None)
 
     @cached_property
     def kv_names(self) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from kvreport.publish import (
     engine_changes,
     feeds,
     headers,
+    known_logs,
     picker,
     profiles,
     python_runtime,
@@ -87,6 +88,7 @@ class Report:
         files: (address, content) of the files beside the pages: data for the browser, feeds, citation.
         downloads: The dataset's files.
         cache: Folder kept between builds.
+        version: Release of the data.
     """
 
     pages: tuple[Page, ...]
@@ -94,6 +96,7 @@ class Report:
     files: tuple[tuple[str, bytes], ...]
     downloads: Downloads
     cache: Path
+    version: str = ""
 
     @property
     def file_names(self) -> tuple[str, ...]:
@@ -213,6 +216,7 @@ def _build(
         files=(*files(site), *markdown.files(finished, site_url), *headers.files(p.uri for p in finished)),
         downloads=published,
         cache=cache,
+        version=version,
     )
 
 
@@ -240,6 +244,7 @@ def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
     yield from feeds.files(site)
     yield from engine_changes.files(site)
     yield from embeds.files(site)
+    yield from known_logs.files(site)
     yield from embed.files(embeds.CARD)
     yield from schemas.files(site.site_url)
 

@@ -146,7 +146,7 @@ def page(inputs: Inputs, model: Model) -> Page:
             section("neighbours", "Similar models", "model/neighbours.html"),
         ),
         names=_search_names(model),
-        boost=2.0,
+        boost=_boost(site, model),
         card=card_address(model) if made.chart else None,
     )
 
@@ -209,6 +209,11 @@ def context(site: SiteData, model: Model, best: Series | None) -> ModelContext:
         cite=f"kvreport, {model.name}: memory and capacity, data release {site.version}. Data CC BY 4.0.",
         neighbours=_neighbours(site, model),
     )
+
+
+def _boost(site: SiteData, model: Model) -> float:
+    """How much a search favors a model: originals before copies, and those with many copies first."""
+    return 1.2 if model.quantized_from is not None else 2.0 + 0.2 * min(site.copies[model.id], 5)
 
 
 def start_of(site: SiteData, model: Model, best: Series | None) -> dict[str, Any]:
