@@ -21,6 +21,7 @@ from kvreport.publish import (
     browser,
     embeds,
     engine_changes,
+    engine_profiles,
     feeds,
     headers,
     known_logs,
@@ -238,6 +239,7 @@ def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
     """Yield (address, content) of every small file beside the pages."""
     yield from profiles.files(site)
     yield from picker.files(site)
+    yield from engine_profiles.files(site)
     yield from sizer_data.files(site)
     for kind in PAGE_TYPES:
         yield from kind.files(site)
