@@ -7,8 +7,10 @@ weights and what the architecture needs, is the same under every engine and stan
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 from kvreport.accounting.engines.registry import rules
 from kvreport.catalog.model import Model
@@ -30,12 +32,20 @@ def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
                 | {"models": [model.slug for model in models]}
             ),
         )
+        shape = json.dumps([other.device_kinds, other.reserve_classes], sort_keys=True)
         usual = {gpu.id for gpu in other.gpus if gpu.is_commonly_rented or gpu.id in other.known_gpus}
-        for model in models:
-            rates = profiles.reserve_rates(other, model, further=False)
-            reserves = () if rates["rates"] else usual
-            found = profiles.engine_facts(other, model, reserves=reserves) | rates
-            yield f"{profiles.FOLDER}/engines/{name}/{model.slug}.json", profiles.encode(found)
+        with site.parts.group(f"engine-{name}") as kept:
+            for model in models:
+                key = site.parts.key(site.parts.of_model(model), shape)
+                content = kept.get(key, partial(_content, other, model, usual))
+                yield f"{profiles.FOLDER}/engines/{name}/{model.slug}.json", content
+
+
+def _content(site: SiteData, model: Model, usual: set[str]) -> bytes:
+    """A model's file; the reserve is listed for the usual accelerators where no rates give it."""
+    rates = profiles.reserve_rates(site, model, further=False)
+    facts = profiles.engine_facts(site, model, reserves=() if rates["rates"] else usual)
+    return profiles.encode(facts | rates)
 
 
 def published(site: SiteData) -> tuple[str, ...]:

@@ -46,6 +46,7 @@ _NAMES: Final = ("family", "maker", "kind", "limit", "slots", "kv", "aliases")
 """What tells a model from others, beside its name."""
 ENGINES: Final = ("vllm-0.25", "vllm-0.19", "vllm-0.11", "sglang")
 """Other engines that pages can switch to (:mod:`kvreport.publish.engine_profiles`), where the catalog has them."""
+BF16: Final = "bf16"
 NONE: Final = -1
 """Index of a plan that cannot be made."""
 
@@ -264,6 +265,7 @@ def model_facts(site: SiteData, model: Model, *, further: bool = False) -> dict[
         "parameters": parameters(model),
         "active": active_parameters(model),
         "kv": own_kv(site, model),
+        "kvs": work.own_kvs(),
         **work.of_engine(),
         "weights": work.weights(),
         "held": work.held(),
@@ -286,6 +288,7 @@ def engine_facts(site: SiteData, model: Model, *, reserves: Collection[str] = ()
     return {
         "slots": _waits_for_slots(site, model),
         "kv": own_kv(site, model),
+        "kvs": work.own_kvs(),
         "loaded": work.loaded(),
         "reserve": [
             [_kept(each) if (each := work.taken(gpu, n)) else None for n in numbers]
@@ -319,6 +322,16 @@ class _Columns:
             return None
         case = _case(self.site, part, gpu, self.columns[number].layout, None)
         return allocate(case, self.memos[number])
+
+    def own_kvs(self) -> list[str] | None:
+        """The KV format that the engine takes by itself on each kind of device; None where it is the same."""
+        site, model = self.site, self.model
+        engine = rules(site.engine)
+        found = [
+            site.catalogue.kv_format(engine.default_kv_format(model, gpu) or BF16).name
+            for _, gpu in sorted(self.examples.items())
+        ]
+        return None if set(found) <= {own_kv(site, model)} else found
 
     def plans(self) -> tuple[list[Any], dict[str, list[list[int]]]]:
         """The block plans, and which of them each KV format has in each column on each kind of device."""
@@ -359,7 +372,9 @@ class _Columns:
                         plan = plan_blocks(_case(self.site, part, gpu, place.layout, cache), self.memos[0])
                     except InputError:
                         continue
-                    if plan.pool is None:  # pools of their own are no division of one pool
+                    if (
+                        plan.pool is None or plan.pool.is_division
+                    ):  # pools of their own are no division of one pool
                         row[kind] = made.setdefault(json.dumps(_plan(plan)), len(made))
         return [json.loads(text) for text in made], placed
 
