@@ -27,6 +27,7 @@ interface CapacityScript {
 
 declare var kvKernel: Kernel;
 declare var kvCapacity: CapacityScript;
+declare var kvLessons: any;
 declare var kvSizing: any;
 declare var kvLogLines: any;
 declare var kvTraffic: any;

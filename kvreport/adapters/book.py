@@ -13,15 +13,16 @@ for its old and its new versions:
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape, unescape
 from pathlib import Path
 from posixpath import dirname, join, normpath
 from typing import TYPE_CHECKING, Final
 
-from kvreport.book import glossary, prose
+from kvreport.book import glossary, notebook, prose
 from kvreport.errors import Fault
+from kvreport.site.kit.page import link
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
@@ -58,12 +59,14 @@ class Book:
         terms: Glossary entries to explain where they first stand on a page.
         files: The site's files, once MkDocs has them.
         titles: Title of each chapter by source address, in reading order.
+        taken: For each chapter, what can be downloaded: words, and the address within the site or in full.
     """
 
     quantities: Quantities
     terms: tuple[glossary.Term, ...] = ()
     files: Files | None = None
     titles: dict[str, str] = field(default_factory=dict)
+    taken: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
 
     def take(self, files: Files, config: MkDocsConfig) -> None:
         """Place the chapters and learn their titles."""
@@ -71,6 +74,30 @@ class Book:
         self.files = files
         found = sorted((f for f in files if is_chapter(f.src_uri)), key=lambda f: f.src_uri)
         self.titles = {f.src_uri: _title(Path(str(f.abs_src_path))) for f in found}
+
+    def pack(self, config: MkDocsConfig) -> list[tuple[str, str]]:
+        """Return every chapter as a notebook and as a script: (address within the site, content).
+
+        Raises:
+            InputError: If a figure in a chapter's prose does not hold.
+        """
+        if self.files is None:
+            return []
+        made: list[tuple[str, str]] = []
+        for uri in self.titles:
+            file = self.files.get_file_from_path(uri)
+            if file is None or file.abs_src_path is None:
+                continue
+            source = Path(file.abs_src_path).read_text(encoding="utf-8")
+            parts = notebook.portable(source, uri, self.quantities, config.site_url or "/")
+            folder = glossary.chapter_address(uri)
+            stem = f"{folder}{folder.rstrip('/').rpartition('/')[2]}"
+            made += [(f"{stem}.ipynb", notebook.notebook(parts)), (f"{stem}.py", notebook.script(parts))]
+            elsewhere = notebook.browser_link(config.repo_url or "", config.remote_branch, f"{stem}.ipynb")
+            self.taken[uri] = [("Download as a notebook", f"{stem}.ipynb"), ("as a script", f"{stem}.py")]
+            if elsewhere:
+                self.taken[uri].append(("open in a browser notebook", elsewhere))
+        return made
 
     def check_prose(self, allow: Path) -> list[Fault]:
         """Find naked quantities in every chapter and Markdown page that lies in the docs folder."""
@@ -95,7 +122,12 @@ class Book:
         dead: list[Fault] = []
         if is_chapter(uri) and self.files is not None:
             html, dead = resolve_links(clean(html), page.file, self.files)
-            html = frame(html, self._way(uri, -1, page.file), self._way(uri, 1, page.file))
+            html = frame(
+                html,
+                self._way(uri, -1, page.file),
+                self._way(uri, 1, page.file),
+                [(words, link(page.url, there)) for words, there in self.taken.get(uri, ())],
+            )
         html, faults = prose.resolve(html, self.quantities, uri)
         if self.terms and self.files is not None:
             home = self.files.get_file_from_path(glossary.PAGE)
@@ -192,15 +224,27 @@ def minutes(html: str) -> int:
     return max(1, round(words / WORDS_PER_MINUTE))
 
 
-def frame(html: str, before: Mapping[str, str] | None, after: Mapping[str, str] | None) -> str:
+def frame(
+    html: str,
+    before: Mapping[str, str] | None,
+    after: Mapping[str, str] | None,
+    taken: Sequence[tuple[str, str]] = (),
+) -> str:
     """Put the reading time under a chapter's title, and the ways on under its end.
 
     Args:
         html: The chapter's content, beginning with its title.
         before: ``title`` and ``url`` of the chapter before, if any.
         after: The same of the chapter after.
+        taken: Words and address of each way to take the chapter along.
     """
-    time = f'<p class="kv-kicker">{minutes(html)} minutes to read; every number on it is computed</p>'
+    time = f'<p class="kv-kicker">{minutes(html)} minutes to read. Every number is computed.</p>'
+    links = ", ".join(
+        f'<a href="{escape(url, quote=True)}"{"" if "://" in url else " download"}>{escape(words)}</a>'
+        for words, url in taken
+    )
+    if links:
+        time += f'<p class="kv-take-away">{links}. It runs with <code>pip install kvreport[site]</code>.</p>'
     head, close, rest = html.partition("</h1>")
     ways = "".join(
         f'<a class="kv-way kv-way--{side}" href="{escape(way["url"], quote=True)}">'
