@@ -83,11 +83,11 @@
           "p",
           { class: "kv-gauge__keys" },
           ...parts.map(([role, words, size]) =>
-            make("span", { class: `kv-swatch kv-swatch--${role}` }, `${words} ${shown(size, "GiB.1")}`)
+            make("span", { class: `kv-gkey kv-gkey--${role}` }, `${words} ${shown(size, "GiB.1")}`)
           ),
           make(
             "span",
-            { class: "kv-swatch kv-swatch--limit" },
+            { class: "kv-gkey kv-gkey--limit" },
             `${spec.limitLabel} ${shown(limit, "GiB.1")}`,
           ),
         ),
