@@ -24,7 +24,7 @@ OUT         ?= build/export
 UV          ?= uv
 FUZZ        ?= 50
 
-.PHONY: help released-address variation site serve test coverage fuzz audit torch-check check format bench export fit wheel release lock venv clean distclean
+.PHONY: help released-address variation kills site serve test coverage fuzz audit torch-check check format bench export fit wheel release lock venv clean distclean
 
 help: ## list what can be made
 	@printf 'make ...\n'
@@ -74,7 +74,7 @@ audit: $(STAMP) ## ask for known vulnerabilities of every pinned package (needs 
 	@for lock in requirements/*.txt; do echo "· $$lock"; \
 		$(AUDIT_VENV)/bin/pip-audit --strict --disable-pip --require-hashes --progress-spinner off -r "$$lock" $(AUDIT_ARGS); done
 
-check: $(STAMP) ## style, types and layers of Python and JavaScript, and the catalog, without running a test
+check: $(STAMP) ## style, types and layers of Python and JavaScript, the language of pages, and the catalog, without running a test
 	@failed=; \
 	step() { echo "· $$*"; "$$@" || failed="$$failed  $$*"$$'\n'; }; \
 	step $(BIN)/ruff format --check --quiet .; \
@@ -82,6 +82,7 @@ check: $(STAMP) ## style, types and layers of Python and JavaScript, and the cat
 	step $(BIN)/mypy --no-error-summary; \
 	step $(BIN)/lint-imports --no-logo --cache-dir .cache/import-linter; \
 	step $(BIN)/python scripts/javascript.py; \
+	step $(BIN)/python scripts/check_style.py; \
 	step $(BIN)/kvreport check; \
 	if [ -n "$$failed" ]; then printf 'failed:\n%s' "$$failed" >&2; exit 1; fi
 
@@ -101,6 +102,10 @@ fit: $(STAMP) ## fit the engines' memory reserve on data/observations and write 
 
 variation: $(STAMP) ## build a site under other paths, zones, locales, clocks, users and Pythons; print its digest
 	@$(BIN)/python scripts/variation.py
+
+KILLS ?= 100
+kills: $(STAMP) ## kill builds and matrix runs at random moments, and hold what is left against what must be there (KILLS=100)
+	@$(BIN)/python scripts/kills.py $(KILLS)
 
 wheel: $(STAMP) ## build the wheel, with the templates and the public data inside, into dist/
 	@$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .

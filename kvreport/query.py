@@ -48,6 +48,7 @@ class Option:
         high: Largest whole number allowed.
         choices: Words allowed.
         many: True if the flag may be repeated.
+        url: Its key in the address of a page; "" where no page asks for it.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Option:
     high: int
     choices: tuple[str, ...]
     many: bool
+    url: str
 
 
 def _option(
@@ -74,6 +76,7 @@ def _option(
     high: int = 1 << 30,
     choices: tuple[str, ...] = (),
     many: bool = False,
+    url: str = "",
 ) -> Any:  # noqa: ANN401 - a dataclass field
     meta = {
         "flags": flags,
@@ -85,6 +88,7 @@ def _option(
         "high": high,
         "choices": choices,
         "many": many,
+        "url": url,
     }
     return field(default=default, metadata=meta)
 
@@ -116,12 +120,20 @@ class Query:
         metavar="GPU",
         many=True,
         help="accelerator slug or alias (H100); repeat it for unequal GPUs, one per rank; 'H100*8' repeats",
+        url="gpu",
     )
     context_tokens: int | str | None = _option(
-        "--context", kind="tokens", help="tokens of every request, such as 32K (the model's own limit)"
+        "--context",
+        kind="tokens",
+        help="tokens of every request, such as 32K (the model's own limit)",
+        url="context",
     )
     weights: str | None = _option(
-        "--weights", kind="text", metavar="FORMAT", help="weight format (as released)"
+        "--weights",
+        kind="text",
+        metavar="FORMAT",
+        help="weight format (as released)",
+        url="weights",
     )
     kv: str = _option(
         "--kv",
@@ -129,6 +141,7 @@ class Query:
         metavar="FORMAT",
         default="auto",
         help="KV format (auto: the checkpoint's own, else 16-bit)",
+        url="kv",
     )
     assume_defaults: bool = _option(
         "--assume-defaults",
@@ -151,6 +164,7 @@ class Query:
         group="layout",
         high=_MOST_RANKS,
         help="GPUs that share each layer (1)",
+        url="tp",
     )
     data_parallel: int = _option(
         "--data-parallel",
@@ -159,6 +173,7 @@ class Query:
         default=1,
         high=_MOST_RANKS,
         help="ranks of data parallelism, each with requests and a KV pool of its own (1)",
+        url="dp",
     )
     expert_parallel: bool = _option(
         "--expert-parallel",
@@ -166,6 +181,7 @@ class Query:
         group="layout",
         default=False,
         help="divide routed experts over all tensor x data ranks",
+        url="ep",
     )
     pipeline_parallel: int = _option(
         "--pipeline-parallel",
@@ -174,6 +190,7 @@ class Query:
         default=1,
         high=_MOST_RANKS,
         help="stages that share the layers (1)",
+        url="pp",
     )
     decode_context_parallel: int = _option(
         "--decode-context-parallel",
@@ -183,6 +200,7 @@ class Query:
         default=1,
         high=_MOST_RANKS,
         help="ranks that share a request's tokens while decoding (1)",
+        url="dcp",
     )
     nodes: int = _option(
         "--nodes",
@@ -191,6 +209,7 @@ class Query:
         default=1,
         high=_MOST_RANKS,
         help="servers that the GPUs stand in (1)",
+        url="nodes",
     )
 
     engine: Any = _option(
@@ -199,9 +218,14 @@ class Query:
         group="engine",
         default="vllm",
         help="whose rules apply (vllm), or vllm@0.25.0; ceiling reserves nothing",
+        url="engine",
     )
     utilization: float | None = _option(
-        "--utilization", kind="share", group="engine", help="memory share that the engine takes (its default)"
+        "--utilization",
+        kind="share",
+        group="engine",
+        help="memory share that the engine takes (its default)",
+        url="share",
     )
     memory: int | str | None = _option(
         "--memory",
@@ -221,9 +245,14 @@ class Query:
         kind="whole",
         group="engine",
         help="tokens of one scheduler step (engine's default)",
+        url="batched",
     )
     max_seqs: int | None = _option(
-        "--max-seqs", kind="whole", group="engine", help="requests at once (engine's default)"
+        "--max-seqs",
+        kind="whole",
+        group="engine",
+        help="requests at once (engine's default)",
+        url="seqs",
     )
     block_size: int | None = _option(
         "--block-size", kind="whole", group="engine", high=1 << 20, help="tokens per block (engine's choice)"
@@ -234,6 +263,7 @@ class Query:
         group="engine",
         default=False,
         help="no graphs are captured (--enforce-eager)",
+        url="eager",
     )
     sampler: str | None = _option(
         "--sampler",
@@ -357,6 +387,21 @@ def options() -> tuple[Option, ...]:
         for one in fields(Query)
         if one.metadata
     )
+
+
+PAGE_KEYS: Final[dict[str, str]] = {
+    "model": "model",
+    "models": "models",
+    "gpus": "gpus",
+    "requests": "requests",
+}
+"""Keys of an address that are no option: the model, what a comparison lists, and requests wanted at once
+(``--require``)."""
+
+
+def url_keys() -> dict[str, str]:
+    """The key that each field has in the address of a page; every page that asks for it uses the same."""
+    return PAGE_KEYS | {option.name: option.url for option in options() if option.url}
 
 
 RENAMED: Final[dict[str, str]] = {

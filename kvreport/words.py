@@ -30,6 +30,9 @@ NO_REQUEST: Final[dict[str, tuple[str, str]]] = {
 LIMITS: Final[dict[str, str]] = ALL["limits"]
 """What keeps one more request from a replica, for a page."""
 
+ATTENTION_TYPES: Final[dict[str, str]] = ALL["attention_types"]
+"""Labels of the attention types of models, by id."""
+
 ONLINE_WEIGHTS: Final[frozenset[str]] = frozenset(ALL["online_weights"])
 """Weight formats that vLLM and SGLang make from a 16-bit checkpoint while loading."""
 
@@ -56,6 +59,13 @@ class ServeFlags:
         weights: Weight format made while loading.
         kv: KV format.
         kv_names: The server's names of KV formats, where they are not ours.
+        batched: Tokens of one scheduler step.
+        eager: No graphs are captured.
+        pipeline_parallel: Pipeline stages.
+        data_parallel: Ranks of data parallelism.
+        data_attention: What attention by data rank asks for beside their number.
+        expert_parallel: What expert parallelism asks for.
+        decode_context_parallel: Parts that a cache's tokens are divided into.
     """
 
     start: tuple[str, ...]
@@ -66,9 +76,21 @@ class ServeFlags:
     weights: str
     kv: str
     kv_names: Mapping[str, str]
+    batched: str
+    eager: str
+    pipeline_parallel: str
+    data_parallel: str
+    data_attention: tuple[str, ...]
+    expert_parallel: tuple[str, ...]
+    decode_context_parallel: str
+
+
+def _fixed(flag: Any) -> Any:  # noqa: ANN401 - a word, several, or names
+    return tuple(flag) if isinstance(flag, list) else flag
 
 
 SERVE: Final[dict[str, ServeFlags]] = {
-    server: ServeFlags(**{**flags, "start": tuple(flags["start"])}) for server, flags in ALL["serve"].items()
+    server: ServeFlags(**{name: _fixed(flag) for name, flag in flags.items()})
+    for server, flags in ALL["serve"].items()
 }
 """Flags by server."""

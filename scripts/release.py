@@ -78,6 +78,8 @@ def build(root: Path, out: Path) -> list[Path]:
         command = [sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", str(out)]
         subprocess.run(command, cwd=root, env=environment, check=True, stdout=subprocess.DEVNULL)
     pack(root / SITE, out / f"kvreport-site-{version}.tar.gz", epoch)
+    varied = vary(root)
+    (out / f"kvreport-{version}.variation.txt").write_text(varied, encoding="utf-8")
     made = sorted(path for path in out.iterdir() if path.is_file())
     provenance = {
         "name": "kvreport",
@@ -86,6 +88,7 @@ def build(root: Path, out: Path) -> list[Path]:
         "data_release": (root / "data/RELEASE").read_text(encoding="ascii").strip(),
         "source_date_epoch": epoch,
         "python": platform.python_version(),
+        "varied_site_sha256": varied.split()[-1],
         "lock_sha256": digest(root / "requirements/dev.txt"),
         "files": {path.name: {"bytes": path.stat().st_size, "sha256": digest(path)} for path in made},
     }
@@ -95,6 +98,22 @@ def build(root: Path, out: Path) -> list[Path]:
     sums = out / "SHA256SUMS"
     sums.write_text("".join(f"{digest(path)}  {path.name}\n" for path in made), encoding="utf-8")
     return [*made, sums]
+
+
+def vary(root: Path) -> str:
+    """Build a small site under different circumstances; return what was varied, and the one digest of all.
+
+    Raises:
+        SystemExit: If any two builds differ.
+    """
+    done = subprocess.run(
+        [sys.executable, "scripts/variation.py"], cwd=root, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise SystemExit(
+            f"release: builds of one site differ between circumstances\n{done.stdout}{done.stderr}"
+        )
+    return done.stdout
 
 
 def pack(folder: Path, target: Path, epoch: int) -> None:

@@ -30,7 +30,8 @@ def load_profile() -> None:
 
 
 _COUNTS: Counter[str] = Counter()
-_PASSED = re.compile(r"(\d+) passing examples?, (\d+) failing")
+# "100 passing examples, 0 failing examples" in older releases of hypothesis, "100 passing, 0 failing" since.
+_PASSED = re.compile(r"(\d+) passing(?: examples?)?, (\d+) failing")
 
 
 def counted(what: str) -> None:

@@ -13,21 +13,50 @@ interface CapacityScript {
     size: number,
     weightFormat: string,
     kvFormat: string,
-    later?: boolean,
+    asked?: boolean | Asked,
   ): Configuration | null;
-  answer(config: Configuration, context: number): {
-    users: number;
-    ceiling: number;
-    request: number;
-    verdict: string;
-    token: number;
-  };
+  reserveParts(config: Configuration): { activations: number; outside: number; graphs: number } | null;
+  answer(config: Configuration, context: number): Answer;
+  /** The deployment of a layout: its fullest rank, with all of them under `ranks`. */
+  deploy(
+    site: any,
+    model: any,
+    gpu: any,
+    layout: any,
+    weightFormat: string,
+    kvFormat: string,
+    asked?: Asked,
+  ): Configuration | null;
+  serve(deployment: Configuration, context: number): Answer;
   serves(config: Configuration, context: number): boolean;
+}
+
+/** What is asked beside model, device and formats. */
+interface Asked {
+  later?: boolean;
+  share?: number;
+  batched?: number;
+  seqs?: number;
+  eager?: boolean;
+  ceiling?: boolean;
+}
+
+interface Answer {
+  users: number;
+  held: number;
+  limitedBy: string;
+  ceiling: number;
+  request: number;
+  verdict: string;
+  short: number;
+  token: number;
 }
 
 declare var kvKernel: Kernel;
 declare var kvCapacity: CapacityScript;
 declare var kvLessons: any;
+declare var kvState: any;
+declare var kvResult: any;
 declare var kvSizing: any;
 declare var kvLogLines: any;
 declare var kvTraffic: any;

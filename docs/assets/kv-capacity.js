@@ -44,38 +44,57 @@
     });
   }
 
+  /* What is asked beside model, device and formats; nothing of it is the engine's default.
+     later: leave the longest context to be asked for; share: memory share; batched: tokens of one step;
+     seqs: requests at once; eager: no graphs; ceiling: nothing reserved, nothing rounded. */
+  const NOTHING = {};
+
   /* One configuration: everything but the context. Null where it cannot be configured.
-     site: site.json; model: a model's file; gpu: an entry of site.gpus; size: index into site.sizes;
-     later: leave the longest context to be asked for. */
-  function configure(site, model, gpu, size, weightFormat, kvFormat, later) {
+     site: site.json; model: a model's file; gpu: an entry of site.gpus; size: a column of the model's lists,
+     which is an index into site.sizes or a place of site.layouts; asked: see above, or true for later. */
+  function configure(site, model, gpu, size, weightFormat, kvFormat, asked) {
     const weights = model.weights[weightFormat] && model.weights[weightFormat][size];
     const placed = model.plan[kvFormat];
-    const index = placed ? placed[size][gpu.kind] : -1;
+    const index = placed && placed[size] ? placed[size][gpu.kind] : -1;
     if (weights === null || weights === undefined || index < 0) return null;
-    const [block, kept, constant, terms] = model.plans[index];
+    const [block, kept, constant, printed] = model.plans[index];
     const loading = model.loaded[weightFormat][size];
     const added = Array.isArray(loading) ? loading[gpu.kind] : loading;
     if (added === null) return null; // the engine's release refuses these weights on this device
     const resident = weights + added;
-    const [reserve, uncertainty] = model.reserve[gpu.reserve][size];
+    const options = asked === true ? { later: true } : asked || NOTHING;
+    const step = stepOf(gpu, options);
+    const terms = step.tokens === gpu.step[0]
+      ? printed
+      : kernel.tokensInFlight(printed, site.engine.in_flight, step.tokens, gpu.step[0]);
+    const kept_back = reserveOf(model, gpu, size, step);
+    if (!kept_back) return null; // this engine's reserve is known for its defaults only
+    const [reserve, uncertainty] = kept_back;
     const layout = model.held[kvFormat][size];
     const [heldConstant, heldTerms, state] = layout.kinds ? layout.kinds[gpu.kind] : layout;
-    const left = kernel.poolLeft(gpu.memory, resident, reserve);
+    const memory = options.share === undefined ? gpu.memory : kernel.engineMemory(gpu.usable, options.share);
+    const left = kernel.poolLeft(memory, resident, reserve);
     const pool = Math.max(left, 0);
     const free = kernel.freeBytes(pool, block, kept);
     return {
       model,
       gpu,
-      size: site.sizes[size],
+      size: size < site.sizes.length ? site.sizes[size] : undefined,
+      place: size,
       weightFormat,
       kvFormat,
       weights,
       resident,
+      memory,
       reserve,
       left,
       pool,
       uncertainty,
-      wanted: model.slots ? gpu.step[1] : 0,
+      tokens: step.tokens,
+      seqs: step.seqs,
+      eager: step.eager,
+      ceiling: Boolean(options.ceiling),
+      wanted: model.slots && !step.eager ? step.seqs : 0,
       block,
       kept,
       free,
@@ -85,12 +104,69 @@
       heldTerms,
       state,
       fitsWeights: resident <= gpu.usable,
-      longest: later ? undefined : kernel.longestContext(free, constant, terms, model.limit),
+      longest: options.later ? undefined : kernel.longestContext(free, constant, terms, model.limit),
     };
   }
 
+  /* The scheduler's sizes: as asked, or as the engine defaults them on this device. */
+  function stepOf(gpu, options) {
+    const tokens = options.batched || gpu.step[0];
+    return {
+      tokens,
+      seqs: kernel.maxNumSeqsOf(options.seqs || gpu.step[1], tokens),
+      eager: Boolean(options.eager),
+    };
+  }
+
+  const ratesOf = (model, gpu, size) => {
+    const list = (gpu.runner && model.other_rates) || model.rates;
+    return list ? list[size] : null;
+  };
+
+  /* [bytes, half width of the error band] of what the engine keeps beside weights and cache. */
+  function reserveOf(model, gpu, size, step) {
+    if (step.tokens === gpu.step[0] && step.seqs === gpu.step[1] && !step.eager) {
+      return model.reserve[gpu.reserve][size];
+    }
+    const rates = ratesOf(model, gpu, size);
+    if (!rates) return null;
+    const [multicast, shared] = gpu.outside;
+    const { tokens, seqs, eager } = step;
+    const reserve = kernel.reserveBytes(rates, tokens, seqs, eager, gpu.own, multicast, shared, model.limit);
+    return [reserve, kernel.errorBytes(gpu.band[0], gpu.band[1], reserve)];
+  }
+
+  /* The parts of a configuration's reserve; null for engines whose reserve is one number. */
+  function reserveParts(config) {
+    const { model, gpu, place, tokens, seqs, eager } = config;
+    const rates = ratesOf(model, gpu, place);
+    if (!rates) return null;
+    return {
+      activations: kernel.activationBytes(rates, tokens, seqs, model.limit, gpu.own),
+      outside: kernel.outsideBytes(rates, gpu.outside[0], gpu.outside[1]),
+      graphs: eager ? 0 : kernel.graphBytes(rates[15], seqs, tokens),
+    };
+  }
+
+  const codeOf = (name) => kernel.words.verdicts.indexOf(name);
+
   /* The answer of a configuration at a context. */
   function answer(config, context) {
+    const found = answerOfEngine(config, context);
+    if (!config.ceiling) return found;
+    const { gpu, model } = config;
+    const judged = kernel.ceilingVerdict(gpu.usable, config.weights, found.ceiling, context, model.limit);
+    const users = kernel.runningRequests(judged, found.ceiling, 0);
+    return {
+      ...found,
+      users,
+      held: found.ceiling,
+      limitedBy: "kv_pool",
+      verdict: kernel.words.verdicts[judged],
+    };
+  }
+
+  function answerOfEngine(config, context) {
     const { model, gpu, block, kept, pool } = config;
     const request = kernel.requestBytes(config.constant, config.terms, context);
     const own = kernel.requestBytes(config.heldConstant, config.heldTerms, context);
@@ -108,21 +184,56 @@
     );
     const held = kernel.numRequests(pool, block, kept, request);
     return {
-      users: kernel.runningRequests(verdict, held, gpu.step[1]),
+      users: kernel.runningRequests(verdict, held, config.seqs),
       held,
-      limitedBy: kernel.words.limit_names[kernel.limitedBy(verdict, held, gpu.step[1])],
+      limitedBy: kernel.words.limit_names[kernel.limitedBy(verdict, held, config.seqs)],
       ceiling: kernel.ceilingRequests(gpu.usable, config.weights, own),
       request,
       verdict: kernel.words.verdicts[verdict],
+      short: kernel.shortfall(config.left, block, kept, request, config.wanted),
       token: kernel.tokenBytes(config.heldTerms, context),
+    };
+  }
+
+  /* One configuration for each pipeline stage of a layout; null where it cannot be configured.
+     layout: an entry of site.layouts. */
+  function deploy(site, model, gpu, layout, weightFormat, kvFormat, asked) {
+    const plain = layout.devices === layout.tp && !layout.ep && layout.dcp === 1;
+    if (!plain && !gpu.linked) return null;
+    const ranks = layout.places.map((place) =>
+      configure(site, model, gpu, place, weightFormat, kvFormat, asked)
+    );
+    if (ranks.some((rank) => rank === null)) return null;
+    const fullest = ranks.reduce((least, rank) => (rank.left < least.left ? rank : least));
+    return { ...fullest, layout, ranks, devices: layout.devices, longest: least(ranks, "longest") };
+  }
+
+  const least = (list, name) => Math.min(...list.map((one) => one[name]));
+
+  /* The answer of a deployment: what all its ranks hold, times its data ranks. */
+  function serve(deployment, context) {
+    const each = deployment.ranks.map((rank) => answer(rank, context));
+    const worst = each.reduce((most, one) => (codeOf(one.verdict) > codeOf(most.verdict) ? one : most));
+    const all = (name) => kernel.ofAllRanks(least(each, name), deployment.layout.dp);
+    const held = least(each, "held");
+    const code = codeOf(worst.verdict);
+    return {
+      users: all("users"),
+      held: all("held"),
+      limitedBy: kernel.words.limit_names[kernel.limitedBy(code, held, deployment.seqs)],
+      ceiling: all("ceiling"),
+      request: Math.max(...each.map((one) => one.request)),
+      verdict: worst.verdict,
+      short: Math.max(...each.map((one) => one.short)),
+      token: worst.token,
     };
   }
 
   /* Whether a configuration's answer at a context is one that serves. */
   function serves(config, context) {
-    const { users, verdict } = answer(config, context);
+    const { users, verdict } = config.ranks ? serve(config, context) : answer(config, context);
     return users > 0 && kernel.words.serving_verdicts.includes(verdict);
   }
 
-  root.kvCapacity = { unpack, configure, answer, serves };
+  root.kvCapacity = { unpack, configure, reserveParts, answer, deploy, serve, serves };
 })(typeof globalThis === "object" ? globalThis : this);

@@ -116,7 +116,11 @@
 
     function filterWords() {
       const words = state.name ? [`name contains “${state.name[0]}”`] : [];
-      for (const { key, label } of facets) if (state[key]) words.push(`${label} ${state[key].join(" or ")}`);
+      const shown = (chips, value) =>
+        chips.find((chip) => chip.value === value).firstChild.textContent.trim();
+      for (const { key, label, chips } of facets) {
+        if (state[key]) words.push(`${label} ${state[key].map((value) => shown(chips, value)).join(" or ")}`);
+      }
       return words;
     }
 

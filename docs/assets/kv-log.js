@@ -73,8 +73,8 @@
       const supposed = (gpu || site.gpus.find((one) => one.kind === kind)).step;
       const tokens = reading.facts.max_batched_tokens || supposed[0];
       const rows = Math.min(reading.facts.max_seqs || supposed[1], tokens);
-      const further = site.engine.in_flight * (tokens - supposed[0]);
-      const terms = (made) => kvKernel.inFlight(made[3], further);
+
+      const terms = (made) => kvKernel.tokensInFlight(made[3], site.engine.in_flight, tokens, supposed[0]);
       const bytes = (made) => (length) => kvKernel.requestBytes(made[2], terms(made), length);
       const [block, kept, constant] = own;
       return {

@@ -50,9 +50,12 @@
   const explain = (table, says, facts) =>
     says.replace(/\{(\w+)\}/g, (whole, name) => (name in facts ? show(table, name, facts[name]) : whole));
 
+  /* Python and JavaScript have different blanks beyond ASCII. */
+  const trimmed = (text) => text.replace(/^[\t-\r ]+|[\t-\r ]+$/g, "");
+
   /* {engine, facts, recognised: [{number, text, pattern, facts, says}], unknown: [[number, text]]} or {error}. */
   function readLog(table, text) {
-    if (!text.trim()) {
+    if (!trimmed(text)) {
       return { error: "There is nothing but blanks: paste the start-up log of vLLM or SGLang." };
     }
     // deno-lint-ignore no-control-regex -- terminals color logs with escape sequences
@@ -66,7 +69,7 @@
       unknown = [],
       votes = { vllm: 0, sglang: 0 };
     lines.forEach((line, index) => {
-      const shown = line.slice(0, LONGEST_LINE).trim();
+      const shown = trimmed(line.slice(0, LONGEST_LINE));
       if (!shown) return;
       let any = false;
       table.patterns.forEach((pattern, place) => {

@@ -84,8 +84,8 @@ guess(
 # **Weights.** The GPU stores the weights once, however many people are talking. This is a fixed cost.
 #
 # **The KV cache.** A model writes one token at a time. To choose the next token, it looks back at every earlier token. The
-# model is a stack of identical *layers*. Each layer stores two lists of numbers for every token: a *key*, by which the token
-# is found, and a *value*, which the token contributes. The model could compute them again at every step. Storing them is what
+# model is a stack of identical *layers*. Each layer stores two lists of numbers for every token: a *key*, which is used to
+# find the token, and a *value*, which the token contributes. The model could compute them again at every step. Storing them is what
 # makes it fast. This store is the **KV cache**. Every conversation has its own, and it grows with every token. This cost
 # follows your traffic.
 #
@@ -105,8 +105,8 @@ formula(
 # One token of Llama 3.1 8B takes {{ 131,072 bytes = kv_per_token("llama-3.1-8b") }}, which is
 # {{ 128 KiB = kv_per_token("llama-3.1-8b") }}. [The next chapter](02-the-formula.py) derives this figure.
 #
-# **GB and GiB.** One GB is 1,000,000,000 bytes. One GiB is {{ 1,073,741,824 bytes = GiB }}, seven per cent more. Labels and log lines mix
-# the two. A process finds {{ 79.1 GiB = memory("H100") }} on this GPU, which is {{ 84.9 GB = memory("H100") }}. This book always
+# **GB and GiB.** One GB is 1,000,000,000 bytes. One GiB is {{ 1,073,741,824 bytes = GiB }}, seven percent more. Labels and log lines mix
+# the two. A process can use {{ 79.1 GiB = memory("H100") }} on this GPU, which is {{ 84.9 GB = memory("H100") }}. This book always
 # says which unit it means.
 #
 # ## The numbers put in
@@ -140,7 +140,7 @@ choose(
     "One conversation of 128K tokens compared with the weights of the model: which needs more memory?",
     wrong(
         "The weights, by far",
-        "This holds for short conversations only: at 2K the cache is under two per cent of the total.",
+        "This holds for short conversations only: at 2K the cache is under two percent of the total.",
     ),
     right(
         "The conversation",

@@ -10,7 +10,7 @@
 #
 # ## The question
 #
-# Qwen2.5 7B runs on one H100. How many requests fit at 2K, 8K, 32K and 128K tokens each? Can you answer with a pencil?
+# Qwen2.5 7B runs on one H100. How many requests fit at 2K, 8K, 32K and 128K tokens each? Can you answer without a computer?
 
 # %% tags=["hide"]
 from kvreport.book.chapter import (
@@ -166,7 +166,7 @@ instrument(
 #
 # Capacity is what the weights leave, divided by the cache of one request, rounded down. The weights are
 # {{ 7,615,616,512 parameters = parameters("qwen2.5-7b") }} of {{ 2 bytes = 16 / 8 }},
-# {{ 14.19 GiB = weights("qwen2.5-7b") }}. A process finds {{ 79.11 GiB = memory("H100") }} on the H100.
+# {{ 14.19 GiB = weights("qwen2.5-7b") }}. A process can use {{ 79.11 GiB = memory("H100") }} on the H100.
 
 # %% tags=["hide"]
 left = q.memory(GPU) - q.weights(MODEL)

@@ -191,7 +191,7 @@ instrument(
 #
 # Llama 2 7B runs on a GPU of 80 GB. A token takes {{ 524,288 bytes = kv_per_token("llama-2-7b") }}, half a MiB. A request of
 # 4,096 tokens takes {{ 2 GiB = kv_request("llama-2-7b", tokens=4096) }}, and eight take
-# {{ 16 GiB = 8 * kv_request("llama-2-7b", tokens=4096) }}. The lesson from which this example comes reserves 14 GiB for the weights.
+# {{ 16 GiB = 8 * kv_request("llama-2-7b", tokens=4096) }}. The lesson behind this example reserves 14 GiB for the weights.
 # That leaves {{ 66 GiB = (80 - 14) * GiB }} of eighty, enough for
 # {{ 33 requests = floor((80 - 14) * GiB / kv_request("llama-2-7b", tokens=4096)) }}. The weights are really
 # {{ 12.55 GiB = weights("llama-2-7b") }}, and the answer is still 33.
@@ -301,4 +301,4 @@ quiz(
 #
 # - [MLA: one latent for all heads](05-one-latent-for-all.py)
 # - [The same model with 32 KV heads down to one, measured](../evidence/measured/index.md#e4)
-# - Try it: [Llama 2 7B beside Llama 3 8B](../compare/index.md?models=meta-llama--Llama-2-7b-hf&models=meta-llama--Meta-Llama-3-8B-Instruct)
+# - Try it: [Llama 2 7B next to Llama 3 8B](../compare/index.md?models=meta-llama--Llama-2-7b-hf&models=meta-llama--Meta-Llama-3-8B-Instruct)

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # MLA: one latent for all heads
 #
-# DeepSeek's models do not share keys and values. They store one short list of numbers per token and layer, from which every head's
-# key and value can be reconstructed: a **latent**. The method is multi-head latent attention, **MLA**. It changes the formula, and
+# DeepSeek's models do not share keys and values. They store one short list of numbers per token and layer. Every head's
+# key and value can be reconstructed from this list, the **latent**. The method is multi-head latent attention, **MLA**. It changes the formula, and
 # it changes what a second GPU is worth.
 #
 # ## The question
@@ -313,6 +313,6 @@ quiz(
 # - [Sliding windows and hybrid models](06-forgetting-on-purpose.py)
 # - [TP or DP attention for an MLA model?](../questions/mla-tp-or-dp.md)
 # - [Latents, measured tensor by tensor](../evidence/measured/index.md#e1)
-# - Try it: [DeepSeek-V3 beside Llama 3.1 70B](../compare/index.md?models=deepseek-ai--DeepSeek-V3&models=meta-llama--Llama-3.1-70B-Instruct)
+# - Try it: [DeepSeek-V3 next to Llama 3.1 70B](../compare/index.md?models=deepseek-ai--DeepSeek-V3&models=meta-llama--Llama-3.1-70B-Instruct)
 # - [DeepSeek-V3](../models/deepseek-ai--DeepSeek-V3/index.md)
 # - DeepSeek-AI, "DeepSeek-V2: A Strong, Economical, and Efficient Mixture-of-Experts Language Model", section on MLA

@@ -85,7 +85,7 @@ formula(
 )
 
 # %% [markdown]
-# A model therefore needs **two** numbers: what a further token takes at the present length, and what a request takes however short it
+# A model therefore needs **two** numbers: what one more token takes at the present length, and what a request takes however short it
 # is.
 
 # %% tags=["hide"]
@@ -225,7 +225,7 @@ assert answer.max_concurrent_requests_by_memory > 3
 claim(answer.kv_bytes_per_request_per_gpu, 4 * GiB, within=0.2)
 
 # %% [markdown]
-# The engine holds fewer than the pencil says, because it reserves memory for itself and rounds up. It gives states and keys blocks of
+# The engine holds fewer than this count says, because it reserves memory for itself and rounds up. It gives states and keys blocks of
 # one size, so that one pool serves both. Memory still holds
 # {{ fits("qwen3.6-27b", "h100-nvl-94gb", tokens=131072, weights="fp8", kv="fp8", utilization=0.75) as requests }}, where the lesson
 # counts two or three. "The cache, not the weights, is the limit" stays true. The number under it does not.

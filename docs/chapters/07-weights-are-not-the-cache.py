@@ -65,11 +65,11 @@ formula(
 # ## The numbers put in: weights
 #
 # A format rarely covers a whole model. The table that turns tokens into numbers (the *embedding*) and the one that turns numbers back
-# into tokens (the *output head*) usually stay at 16 bits. Every block of small numbers also has a *scale* by which they are multiplied.
+# into tokens (the *output head*) usually stay at 16 bits. Every block of small numbers also has a *scale*, a factor for all of them.
 
 # %% tags=["hide"]
 guess(
-    "Llama 3.1 8B takes about 15 GiB in 16 bits. How many per cent of that are its 4-bit weights?",
+    "Llama 3.1 8B takes about 15 GiB in 16 bits. How many percent of that are its 4-bit weights?",
     100 * q.weights(MODEL, "int4") / q.weights(MODEL, "bf16"),
     unit="%",
     low=1,
@@ -230,7 +230,7 @@ need = q.weights("llama-3.1-70b", "fp8")
 spare = q.memory("H100") - need
 exercise(
     "**1.** Llama 3.1 70B with 8-bit weights fails to start on one H100. “But 70 billion parameters at one byte are 70 GB, and the GPU "
-    "has 80.” How many GiB do the weights leave of what a process finds?",
+    "has 80.” How many GiB do the weights leave of what a process can use?",
     spare / GiB,
     unit="GiB",
     digits=1,

@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 from kvreport.accounting import roofline
 from kvreport.accounting.demand import Demand
+from kvreport.accounting.numeric import Integers
 from kvreport.accounting.paging import page_steps, pages
-from kvreport.accounting.profile import Integers
 from kvreport.accounting.roofline import Peaks
 from kvreport.errors import InputError
 

@@ -10,15 +10,11 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import Final, Literal, Protocol, cast
 
-import numpy as np
-import numpy.typing as npt
-
 from kvreport.accounting import kernel
+from kvreport.accounting import numeric as xp
+from kvreport.accounting.numeric import Codes, Integers, Reals
 from kvreport.accounting.plan import Pool
-from kvreport.accounting.profile import CacheProfile, Integers
-
-Reals = npt.NDArray[np.float64]
-Codes = npt.NDArray[np.int8]
+from kvreport.accounting.profile import CacheProfile
 
 UNLIMITED_USERS: Final = kernel.UNLIMITED_REQUESTS
 """Users of a model whose requests hold nothing; no pool ever limits them."""
@@ -75,27 +71,27 @@ class Verdict(IntEnum):
         return self.name.lower()
 
 
-def blocks(pool_bytes: npt.ArrayLike, plan: Plan) -> Integers:
+def blocks(pool_bytes: xp.ArrayLike, plan: Plan) -> Integers:
     """Whole blocks in a pool, those that the engine keeps for itself included."""
-    pool = np.maximum(np.asarray(pool_bytes, dtype=np.int64), 0)
+    pool = xp.maximum(xp.integers(pool_bytes), 0)
     return plan.pool.blocks(pool) if plan.pool is not None else cast(Integers, pool // plan.block_bytes)
 
 
-def beside(pool_bytes: npt.ArrayLike, plan: Plan, context_tokens: npt.ArrayLike) -> Integers | None:
+def beside(pool_bytes: xp.ArrayLike, plan: Plan, context_tokens: xp.ArrayLike) -> Integers | None:
     """Requests at once that pools of windows and states allow; None where nothing limits them."""
     if plan.pool is None:
         return None
-    pool = np.maximum(np.asarray(pool_bytes, dtype=np.int64), 0)
+    pool = xp.maximum(xp.integers(pool_bytes), 0)
     return plan.pool.requests_beside(pool, context_tokens)
 
 
-def free_bytes(pool_bytes: npt.ArrayLike, plan: Plan) -> Integers:
+def free_bytes(pool_bytes: xp.ArrayLike, plan: Plan) -> Integers:
     """Bytes of a pool that requests can take: whole blocks, less those the engine keeps."""
-    free = np.maximum(blocks(pool_bytes, plan) - plan.kept_blocks, 0)
+    free = xp.maximum(blocks(pool_bytes, plan) - plan.kept_blocks, 0)
     return cast(Integers, free * plan.block_bytes)
 
 
-def concurrency(pool_bytes: npt.ArrayLike, plan: Plan, context_tokens: npt.ArrayLike) -> Reals:
+def concurrency(pool_bytes: xp.ArrayLike, plan: Plan, context_tokens: xp.ArrayLike) -> Reals:
     """Requests of this context that the pool holds, as a real number.
 
     This is what vLLM prints as "Maximum concurrency": all blocks (the null block among them)
@@ -106,13 +102,12 @@ def concurrency(pool_bytes: npt.ArrayLike, plan: Plan, context_tokens: npt.Array
     """
     request = plan.profile.request_bytes(context_tokens)
     pool = blocks(pool_bytes, plan) * plan.block_bytes
-    with np.errstate(divide="ignore", invalid="ignore"):
-        fitting = np.asarray(np.where(request > 0, pool / request, np.inf), dtype=np.float64)
+    fitting = xp.reals(xp.where(request > 0, xp.divide(pool, request), xp.INFINITY))
     most = beside(pool_bytes, plan, context_tokens)
-    return fitting if most is None else np.minimum(fitting, most)
+    return fitting if most is None else xp.minimum(fitting, most)
 
 
-def users(pool_bytes: npt.ArrayLike, plan: Plan, context_tokens: npt.ArrayLike) -> Integers:
+def users(pool_bytes: xp.ArrayLike, plan: Plan, context_tokens: xp.ArrayLike) -> Integers:
     """Whole requests of this context: the engine's own figure rounded down, 0 where it refuses.
 
     The engine counts the blocks that it keeps for itself when it prints its concurrency, but not
@@ -121,16 +116,16 @@ def users(pool_bytes: npt.ArrayLike, plan: Plan, context_tokens: npt.ArrayLike) 
     """
     request = plan.profile.request_bytes(context_tokens)
     pool = blocks(pool_bytes, plan) * plan.block_bytes
-    whole = np.where(request > free_bytes(pool_bytes, plan), 0, pool // np.maximum(request, 1))
-    fitting = np.asarray(np.where(request > 0, whole, UNLIMITED_USERS), dtype=np.int64)
+    whole = xp.where(request > free_bytes(pool_bytes, plan), 0, pool // xp.maximum(request, 1))
+    fitting = xp.integers(xp.where(request > 0, whole, UNLIMITED_USERS))
     most = beside(pool_bytes, plan, context_tokens)
-    return fitting if most is None else np.minimum(fitting, most)
+    return fitting if most is None else xp.minimum(fitting, most)
 
 
 def printed_tokens(
-    pool_bytes: npt.ArrayLike,
+    pool_bytes: xp.ArrayLike,
     plan: Plan,
-    context_tokens: npt.ArrayLike,
+    context_tokens: xp.ArrayLike,
     token_line: Literal["concurrency", "blocks"] = "concurrency",
 ) -> Integers:
     """Tokens as vLLM's line "GPU KV cache size" counts them.
@@ -141,21 +136,19 @@ def printed_tokens(
     if token_line == "blocks":
         per_group = blocks(pool_bytes, plan) // max(len(plan.groups), 1)
         tokens = per_group * plan.block_tokens * plan.context_parallel
-        return np.broadcast_to(tokens, np.broadcast_shapes(tokens.shape, np.shape(context_tokens)))
+        return xp.integers(tokens + xp.full_like(context_tokens, 0))
     fitting = concurrency(pool_bytes, plan, context_tokens)
-    context = np.asarray(context_tokens, dtype=np.float64)
-    finite = np.where(np.isfinite(fitting), fitting, 0.0)
-    return np.where(np.isfinite(fitting), np.floor(finite * context), -1).astype(np.int64)
+    context = xp.reals(context_tokens)
+    finite = xp.where(xp.isfinite(fitting), fitting, 0.0)
+    return xp.integers(xp.where(xp.isfinite(fitting), xp.floor(finite * context), -1))
 
 
-def longest_context(pool_bytes: npt.ArrayLike, plan: Plan, limit_tokens: int) -> Integers:
+def longest_context(pool_bytes: xp.ArrayLike, plan: Plan, limit_tokens: int) -> Integers:
     """Tokens of the longest single request that fits, at most ``limit_tokens``; 0 if none."""
     return plan.profile.longest_context(free_bytes(pool_bytes, plan), limit_tokens)
 
 
-def boundary(
-    pool_bytes: npt.ArrayLike, plan: Plan, users_wanted: npt.ArrayLike, limit_tokens: int
-) -> Integers:
+def boundary(pool_bytes: xp.ArrayLike, plan: Plan, users_wanted: xp.ArrayLike, limit_tokens: int) -> Integers:
     """The out-of-memory boundary: the longest context that each of so many users can have.
 
     Args:
@@ -164,11 +157,11 @@ def boundary(
         users_wanted: Simultaneous requests of equal length, at least 1.
         limit_tokens: Where to stop looking.
     """
-    wanted = np.maximum(np.asarray(users_wanted, dtype=np.int64), 1)
+    wanted = xp.maximum(xp.integers(users_wanted), 1)
     share = blocks(pool_bytes, plan) * plan.block_bytes // wanted
-    longest = plan.profile.longest_context(np.minimum(free_bytes(pool_bytes, plan), share), limit_tokens)
+    longest = plan.profile.longest_context(xp.minimum(free_bytes(pool_bytes, plan), share), limit_tokens)
     most = beside(pool_bytes, plan, longest)
-    return longest if most is None else np.asarray(np.where(most >= wanted, longest, 0), dtype=np.int64)
+    return longest if most is None else xp.integers(xp.where(most >= wanted, longest, 0))
 
 
 STARTS: Final = (Verdict.FITS, Verdict.TIGHT)
@@ -191,13 +184,13 @@ class Limit(IntEnum):
 
 def verdict(
     *,
-    usable_bytes: npt.ArrayLike,
-    weight_bytes: npt.ArrayLike,
-    pool_bytes: npt.ArrayLike,
+    usable_bytes: xp.ArrayLike,
+    weight_bytes: xp.ArrayLike,
+    pool_bytes: xp.ArrayLike,
     plan: Plan,
-    context_tokens: npt.ArrayLike,
-    limit_tokens: npt.ArrayLike,
-    uncertainty_bytes: npt.ArrayLike = 0,
+    context_tokens: xp.ArrayLike,
+    limit_tokens: xp.ArrayLike,
+    uncertainty_bytes: xp.ArrayLike = 0,
     state_slots_wanted: int | None = None,
 ) -> Codes:
     """Judge one request of each context.
@@ -221,15 +214,15 @@ def verdict(
     Returns:
         Codes of :class:`Verdict`, int8, of the broadcast shape.
     """
-    context = np.asarray(context_tokens, dtype=np.int64)
-    pool = np.asarray(pool_bytes, dtype=np.int64)
-    error = np.asarray(uncertainty_bytes, dtype=np.int64)
+    context = xp.integers(context_tokens)
+    pool = xp.integers(pool_bytes)
+    error = xp.integers(uncertainty_bytes)
     request = plan.profile.request_bytes(context)
     wanted = 0 if state_slots_wanted is None else state_slots_wanted
-    codes = np.select(
+    codes = xp.select(
         [
-            context > np.asarray(limit_tokens),
-            np.asarray(weight_bytes) > np.asarray(usable_bytes),
+            context > xp.integers(limit_tokens),
+            xp.integers(weight_bytes) > xp.integers(usable_bytes),
             request > free_bytes(pool + error, plan),
             blocks(pool + error, plan) < wanted,
             (request > free_bytes(pool, plan)) | (blocks(pool, plan) < wanted),
@@ -245,22 +238,22 @@ def verdict(
         ],
         Verdict.FITS,
     )
-    return np.asarray(codes, dtype=np.int8)
+    return xp.codes(codes)
 
 
 def shortfall(
-    pool_bytes: npt.ArrayLike,
+    pool_bytes: xp.ArrayLike,
     plan: Plan,
-    context_tokens: npt.ArrayLike,
+    context_tokens: xp.ArrayLike,
     state_slots_wanted: int | None = None,
 ) -> Integers:
     """Bytes that a pool lacks for one request of each context, and for its states at start; 0 where none."""
     request = plan.profile.request_bytes(context_tokens)
-    least = np.maximum(
+    least = xp.maximum(
         request + plan.kept_blocks * plan.block_bytes, (state_slots_wanted or 0) * plan.block_bytes
     )
-    pool = np.asarray(pool_bytes, dtype=np.int64)
+    pool = xp.integers(pool_bytes)
     if plan.pool is not None:
-        pool = np.where(pool > 0, blocks(pool, plan) * plan.block_bytes, pool)
+        pool = xp.where(pool > 0, blocks(pool, plan) * plan.block_bytes, pool)
     missing = least - pool
-    return np.asarray(np.where(request > 0, np.maximum(missing, 0), 0), dtype=np.int64)
+    return xp.integers(xp.where(request > 0, xp.maximum(missing, 0), 0))

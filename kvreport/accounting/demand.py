@@ -25,10 +25,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-import numpy as np
-import numpy.typing as npt
-
+from kvreport.accounting import numeric as xp
 from kvreport.accounting.kv_cache import SERVED_BYTES, cache_terms, heads_per_rank
+from kvreport.accounting.numeric import Reals
 from kvreport.accounting.profile import UNBOUNDED
 from kvreport.accounting.weights import (
     format_of,
@@ -51,7 +50,6 @@ from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.model import Component, LayerGroup, Model
 from kvreport.catalog.variant import is_matrix
 
-Reals = npt.NDArray[np.float64]
 Multiplies = Literal["bf16", "fp8", "int8", "fp4"]
 
 _IDLE: Final[frozenset[Component]] = frozenset({"vision", "audio", "mtp"})
@@ -83,22 +81,22 @@ class Reach:
     chunked: bool = False
     constant_entries: int = 0
 
-    def entries(self, context_tokens: npt.ArrayLike) -> Reals:
+    def entries(self, context_tokens: xp.ArrayLike) -> Reals:
         """Entries that a token after ``context_tokens`` others sees."""
-        context = np.asarray(context_tokens, dtype=np.int64)
-        seen = context % self.cap_tokens if self.chunked else np.minimum(context, self.cap_tokens)
-        return np.asarray(seen // self.step_tokens + self.constant_entries, dtype=np.float64)
+        context = xp.integers(context_tokens)
+        seen = context % self.cap_tokens if self.chunked else xp.minimum(context, self.cap_tokens)
+        return xp.reals(seen // self.step_tokens + self.constant_entries)
 
-    def entries_up_to(self, tokens: npt.ArrayLike) -> Reals:
+    def entries_up_to(self, tokens: xp.ArrayLike) -> Reals:
         """Entries seen by all of the first ``tokens`` tokens together, each seeing itself too."""
-        count = np.asarray(tokens, dtype=np.float64)
+        count = xp.reals(tokens)
         if self.chunked:
-            full, rest = np.divmod(count, self.cap_tokens)
+            full, rest = count // self.cap_tokens, count % self.cap_tokens
             seen = full * _triangle(self.cap_tokens) + _triangle(rest)
         else:
-            inside = np.minimum(count, self.cap_tokens)
+            inside = xp.minimum(count, self.cap_tokens)
             seen = _triangle(inside) + (count - inside) * self.cap_tokens
-        return np.asarray(seen / self.step_tokens + count * self.constant_entries, dtype=np.float64)
+        return xp.reals(seen / self.step_tokens + count * self.constant_entries)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,36 +132,36 @@ class Demand:
     state_bytes_touched: int
     reduced_bytes_per_token: int
 
-    def experts_touched(self, tokens: npt.ArrayLike) -> Reals:
+    def experts_touched(self, tokens: xp.ArrayLike) -> Reals:
         """Distinct experts per layer that a step of so many tokens reads, if routing is even."""
-        count = np.asarray(tokens, dtype=np.float64)
+        count = xp.reals(tokens)
         if not self.experts:
-            return np.zeros(count.shape)
+            return xp.full_like(count, 0.0)
         missed = (1 - self.experts_per_token / self.experts) ** count
-        return np.asarray(self.experts * (1 - missed), dtype=np.float64)
+        return xp.reals(self.experts * (1 - missed))
 
-    def weight_bytes_read(self, tokens: npt.ArrayLike) -> Reals:
+    def weight_bytes_read(self, tokens: xp.ArrayLike) -> Reals:
         """Weight bytes that a step of so many tokens reads."""
         touched = self.experts_touched(tokens) / max(self.experts, 1)
-        return np.asarray(self.dense_bytes + self.expert_bytes * touched, dtype=np.float64)
+        return xp.reals(self.dense_bytes + self.expert_bytes * touched)
 
-    def cache_bytes_read(self, context_tokens: npt.ArrayLike) -> Reals:
+    def cache_bytes_read(self, context_tokens: xp.ArrayLike) -> Reals:
         """Cache bytes that one decoded token reads."""
-        total = np.zeros(np.shape(context_tokens))
+        total: Reals = xp.full_like(context_tokens, 0.0)
         for reach in self.reaches:
             total = total + reach.bytes_per_entry * reach.entries(context_tokens)
         return total
 
-    def decode_attention_operations(self, context_tokens: npt.ArrayLike) -> Reals:
+    def decode_attention_operations(self, context_tokens: xp.ArrayLike) -> Reals:
         """Operations of attention for one decoded token, its look at itself left out."""
-        total = np.full(np.shape(context_tokens), self._state_operations, dtype=np.float64)
+        total: Reals = xp.full_like(context_tokens, self._state_operations)
         for reach in self.reaches:
             total = total + reach.operations_per_entry * reach.entries(context_tokens)
         return total
 
-    def prefill_attention_operations(self, cached_tokens: npt.ArrayLike, tokens: npt.ArrayLike) -> Reals:
+    def prefill_attention_operations(self, cached_tokens: xp.ArrayLike, tokens: xp.ArrayLike) -> Reals:
         """Operations of attention for the tokens from ``cached_tokens`` up to ``tokens``."""
-        new = np.asarray(tokens, dtype=np.float64) - np.asarray(cached_tokens, dtype=np.float64)
+        new = xp.reals(tokens) - xp.reals(cached_tokens)
         total = new * self._state_operations
         for reach in self.reaches:
             seen = reach.entries_up_to(tokens) - reach.entries_up_to(cached_tokens)
@@ -175,7 +173,7 @@ class Demand:
         """Demands of one model and size in several weight formats, as one with an axis for them."""
 
         def column(values: Iterable[float | Reals]) -> Reals:
-            return np.asarray(list(values), dtype=np.float64)[:, None]
+            return xp.reals(list(values))[:, None]
 
         def by_kind(each: Sequence[Mapping[Multiplies, float | Reals]]) -> dict[Multiplies, Reals]:
             kinds = dict.fromkeys(kind for operations in each for kind in operations)
@@ -373,7 +371,7 @@ def _state_bytes(model: Model, ranks: int) -> int:
     )
 
 
-def _triangle(count: npt.ArrayLike) -> Reals:
+def _triangle(count: xp.ArrayLike) -> Reals:
     """1 + 2 + … + count."""
-    value = np.asarray(count, dtype=np.float64)
+    value = xp.reals(count)
     return value * (value + 1) / 2

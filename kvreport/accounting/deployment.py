@@ -13,17 +13,16 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
-import numpy as np
-import numpy.typing as npt
-
 from kvreport.accounting import capacity
+from kvreport.accounting import numeric as xp
 from kvreport.accounting.budget import Budget
 from kvreport.accounting.engines.base import NOTHING, EngineRules, Reserve, Step
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.extras import lora_bytes
+from kvreport.accounting.numeric import Codes, Integers, Reals
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan, Serving
-from kvreport.accounting.profile import CacheProfile, Integers
+from kvreport.accounting.profile import CacheProfile
 from kvreport.accounting.stages import stages
 from kvreport.accounting.support import codes as refusals
 from kvreport.accounting.weights import ComponentBytes, weights_by_component
@@ -36,7 +35,7 @@ from kvreport.errors import InputError
 from kvreport.units import MAX_BYTES
 
 T = TypeVar("T")
-A = TypeVar("A", bound=np.ndarray)
+A = TypeVar("A", bound="xp.Numbers")
 
 TOWERS: Final[frozenset[Component]] = frozenset({"vision", "audio"})
 """Components that an engine told to serve text only does not load."""
@@ -206,39 +205,39 @@ class Deployment(Allocation):
     layers: range = range(0)
     places: tuple[int, ...] = (0,)
     others: tuple[Deployment, ...] = ()
-    refused: int | capacity.Codes = 0
+    refused: int | Codes = 0
 
     @property
     def ranks(self) -> tuple[Deployment, ...]:
         """This rank and those that differ, in the order of their places."""
         return tuple(sorted((self, *self.others), key=lambda one: one.places))
 
-    def own_requests(self, contexts: npt.ArrayLike) -> Integers:
+    def own_requests(self, contexts: xp.ArrayLike) -> Integers:
         """Whole requests of each context that this rank's pool holds its part of."""
         return capacity.users(_spread(self.pool_bytes), self.plan, contexts)
 
-    def requests(self, contexts: npt.ArrayLike) -> Integers:
+    def requests(self, contexts: xp.ArrayLike) -> Integers:
         """Whole requests of each context that the pool holds."""
         own = self.own_requests(contexts)
-        return _reduce(np.minimum, own, (one.requests(contexts) for one in self.others))
+        return _reduce(xp.minimum, own, (one.requests(contexts) for one in self.others))
 
-    def concurrency(self, contexts: npt.ArrayLike) -> capacity.Reals:
+    def concurrency(self, contexts: xp.ArrayLike) -> Reals:
         """The same as the engine prints it: a real number, infinite where a request holds nothing."""
         own = capacity.concurrency(_spread(self.pool_bytes), self.plan, contexts)
-        return _reduce(np.minimum, own, (one.concurrency(contexts) for one in self.others))
+        return _reduce(xp.minimum, own, (one.concurrency(contexts) for one in self.others))
 
-    def printed_tokens(self, contexts: npt.ArrayLike) -> Integers:
+    def printed_tokens(self, contexts: xp.ArrayLike) -> Integers:
         """Tokens of the pool as the engine's log line counts them."""
         pool, line = _spread(self.pool_bytes), self.case.engine.token_line
         own = capacity.printed_tokens(pool, self.plan, contexts, line)
-        return _reduce(np.minimum, own, (one.printed_tokens(contexts) for one in self.others))
+        return _reduce(xp.minimum, own, (one.printed_tokens(contexts) for one in self.others))
 
     def longest_context(self) -> Integers:
         """The longest single request that the pool holds, up to the model's limit."""
         own = capacity.longest_context(self.pool_bytes, self.plan, self.case.model.context_tokens)
-        return _reduce(np.minimum, own, (one.longest_context() for one in self.others))
+        return _reduce(xp.minimum, own, (one.longest_context() for one in self.others))
 
-    def verdicts(self, contexts: npt.ArrayLike) -> capacity.Codes:
+    def verdicts(self, contexts: xp.ArrayLike) -> Codes:
         """Codes of :class:`kvreport.accounting.capacity.Verdict` for one request of each context."""
         # A pool given by hand replaces the budget, so the weights are no obstacle either.
         given = self.case.kv_pool_bytes is not None
@@ -252,15 +251,15 @@ class Deployment(Allocation):
             uncertainty_bytes=_spread(_column(self.uncertainty_bytes)),
             state_slots_wanted=self.state_slots_wanted,
         )
-        own = np.maximum(own, self.refused if isinstance(self.refused, int) else self.refused[..., None])
-        return _reduce(np.maximum, own.astype(np.int8), (one.verdicts(contexts) for one in self.others))
+        own = xp.maximum(own, self.refused if isinstance(self.refused, int) else self.refused[..., None])
+        return _reduce(xp.maximum, xp.codes(own), (one.verdicts(contexts) for one in self.others))
 
-    def shortfall(self, contexts: npt.ArrayLike) -> Integers:
+    def shortfall(self, contexts: xp.ArrayLike) -> Integers:
         """Bytes per device that one request of each context lacks; 0 where it fits."""
         own = capacity.shortfall(_spread(self.pool_bytes), self.plan, contexts, self.state_slots_wanted)
-        return _reduce(np.maximum, own, (one.shortfall(contexts) for one in self.others))
+        return _reduce(xp.maximum, own, (one.shortfall(contexts) for one in self.others))
 
-    def running(self, held: Integers, codes: capacity.Codes) -> Integers:
+    def running(self, held: Integers, codes: Codes) -> Integers:
         """Requests that the engine runs at once on one data rank; 0 where it does not start.
 
         Args:
@@ -268,21 +267,19 @@ class Deployment(Allocation):
             codes: What :meth:`verdicts` says of them.
         """
         if self.max_requests is not None:
-            held = np.minimum(held, self.max_requests)
-        return np.asarray(np.where(codes <= capacity.Verdict.TIGHT, held, 0), dtype=np.int64)
+            held = xp.minimum(held, self.max_requests)
+        return xp.integers(xp.where(codes <= capacity.Verdict.TIGHT, held, 0))
 
-    def limited_by(self, held: Integers, codes: capacity.Codes) -> capacity.Codes:
+    def limited_by(self, held: Integers, codes: Codes) -> Codes:
         """Codes of :class:`kvreport.accounting.capacity.Limit`; arguments as for :meth:`running`."""
-        capped = (
-            np.full(held.shape, fill_value=False) if self.max_requests is None else held >= self.max_requests
-        )
+        capped = xp.full_like(held, value=False) if self.max_requests is None else held >= self.max_requests
         slots = None if self.plan.pool is None else self.plan.pool.state_requests(_spread(self.pool_bytes))
-        by_states = np.full(held.shape, fill_value=False) if slots is None else held >= slots
-        limits = np.select(
+        by_states = xp.full_like(held, value=False) if slots is None else held >= slots
+        limits = xp.select(
             [
                 codes == capacity.Verdict.CONTEXT_EXCEEDS_MODEL,
                 codes == capacity.Verdict.MAX_SEQS_EXCEEDS_STATES,
-                (codes <= capacity.Verdict.TIGHT) & by_states & ~capped,
+                (codes <= capacity.Verdict.TIGHT) & by_states & xp.logical_not(capped),
                 (codes <= capacity.Verdict.TIGHT) & capped,
             ],
             [
@@ -293,7 +290,7 @@ class Deployment(Allocation):
             ],
             capacity.Limit.KV_POOL,
         )
-        return np.asarray(limits, dtype=np.int8)
+        return xp.codes(limits)
 
 
 def lay_out(case: Case, memo: Memo | None = None) -> Deployment:
@@ -322,7 +319,7 @@ def lay_out(case: Case, memo: Memo | None = None) -> Deployment:
             at_stage = replace(case, model=stage.model, accelerators=devices)
             where = tuple(place + first for place in places)
             ranks.append(_rank(at_stage, memo_of_stage, stage.layers, where))
-    ranks.sort(key=lambda one: int(np.min(one.pool_bytes)))
+    ranks.sort(key=lambda one: int(xp.least(one.pool_bytes)))
     return replace(ranks[0], others=tuple(ranks[1:]))
 
 
@@ -353,7 +350,7 @@ def _rank(case: Case, known: Memo, layers: range, places: tuple[int, ...]) -> De
     )
 
 
-def _refused(case: Case, known: Memo, *, scalar: bool = False) -> int | capacity.Codes:
+def _refused(case: Case, known: Memo, *, scalar: bool = False) -> int | Codes:
     """Codes of what the release refuses; 0 without rules."""
     support = case.support
     if support is None or not case.accelerators:
@@ -367,12 +364,9 @@ def _refused(case: Case, known: Memo, *, scalar: bool = False) -> int | capacity
             tuple(map(_name, case.weight_formats)),
             name,
         ),
-        lambda: np.asarray(
-            refusals(support, case.engine, devices, case.model, case.weight_formats, case.kv_format),
-            dtype=np.int8,
-        ),
+        lambda: refusals(support, case.engine, devices, case.model, case.weight_formats, case.kv_format),
     )
-    return int(found[0, 0]) if scalar else found
+    return found[0][0] if scalar else xp.codes(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -440,26 +434,25 @@ def lay_out_fleet(case: Case, alike: Sequence[Alike], memo: Memo) -> Iterator[tu
             )
             rank = _of_fleet(taken, of_part, members, plan, part.layers, serving)
             ranks.append(rank if isinstance(refused, int) else replace(rank, refused=refused[members]))
-        ranks.sort(key=lambda rank: int(np.min(rank.pool_bytes)))
+        ranks.sort(key=lambda rank: int(xp.least(rank.pool_bytes)))
         yield members, replace(ranks[0], others=tuple(ranks[1:]))
 
 
 def _allocate_fleet(case: Case, alike: Sequence[Alike], known: Memo) -> Allocation:
     """The allocation of many accelerators: arrays whose first axis is their position."""
+    np = xp.numpy()
     engine, devices = case.rules, case.accelerators
     components = tuple(_weights(case, form, known) for form in case.weight_formats)
-    tensors = np.asarray([sum(parts.values()) for parts in components], dtype=np.int64)
-    total = np.asarray([device.usable_bytes for device in devices], dtype=np.int64)
-    memory = np.asarray(
-        [engine.memory_bytes(size, case.utilization) for size in total.tolist()], dtype=np.int64
-    )
+    tensors = xp.integers([sum(parts.values()) for parts in components])
+    total = xp.integers([device.usable_bytes for device in devices])
+    memory = xp.integers([engine.memory_bytes(size, case.utilization) for size in total.tolist()])
     resident = np.broadcast_to(tensors, (len(devices), len(tensors))).copy()
     kept = np.zeros((4, len(devices)), dtype=np.int64)
     for group in alike:
         members = list(group.places)
         one = replace(case, accelerators=(devices[members[0]],), serving=group.serving)
         added = [sum(_overhead(one, form, known).values()) for form in case.weight_formats]
-        resident[members] += np.asarray(added, dtype=np.int64)
+        resident[members] += xp.integers(added)
         found = _reserve(one, known)
         kept[:, members] = np.asarray(
             [[found.activations], [found.non_framework], [found.graphs], [found.uncertainty]]
@@ -485,7 +478,7 @@ def _of_fleet(
     """Some accelerators of a fleet's allocation, which all KV formats share, with the plan that they share."""
     reserve = taken.reserve
     parts = (reserve.activations, reserve.non_framework, reserve.graphs, reserve.uncertainty)
-    kept = Reserve(*(np.asarray(part)[positions] for part in parts))
+    kept = Reserve(*(xp.integers(part)[positions] for part in parts))
     return Deployment(
         case=replace(
             case, accelerators=tuple(case.accelerators[place] for place in positions), serving=serving
@@ -493,11 +486,11 @@ def _of_fleet(
         components=taken.components,
         overhead=(),
         weight_bytes=taken.weight_bytes,
-        resident_bytes=np.asarray(taken.resident_bytes)[positions],
+        resident_bytes=xp.integers(taken.resident_bytes)[positions],
         reserve=kept,
-        total_bytes=np.asarray(taken.total_bytes)[positions],
-        memory_bytes=np.asarray(taken.memory_bytes)[positions],
-        pool_bytes=np.asarray(taken.pool_bytes)[positions],
+        total_bytes=xp.integers(taken.total_bytes)[positions],
+        memory_bytes=xp.integers(taken.memory_bytes)[positions],
+        pool_bytes=xp.integers(taken.pool_bytes)[positions],
         uncertainty_bytes=kept.uncertainty,
         plan=plan,
         max_requests=case.rules.max_requests(serving),
@@ -552,18 +545,18 @@ def allocate(case: Case, memo: Memo | None = None) -> Allocation:
     total = [one.usable_bytes for one in case.accelerators]
     memory = [engine.memory_bytes(size, case.utilization) for size in total]
     scalar = not case.many and len(resident) == 1 and len(total) <= 1
-    totals = (total or [0])[0] if scalar else np.asarray(total, dtype=np.int64)
-    weights = resident[0] if scalar else np.asarray(resident, dtype=np.int64)
+    totals = (total or [0])[0] if scalar else xp.integers(total)
+    weights = resident[0] if scalar else xp.integers(resident)
     given = case.kv_pool_bytes
     return Allocation(
         case=case,
         components=components,
         overhead=overhead,
-        weight_bytes=tensors[0] if scalar else np.asarray(tensors, dtype=np.int64),
+        weight_bytes=tensors[0] if scalar else xp.integers(tensors),
         resident_bytes=weights,
         reserve=kept,
         total_bytes=totals,
-        memory_bytes=(memory or [0])[0] if scalar else np.asarray(memory, dtype=np.int64)[:, None],
+        memory_bytes=(memory or [0])[0] if scalar else xp.integers(memory)[:, None],
         pool_bytes=(
             engine.pool_bytes(_column(totals), weights, kept.total, case.utilization)
             if given is None
@@ -591,7 +584,7 @@ class Bound:
     requests: Integers
 
 
-def bound_of(laid: Deployment, ceiling: Engine, contexts: npt.ArrayLike, memo: Memo | None = None) -> Bound:
+def bound_of(laid: Deployment, ceiling: Engine, contexts: xp.ArrayLike, memo: Memo | None = None) -> Bound:
     """The upper bound of a deployment; arguments as for :func:`lay_out` and :meth:`Deployment.requests`."""
     known = Memo() if memo is None else memo
     profiles, counts = [], []
@@ -601,7 +594,7 @@ def bound_of(laid: Deployment, ceiling: Engine, contexts: npt.ArrayLike, memo: M
         room = case.rules.pool_bytes(_column(rank.total_bytes), rank.weight_bytes)
         profiles.append(plan.profile)
         counts.append(capacity.users(_spread(room), plan, contexts))
-    return Bound(profiles[0], _reduce(np.minimum, counts[0], iter(counts[1:])))
+    return Bound(profiles[0], _reduce(xp.minimum, counts[0], iter(counts[1:])))
 
 
 def _bound_plan(case: Case, layers: range, known: Memo) -> BlockPlan:

@@ -200,6 +200,18 @@ def in_flight(terms: Sequence[Term], further: int) -> list[Term]:
     return [(rate, step, cap if cap == 0 else cap + further) for rate, step, cap in terms]
 
 
+def tokens_in_flight(terms: Sequence[Term], steps: int, tokens: int, supposed: int) -> list[Term]:
+    """Return a plan's terms for steps of ``tokens`` where they were made for steps of ``supposed``.
+
+    Args:
+        terms: The plan's terms.
+        steps: Scheduler steps in flight at once.
+        tokens: Tokens of one step.
+        supposed: Tokens of the steps that the plan was made for.
+    """
+    return in_flight(terms, steps * (tokens - supposed))
+
+
 def longest_context(free: int, constant: int, terms: Sequence[Term], limit: int) -> int:
     """Return the longest request, up to ``limit`` tokens, that ``free`` bytes hold; 0 if none."""
     low = 0
@@ -306,6 +318,23 @@ def verdict(
     return FITS
 
 
+def ceiling_verdict(usable: int, weights: int, requests: int, context: int, limit: int) -> int:
+    """Judge one request where nothing is reserved and nothing rounded.
+
+    Args:
+        usable: Memory that a process finds.
+        weights: Weights of the checkpoint.
+        requests: What :func:`ceiling_requests` says.
+        context: Tokens of the request.
+        limit: Longest context that the model supports.
+    """
+    if context > limit:
+        return CONTEXT_EXCEEDS_MODEL
+    if weights > usable:
+        return WEIGHTS_EXCEED_MEMORY
+    return FITS if requests > 0 else CACHE_EXCEEDS_POOL
+
+
 def running_requests(judged: int, held: int, max_num_seqs: int) -> int:
     """Return the requests that the engine runs at once: 0 where it does not start; 0 sequences are no limit."""
     if judged > TIGHT:
@@ -399,6 +428,54 @@ def reserve_bytes(
     activations = activation_bytes(rates, tokens, max_num_seqs, context, own_kernels)
     graphs = 0 if eager else graph_bytes(rates[15], max_num_seqs, tokens)
     return activations + outside_bytes(rates, multicast, shared) + graphs
+
+
+def error_bytes(share: float, least: float, reserve: float) -> int:
+    """Return the same band in whole bytes."""
+    return round(error_band(share, least, reserve))
+
+
+def error_band(share: float, least: float, reserve: float) -> float:
+    """Return half the width of a reserve's error band: a share of the reserve, and bytes beside it."""
+    return least + share * reserve
+
+
+# --- deployments of several ranks --------------------------------------------------------------------
+
+
+def max_num_seqs_of(max_num_seqs: int, tokens: int) -> int:
+    """Return the requests at once that vLLM takes: a step of ``tokens`` has no room for more."""
+    return min(max_num_seqs, tokens)
+
+
+def stage_ranks(tensor: int, data: int) -> int:
+    """Return the ranks of one pipeline stage."""
+    return tensor * data
+
+
+def of_all_ranks(each: int, data: int) -> int:
+    """Return the requests of a deployment from those of one of its ``data`` ranks."""
+    return UNLIMITED_REQUESTS if each >= UNLIMITED_REQUESTS else each * data
+
+
+def shortfall(pool: int, block: int, kept: int, request: int, wanted: int) -> int:
+    """Return the bytes that a pool lacks for one request, or for the blocks wanted at start; 0 if it does not.
+
+    Args:
+        pool: Left for the cache; negative where nothing is.
+        block: Bytes of a block.
+        kept: Blocks that the engine keeps for itself.
+        request: Bytes of the request.
+        wanted: Blocks that must exist at start.
+    """
+    if request == 0:
+        return 0
+    return max(max(kept * block + request, wanted * block) - pool, 0)
+
+
+def saved_share(now: int, smaller: int) -> float:
+    """Return the share of the weights that a smaller format saves."""
+    return 1 - smaller / now
 
 
 # --- sizing ----------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from typing import Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from kvreport.accounting.profile import Integers
+from kvreport.accounting.numeric import Integers
 from kvreport.errors import InputError, shorten
 
 Reservation = Literal["maximum", "power_of_two", "exact", "pages"]

@@ -5,21 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy.typing as npt
-
-from kvreport.accounting.profile import CacheProfile, Integers
+from kvreport.accounting import numeric as xp
+from kvreport.accounting.numeric import Integers
+from kvreport.accounting.profile import CacheProfile
 
 
 class Pool(Protocol):
     """How a budget becomes blocks where that is no plain division."""
 
-    def blocks(self, pool_bytes: npt.ArrayLike) -> Integers:
+    def blocks(self, pool_bytes: xp.ArrayLike) -> Integers:
         """Blocks that requests can take, once other pools have their part."""
 
-    def state_requests(self, pool_bytes: npt.ArrayLike) -> Integers | None:
+    def state_requests(self, pool_bytes: xp.ArrayLike) -> Integers | None:
         """Requests at once that a pool of states allows; None without one."""
 
-    def requests_beside(self, pool_bytes: npt.ArrayLike, context_tokens: npt.ArrayLike) -> Integers | None:
+    def requests_beside(self, pool_bytes: xp.ArrayLike, context_tokens: xp.ArrayLike) -> Integers | None:
         """Requests at once that other pools (windows, states) allow; None if nothing limits them."""
 
 

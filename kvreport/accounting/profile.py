@@ -14,12 +14,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-import numpy as np
-import numpy.typing as npt
-
 from kvreport.accounting import kernel
-
-Integers = npt.NDArray[np.int64]
+from kvreport.accounting import numeric as xp
+from kvreport.accounting.numeric import Integers
 
 UNBOUNDED: Final = 1 << 40
 """A cap that no context reaches (contexts are at most 2^30 tokens)."""
@@ -92,7 +89,7 @@ class CacheProfile:
             )
         return cls(tuple(merged.values()))
 
-    def request_bytes(self, context_tokens: npt.ArrayLike) -> Integers:
+    def request_bytes(self, context_tokens: xp.ArrayLike) -> Integers:
         """Bytes that one request of this context holds.
 
         Args:
@@ -101,23 +98,23 @@ class CacheProfile:
         Returns:
             Bytes, the same shape, int64.
         """
-        tokens = np.asarray(context_tokens, dtype=np.int64)
-        total = np.full(tokens.shape, self.constant_bytes, dtype=np.int64)
+        tokens = xp.integers(context_tokens)
+        total: Integers = xp.full_like(tokens, self.constant_bytes)
         for term in self.terms:
             if term.rate_bytes:
-                held = np.minimum(tokens, term.cap_tokens)
+                held = xp.minimum(tokens, term.cap_tokens)
                 total += term.rate_bytes * -(-held // term.step_tokens)
         return total
 
-    def marginal_bytes(self, context_tokens: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    def marginal_bytes(self, context_tokens: xp.ArrayLike) -> xp.Reals:
         """Bytes of one further token at this context, block rounding spread evenly.
 
         A window contributes below its cap and nothing from the cap on.
         """
-        tokens = np.asarray(context_tokens, dtype=np.int64)
-        total = np.zeros(tokens.shape, dtype=np.float64)
+        tokens = xp.integers(context_tokens)
+        total: xp.Reals = xp.full_like(tokens, 0.0)
         for term in self.terms:
-            total += np.where(tokens < term.cap_tokens, term.rate_bytes / term.step_tokens, 0.0)
+            total += xp.where(tokens < term.cap_tokens, term.rate_bytes / term.step_tokens, 0.0)
         return total
 
     @property
@@ -153,7 +150,7 @@ class CacheProfile:
         """True if a longer context ever needs more memory without bound."""
         return any(t.rate_bytes and t.cap_tokens >= UNBOUNDED for t in self.terms)
 
-    def longest_context(self, pool_bytes: npt.ArrayLike, limit_tokens: int) -> Integers:
+    def longest_context(self, pool_bytes: xp.ArrayLike, limit_tokens: int) -> Integers:
         """The longest context, up to ``limit_tokens``, whose request fits the pool.
 
         Args:
@@ -163,19 +160,18 @@ class CacheProfile:
         Returns:
             Tokens, the shape of ``pool_bytes``; 0 where not even one token fits.
         """
-        pool = np.asarray(pool_bytes, dtype=np.int64)
+        pool = xp.integers(pool_bytes)
         growing = [term for term in self.terms if term.rate_bytes]
         steps_of = {term.step_tokens for term in growing}
         if len(steps_of) == 1 and all(term.cap_tokens >= limit_tokens for term in growing):
             # One step size and no cap in reach, as most models have: a division.
             (step,) = steps_of
             steps = (pool - self.constant_bytes) // sum(term.rate_bytes for term in growing)
-            return np.minimum(np.clip(steps, 0, -(-limit_tokens // step)) * step, limit_tokens)
-        low = np.zeros(pool.shape, dtype=np.int64)
-        high = np.full(pool.shape, limit_tokens, dtype=np.int64)
+            return xp.minimum(xp.minimum(xp.maximum(steps, 0), -(-limit_tokens // step)) * step, limit_tokens)
+        low, high = xp.full_like(pool, 0), xp.full_like(pool, limit_tokens)
         for _ in range(int(limit_tokens).bit_length()):
             middle = (low + high + 1) // 2
             fits = self.request_bytes(middle) <= pool
-            low = np.where(fits, middle, low)
-            high = np.where(fits, high, middle - 1)
+            low = xp.where(fits, middle, low)
+            high = xp.where(fits, high, middle - 1)
         return low

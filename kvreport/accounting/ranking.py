@@ -22,9 +22,9 @@ from kvreport.accounting import deployment
 from kvreport.accounting.demand import Demand, demand
 from kvreport.accounting.deployment import Case, Memo, device_class, lay_out
 from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.numeric import Integers
 from kvreport.accounting.parallel import Layout, allowed_tensor_parallel, suits
 from kvreport.accounting.plan import BlockPlan, Serving
-from kvreport.accounting.profile import Integers
 from kvreport.accounting.roofline import Peaks, decode_seconds, prefill_seconds
 from kvreport.accounting.sizing import (
     MAX_REQUESTS,

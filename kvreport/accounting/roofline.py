@@ -21,13 +21,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
-import numpy as np
-import numpy.typing as npt
-
+from kvreport.accounting import numeric as xp
 from kvreport.accounting.demand import Demand, Multiplies
+from kvreport.accounting.numeric import Reals
 from kvreport.catalog.accelerator import Accelerator
 
-Reals = npt.NDArray[np.float64]
 Binds = Literal["memory", "compute", "link", "unknown"]
 
 MULTIPLIES: Final[tuple[Multiplies, ...]] = get_args(Multiplies)
@@ -58,17 +56,17 @@ class Peaks:
         nobody stated is unknown. Makers state link bandwidth for both directions together.
         """
         rates = accelerator.rates
-        bf16 = float(rates.bf16.value) if rates.bf16 else np.nan
+        bf16 = float(rates.bf16.value) if rates.bf16 else xp.NAN
         known: dict[Multiplies, float] = {"bf16": bf16}
         for name in MULTIPLIES[1:]:
             figure = getattr(rates, name)
             native = any(text.lower().startswith(name) for text in accelerator.native_formats)
-            known[name] = float(figure.value) if figure else np.nan if native else bf16
+            known[name] = float(figure.value) if figure else xp.NAN if native else bf16
         bandwidth, link = accelerator.bandwidth_bytes_per_s, accelerator.interconnect_bytes_per_s
         return cls(
-            bytes_per_s=float(bandwidth.value) if bandwidth else np.nan,
+            bytes_per_s=float(bandwidth.value) if bandwidth else xp.NAN,
             operations_per_s=known,
-            link_bytes_per_s=link.value / 2 if link else np.nan,
+            link_bytes_per_s=link.value / 2 if link else xp.NAN,
         )
 
     @classmethod
@@ -76,11 +74,11 @@ class Peaks:
         """Read the peaks of several accelerators, as arrays in their order."""
         each = [cls.of(accelerator) for accelerator in accelerators]
         return cls(
-            bytes_per_s=np.asarray([one.bytes_per_s for one in each]),
+            bytes_per_s=xp.reals([one.bytes_per_s for one in each]),
             operations_per_s={
-                name: np.asarray([one.operations_per_s[name] for one in each]) for name in MULTIPLIES
+                name: xp.reals([one.operations_per_s[name] for one in each]) for name in MULTIPLIES
             },
-            link_bytes_per_s=np.asarray([one.link_bytes_per_s for one in each]),
+            link_bytes_per_s=xp.reals([one.link_bytes_per_s for one in each]),
         )
 
     @classmethod
@@ -90,7 +88,7 @@ class Peaks:
         shape = (len(each),) + (1,) * axes
 
         def column(values: Iterable[float | Reals]) -> Reals:
-            return np.asarray(list(values), dtype=np.float64).reshape(shape)
+            return xp.reals(list(values)).reshape(shape)
 
         kinds: tuple[Multiplies, ...] = get_args(Multiplies)
         return cls(
@@ -117,19 +115,20 @@ class StepTime:
     @property
     def seconds(self) -> Reals:
         """The bound: the longest of the known times; NaN if neither memory nor compute is known."""
-        longest: Reals = np.fmax(np.fmax(self.memory_s, self.compute_s), self.link_s)
-        return np.where(np.isnan(self.memory_s) & np.isnan(self.compute_s), np.nan, longest)
+        longest: Reals = xp.fmax(xp.fmax(self.memory_s, self.compute_s), self.link_s)
+        return xp.where(xp.isnan(self.memory_s) & xp.isnan(self.compute_s), xp.NAN, longest)
 
     @property
-    def binds(self) -> npt.NDArray[np.str_]:
+    def binds(self) -> xp.Numbers:
         """Which of the three is longest, by name."""
+        np = xp.numpy()
         names: list[Binds] = ["memory", "compute", "link"]
-        times = np.stack(np.broadcast_arrays(self.memory_s, self.compute_s, self.link_s))
+        times = np.stack(xp.broadcast(self.memory_s, self.compute_s, self.link_s))
         longest = np.argmax(np.nan_to_num(times, nan=-1.0), axis=0)
-        return np.where(np.isnan(self.seconds), "unknown", np.asarray(names)[longest])
+        return xp.where(xp.isnan(self.seconds), "unknown", np.asarray(names)[longest])
 
 
-def decode(demand: Demand, peaks: Peaks, batch: npt.ArrayLike, context_tokens: npt.ArrayLike) -> StepTime:
+def decode(demand: Demand, peaks: Peaks, batch: xp.ArrayLike, context_tokens: xp.ArrayLike) -> StepTime:
     """One decode step: every request of the batch gets one token (TPOT).
 
     Args:
@@ -138,12 +137,10 @@ def decode(demand: Demand, peaks: Peaks, batch: npt.ArrayLike, context_tokens: n
         batch: Requests in the batch; broadcasts with ``context_tokens``.
         context_tokens: Tokens that each request already holds.
     """
-    requests, context = np.broadcast_arrays(
-        np.asarray(batch, dtype=np.float64), np.asarray(context_tokens, dtype=np.int64)
-    )
+    requests, context = xp.broadcast(xp.reals(batch), xp.integers(context_tokens))
     read = demand.weight_bytes_read(requests)
     read = read + requests * (demand.cache_bytes_read(context) + demand.state_bytes_touched)
-    compute = np.zeros(requests.shape)
+    compute: Reals = xp.full_like(requests, 0.0)
     for kind, operations in demand.operations_per_token.items():
         compute = compute + requests * _seconds_each(operations, peaks.operations_per_s[kind])
     for kind, operations in demand.head_operations.items():
@@ -151,8 +148,8 @@ def decode(demand: Demand, peaks: Peaks, batch: npt.ArrayLike, context_tokens: n
     attention = requests * demand.decode_attention_operations(context)
     compute = compute + attention / peaks.operations_per_s[demand.attention_multiplies]
     return StepTime(
-        memory_s=np.asarray(read / peaks.bytes_per_s, dtype=np.float64),
-        compute_s=np.asarray(compute, dtype=np.float64),
+        memory_s=xp.reals(read / peaks.bytes_per_s),
+        compute_s=xp.reals(compute),
         link_s=_link_seconds(demand, peaks, requests),
     )
 
@@ -160,10 +157,10 @@ def decode(demand: Demand, peaks: Peaks, batch: npt.ArrayLike, context_tokens: n
 def prefill(
     demand: Demand,
     peaks: Peaks,
-    prompt_tokens: npt.ArrayLike,
+    prompt_tokens: xp.ArrayLike,
     *,
-    batch: npt.ArrayLike = 1,
-    cached_tokens: npt.ArrayLike = 0,
+    batch: xp.ArrayLike = 1,
+    cached_tokens: xp.ArrayLike = 0,
 ) -> StepTime:
     """Prefilling ``batch`` prompts, each after a cached prefix; the time to first token (TTFT).
 
@@ -174,15 +171,15 @@ def prefill(
         batch: Prompts that are prefilled together.
         cached_tokens: Leading tokens whose keys and values are already there.
     """
-    prompts, requests, cached = np.broadcast_arrays(
-        np.asarray(prompt_tokens, dtype=np.int64),
-        np.asarray(batch, dtype=np.float64),
-        np.asarray(cached_tokens, dtype=np.int64),
+    prompts, requests, cached = xp.broadcast(
+        xp.integers(prompt_tokens),
+        xp.reals(batch),
+        xp.integers(cached_tokens),
     )
-    new = np.maximum(prompts - cached, 1)
+    new = xp.maximum(prompts - cached, 1)
     tokens = requests * new
     read = demand.weight_bytes_read(tokens) + requests * demand.state_bytes_touched
-    compute = np.zeros(tokens.shape)
+    compute: Reals = xp.full_like(tokens, 0.0)
     for kind, operations in demand.operations_per_token.items():
         compute = compute + tokens * _seconds_each(operations, peaks.operations_per_s[kind])
     for kind, operations in demand.head_operations.items():
@@ -191,15 +188,13 @@ def prefill(
     attention = requests * demand.prefill_attention_operations(cached, cached + new)
     compute = compute + attention / peaks.operations_per_s[demand.attention_multiplies]
     return StepTime(
-        memory_s=np.asarray(read / peaks.bytes_per_s, dtype=np.float64),
-        compute_s=np.asarray(compute, dtype=np.float64),
+        memory_s=xp.reals(read / peaks.bytes_per_s),
+        compute_s=xp.reals(compute),
         link_s=_link_seconds(demand, peaks, tokens),
     )
 
 
-def decode_seconds(
-    demand: Demand, peaks: Peaks, batch: npt.ArrayLike, context_tokens: npt.ArrayLike
-) -> Reals:
+def decode_seconds(demand: Demand, peaks: Peaks, batch: xp.ArrayLike, context_tokens: xp.ArrayLike) -> Reals:
     """Lower bound of one decode step in seconds, NaN where no rate is known."""
     return decode(demand, peaks, batch, context_tokens).seconds
 
@@ -207,10 +202,10 @@ def decode_seconds(
 def prefill_seconds(
     demand: Demand,
     peaks: Peaks,
-    prompt_tokens: npt.ArrayLike,
+    prompt_tokens: xp.ArrayLike,
     *,
-    batch: npt.ArrayLike = 1,
-    cached_tokens: npt.ArrayLike = 0,
+    batch: xp.ArrayLike = 1,
+    cached_tokens: xp.ArrayLike = 0,
 ) -> Reals:
     """Lower bound of a prefill in seconds, NaN where no rate is known."""
     return prefill(demand, peaks, prompt_tokens, batch=batch, cached_tokens=cached_tokens).seconds
@@ -219,8 +214,8 @@ def prefill_seconds(
 def step_bounds_ms(
     demand: Demand,
     peaks: Peaks,
-    users: npt.ArrayLike,
-    context_tokens: npt.ArrayLike,
+    users: xp.ArrayLike,
+    context_tokens: xp.ArrayLike,
     stages: int = 1,
 ) -> tuple[Reals, Reals]:
     """The dataset's two bounds in milliseconds, NaN where nobody is served or no rate is known.
@@ -237,11 +232,11 @@ def step_bounds_ms(
     Returns:
         One decode step of all users, and the prefill of one prompt.
     """
-    served = np.asarray(users) > 0
-    step = decode_seconds(demand, peaks, -(-np.maximum(users, 1) // stages), context_tokens)
+    served = xp.integers(users) > 0
+    step = decode_seconds(demand, peaks, -(-xp.maximum(users, 1) // stages), context_tokens)
     first = prefill_seconds(demand, peaks, context_tokens) / stages
-    return _round_down(np.where(served, 1e3 * step, np.nan)), _round_down(
-        np.where(served, 1e3 * first, np.nan)
+    return _round_down(xp.where(served, 1e3 * step, xp.NAN)), _round_down(
+        xp.where(served, 1e3 * first, xp.NAN)
     )
 
 
@@ -271,19 +266,20 @@ def knee(demand: Demand, peaks: Peaks, context_tokens: int = 0) -> int | None:
 
 def _seconds_each(operations: float | Reals, rate: float | Reals) -> Reals:
     """Seconds of so many operations; none take none, even at a rate that nobody knows."""
-    return np.where(np.asarray(operations) == 0, 0.0, operations / np.asarray(rate))
+    each, per_second = xp.reals(operations), xp.reals(rate)
+    return xp.where(each == 0, 0.0, each / per_second)
 
 
 def _round_down(values: Reals, digits: int = 3) -> Reals:
     """Cut positive values to so many significant digits; NaN stays."""
-    factor = 10.0 ** (digits - 1 - np.floor(np.log10(values)))
-    return np.asarray(np.floor(values * factor) / factor, dtype=np.float64)
+    factor = 10.0 ** (digits - 1 - xp.floor(xp.log10(values)))
+    return xp.reals(xp.floor(values * factor) / factor)
 
 
 def _link_seconds(demand: Demand, peaks: Peaks, tokens: Reals) -> Reals:
     """Ring all-reduce: each device sends ``2 (p - 1) / p`` of the data over its own link."""
     ranks = demand.tensor_parallel
     if ranks == 1:
-        return np.zeros(np.shape(tokens))
+        return xp.full_like(tokens, 0.0)
     sent = 2 * (ranks - 1) / ranks * demand.reduced_bytes_per_token * tokens
-    return np.asarray(sent / peaks.link_bytes_per_s, dtype=np.float64)
+    return xp.reals(sent / peaks.link_bytes_per_s)

@@ -19,7 +19,8 @@ import numpy.typing as npt
 from kvreport.accounting import kernel
 from kvreport.accounting.capacity import Plan, beside, blocks, free_bytes
 from kvreport.accounting.demand import Demand
-from kvreport.accounting.profile import CacheProfile, Integers
+from kvreport.accounting.numeric import Integers
+from kvreport.accounting.profile import CacheProfile
 from kvreport.accounting.roofline import Peaks, decode_seconds, prefill_seconds
 from kvreport.errors import InputError
 from kvreport.units import GIB, MAX_BYTES, MIB
@@ -143,7 +144,7 @@ def replica_users(
     shared = shared_bytes(plan.profile, prefix_tokens)
     each = int(plan.profile.request_bytes(mean_tokens)) - shared
     longest = int(plan.profile.request_bytes(longest_tokens))
-    held = np.maximum(pool - shared, 0) // each if each else np.full(pool.shape, MAX_REQUESTS)
+    held = np.maximum(pool - shared, 0) // each if each else np.full(np.shape(pool), MAX_REQUESTS)
     fits = free_bytes(pool_bytes, plan) >= longest
     most = beside(pool_bytes, plan, mean_tokens)
     held = held if most is None else np.minimum(held, most)

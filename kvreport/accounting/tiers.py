@@ -18,7 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kvreport.accounting.demand import Demand
-from kvreport.accounting.profile import CacheProfile, Integers
+from kvreport.accounting.numeric import Integers
+from kvreport.accounting.profile import CacheProfile
 from kvreport.accounting.roofline import Peaks, prefill_seconds
 from kvreport.accounting.sizing import shared_bytes
 from kvreport.errors import InputError

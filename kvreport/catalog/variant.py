@@ -15,6 +15,7 @@ from kvreport.catalog.base import SCHEMA_VERSION, LongText, Record, Slug, Source
 from kvreport.catalog.formats import WeightFormat
 from kvreport.catalog.layouts import layout
 from kvreport.catalog.model import Component, Model, ModelId, PublishedTotal, WeightGroup
+from kvreport.catalog.naming import copy_name
 
 FIELD: Final = "quantized_from"
 """The key by which a file says that it is a copy's."""
@@ -28,6 +29,7 @@ class Variant(Record):
 
     Attributes:
         id: ``org/name`` of the copy.
+        name: What people call it; None to derive it (:func:`kvreport.catalog.naming.copy_name`).
         quantized_from: Id of the model it was made from, which has a file of its own.
         weight_format: Format of every matrix in the layers, and what the copy is called.
         formats: Formats of other components, or of some of these; None keeps one at 16 bits.
@@ -40,7 +42,7 @@ class Variant(Record):
 
     schema_version: Literal[1] = SCHEMA_VERSION
     id: ModelId
-    name: Text
+    name: Text | None = None
     quantized_from: ModelId
     weight_format: Slug
     formats: dict[Component, Slug | None] = Field(default_factory=dict)
@@ -80,7 +82,7 @@ def expand(variant: Variant, base: Model, formats: Mapping[str, WeightFormat]) -
     return base.model_copy(
         update={
             "id": variant.id,
-            "name": variant.name,
+            "name": variant.name or copy_name(variant.id, base.id, base.name),
             "quantized_from": base.id,
             "release": variant.release,
             "licence": licence,

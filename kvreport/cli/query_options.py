@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import Any
 
 from kvreport.errors import InputError, shorten
-from kvreport.query import GROUPS, Option, of_group, options
+from kvreport.query import GROUPS, Group, Option, of_group, options
 
 
-def add_query_options(command: argparse.ArgumentParser) -> None:
-    """Add every flag of :class:`kvreport.query.Query`, in groups."""
+def add_query_options(command: argparse.ArgumentParser, *, without: Sequence[Group] = ()) -> None:
+    """Add the flags of :class:`kvreport.query.Query`, in groups.
+
+    Args:
+        command: The command.
+        without: Groups whose flags it does not have.
+    """
     for group, title in GROUPS.items():
+        if group in without:
+            continue
         target = command.add_argument_group(title) if group != "question" else command
         for option in of_group(group):
             _add(target, option)
@@ -23,8 +31,9 @@ def query_values(given: argparse.Namespace) -> dict[str, Any]:
     Raises:
         InputError: If no accelerator is named, or a flag is repeated that means one thing.
     """
-    values = {option.name: getattr(given, option.name) for option in options()}
-    for option in options():
+    known = [option for option in options() if hasattr(given, option.name)]
+    values = {option.name: getattr(given, option.name) for option in known}
+    for option in known:
         value = values[option.name]
         if isinstance(value, list) and not option.many:
             if len(value) > 1:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kvreport.cli.output import Add, add_data_option, table, write, write_json
+from kvreport.cli.query_options import add_query_options, query_values
 from kvreport.units import count, gib
 
 if TYPE_CHECKING:
@@ -39,26 +40,11 @@ def register(add: Add) -> None:
     command.add_argument(
         "model", metavar="MODEL", help="catalogue id, slug or alias, or the path of a config.json"
     )
-    command.add_argument("--gpu", required=True, metavar="GPU", help="accelerator slug or alias (H100)")
-    command.add_argument(
-        "--tensor-parallel",
-        "--tp",
-        type=int,
-        default=1,
-        metavar="N",
-        help="GPUs that one copy is split over (1)",
-    )
+    # Local engines batch otherwise than a server does: no rule here replays them.
+    add_query_options(command, without=("home",))
     command.add_argument(
         "--replicas", type=int, default=1, metavar="N", help="copies that share the traffic (1)"
     )
-    command.add_argument("--context", metavar="TOKENS", help="longest request served (the model's own limit)")
-    command.add_argument("--weights", metavar="FORMAT", help="weight format (as released)")
-    command.add_argument("--kv", default="auto", metavar="FORMAT", help="KV format (auto)")
-    command.add_argument("--engine", default="vllm", metavar="NAME", help="vllm, sglang or ceiling (vllm)")
-    command.add_argument("--utilization", type=float, metavar="F", help="share of memory the engine takes")
-    command.add_argument("--kv-pool", metavar="SIZE", help="cache pool per GPU, such as 40GiB")
-    command.add_argument("--max-batched-tokens", type=int, metavar="N", help="tokens of one scheduler step")
-    command.add_argument("--max-seqs", type=int, metavar="N", help="requests at once per copy")
     tiers = command.add_argument_group("cache")
     tiers.add_argument("--host-memory", metavar="SIZE", help="host memory for cache, per GPU, such as 256GiB")
     tiers.add_argument(
@@ -100,17 +86,7 @@ def _run(options: argparse.Namespace) -> int:
     answer = replay(
         options.trace,
         options.model,
-        gpu=options.gpu,
-        tensor_parallel=options.tensor_parallel,
         replicas=options.replicas,
-        weights=options.weights,
-        kv=options.kv,
-        engine=options.engine,
-        utilization=options.utilization,
-        kv_pool=options.kv_pool,
-        max_batched_tokens=options.max_batched_tokens,
-        max_seqs=options.max_seqs,
-        context_tokens=options.context,
         host_memory=options.host_memory,
         host_policy=options.host_policy,
         time_to_live_s=options.ttl,
@@ -124,6 +100,7 @@ def _run(options: argparse.Namespace) -> int:
         rate=options.rate,
         limit=options.limit,
         catalog=open_catalogue(options.data),
+        **query_values(options),
     )
     if options.format == "json":
         write_json(answer.to_dict())
@@ -138,7 +115,7 @@ def text(answer: TrafficAnswer) -> list[str]:
     found = answer.to_dict()
     lines = [*_headline(answer), ""]
     if answer.runs:
-        lines += [*_course(found["replay"], answer.replicas), ""]
+        lines += [*_course(found["replay"], len(answer.runs)), ""]
         lines += [*_chart(answer.runs[0].samples), ""]
     lines += _hits(answer)
     return lines
@@ -146,7 +123,11 @@ def text(answer: TrafficAnswer) -> list[str]:
 
 def _headline(answer: TrafficAnswer) -> list[str]:
     request, trace = answer.estimate.request, answer.trace
-    device = f"{answer.replicas * request.tensor_parallel} × {request.accelerator.name}"
+    layout = request.layout
+    names = " + ".join(dict.fromkeys(one.name for one in request.accelerators))
+    device = f"{answer.replicas * layout.devices} × {names}"
+    if not layout.is_tensor_only:
+        device += f" ({layout.label})"
     minutes = trace.duration_s / 60
     lines = [
         f"{count(len(trace))} requests over {minutes:,.0f} min of {trace.name}, on {device}",
@@ -159,7 +140,7 @@ def _headline(answer: TrafficAnswer) -> list[str]:
     return lines
 
 
-def _course(found: dict[str, object], replicas: int) -> list[str]:
+def _course(found: dict[str, object], parts: int) -> list[str]:
     def number(name: str) -> int:
         value = found[name]
         assert isinstance(value, int)  # noqa: S101 - the record's own type
@@ -185,7 +166,7 @@ def _course(found: dict[str, object], replicas: int) -> list[str]:
             rows.append((label, f"{times['p50']:,.1f} s, {times['p95']:,.1f} s"))
     rows.append(("idle contexts resident, peak", count(number("peak_idle_contexts"))))
     rows.append(("requests waited for", str(found["binding_pool"] or "nothing")))
-    copies = "" if replicas == 1 else f", {replicas} copies together"
+    copies = "" if parts == 1 else f", {parts} copies together; at once: the busiest of them"
     return [
         f"Over time (steps at {found['efficiency']:.0%} of the roofline{copies})",
         *table(rows, "<>"),
@@ -218,9 +199,11 @@ def _bars(values: Sequence[int]) -> str:
 def _hits(answer: TrafficAnswer) -> list[str]:
     if answer.hit_rate is None:
         return ["The trace names no prefix blocks, so nothing is found in the cache again."]
+    parts = answer.replicas * answer.estimate.request.layout.data
+    best = "no policy exceeds" if answer.best_is_bound else "best possible"
     lines = [
         "Prefix cache (hit tokens ÷ prompt tokens, requests in order of arrival"
-        + ("" if answer.replicas == 1 else f", one of {answer.replicas} copies")
+        + ("" if parts == 1 else f", one of {parts} copies")
         + ")"
     ]
     rows = [("this KV pool", _percent(answer.hit_rate), _percent(answer.hit_rate_best))]
@@ -229,8 +212,8 @@ def _hits(answer: TrafficAnswer) -> list[str]:
             (f"with {gib(answer.host_bytes)} GiB of host memory", _percent(answer.hit_rate_with_host), "")
         )
     rows.append(("unlimited", _percent(answer.hit_rate_unlimited), _percent(answer.hit_rate_unlimited)))
-    lines += [*table([("", "hit rate", "best possible"), *rows], "<>>"), ""]
-    lines += _curve(answer.curve)
+    lines += [*table([("", "hit rate", best), *rows], "<>>"), ""]
+    lines += _curve(answer.curve, best)
     if answer.wanted_hit_rate is not None:
         size = answer.cache_bytes_for_hit_rate
         reached = "no size of cache reaches it" if size is None else f"{gib(size)} GiB per GPU"
@@ -246,8 +229,8 @@ def _hits(answer: TrafficAnswer) -> list[str]:
     return lines
 
 
-def _curve(curve: Sequence[CurvePoint]) -> list[str]:
-    rows = [("cache per GPU, GiB", "hit rate", "best possible", "")]
+def _curve(curve: Sequence[CurvePoint], best: str) -> list[str]:
+    rows = [("cache per GPU, GiB", "hit rate", best, "")]
     rows += [
         (gib(point.cache_bytes), _percent(point.lru), _percent(point.best), "█" * round(point.lru * 40))
         for point in curve

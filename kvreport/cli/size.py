@@ -183,7 +183,8 @@ def _run_trace(options: argparse.Namespace) -> int:
         (
             one.gpu,
             str(one.gpus),
-            f"{one.replicas} x {one.tensor_parallel}",
+            f"{one.replicas} x {one.layout.devices}"
+            + ("" if one.layout.is_tensor_only else f" ({one.layout.label})"),
             f"{one.wait_p95_s:,.1f} s",
             f"{one.first_token_p95_s:,.1f} s",
             f"{one.hit_rate:.1%}",

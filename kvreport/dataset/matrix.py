@@ -16,9 +16,9 @@ import numpy.typing as npt
 
 from kvreport.accounting.demand import Demand, demand
 from kvreport.accounting.deployment import Case, Deployment, Memo, bound_of, lay_out_fleet
+from kvreport.accounting.numeric import Integers
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import Serving
-from kvreport.accounting.profile import Integers
 from kvreport.accounting.roofline import step_bounds_ms
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat, WeightFormat

@@ -106,20 +106,16 @@ def _words(server: Server, served: Served) -> list[str]:
 
 def _layout_words(server: Server, served: Served) -> list[str]:
     """Flags of stages, data ranks, experts and nodes: SGLang counts data ranks among its tensor ranks."""
-    sglang = server == "sglang"
-    words = []
+    sglang, flags = server == "sglang", SERVE[server]
+    words: list[str] = []
     if served.pipeline_parallel > 1:
-        words += ["--pp-size" if sglang else "--pipeline-parallel-size", str(served.pipeline_parallel)]
+        words += [flags.pipeline_parallel, str(served.pipeline_parallel)]
     if served.data_parallel > 1:
-        words += ["--dp-size" if sglang else "--data-parallel-size", str(served.data_parallel)]
-        words += ["--enable-dp-attention"] if sglang else []
+        words += [flags.data_parallel, str(served.data_parallel), *flags.data_attention]
     if served.expert_parallel:
-        words += ["--ep-size", str(served.stage_ranks)] if sglang else ["--enable-expert-parallel"]
+        words += [*flags.expert_parallel, *([str(served.stage_ranks)] if sglang else [])]
     if served.decode_context_parallel > 1:
-        words += [
-            "--dcp-size" if sglang else "--decode-context-parallel-size",
-            str(served.decode_context_parallel),
-        ]
+        words += [flags.decode_context_parallel, str(served.decode_context_parallel)]
     if served.nodes > 1:
         local = served.data_parallel // served.nodes
         by_data = not sglang and local > 0 and served.data_parallel > 1

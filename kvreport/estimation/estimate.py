@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from kvreport.accounting.capacity import Limit, Verdict
 from kvreport.accounting.demand import demand
-from kvreport.accounting.deployment import bound_of, lay_out
+from kvreport.accounting.deployment import Deployment, Memo, bound_of, lay_out
+from kvreport.accounting.numeric import Reals
 from kvreport.accounting.roofline import Peaks, step_bounds_ms
 from kvreport.accounting.support import judge
 from kvreport.accounting.weights import active_parameters, parameters, parameters_by_component
@@ -64,33 +63,8 @@ def answer(request: Request) -> Estimate:
     """
     model, layout, context = request.model, request.layout, request.context_tokens
     laid = lay_out(request.case)
-    blocks = laid.plan
-    contexts = np.asarray([context, *_table_contexts(model, context)], dtype=np.int64)
-    bound = bound_of(laid, request.ceiling, contexts)
-    codes, held = laid.verdicts(contexts), laid.requests(contexts)
-    at = [
-        AtContext(
-            context_tokens=int(tokens),
-            kv_bytes_per_request_per_gpu=int(held_bytes),
-            max_concurrent_requests=int(running) * layout.data,
-            max_concurrent_requests_by_memory=int(fitting) * layout.data,
-            max_concurrent_requests_ceiling=int(most) * layout.data,
-            limited_by=Limit(limit).label,
-            shortfall_bytes=int(missing),
-            verdict=Verdict(code).label,
-        )
-        for tokens, held_bytes, running, fitting, most, limit, missing, code in zip(
-            contexts,
-            blocks.profile.request_bytes(contexts),
-            laid.running(held, codes),
-            held,
-            bound.requests,
-            laid.limited_by(held, codes),
-            laid.shortfall(contexts),
-            codes,
-            strict=True,
-        )
-    ]
+    blocks, known = laid.plan, Memo()
+    at = [_at_context(request, laid, tokens, known) for tokens in (context, *_table_contexts(model, context))]
     step, first = step_bounds_ms(
         demand(
             model,
@@ -106,6 +80,7 @@ def answer(request: Request) -> Estimate:
         context,
         layout.pipeline,
     )
+    bound = bound_of(laid, request.ceiling, context, known)
     limitless = at[0].kv_bytes_per_request_per_gpu == 0
     need = bound.profile
     result = Estimate(
@@ -119,8 +94,8 @@ def answer(request: Request) -> Estimate:
         weights_by_component={str(part): size for part, size in laid.components[0].items()},
         weight_bytes_per_gpu=int(laid.weight_bytes),
         loading_bytes=laid.overhead[0],
-        kv_bytes_per_token_per_gpu=int(np.rint(need.marginal_bytes(context))),
-        kv_bytes_per_token_reserved_per_gpu=int(np.rint(blocks.profile.marginal_bytes(context))),
+        kv_bytes_per_token_per_gpu=round(float(need.marginal_bytes(context))),
+        kv_bytes_per_token_reserved_per_gpu=round(float(blocks.profile.marginal_bytes(context))),
         state_bytes_per_request_per_gpu=need.state_bytes,
         kv_bytes_per_request_per_gpu=at[0].kv_bytes_per_request_per_gpu,
         budget=laid.budget,
@@ -144,6 +119,22 @@ def answer(request: Request) -> Estimate:
     return replace(result, explanation=tuple(explain(result)))
 
 
+def _at_context(request: Request, laid: Deployment, tokens: int, known: Memo) -> AtContext:
+    """One line of the table by context."""
+    data = request.layout.data
+    code, held = laid.verdicts(tokens), laid.requests(tokens)
+    return AtContext(
+        context_tokens=tokens,
+        kv_bytes_per_request_per_gpu=int(laid.plan.profile.request_bytes(tokens)),
+        max_concurrent_requests=int(laid.running(held, code)) * data,
+        max_concurrent_requests_by_memory=int(held) * data,
+        max_concurrent_requests_ceiling=int(bound_of(laid, request.ceiling, tokens, known).requests) * data,
+        limited_by=Limit(int(laid.limited_by(held, code))).label,
+        shortfall_bytes=int(laid.shortfall(tokens)),
+        verdict=Verdict(int(code)).label,
+    )
+
+
 def _reason(request: Request) -> str:
     """What a release says of the devices and formats asked for: a refusal first, else that it widens weights."""
     if request.support is None:
@@ -162,8 +153,9 @@ def _reason(request: Request) -> str:
     return max(found, key=lambda one: (one.code, bool(one.reason))).reason
 
 
-def _known(milliseconds: npt.NDArray[np.float64]) -> float | None:
-    return None if np.isnan(milliseconds) else float(milliseconds)
+def _known(milliseconds: Reals) -> float | None:
+    found = float(milliseconds)
+    return None if math.isnan(found) else found
 
 
 def _table_contexts(model: Model, asked: int) -> list[int]:

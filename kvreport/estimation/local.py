@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
-
-import numpy as np
 
 from kvreport.accounting.budget import Budget
 from kvreport.accounting.deployment import lay_out
@@ -396,7 +395,7 @@ def by_component(tensors: tuple[LocalTensor, ...]) -> dict[str, int]:
 def _decode_ms(case: _Case, layout: LocalLayout) -> float | None:
     """Least time of one token: what it reads of the device, at the device's bandwidth."""
     bandwidth = Peaks.of(case.request.accelerator).bytes_per_s
-    if np.isnan(bandwidth) or not layout.fits:
+    if math.isnan(bandwidth) or not layout.fits:
         return None
     experts = case.local.model.experts
     share = experts.per_token / experts.routed if experts else 1.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Final
+from typing import Any, Final
 
 from kvreport.accounting.capacity import blocks
 from kvreport.accounting.ranking import USUAL_NODE
@@ -26,6 +26,17 @@ _WORTH_CONVERTING: Final = 0.2
 _WEIGHTS: Final = ("fp8", "int4")
 _KV: Final = ("fp8", "nvfp4")
 _MOST_PAIRS: Final = 4
+
+LEVERS: Final[dict[str, Any]] = {
+    "verdicts": list(HOPELESS),
+    "kv": list(_KV),
+    "weights": list(_WEIGHTS),
+    "saving": _WORTH_CONVERTING,
+    "utilization": _MORE_MEMORY,
+    "batched": _SHORT_STEP,
+    "node": USUAL_NODE,
+}
+"""What :func:`remedies` tries, for the site's scripts, which try the same."""
 
 
 @dataclass(frozen=True, slots=True)

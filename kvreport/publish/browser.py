@@ -13,9 +13,16 @@ import json
 from functools import cache
 from typing import Any, Final
 
+<<<<<<< HEAD
 from kvreport import words
 from kvreport.accounting import kernel, lessons
 from kvreport.publish.javascript import PRELUDE, Translation, camel, translate
+=======
+from kvreport import query, words
+from kvreport.accounting import kernel
+from kvreport.estimation import remedies
+from kvreport.publish.javascript import PRELUDE, Translation, translate
+>>>>>>> main
 
 ADDRESS: Final = "assets/kv-kernel.js"
 """Where the script stands in the site."""
@@ -30,6 +37,16 @@ _HEAD: Final = """\
 """
 
 
+def shared_words() -> dict[str, Any]:
+    """Return the words that scripts read: the file of words, and what code declares once for both sides."""
+    options = [option for option in query.options() if option.url]
+    return words.ALL | {
+        "url_keys": query.url_keys(),
+        "flags": {option.name: option.flags[0] for option in options},
+        "levers": remedies.LEVERS,
+    }
+
+
 @cache
 def _translation() -> Translation:
     return translate(inspect.getsource(kernel))
@@ -38,7 +55,7 @@ def _translation() -> Translation:
 def script() -> str:
     """Return the script."""
     made = _translation()
-    written = json.dumps(words.ALL, ensure_ascii=False, separators=(",", ":"))
+    written = json.dumps(shared_words(), ensure_ascii=False, separators=(",", ":"))
     return "\n".join(
         [
             _HEAD,
@@ -93,7 +110,7 @@ def declarations() -> str:
         f"  readonly {one}" if ":" in one.split("(")[0] else f"  {one}" for one in made.declarations
     )
     types = "\n".join(made.types)
-    return f"{types}\n\ninterface Kernel {{\n  readonly words: {_shape(words.ALL)};\n{members}\n}}\n"
+    return f"{types}\n\ninterface Kernel {{\n  readonly words: {_shape(shared_words())};\n{members}\n}}\n"
 
 
 def _shape(value: Any) -> str:  # noqa: ANN401 - any JSON
@@ -104,7 +121,7 @@ def _shape(value: Any) -> str:  # noqa: ANN401 - any JSON
             return f"{{ readonly [name: string]: {next(iter(shapes))} }}"
         return f"{{ {'; '.join(f'readonly {name}: {_shape(one)}' for name, one in value.items())} }}"
     if isinstance(value, list):
-        return f"readonly ({_shape(value[0])})[]"
+        return f"readonly ({_shape(value[0])})[]" if value else "readonly string[]"
     if isinstance(value, bool):
         return "boolean"
     return "number" if isinstance(value, int | float) else "string"

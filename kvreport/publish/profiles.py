@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
 from kvreport.accounting.deployment import Allocation, Case, Memo, allocate, plan_blocks, upper_bound
@@ -19,6 +20,7 @@ from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan, Serving
 from kvreport.accounting.profile import CacheProfile
+from kvreport.accounting.stages import stages
 from kvreport.accounting.support import judge
 from kvreport.accounting.weights import active_parameters, parameters
 from kvreport.catalog.accelerator import Accelerator
@@ -37,17 +39,46 @@ NONE: Final = -1
 """Index of a plan that cannot be made."""
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A column of a model's file: a layout, and which of its pipeline stages.
+
+    Attributes:
+        layout: How the model is spread over devices.
+        stage: The stage, from 0.
+    """
+
+    layout: Layout
+    stage: int = 0
+
+
+def places(site: SiteData, *, further: bool) -> tuple[Place, ...]:
+    """Return the columns of a model's lists: every tensor-parallel size, then further layouts stage by stage.
+
+    Args:
+        site: What every page may ask.
+        further: Whether further layouts are listed; the files with all models leave them out.
+    """
+    grid = site.axes
+    plain = tuple(Place(Layout(tensor=size)) for size in grid.tensor_parallel)
+    if not further:
+        return plain
+    staged = (Place(layout, stage) for layout in grid.layouts for stage in range(layout.pipeline))
+    return (*plain, *staged)
+
+
 def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
     """Yield (address, content) of every JSON file, byte-identical for the same catalogue."""
     shared = site_facts(site)
     yield f"{FOLDER}/site.json", encode(shared)
     everything = []
+    sizes = len(site.axes.tensor_parallel)
     for model in site.models:
-        facts = model_facts(site, model)
-        everything.append(facts)
+        facts = model_facts(site, model, further=True)
+        everything.append(of_sizes(facts, sizes))
         yield (
             f"{FOLDER}/models/{model.slug}.json",
-            encode({"schema": SCHEMA, "release": site.version, **facts, "rates": reserve_rates(site, model)}),
+            encode({"schema": SCHEMA, "release": site.version, **facts, **reserve_rates(site, model)}),
         )
     yield f"{FOLDER}/explore.json", encode({"site": shared, "models": everything})
     for place, size in enumerate(shared["sizes"]):
@@ -74,7 +105,11 @@ def site_facts(site: SiteData) -> dict[str, Any]:
     ``gpus[].kind`` say which of a model's reserves and plans apply to it; ``gpus[].rented`` whether
     a ranking puts it first; ``gpus[].step`` is [tokens of
     one scheduler step, requests at once] that they suppose, ``gpus[].own`` whether its kernels for experts
-    bring their own buffers, ``gpus[].outside`` [whether links multicast, bytes shared with a CPU]. ``engine.since`` is the first release with these rules.
+    bring their own buffers, ``gpus[].outside`` [whether links multicast, bytes shared with a CPU],
+    ``gpus[].band`` [share of the reserve, bytes] of the error band, ``gpus[].runner`` which of a model's
+    rates hold (1: ``other_rates``), ``gpus[].linked`` whether it stands in servers whose devices are linked,
+    as further layouts need. ``engine.since`` is the first release with these rules. ``layouts[].places``
+    are the columns of a model's lists, one for each pipeline stage.
     """
     grid = site.axes
     reserves, kinds = site.reserve_classes, site.device_kinds
@@ -83,15 +118,19 @@ def site_facts(site: SiteData) -> dict[str, Any]:
         "release": site.version,
         "engine": {
             "name": site.engine.name,
+            "default": site.engine.name,
+            "family": site.engine.family,
             "label": site.engine.label,
             "version": site.engine.version,
             "utilization": site.engine.utilization,
             "since": site.engine.versions[0] if site.engine.versions else None,
             "in_flight": site.engine.steps_in_flight,
         },
+        "engines": engines(site),
         "known": list(site.known_gpus),
         "contexts": list(grid.contexts),
         "sizes": list(grid.tensor_parallel),
+        "layouts": layouts(site),
         "weight_formats": [
             {"name": name, "label": form.label if form else "as released"}
             for name, form in sorted(grid.weight_formats, key=lambda item: item[1] is not None)
@@ -114,15 +153,73 @@ def site_facts(site: SiteData) -> dict[str, Any]:
                 "step": list(rules(site.engine).scheduler(gpu)),
                 "own": rules(site.engine).brings_expert_buffers(gpu),
                 "outside": list(rules(site.engine).outside_framework(gpu)),
+                "band": list(rules(site.engine).error_band(gpu)),
+                "runner": int(not rules(site.engine).runs_as_on_nvidia(gpu)),
+                "linked": gpu.interconnect_bytes_per_s is not None,
             }
             for gpu in site.gpus
         ],
     }
 
 
-def model_facts(site: SiteData, model: Model) -> dict[str, Any]:
+def engines(site: SiteData) -> list[dict[str, Any]]:
+    """Return the engines that pages can switch to, the site's own first."""
+    listed = (site.engine, site.catalogue.engine("ceiling"))
+    return [
+        {
+            "name": engine.name,
+            "label": engine.label,
+            "family": engine.family,
+            "versions": list(engine.versions) if engine.versions else None,
+        }
+        for engine in listed
+    ]
+
+
+def layouts(site: SiteData) -> list[dict[str, Any]]:
+    """Return how models are spread: tensor parallel first, each with the columns that its stages have."""
+    found: dict[Layout, list[int]] = {}
+    for number, place in enumerate(places(site, further=True)):
+        found.setdefault(place.layout, []).append(number)
+    return [
+        {
+            "label": layout.label,
+            "tp": layout.tensor,
+            "pp": layout.pipeline,
+            "dp": layout.data,
+            "ep": layout.expert,
+            "dcp": layout.decode_context,
+            "nodes": layout.nodes,
+            "devices": layout.devices,
+            "places": numbers,
+        }
+        for layout, numbers in found.items()
+    ]
+
+
+def of_sizes(facts: dict[str, Any], number: int) -> dict[str, Any]:
+    """Return a model's facts with the first ``number`` columns only, and the plans that they use."""
+    used = sorted({n for rows in facts["plan"].values() for row in rows[:number] for n in row if n >= 0})
+    where = {index: place for place, index in enumerate(used)} | {NONE: NONE}
+    return {
+        **facts,
+        **{
+            group: {name: rows[:number] for name, rows in facts[group].items()}
+            for group in ("weights", "loaded", "held")
+        },
+        "reserve": [rows[:number] for rows in facts["reserve"]],
+        "plans": [facts["plans"][index] for index in used],
+        "plan": {
+            name: [[where[index] for index in row] for row in rows[:number]]
+            for name, rows in facts["plan"].items()
+        },
+    }
+
+
+def model_facts(site: SiteData, model: Model, *, further: bool = False) -> dict[str, Any]:
     """Return one model: weights, reserves, plans, in the order of the shared lists.
 
+    A list by size has a column for each of :func:`places`.
     ``weights[format][size]`` is bytes per device or null, and ``loaded[format][size]`` what loading
     adds: one number, or one for each kind of device (null where the release refuses the weights); ``reserve[class][size]`` is [bytes,
     uncertainty]; ``plans[n]`` is [block bytes, kept blocks, constant, [[rate, step, cap], …]];
@@ -131,34 +228,42 @@ def model_facts(site: SiteData, model: Model) -> dict[str, Any]:
     of device]} where their kernels lay the format out differently; a cap of 0 is none.
     """
     grid = site.axes
-    sizes = grid.parallel_sizes(model)
+    offered = set(grid.layouts_of(model))
+    columns = places(site, further=further)
+    parts = [_part(model, place) if place.layout in offered else None for place in columns]
     made: dict[str, int] = {}
     kinds = site.device_kinds
     kind_at = [kinds[gpu.id] for gpu in grid.accelerators]
     examples = {number: gpu for gpu, number in _by_number(site, kinds)}
     classes = {number: gpu for gpu, number in _by_number(site, site.reserve_classes)}
     memo = Memo()
+    memos = [memo if part is model else Memo() for part in parts]
     caches = grid.caches(model)
     placed = {}
     gone = left_out(model, grid)
     for cache in caches:
-        rows = placed[cache.name] = [[NONE] * len(examples) for _ in grid.tensor_parallel]
-        for row, size in zip(rows, grid.tensor_parallel, strict=True):
-            if size not in sizes or site.refusal(model):
+        rows = placed[cache.name] = [[NONE] * len(examples) for _ in columns]
+        for row, place, part in zip(rows, columns, parts, strict=True):
+            if part is None or site.refusal(model):
                 continue
-            for members, laid in laid_out(model, grid, Layout(tensor=size), cache, memo):
-                index = made.setdefault(json.dumps(_plan(laid.plan)), len(made))
-                for place, position in enumerate(members):
+            for members, laid in laid_out(model, grid, place.layout, cache, memo):
+                stage = sorted((laid, *laid.others), key=lambda rank: rank.layers.start)[place.stage]
+                index = made.setdefault(json.dumps(_plan(stage.plan)), len(made))
+                for number, position in enumerate(members):
                     # What a release refuses in every weight format is left out, like what cannot be stored.
-                    if isinstance(laid.refused, int) or not laid.refused[place].all():
+                    if isinstance(laid.refused, int) or not laid.refused[number].all():
                         row[kind_at[position]] = index
 
-    def taken(gpu: Accelerator, size: int) -> Allocation:
-        return allocate(_case(site, model, gpu, size, None), memo)
+    def taken(gpu: Accelerator, number: int) -> Allocation | None:
+        part = parts[number]
+        if part is None:
+            return None
+        return allocate(_case(site, part, gpu, columns[number].layout, None), memos[number])
 
+    numbers = range(len(columns))
     by_kind = [
-        [taken(examples[kind], size) for kind in sorted(examples)] if size in sizes else None
-        for size in grid.tensor_parallel
+        [each for kind in sorted(examples) if (each := taken(examples[kind], number)) is not None] or None
+        for number in numbers
     ]
     formats = [name for name, _ in grid.weight_formats]
     refused = {
@@ -194,7 +299,7 @@ def model_facts(site: SiteData, model: Model) -> dict[str, Any]:
             for place, name in enumerate(formats)
         },
         "reserve": [
-            [_kept(taken(gpu, size)) if size in sizes else None for size in grid.tensor_parallel]
+            [_kept(each) if (each := taken(gpu, number)) else None for number in numbers]
             for _, gpu in sorted(classes.items())
         ],
         "plans": [json.loads(text) for text in made],
@@ -202,32 +307,47 @@ def model_facts(site: SiteData, model: Model) -> dict[str, Any]:
         "held": {
             cache.name: [
                 _held(
-                    [_case(site, model, examples[kind], size, cache) for kind in sorted(examples)], site, memo
+                    [_case(site, part, examples[kind], place.layout, cache) for kind in sorted(examples)],
+                    site,
+                    known,
                 )
-                if size in sizes
+                if part is not None
                 else None
-                for size in grid.tensor_parallel
+                for place, part, known in zip(columns, parts, memos, strict=True)
             ]
             for cache in caches
         },
     }
 
 
-def reserve_rates(site: SiteData, model: Model) -> list[list[float] | None] | None:
-    """Return what a log's own flags need: the reserve's rates for every size, None without such rules.
+def reserve_rates(site: SiteData, model: Model) -> dict[str, Any]:
+    """Return what other scheduler sizes need: the reserve's rates for every column, None without such rules.
 
-    A list for each size, in the order of :class:`kvreport.accounting.engines.vllm.reserve.ReserveRates`.
+    A list for each column, in the order of :class:`kvreport.accounting.engines.vllm.reserve.ReserveRates`;
+    ``other_rates`` are those of devices where another runner serves the model, None where none does.
     """
-    sizes = site.axes.parallel_sizes(model)
+    offered = set(site.axes.layouts_of(model))
     engine = rules(site.engine)
-    found = [
-        engine.reserve_rates(model, Layout(tensor=size)) if size in sizes else None
-        for size in site.axes.tensor_parallel
-    ]
-    return [None if one is None else list(one) for one in found] if any(found) else None
+
+    def listed(*, nvidia: bool) -> list[list[float] | None] | None:
+        found = [
+            engine.reserve_rates(_part(model, place), place.layout, nvidia=nvidia)
+            if place.layout in offered
+            else None
+            for place in places(site, further=True)
+        ]
+        return [None if one is None else list(one) for one in found] if any(found) else None
+
+    usual, other = listed(nvidia=True), listed(nvidia=False)
+    return {"rates": usual, "other_rates": None if other == usual else other}
 
 
-def _case(site: SiteData, model: Model, gpu: Accelerator, size: int, cache: KvFormat | None) -> Case:
+def _part(model: Model, place: Place) -> Model:
+    """The part of a model that one stage runs."""
+    return stages(model, place.layout.pipeline)[place.stage].model
+
+
+def _case(site: SiteData, model: Model, gpu: Accelerator, layout: Layout, cache: KvFormat | None) -> Case:
     tokens, rows = rules(site.engine).scheduler(gpu)
     return Case(
         model=model,
@@ -236,7 +356,7 @@ def _case(site: SiteData, model: Model, gpu: Accelerator, size: int, cache: KvFo
         weight_formats=tuple(form for _, form in site.axes.weight_formats),
         formats=site.axes.formats,
         kv_format=cache,
-        layout=Layout(tensor=size),
+        layout=layout,
         serving=Serving(max_batched_tokens=tokens, max_seqs=rows),
         many=True,
     )

@@ -79,6 +79,10 @@ class Reading:
         return value if isinstance(value, str) else None
 
 
+_BLANKS: Final = " \t\n\v\f\r"
+"""What is cut from the ends of a line: in ASCII, because Python and JavaScript have different further blanks."""
+
+
 def read_log(text: str) -> Reading:
     """Read a start-up log.
 
@@ -88,7 +92,7 @@ def read_log(text: str) -> Reading:
     Raises:
         InputError: If it is empty or too large.
     """
-    if not text.strip():
+    if not text.strip(_BLANKS):
         raise InputError("log: found nothing but blanks; allowed: the start-up log of vLLM or SGLang")
     breaks = text.count("\n") + text.count("\r") - text.count("\r\n")
     if len(text) > MAX_CHARACTERS or breaks > MAX_LINES:
@@ -102,7 +106,7 @@ def read_log(text: str) -> Reading:
     votes: dict[Engine, int] = {"vllm": 0, "sglang": 0}
     plain = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", text)
     for number, line in enumerate(re.split(r"\r\n|\n|\r", plain), start=1):
-        shown = line[:MAX_LINE].strip()
+        shown = line[:MAX_LINE].strip(_BLANKS)
         if not shown:
             continue
         found = _match(shown)

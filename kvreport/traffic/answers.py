@@ -15,11 +15,11 @@ from typing import Any, Final
 from kvreport.accounting.sizing import DEFAULT_EFFICIENCY
 from kvreport.accounting.tiers import LINKS
 from kvreport.catalog.accelerator import Accelerator
-from kvreport.catalog.engine import Engine
 from kvreport.catalog.load import Catalogue, open_catalogue
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 from kvreport.estimation import Estimate, estimate
+from kvreport.estimation.answer import layout_to_dict
 from kvreport.traffic.curves import CurvePoint, SharedPrefixes
 from kvreport.traffic.deployment import SCHEDULERS, clock_of, pools_of
 from kvreport.traffic.hits import DEFINITIONS, Definition
@@ -44,13 +44,14 @@ class TrafficAnswer:
         trace: The trace.
         estimate: The deployment of one replica.
         pools: Its pools.
-        replicas: Replicas that the trace was divided over.
+        replicas: Replicas that the trace was divided over, each with one share per data rank.
         too_long: Requests left out because their prompts exceed the model's context.
         definition: Name of the hit rate's definition (:data:`~kvreport.traffic.hits.DEFINITIONS`).
         efficiency: Share of the roofline that steps reach.
-        runs: One result per replica; empty without time.
+        runs: One result per data rank of every replica; empty without time.
         hit_rate: Hit rate of the pool in order of arrival; None if nothing is shared.
-        hit_rate_best: The best possible policy's.
+        hit_rate_best: The best possible policy's; with windows or states a bound that no policy exceeds.
+        best_is_bound: True if it is such a bound.
         hit_rate_unlimited: Without any limit.
         curve: Hit rates by size.
         cache_bytes_for_hit_rate: Bytes per device that reach the wanted hit rate; None if none was wanted, or
@@ -72,6 +73,7 @@ class TrafficAnswer:
     runs: tuple[ReplayResult, ...]
     hit_rate: float | None
     hit_rate_best: float | None
+    best_is_bound: bool
     hit_rate_unlimited: float | None
     curve: tuple[CurvePoint, ...]
     cache_bytes_for_hit_rate: int | None
@@ -109,6 +111,7 @@ class TrafficAnswer:
             "model": request.model.id,
             "gpu": request.accelerator.id,
             "tensor_parallel": request.tensor_parallel,
+            "layout": layout_to_dict(request.layout),
             "engine": request.engine.name,
             "engine_version": request.engine.version,
             "replicas": self.replicas,
@@ -119,6 +122,7 @@ class TrafficAnswer:
             "hit_rate_definition": {"name": self.definition, "is": DEFINITIONS[self.definition]},
             "hit_rate": self.hit_rate,
             "hit_rate_best_possible": self.hit_rate_best,
+            "best_possible_is_bound": self.best_is_bound,
             "hit_rate_unlimited": self.hit_rate_unlimited,
             "curve": [asdict(point) for point in self.curve],
             "wanted_hit_rate": self.wanted_hit_rate,
@@ -168,17 +172,8 @@ def replay(
     trace: str | Path | Trace,
     model: str | Path | Model,
     *,
-    gpu: str | Accelerator,
-    tensor_parallel: int = 1,
+    gpu: str | Accelerator | Sequence[str | Accelerator],
     replicas: int = 1,
-    weights: str | None = None,
-    kv: str = "auto",
-    engine: str | Engine = "vllm",
-    utilization: float | None = None,
-    kv_pool: int | str | None = None,
-    max_batched_tokens: int | None = None,
-    max_seqs: int | None = None,
-    context_tokens: int | str | None = None,
     host_memory: int | str | None = None,
     host_policy: HostPolicy = "write_through",
     time_to_live_s: float | None = None,
@@ -193,23 +188,16 @@ def replay(
     rate: float | None = None,
     limit: int | None = None,
     catalog: Catalogue | None = None,
+    **options: Any,  # noqa: ANN401 - the fields of Query, checked there
 ) -> TrafficAnswer:
     """Answer what a deployment does under recorded traffic.
 
     Args:
         trace: A trace, its file, or the name of a shipped one (``mooncake-conversation``).
-        model: As in :func:`kvreport.estimate`, like all arguments not named here.
-        gpu: Accelerator.
-        tensor_parallel: Devices of one replica.
-        replicas: Replicas that the trace is divided over: whole sessions where it has them, else in turn.
-        weights: Weight format.
-        kv: KV format.
-        engine: Engine: ``vllm``, ``sglang`` or ``ceiling``.
-        utilization: Share of memory.
-        kv_pool: Cache pool per device.
-        max_batched_tokens: Tokens of one step.
-        max_seqs: Requests at once per replica.
-        context_tokens: Longest request served; None for the model's limit.
+        model: As in :func:`kvreport.estimate`.
+        gpu: As in :func:`kvreport.estimate`: an accelerator, or a list with one per rank.
+        replicas: Replicas that the trace is divided over: whole sessions where it has them, else in turn. Each
+            data rank of a replica (``data_parallel``) has pools of its own and gets a share, too.
         host_memory: Host tier per device (bytes, or ``"256GiB"``).
         host_policy: ``write_through`` copies a request's blocks when it ends, ``on_eviction`` when they are evicted.
         time_to_live_s: Seconds after which cached blocks expire.
@@ -224,6 +212,8 @@ def replay(
         rate: Requests per second, for traces without times.
         limit: Read no more than so many requests.
         catalog: Where names are looked up; None for the public catalogue.
+        **options: Fields of :class:`kvreport.query.Query`: layout, formats, engine, ``utilization`` and so on.
+            ``context_tokens`` is the longest request served; ``kv_offload`` is another name of ``host_memory``.
 
     Raises:
         InputError: If something is unknown, out of range or impossible.
@@ -237,18 +227,10 @@ def replay(
     deployment = estimate(
         model,
         gpu=gpu,
-        tensor_parallel=tensor_parallel,
-        context_tokens=context_tokens,
-        weights=weights,
-        kv=kv,
-        engine=engine,
-        utilization=utilization,
-        kv_pool=kv_pool,
-        max_batched_tokens=max_batched_tokens,
-        max_seqs=max_seqs,
         catalog=open_catalogue() if catalog is None else catalog,
+        **options,
     )
-    pools = pools_of(deployment)
+    pools, ranks = pools_of(deployment), deployment.request.layout.data
     given = (
         trace
         if isinstance(trace, Trace)
@@ -256,11 +238,12 @@ def replay(
     )
     whole, too_long = within_context(given, deployment.request.context_tokens)
     whole = with_outputs(whole)
-    host = _host(host_memory, host_policy, pools)
-    options = ReplayOptions(
+    host = _host(_tier(host_memory, options.get("kv_offload")), host_policy, pools)
+    rules = ReplayOptions(
         scheduler=SCHEDULERS[deployment.request.engine.family],
         max_seqs=deployment.request.serving.max_seqs,
-        max_batched_tokens=deployment.request.serving.max_batched_tokens,
+        # Every pipeline stage works on a micro-batch with a budget of its own.
+        max_batched_tokens=deployment.request.serving.max_batched_tokens * deployment.request.layout.pipeline,
         host=host,
         time_to_live_s=time_to_live_s,
         speed=speed,
@@ -270,10 +253,10 @@ def replay(
     needed = None
     if not order_only:
         clock = clock_of(deployment, efficiency)
-        runs = tuple(replay_trace(part, pools, clock, options) for part in split(whole, replicas))
+        runs = tuple(replay_trace(part, pools, clock, rules) for part in split(whole, replicas * ranks))
         if wait_s is not None:
-            needed = _replicas_for(whole, pools, clock, options, wait_s)
-    part = split(whole, replicas)[0]
+            needed = _replicas_for(whole, pools, clock, rules, wait_s, ranks)
+    part = split(whole, replicas * ranks)[0]
     shared = (
         SharedPrefixes.of(part, deployment, pools, time_to_live_s)
         if part.shares_prefixes and (curve or order_only)
@@ -291,6 +274,7 @@ def replay(
         runs=runs,
         hit_rate=None if shared is None else shared.at(None),
         hit_rate_best=None if shared is None else shared.best(None),
+        best_is_bound=shared is not None and shared.best_is_bound,
         hit_rate_unlimited=None if shared is None else shared.unlimited(),
         curve=points,
         cache_bytes_for_hit_rate=None
@@ -304,6 +288,12 @@ def replay(
     )
 
 
+def _tier(host_memory: int | str | None, kv_offload: int | str | None) -> int | str | None:
+    if host_memory is not None and kv_offload is not None:
+        raise InputError("kv-offload: found together with host-memory; allowed: one of them")
+    return kv_offload if host_memory is None else host_memory
+
+
 def _host(memory: int | str | None, policy: HostPolicy, pools: Pools) -> HostTier | None:
     if memory is None:
         return None
@@ -315,14 +305,17 @@ def _host(memory: int | str | None, policy: HostPolicy, pools: Pools) -> HostTie
 
 
 def _replicas_for(
-    trace: Trace, pools: Pools, clock: StepClock, options: ReplayOptions, wait_s: float
+    trace: Trace, pools: Pools, clock: StepClock, options: ReplayOptions, wait_s: float, ranks: int
 ) -> int | None:
-    """The fewest replicas whose 95th percentile of waiting is at most ``wait_s``; None if none up to the most."""
+    """The fewest replicas whose 95th percentile of waiting is at most ``wait_s``; None if none up to the most.
+
+    Each replica has ``ranks`` data ranks, which schedule requests of their own.
+    """
 
     def waits(replicas: int) -> bool:
         values = sorted(
             value
-            for part in split(trace, replicas)
+            for part in split(trace, replicas * ranks)
             for value in replay_trace(part, pools, clock, options).wait_s
         )
         found = summarize(values)

@@ -32,7 +32,8 @@ class CurvePoint:
     Attributes:
         cache_bytes: Bytes of the cache on one device.
         lru: Hit rate of the engine's policy.
-        best: Hit rate of the best possible policy; None where it is not computed (several kinds of cache).
+        best: Hit rate of the best possible policy, or a bound of it (:attr:`SharedPrefixes.best_is_bound`); None
+            without full attention.
     """
 
     cache_bytes: int
@@ -85,10 +86,19 @@ class SharedPrefixes:
         ).hit_rate
 
     def best(self, cache_bytes: int | None) -> float | None:
-        """Hit rate of the best possible policy; None where several kinds of cache compete."""
-        if not self.plain:
+        """Hit rate of the best possible policy; None without full attention.
+
+        With windows or states it is a bound: the best policy of full attention alone, as if it had the whole
+        pool. No policy finds more, because a hit needs the leading run of full attention in any case.
+        """
+        if self.pools.kinds[0].growth != "full":
             return None
         return hit_counts(self.reused, self._units(cache_bytes), policy="best", compute_last=True).rate()
+
+    @property
+    def best_is_bound(self) -> bool:
+        """True if :meth:`best` is an upper bound and not reached by a policy."""
+        return not self.plain
 
     def unlimited(self) -> float:
         """Hit rate without a limit."""
@@ -152,6 +162,11 @@ class SharedPrefixes:
         return max(size, share if not self.plain else size)
 
     def _units(self, cache_bytes: int | None) -> int:
-        kind, spec = self.pools.kinds[0], self.pools.pools[0]
-        blocks = spec.blocks if cache_bytes is None else cache_bytes // spec.block_bytes
+        kind = self.pools.kinds[0]
+        if cache_bytes is None:
+            blocks = self.pools.pools[kind.pool].blocks
+        elif self.plain:
+            blocks = cache_bytes // self.pools.pools[kind.pool].block_bytes
+        else:
+            blocks = pools_of(self.estimate, cache_bytes).pools[kind.pool].blocks
         return blocks // kind.blocks

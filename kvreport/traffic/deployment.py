@@ -1,4 +1,4 @@
-"""From an estimate to the pools and the clock of a replay.
+"""From an estimate to the pools, the clock and the limits of a replay.
 
 vLLM's groups draw from one pool of equal blocks: how many each takes is in the plan's profile. SGLang keeps full
 attention, windows and states in pools of their own.
@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from math import ceil
 from typing import Final
 
+from kvreport.accounting import capacity
 from kvreport.accounting.demand import demand
+from kvreport.accounting.deployment import Deployment
 from kvreport.accounting.engines.sglang.pools import PoolRule
 from kvreport.accounting.plan import BlockPlan
 from kvreport.accounting.profile import UNBOUNDED
@@ -20,18 +22,21 @@ from kvreport.errors import InputError
 from kvreport.estimation import Estimate
 from kvreport.traffic.pools import CacheKind, Pools, PoolSpec
 from kvreport.traffic.results import Scheduler
-from kvreport.traffic.timing import RooflineClock
+from kvreport.traffic.timing import PipelineClock, RooflineClock, StepClock
 
 SCHEDULERS: Final[dict[str, Scheduler]] = {"vllm": "vllm", "sglang": "sglang", "ceiling": "vllm"}
 """Engine families whose scheduler is known; the ceiling is scheduled as vLLM does."""
 
 
 def pools_of(estimate: Estimate, pool_bytes: int | None = None) -> Pools:
-    """The pools of one replica.
+    """The pools of one data rank.
+
+    All its devices hold their parts of the same blocks, so the device with room for the fewest requests decides
+    how many there are (pipeline stages and accelerators may differ).
 
     Args:
         estimate: The deployment.
-        pool_bytes: Bytes of the pool on one device, in place of the estimate's.
+        pool_bytes: Bytes of the pool on that device, in place of the estimate's.
 
     Raises:
         InputError: If nothing is left for a pool, or the engine's scheduler is not known.
@@ -42,32 +47,58 @@ def pools_of(estimate: Estimate, pool_bytes: int | None = None) -> Pools:
             f"engine: found {estimate.request.engine.label}, whose scheduler is not known here; "
             f"allowed: {', '.join(SCHEDULERS)}"
         )
-    size = estimate.budget.kv_pool_bytes if pool_bytes is None else pool_bytes
-    rule = estimate.plan.pool
+    rank = tightest_rank(estimate)
+    size = int(rank.budget.kv_pool_bytes) if pool_bytes is None else pool_bytes
+    rule = rank.plan.pool
     if isinstance(rule, PoolRule):
         return _sglang_pools(rule, size)
-    return plan_pools(estimate.plan, size, windows=_windows(estimate.request.model))
+    return plan_pools(rank.plan, size, windows=_windows(estimate.request.model))
 
 
-def clock_of(estimate: Estimate, efficiency: float) -> RooflineClock:
-    """The clock of one replica: the roofline of its device over an efficiency.
+def tightest_rank(estimate: Estimate) -> Deployment:
+    """The rank whose pool holds the fewest requests of the estimate's context.
+
+    Raises:
+        InputError: If the engine allocates its cache by another arithmetic (local engines).
+    """
+    if estimate.deployment is None:
+        raise InputError(
+            f"engine: found {estimate.request.engine.label}, whose scheduler is not known here; "
+            f"allowed: {', '.join(SCHEDULERS)}"
+        )
+    context = estimate.request.context_tokens
+    # A rank's own figure: ``concurrency`` of a deployment is already the least of all ranks.
+    return min(
+        estimate.deployment.ranks,
+        key=lambda one: float(capacity.concurrency(one.pool_bytes, one.plan, context)),
+    )
+
+
+def clock_of(estimate: Estimate, efficiency: float) -> StepClock:
+    """The clock of one data rank: the roofline of its device over an efficiency.
+
+    Routed experts are divided over the data ranks, a cache's tokens over the ranks of decode context
+    parallelism, as in the estimate's own bounds (:func:`kvreport.estimation.estimate.answer`). The slowest
+    device's rates count where devices differ.
 
     Raises:
         InputError: If the device's rates are not known.
     """
-    request = estimate.request
-    return RooflineClock(
+    request, layout = estimate.request, estimate.request.layout
+    wanted = (
         demand(
             request.model,
             request.weight_format,
             request.weight_formats,
             request.kv_format,
-            tensor_parallel=request.tensor_parallel,
-        ),
-        Peaks.of(request.accelerator),
-        max_seqs=request.serving.max_seqs,
-        efficiency=efficiency,
+            tensor_parallel=layout.tensor,
+        )
+        .shared_by(layout.data)
+        .interleaved(layout.decode_context)
     )
+    slowest = min((Peaks.of(one) for one in request.accelerators), key=lambda peaks: float(peaks.bytes_per_s))
+    clock = RooflineClock(wanted, slowest, max_seqs=request.serving.max_seqs, efficiency=efficiency)
+    return clock if layout.pipeline == 1 else PipelineClock(clock, layout.pipeline)
 
 
 def _windows(model: Model) -> tuple[int, ...]:

@@ -8,9 +8,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
 
+from kvreport.accounting.parallel import Layout
 from kvreport.accounting.ranking import Deployment
 from kvreport.catalog.load import Catalogue
 from kvreport.errors import InputError
+from kvreport.estimation.answer import layout_to_dict
 from kvreport.estimation.size import size
 from kvreport.traffic.answers import replay
 from kvreport.traffic.shipped import open_trace
@@ -31,7 +33,8 @@ class TracedDeployment:
         gpu: The accelerator.
         gpus: Devices in all.
         replicas: Copies that keep the waiting time.
-        tensor_parallel: Devices of one copy.
+        layout: How one copy is spread over devices.
+        tensor_parallel: Devices that share each layer.
         weight_format: Weight format.
         kv_format: KV format.
         wait_p95_s: 95th percentile of waiting with so many copies.
@@ -46,6 +49,7 @@ class TracedDeployment:
     gpu: str
     gpus: int
     replicas: int
+    layout: Layout
     tensor_parallel: int
     weight_format: str
     kv_format: str
@@ -58,7 +62,7 @@ class TracedDeployment:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields by name."""
-        return asdict(self)
+        return asdict(self) | {"layout": layout_to_dict(self.layout)}
 
 
 def size_for_trace(
@@ -108,7 +112,7 @@ def size_for_trace(
         utilization=utilization,
         max_seqs=max_seqs,
         catalog=catalog,
-        **{"layouts": (), **limits},
+        **limits,
     ).ranking
     found = [
         one
@@ -125,10 +129,10 @@ def size_for_trace(
 
 
 def _different(deployments: Sequence[Deployment], most: int) -> list[Deployment]:
-    """The best deployments that differ in model, accelerator or size, up to so many."""
-    seen: dict[tuple[str, str, int], Deployment] = {}
+    """The best deployments that differ in model, accelerator or layout, up to so many."""
+    seen: dict[tuple[str, str, Layout], Deployment] = {}
     for one in deployments:
-        seen.setdefault((one.model.id, one.offer.accelerator.id, one.tensor_parallel), one)
+        seen.setdefault((one.model.id, one.offer.accelerator.id, one.layout), one)
         if len(seen) == most:
             break
     return list(seen.values())
@@ -148,7 +152,12 @@ def _replayed(
             trace,
             deployment.model,
             gpu=deployment.offer.accelerator,
-            tensor_parallel=deployment.tensor_parallel,
+            tensor_parallel=deployment.layout.tensor,
+            pipeline_parallel=deployment.layout.pipeline,
+            data_parallel=deployment.layout.data,
+            expert_parallel=deployment.layout.expert,
+            decode_context_parallel=deployment.layout.decode_context,
+            nodes=deployment.layout.nodes,
             replicas=replicas,
             weights=None if deployment.weight_format == "released" else deployment.weight_format,
             kv=deployment.kv_format,
@@ -166,13 +175,14 @@ def _replayed(
     run = answer(replicas, None)
     course = run.to_dict()["replay"]
     price = deployment.offer.price_per_hour
-    gpus = replicas * deployment.tensor_parallel
+    gpus = replicas * deployment.layout.devices
     return TracedDeployment(
         model=deployment.model.id,
         gpu=deployment.offer.accelerator.id,
         gpus=gpus,
         replicas=replicas,
-        tensor_parallel=deployment.tensor_parallel,
+        layout=deployment.layout,
+        tensor_parallel=deployment.layout.tensor,
         weight_format=deployment.weight_format,
         kv_format=deployment.kv_format,
         wait_p95_s=course["wait_s"]["p95"],

@@ -123,6 +123,23 @@ class RooflineClock:
         return max(memory, compute, link) * self._scale + self._overhead
 
 
+class PipelineClock:
+    """Pipeline stages that work on as many micro-batches at once.
+
+    A round gives every running request its step: each micro-batch has its share of the decodes and of the
+    prefilled tokens, and passes all stages. It is a bound: no stage waits for another.
+    """
+
+    def __init__(self, clock: StepClock, stages: int) -> None:
+        """Share a clock's steps out over ``stages`` micro-batches."""
+        self._clock, self._stages = clock, stages
+
+    def seconds(self, decodes: int, mean_context: float, chunks: Sequence[tuple[int, int]]) -> float:
+        """Seconds of one round."""
+        share = [(-(-new // self._stages), front) for new, front in chunks]
+        return self._clock.seconds(-(-decodes // self._stages), mean_context, share)
+
+
 Cells = list[list[tuple[float, ...]]]
 
 

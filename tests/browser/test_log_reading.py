@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from fuzzing import examples
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from startup_logs import LOGS, mutated_logs
 
 from kvreport.catalog.load import open_catalogue
@@ -75,6 +75,8 @@ def test_blanks_are_refused(page: Any) -> None:
 
 @settings(max_examples=examples(100), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=mutated_logs())
+@example(text="\x85# cuda blocks: 190100, # CPU blocks: 0")
+@example(text="\ufeff# cuda blocks: 190100, # CPU blocks: 0\x1f")
 def test_the_browser_reads_what_nobody_wrote_as_python_does(page: Any, text: str) -> None:
     theirs = page.evaluate("([table, text]) => kvLogLines.readLog(table, text)", [table(), text])
     try:

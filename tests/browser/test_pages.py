@@ -189,7 +189,7 @@ def test_an_index_filters_by_text_and_facet_and_keeps_it_in_the_address(visit):
     page.locator("fieldset[data-facet=kind] button[value=latent]").click()
     assert visible.count() == 1
     assert visit.query() == {"kind": ["latent"]}
-    assert "remembers by latent" in page.locator(".kv-said").inner_text()
+    assert "remembers by Latent (MLA)" in page.locator(".kv-said").inner_text()
     page.go_back()
     page.wait_for_function("document.querySelectorAll('#models-table tbody tr:not([hidden])').length > 1")
     page.go_forward()

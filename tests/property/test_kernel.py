@@ -299,6 +299,9 @@ def drawn(draw: random.Random) -> Callable[[str, Any], Any]:
         "block_tokens": 1024,
         "max_num_seqs": 2048,
         "rows": 2048,
+        "tensor": 64,
+        "data": 64,
+        "steps": 4,
     }
     lengths = {
         "context",
@@ -311,6 +314,7 @@ def drawn(draw: random.Random) -> Callable[[str, Any], Any]:
         "output",
         "tokens",
         "further",
+        "supposed",
     }
 
     def argument(name: str, kind: str) -> Any:

@@ -115,3 +115,15 @@ def test_a_site_that_was_built_for_another_address_is_no_release(release, root):
     sitemap.write_text("<url><loc>http://127.0.0.1:8000/</loc></url>", encoding="utf-8")
     (line,) = list(release.unready(root))
     assert "was built for another address" in line
+
+
+def test_a_release_says_under_which_circumstances_its_bytes_are_the_same(release, root):
+    (root / "scripts").mkdir(exist_ok=True)
+    script = root / "scripts/variation.py"
+    script.write_text(
+        "print('abc  as it is: same')\nprint('site of 3 files: sha256 0123')\n", encoding="utf-8"
+    )
+    assert release.vary(root).split()[-1] == "0123"
+    script.write_text("print('abc  clock: 2 files differ')\nraise SystemExit(1)\n", encoding="utf-8")
+    with pytest.raises(SystemExit, match="clock: 2 files differ"):
+        release.vary(root)

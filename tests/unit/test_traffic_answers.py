@@ -14,7 +14,7 @@ from kvreport.traffic.hits import hit_counts
 from kvreport.traffic.pools import kind_blocks
 from kvreport.traffic.reuse import reuse
 from kvreport.traffic.shipped import open_trace
-from kvreport.traffic.timing import RooflineClock
+from kvreport.traffic.timing import PipelineClock, RooflineClock
 
 MODEL, GPU = "Qwen/Qwen2.5-7B-Instruct", "h100-sxm-80gb"
 SMALL = generate(Workload(sessions=60, turns=4, sessions_per_s=2.0), "small")
@@ -202,3 +202,91 @@ def test_the_evidence_page_shows_every_comparison():
     simulator, published = tables()
     assert [row.cells[0].text for row in simulator.rows] == ["24 of 24", "24 of 24"]
     assert len(published.rows) >= 8
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        {"tensor_parallel": 8, "decode_context_parallel": 8},
+        {"data_parallel": 8, "expert_parallel": True},
+        {"tensor_parallel": 4, "pipeline_parallel": 2},
+        {"tensor_parallel": 8, "data_parallel": 8, "expert_parallel": True, "engine": "sglang"},
+    ],
+    ids="-".join,
+)
+def test_pools_of_a_layout_hold_the_requests_that_the_estimate_says(layout):
+    answer = kvreport.estimate(
+        "deepseek-ai/DeepSeek-V3.2", gpu="h200-sxm-141gb", context_tokens=32_768, **layout
+    )
+    pools = pools_of(answer)
+    each = pools.request_blocks(32_768, 0)
+    copies = answer.request.layout.data
+    assert pools.pools[0].blocks // each * copies == answer.max_concurrent_requests_by_memory
+
+
+def test_each_data_rank_replays_a_share_of_the_trace():
+    found = replay(
+        SMALL, "deepseek-ai/DeepSeek-V3.2", gpu="h200-sxm-141gb", data_parallel=8, expert_parallel=True
+    )
+    assert len(found.runs) == 8
+    assert found.to_dict()["replay"]["requests"] == len(SMALL)
+    assert found.to_dict()["layout"]["data_parallel"] == 8
+
+
+def test_the_tightest_of_unequal_stages_decides_the_pool():
+    def blocks(*gpus):
+        return (
+            replay(
+                SMALL,
+                "Qwen/Qwen3-32B",
+                gpu=list(gpus),
+                pipeline_parallel=2,
+                context_tokens=8192,
+                order_only=True,
+            )
+            .pools.pools[0]
+            .blocks
+        )
+
+    assert blocks("h200-sxm-141gb", "h100-sxm-80gb") < blocks("h200-sxm-141gb", "h200-sxm-141gb")
+    # The order matters a little: stages are not equal. The smaller device decides either way.
+    assert blocks("h100-sxm-80gb", "h200-sxm-141gb") == pytest.approx(
+        blocks("h200-sxm-141gb", "h100-sxm-80gb"), rel=0.05
+    )
+
+
+def test_pipeline_stages_share_a_round_between_them():
+    one = RoundClock()
+    whole = one.seconds(64, 1000.0, [(8192, 0)])
+    assert PipelineClock(one, 4).seconds(64, 1000.0, [(8192, 0)]) == whole / 4
+
+
+class RoundClock:
+    """Time in proportion to what a step does."""
+
+    def seconds(self, decodes, _mean_context, chunks):
+        return decodes + sum(new for new, _ in chunks)
+
+
+def test_a_host_tier_has_two_names_and_one_meaning():
+    answers = [
+        replay(SMALL, MODEL, gpu=GPU, kv_pool="1GiB", order_only=True, **{name: "8GiB"})
+        for name in ("host_memory", "kv_offload")
+    ]
+    assert answers[0].hit_rate_with_host == answers[1].hit_rate_with_host
+    with pytest.raises(InputError, match="kv-offload: found together with host-memory"):
+        replay(SMALL, MODEL, gpu=GPU, host_memory="1GiB", kv_offload="1GiB")
+
+
+@pytest.mark.parametrize("model", ["google/gemma-3-27b-it", "Qwen/Qwen3.6-27B"])
+def test_no_policy_of_a_hybrid_exceeds_the_bound(model):
+    found = replay(SMALL, model, gpu=GPU, kv_pool="4GiB", order_only=True, context_tokens=32_768)
+    assert found.best_is_bound
+    for point in found.curve:
+        assert point.lru <= point.best + 1e-9
+    assert found.hit_rate <= found.hit_rate_best <= found.hit_rate_unlimited
+
+
+def test_a_local_engine_has_no_replay():
+    with pytest.raises(InputError, match="whose scheduler is not known here"):
+        replay(SMALL, MODEL, gpu="rtx-4090", engine="llama-cpp")

@@ -12,12 +12,11 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-import numpy as np
-
+from kvreport.accounting import numeric as xp
 from kvreport.accounting.kv_cache import held
+from kvreport.accounting.numeric import Integers
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan, Serving
-from kvreport.accounting.profile import Integers
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat, WeightFormat
@@ -244,10 +243,26 @@ class EngineRules:
         del accelerator
         return False, 0
 
-    def reserve_rates(self, model: Model, layout: Layout) -> tuple[float, ...] | None:
-        """The reserve before scheduler sizes are known, as rates; None without such rules."""
-        del model, layout
+    def reserve_rates(self, model: Model, layout: Layout, *, nvidia: bool = True) -> tuple[float, ...] | None:
+        """The reserve before scheduler sizes are known, as rates; None without such rules.
+
+        Args:
+            model: The model, or the part of it that a pipeline stage runs.
+            layout: How it is spread over devices.
+            nvidia: False for other vendors' devices.
+        """
+        del model, layout, nvidia
         return None
+
+    def runs_as_on_nvidia(self, accelerator: Accelerator) -> bool:
+        """False where the reserve's rates are those of other vendors' devices."""
+        del accelerator
+        return True
+
+    def error_band(self, accelerator: Accelerator) -> tuple[float, float]:
+        """Half width of the reserve's error band: a share of the reserve, and bytes beside it."""
+        del accelerator
+        return 0.0, 0.0
 
     def reserve_class(self, accelerator: Accelerator) -> Hashable:
         """What of an accelerator decides the reserve; equal classes have equal reserves."""
@@ -362,16 +377,16 @@ class EngineRules:
         return serving.max_seqs if self.engine.device_classes else None
 
 
-def _ceil(number: float | np.ndarray) -> int | Integers:
+def _ceil(number: float | xp.Numbers) -> int | Integers:
     if isinstance(number, int | float):
         return math.ceil(number)
-    return np.asarray(np.ceil(number), dtype=np.int64)
+    return xp.integers(xp.ceil(number))
 
 
-def _floor(number: float | np.ndarray) -> int | Integers:
+def _floor(number: float | xp.Numbers) -> int | Integers:
     if isinstance(number, int | float):
         return math.floor(number)
-    return np.asarray(np.floor(number), dtype=np.int64)
+    return xp.integers(xp.floor(number))
 
 
 def constant(engine: Engine, name: str) -> float:

@@ -20,15 +20,14 @@ from dataclasses import dataclass
 from math import ceil
 from typing import ClassVar
 
-import numpy as np
-import numpy.typing as npt
-
+from kvreport.accounting import numeric as xp
 from kvreport.accounting.engines.base import EngineRules, Reserve, Step, constant
 from kvreport.accounting.engines.vllm.profiling import Shape
 from kvreport.accounting.kv_cache import cache_terms, state_bytes
+from kvreport.accounting.numeric import Integers
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan, Serving
-from kvreport.accounting.profile import CacheProfile, Integers, Term
+from kvreport.accounting.profile import CacheProfile, Term
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.caches import RecurrentState
 from kvreport.catalog.formats import KvFormat
@@ -50,18 +49,18 @@ class StatesFirst:
     block_tokens: int
     states_bytes: int = 0
 
-    def blocks(self, pool_bytes: npt.ArrayLike) -> Integers:
+    def blocks(self, pool_bytes: xp.ArrayLike) -> Integers:
         """Blocks: the tokens that fit, rounded up to whole blocks."""
-        rest = np.maximum(np.asarray(pool_bytes, dtype=np.int64) - self.states_bytes, 0)
+        rest = xp.maximum(xp.integers(pool_bytes) - self.states_bytes, 0)
         tokens = rest // self.token_bytes
-        return np.asarray(-(-tokens // self.block_tokens), dtype=np.int64)
+        return xp.integers(-(-tokens // self.block_tokens))
 
-    def state_requests(self, pool_bytes: npt.ArrayLike) -> Integers | None:
+    def state_requests(self, pool_bytes: xp.ArrayLike) -> Integers | None:
         """None: states are there for every request that may run."""
         del pool_bytes
         return None
 
-    def requests_beside(self, pool_bytes: npt.ArrayLike, context_tokens: npt.ArrayLike) -> Integers | None:
+    def requests_beside(self, pool_bytes: xp.ArrayLike, context_tokens: xp.ArrayLike) -> Integers | None:
         """None: states are there for every request that may run."""
         del pool_bytes, context_tokens
         return None
@@ -140,7 +139,7 @@ class TensorRtLlm(EngineRules):
         left = (total_bytes - weight_bytes - reserve_bytes) * self.share(utilization)
         if isinstance(left, float | int):
             return int(left)
-        return np.asarray(left, dtype=np.int64)
+        return xp.integers(left)
 
     def reserve_class(self, accelerator: Accelerator) -> Hashable:
         """Scheduler defaults alone."""

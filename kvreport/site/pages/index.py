@@ -10,7 +10,7 @@ from typing import Final
 from kvreport import units
 from kvreport.accounting.weights import active_parameters, parameters
 from kvreport.catalog.model import Model
-from kvreport.publish.attention_types import KINDS, cache_kind
+from kvreport.publish.attention_types import KINDS, attention_label, cache_kind
 from kvreport.publish.series import Series
 from kvreport.publish.site_data import SiteData
 from kvreport.site.kit import charts, tables
@@ -145,7 +145,7 @@ def models(site: SiteData) -> IndexContext:
                 value=here.config.tensor_parallel if here else 99,
             ),
             users,
-            Cell(cache_kind(model)),
+            Cell(attention_label(cache_kind(model))),
             Cell(model.release or "–", value=_month(model.release)),
         )
         keys = (
@@ -231,10 +231,11 @@ def landscape_request(site: SiteData) -> charts.Request:
                     model.name,
                     round(one.weight_bytes / units.GIB, 3),
                     one.token_bytes[long] / 1024,
-                    cache_kind(model),
+                    attention_label(cache_kind(model)),
                 )
             )
-    kinds = tuple(kind for kind in KINDS if any(mark.kind == kind for mark in marks))
+    labels = tuple(attention_label(kind) for kind in KINDS)
+    kinds = tuple(label for label in labels if any(mark.kind == label for mark in marks))
     return charts.Request("landscape", charts.Landscape(tuple(marks), kinds))
 
 
@@ -333,8 +334,8 @@ def gpus(site: SiteData) -> IndexContext:
     )
 
 
-def facet_values(context: IndexContext) -> tuple[tuple[str, str, tuple[tuple[str, int], ...]], ...]:
-    """Return each facet as (key, label, ((value, count), …)).
+def facet_values(context: IndexContext) -> tuple[tuple[str, str, tuple[tuple[str, str, int], ...]], ...]:
+    """Return each facet as (key, label, ((value, value in words, count), …)).
 
     Sizes rise, years fall, and of everything else the most frequent comes first; what is not known
     comes last.
@@ -349,7 +350,8 @@ def facet_values(context: IndexContext) -> tuple[tuple[str, str, tuple[tuple[str
     for key, label in context.facets:
         counts = Counter(dict(row.keys).get(key, "") for row in context.table.rows)
         values = sorted(counts.items(), key=lambda item: place(key, *item))
-        found.append((key, label, tuple(values)))
+        named = tuple((value, attention_label(value) if key == "kind" else value, n) for value, n in values)
+        found.append((key, label, named))
     return tuple(found)
 
 

@@ -11,12 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-import numpy as np
-import numpy.typing as npt
-
+from kvreport.accounting import numeric as xp
 from kvreport.accounting.engines.sglang import compressed, shapes
 from kvreport.accounting.kv_cache import SERVED_BYTES
-from kvreport.accounting.profile import Integers
+from kvreport.accounting.numeric import Integers
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
@@ -131,55 +129,55 @@ class PoolRule:
     shared_window: bool = False
     state_bytes: int = 0
 
-    def blocks(self, pool_bytes: npt.ArrayLike) -> Integers:
+    def blocks(self, pool_bytes: xp.ArrayLike) -> Integers:
         """Pages of the pool that every token of a request takes a slot of."""
         page, most = self.flags.page_tokens, self.flags.max_tokens
-        rest = np.maximum(self._for_tokens(np.asarray(pool_bytes, dtype=np.int64)), 0)
+        rest = xp.maximum(self._for_tokens(xp.integers(pool_bytes)), 0)
         if self.cell_bytes:
-            tokens = np.asarray(rest // self.cell_bytes, dtype=np.int64)
+            tokens = xp.integers(rest // self.cell_bytes)
         else:
-            tokens = np.full(rest.shape, most or self.flags.context_tokens, dtype=np.int64)
+            tokens = xp.full_like(rest, most or self.flags.context_tokens)
         if most is not None:
-            tokens = np.minimum(tokens, most)
-        return np.asarray(tokens // page, dtype=np.int64)
+            tokens = xp.minimum(tokens, most)
+        return xp.integers(tokens // page)
 
-    def tokens(self, pool_bytes: npt.ArrayLike) -> Integers:
+    def tokens(self, pool_bytes: xp.ArrayLike) -> Integers:
         """Tokens that the pool holds (``max_total_num_tokens``)."""
         return self.blocks(pool_bytes) * self.flags.page_tokens
 
-    def window_tokens(self, tokens: npt.ArrayLike) -> Integers | None:
+    def window_tokens(self, tokens: xp.ArrayLike) -> Integers | None:
         """Tokens of the window pool beside so many of the full one; None without a window pool."""
-        held, page = np.asarray(tokens, dtype=np.int64), self.flags.page_tokens
+        held, page = xp.integers(tokens), self.flags.page_tokens
         if self.window is None:
             return None
         if self.shared_window:
             return held
         if self.fixed_window is not None:
-            return np.minimum(self.fixed_window, held)
-        share = np.asarray(np.floor(held * self.flags.window_share), dtype=np.int64)
-        return np.asarray(share // page * page, dtype=np.int64)
+            return xp.minimum(self.fixed_window, held)
+        share = xp.integers(xp.floor(held * self.flags.window_share))
+        return xp.integers(share // page * page)
 
-    def state_slots(self, pool_bytes: npt.ArrayLike) -> Integers | None:
+    def state_slots(self, pool_bytes: xp.ArrayLike) -> Integers | None:
         """States that the budget is given; None for a model without."""
         if not self.state_bytes:
             return None
         one, flags = self.state_bytes, self.flags
-        rest = np.asarray(pool_bytes, dtype=np.int64) / GIB
+        rest = xp.integers(pool_bytes) / GIB
         if flags.max_states is not None:
-            return np.full(rest.shape, flags.max_states, dtype=np.int64)
+            return xp.full_like(rest, flags.max_states)
         if not flags.prefix_cache and flags.max_requests is not None:
-            return np.full(rest.shape, max(1, flags.max_requests), dtype=np.int64)
+            return xp.full_like(rest, max(1, flags.max_requests))
         share = rest * flags.state_share / (1 + flags.state_share) * GIB
         drafts = flags.draft_tokens
         slots = (share - one * (1 + drafts)) // (one * (1 + drafts / flags.states_per_request))
-        return np.asarray(slots, dtype=np.int64)
+        return xp.integers(slots)
 
-    def state_requests(self, pool_bytes: npt.ArrayLike) -> Integers | None:
+    def state_requests(self, pool_bytes: xp.ArrayLike) -> Integers | None:
         """Requests at once that the states allow: each may hold ``states_per_request``; None without states."""
         slots = self.state_slots(pool_bytes)
-        return None if slots is None else np.maximum(slots, 0) // self.flags.states_per_request
+        return None if slots is None else xp.maximum(slots, 0) // self.flags.states_per_request
 
-    def requests_beside(self, pool_bytes: npt.ArrayLike, context_tokens: npt.ArrayLike) -> Integers | None:
+    def requests_beside(self, pool_bytes: xp.ArrayLike, context_tokens: xp.ArrayLike) -> Integers | None:
         """Requests at once that windows and states allow, whatever the tokens; None if nothing limits them.
 
         A request holds its window, what is decoded until the next eviction, and two pages
@@ -192,17 +190,17 @@ class PoolRule:
         windows = self.window_tokens(self.tokens(pool_bytes))
         if windows is not None and self.window is not None and not self.shared_window:
             most = self.window + EVICTION_TOKENS + 2 * self.flags.page_tokens
-            held = np.minimum(np.asarray(context_tokens, dtype=np.int64), most)
-            limits.append(windows // np.maximum(held, 1))
+            held = xp.minimum(xp.integers(context_tokens), most)
+            limits.append(windows // xp.maximum(held, 1))
         if not limits:
             return None
-        return np.asarray(limits[0] if len(limits) == 1 else np.minimum(*limits), dtype=np.int64)
+        return xp.integers(limits[0] if len(limits) == 1 else xp.minimum(*limits))
 
-    def _for_tokens(self, pool: Integers) -> npt.NDArray[np.float64]:
+    def _for_tokens(self, pool: Integers) -> xp.Reals:
         """What states and fixed pools leave of a budget; one state more than counted is allocated."""
         slots = self.state_slots(pool)
         if slots is None:
-            return np.asarray(pool - self.fixed_bytes, dtype=np.float64)
+            return xp.reals(pool - self.fixed_bytes)
         one, drafts = self.state_bytes, self.flags.draft_tokens
         rest = pool / GIB
         if drafts:
@@ -210,10 +208,10 @@ class PoolRule:
             if not self.flags.prefix_cache and self.flags.max_states is None:
                 at_once = slots
             elif self.flags.max_requests is not None:
-                at_once = np.minimum(max(1, self.flags.max_requests), at_once)
+                at_once = xp.minimum(max(1, self.flags.max_requests), at_once)
             rest = rest - one * (at_once + 1) * drafts / GIB
         rest = rest - (slots + 1) * one / GIB
-        return np.asarray(np.trunc(rest * GIB), dtype=np.float64)
+        return xp.reals(xp.trunc(rest * GIB))
 
 
 def pool_rule(model: Model, engine: Engine, flags: PoolFlags) -> PoolRule:

@@ -204,11 +204,20 @@ def runs_second(model: Model, sizes: Shape, release: releases.Release, *, nvidia
 
 def error_band(engine: Engine, reserve_bytes: float, device_class: str) -> float:
     """Half width of the band that four in five logs of sources left out of the fit lie in."""
+    return kernel.error_band(*band(engine, device_class), reserve_bytes)
+
+
+def band(engine: Engine, device_class: str) -> tuple[float, float]:
+    """The band's share of the reserve and the bytes beside it, for a class of devices.
+
+    Raises:
+        InputError: If the engine's data lacks a coefficient.
+    """
     share = engine.coefficients.get(f"uncertainty_share_{device_class}")
     least = engine.coefficients.get(f"uncertainty_bytes_{device_class}")
     if share is None or least is None:
         share, least = constant(engine, "uncertainty_share"), constant(engine, "uncertainty_bytes")
-    return least + share * reserve_bytes
+    return share, least
 
 
 def device_class(accelerator: Accelerator) -> str:

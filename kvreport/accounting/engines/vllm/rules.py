@@ -110,12 +110,21 @@ class Vllm(EngineRules):
         taken = round(constant(self.engine, "unified_bytes")) if shared else 0
         return reserve.multicasts(accelerator), taken
 
-    def reserve_rates(self, model: Model, layout: Layout) -> tuple[float, ...] | None:
+    def reserve_rates(self, model: Model, layout: Layout, *, nvidia: bool = True) -> tuple[float, ...] | None:
         """Bytes per token of a step, per row of logits and per graph, in the order of ``ReserveRates``.
 
         They are those of a device whose kernels for experts compute in the engine's buffers.
         """
-        return astuple(reserve.ReserveRates.of(model, self.engine, tensor_parallel=layout.tensor))
+        rates = reserve.ReserveRates.of(model, self.engine, tensor_parallel=layout.tensor, nvidia=nvidia)
+        return astuple(rates)
+
+    def runs_as_on_nvidia(self, accelerator: Accelerator) -> bool:
+        """True on NVIDIA's devices: elsewhere the first model runner may serve the model."""
+        return accelerator.vendor.upper() == "NVIDIA"
+
+    def error_band(self, accelerator: Accelerator) -> tuple[float, float]:
+        """The band of the device's class."""
+        return reserve.band(self.engine, reserve.device_class(accelerator))
 
     def state_slots_wanted(self, model: Model, serving: Serving, *, eager: bool) -> int | None:
         """Since 0.20 a model with recurrent states needs a block for every sequence to capture its graphs.

@@ -1,0 +1,305 @@
+/* The one state that pages draw from: model, accelerator, layout, formats, engine, context, requests. It is
+   read from the address and written back to it, under the keys that kvreport.query declares
+   (kvKernel.words.url_keys); deployments and commands are made from it, and a line of free text becomes one.
+   A field that is absent is the default. No page here. Needs kv-kernel.js and kv-capacity.js. */
+(function (root) {
+  "use strict";
+
+  const kernel = root.kvKernel;
+  const words = kernel.words;
+  const KEYS = words.url_keys;
+
+  /* --- values ----------------------------------------------------------------------------------------- */
+
+  const whole = (text) => (/^[1-9]\d{0,9}$/.test(text) ? Number(text) : undefined);
+
+  /* 32K, 1M, 8192 or 8,192 as a number of tokens. */
+  function tokensOf(text) {
+    const found = /^(\d+(?:\.\d+)?)\s*([km]?)$/i.exec(String(text).replace(/,(?=\d{3}\b)/g, "").trim());
+    if (!found) return undefined;
+    const unit = { "": 1, k: 1 << 10, m: 1 << 20 }[found[2].toLowerCase()];
+    const value = Number(found[1]) * unit;
+    return Number.isInteger(value) && value >= 1 && value <= 1 << 30 ? value : undefined;
+  }
+
+  /* 0.9 or 90% as a share. */
+  function shareOf(text) {
+    const found = /^(\d*\.?\d+)\s*(%?)$/.exec(String(text).trim());
+    if (!found) return undefined;
+    const value = found[2] ? Number(found[1]) / 100 : Number(found[1]);
+    return value > 0 && value <= 1 ? value : undefined;
+  }
+
+  const onOff = (text) => (text === "1" || text === "true" || text === "on" ? true : undefined);
+
+  /* How each field of a state is read; undefined where a value is not understood. */
+  function readers(site) {
+    const of = (list) => (text) => (list.includes(text) ? text : undefined);
+    const slugs = site.models.map(([slug]) => slug);
+    return {
+      model: (text) => slugOf(slugs, text),
+      models: (text) => slugOf(slugs, text),
+      gpu: (text) => gpuOf(site, text),
+      gpus: (text) => gpuOf(site, text),
+      weights: of(site.weight_formats.map((one) => one.name)),
+      kv: of(site.kv_formats.map((one) => one.name)),
+      engine: (text) => engineOf(site, text),
+      context: tokensOf,
+      requests: whole,
+      share: shareOf,
+      batched: whole,
+      seqs: whole,
+      tp: (text) => (text === "fewest" ? "fewest" : whole(text)),
+      pp: whole,
+      dp: whole,
+      dcp: whole,
+      nodes: whole,
+      ep: onOff,
+      eager: onOff,
+    };
+  }
+
+  const slugOf = (slugs, text) =>
+    slugs.find((slug) => slug.toLowerCase() === text.replace("/", "--").toLowerCase());
+
+  const gpuOf = (site, text) => {
+    const id = text.replace(/\*\d+$/, "");
+    return site.gpus.some((gpu) => gpu.id === id) ? id : undefined;
+  };
+
+  /* An engine's name in site.engines; "engine" is the old word for the site's own. */
+  function engineOf(site, text) {
+    const [name, release] = text.toLowerCase().split("@");
+    if (name === "engine" || name === "released") return site.engine.name;
+    const found = site.engines.find((one) => one.name === name && !release) ||
+      site.engines.find((one) => one.family === name && release && covers(one, release));
+    return found && found.name;
+  }
+
+  const numbers = (version) => version.split(".").map((part) => Number.parseInt(part, 10) || 0);
+  const before = (one, other) => {
+    const [a, b] = [numbers(one), numbers(other)];
+    for (let n = 0; n < 3; n += 1) if ((a[n] || 0) !== (b[n] || 0)) return (a[n] || 0) < (b[n] || 0);
+    return false;
+  };
+  const covers = (engine, release) =>
+    Array.isArray(engine.versions) && !before(release, engine.versions[0]) &&
+    (!engine.versions[1] || before(release, engine.versions[1]));
+
+  /* --- the address ------------------------------------------------------------------------------------- */
+
+  /* What a page's address asks for. fields: names of the state that the page has; also: further keys that the
+     page reads itself. Lists (models, gpus) are arrays. */
+  function read(site, fields, also = [], search = location.search) {
+    /** @type {Record<string, any>} */
+    const state = {};
+    const reader = readers(site), ignored = [];
+    const field = Object.fromEntries(fields.map((name) => [keyOf(name), name]));
+    for (const [key, value] of new URLSearchParams(search)) {
+      if (["unit", "h", "q", ...also].includes(key) || value === "") continue;
+      const name = field[key];
+      const understood = name && reader[name](value);
+      if (understood === undefined || understood === null) {
+        ignored.push(`${key}=${value}`);
+        continue;
+      }
+      if (name === "models" || name === "gpus") {
+        state[name] = [...new Set([...(state[name] || []), understood])];
+      } else state[name] = understood;
+      const times = name === "gpu" && /\*(\d+)$/.exec(value);
+      if (times && !("tp" in state)) state.tp = Number(times[1]);
+    }
+    return { state, ignored };
+  }
+
+  const LONG = {
+    context_tokens: "context",
+    utilization: "share",
+    max_batched_tokens: "batched",
+    max_seqs: "seqs",
+    tensor_parallel: "tp",
+    pipeline_parallel: "pp",
+    data_parallel: "dp",
+    expert_parallel: "ep",
+    decode_context_parallel: "dcp",
+  };
+  const SHORT = Object.fromEntries(Object.entries(LONG).map(([field, name]) => [name, field]));
+
+  /* The key in the address of a field of the state. */
+  const keyOf = (name) => KEYS[SHORT[name] || name];
+
+  /* The part of an address that says a state; fields equal to `start` are left out. */
+  function search(state, start = {}) {
+    const written = new URLSearchParams();
+    for (const name of Object.keys(reader_order)) {
+      const value = state[name];
+      if (value === undefined || value === null || value === false || value === "") continue;
+      if (JSON.stringify(value) === JSON.stringify(start[name])) continue;
+      for (const one of [].concat(value)) written.append(keyOf(name), one === true ? "1" : String(one));
+    }
+    const text = written.toString().replace(/%20/g, "+").replace(/%2F/gi, "/").replace(/%2C/gi, ",");
+    return text ? `?${text}` : "";
+  }
+
+  const reader_order = Object.fromEntries(
+    "model models gpu gpus tp pp dp ep dcp nodes weights kv engine context requests share batched seqs eager"
+      .split(" ").map((name, n) => [name, n]),
+  );
+
+  /* --- deployments --------------------------------------------------------------------------------------- */
+
+  const asked = (state) => ({
+    share: state.share,
+    batched: state.batched,
+    seqs: state.seqs,
+    eager: state.eager,
+    ceiling: state.engine === "ceiling",
+  });
+
+  const isFewest = (state) => state.tp === undefined || state.tp === "fewest";
+
+  const same = (state, layout) =>
+    (isFewest(state) ? 1 : state.tp) === layout.tp && (state.pp || 1) === layout.pp &&
+    (state.dp || 1) === layout.dp && Boolean(state.ep) === layout.ep && (state.dcp || 1) === layout.dcp;
+
+  const hasLayout = (state) =>
+    Boolean(state.pp > 1 || state.dp > 1 || state.ep || state.dcp > 1 || !isFewest(state));
+
+  /* The layouts that a state allows, fewest devices first: the one that it names, or every tensor-parallel size.
+     Empty where it names one that is not published. */
+  function layouts(site, state) {
+    if (hasLayout(state)) return site.layouts.filter((layout) => same(state, layout));
+    return site.layouts.slice(0, site.sizes.length);
+  }
+
+  /* The fields of a state that say a layout. */
+  const stateOf = (layout) => ({
+    tp: layout.tp,
+    pp: layout.pp > 1 ? layout.pp : undefined,
+    dp: layout.dp > 1 ? layout.dp : undefined,
+    ep: layout.ep || undefined,
+    dcp: layout.dcp > 1 ? layout.dcp : undefined,
+    nodes: layout.nodes > 1 ? layout.nodes : undefined,
+  });
+
+  /* The weight formats that a model has numbers for, as released first. */
+  const weightsOf = (site, model) =>
+    site.weight_formats.map((one) => one.name).filter((name) =>
+      (model.weights[name] || []).some((bytes) => bytes !== null)
+    );
+
+  /* Every deployment that a state allows, fewest devices first. */
+  function deployments(site, model, gpu, state) {
+    const formats = weightsOf(site, model);
+    const weights = state.weights && formats.includes(state.weights) ? state.weights : formats[0];
+    return layouts(site, state)
+      .map((layout) => kvDeploy(site, model, gpu, layout, weights, state.kv || model.kv, asked(state)))
+      .filter(Boolean);
+  }
+
+  const kvDeploy = (site, model, gpu, layout, weights, kv, options) =>
+    layout.places.every((place) => (model.weights[weights] || [])[place] !== undefined)
+      ? root.kvCapacity.deploy(site, model, gpu, layout, weights, kv, options)
+      : null;
+
+  /* The context that a state's answer is for. */
+  const contextOf = (state, model) => state.context || Math.min(kernel.USEFUL_TOKENS, model.limit);
+
+  /* The deployment that answers a state: the fewest devices that run what is asked; else the most that there are.
+     Null where nothing can be configured. */
+  function pick(site, model, gpu, state) {
+    const possible = deployments(site, model, gpu, state);
+    const context = Math.min(contextOf(state, model), model.limit);
+    const wanted = state.requests || 1;
+    return possible.find((one) => root.kvCapacity.serve(one, context).users >= wanted) ||
+      possible.filter((one) => root.kvCapacity.serve(one, context).users > 0).pop() ||
+      possible[possible.length - 1] || null;
+  }
+
+  /* --- commands ---------------------------------------------------------------------------------------------- */
+
+  const quote = (word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replace(/'/g, "'\"'\"'")}'`);
+
+  const tokenWords = (n) => {
+    if (n >= 1 << 20 && n % (1 << 20) === 0) return `${n >> 20}M`;
+    return n >= 1 << 10 && n % (1 << 10) === 0 ? `${n >> 10}K` : String(n);
+  };
+
+  /* The command that computes the answer of a state again. */
+  function estimateCommand(site, model, gpu, state, deployment) {
+    const said = ["kvreport", "estimate", model.id, "--gpu", gpu.id];
+    const layout = deployment ? deployment.layout : null;
+    const flag = (name, value) => said.push(words.flags[name], ...(value === true ? [] : [String(value)]));
+    if (layout && layout.tp > 1) flag("tensor_parallel", layout.tp);
+    if (layout && layout.pp > 1) flag("pipeline_parallel", layout.pp);
+    if (layout && layout.dp > 1) flag("data_parallel", layout.dp);
+    if (layout && layout.ep) flag("expert_parallel", true);
+    if (layout && layout.dcp > 1) flag("decode_context_parallel", layout.dcp);
+    if (layout && layout.nodes > 1) flag("nodes", layout.nodes);
+    flag("context_tokens", tokenWords(contextOf(state, model)));
+    if (state.weights && state.weights !== "released") flag("weights", state.weights);
+    if (state.kv && state.kv !== model.kv) flag("kv", state.kv);
+    if (state.engine && state.engine !== site.engine.default) flag("engine", state.engine);
+    if (state.share !== undefined) flag("utilization", state.share);
+    if (state.batched) flag("max_batched_tokens", state.batched);
+    if (state.seqs) flag("max_seqs", state.seqs);
+    if (state.eager) flag("eager", true);
+    if (state.requests) said.push("--require", String(state.requests));
+    return said.map(quote).join(" ");
+  }
+
+  /* The command that serves a deployment, as kvreport.estimation.commands.serving_command says it; null where
+     the engine has none. context: the longest request that it is to take. */
+  function serveCommand(site, state, deployment, context) {
+    const server = site.engine.family;
+    const flags = words.serve[server];
+    if (!flags) return null;
+    const { model, layout } = deployment;
+    const sglang = server === "sglang";
+    const ranks = kernel.stageRanks(layout.tp, layout.dp);
+    const said = [...flags.start, model.id];
+    const across = sglang ? ranks : layout.tp;
+    if (across > 1) said.push(flags.tensor_parallel, String(across));
+    if (layout.pp > 1) said.push(flags.pipeline_parallel, String(layout.pp));
+    if (layout.dp > 1) said.push(flags.data_parallel, String(layout.dp), ...flags.data_attention);
+    if (layout.ep) said.push(...flags.expert_parallel, ...(sglang ? [String(ranks)] : []));
+    if (layout.dcp > 1) said.push(flags.decode_context_parallel, String(layout.dcp));
+    if (layout.nodes > 1) {
+      const local = Math.floor(layout.dp / layout.nodes);
+      if (!sglang && local > 0 && layout.dp > 1) said.push("--data-parallel-size-local", String(local));
+      else said.push("--nnodes", String(layout.nodes));
+    }
+    said.push(flags.context, String(context));
+    if (state.batched) said.push(flags.batched, String(state.batched));
+    if (state.seqs) said.push(flags.max_num_seqs, String(state.seqs));
+    if (state.share !== undefined) said.push(flags.share, String(state.share));
+    if (words.online_weights.includes(deployment.weightFormat)) {
+      said.push(flags.weights, deployment.weightFormat);
+    }
+    if (deployment.kvFormat !== model.kv) {
+      said.push(flags.kv, flags.kv_names[deployment.kvFormat] || deployment.kvFormat);
+    }
+    if (state.eager) said.push(flags.eager);
+    return said.map(quote).join(" ");
+  }
+
+  root.kvState = {
+    read,
+    search,
+    keyOf,
+    tokensOf,
+    shareOf,
+    engineOf,
+    asked,
+    hasLayout,
+    layouts,
+    stateOf,
+    weightsOf,
+    deployments,
+    contextOf,
+    pick,
+    estimateCommand,
+    serveCommand,
+    quote,
+  };
+})(typeof globalThis === "object" ? globalThis : this);

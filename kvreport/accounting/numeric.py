@@ -1,0 +1,171 @@
+"""Array functions that also take plain numbers. numpy is imported only where an array is met.
+
+One estimate is a handful of numbers, the published matrix is millions of rows, and both go through the same
+formulas. With plain numbers in, these functions return plain numbers and need nothing but Python: that is what
+lets the scalar path run in a browser, where numpy is not available. With an array in, they are numpy's.
+
+Return types say array, because that is what most callers hold; plain numbers come back for plain numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    ArrayLike = npt.ArrayLike
+    Numbers = npt.NDArray[Any]
+    Integers = npt.NDArray[np.int64]
+    Reals = npt.NDArray[np.float64]
+    Codes = npt.NDArray[np.int8]
+else:
+    ArrayLike = Numbers = Integers = Reals = Codes = Any
+
+NAN = math.nan
+INFINITY = math.inf
+
+
+def is_plain(*values: object) -> bool:
+    """True if every value is a Python number (or a numpy float, which is one)."""
+    return all(isinstance(value, int | float) for value in values)
+
+
+def numpy() -> Any:  # noqa: ANN401 - the module
+    """Numpy itself, for code that only ever meets arrays. Imported when first asked for."""
+    return import_module("numpy")
+
+
+def integers(values: Any) -> Integers:  # noqa: ANN401 - a number, an array or what becomes one
+    """``values`` as whole numbers: an ``int``, or an int64 array."""
+    if is_plain(values):
+        return cast("Integers", int(values))
+    return cast("Integers", numpy().asarray(values, dtype="int64"))
+
+
+def codes(values: Any) -> Codes:  # noqa: ANN401
+    """``values`` as small codes: an ``int``, or an int8 array."""
+    if is_plain(values):
+        return cast("Codes", int(values))
+    return cast("Codes", numpy().asarray(values, dtype="int8"))
+
+
+def reals(values: Any) -> Reals:  # noqa: ANN401
+    """``values`` as real numbers: a ``float``, or a float64 array."""
+    if is_plain(values):
+        return cast("Reals", float(values))
+    return cast("Reals", numpy().asarray(values, dtype="float64"))
+
+
+def full_like(values: Any, value: Any) -> Numbers:  # noqa: ANN401
+    """``value`` in the shape of ``values``."""
+    if is_plain(values):
+        return cast("Numbers", value)
+    found = numpy()
+    return cast("Numbers", found.full(found.shape(values), value))
+
+
+def maximum(first: Any, second: Any) -> Numbers:  # noqa: ANN401
+    """The larger of two, elementwise."""
+    if is_plain(first, second):
+        return cast("Numbers", max(first, second))
+    return cast("Numbers", numpy().maximum(first, second))
+
+
+def minimum(first: Any, second: Any) -> Numbers:  # noqa: ANN401
+    """The smaller of two, elementwise."""
+    if is_plain(first, second):
+        return cast("Numbers", min(first, second))
+    return cast("Numbers", numpy().minimum(first, second))
+
+
+def fmax(first: Any, second: Any) -> Numbers:  # noqa: ANN401
+    """The larger of two, elementwise; the other one where one is not a number."""
+    if is_plain(first, second):
+        if math.isnan(first) or math.isnan(second):
+            return cast("Numbers", second if math.isnan(first) else first)
+        return cast("Numbers", max(first, second))
+    return cast("Numbers", numpy().fmax(first, second))
+
+
+def least(values: Any) -> Any:  # noqa: ANN401
+    """The smallest element."""
+    return values if is_plain(values) else numpy().min(values)
+
+
+def where(condition: Any, then: Any, otherwise: Any) -> Numbers:  # noqa: ANN401
+    """``then`` where the condition holds, else ``otherwise``."""
+    if is_plain(condition, then, otherwise):
+        return cast("Numbers", then if condition else otherwise)
+    return cast("Numbers", numpy().where(condition, then, otherwise))
+
+
+def select(conditions: Sequence[Any], choices: Sequence[Any], default: Any) -> Numbers:  # noqa: ANN401
+    """The choice of the first condition that holds, else the default."""
+    if is_plain(*conditions):
+        found = (choice for condition, choice in zip(conditions, choices, strict=True) if condition)
+        return cast("Numbers", next(found, default))
+    return cast("Numbers", numpy().select(list(conditions), list(choices), default))
+
+
+def logical_not(values: Any) -> Any:  # noqa: ANN401
+    """The opposite truth (``~`` of a Python bool is a number)."""
+    return not values if is_plain(values) else ~values
+
+
+def divide(first: Any, second: Any) -> Reals:  # noqa: ANN401
+    """The quotient; infinite or not a number where the divisor is 0, as numpy has it, without its warning."""
+    if is_plain(first, second):
+        if second:
+            return cast("Reals", first / second)
+        return cast("Reals", math.copysign(INFINITY, first) if first else NAN)
+    found = numpy()
+    with found.errstate(divide="ignore", invalid="ignore"):
+        return cast("Reals", found.divide(first, second))
+
+
+def _rounded(name: str, plain: Any, values: Any) -> Reals:  # noqa: ANN401
+    if is_plain(values):
+        return cast("Reals", float(plain(values)) if math.isfinite(values) else values)
+    return cast("Reals", getattr(numpy(), name)(values))
+
+
+def floor(values: Any) -> Reals:  # noqa: ANN401
+    """Rounded down, still real."""
+    return _rounded("floor", math.floor, values)
+
+
+def ceil(values: Any) -> Reals:  # noqa: ANN401
+    """Rounded up, still real."""
+    return _rounded("ceil", math.ceil, values)
+
+
+def trunc(values: Any) -> Reals:  # noqa: ANN401
+    """Rounded toward 0, still real."""
+    return _rounded("trunc", math.trunc, values)
+
+
+def log10(values: Any) -> Reals:  # noqa: ANN401
+    """The decimal logarithm; minus infinity of 0."""
+    if is_plain(values):
+        return cast("Reals", math.log10(values) if values else -INFINITY)
+    return cast("Reals", numpy().log10(values))
+
+
+def isnan(values: Any) -> Any:  # noqa: ANN401
+    """True where a value is not a number."""
+    return math.isnan(values) if is_plain(values) else numpy().isnan(values)
+
+
+def isfinite(values: Any) -> Any:  # noqa: ANN401
+    """True where a value is a finite number."""
+    return math.isfinite(values) if is_plain(values) else numpy().isfinite(values)
+
+
+def broadcast(*values: Any) -> tuple[Any, ...]:  # noqa: ANN401
+    """The values in one shape; plain numbers stay plain if all are."""
+    return values if is_plain(*values) else tuple(numpy().broadcast_arrays(*values))

@@ -1,0 +1,33 @@
+"""Names of quantized copies that have none of their own."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.naming import copy_name
+
+
+@pytest.mark.parametrize(
+    ("copy_id", "original_id", "original_name", "name"),
+    [
+        ("casperhansen/llama-3.3-70b-instruct-awq", "meta-llama/Llama-3.3-70B-Instruct", "Llama 3.3 70B", "Llama 3.3 70B AWQ"),
+        ("mlx-community/gemma-3-12b-it-4bit", "google/gemma-3-12b-it", "Gemma 3 12B", "Gemma 3 12B MLX 4-bit"),
+        ("mlx-community/x-26b-it-8bit", "google/x-26b", "X 26B", "X 26B MLX 8-bit"),
+        ("org/Model-7B-0324-GPTQ-Int4", "maker/Model-7B", "Model 7B", "Model 7B 0324 GPTQ INT4"),
+        ("org/Model-7B", "maker/Model-7B", "Model 7B", "Model 7B"),
+    ],
+)  # fmt: skip
+def test_a_copy_is_called_after_its_original(
+    copy_id: str, original_id: str, original_name: str, name: str
+) -> None:
+    assert copy_name(copy_id, original_id, original_name) == name
+
+
+def test_every_model_has_a_name_of_its_own_that_is_no_slug() -> None:
+    names = [model.name for model in open_catalogue().models.values()]
+    assert [name for name, count in Counter(names).items() if count > 1] == []
+    # Lower case throughout only where the maker writes it so, with its hyphens.
+    assert {name for name in names if name == name.lower() and " " in name} == set()

@@ -1,0 +1,85 @@
+"""The language of pages and labels: the command that checks it, and what it finds in this repository."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def style(repository):
+    spec = importlib.util.spec_from_file_location("check_style", repository / "scripts/check_style.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules[spec.name]
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("The matrix is computed anew.", "“anew”: again, from scratch"),
+        ("A stack of like-built storeys.", "“storeys”: layers"),
+        ("A request that was thrown out waits.", "“thrown out”: preempted, evicted"),
+        ("Remembers by", "“Remembers by”: Attention type"),
+        ("What a quantised cache buys.", "“quantised”: American spelling, quantiz…"),
+        ("The catalogue has it.", "“catalogue”: American spelling, catalog…"),
+        ("1 requests of 8K fit.", "“1 requests”: singular"),
+        ("one; two; three.", "a chain of semicolons: one; two; three.…"),
+        (" ".join(["word"] * 31) + ".", "a sentence of 31 words: " + ("word " * 12) + "…"),
+    ],
+)
+def test_a_fault_is_found(style, text, fault):
+    assert fault in list(style.faults(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "For 64 concurrent requests: 3 × B200.",
+        "11 requests, 0.1 requests, 1 request.",
+        "Besides, stretching is another word, and so is parallelism.",
+        "First sentence; with a clause. " + "word " * 15 + "ends. " + "Word " * 15 + "ends.",
+    ],
+)
+def test_good_prose_has_none(style, text):
+    assert list(style.faults(text)) == []
+
+
+def test_code_addresses_and_computed_values_are_not_prose(style):
+    text = "See `catalogue:` in [the page](quantised-cache.md), {{ 3 anew = f() }}.\n\n```\nanew\n```\n"
+    assert [piece.text for piece in style.markdown(text)] == ["See code in the page, N."]
+
+
+def test_text_is_found_where_it_stands(style):
+    found = list(style.chapter("# %% [markdown]\n# # Title\n#\n# Made anew.\n# %%\nx = 'anew and again'\n"))
+    assert found == [(2, "Title"), (4, "Made anew.")]
+    assert list(style.python('"""Anew and again."""\nA = f"made {1} anew"\nB = "kv-no kv-why"\n')) == [
+        (2, "made N anew")
+    ]
+    assert list(style.javascript('// anew "not this"\nsay(`made ${n} anew`);\n')) == [(2, "made N anew")]
+    assert [t.text for t in style.html('<p title="A hint">One <b>two</b></p><svg><text>x</text></svg>')] == [
+        "A hint",
+        "One two",
+    ]
+
+
+def test_a_field_needs_a_label_and_help(style):
+    found = [fault.message for fault in style.labels('<label>on <select name="gpu"></select></label>')]
+    assert found == [
+        "label “on”: sentence case, a noun with its unit",
+        "label “on”: the field needs help text (aria-describedby)",
+    ]
+    assert not list(style.labels('<label>GPU <input name="gpu" aria-describedby="gpu-help"></label>'))
+
+
+def test_no_file_has_more_faults_than_it_may(style, capsys):
+    assert style.main([]) == 0, capsys.readouterr().out
+
+
+def test_every_allowance_is_of_a_file_that_is_checked(style):
+    files = {path.relative_to(style.ROOT).as_posix() for path in style.scope()}
+    assert set(style.allowed()) <= files
