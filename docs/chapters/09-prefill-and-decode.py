@@ -15,7 +15,6 @@ from kvreport.book.chapter import (
     Instrument,
     Output,
     Slider,
-    choose,
     claim,
     curves,
     decode_step,

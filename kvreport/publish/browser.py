@@ -13,16 +13,10 @@ import json
 from functools import cache
 from typing import Any, Final
 
-<<<<<<< HEAD
-from kvreport import words
-from kvreport.accounting import kernel, lessons
-from kvreport.publish.javascript import PRELUDE, Translation, camel, translate
-=======
 from kvreport import query, words
-from kvreport.accounting import kernel
+from kvreport.accounting import kernel, lessons
 from kvreport.estimation import remedies
-from kvreport.publish.javascript import PRELUDE, Translation, translate
->>>>>>> main
+from kvreport.publish.javascript import PRELUDE, Translation, camel, translate
 
 ADDRESS: Final = "assets/kv-kernel.js"
 """Where the script stands in the site."""
