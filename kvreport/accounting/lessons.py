@@ -128,3 +128,8 @@ def prefill_share(prefill: float, decode: float) -> float:
 def resident_sessions(pool: float, running: float, session: float) -> int:
     """Return the idle sessions whose cache fits beside what running requests hold."""
     return whole_number(max(pool - running, 0), session)
+
+
+def left_share(pool: float, running: float) -> float:
+    """Return the share of a pool that running requests leave."""
+    return ratio(max(pool - running, 0), pool)

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from kvreport.book.quantities import Quantities
 
 CHAPTERS: Final = "chapters/"
+QUESTIONS: Final = "questions/"
+_LISTED: Final = re.compile(r"\]\(([\w-]+)\.md\)")
 _BLOCK: Final = re.compile(r"<(style|script)\b.*?</\1\s*>", re.DOTALL | re.IGNORECASE)
 _CLIPBOARD: Final = re.compile(r'<div\b[^>]*class="clipboard-copy-txt"[^>]*>.*?</div>', re.DOTALL)
 _COPY_BUTTON: Final = re.compile(
@@ -59,6 +61,7 @@ class Book:
         terms: Glossary entries to explain where they first stand on a page.
         files: The site's files, once MkDocs has them.
         titles: Title of each chapter by source address, in reading order.
+        questions: Title of each question by source address, in the order of their list.
         taken: For each chapter, what can be downloaded: words, and the address within the site or in full.
     """
 
@@ -66,6 +69,7 @@ class Book:
     terms: tuple[glossary.Term, ...] = ()
     files: Files | None = None
     titles: dict[str, str] = field(default_factory=dict)
+    questions: dict[str, str] = field(default_factory=dict)
     taken: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
 
     def take(self, files: Files, config: MkDocsConfig) -> None:
@@ -74,6 +78,7 @@ class Book:
         self.files = files
         found = sorted((f for f in files if is_chapter(f.src_uri)), key=lambda f: f.src_uri)
         self.titles = {f.src_uri: _title(Path(str(f.abs_src_path))) for f in found}
+        self.questions = self._listed()
 
     def pack(self, config: MkDocsConfig) -> list[tuple[str, str]]:
         """Return every chapter as a notebook and as a script: (address within the site, content).
@@ -128,6 +133,8 @@ class Book:
                 self._way(uri, 1, page.file),
                 [(words, link(page.url, there)) for words, there in self.taken.get(uri, ())],
             )
+        elif uri in self.questions:
+            html += ways(self._way(uri, -1, page.file), self._way(uri, 1, page.file), "Questions")
         html, faults = prose.resolve(html, self.quantities, uri)
         if self.terms and self.files is not None:
             home = self.files.get_file_from_path(glossary.PAGE)
@@ -143,14 +150,26 @@ class Book:
         return (*own, *(name for term in told for name in (term.term, *term.also)))
 
     def _way(self, uri: str, step: int, file: File) -> dict[str, str] | None:
-        order = list(self.titles)
+        titles = self.titles if uri in self.titles else self.questions
+        order = list(titles)
         number = order.index(uri) + step
         if not 0 <= number < len(order) or self.files is None:
             return None
         target = self.files.get_file_from_path(order[number])
         if target is None:
             return None
-        return {"title": self.titles[order[number]], "url": target.url_relative_to(file)}
+        return {"title": titles[order[number]], "url": target.url_relative_to(file)}
+
+    def _listed(self) -> dict[str, str]:
+        """Questions in the order in which their index links to them."""
+        index = self.files.get_file_from_path(f"{QUESTIONS}index.md") if self.files is not None else None
+        if self.files is None or index is None or index.abs_src_path is None:
+            return {}
+        listed = _LISTED.findall(Path(index.abs_src_path).read_text(encoding="utf-8"))
+        found = [self.files.get_file_from_path(f"{QUESTIONS}{name}.md") for name in listed]
+        return {
+            f.src_uri: _title(Path(f.abs_src_path), "# ") for f in found if f is not None and f.abs_src_path
+        }
 
 
 def is_chapter(uri: str) -> bool:
@@ -246,17 +265,20 @@ def frame(
     if links:
         time += f'<p class="kv-take-away">{links}. It runs with <code>pip install kvreport[site]</code>.</p>'
     head, close, rest = html.partition("</h1>")
-    ways = "".join(
+    return f"{head}{close}{time if close else ''}{rest}{ways(before, after, 'Chapters')}"
+
+
+def ways(before: Mapping[str, str] | None, after: Mapping[str, str] | None, name: str) -> str:
+    """Return the links to the page before and the page after, as a navigation called ``name``."""
+    linked = "".join(
         f'<a class="kv-way kv-way--{side}" href="{escape(way["url"], quote=True)}">'
         f"<small>{word}</small>{escape(way['title'])}</a>"
-        for side, word, way in (("before", "Before", before), ("after", "Next", after))
+        for side, word, way in (("before", "Previous", before), ("after", "Next", after))
         if way is not None
     )
-    return (
-        f'{head}{close}{time if close else ""}{rest}<nav class="kv-ways" aria-label="Chapters">{ways}</nav>'
-    )
+    return f'<nav class="kv-ways" aria-label="{name}">{linked}</nav>'
 
 
-def _title(path: Path) -> str:
-    found = re.search(r"^# # (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+def _title(path: Path, mark: str = "# # ") -> str:
+    found = re.search(rf"^{mark}(.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
     return found[1].strip() if found else path.stem

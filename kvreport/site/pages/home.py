@@ -27,7 +27,7 @@ DOORS: Final = (
     Link("Compare", "compare/", "Two to four models or accelerators, side by side."),
     Link("Sizer", "sizer/", "From users and time targets to GPUs, replicas and flags."),
     Link("Log", "log/", "Paste a start-up log; each number is explained."),
-    Link("Learn", "learn/", "Twelve short chapters, every number computed."),
+    Link("Learn", "learn/", "Fourteen chapters with predictions, instruments and quizzes."),
     Link("Questions", "questions/", "What people ask most, answered with the numbers."),
     Link("Evidence", "evidence/", "Predictions beside what engines printed."),
     Link("Data", "data/", "Every row as Parquet and CSV, every column described."),
