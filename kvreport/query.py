@@ -109,7 +109,8 @@ class Query:
     """One question about one model on some accelerators.
 
     Attributes:
-        model: Catalogue id, slug or alias; path of a config, a GGUF file or a folder; or a record.
+        model: Catalogue id, slug or alias; path of a config, a GGUF file or a folder; or a record,
+            or a GGUF file that was read.
         gpu: Accelerators: a name, a record, or a sequence with one per rank; ``"H100*8"`` repeats.
     """
 
@@ -142,6 +143,13 @@ class Query:
         default="auto",
         help="KV format (auto: the checkpoint's own, else 16-bit)",
         url="kv",
+    )
+    dtype: str = _option(
+        "--dtype",
+        kind="choice",
+        default="auto",
+        choices=("auto", "half", "float16", "bfloat16"),
+        help="16-bit type to compute in (auto: the checkpoint's own)",
     )
     assume_defaults: bool = _option(
         "--assume-defaults",
@@ -318,6 +326,98 @@ class Query:
         group="home",
         choices=("on", "off", "auto"),
         help="flash attention (auto)",
+    )
+    batch_size: int | None = _option(
+        "--batch-size", kind="whole", group="home", high=1 << 20, help="tokens of one logical batch (2048)"
+    )
+    cpu_moe: bool = _option(
+        "--cpu-moe", kind="switch", group="home", default=False, help="experts of all layers stay on the CPU"
+    )
+    override_tensor: Any = _option(
+        "--override-tensor",
+        "-ot",
+        kind="text",
+        group="home",
+        metavar="PATTERN=BUFFER",
+        many=True,
+        help="buffer of tensors whose name matches, such as 'ffn_.*_exps=CPU'",
+    )
+    split_mode: str | None = _option(
+        "--split-mode",
+        "-sm",
+        kind="choice",
+        group="home",
+        choices=("none", "layer", "row"),
+        help="how several GPUs share the model (layer)",
+    )
+    tensor_split: str | None = _option(
+        "--tensor-split",
+        "-ts",
+        kind="text",
+        group="home",
+        metavar="N,N",
+        help="share of the model on each GPU (by free memory)",
+    )
+    main_gpu: int | None = _option(
+        "--main-gpu", "-mg", kind="whole", group="home", low=0, high=255, help="GPU of --split-mode none (0)"
+    )
+    no_kv_offload: bool = _option(
+        "--no-kv-offload", kind="switch", group="home", default=False, help="caches stay in host memory"
+    )
+    no_op_offload: bool = _option(
+        "--no-op-offload",
+        kind="switch",
+        group="home",
+        default=False,
+        help="GPUs do not compute on weights in host memory",
+    )
+    fit: bool = _option(
+        "--fit",
+        kind="switch",
+        group="home",
+        default=False,
+        help="change what was not stated until it fits, as llama.cpp does by itself",
+    )
+    fit_target: int | str | None = _option(
+        "--fit-target", kind="bytes", group="home", help="memory that --fit leaves free on each GPU (1GiB)"
+    )
+    mmproj: str | None = _option(
+        "--mmproj", kind="text", group="home", metavar="FILE", help="GGUF file of the vision projector"
+    )
+    no_mmproj_offload: bool = _option(
+        "--no-mmproj-offload",
+        kind="switch",
+        group="home",
+        default=False,
+        help="the vision projector stays in host memory",
+    )
+    spec_type: str | None = _option(
+        "--spec-type",
+        kind="choice",
+        group="home",
+        choices=("none", "draft-simple", "draft-mtp"),
+        help="what drafts tokens: a draft model, or the file's own prediction blocks (none)",
+    )
+    cache_ram: int | str | None = _option(
+        "--cache-ram",
+        kind="text",
+        group="home",
+        metavar="SIZE",
+        help="host memory of the prompt cache (8GiB); 0: none",
+    )
+    ctx_checkpoints: int | None = _option(
+        "--ctx-checkpoints",
+        kind="whole",
+        group="home",
+        low=0,
+        high=1 << 16,
+        help="checkpoints of windows and states that a slot keeps in host memory (32)",
+    )
+    host_bandwidth: int | str | None = _option(
+        "--host-bandwidth",
+        kind="bytes",
+        group="home",
+        help="bytes per second that the processor reads, such as 90GB (89.6GB: two channels of DDR5-5600)",
     )
     host_memory: int | str | None = _option(
         "--host-memory", kind="bytes", group="home", help="memory of the computer for what stays on the CPU"

@@ -24,6 +24,7 @@ from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan, Serving
 from kvreport.accounting.profile import CacheProfile
 from kvreport.accounting.stages import stages
+from kvreport.accounting.support import Asked, spread_codes
 from kvreport.accounting.support import codes as refusals
 from kvreport.accounting.weights import ComponentBytes, weights_by_component
 from kvreport.catalog.accelerator import Accelerator
@@ -66,6 +67,7 @@ class Case:
         context_tokens: The longest request that the engine was told to take; None for the model's longest.
         many: True for arrays even where there is one device and one format.
         replica: The accelerators of one data rank, place by place, where they differ; else empty.
+        dtype: The type to compute in; None is the checkpoint's own.
         support: What engines' releases run on; None not to judge it.
     """
 
@@ -86,6 +88,7 @@ class Case:
     context_tokens: int | None = None
     many: bool = False
     replica: tuple[Accelerator, ...] = ()
+    dtype: str | None = None
     support: Support | None = None
 
     @property
@@ -356,16 +359,24 @@ def _refused(case: Case, known: Memo, *, scalar: bool = False) -> int | Codes:
     if support is None or not case.accelerators:
         return 0
     devices, name = case.accelerators, None if case.kv_format is None else case.kv_format.name
+    engine, forms = case.engine, tuple(map(_name, case.weight_formats))
     found = known.get(
-        (
-            "refused",
-            case.engine.name,
-            tuple(device.id for device in devices),
-            tuple(map(_name, case.weight_formats)),
-            name,
+        ("refused", engine.name, tuple(device.id for device in devices), forms, name, case.dtype),
+        lambda: refusals(
+            support, engine, devices, case.model, case.weight_formats, case.kv_format, case.dtype
         ),
-        lambda: refusals(support, case.engine, devices, case.model, case.weight_formats, case.kv_format),
     )
+    asked = Asked(
+        layout=case.layout,
+        lora_rank=case.lora_slots[1] if case.lora_slots[0] else 0,
+        formats=case.formats,
+    )
+    spread = known.get(
+        ("refused", engine.name, forms, case.layout, asked.lora_rank),
+        lambda: spread_codes(support, engine, case.model, case.weight_formats, asked),
+    )
+    if any(spread):
+        found = [[max(pair) for pair in zip(row, spread, strict=True)] for row in found]
     return found[0][0] if scalar else xp.codes(found)
 
 

@@ -10,7 +10,7 @@ Rules of the subset, which the translator enforces:
 
 * statements: assignment, ``if``, ``while``, ``for`` over a sequence or ``range``, ``return``;
 * expressions: arithmetic, comparison, ``and``/``or``/``not``, calls of functions of this file, of
-  ``min``, ``max``, ``abs``, ``int``, ``round``, ``len`` and of ``math``'s ``ceil``, ``floor``, ``isnan``;
+  ``min``, ``max``, ``abs``, ``int``, ``round``, ``len`` and of ``math``'s ``ceil``, ``floor``, ``log2``, ``isnan``;
 * a condition is a comparison, a call or a ``bool``: truthiness differs between the languages;
 * arguments of ``min`` and ``max`` are never NaN, and no divisor is 0: the languages differ there, too.
 
@@ -54,6 +54,9 @@ Rates = tuple[
     float,
     float,
     float,
+    int,
+    float,
+    float,
 ]
 """What vLLM's reserve grows with, in the order of
 :class:`kvreport.accounting.engines.vllm.reserve.ReserveRates`, which says what each is."""
@@ -79,6 +82,9 @@ LARGEST_CAPTURE: Final = 512
 MULTIPROCESSORS: Final = 132
 """Multiprocessors of a large device (H100), for each of which Triton's sampling kernel keeps a row of
 logits. Others have 58 to 188, which changes a tenth of a GiB."""
+
+IMAGE_TOKENS: Final = 16384
+"""Tokens of the largest image of towers that take any resolution; a video is measured by as many as fit the context."""
 
 BUFFERED_ROWS: Final = 8
 """Rows of logits from which that kernel samples (vLLM 0.17.0, ``apply_top_k_top_p``)."""
@@ -390,9 +396,11 @@ def activation_bytes(rates: Rates, tokens: int, max_num_seqs: int, context: int,
     forward = max(rates[0] * tokens, rates[1] * tokens + rates[2]) + rates[12]
     buffered = rates[7] * min(rows, MULTIPROCESSORS) if rows >= BUFFERED_ROWS else 0.0
     sampling = rates[6] * rows + buffered + rates[4] * tokens
-    encoding = max(rates[8], rates[9] * tokens) + rates[10] * rows
+    images = max(min(rates[16], context // IMAGE_TOKENS), 1)
+    encoding = max(rates[8] * images, rates[9] * tokens) + rates[10] * rows
+    encoded = max(rates[17] * images, rates[18] * tokens)
     workspace = max(0.0 if own_kernels else rates[3] * tokens, rates[11] * context)
-    return round(max(forward, sampling, encoding) + workspace + rates[5] * tokens)
+    return round(max(encoded + max(forward, sampling), encoding) + workspace + rates[5] * tokens)
 
 
 def graph_bytes(per_graph: float, max_num_seqs: int, tokens: int) -> int:
@@ -458,6 +466,11 @@ def of_all_ranks(each: int, data: int) -> int:
     return UNLIMITED_REQUESTS if each >= UNLIMITED_REQUESTS else each * data
 
 
+def per_rank(requests: int, data: int) -> int:
+    """Return the requests of one of ``data`` ranks from those of all."""
+    return requests // data
+
+
 def shortfall(pool: int, block: int, kept: int, request: int, wanted: int) -> int:
     """Return the bytes that a pool lacks for one request, or for the blocks wanted at start; 0 if it does not.
 
@@ -471,6 +484,11 @@ def shortfall(pool: int, block: int, kept: int, request: int, wanted: int) -> in
     if request == 0:
         return 0
     return max(max(kept * block + request, wanted * block) - pool, 0)
+
+
+def over(taken: int, room: int) -> int:
+    """Return by how much one size exceeds another; negative where it does not."""
+    return taken - room
 
 
 def saved_share(now: int, smaller: int) -> float:

@@ -5,16 +5,18 @@ What no rule names is not judged: the answer is then that nothing speaks against
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from kvreport.accounting.alignment import cut_block
 from kvreport.accounting.capacity import Verdict
+from kvreport.accounting.parallel import Layout
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.model import Model
-from kvreport.catalog.support import DeviceRule, FormatRule, Support, numbers
+from kvreport.catalog.support import DeviceRule, FormatRule, Ruling, Support, numbers, within
 
 CUDA: Final = "NVIDIA"
 """The maker whose devices formats are ruled for by capability."""
@@ -43,6 +45,31 @@ class Judgement:
 
 RUNS: Final = Judgement()
 
+_SINGLE: Final = Layout()
+
+_IN_FLOAT16: Final = ("int4", "int8", "gptq")
+"""Beginnings of the names of formats whose checkpoints name float16 as their type, whatever they were made from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What else a deployment asks of a release.
+
+    Attributes:
+        layout: How the model is spread over devices.
+        dtype: The type to compute in; None is the checkpoint's own.
+        lora_rank: Largest rank of the LoRA adapters; 0 without them.
+        formats: Weight formats by name, for what released tensors carry.
+    """
+
+    layout: Layout = _SINGLE
+    dtype: str | None = None
+    lora_rank: int = 0
+    formats: Mapping[str, WeightFormat] = field(default_factory=dict)
+
+
+PLAIN: Final = Asked()
+
 
 def judge(
     support: Support,
@@ -51,6 +78,7 @@ def judge(
     model: Model,
     weight_format: WeightFormat | None = None,
     kv_format: KvFormat | None = None,
+    asked: Asked = PLAIN,
 ) -> Judgement:
     """Say whether an engine's release runs a model on a device in these formats.
 
@@ -61,25 +89,112 @@ def judge(
         model: The model; its kinds of caches and the format that it was released in decide.
         weight_format: What it is converted to; None is as released.
         kv_format: How its caches are stored; None is its own 16-bit type.
+        asked: Layout, type and adapters.
     """
     ruling = support.ruling(engine.family, engine.version)
+    on_device = _on_device(ruling, engine, accelerator, model, weight_format, kv_format, asked.dtype)
+    if on_device.verdict is not None:
+        return on_device
+    spread = _spread(ruling, engine, model, weight_format, asked)
+    return on_device if spread.verdict is None else spread
+
+
+def _on_device(
+    ruling: Ruling,
+    engine: Engine,
+    accelerator: Accelerator,
+    model: Model,
+    weight_format: WeightFormat | None,
+    kv_format: KvFormat | None,
+    dtype: str | None,
+) -> Judgement:
+    """The part of a judgement that no layout changes."""
     runs = _device(ruling.devices, engine, accelerator)
-    if runs.verdict is not None or accelerator.vendor != CUDA or accelerator.compute_capability is None:
+    if runs.verdict is not None:
         return runs
-    capability, kinds = numbers(accelerator.compute_capability), cache_kinds(model)
+    if model.architecture in ruling.missing and model.architecture not in ruling.ran:
+        return Judgement(
+            "engine_does_not_run",
+            f"{engine.label} does not have the class {model.architecture}: releases "
+            f"{ruling.missing[model.architecture]} do",
+        )
+    form = model.weight_format if weight_format is None else weight_format.name
+    if accelerator.vendor == CUDA and accelerator.compute_capability is not None:
+        refused = _type(ruling, engine, accelerator, dtype or _type_of(model, form)) or _attention(
+            ruling, engine, accelerator, model
+        )
+        if refused is not None:
+            return refused
+    kinds = cache_kinds(model)
+    cached = None if kv_format is None else kv_format.name
+    kept = _format(ruling.kv, engine, accelerator, cached, kinds, "a cache in ")
+    rules = ruling.weights if model.experts else tuple(rule for rule in ruling.weights if not rule.experts)
+    stored = _format(rules, engine, accelerator, form, kinds)
+    return stored if stored.verdict is not None or kept.verdict is None else kept
+
+
+def _type_of(model: Model, form: str) -> str:
+    return "float16" if form.startswith(_IN_FLOAT16) else model.dtype
+
+
+def _type(ruling: Ruling, engine: Engine, accelerator: Accelerator, dtype: str) -> Judgement | None:
+    own = numbers(accelerator.compute_capability or "")
+    for rule in ruling.types:
+        if rule.dtype == dtype and not within(rule, own) and not rule.casts:
+            return Judgement(
+                "engine_does_not_run",
+                f"{engine.label} computes in {dtype} from compute capability {rule.minimum}; {accelerator.name} "
+                f"has {accelerator.compute_capability} (--dtype float16 starts)",
+            )
+    return None
+
+
+def _attention(ruling: Ruling, engine: Engine, accelerator: Accelerator, model: Model) -> Judgement | None:
+    own, kinds = numbers(accelerator.compute_capability or ""), cache_kinds(model)
     for rule in ruling.attention:
-        if kinds.issuperset(rule.caches) and capability[0] not in rule.generations:
+        if kinds.issuperset(rule.caches) and own[0] not in rule.generations:
             allowed = ", ".join(f"{one}.x" for one in rule.generations)
             return Judgement(
                 "engine_does_not_run",
                 f"{engine.label} has kernels for sparse attention over latents only for compute "
                 f"capability {allowed}; {accelerator.name} has {accelerator.compute_capability}",
             )
-    form = model.weight_format if weight_format is None else weight_format.name
-    cached = None if kv_format is None else kv_format.name
-    kept = _format(ruling.kv, engine, accelerator, cached, kinds, "a cache in ")
-    stored = _format(ruling.weights, engine, accelerator, form, kinds)
-    return stored if stored.verdict is not None or kept.verdict is None else kept
+    return None
+
+
+def _spread(
+    ruling: Ruling, engine: Engine, model: Model, weight_format: WeightFormat | None, asked: Asked
+) -> Judgement:
+    """The part of a judgement that no device changes: stages, adapters, blocks that ranks cut."""
+    wanted = {"pipeline": asked.layout.pipeline > 1, "lora": asked.lora_rank > 0}
+    words = {"pipeline": "in pipeline stages", "lora": "with LoRA adapters"}
+    for rule in ruling.lacks:
+        if wanted[rule.lacks] and model.architecture in rule.architectures:
+            return Judgement(
+                "engine_does_not_run",
+                f"{engine.label} does not run {model.architecture} {words[rule.lacks]}",
+            )
+    for ranks in ruling.lora_ranks:
+        if asked.lora_rank and asked.lora_rank not in ranks.ranks:
+            allowed = ", ".join(map(str, ranks.ranks))
+            return Judgement(
+                "engine_does_not_run",
+                f"{engine.label} takes --max-lora-rank {allowed}; {asked.lora_rank} was asked for",
+            )
+    cut = cut_block(ruling.alignment, model, weight_format, asked.formats, asked.layout)
+    return RUNS if cut is None else Judgement("format_not_supported", f"{engine.label}: {cut}")
+
+
+def spread_codes(
+    support: Support,
+    engine: Engine,
+    model: Model,
+    weight_formats: Sequence[WeightFormat | None],
+    asked: Asked,
+) -> list[int]:
+    """The codes of what a release refuses of a layout, one for each weight format, whatever the device."""
+    ruling = support.ruling(engine.family, engine.version)
+    return [_spread(ruling, engine, model, form, asked).code for form in weight_formats]
 
 
 def codes(
@@ -89,18 +204,21 @@ def codes(
     model: Model,
     weight_formats: Sequence[WeightFormat | None],
     kv_format: KvFormat | None,
+    dtype: str | None = None,
 ) -> list[list[int]]:
-    """The codes of :func:`judge`, a row for each device and a column for each weight format.
+    """The codes of :func:`judge` for one device each, a row for each device and a column for each weight format.
 
-    Devices of one maker, capability and architecture are judged once.
+    Devices of one maker, capability and architecture are judged once. :func:`spread_codes` has what a layout adds.
     """
+    ruling = support.ruling(engine.family, engine.version)
     known: dict[tuple[str, str | None, str], list[int]] = {}
     rows = []
     for device in accelerators:
         kind = (device.vendor, device.compute_capability, device.architecture)
         if kind not in known:
             known[kind] = [
-                judge(support, engine, device, model, form, kv_format).code for form in weight_formats
+                _on_device(ruling, engine, device, model, form, kv_format, dtype).code
+                for form in weight_formats
             ]
         rows.append(known[kind])
     return rows
@@ -114,16 +232,15 @@ def device_signature(support: Support, engine: Engine, accelerator: Accelerator)
     ruling = support.ruling(engine.family, engine.version)
     runs = _device(ruling.devices, engine, accelerator).verdict is None
     own = accelerator.compute_capability
+    formats = (*ruling.kv, *ruling.weights)
     if accelerator.vendor != CUDA or own is None:
-        return (runs,)
+        return (runs, *(_refusal(rule, accelerator) is None for rule in formats))
     capability = numbers(own)
     return (
         runs,
         *(capability[0] in rule.generations for rule in ruling.attention),
-        *(
-            rule.minimum is None or capability >= numbers(rule.minimum)
-            for rule in (*ruling.kv, *ruling.weights)
-        ),
+        *(within(rule, capability) for rule in ruling.types),
+        *(_refusal(rule, accelerator) is None for rule in formats),
     )
 
 
@@ -157,6 +274,8 @@ def _against(rule: DeviceRule, accelerator: Accelerator) -> str | None:
         return f"it is {own}, and the release is built for {', '.join(rule.capabilities)}"
     if rule.minimum is not None and numbers(own) < numbers(rule.minimum):
         return f"its compute capability is {own}, and the release needs {rule.minimum}"
+    if rule.maximum is not None and numbers(own) > numbers(rule.maximum):
+        return f"its compute capability is {own}, and the release has kernels up to {rule.maximum}"
     return None
 
 
@@ -169,23 +288,17 @@ def _format(
     what: str = "",
 ) -> Judgement:
     own = accelerator.compute_capability
-    if form is None or own is None:
+    if form is None:
         return RUNS
     found = RUNS
     for rule in rules:
         if not rule.names(form) or (rule.caches and not set(rule.caches).intersection(kinds)):
             continue
-        if not rule.runs:
-            return Judgement(
-                "format_not_supported", f"{engine.label} does not run {what}{form}: {rule.reason}"
-            )
-        if rule.minimum is not None and numbers(own) < numbers(rule.minimum):
-            return Judgement(
-                "format_not_supported",
-                f"{engine.label} runs {what}{form} from compute capability {rule.minimum}; {accelerator.name} "
-                f"has {own}",
-            )
-        if rule.native is not None and numbers(own) < numbers(rule.native):
+        reason = _refusal(rule, accelerator)
+        if reason is not None:
+            verb = "does not run" if not rule.runs else "runs"
+            return Judgement("format_not_supported", f"{engine.label} {verb} {what}{form}{reason}")
+        if own is not None and rule.native is not None and numbers(own) < numbers(rule.native):
             found = Judgement(
                 None,
                 f"{accelerator.name} does not multiply in {form}: {engine.label} stores the weights in it "
@@ -193,3 +306,28 @@ def _format(
                 weight_only=True,
             )
     return found
+
+
+def _refusal(rule: FormatRule, accelerator: Accelerator) -> str | None:
+    """How a sentence about a refused format ends; None if the rule lets the device run it or is not about it."""
+    own = accelerator.compute_capability
+    if accelerator.vendor not in rule.vendors:
+        return None
+    if not rule.runs:
+        return f": {rule.reason}"
+    if own is None:
+        return None
+    has = (
+        f"; {accelerator.name} has {own}" if accelerator.vendor == CUDA else f"; {accelerator.name} is {own}"
+    )
+    if rule.capabilities and own not in rule.capabilities:
+        return f" on {', '.join(rule.capabilities)} only{has}"
+    if accelerator.vendor != CUDA:
+        return None
+    if rule.generations and numbers(own)[0] not in rule.generations:
+        return f" for compute capability {', '.join(f'{one}.x' for one in rule.generations)} only{has}"
+    if rule.minimum is not None and numbers(own) < numbers(rule.minimum):
+        return f" from compute capability {rule.minimum}{has}"
+    if rule.maximum is not None and numbers(own) > numbers(rule.maximum):
+        return f" up to compute capability {rule.maximum}{has}"
+    return None

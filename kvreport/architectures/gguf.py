@@ -41,12 +41,14 @@ class GgufModel:
         architecture: ``general.architecture``.
         tensors: Every tensor with its type; prediction layers included.
         prediction_layers: Layers at the end that are not loaded for plain decoding.
+        missing_bytes: Bytes by which the file ends before its tensors do; 0 for a whole file.
     """
 
     model: Model
     architecture: str
     tensors: tuple[LocalTensor, ...]
     prediction_layers: int
+    missing_bytes: int = 0
 
 
 def read_gguf(path: str | Path) -> GgufModel:
@@ -98,7 +100,7 @@ def model_from_header(header: Header) -> GgufModel:
             ),
         ),
     )
-    return GgufModel(model, keys.architecture, tensors, nextn)
+    return GgufModel(model, keys.architecture, tensors, nextn, header.missing_bytes)
 
 
 class _Keys:

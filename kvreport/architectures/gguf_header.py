@@ -10,6 +10,7 @@ import mmap
 import re
 import struct
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any, Final
 
@@ -54,11 +55,13 @@ class Header:
         path: The file that was named.
         metadata: Values by key; a long array of tokens is kept as its length under ``key``.
         tensors: Every tensor.
+        missing_bytes: Bytes by which files end before their tensors do.
     """
 
     path: Path
     metadata: dict[str, Any]
     tensors: tuple[FileTensor, ...]
+    missing_bytes: int = 0
 
 
 def read_header(path: str | Path) -> Header:
@@ -72,10 +75,12 @@ def read_header(path: str | Path) -> Header:
     """
     first = Path(path)
     parts = _parts(first)
-    metadata, tensors = _read_one(parts[0])
+    metadata, tensors, missing = _read_one(parts[0])
     for part in parts[1:]:
-        tensors += _read_one(part)[1]
-    return Header(first, metadata, tuple(tensors))
+        _, more, lost = _read_one(part)
+        tensors += more
+        missing += lost
+    return Header(first, metadata, tuple(tensors), missing)
 
 
 def _parts(path: Path) -> list[Path]:
@@ -92,10 +97,13 @@ def _parts(path: Path) -> list[Path]:
     return names
 
 
-def _read_one(path: Path) -> tuple[dict[str, Any], list[FileTensor]]:
+def _read_one(path: Path) -> tuple[dict[str, Any], list[FileTensor], int]:
     try:
         with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            return _Reader(data, path.name).read()
+            reader = _Reader(data, path.name)
+            metadata, tensors = reader.read()
+            held = sum(one.kind.nbytes(one.shape[0], prod(one.shape[1:])) for one in tensors)
+            return metadata, tensors, max(0, reader.at + held - reader.size)
     except (OSError, ValueError) as error:
         if isinstance(error, InputError):
             raise

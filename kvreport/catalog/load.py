@@ -18,7 +18,8 @@ from kvreport.catalog.base import Record
 from kvreport.catalog.dump import dump_model
 from kvreport.catalog.engine import Engine, engine_for_version, version_number
 from kvreport.catalog.formats import Formats, Grid, KvFormat, WeightFormat
-from kvreport.catalog.layouts import Layouts, canonical
+from kvreport.catalog.home import home_accelerators
+from kvreport.catalog.layouts import Layouts, canonical, layout
 from kvreport.catalog.model import Model
 from kvreport.catalog.shelf import Shelf, read_yaml, spoken, validate
 from kvreport.catalog.support import Support
@@ -144,7 +145,18 @@ class Catalogue:
             for record in self._accelerators.mentioning(name)
             if heard in _names(record.id, record.name, *record.aliases)
         }
-        return _only(matches, "accelerator", name, list(self._accelerators.files))
+        if not matches:
+            matches = {
+                one.id: one
+                for one in self.home_accelerators.values()
+                if heard in _names(one.id, one.name, *one.aliases)
+            }
+        return _only(matches, "accelerator", name, [*self._accelerators.files, *self.home_accelerators])
+
+    @property
+    def home_accelerators(self) -> Mapping[str, Accelerator]:
+        """Machines and cards of other memory sizes than the matrix has, by id: names find them, nothing lists them."""
+        return home_accelerators(self.folder)
 
     def engine(self, name: str) -> Engine:
         """Find an engine by name or alias, in any case, or by version (``vllm@0.11.0``).
@@ -224,6 +236,10 @@ class Catalogue:
         except CatalogueError as error:
             found += error.faults
             support = None
+        try:
+            home_accelerators(self.folder)
+        except CatalogueError as error:
+            found += error.faults
         if found:
             # Names cannot be compared across files that could not all be read.
             return tuple(found)
@@ -295,7 +311,10 @@ class Catalogue:
         known = {"weights": set(self.weight_formats), "kv": set(self.kv_formats)}
         for field, rules in (("weights", support.weights), ("kv", support.kv)):
             for name in sorted({name for rule in rules for name in rule.formats}):
-                if not any(form == name or form.startswith(f"{name}-") for form in known[field]):
+                stated = field == "weights" and layout(name) is not None
+                if not stated and not any(
+                    form == name or form.startswith(f"{name}-") for form in known[field]
+                ):
                     allowed = f"one of {', '.join(sorted(known[field]))}, or how several begin"
                     found.append(Fault("support.yaml", f"{field}.formats", shorten(name), allowed))
         return found

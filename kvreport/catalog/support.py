@@ -1,9 +1,10 @@
-"""What each engine's releases run on: devices, weight formats, KV formats and attention, each with its source."""
+"""What each engine's releases run on and load: devices, classes, types, formats, attention, each with its source."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Annotated, Literal, NamedTuple, Self, TypeVar
 
 from pydantic import Field, PrivateAttr, model_validator
@@ -26,6 +27,7 @@ class Rule(Record):
         family: The engines' family.
         releases: First release that it holds for, and the first that it no longer does (``None``: still).
         minimum: The least NVIDIA capability that runs.
+        maximum: The highest NVIDIA capability that the release has kernels for; None for all above ``minimum``.
         runs: False if nothing that the rule names runs.
         reason: Why not, in words, for ``runs: false``.
         source: Which of the file's sources covers it.
@@ -34,6 +36,7 @@ class Rule(Record):
     family: Family
     releases: tuple[Release, Release | None] = ("0.0", None)
     minimum: CudaCapability | None = None
+    maximum: CudaCapability | None = None
     runs: bool = True
     reason: LongText | None = None
     source: Text
@@ -76,17 +79,25 @@ class DeviceRule(Rule):
 
 
 class FormatRule(Rule):
-    """Which formats an engine runs on NVIDIA's devices; the last that names a format decides.
+    """Which formats an engine runs on some makers' devices; the last that names a format decides.
 
     Attributes:
         formats: Names, each of which stands for every layout that begins with it.
         native: The least capability that multiplies in the format; devices below widen it first.
         caches: Kinds of caches that a model has one of; empty for any model.
+        experts: True if the rule is only about models with routed experts.
+        vendors: Makers whose devices the rule is about.
+        capabilities: The capabilities that run, by name (AMD's); empty for all from ``minimum``.
+        generations: Whole numbers of NVIDIA's capabilities that run; empty for all from ``minimum``.
     """
 
     formats: Annotated[tuple[FormatName, ...], Field(min_length=1)]
     native: CudaCapability | None = None
     caches: tuple[Text, ...] = ()
+    experts: bool = False
+    vendors: Annotated[tuple[Vendor, ...], Field(min_length=1)] = ("NVIDIA",)
+    capabilities: tuple[Text, ...] = ()
+    generations: tuple[int, ...] = ()
 
     def names(self, form: str) -> bool:
         """Whether the rule is about a format."""
@@ -105,6 +116,71 @@ class AttentionRule(Rule):
     generations: Annotated[tuple[int, ...], Field(min_length=1)]
 
 
+class TypeRule(Rule):
+    """The type that a release computes in, on NVIDIA's devices below ``minimum``.
+
+    Attributes:
+        dtype: The type that those devices lack.
+        casts: True if a release told nothing takes float16 instead; False if it refuses to start.
+    """
+
+    dtype: Literal["bfloat16"]
+    casts: bool
+
+
+class ClassRule(Rule):
+    """Model classes that a family runs in the releases of the range, and in no others.
+
+    Attributes:
+        architectures: Classes as ``config.json`` names them.
+    """
+
+    architectures: Annotated[tuple[Text, ...], Field(min_length=1)]
+
+
+class LackRule(Rule):
+    """Model classes that a release runs without pipeline stages or without LoRA adapters.
+
+    Attributes:
+        lacks: What the classes do not have.
+        architectures: Classes as ``config.json`` names them.
+    """
+
+    lacks: Literal["pipeline", "lora"]
+    architectures: Annotated[tuple[Text, ...], Field(min_length=1)]
+
+
+class AlignmentRule(Rule):
+    """Blocks of weights that share a scale, which tensor parallelism must not cut.
+
+    Attributes:
+        formats: Names, each of which stands for every layout that begins with it.
+        sides: ``both`` sides of a block, or ``input`` alone.
+        experts: True for the matrices of routed experts, False for all others.
+        refined: The least side that a release may divide the blocks of experts into, so that they can be cut;
+            None where it does not.
+    """
+
+    formats: Annotated[tuple[FormatName, ...], Field(min_length=1)]
+    sides: Literal["both", "input"]
+    experts: bool
+    refined: Annotated[int, Field(ge=1, le=1 << 12)] | None = None
+
+    def names(self, form: str) -> bool:
+        """Whether the rule is about a format."""
+        return any(form == name or form.startswith(f"{name}-") for name in self.formats)
+
+
+class RankRule(Rule):
+    """Largest ranks of LoRA adapters that a release can be told.
+
+    Attributes:
+        ranks: Allowed values of the flag.
+    """
+
+    ranks: Annotated[tuple[int, ...], Field(min_length=1)]
+
+
 class Ruling(NamedTuple):
     """The rules that are about one release; fields as in :class:`Support`."""
 
@@ -112,6 +188,12 @@ class Ruling(NamedTuple):
     weights: tuple[FormatRule, ...]
     kv: tuple[FormatRule, ...]
     attention: tuple[AttentionRule, ...]
+    types: tuple[TypeRule, ...]
+    lacks: tuple[LackRule, ...]
+    alignment: tuple[AlignmentRule, ...]
+    lora_ranks: tuple[RankRule, ...]
+    ran: frozenset[str]
+    missing: dict[str, str]
 
 
 class Support(Record):
@@ -122,6 +204,11 @@ class Support(Record):
     weights: tuple[FormatRule, ...] = ()
     kv: tuple[FormatRule, ...] = ()
     attention: tuple[AttentionRule, ...] = ()
+    types: tuple[TypeRule, ...] = ()
+    classes: tuple[ClassRule, ...] = ()
+    lacks: tuple[LackRule, ...] = ()
+    alignment: tuple[AlignmentRule, ...] = ()
+    lora_ranks: tuple[RankRule, ...] = ()
     sources: Annotated[tuple[Source, ...], Field(min_length=1)]
     _known: dict[tuple[str, str | None], Ruling] = PrivateAttr(default_factory=dict)
 
@@ -134,13 +221,39 @@ class Support(Record):
                 weights=_holding(self.weights, key),
                 kv=_holding(self.kv, key),
                 attention=_holding(self.attention, key),
+                types=_holding(self.types, key),
+                lacks=_holding(self.lacks, key),
+                alignment=_holding(self.alignment, key),
+                lora_ranks=_holding(self.lora_ranks, key),
+                ran=frozenset(name for rule in _holding(self.classes, key) for name in rule.architectures),
+                missing=self._missing(family, version),
             )
         return self._known[key]
+
+    def _missing(self, family: str, version: str | None) -> dict[str, str]:
+        """Classes that the family runs in other releases than this one, with the releases that do."""
+        found: dict[str, str] = {}
+        for rule in self.classes:
+            if rule.family == family and not rule.holds(family, version):
+                first, end = rule.releases
+                span = f"from {first} on" if end is None else f"from {first} to before {end}"
+                found |= dict.fromkeys(rule.architectures, span)
+        return found
 
     @model_validator(mode="after")
     def _sourced(self) -> Self:
         covered = {name for source in self.sources for name in source.covers}
-        rules: tuple[Rule, ...] = (*self.devices, *self.weights, *self.kv, *self.attention)
+        rules: tuple[Rule, ...] = (
+            *self.devices,
+            *self.weights,
+            *self.kv,
+            *self.attention,
+            *self.types,
+            *self.classes,
+            *self.lacks,
+            *self.alignment,
+            *self.lora_ranks,
+        )
         missing = sorted({rule.source for rule in rules} - covered)
         if missing:
             raise ValueError(f"source: found {', '.join(missing)}; allowed: a name that 'sources' covers")
@@ -151,6 +264,14 @@ def _holding(rules: Sequence[R], release: tuple[str, str | None]) -> tuple[R, ..
     return tuple(rule for rule in rules if rule.holds(*release))
 
 
+def within(rule: Rule, capability: tuple[int, ...]) -> bool:
+    """Whether a capability lies between the rule's least and highest."""
+    return (rule.minimum is None or capability >= numbers(rule.minimum)) and (
+        rule.maximum is None or capability <= numbers(rule.maximum)
+    )
+
+
+@lru_cache(maxsize=1024)
 def numbers(text: str) -> tuple[int, ...]:
     """The numbers of a version or a capability, to be compared: ``0.5.15.post1`` is ``(0, 5, 15, 1)``."""
     return tuple(int(part) for part in _NUMBERS.findall(text))

@@ -93,7 +93,8 @@ def _models(catalogue: Catalogue) -> Iterator[Row]:
 
 
 def _gpus(catalogue: Catalogue) -> Iterator[Row]:
-    for device in catalogue.accelerators.values():
+    every = {**catalogue.accelerators, **catalogue.home_accelerators}
+    for device in sorted(every.values(), key=lambda one: one.id):
         yield {
             "id": device.id,
             "name": device.name,

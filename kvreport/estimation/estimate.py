@@ -13,7 +13,7 @@ from kvreport.accounting.demand import demand
 from kvreport.accounting.deployment import Deployment, Memo, bound_of, lay_out
 from kvreport.accounting.numeric import Reals
 from kvreport.accounting.roofline import Peaks, step_bounds_ms
-from kvreport.accounting.support import judge
+from kvreport.accounting.support import Asked, judge
 from kvreport.accounting.weights import active_parameters, parameters, parameters_by_component
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.load import Catalogue, open_catalogue
@@ -147,6 +147,12 @@ def _reason(request: Request) -> str:
             request.served_model,
             request.weight_format,
             request.kv_format,
+            Asked(
+                layout=request.layout,
+                dtype=request.dtype,
+                lora_rank=request.lora_slots[1] if request.lora_slots[0] else 0,
+                formats=request.weight_formats,
+            ),
         )
         for device in {one.id: one for one in request.accelerators}.values()
     ]

@@ -8,6 +8,9 @@ from typing import Any
 from kvreport.accounting.engines.llama_cpp.layout import DeviceBytes, LocalLayout
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.estimation.answer import Estimate
+from kvreport.estimation.local_case import LocalCase
+from kvreport.estimation.local_command import command_line
+from kvreport.estimation.local_inverse import HomeAnswers, home_answers
 from kvreport.units import gib, human_tokens
 
 
@@ -20,12 +23,18 @@ class LocalEstimate(Estimate):
         options: The options that were laid out.
         mix: The quantization mix; ``file`` for a GGUF file's own types.
         advice: What would make it fit, where it does not; flags of the engine.
+        case: The question, opened: what inverse answers are computed from.
     """
 
     local: LocalLayout
     options: LocalOptions
     mix: str
     advice: tuple[str, ...]
+    case: LocalCase
+
+    def inverse(self) -> HomeAnswers:
+        """What fits on this machine: longest context, slots, layers, experts on the CPU, quantization, ``--fit``."""
+        return home_answers(self.case)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the object that ``kvreport estimate --format json`` prints."""
@@ -46,7 +55,8 @@ class LocalEstimate(Estimate):
             layers=self.local.layers,
             state_cache_bytes=self.state_cache_bytes,
             advice=list(self.advice),
-            command=command_line(self.options),
+            command=command_line(self),
+            inverse=self.inverse().to_dict(),
         )
         return answer
 
@@ -75,14 +85,17 @@ class LocalEstimate(Estimate):
             "cache": host.kv + host.state,
             "compute": host.compute,
             "output": host.output,
+            "companions": host.companions,
+            "prompt_cache_max": host.prompt_cache,
+            "checkpoints_max": host.checkpoints,
         }
 
     def _extras(self) -> dict[str, Any]:
         copies = max((device.offload_copies for device in self.local.devices), default=0)
         return {
-            "draft": None,
+            "draft": _draft(self.case),
             "lora": None,
-            "encoder": None,
+            "encoder": _encoder(self.case),
             "offload": {"bytes": copies} if copies else None,
         }
 
@@ -97,31 +110,38 @@ def _device(index: int, device: DeviceBytes) -> dict[str, Any]:
         "compute_bytes": device.compute,
         "offload_copy_bytes": device.offload_copies,
         "context_bytes": device.context,
+        "companion_bytes": device.companions,
         "used_bytes": device.total,
         "total_bytes": device.usable,
         "shortfall_bytes": device.shortfall,
     }
 
 
-def command_line(options: LocalOptions) -> str:
-    """The command that starts it."""
-    parts = ["llama-server -m MODEL.gguf", f"-c {options.context}"]
-    if options.parallel is not None:
-        parts.append(f"-np {options.parallel}")
-    if options.unified and options.parallel is not None:
-        parts.append("-kvu")
-    named = (
-        ("-ub", options.ubatch, 512),
-        ("-ngl", options.gpu_layers, None),
-        ("--n-cpu-moe", options.cpu_moe, 0),
-        ("-ctk", options.type_k, "f16"),
-        ("-ctv", options.type_v, "f16"),
-        ("-fa", options.flash, "auto"),
-    )
-    parts += [f"{flag} {value}" for flag, value, usual in named if value != usual]
-    if options.swa_full:
-        parts.append("--swa-full")
-    return " ".join(parts)
+def _draft(case: LocalCase) -> dict[str, Any] | None:
+    """What drafts tokens, as JSON; None without."""
+    companions = case.local.companions
+    drafting = companions.draft or companions.prediction
+    if drafting is None:
+        return None
+    return {
+        "model": drafting.model.id,
+        "tokens": case.options.draft,
+        "layers": len(drafting.network.blocks),
+        "shares_embedding": companions.prediction is not None,
+        "weight_bytes": sum(tensor.nbytes for tensor in drafting.tensors),
+    }
+
+
+def _encoder(case: LocalCase) -> dict[str, Any] | None:
+    """The vision projector, as JSON; None without."""
+    projector = case.local.companions.projector
+    if projector is None:
+        return None
+    return {
+        "weight_bytes": projector.weights,
+        "compute_bytes": projector.compute,
+        "on_host": case.local.companions.projector_on_host,
+    }
 
 
 def explain_local(result: LocalEstimate) -> list[str]:
@@ -141,16 +161,66 @@ def explain_local(result: LocalEstimate) -> list[str]:
         f"host: {gib(host.weights)} weights + {gib(host.kv + host.state)} caches + {gib(host.compute)} compute + "
         f"{gib(host.output)} output = {gib(host.total)} GiB"
     )
+    lines += _host_lines(result)
     lines.append(f"longest context that fits with these flags: {human_tokens(result.max_context_tokens)}")
     lines += [f"would fit: {flags}" for flags in result.advice]
-    lines.append(f"command: {command_line(options)}")
+    lines.append(f"command: {command_line(result)}")
+    return lines
+
+
+def inverse_lines(result: LocalEstimate) -> list[str]:
+    """What fits on this machine, a line each.
+
+    Args:
+        result: The answer.
+    """
+    found, tokens = result.inverse(), human_tokens(result.request.context_tokens)
+    slots = "1 slot" if found.slots == 1 else f"{found.slots} slots"
+    longest = human_tokens(found.longest_context) if found.longest_context else "none fits"
+    lines = [
+        f"longest context with these flags: {longest}",
+        f"slots of {tokens} each (--parallel): {slots if found.slots else 'none fits'}",
+    ]
+    if found.n_cpu_moe:
+        lines.append(f"fewest layers with experts on the CPU: --n-cpu-moe {found.n_cpu_moe}")
+    if found.n_gpu_layers < found.layers:
+        lines.append(f"most layers on the GPU: --n-gpu-layers {found.n_gpu_layers} of {found.layers}")
+    if result.mix != "file":
+        lines.append(
+            f"largest quantization that fits at {tokens}: {found.best_weights or 'none of the usual'}"
+        )
+    if found.fit.changed:
+        lines.append(f"--fit would choose: {' '.join(found.fit.changed)}")
+    elif found.fit.refused:
+        lines.append(f"--fit would change nothing: {found.fit.refused}")
+    else:
+        lines.append("--fit would change nothing: the model fits with 1 GiB to spare")
+    return lines
+
+
+def _host_lines(result: LocalEstimate) -> list[str]:
+    """What host memory may grow to, and whether the computer has as much."""
+    host, limit = result.local.host, result.case.host_memory
+    grown = host.prompt_cache + host.checkpoints
+    lines = []
+    if grown:
+        lines.append(
+            f"host, once the server has run: up to {gib(host.prompt_cache)} prompt cache (--cache-ram) + "
+            f"{gib(host.checkpoints)} checkpoints (--ctx-checkpoints) = {gib(host.most)} GiB in all"
+        )
+    if limit is not None and host.total > limit:
+        lines.append(
+            f"host memory: {gib(host.total)} GiB needed, {gib(limit)} GiB there: short by "
+            f"{gib(host.total - limit)} GiB; keep more layers on the GPU or take a smaller quantization"
+        )
     return lines
 
 
 def _device_line(device: DeviceBytes) -> str:
     copies = f" + {gib(device.offload_copies)} copies of host weights" if device.offload_copies else ""
+    beside = f" + {gib(device.companions)} draft and projector" if device.companions else ""
     states = f" + {gib(device.state)} states" if device.state else ""
     return (
         f"{device.name}: {gib(device.weights)} weights + {gib(device.kv)} KV{states} + {gib(device.compute)} "
-        f"compute{copies} + {gib(device.context)} context = {gib(device.total)} of {gib(device.usable)} GiB"
+        f"compute{copies}{beside} + {gib(device.context)} context = {gib(device.total)} of {gib(device.usable)} GiB"
     )

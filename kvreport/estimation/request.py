@@ -49,6 +49,8 @@ class Request:
         assumptions: Every value that was not stated.
         not_read: Keys and sections of a config that were not used.
         query: The question as it was asked; None where a program made the request.
+        dtype: The type to compute in; None is the checkpoint's own.
+        support: What engines' releases run on; None not to judge it.
     """
 
     model: Model
@@ -72,6 +74,7 @@ class Request:
     assumptions: tuple[str, ...] = ()
     not_read: tuple[str, ...] = ()
     query: Query | None = None
+    dtype: str | None = None
     support: Support | None = None
 
     @property
@@ -120,9 +123,13 @@ class Request:
             images=self.images,
             sorts=self.sorts,
             lora_slots=self.lora_slots,
+            dtype=self.dtype,
             support=self.support,
         )
 
+
+_TYPES = {"half": "float16", "float16": "float16", "bfloat16": "bfloat16"}
+"""What ``--dtype`` means; ``auto`` is the checkpoint's own."""
 
 OWN_DRAFT = "mtp"
 """Names a checkpoint's own prediction layer as its draft."""
@@ -232,7 +239,7 @@ def resolve(query: Query, catalog: Catalogue) -> Request:
     devices = _devices(query, catalog)
     layout = _layout(query, len(devices), assumed)
     accelerator = devices[0]
-    refuse_unsupported(record, policy)
+    refuse_unsupported(record, policy, catalog.support)
     engine = rules(policy)
     cache = catalog.kv_format(
         (engine.default_kv_format(record, accelerator) or "bf16") if query.kv.lower() == AUTO else query.kv
@@ -296,6 +303,7 @@ def resolve(query: Query, catalog: Catalogue) -> Request:
         assumptions=tuple(assumed),
         not_read=opened.not_read,
         query=query,
+        dtype=_TYPES.get(query.dtype),
         support=catalog.support,
     )
 
@@ -391,13 +399,19 @@ def _images(limits: Mapping[str, int] | Sequence[str] | str | None) -> int | Non
     return pairs.get("image")
 
 
-def refuse_unsupported(model: Model, engine: Engine) -> None:
+def refuse_unsupported(model: Model, engine: Engine, support: Support | None = None) -> None:
     """Refuse a model that the engine does not run.
+
+    Args:
+        model: The model.
+        engine: The engine, whose release decides where ``support`` knows the class by releases.
+        support: What engines' releases run on; None to take the model's record at its word.
 
     Raises:
         InputError: If the model's record says so, with its reason, or its weights are in another engine's format.
     """
-    for name in (engine.name, engine.family):
+    ran = support is not None and model.architecture in support.ruling(engine.family, engine.version).ran
+    for name in () if ran else (engine.name, engine.family):
         if name in model.unsupported_by:
             raise InputError(f"engine: {engine.label} does not run {model.id}: {model.unsupported_by[name]}")
     if not rules(engine).reads_format(model.weight_format):

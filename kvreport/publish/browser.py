@@ -1,7 +1,7 @@
 """The scripts that the site's own scripts compute with: formulas and words generated from Python.
 
-``assets/kv-kernel.js`` sets ``kvKernel``: the functions of :mod:`kvreport.accounting.kernel` under
-their JavaScript names, its constants, and the words of :mod:`kvreport.words` as ``kvKernel.words``.
+``assets/kv-kernel.js`` sets ``kvKernel``: the functions of :mod:`kvreport.accounting.kernel` and
+:mod:`kvreport.plot` under their JavaScript names, its constants, and the words of :mod:`kvreport.words` as ``kvKernel.words``.
 ``assets/kv-lessons.js`` sets ``kvLessons`` from :mod:`kvreport.accounting.lessons`, on pages with instruments.
 """
 
@@ -13,7 +13,7 @@ import json
 from functools import cache
 from typing import Any, Final
 
-from kvreport import query, words
+from kvreport import plot, query, words
 from kvreport.accounting import kernel, lessons
 from kvreport.estimation import remedies
 from kvreport.publish.javascript import PRELUDE, Translation, camel, translate
@@ -43,7 +43,7 @@ def shared_words() -> dict[str, Any]:
 
 @cache
 def _translation() -> Translation:
-    return translate(inspect.getsource(kernel))
+    return translate("\n".join(inspect.getsource(module) for module in (kernel, plot)))
 
 
 def script() -> str:

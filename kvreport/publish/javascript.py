@@ -64,6 +64,7 @@ _CALLS: Final = {
     "round": "roundHalfEven",
     "math.ceil": "Math.ceil",
     "math.floor": "Math.floor",
+    "math.log2": "Math.log2",
     "math.isnan": "Number.isNaN",
 }
 _CONSTANTS: Final = {"math.inf": "Infinity", "math.nan": "NaN"}

@@ -23,7 +23,7 @@ from kvreport.accounting.profile import CacheProfile
 from kvreport.accounting.stages import stages
 from kvreport.accounting.support import judge
 from kvreport.accounting.weights import active_parameters, parameters
-from kvreport.catalog.accelerator import Accelerator
+from kvreport.catalog.accelerator import Accelerator, current_since
 from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.model import Model
 from kvreport.dataset.matrix import laid_out, left_out
@@ -102,8 +102,9 @@ def site_facts(site: SiteData) -> dict[str, Any]:
     """Return what all models share.
 
     ``gpus[].memory`` is what the engine may take of ``usable``; ``gpus[].reserve`` and
-    ``gpus[].kind`` say which of a model's reserves and plans apply to it; ``gpus[].rented`` whether
-    a ranking puts it first; ``gpus[].step`` is [tokens of
+    ``gpus[].kind`` say which of a model's reserves and plans apply to it; ``gpus[].rented`` whether several clouds rent it out, ``gpus[].rental`` its
+    place in a ranking (2: current and commonly rented, 1: older, 0: not rented), ``gpus[].machine`` the devices of
+    the smallest machine that is rented out; ``gpus[].step`` is [tokens of
     one scheduler step, requests at once] that they suppose, ``gpus[].own`` whether its kernels for experts
     bring their own buffers, ``gpus[].outside`` [whether links multicast, bytes shared with a CPU],
     ``gpus[].band`` [share of the reserve, bytes] of the error band, ``gpus[].runner`` which of a model's
@@ -113,6 +114,7 @@ def site_facts(site: SiteData) -> dict[str, Any]:
     """
     grid = site.axes
     reserves, kinds = site.reserve_classes, site.device_kinds
+    since = current_since(site.catalogue.accelerators.values())
     return {
         "schema": SCHEMA,
         "release": site.version,
@@ -150,6 +152,8 @@ def site_facts(site: SiteData) -> dict[str, Any]:
                 "reserve": reserves[gpu.id],
                 "kind": kinds[gpu.id],
                 "rented": gpu.is_commonly_rented,
+                "rental": gpu.rental_class(since),
+                "machine": gpu.rented_devices,
                 "step": list(rules(site.engine).scheduler(gpu)),
                 "own": rules(site.engine).brings_expert_buffers(gpu),
                 "outside": list(rules(site.engine).outside_framework(gpu)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -97,6 +98,11 @@ class SiteData:
         return {model.id: parameters(model) for model in self.models}
 
     @cached_property
+    def copies(self) -> Counter[str]:
+        """How many quantized copies of each model there are, by model id: what people run has many."""
+        return Counter(model.quantized_from for model in self.models if model.quantized_from is not None)
+
+    @cached_property
     def kv_names(self) -> tuple[str, ...]:
         """The grid's KV formats, and what ``auto`` means for the models that declare another."""
         listed = [name for name in self.catalogue.grid.kv_formats if name != AUTO]
@@ -164,12 +170,14 @@ class SiteData:
 
 
 def best_series(site: SiteData, model: Model) -> Series | None:
-    """Return the series of the headline, or None if no well-known accelerator serves the model.
+    """Return the series of the headline, or None if no accelerator serves the model.
 
     The fewest devices that hold one request of the model's full context; where none does, the
-    fewest that serve. Among equals the best-known accelerator.
+    fewest that serve. Among equals the best-known accelerator. Others are taken where no well-known one serves.
     """
-    serving = [one for gpu in site.known_gpus for one in site.on(model, gpu) if one.serves]
+    serving = [one for gpu in site.known_gpus for one in site.on(model, gpu) if one.serves] or [
+        one for gpu in site.gpus for one in site.on(model, gpu.id) if one.serves
+    ]
 
     def order(one: Series) -> tuple[bool, int]:
         return (one.longest < model.context_tokens, one.config.tensor_parallel)

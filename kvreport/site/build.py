@@ -17,7 +17,19 @@ from kvreport.atomic import write_whole
 from kvreport.build_cache import digest, keep, recall
 from kvreport.catalog.load import load_catalogue
 from kvreport.dataset.release import data_version
-from kvreport.publish import browser, embeds, engine_changes, feeds, headers, profiles, schemas, sizer_data
+from kvreport.publish import (
+    browser,
+    embeds,
+    engine_changes,
+    feeds,
+    headers,
+    known_logs,
+    picker,
+    profiles,
+    python_runtime,
+    schemas,
+    sizer_data,
+)
 from kvreport.publish.downloads import FOLDER, NOTHING, Downloads, prepare
 from kvreport.publish.page_data import gather
 from kvreport.publish.site_data import SiteData
@@ -39,6 +51,7 @@ from kvreport.site.pages import (
     sizer,
     traffic,
     validation,
+    your_model,
 )
 from kvreport.site.pages import data as data_page
 from kvreport.site.pages.model import page as model
@@ -51,6 +64,7 @@ PAGE_TYPES: Final = (
     explore.TYPE,
     compare.TYPE,
     sizer.TYPE,
+    your_model.TYPE,
     traffic.TYPE,
     log.TYPE,
     data_page.TYPE,
@@ -74,6 +88,7 @@ class Report:
         files: (address, content) of the files beside the pages: data for the browser, feeds, citation.
         downloads: The dataset's files.
         cache: Folder kept between builds.
+        version: Release of the data.
     """
 
     pages: tuple[Page, ...]
@@ -81,6 +96,7 @@ class Report:
     files: tuple[tuple[str, bytes], ...]
     downloads: Downloads
     cache: Path
+    version: str = ""
 
     @property
     def file_names(self) -> tuple[str, ...]:
@@ -143,6 +159,7 @@ def build(
         sorted(written),
         os.environ.get("SOURCE_DATE_EPOCH", ""),
         fonts.state(),
+        python_runtime.state(cache),
     )
     kept = recall(cache / "report", state)
     if isinstance(kept, Report):
@@ -186,14 +203,20 @@ def _build(
         progress=progress,
     )
     requests = (request for kind in PAGE_TYPES for request in kind.requests(site))
-    inputs = Inputs(site, drawing.draw(requests, cache, site.progress))
+    python = tuple(python_runtime.files(cache))
+    inputs = Inputs(
+        site,
+        drawing.draw(requests, cache, site.progress),
+        runtime_bytes=sum(len(content) for _, content in python),
+    )
     finished = pages(inputs, written)
     return Report(
         pages=finished,
-        assets=(*_assets(cache), *(file for kind in PAGE_TYPES for file in kind.assets(inputs))),
+        assets=(*_assets(cache), *python, *(file for kind in PAGE_TYPES for file in kind.assets(inputs))),
         files=(*files(site), *markdown.files(finished, site_url), *headers.files(p.uri for p in finished)),
         downloads=published,
         cache=cache,
+        version=version,
     )
 
 
@@ -214,12 +237,14 @@ def pages(inputs: Inputs, written: tuple[str, ...] = ()) -> tuple[Page, ...]:
 def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
     """Yield (address, content) of every small file beside the pages."""
     yield from profiles.files(site)
+    yield from picker.files(site)
     yield from sizer_data.files(site)
     for kind in PAGE_TYPES:
         yield from kind.files(site)
     yield from feeds.files(site)
     yield from engine_changes.files(site)
     yield from embeds.files(site)
+    yield from known_logs.files(site)
     yield from embed.files(embeds.CARD)
     yield from schemas.files(site.site_url)
 

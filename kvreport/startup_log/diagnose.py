@@ -21,6 +21,7 @@ from kvreport.startup_log.laid_out import (
     longest_of,
     pool_of,
     requests_that_fit,
+    tokens_of,
     version_of,
 )
 from kvreport.startup_log.reading import Reading
@@ -57,7 +58,7 @@ def diagnose(
     record = _model(reading, model, known, notes)
     device = known.accelerator(gpu) if gpu else None
     laid = log_case(reading, record, known, device, tensor_parallel, weights, kv, notes)
-    pool = pool_of(reading)
+    pool = pool_of(reading, laid)
     total = reading.whole("total_memory") or (device.usable_bytes if device else None)
     fits = requests_that_fit(reading, laid, pool)
     comparisons: list[Comparison] = []
@@ -138,9 +139,9 @@ def _compare(reading: Reading, laid: LaidOut, pool: int | None) -> list[Comparis
     if reading.number("concurrency"):
         fit = float(filled.concurrency(longest))
         found.append(Comparison("concurrency", reading.number("concurrency") or 0.0, fit))
-    if reading.number("kv_tokens"):
-        tokens = int(filled.printed_tokens(longest))
-        found.append(Comparison("kv_tokens", reading.number("kv_tokens") or 0.0, tokens))
+    stated = tokens_of(reading)
+    if stated:
+        found.append(Comparison("kv_tokens", float(stated), int(filled.printed_tokens(longest))))
     if reading.number("needed"):
         needed = int(laid.plan.profile.request_bytes(longest))
         found.append(Comparison("needed", reading.number("needed") or 0.0, needed))

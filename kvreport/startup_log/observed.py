@@ -165,6 +165,7 @@ class Start:
                 prefix_caching=_prefix_caching(observation),
                 draft_tokens=self._draft_tokens(),
                 draft_in_model=self.own_draft,
+                window_share=window_share(observation),
             ),
             utilization=share_taken(observation),
             eager=bool(observation.eager),
@@ -263,7 +264,7 @@ class Start:
         available = printed.available_kv_gib if self.same_rank(laid) else None
         if available is None and printed.k_gib is not None and printed.v_gib is not None:
             available = printed.k_gib + printed.v_gib
-        if available is not None:
+        if available is not None and available > 0:
             yield Comparison("pool", pool / GIB, available, "GiB")
         if observation.printed.fits is not False:
             yield from self._lines(laid, pool, "")
@@ -330,6 +331,12 @@ def serves_images(observation: Observation) -> bool:
     """False if the engine was told to serve text only."""
     said = f"{observation.towers or ''} {observation.flags or ''}".lower()
     return not re.search(r"language[_ -]model[_ -]only|'image': 0|text only", said)
+
+
+def window_share(observation: Observation) -> float | None:
+    """SGLang's ``--swa-full-tokens-ratio``, as the flags say; None for the default."""
+    found = re.search(r"swa[-_]full[-_]tokens[-_]ratio[=: ]+(0?\.\d+|1(?:\.0)?)", observation.flags or "")
+    return float(found[1]) if found else None
 
 
 def drafts_itself(observation: Observation, model: Model) -> bool:

@@ -107,6 +107,13 @@ PATTERNS: Final[tuple[Pattern, ...]] = (
         "Weights and cache together may take {mem_fraction} of the memory that was free at the start.",
     ),
     _setting(
+        "window_share",
+        "window_share",
+        "swa_full_tokens_ratio",
+        r"0?\.[0-9]+|1(?:\.0)?",
+        "For each token of full attention, the pool of sliding windows holds {window_share}.",
+    ),
+    _setting(
         "max_model_len",
         "max_model_len",
         "max_model_len",

@@ -322,7 +322,11 @@ def drawn(draw: random.Random) -> Callable[[str, Any], Any]:
             "Sequence[Term]": lambda: [term() for _ in range(draw.randrange(5))],
             "Sequence[Work]": lambda: [(draw.random() * 1e12, known(9.89e14)) for _ in range(3)],
             "Reach": reach,
-            "Rates": lambda: tuple(draw.random() * 1e6 for _ in range(16)),
+            "Rates": lambda: (
+                *(draw.random() * 1e6 for _ in range(16)),
+                draw.choice([1, 7]),
+                *(draw.random() * 1e6 for _ in range(2)),
+            ),
             "Step": step,
             "bool": lambda: draw.random() < 0.5,
         }.get(kind)

@@ -10,17 +10,20 @@ from typing import Any
 
 import pytest
 
-from kvreport.accounting.engines.llama_cpp.layout import LocalDevice, LocalLayout, lay_out_local
-from kvreport.accounting.engines.llama_cpp.options import LocalOptions
+from kvreport.accounting.engines.llama_cpp.fit import fit
+from kvreport.accounting.engines.llama_cpp.layout import LocalLayout, lay_out_local
+from kvreport.accounting.engines.llama_cpp.options import LocalOptions, parse_overrides
+from kvreport.accounting.engines.llama_cpp.placement import LocalDevice
 from kvreport.accounting.engines.llama_cpp.quantize import mix_name
 from kvreport.accounting.engines.llama_cpp.reading import LocalModel
-from kvreport.accounting.engines.llama_cpp.search import fewest_cpu_experts, fit, longest_context, most_slots
+from kvreport.accounting.engines.llama_cpp.search import fewest_cpu_experts, longest_context, most_slots
+from kvreport.accounting.engines.ollama import automatic_batch
 from kvreport.catalog.llama_cpp import load_ollama_names
 from kvreport.catalog.load import Catalogue, load_catalogue
 from kvreport.errors import InputError
 from kvreport.estimation import estimate
-from kvreport.estimation.local import open_local
 from kvreport.estimation.local_answer import LocalEstimate
+from kvreport.estimation.local_case import open_local
 
 MIB = 1 << 20
 PRINTED = 0.006
@@ -204,7 +207,8 @@ def test_fit_leaves_its_target_free(catalogue: Catalogue) -> None:
     card = [LocalDevice("card", 12 << 30)]
     fitted = fit(local, LocalOptions(parallel=1), card, context_given=False)
     assert fitted.changed[0] == "--ctx-size 4096"
-    assert "--n-cpu-moe" in fitted.changed[1]
+    assert fitted.changed[1] == "--n-gpu-layers 49"
+    assert "ffn_(up|down|gate_up|gate)_(ch|)exps=CPU" in fitted.changed[2]
     device = fitted.layout.devices[0]
     assert device.usable - device.total >= 1 << 30
 
@@ -239,7 +243,10 @@ def test_ollama_has_defaults_of_its_own(catalogue: Catalogue) -> None:
         answer = estimate("Qwen/Qwen3.5-9B", gpu=gpu, **ask).to_dict()
         assert answer["cells"]["context"] == context
         assert answer["cells"]["slots"] == 1
-    two = estimate("Qwen/Qwen3.5-9B", gpu="rtx-4090", context_tokens=8192, parallel=2, **ask).to_dict()
+    hybrid = estimate("Qwen/Qwen3.5-9B", gpu="rtx-4090", context_tokens=8192, parallel=2, **ask).to_dict()
+    assert hybrid["cells"]["slots"] == 1
+    assert any("runs qwen35 with one slot" in text for text in hybrid["assumptions"])
+    two = estimate("Qwen/Qwen3-8B", gpu="rtx-4090", context_tokens=8192, parallel=2, **ask).to_dict()
     assert two["cells"] == {"context": 16384, "per_slot": 8192, "streams": 2, "window": 0, "slots": 2}
 
 
@@ -274,3 +281,196 @@ def test_ollama_chooses_the_context_by_memory(catalogue: Catalogue) -> None:
     assert answer["context_tokens"] == 32768
     assert answer["kv_cache_bytes"] == 32768 * 131072
     assert answer["verdict"] == "fits"
+
+
+def test_fit_splits_one_layer_as_the_tool_does(catalogue: Catalogue) -> None:
+    """After whole layers, one more keeps part of its tensors; options that were set are left alone."""
+    local = read(catalogue, "Qwen/Qwen3-30B-A3B")
+    card = [LocalDevice("card", 12 << 30)]
+    fitted = fit(local, LocalOptions(context=8192, parallel=1), card)
+    assert len(fitted.options.overrides) == 2
+    assert "exps" not in fitted.options.overrides[0][0]
+    assert fitted.layout.layers_on_device == 49
+    asked = LocalOptions(context=8192, parallel=1, gpu_layers=49)
+    assert fit(local, asked, card).refused == "--n-gpu-layers is set"
+    assert fit(local, asked, card).options == asked
+
+
+def test_overrides_move_single_tensors(catalogue: Catalogue) -> None:
+    """The first pattern that matches decides; ``--n-cpu-moe`` is a pattern like any other."""
+    local = read(catalogue, "Qwen/Qwen3-30B-A3B")
+    base = LocalOptions(context=4096, parallel=1)
+    by_flag = lay_out_local(local, replace(base, cpu_moe=48), devices(1))
+    by_pattern = lay_out_local(
+        local, replace(base, overrides=parse_overrides([r"ffn_(up|down|gate)_exps=CPU"])), devices(1)
+    )
+    assert by_pattern.devices == by_flag.devices
+    assert by_pattern.host.weights == by_flag.host.weights
+    kept = parse_overrides([r"blk\.0\.ffn_.*=CUDA0,ffn_.*_exps=CPU"])
+    assert lay_out_local(local, replace(base, overrides=kept), devices(1)).host.weights < by_flag.host.weights
+
+
+@pytest.mark.parametrize("text", ["no_equals", "=CPU", "(=CPU", "x=MOON", "x=CUDA7"])
+def test_bad_overrides_are_one_line(catalogue: Catalogue, text: str) -> None:
+    """A pattern without a buffer, a broken expression, an unknown or missing device."""
+    local = read(catalogue, "Qwen/Qwen3-0.6B")
+    with pytest.raises(InputError, match="--override-tensor"):
+        lay_out_local(local, LocalOptions(context=512, overrides=parse_overrides([text])), devices(1))
+
+
+def test_rows_and_shares_of_several_devices(catalogue: Catalogue) -> None:
+    """``-ts`` divides layers, ``-sm none`` takes one device, ``-sm row`` divides matrices."""
+    local = read(catalogue, "Qwen/Qwen3-8B")
+    base = LocalOptions(context=4096, parallel=1)
+    three = lay_out_local(local, replace(base, tensor_split=(3.0, 1.0)), devices(2)).devices
+    # 36 layers and the output layer: 28 of 37 items, then 8 layers and the output layer.
+    assert three[0].kv * 8 == three[1].kv * 28
+    alone = lay_out_local(local, replace(base, split_mode="none", main_gpu=1), devices(2)).devices
+    assert alone[0].weights == 0
+    rows = lay_out_local(local, replace(base, split_mode="row"), devices(2)).devices
+    whole = lay_out_local(local, base, devices(1)).devices[0]
+    assert rows[0].weights + rows[1].weights == whole.weights
+    assert rows[0].weights == pytest.approx(rows[1].weights, rel=0.01)
+    with pytest.raises(InputError, match="--tensor-split"):
+        lay_out_local(local, replace(base, tensor_split=(1.0, 1.0, 1.0)), devices(2))
+
+
+def test_prediction_blocks_of_a_public_log(catalogue: Catalogue) -> None:
+    """Qwen3.8-27B with ``--spec-type draft-mtp``: cache, buffer and states as a public log has them (b9849)."""
+    answer = estimate(
+        "Qwen/Qwen3.6-27B",
+        gpu="rtx-3090",
+        engine="llama-cpp",
+        context_tokens=32768,
+        weights="q5_k_m",
+        parallel=1,
+        ubatch_size=2048,
+        spec_type="draft-mtp",
+        num_speculative_tokens=2,
+        catalog=catalogue,
+    )
+    assert isinstance(answer, LocalEstimate)
+    blocks = answer.case.local.companions.prediction
+    assert blocks is not None
+    alone = lay_out_local(blocks, replace(answer.options, draft=0, mtp=False), devices(1))
+    assert alone.devices[0].kv == 128 * MIB
+    assert alone.devices[0].compute / MIB == pytest.approx(520.06, abs=0.01)
+    assert alone.host.compute / MIB == pytest.approx(208.07, abs=0.01)
+    assert answer.local.devices[0].state / MIB == pytest.approx(448.88, abs=0.01)
+    found = answer.to_dict()
+    assert found["extras"]["draft"]["tokens"] == 2
+    assert "--spec-type draft-mtp" in found["command"]
+
+
+def test_a_draft_model_has_caches_of_its_own(catalogue: Catalogue) -> None:
+    """A second model with the same context, 16-bit caches whatever the target's are."""
+    ask = {
+        "gpu": "rtx-4090",
+        "engine": "llama-cpp",
+        "context_tokens": 8192,
+        "weights": "q4_k_m",
+        "parallel": 1,
+    }
+    plain = estimate("Qwen/Qwen3-8B", cache_type_k="q8_0", cache_type_v="q8_0", catalog=catalogue, **ask)
+    drafted = estimate(
+        "Qwen/Qwen3-8B",
+        cache_type_k="q8_0",
+        cache_type_v="q8_0",
+        draft="Qwen/Qwen3-0.6B",
+        catalog=catalogue,
+        **ask,
+    )
+    assert isinstance(plain, LocalEstimate)
+    assert isinstance(drafted, LocalEstimate)
+    more = drafted.local.devices[0].total - plain.local.devices[0].total
+    # 28 layers, 8 heads of 128, keys and values in 16 bits.
+    assert more > 8192 * 28 * 8 * 128 * 2 * 2
+    assert drafted.options.draft == 3
+
+
+def test_forks_are_refused_by_name(catalogue: Catalogue) -> None:
+    """ik_llama.cpp has other rules; the nearest engine is named."""
+    for name in ("ik_llama.cpp", "ik-llama", "KoboldCpp"):
+        with pytest.raises(InputError, match="allowed: llama-cpp"):
+            estimate("Qwen/Qwen3-8B", gpu="rtx-4090", engine=name, catalog=catalogue)
+
+
+def test_more_layers_than_there_are(catalogue: Catalogue) -> None:
+    """``-ngl 99`` means all; the answer says how many that is."""
+    answer = estimate(
+        "Qwen/Qwen3-8B",
+        gpu="rtx-4090",
+        engine="llama-cpp",
+        context_tokens=4096,
+        n_gpu_layers=99,
+        catalog=catalogue,
+    )
+    assert any("n-gpu-layers 99: the model has 37" in text for text in answer.to_dict()["assumptions"])
+
+
+def test_more_host_memory_than_there_is(catalogue: Catalogue) -> None:
+    """Layers on the CPU need host memory; where it is stated and too small, the answer says by how much."""
+    answer = estimate(
+        "Qwen/Qwen3-30B-A3B", gpu="rtx-4090", engine="llama-cpp", context_tokens=4096, weights="q4_k_m",
+        cpu_moe=True, host_memory="8GiB", catalog=catalogue,
+    )  # fmt: skip
+    assert answer.verdict == "weights_exceed_memory"
+    assert any(line.startswith("host memory: ") and "short by" in line for line in answer.explanation)
+
+
+def test_reads_from_host_memory_bound_the_speed(catalogue: Catalogue) -> None:
+    """Experts in host memory are read at the host's bandwidth: slower, and faster with more of it."""
+    ask = {
+        "gpu": "rtx-4090",
+        "engine": "llama-cpp",
+        "context_tokens": 4096,
+        "weights": "q4_k_m",
+        "parallel": 1,
+    }
+    on_card = estimate("Qwen/Qwen3-30B-A3B", catalog=catalogue, **ask).decode_ms_lower_bound
+    slow = estimate("Qwen/Qwen3-30B-A3B", cpu_moe=True, catalog=catalogue, **ask).decode_ms_lower_bound
+    fast = estimate(
+        "Qwen/Qwen3-30B-A3B", cpu_moe=True, host_bandwidth="400GB", catalog=catalogue, **ask
+    ).decode_ms_lower_bound
+    assert on_card is not None
+    assert slow is not None
+    assert fast is not None
+    assert on_card < fast < slow
+
+
+def test_inverse_answers_of_an_estimate(catalogue: Catalogue) -> None:
+    """JSON has what fits on the machine, and the command that does it."""
+    answer = estimate(
+        "Qwen/Qwen3-30B-A3B", gpu="rtx-3060-12gb", engine="llama-cpp", context_tokens=8192, weights="q4_k_m",
+        parallel=1, catalog=catalogue,
+    )  # fmt: skip
+    found = answer.to_dict()["inverse"]
+    assert found["longest_context_tokens"] == 0
+    again = {
+        "gpu": "rtx-3060-12gb",
+        "engine": "llama-cpp",
+        "context_tokens": 8192,
+        "parallel": 1,
+        "catalog": catalogue,
+    }
+    assert (
+        estimate(
+            "Qwen/Qwen3-30B-A3B", weights="q4_k_m", n_cpu_moe=found["min_n_cpu_moe"], **again
+        ).shortfall_bytes
+        == 0
+    )
+    assert estimate(
+        "Qwen/Qwen3-30B-A3B", weights="q4_k_m", n_cpu_moe=found["min_n_cpu_moe"] - 1, **again
+    ).shortfall_bytes
+    assert estimate("Qwen/Qwen3-30B-A3B", weights="q4_k_m", fit=True, **again).shortfall_bytes == 0
+
+
+def test_ollama_batches_by_headroom() -> None:
+    """Larger micro-batches for longer contexts while memory leaves room (``server/sched.go``)."""
+    gib = 1 << 30
+    assert automatic_batch(4096, 5 * gib, 24 * gib) == 512
+    assert automatic_batch(8192, 5 * gib, 24 * gib) == 1024
+    assert automatic_batch(65536, 5 * gib, 24 * gib) == 2048
+    assert automatic_batch(65536, 15 * gib, 24 * gib) == 1024
+    assert automatic_batch(65536, 19 * gib, 24 * gib) == 512
+    assert automatic_batch(8192, gib, 8 * gib, flash_off=True, card_bytes=8 * gib) == 256

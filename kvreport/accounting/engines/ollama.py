@@ -1,21 +1,38 @@
 """Ollama behind the engine protocol: it starts llama-server with defaults of its own.
 
-``llm/llama_server.go`` (``startLlamaServer``) and ``server/routes.go`` of Ollama fb30760 (2026-08-21), which runs
-llama-server b10488: ``-c num_ctx*parallel -np parallel`` always explicit, so slots never share a row of cells;
-``num_ctx`` from the memory of all devices where nobody states it; ``--fit`` decides what stays on the CPU.
+``llm/llama_server.go`` (``startLlamaServer``, ``PredictServerVRAM``), ``server/routes.go`` and ``server/sched.go``
+of Ollama fb30760 (2026-08-21), which runs llama-server b10488: ``-c num_ctx*parallel -np parallel`` always explicit,
+so slots never share a row of cells; ``num_ctx`` from the memory of all devices where nobody states it; a micro-batch
+by context and headroom; ``--fit`` decides what stays on the CPU.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import ClassVar, Final
 
+from kvreport.accounting.engines.llama_cpp.inventory import LocalTensor
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.accounting.engines.llama_cpp.rules import LlamaCpp
+from kvreport.catalog.caches import FullAttention, SlidingWindow
 from kvreport.catalog.model import Model
 
 CONTEXT_TIERS: Final = ((47 << 30, 262144), (23 << 30, 32768), (0, 4096))
 """Least memory of all devices, and the context that Ollama then takes by itself (``server/routes.go``)."""
+
+ONE_SLOT: Final = frozenset(
+    {"mllama", "qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe", "qwen3next", "lfm2", "lfm2moe", "nemotron_h",
+     "nemotron_h_moe", "nemotron_h_omni"}
+)  # fmt: skip
+"""Architectures that get one slot whatever is asked for (``Scheduler.load`` in ``server/sched.go``)."""
+
+_SMALL_CARD: Final = 8 << 30
+_LARGE, _MEDIUM, _USUAL, _CONSTRAINED = 2048, 1024, 512, 256
+_SURCHARGE: Final = {_LARGE: 2 << 30, _MEDIUM: 768 << 20}
+_HEADROOM: Final = {_LARGE: 60, _MEDIUM: 75}
+"""``automaticGenerationBatch`` in ``server/sched.go``: what a larger micro-batch adds, and the percentage of memory
+that the prediction may take for it."""
 
 
 def default_context(total_bytes: int, model: Model) -> int:
@@ -29,12 +46,71 @@ def default_context(total_bytes: int, model: Model) -> int:
     return min(usual, model.context_tokens)
 
 
+def predicted_bytes(model: Model, file_bytes: int, context: int) -> int:
+    """What Ollama expects before it starts the server: the file and plain 16-bit caches of every layer.
+
+    Args:
+        model: The model.
+        file_bytes: Size of its file.
+        context: Cells of all slots.
+    """
+    heads = [
+        c.kv_heads for g in model.layers for c in g.caches if isinstance(c, FullAttention | SlidingWindow)
+    ]
+    width = model.hidden_size // model.attention_heads if model.attention_heads else 0
+    return file_bytes + 2 * model.layer_count * min(heads, default=1) * width * context * 2
+
+
+def automatic_batch(
+    context: int, predicted: int, available: int, *, flash_off: bool = False, card_bytes: int = 0
+) -> int:
+    """The micro-batch where nobody states it.
+
+    Args:
+        context: Cells of all slots.
+        predicted: Bytes expected (:func:`predicted_bytes`).
+        available: Bytes free on all devices.
+        flash_off: True with flash attention off on CUDA.
+        card_bytes: Memory of the smallest CUDA device.
+    """
+    if flash_off:
+        return _CONSTRAINED if context > 4096 and 0 < card_bytes <= _SMALL_CARD else _USUAL
+    batch = _LARGE if context > 32768 else (_MEDIUM if context > 4096 else _USUAL)
+    while batch > _USUAL and not _has_headroom(batch, predicted, available):
+        batch //= 2
+    return batch
+
+
+def _has_headroom(batch: int, predicted: int, available: int) -> bool:
+    threshold = available * 80 // 100
+    if predicted > threshold or predicted > available * _HEADROOM[batch] // 100:
+        return False
+    return _SURCHARGE[batch] <= threshold - predicted
+
+
 @dataclass(frozen=True, slots=True)
 class Ollama(LlamaCpp):
     """The rules of one Ollama release."""
 
-    def local_options(self, options: LocalOptions, model: Model, total_bytes: int) -> LocalOptions:
+    fits_by_itself: ClassVar[bool] = True
+
+    def local_options(
+        self,
+        options: LocalOptions,
+        model: Model,
+        total_bytes: int,
+        tensors: Sequence[LocalTensor] = (),
+        architecture: str = "",
+    ) -> LocalOptions:
         """One slot unless asked for more, every slot with the whole ``num_ctx``, never unified."""
-        slots = options.parallel or 1
+        slots = 1 if architecture in ONE_SLOT else options.parallel or 1
         each = options.context or default_context(total_bytes, model)
-        return replace(options, parallel=slots, unified=False, context=each * slots)
+        found = replace(options, parallel=slots, unified=False, context=each * slots)
+        if options.ubatch_given:
+            return found
+        file_bytes = sum(tensor.nbytes for tensor in tensors)
+        predicted = predicted_bytes(model, file_bytes, found.context)
+        batch = automatic_batch(
+            found.context, predicted, total_bytes, flash_off=not options.uses_flash, card_bytes=total_bytes
+        )
+        return replace(found, ubatch=batch, batch=batch)

@@ -14,6 +14,7 @@ import numpy as np
 from markupsafe import Markup
 
 from kvreport import units
+from kvreport.catalog.first_seen import FirstSeen, load_first_seen
 from kvreport.catalog.left_out import LeftOut, load_left_out
 from kvreport.catalog.peer import PeersFile, PoolQuestion, Question, Tool, load_peers
 from kvreport.catalog.planner_check import OracleCheck, PlannerCheck, load_oracle_check, load_planner_check
@@ -25,7 +26,7 @@ from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.tables import Cell, Column, Row, Table, count_cell
 from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType
-from kvreport.site.pages import left_out, traffic_checks
+from kvreport.site.pages import first_sight, known_starts, left_out, traffic_checks
 from kvreport.site.pages.measured import share
 from kvreport.startup_log.observed import Comparison
 
@@ -81,6 +82,11 @@ def page(catalogue: Catalogue) -> Page | None:
         return None
     peers = load_peers(catalogue.folder)
     others = [] if peers is None else [("peers", "Beside other tools", _tables(*_beside(catalogue, peers)))]
+    documented = known_starts.of(catalogue)
+    if documented:
+        others.insert(
+            0, ("starts", "Documented starts and refusals", _tables(*known_starts.tables(documented)))
+        )
     checked = load_planner_check(catalogue.folder)
     if checked is not None:
         others.insert(0, ("planner", "Beside the engine's own planner", _tables(_planner(checked))))
@@ -93,7 +99,13 @@ def page(catalogue: Catalogue) -> Page | None:
             ("traffic", "Replayed traffic beside others' results", _tables(*traffic_checks.tables()))
         )
     # The public logs are those that the constants were fitted on, and the public site has a page about that.
-    return page_of(found, others, public=public, blind=load_left_out(catalogue.folder))
+    return page_of(
+        found,
+        others,
+        public=public,
+        blind=load_left_out(catalogue.folder),
+        first=load_first_seen(catalogue.folder),
+    )
 
 
 def page_of(
@@ -102,6 +114,7 @@ def page_of(
     *,
     public: bool = False,
     blind: LeftOut | None = None,
+    first: FirstSeen | None = None,
 ) -> Page:
     """Return the page of one validation.
 
@@ -110,6 +123,7 @@ def page_of(
         others: Further sections: anchor, title and finished body.
         public: Whether these are the public catalogue's logs.
         blind: Errors on sources left out of the fit, which lead where they are known.
+        first: Errors on logs before any rule knew of them.
     """
     conclusion = _conclusion(found)
     sections = []
@@ -118,6 +132,9 @@ def page_of(
         sections.append(
             ("left-out", "On sources left out of the fit", _tables(*left_out.tables(blind, found)))
         )
+    if first is not None and first_sight.lead(first):
+        conclusion = f"{first_sight.lead(first)}. {conclusion}"
+        sections.insert(0, ("first-sight", "At first sight", _tables(*first_sight.tables(first, found))))
     sections += [
         ("errors", "How far off", _tables(_errors(found), _starts(found))),
         ("distribution", "The distribution", _distribution(found)),

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from kvreport.accounting.engines.llama_cpp import recurrent
 from kvreport.accounting.engines.llama_cpp.attention import AttentionInputs, attention, latent_attention
-from kvreport.accounting.engines.llama_cpp.feed import feed_forward, mixture
+from kvreport.accounting.engines.llama_cpp.feed import FeedHomes, feed_forward, mixture
 from kvreport.accounting.engines.llama_cpp.network import (
     Attention,
     Block,
@@ -26,6 +26,7 @@ from kvreport.accounting.engines.llama_cpp.tensors import (
     Graph,
     Tensor,
     add,
+    concat,
     cont,
     get_rows,
     graph_input,
@@ -46,14 +47,16 @@ class Homes:
     Attributes:
         cpu: Index of the CPU backend.
         layers: Backend of each layer's weights.
-        experts: Backend of each layer's routed experts.
+        experts: Backends of each layer's routed experts.
+        dense: Backends of each layer's dense feed-forward network.
         caches: Backend of each layer's caches.
         output: Backend of the last norm and the output matrix.
     """
 
     cpu: int
     layers: tuple[int, ...]
-    experts: tuple[int, ...]
+    experts: tuple[FeedHomes, ...]
+    dense: tuple[FeedHomes, ...]
     caches: tuple[int, ...]
     output: int
 
@@ -87,6 +90,8 @@ def _embed(graph: Graph, network: Network, step: Step, homes: Homes) -> Tensor:
     given = graph_input(network.hidden, step.tokens)
     stream = get_rows(weight(network.hidden, network.vocabulary, home=homes.cpu), tokens)
     graph.expand(stream)
+    if network.predicts:
+        return _joined_with_state(network, step, homes, stream)
     graph.expand(given)
     if network.learned_positions:
         positions = graph_input(step.tokens, width=I32)
@@ -96,6 +101,14 @@ def _embed(graph: Graph, network: Network, step: Step, homes: Homes) -> Tensor:
     if network.embedding_norm:
         stream = norm(stream, homes.cpu, layer_norm=True)
     return stream
+
+
+def _joined_with_state(network: Network, step: Step, homes: Homes, embedding: Tensor) -> Tensor:
+    """What a prediction block reads: the trunk's last state and the token's embedding, normed and projected."""
+    home, hidden = homes.layers[0], network.hidden
+    state = norm(graph_input(hidden, step.tokens), home)
+    both = concat(norm(embedding, home), state)
+    return mul_mat(weight(2 * hidden, hidden, home=home), both)
 
 
 @dataclass(frozen=True)
@@ -173,7 +186,7 @@ def _feed(at: _At, block: Block, cur: Tensor, residual: Tensor) -> Tensor:
         return cur
     if isinstance(feed, Mixture):
         return mixture(at.graph, feed, cur, residual, at.home, at.homes.experts[at.index])
-    return feed_forward(feed, cur, at.home)
+    return feed_forward(feed, cur, at.homes.dense[at.index])
 
 
 def _head(graph: Graph, network: Network, homes: Homes, stream: Tensor, rows: Tensor) -> None:

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kvreport.accounting.engines.llama_cpp.network import Attention, LatentAttention, Network, Recurrence
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions, padded
@@ -134,6 +134,24 @@ def state_bytes(network: Network, options: LocalOptions) -> tuple[int, ...]:
         )
         for block in network.blocks
     )
+
+
+def checkpoint_bytes(network: Network, options: LocalOptions, cells: Cells) -> int:
+    """Bytes of one checkpoint of one slot: what cannot be rolled back, windows and recurrent states.
+
+    llama-server copies it to host memory while it runs (``server-context.cpp``); models with neither keep none.
+    """
+    key = cache_type(options.type_k, "--cache-type-k")
+    value = cache_type(options.type_v, "--cache-type-v")
+    widths = windows_of(network)
+    kept = min(padded(max(widths)), cells.window) if widths and not options.swa_full else 0
+    one = replace(cells, window=kept, streams=1)
+    windows = sum(
+        _layer_bytes(block.mixer, key, value, one, 0)
+        for block in network.blocks
+        if kept and isinstance(block.mixer, Attention) and block.mixer.window is not None
+    )
+    return windows + sum(state_bytes(network, replace(options, parallel=1, unified=None, draft=0)))
 
 
 def rollback_copies(network: Network, options: LocalOptions) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from kvreport.accounting.engines.llama_cpp.network import FeedForward, Mixture
 from kvreport.accounting.engines.llama_cpp.step import norm
 from kvreport.accounting.engines.llama_cpp.tensors import (
@@ -23,20 +25,40 @@ from kvreport.accounting.engines.llama_cpp.tensors import (
 )
 
 
-def feed_forward(feed: FeedForward, x: Tensor, home: int) -> Tensor:
+@dataclass(frozen=True)
+class FeedHomes:
+    """Backends that hold the matrices of a feed-forward network or of its routed experts.
+
+    Attributes:
+        up: Backend of the up projection.
+        gate: Backend of the gate, and of gate and up where they are one matrix.
+        down: Backend of the down projection.
+    """
+
+    up: int
+    gate: int
+    down: int
+
+    @classmethod
+    def all_on(cls, home: int) -> FeedHomes:
+        """Everything on one backend."""
+        return cls(home, home, home)
+
+
+def feed_forward(feed: FeedForward, x: Tensor, homes: FeedHomes) -> Tensor:
     """A dense network: up, gate, activation, down."""
     hidden = x.ne[0]
     biased = feed.biased
-    up = _linear(x, hidden, feed.width * (2 if feed.fused else 1), home, biased=biased)
+    up = _linear(x, hidden, feed.width * (2 if feed.fused else 1), homes.up, biased=biased)
     if feed.fused:
         cur = glu(up)
     elif feed.gated:
-        cur = glu(_linear(x, hidden, feed.width, home, biased=biased), up)
+        cur = glu(_linear(x, hidden, feed.width, homes.gate, biased=biased), up)
     else:
         cur = like("unary", up)
         if feed.squared:
             cur = like("sqr", cur)
-    return _linear(cur, feed.width, hidden, home, biased=biased)
+    return _linear(cur, feed.width, hidden, homes.down, biased=biased)
 
 
 def _linear(x: Tensor, inner: int, outer: int, home: int, *, biased: bool) -> Tensor:
@@ -44,15 +66,15 @@ def _linear(x: Tensor, inner: int, outer: int, home: int, *, biased: bool) -> Te
     return add(cur, weight(outer, home=home)) if biased else cur
 
 
-def mixture(graph: Graph, moe: Mixture, x: Tensor, residual: Tensor, home: int, expert_home: int) -> Tensor:
+def mixture(graph: Graph, moe: Mixture, x: Tensor, residual: Tensor, home: int, experts: FeedHomes) -> Tensor:
     """A mixture of experts with what runs beside it."""
     if moe.dense_beside is not None:
-        return _beside_dense(graph, moe, x, residual, home, expert_home)
+        return _beside_dense(graph, moe, x, residual, home, experts)
     logits = mul_mat(weight(x.ne[0], moe.experts, home=home), x)
-    out = _experts(graph, moe, x, logits, home, expert_home)
+    out = _experts(graph, moe, x, logits, home, experts)
     if moe.shared is None:
         return out
-    shared = feed_forward(moe.shared, x, home)
+    shared = feed_forward(moe.shared, x, FeedHomes.all_on(home))
     if moe.shared_gate:
         gate = like("unary", mul_mat(weight(x.ne[0], 1, home=home), x))
         shared = mul(shared, gate)
@@ -60,19 +82,23 @@ def mixture(graph: Graph, moe: Mixture, x: Tensor, residual: Tensor, home: int, 
 
 
 def _beside_dense(
-    graph: Graph, moe: Mixture, x: Tensor, residual: Tensor, home: int, expert_home: int
+    graph: Graph, moe: Mixture, x: Tensor, residual: Tensor, home: int, experts: FeedHomes
 ) -> Tensor:
     """Gemma 4: a dense network and experts, each between norms of its own, router on the residual."""
-    dense = x if moe.dense_beside is None else norm(feed_forward(moe.dense_beside, x, home), home)
+    dense = (
+        x
+        if moe.dense_beside is None
+        else norm(feed_forward(moe.dense_beside, x, FeedHomes.all_on(home)), home)
+    )
     source = norm(residual, home)
     routed = like("scale", like("rms_norm", residual))
     routed = mul(routed, weight(residual.ne[0], home=home))
     logits = mul_mat(weight(residual.ne[0], moe.experts, home=home), routed)
-    cur = norm(_experts(graph, moe, source, logits, home, expert_home), home)
+    cur = norm(_experts(graph, moe, source, logits, home, experts), home)
     return add(dense, cur)
 
 
-def _experts(graph: Graph, moe: Mixture, x: Tensor, logits: Tensor, home: int, expert_home: int) -> Tensor:
+def _experts(graph: Graph, moe: Mixture, x: Tensor, logits: Tensor, home: int, experts: FeedHomes) -> Tensor:
     hidden, tokens = x.ne[0], x.ne[1]
     if moe.biased:
         logits = add(logits, weight(moe.experts, home=home))
@@ -80,11 +106,11 @@ def _experts(graph: Graph, moe: Mixture, x: Tensor, logits: Tensor, home: int, e
     cur = reshape(x, hidden, 1, tokens)
     if moe.weight_first:
         cur = mul(Tensor("repeat", (hidden, moe.used, tokens), srcs=(cur,)), weights)
-    cur = _expert_activation(moe, cur, chosen, expert_home)
-    down = weight(moe.width, hidden, moe.experts, home=expert_home)
+    cur = _expert_activation(moe, cur, chosen, experts)
+    down = weight(moe.width, hidden, moe.experts, home=experts.down)
     out = mul_mat_id(down, cur, chosen)
     if moe.biased:
-        out = like("add_id", out, weight(hidden, moe.experts, home=expert_home), chosen)
+        out = like("add_id", out, weight(hidden, moe.experts, home=experts.down), chosen)
     if not moe.weight_first:
         out = mul(out, weights)
     graph.expand(out)
@@ -127,21 +153,21 @@ def _mask_groups(moe: Mixture, selection: Tensor) -> Tensor:
     return reshape(into("set_rows", filled, picked, kept, filled), moe.experts, tokens)
 
 
-def _expert_activation(moe: Mixture, cur: Tensor, chosen: Tensor, home: int) -> Tensor:
+def _expert_activation(moe: Mixture, cur: Tensor, chosen: Tensor, homes: FeedHomes) -> Tensor:
     hidden = cur.ne[0]
     if moe.fused:
-        both = mul_mat_id(weight(hidden, 2 * moe.width, moe.experts, home=home), cur, chosen)
+        both = mul_mat_id(weight(hidden, 2 * moe.width, moe.experts, home=homes.gate), cur, chosen)
         shape = (moe.width, both.ne[1], both.ne[2])
         return glu(view(both, shape, both.nb[1:3]), view(both, shape, both.nb[1:3]))
-    up = mul_mat_id(weight(hidden, moe.width, moe.experts, home=home), cur, chosen)
+    up = mul_mat_id(weight(hidden, moe.width, moe.experts, home=homes.up), cur, chosen)
     if moe.biased:
-        up = like("add_id", up, weight(moe.width, moe.experts, home=home), chosen)
+        up = like("add_id", up, weight(moe.width, moe.experts, home=homes.up), chosen)
     if not moe.gated:
         cur = like("unary", up)
         return like("sqr", cur) if moe.squared else cur
-    gate = mul_mat_id(weight(hidden, moe.width, moe.experts, home=home), cur, chosen)
+    gate = mul_mat_id(weight(hidden, moe.width, moe.experts, home=homes.gate), cur, chosen)
     if moe.biased:
-        gate = like("add_id", gate, weight(moe.width, moe.experts, home=home), chosen)
+        gate = like("add_id", gate, weight(moe.width, moe.experts, home=homes.gate), chosen)
     return glu(gate, up)
 
 

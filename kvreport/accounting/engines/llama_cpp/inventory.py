@@ -13,9 +13,23 @@ from math import prod
 from kvreport.accounting.engines.llama_cpp.naming import role_of
 from kvreport.accounting.engines.llama_cpp.types import TYPES, GgmlType
 from kvreport.catalog.caches import FullAttention, Latent, RecurrentState, Shared, SlidingWindow
-from kvreport.catalog.model import Model, WeightGroup
+from kvreport.catalog.model import Component, Model, WeightGroup
 
 _MATRIX_MIN = 2
+_PARTS: tuple[Component, ...] = (
+    "attention",
+    "dense_mlp",
+    "routed_experts",
+    "shared_experts",
+    "router",
+    "norms",
+)
+_ROLES = frozenset(
+    f"{part}{kind}"
+    for part in ("attn_", "ffn_")
+    for kind in ("q", "k", "v", "output", "q_a", "q_b", "kv_a_mqa", "kv_b", "up", "gate", "down", "gate_inp",
+                 "up_exps", "gate_exps", "down_exps", "up_shexp", "gate_shexp", "down_shexp", "norm", "q_norm", "k_norm")
+)  # fmt: skip
 _SKIPPED = frozenset({"vision", "audio", "mtp"})
 
 
@@ -198,6 +212,19 @@ def tensors_of(model: Model, *, prediction: bool = False) -> tuple[LocalTensor, 
             continue
         found.extend(_expand(model, row, sets))
     return _joined(sorted(found, key=lambda tensor: tensor.layer))
+
+
+def prediction_tensors(model: Model) -> tuple[LocalTensor, ...]:
+    """Tensors of a model's prediction blocks, as one more layer after its own; empty if it has none."""
+    found = []
+    for row in model.weights:
+        if row.component == "mtp":
+            role = next(
+                (role for part in _PARTS if (role := role_of(row.name, part)) in _ROLES), "nextn.eh_proj"
+            )
+            columns, rows = row.shape[-1], prod(row.shape[:-1])
+            found.append(LocalTensor(role, model.layer_count, columns, rows * row.count))
+    return tuple(found)
 
 
 def _joined(tensors: list[LocalTensor]) -> tuple[LocalTensor, ...]:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import accumulate
 from typing import Final
 
 from kvreport.accounting.engines.llama_cpp.build import Homes, build_graph
 from kvreport.accounting.engines.llama_cpp.caches import (
     Cells,
     cache_bytes,
+    checkpoint_bytes,
     count_cells,
     output_bytes,
     output_tokens,
@@ -21,9 +19,11 @@ from kvreport.accounting.engines.llama_cpp.caches import (
     state_bytes,
     widest_values,
 )
+from kvreport.accounting.engines.llama_cpp.companions import Companions, companion_options
 from kvreport.accounting.engines.llama_cpp.inventory import LocalTensor
 from kvreport.accounting.engines.llama_cpp.network import Attention, LatentAttention, Network
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
+from kvreport.accounting.engines.llama_cpp.placement import LocalDevice, Placement, place, weight_bytes
 from kvreport.accounting.engines.llama_cpp.planner import Backend, assign
 from kvreport.accounting.engines.llama_cpp.planner import sizes as sizes_of
 from kvreport.accounting.engines.llama_cpp.reading import LocalModel
@@ -32,31 +32,6 @@ from kvreport.accounting.engines.llama_cpp.types import cache_type
 
 PIPELINE_COPIES: Final = 4
 """Copies of split inputs with pipeline parallelism (``GGML_SCHED_MAX_COPIES``)."""
-
-_EXPERTS: Final = re.compile(r"ffn_(up|down|gate|gate_up)_(ch|)exps")
-_INPUTS: Final = frozenset({"token_embd", "per_layer_token_embd", "position_embd"})
-_FIRST_LAYER: Final = frozenset({"per_layer_model_proj", "per_layer_proj_norm"})
-
-
-@dataclass(frozen=True)
-class LocalDevice:
-    """A device that llama.cpp puts layers on.
-
-    Attributes:
-        name: What the user calls it.
-        usable: Bytes that a process finds free.
-        context: Bytes that the backend takes for itself and prints nowhere.
-        align: Bytes that its allocations are multiples of.
-        offloads: True if it takes over large batches of operations on weights in host memory.
-        pipelines: True if it can overlap copies with work (CUDA's events).
-    """
-
-    name: str
-    usable: int
-    context: int = 0
-    align: int = 128
-    offloads: bool = True
-    pipelines: bool = False
 
 
 @dataclass(frozen=True)
@@ -72,6 +47,7 @@ class DeviceBytes:
         compute: The compute buffer, as printed at start.
         offload_copies: What the compute buffer grows by when the device computes on weights in host memory.
         context: What the backend takes for itself.
+        companions: What a draft model, prediction blocks and a projector take.
     """
 
     name: str
@@ -82,11 +58,13 @@ class DeviceBytes:
     compute: int = 0
     offload_copies: int = 0
     context: int = 0
+    companions: int = 0
 
     @property
     def total(self) -> int:
         """Bytes in all."""
-        return self.weights + self.kv + self.state + self.compute + self.offload_copies + self.context
+        held = self.weights + self.kv + self.state + self.companions
+        return held + self.compute + self.offload_copies + self.context
 
     @property
     def shortfall(self) -> int:
@@ -104,6 +82,9 @@ class HostBytes:
         state: Recurrent states of layers on the CPU.
         compute: The compute buffer.
         output: The buffer of logits.
+        companions: What a draft model, prediction blocks and a projector take.
+        prompt_cache: The most that llama-server's prompt cache grows to while it runs; not taken at start.
+        checkpoints: The most that checkpoints of windows and states grow to while it runs; likewise.
     """
 
     weights: int = 0
@@ -111,11 +92,19 @@ class HostBytes:
     state: int = 0
     compute: int = 0
     output: int = 0
+    companions: int = 0
+    prompt_cache: int = 0
+    checkpoints: int = 0
 
     @property
     def total(self) -> int:
-        """Bytes in all."""
-        return self.weights + self.kv + self.state + self.compute + self.output
+        """Bytes in all at start."""
+        return self.weights + self.kv + self.state + self.compute + self.output + self.companions
+
+    @property
+    def most(self) -> int:
+        """Bytes in all once the prompt cache and all checkpoints are filled."""
+        return self.total + self.prompt_cache + self.checkpoints
 
 
 @dataclass(frozen=True)
@@ -149,52 +138,6 @@ class LocalLayout:
         return self.shortfall == 0
 
 
-@dataclass(frozen=True)
-class Placement:
-    """Where layers are.
-
-    Attributes:
-        layers: Device of each layer, or the number of devices for the CPU.
-        output: The same for the output layer.
-        experts: The same for the routed experts of each layer.
-        caches: The same for the caches of each layer.
-        cpu: The number that means the CPU.
-    """
-
-    layers: tuple[int, ...]
-    output: int
-    experts: tuple[int, ...]
-    caches: tuple[int, ...]
-    cpu: int
-
-
-def place(network: Network, options: LocalOptions, devices: Sequence[LocalDevice]) -> Placement:
-    """Put layers on devices (``llama_model_base::load_tensors``).
-
-    The last ``--n-gpu-layers`` of layers and output layer go to devices, divided by ``--tensor-split`` or by
-    free memory; ``--n-cpu-moe`` keeps the routed experts of the first layers on the CPU.
-    """
-    count, cpu = len(network.blocks), len(devices)
-    wanted = count + 1 if options.gpu_layers is None or options.gpu_layers < 0 else options.gpu_layers
-    on_device = min(wanted, count + 1) if devices else 0
-    start = max(count + 1 - wanted, 0) if devices else count + 1
-    shares = options.tensor_split or tuple(float(max(device.usable, 1)) for device in devices)
-    if options.split_mode == "none" and devices:
-        shares = (1.0, *([0.0] * (len(devices) - 1)))
-    shares = (*shares, *([0.0] * (len(devices) - len(shares))))[: len(devices)]
-    edges = [edge / (sum(shares) or 1.0) for edge in accumulate(shares)]
-
-    def home(index: int) -> int:
-        if index < start or on_device == 0:
-            return cpu
-        return min(bisect_right(edges, (index - start) / on_device), cpu - 1)
-
-    layers = tuple(home(index) for index in range(count))
-    experts = tuple(cpu if index < options.cpu_moe else where for index, where in enumerate(layers))
-    caches = layers if options.kv_offload else (cpu,) * count
-    return Placement(layers, home(count), experts, caches, cpu)
-
-
 def lay_out_local(
     local: LocalModel, options: LocalOptions, devices: Sequence[LocalDevice] = ()
 ) -> LocalLayout:
@@ -217,6 +160,7 @@ def lay_out_local(
     kv = _by_home(cache_bytes(network, options, cells), placement)
     state = _by_home(state_bytes(network, options), placement)
     compute, copies = compute_bytes(local, options, devices, placement, cells)
+    beside = _companion_bytes(local.companions, options, devices, placement, cells)
     return LocalLayout(
         devices=tuple(
             DeviceBytes(
@@ -228,6 +172,7 @@ def lay_out_local(
                 compute=compute[index],
                 offload_copies=copies[index],
                 context=device.context,
+                companions=beside[index],
             )
             for index, device in enumerate(devices)
         ),
@@ -237,6 +182,9 @@ def lay_out_local(
             state=state[-1],
             compute=compute[-1],
             output=output_bytes(network, options),
+            companions=beside[-1],
+            prompt_cache=options.cache_ram,
+            checkpoints=options.checkpoints * options.slots * checkpoint_bytes(network, options, cells),
         ),
         cells=cells,
         kv_cache_bytes=sum(kv) + sum(state),
@@ -245,42 +193,42 @@ def lay_out_local(
     )
 
 
+def _companion_bytes(
+    companions: Companions,
+    options: LocalOptions,
+    devices: Sequence[LocalDevice],
+    placement: Placement,
+    cells: Cells,
+) -> list[int]:
+    """What companions take on each device, the host last."""
+    total = [0] * (placement.cpu + 1)
+    same = replace(companion_options(options), context=cells.context)
+    if companions.prediction is not None:
+        # The blocks lie after the last layer, where the output layer is.
+        where = placement.output
+        own = replace(same, gpu_layers=0 if where == placement.cpu else None)
+        if where != placement.cpu:
+            own = replace(own, tensor_split=tuple(float(index == where) for index in range(placement.cpu)))
+        _add_layout(total, lay_out_local(companions.prediction, own, devices))
+    if companions.draft is not None:
+        _add_layout(total, lay_out_local(companions.draft, same, devices))
+    if companions.projector is not None:
+        home = placement.cpu if companions.projector_on_host else 0
+        total[home] += companions.projector.weights + companions.projector.compute
+    return total
+
+
+def _add_layout(total: list[int], layout: LocalLayout) -> None:
+    for index, device in enumerate(layout.devices):
+        total[index] += device.total - device.context
+    total[-1] += layout.host.total
+
+
 def _by_home(per_layer: Sequence[int], placement: Placement) -> list[int]:
     total = [0] * (placement.cpu + 1)
     for size, where in zip(per_layer, placement.caches, strict=True):
         total[where] += size
     return total
-
-
-def weight_bytes(
-    tensors: Sequence[LocalTensor], placement: Placement, options: LocalOptions, *, tied: bool
-) -> list[int]:
-    """Bytes of weights on each device, the CPU last.
-
-    Token embeddings are always on the CPU; a tied output matrix is loaded a second time where the output layer is.
-    """
-    patterns = [re.compile(pattern) for pattern in options.on_cpu]
-    total = [0] * (placement.cpu + 1)
-    for tensor in tensors:
-        where = _home_of(tensor, placement, options)
-        if any(pattern.search(tensor.name) for pattern in patterns):
-            where = placement.cpu
-        total[where] += tensor.nbytes
-        if tied and tensor.role == "token_embd" and placement.output != placement.cpu:
-            total[placement.output] += tensor.nbytes
-    return total
-
-
-def _home_of(tensor: LocalTensor, placement: Placement, options: LocalOptions) -> int:
-    if tensor.role in _INPUTS:
-        return placement.cpu
-    if tensor.role in _FIRST_LAYER:
-        return placement.layers[0]
-    if tensor.layer < 0 or tensor.layer >= len(placement.layers):
-        return placement.output
-    if _EXPERTS.search(tensor.role) and tensor.layer < options.cpu_moe:
-        return placement.cpu
-    return placement.layers[tensor.layer]
 
 
 def compute_bytes(
@@ -305,9 +253,16 @@ def compute_bytes(
         Backend("host", 32),
     )
     pipelined = _pipelined(options, devices, placement)
-    homes = Homes(placement.cpu, placement.layers, placement.experts, placement.caches, placement.output)
+    homes = Homes(
+        placement.cpu,
+        placement.layers,
+        placement.experts,
+        placement.dense,
+        placement.caches,
+        placement.output,
+    )
     plain = _planned(local.network, step, homes, backends, PIPELINE_COPIES if pipelined else 1, ())
-    on_host = any(where == placement.cpu for where in (*placement.layers, *placement.experts))
+    on_host = placement.cpu in placement.all_homes
     eager = tuple(
         replace(backend, offloads=device.offloads) for backend, device in zip(backends, devices, strict=False)
     )
@@ -319,15 +274,12 @@ def compute_bytes(
 
 
 def _pipelined(options: LocalOptions, devices: Sequence[LocalDevice], placement: Placement) -> bool:
-    everything = all(
-        where != placement.cpu for where in (*placement.layers, *placement.experts, placement.output)
-    )
     return (
         len(devices) > 1
-        and everything
+        and placement.cpu not in placement.all_homes
         and options.split_mode == "layer"
         and options.kv_offload
-        and not options.on_cpu
+        and not options.overrides
         and all(device.pipelines for device in devices)
     )
 

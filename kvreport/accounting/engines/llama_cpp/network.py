@@ -231,6 +231,9 @@ class Network:
         positions: Position numbers per token (4 for M-RoPE).
         hidden_output: True if the last hidden state is an output of the graph, too.
         rollback: True if recurrent states can be kept for rollback.
+        predicts: True for prediction blocks: they read the trunk's last state beside the token's embedding.
+        prediction_layers: Prediction blocks that the file has after these layers; they count when layers are
+            put on devices.
     """
 
     hidden: int
@@ -249,4 +252,6 @@ class Network:
     logit_scaled: bool = False
     embedding_norm: bool = False
     learned_positions: bool = False
+    predicts: bool = False
+    prediction_layers: int = 0
     notes: tuple[str, ...] = field(default=())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -13,6 +15,12 @@ DEFAULT_SLOTS: Final = 4
 
 CELL_MULTIPLE: Final = 256
 """Cells are allocated in multiples of this (``llama-context.cpp``, ``llama-kv-cache-iswa.cpp``)."""
+
+DEFAULT_CACHE_RAM: Final = 8192 << 20
+"""Host memory that llama-server's prompt cache may grow to (``--cache-ram``, ``common/common.h``)."""
+
+DEFAULT_CHECKPOINTS: Final = 32
+"""Checkpoints of windows and states that a slot may keep in host memory (``--ctx-checkpoints``)."""
 
 SplitMode = Literal["layer", "row", "none"]
 FlashAttention = Literal["on", "off", "auto"]
@@ -42,7 +50,13 @@ class LocalOptions:
         draft: Draft tokens per step (speculative decoding); states are kept once more for each.
         embeddings: True if embeddings are returned beside logits.
         mmap: False with ``--no-mmap``.
-        on_cpu: ``--override-tensor`` patterns that keep tensors on the CPU.
+        overrides: ``--override-tensor``: patterns and the buffer types that matching tensors go to
+            (``CPU``, ``CUDA0``, ...); the first that matches wins.
+        main_gpu: ``--main-gpu``: the device that ``--split-mode none`` uses.
+        mtp: True with ``--spec-type draft-mtp``: the file's prediction blocks are loaded and draft tokens.
+        ubatch_given: False if nobody stated ``--ubatch-size``, so that Ollama may choose one.
+        cache_ram: ``--cache-ram``: bytes that the prompt cache may take.
+        checkpoints: ``--ctx-checkpoints``: checkpoints per slot.
     """
 
     context: int = 0
@@ -64,7 +78,12 @@ class LocalOptions:
     draft: int = 0
     embeddings: bool = False
     mmap: bool = True
-    on_cpu: tuple[str, ...] = ()
+    overrides: tuple[tuple[str, str], ...] = ()
+    main_gpu: int = 0
+    mtp: bool = False
+    ubatch_given: bool = True
+    cache_ram: int = DEFAULT_CACHE_RAM
+    checkpoints: int = DEFAULT_CHECKPOINTS
 
     @property
     def slots(self) -> int:
@@ -115,6 +134,35 @@ class LocalOptions:
             )
 
 
+def parse_overrides(texts: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """Read ``--override-tensor`` values: ``PATTERN=BUFFER`` with commas between them.
+
+    Args:
+        texts: One text per flag.
+
+    Returns:
+        Patterns and buffer types, in order.
+
+    Raises:
+        InputError: If a part has no buffer type, or its pattern is no regular expression.
+    """
+    found = []
+    for part in (piece for text in texts for piece in text.split(",") if piece):
+        pattern, equals, buffer = part.rpartition("=")
+        if not equals or not pattern or not buffer:
+            raise InputError(
+                f"--override-tensor: found {part!r}; allowed: PATTERN=BUFFER, such as ffn_.*_exps=CPU"
+            )
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise InputError(
+                f"--override-tensor: found {pattern!r}: {error}; allowed: a regular expression"
+            ) from error
+        found.append((pattern, buffer))
+    return tuple(found)
+
+
 def padded(cells: int) -> int:
     """Cells rounded up as llama.cpp allocates them."""
     return -(-cells // CELL_MULTIPLE) * CELL_MULTIPLE
@@ -123,9 +171,12 @@ def padded(cells: int) -> int:
 __all__ = [
     "CACHE_TYPES",
     "CELL_MULTIPLE",
+    "DEFAULT_CACHE_RAM",
+    "DEFAULT_CHECKPOINTS",
     "DEFAULT_SLOTS",
     "FlashAttention",
     "LocalOptions",
     "SplitMode",
     "padded",
+    "parse_overrides",
 ]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
+from kvreport.accounting.engines.llama_cpp.companions import ALONE, Companions
 from kvreport.accounting.engines.llama_cpp.inventory import LayerSets, LocalTensor, layer_sets, tensors_of
 from kvreport.accounting.engines.llama_cpp.network import (
     Attention,
@@ -35,12 +36,14 @@ class LocalModel:
         architecture: What llama.cpp knows of its class.
         network: The network it runs.
         tensors: Every tensor of its file, types not chosen yet unless a file said so.
+        companions: What is loaded with it.
     """
 
     model: Model
     architecture: LocalArchitecture
     network: Network
     tensors: tuple[LocalTensor, ...]
+    companions: Companions = ALONE
 
 
 def read_local(

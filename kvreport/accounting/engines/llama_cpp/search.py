@@ -1,39 +1,19 @@
-"""Inverse answers for llama.cpp: the longest context, the most slots, the fewest experts on the CPU, ``--fit``."""
+"""Inverse answers for llama.cpp: the longest context, the most slots, the fewest experts on the CPU."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
-from kvreport.accounting.engines.llama_cpp.layout import LocalDevice, LocalLayout, lay_out_local
+from kvreport.accounting.engines.llama_cpp.layout import LocalLayout, lay_out_local
 from kvreport.accounting.engines.llama_cpp.network import Mixture
 from kvreport.accounting.engines.llama_cpp.options import CELL_MULTIPLE, LocalOptions
+from kvreport.accounting.engines.llama_cpp.placement import LocalDevice
 from kvreport.accounting.engines.llama_cpp.reading import LocalModel
-
-FIT_TARGET: Final = 1 << 30
-"""Memory that ``--fit`` leaves free on each device (``--fit-target``, ``common/fit.cpp``)."""
-
-FIT_MIN_CONTEXT: Final = 4096
-"""The shortest context that ``--fit`` chooses by itself (``--fit-ctx``)."""
 
 MOST_SLOTS: Final = 256
 """Sequences that llama.cpp keeps apart at most (``LLAMA_MAX_SEQ``)."""
-
-
-@dataclass(frozen=True)
-class Fitted:
-    """What ``--fit`` would choose.
-
-    Attributes:
-        options: The options after fitting.
-        layout: The layout they give.
-        changed: What was changed, in llama.cpp's own flags.
-    """
-
-    options: LocalOptions
-    layout: LocalLayout
-    changed: tuple[str, ...]
 
 
 def fits(layout: LocalLayout, margin: int = 0) -> bool:
@@ -125,47 +105,3 @@ def most_gpu_layers(
         layout = lay_out_local(local, replace(options, gpu_layers=middle), devices)
         low, high = (middle, high) if fits(layout, margin) else (low, middle - 1)
     return low
-
-
-def fit(
-    local: LocalModel,
-    options: LocalOptions,
-    devices: Sequence[LocalDevice],
-    *,
-    target: int = FIT_TARGET,
-    context_given: bool = True,
-) -> Fitted:
-    """Replay ``--fit``: change only what was not given, first the context, then what stays on the CPU.
-
-    ``common/fit.cpp`` of llama.cpp 0c1e57098. It interpolates where this searches, so its choice may be one
-    step smaller; a layer that it splits between device and host is kept whole here.
-
-    Args:
-        local: The model.
-        options: Options as given.
-        devices: Devices.
-        target: Bytes to leave free on each device.
-        context_given: False if the context may be lowered.
-    """
-    layout = lay_out_local(local, options, devices)
-    if not devices or fits(layout, target):
-        return Fitted(options, layout, ())
-    changed: list[str] = []
-    if not context_given:
-        context = longest_context(local, options, devices, margin=target)
-        options = replace(options, context=max(context, FIT_MIN_CONTEXT))
-        layout = lay_out_local(local, options, devices)
-        changed.append(f"--ctx-size {options.context}")
-        if fits(layout, target):
-            return Fitted(options, layout, tuple(changed))
-    if options.gpu_layers is not None:
-        return Fitted(options, layout, tuple(changed))
-    experts = fewest_cpu_experts(local, options, devices, margin=target)
-    if experts:
-        options = replace(options, cpu_moe=experts)
-        changed.append(f"--n-cpu-moe {experts}")
-    else:
-        layers = most_gpu_layers(local, options, devices, margin=target)
-        options = replace(options, gpu_layers=layers)
-        changed.append(f"--n-gpu-layers {layers}")
-    return Fitted(options, lay_out_local(local, options, devices), tuple(changed))

@@ -15,6 +15,7 @@ from math import prod
 from typing import Final
 
 from kvreport.accounting.engines.vllm.releases import FIRST_ENGINE_ENDS, Release, Sampler
+from kvreport.accounting.engines.vllm.towers import Tower
 from kvreport.accounting.kv_cache import SERVED_BYTES
 from kvreport.catalog.caches import CrossAttention, Indexer, Latent, RecurrentState
 from kvreport.catalog.model import Model, WeightGroup
@@ -56,50 +57,6 @@ INDEX_KEY_BYTES: Final = 132
 INDEX_LOGITS_BYTES: Final = 512 * MIB
 """Logits of an indexer (``VLLM_SPARSE_INDEXER_MAX_LOGITS_MB``), allocated for the measuring run."""
 
-DYNAMIC_IMAGE_TOKENS: Final = 16384
-"""Tokens of the largest image of towers that take any resolution (Qwen-VL's processors: 12.8 million pixels,
-28 by 28 pixels to a token)."""
-
-POOLED_PATCHES: Final = 9
-"""Patches to a token of towers with a fixed resolution (Gemma 4: 2,520 patches, 280 tokens).
-
-As many images are encoded as a step has tokens for, but at least one
-(``v1/core/encoder_cache_manager.py::compute_mm_encoder_budget``)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Tower:
-    """The sizes of a vision tower.
-
-    Attributes:
-        width: Width of a patch.
-        inner: Inner side of its MLP.
-        merged: Patches that are merged to one token; 0 where the resolution is fixed.
-    """
-
-    width: int
-    inner: int
-    merged: int
-
-    @classmethod
-    def of(cls, model: Model) -> Tower | None:
-        """Read it off a model's weights; None without one."""
-        rows = [row for row in model.weights if row.component == "vision" and len(row.shape) == 2]
-        most = max(rows, key=lambda row: row.count, default=None)
-        if most is None or most.count < 2:
-            return None
-        blocks = [row for row in rows if row.count == most.count]
-        width = min(min(row.shape) for row in blocks)
-        mlp = [row for row in blocks if not _is_attention(row)]
-        inner = max((max(row.shape) for row in mlp), default=4 * width)
-        mergers = [row.shape[1] // width for row in rows if "merger" in row.name and row.shape[1] > width]
-        return cls(width=width, inner=inner, merged=max(mergers, default=0))
-
-    @property
-    def patch_bytes(self) -> int:
-        """Bytes of one patch at the peak: the inner side twice, the stream and its residual."""
-        return 2 * SERVED_BYTES * self.inner + 2 * SERVED_BYTES * self.width
-
 
 @dataclass(frozen=True, slots=True)
 class Shape:
@@ -114,6 +71,7 @@ class Shape:
         layers: Layers.
         streams: Residual streams side by side; 1 in most models.
         indexed: True if layers choose the tokens they attend to through an indexer.
+        index_stride: Tokens per key of the indexer, which may be compressed.
         latent_heads: Heads whose keys and values MLA expands from a latent; 0 without MLA.
         head_width: Key without its rotary part and value of one such head together.
         states: True if some layers keep a recurrent state.
@@ -130,6 +88,7 @@ class Shape:
     layers: int
     streams: int
     indexed: bool
+    index_stride: int
     latent_heads: int
     head_width: int
     states: bool
@@ -151,7 +110,8 @@ class Shape:
         ]
         joined = [row.shape[-1] for row in model.weights if row.name.endswith("hc_head_fn")]
         latents = [cache for cache in caches if isinstance(cache, Latent)]
-        indexed = any(isinstance(cache, Indexer) for cache in caches)
+        strides = [cache.stride for cache in caches if isinstance(cache, Indexer)]
+        indexed = bool(strides)
         expanded = [row for row in model.weights if "kv_b_proj" in row.name and len(row.shape) > 1]
         heads = model.attention_heads if latents and expanded and not indexed else 0
         cross = [cache.encoder_tokens for cache in caches if isinstance(cache, CrossAttention)]
@@ -164,6 +124,7 @@ class Shape:
             layers=model.layer_count,
             streams=max(joined, default=model.hidden_size) // model.hidden_size,
             indexed=indexed,
+            index_stride=min(strides, default=1),
             latent_heads=heads,
             head_width=expanded[0].shape[0] // heads if heads else 0,
             states=any(isinstance(cache, RecurrentState) for cache in caches),
@@ -171,10 +132,6 @@ class Shape:
             encoder_tokens=max(cross, default=0),
             tower=Tower.of(model),
         )
-
-
-def _is_attention(row: WeightGroup) -> bool:
-    return any(part in row.name for part in ("attn", "attention", "qkv", "q_proj", "k_proj", "v_proj"))
 
 
 def _inner(model: Model, row: WeightGroup) -> int:
@@ -208,11 +165,18 @@ def stream_bytes_per_token(shape: Shape, release: Release) -> int:
     return copies * shape.hidden * shape.streams
 
 
-def forward_bytes_per_token(shape: Shape, release: Release, tensor_parallel: int = 1) -> float:
-    """Bytes per token at the peak of a forward pass, without the buffers that experts keep."""
+def forward_bytes_per_token(
+    shape: Shape, release: Release, tensor_parallel: int = 1, *, whole_experts: bool = False
+) -> float:
+    """Bytes per token at the peak of a forward pass, without the buffers that experts keep.
+
+    With expert parallelism each rank has whole experts, so that their inner side is not divided, and room for
+    every token's choice (``fused_moe/modular_kernel.py``, ``workspace_shapes`` of all tokens).
+    """
     stream = stream_bytes_per_token(shape, release)
     dense = FORWARD_INNER_BYTES * shape.inner / tensor_parallel
-    expert = EXPERT_INNER_BYTES * shape.expert_inner / tensor_parallel + EXPERT_HIDDEN_BYTES * shape.hidden
+    split = 1 if whole_experts else tensor_parallel
+    expert = EXPERT_INNER_BYTES * shape.expert_inner / split + EXPERT_HIDDEN_BYTES * shape.hidden
     return stream + max(dense, shape.experts_per_token * expert)
 
 
@@ -237,13 +201,14 @@ def expert_workspace_bytes(shape: Shape, tensor_parallel: int = 1) -> float:
     return shape.experts_per_token * widths * SERVED_BYTES
 
 
-def index_workspace_bytes(release: Release) -> int:
+def index_workspace_bytes(shape: Shape, release: Release) -> float:
     """Bytes per token of the longest context that a sparse model's indexer gathers keys in, and keeps.
 
     ``v1/attention/backends/mla/indexer.py::get_max_prefill_buffer_size``: keys of 40 contexts (2 up to 0.12)
-    of 128 FP8 values and a 32-bit scale; the buffer is shared with that of the experts.
+    of 128 FP8 values and a 32-bit scale, as many fewer as tokens share a key (``deepseek_v4/attention.py``);
+    the buffer is shared with that of the experts.
     """
-    return (40 if release >= (0, 13) else 2) * INDEX_KEY_BYTES
+    return (40 if release >= (0, 13) else 2) * INDEX_KEY_BYTES / shape.index_stride if shape.indexed else 0.0
 
 
 def states_encoded_bytes(shape: Shape, release: Release) -> int:
@@ -253,4 +218,4 @@ def states_encoded_bytes(shape: Shape, release: Release) -> int:
     """
     if shape.tower is None or release >= FIRST_ENGINE_ENDS:
         return 0
-    return shape.encoder_tokens * (shape.tower.patch_bytes + 2 * SERVED_BYTES * shape.hidden)
+    return shape.encoder_tokens * (shape.tower.pooled_bytes + 2 * SERVED_BYTES * shape.hidden)

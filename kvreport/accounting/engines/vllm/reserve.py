@@ -15,9 +15,7 @@ from kvreport.accounting import kernel
 from kvreport.accounting.engines.base import Reserve, constant
 from kvreport.accounting.engines.vllm import releases
 from kvreport.accounting.engines.vllm.profiling import (
-    DYNAMIC_IMAGE_TOKENS,
     INDEX_LOGITS_BYTES,
-    POOLED_PATCHES,
     Shape,
     expanded_latent_bytes,
     expert_workspace_bytes,
@@ -29,6 +27,7 @@ from kvreport.accounting.engines.vllm.profiling import (
     states_encoded_bytes,
     stream_bytes_per_token,
 )
+from kvreport.accounting.engines.vllm.towers import encoding
 from kvreport.accounting.kv_cache import SERVED_BYTES
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
@@ -61,6 +60,9 @@ class ReserveRates:
         non_framework: Outside the framework.
         linked: Of multicast buffers for further ranks, on devices whose links have them.
         per_graph: Of one captured graph (0 where they are not reserved for).
+        images: Images' worth of a video that a long context is measured with, at most.
+        encoded: Of the outputs of the largest image, which stay while the model runs.
+        encoded_per_token: Of the outputs of as many images as a step has tokens for.
     """
 
     forward_per_token: float
@@ -79,6 +81,9 @@ class ReserveRates:
     non_framework: float
     linked: float
     per_graph: float
+    images: int
+    encoded: float
+    encoded_per_token: float
 
     @classmethod
     def of(
@@ -87,6 +92,7 @@ class ReserveRates:
         engine: Engine,
         *,
         tensor_parallel: int = 1,
+        expert_parallel: bool = False,
         images: bool = True,
         own_expert_kernels: bool = False,
         sorts: bool = False,
@@ -100,32 +106,38 @@ class ReserveRates:
         sizes = Shape.of(model)
         release = releases.release_of(engine)
         second = runs_second(model, sizes, release, nvidia=nvidia)
-        sampler = releases.sampler(release, second=second, flashinfer=False if sorts else None)
+        sampler = releases.sampler(release, second=second, flashinfer=None if nvidia and not sorts else False)
         if sorts:
             sampler = "sort"
         graphs = engine.graphs_reserved and (not second or releases.second_runner_estimates_graphs(release))
         workspace = engine.expert_workspace_kept and not own_expert_kernels
         streams = engine.streams_buffer_kept and sizes.streams > 1
         tower = sizes.tower if images and releases.encoder_profiled(release, second=second) else None
-        fixed, pooled = (tower.merged, 0 if sizes.encoder_tokens else POOLED_PATCHES) if tower else (0, 0)
-        patch = tower.patch_bytes if tower else 0
+        passed = encoding(None if sizes.encoder_tokens else tower, sizes.hidden, release, tensor_parallel)
         return cls(
-            forward_per_token=forward_bytes_per_token(sizes, release, tensor_parallel),
+            forward_per_token=forward_bytes_per_token(
+                sizes, release, tensor_parallel, whole_experts=expert_parallel
+            ),
             stream_per_token=stream_bytes_per_token(sizes, release),
             expanded=expanded_latent_bytes(sizes, tensor_parallel),
-            workspace_per_token=expert_workspace_bytes(sizes, tensor_parallel) if workspace else 0,
+            workspace_per_token=expert_workspace_bytes(sizes, 1 if expert_parallel else tensor_parallel)
+            if workspace
+            else 0,
             kept_per_token=kept_bytes(sizes),
             streams_per_token=sizes.streams * sizes.hidden * SERVED_BYTES if streams else 0,
             sampling_per_row=logit_bytes(sampler, tensor_parallel) * sizes.vocabulary,
             buffer_per_row=4 * sizes.vocabulary if rows_buffered(release, sampler) else 0,
-            encoding=fixed * DYNAMIC_IMAGE_TOKENS * patch,
-            encoding_per_token=(fixed or pooled) * patch,
+            encoding=passed.image,
+            encoding_per_token=passed.per_token,
             encoding_per_row=states_encoded_bytes(sizes, release) if images else 0,
-            index_per_token=index_workspace_bytes(release) if sizes.indexed else 0,
+            index_per_token=index_workspace_bytes(sizes, release),
             index_logits=INDEX_LOGITS_BYTES if sizes.indexed else 0,
             non_framework=constant(engine, "non_framework_bytes"),
             linked=constant(engine, "non_framework_rank_bytes") * (tensor_parallel - 1),
             per_graph=constant(engine, "graph_bytes_per_layer") * sizes.layers if graphs else 0.0,
+            images=passed.images,
+            encoded=passed.kept,
+            encoded_per_token=passed.kept_per_token,
         )
 
 
@@ -136,6 +148,7 @@ def reserve(
     max_batched_tokens: int,
     max_seqs: int,
     tensor_parallel: int = 1,
+    expert_parallel: bool = False,
     eager: bool = False,
     images: bool = True,
     own_expert_kernels: bool = False,
@@ -153,6 +166,7 @@ def reserve(
         max_batched_tokens: Tokens of one scheduler step.
         max_seqs: Requests that run at once.
         tensor_parallel: Ranks that the model is split over.
+        expert_parallel: True if each rank has whole experts.
         eager: True if no graphs are captured.
         images: False if the engine was told to serve text only.
         own_expert_kernels: True if the device's kernels for experts bring their own buffers.
@@ -169,6 +183,7 @@ def reserve(
         model,
         engine,
         tensor_parallel=tensor_parallel,
+        expert_parallel=expert_parallel,
         images=images,
         own_expert_kernels=own_expert_kernels,
         sorts=sorts,

@@ -90,6 +90,7 @@ class Vllm(EngineRules):
             max_batched_tokens=step.max_batched_tokens,
             max_seqs=step.max_seqs,
             tensor_parallel=step.layout.tensor,
+            expert_parallel=step.layout.expert,
             eager=step.eager,
             images=step.images,
             sorts=step.sorts,
@@ -115,7 +116,9 @@ class Vllm(EngineRules):
 
         They are those of a device whose kernels for experts compute in the engine's buffers.
         """
-        rates = reserve.ReserveRates.of(model, self.engine, tensor_parallel=layout.tensor, nvidia=nvidia)
+        rates = reserve.ReserveRates.of(
+            model, self.engine, tensor_parallel=layout.tensor, expert_parallel=layout.expert, nvidia=nvidia
+        )
         return astuple(rates)
 
     def runs_as_on_nvidia(self, accelerator: Accelerator) -> bool:

@@ -1,0 +1,193 @@
+"""What vLLM holds at the peak of encoding the images or the video that it measures itself with, by release.
+
+A tower runs uncompiled, so that what a layer still refers to stays allocated. Per patch and 16-bit value of its width:
+the residual stream, its norm and (where the tower has them) learned positions stay through a layer. Attention adds
+queries, keys and values (3), contiguous queries and keys (2), both rotated (2) and its output (1); the MLP adds
+its inner side twice, or three times where it is gated. The pixels stay beside all that
+(0.28.0 ``models/qwen3_vl.py::Qwen3_VisionTransformer.forward``, ``models/qwen2_5_vl.py``). Five logs of towers of
+width 1024 and 1152 print 2 to 3 % more than that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Final
+
+from kvreport.accounting import kernel
+from kvreport.accounting.engines.vllm.releases import FIRST_ENGINE_ENDS, Release
+from kvreport.accounting.kv_cache import SERVED_BYTES
+from kvreport.catalog.model import Model, WeightGroup
+
+DYNAMIC_IMAGE_TOKENS: Final = kernel.IMAGE_TOKENS
+"""Tokens of the largest image of towers that take any resolution (Qwen-VL's processors: 12.8 million pixels,
+28 by 28 pixels to a token; since Qwen3-VL 16.8 million, 32 by 32)."""
+
+POOLED_PATCHES: Final = 9
+"""Patches to a token of towers with a fixed resolution (Gemma 4: 2,520 patches, 280 tokens).
+
+As many images are encoded as a step has tokens for, but at least one
+(``v1/core/encoder_cache_manager.py::compute_mm_encoder_budget``)."""
+
+VOLUME_VIDEO_TOKENS: Final = 153_600
+"""Tokens of the video that towers with a limit for a whole video are measured with in 0.11 and 0.12.
+
+24,576 frames' limit (``qwen3_vl.py``, ``_MAX_FRAMES_PER_VIDEO``) makes 12,288 tokens of patches, which are taken for
+12.5 times as many with time stamps; outputs are expanded to that (0.11.0 ``gpu_model_runner.py::profile_run``).
+"""
+
+VOLUME_VIDEO_PATCHES: Final = 49_152
+
+STREAMS: Final = 2
+"""Residual stream and its norm, both held through a layer."""
+
+ATTENTION_STREAMS: Final = 8
+"""Queries, keys and values, contiguous queries and keys, both rotated, and attention's output."""
+
+GATED_STREAMS: Final = 5
+"""Streams held beside a gated MLP, which towers without learned positions have; the windows' order copies them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tower:
+    """The sizes of a vision tower.
+
+    Attributes:
+        width: Width of a patch.
+        inner: Inner side of its MLP.
+        gated: True if the MLP is gated.
+        merged: Patches that are merged to one token; 0 where the resolution is fixed.
+        pixels: Values of one patch of the image.
+        positions: True if the tower learned a table of positions.
+        frames: True if it takes videos, frames of which keep the resolution of an image.
+        outputs: Values per token that come out, in widths of the language model: more than one where layers
+            in between are tapped.
+    """
+
+    width: int
+    inner: int
+    gated: bool
+    merged: int
+    pixels: int
+    positions: bool
+    frames: bool
+    outputs: int
+
+    @classmethod
+    def of(cls, model: Model) -> Tower | None:
+        """Read it off a model's weights; None without one."""
+        every = [row for row in model.weights if row.component == "vision"]
+        rows = [row for row in every if len(row.shape) == 2]
+        most = max(rows, key=lambda row: row.count, default=None)
+        if most is None or most.count < 2:
+            return None
+        blocks = [row for row in rows if row.count == most.count]
+        width = min(min(row.shape) for row in blocks)
+        mlp = [row for row in blocks if not _is_attention(row)]
+        entry = next(
+            (row for row in every if "patch_embed" in row.name and prod(row.shape) % width == 0), None
+        )
+        deep = entry is not None and _takes_frames(entry)
+        merged = _merged(every, width) if deep else 0
+        positions = any("pos_emb" in row.name or "position_embedding" in row.name for row in every)
+        return cls(
+            width=width,
+            inner=max((max(row.shape) for row in mlp), default=4 * width),
+            gated=any("gate" in row.name for row in mlp),
+            merged=merged,
+            pixels=prod(entry.shape) // width if entry is not None else 0,
+            positions=positions,
+            frames=merged > 0 and not positions,
+            outputs=1 + max((row.count for row in rows if "deepstack" in row.name), default=0),
+        )
+
+    @property
+    def pooled_bytes(self) -> int:
+        """Bytes of one patch where images are of one size: the inner side twice, the stream and its residual."""
+        return 2 * SERVED_BYTES * self.inner + 2 * SERVED_BYTES * self.width
+
+    def patch_bytes(self, release: Release, ranks: int = 1) -> float:
+        """Bytes of one patch at the peak of a layer, on one of several ranks."""
+        width = SERVED_BYTES * self.width
+        beside = STREAMS + self.positions
+        attention = width * (beside + ATTENTION_STREAMS / ranks)
+        held = GATED_STREAMS if self.gated else beside
+        mlp = width * held + SERVED_BYTES * (3 if self.gated else 2) * self.inner / ranks
+        return self.pixels * self.pixel_bytes(release) + max(attention, mlp)
+
+    def pixel_bytes(self, release: Release) -> int:
+        """Bytes of a pixel's value: one since the tower takes them as they are read.
+
+        ``input_norm``: ``qwen2_5_vl.py`` since 0.28, ``qwen3_vl.py`` not in 0.28, in 0.33; a log of 0.29 has two.
+        """
+        return 1 if release >= ((0, 28) if self.frames else (0, 33)) else SERVED_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """One pass over what vLLM measures an encoder with, and what it leaves until the measuring is over.
+
+    Attributes:
+        image: Bytes at the peak of encoding the largest image.
+        per_token: Bytes at the peak of encoding as many images as a step has tokens for, per token.
+        images: Most images' worth of a video that a long context is measured with.
+        kept: Bytes of the outputs of the largest image, which stay while the model runs.
+        kept_per_token: Bytes of the outputs of a step of tokens, per token.
+    """
+
+    image: float = 0.0
+    per_token: float = 0.0
+    images: int = 1
+    kept: float = 0.0
+    kept_per_token: float = 0.0
+
+
+def encoding(tower: Tower | None, hidden: int, release: Release, ranks: int = 1) -> Encoding:
+    """What is held while images are encoded, and after.
+
+    Args:
+        tower: The tower; None without one, or where images are not encoded.
+        hidden: Width of the language model's residual stream.
+        release: The release.
+        ranks: Ranks that the tower is split over.
+    """
+    if tower is None:
+        return Encoding()
+    kept = float(tower.outputs * hidden * SERVED_BYTES) if release >= FIRST_ENGINE_ENDS else 0.0
+    if not tower.merged:
+        return Encoding(per_token=float(POOLED_PATCHES * tower.pooled_bytes), kept_per_token=kept)
+    patch = tower.patch_bytes(release, ranks)
+    if tower.positions and (0, 11) <= release < (0, 13):
+        return Encoding(image=VOLUME_VIDEO_PATCHES * patch, kept=VOLUME_VIDEO_TOKENS * kept)
+    return Encoding(
+        image=tower.merged * DYNAMIC_IMAGE_TOKENS * patch,
+        per_token=tower.merged * patch,
+        images=video_images(release) if tower.frames else 1,
+        kept=DYNAMIC_IMAGE_TOKENS * kept,
+        kept_per_token=kept,
+    )
+
+
+def video_images(release: Release) -> int:
+    """Images' worth of the longest video that is measured with: two frames make one image.
+
+    ``models/qwen2_vl.py``, ``_MAX_FRAMES_PER_VIDEO``: 16 frames up to 0.10, 14 since 0.11.
+    """
+    return 7 if release >= (0, 11) else 8
+
+
+def _merged(rows: list[WeightGroup], width: int) -> int:
+    """Patches to a token: the merger takes them side by side, or a convolution does."""
+    sides = [row.shape[1] for row in rows if "merger" in row.name and len(row.shape) == 2]
+    whole = [side // width for side in sides if side > width and side % width == 0]
+    convolved = [prod(row.shape[2:]) for row in rows if "downsample" in row.name and len(row.shape) > 2]
+    return max(whole + convolved, default=0)
+
+
+def _takes_frames(entry: WeightGroup) -> bool:
+    """Whether a patch spans two frames of a video: three colors, twice."""
+    return len(entry.shape) > 3 and prod(entry.shape[1:-2]) == 6
+
+
+def _is_attention(row: WeightGroup) -> bool:
+    return any(part in row.name for part in ("attn", "attention", "qkv", "q_proj", "k_proj", "v_proj"))

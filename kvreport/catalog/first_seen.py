@@ -1,0 +1,86 @@
+"""Predictions of logs as they stood when the logs were first seen, before any rule knew of them.
+
+Rules are written with logs in view, so that the error on those logs says little of the next one. Each run of this
+file is a set of logs that were added together, with the errors of the rules as they were the day before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from kvreport.catalog.base import SCHEMA_VERSION, Record, Slug, Text
+from kvreport.catalog.observation import Day
+from kvreport.catalog.shelf import read_yaml, validate
+
+Error = Annotated[float, Field(ge=-1, le=1e6)]
+
+
+class FirstSeenLog(Record):
+    """One log at first sight.
+
+    Attributes:
+        id: The observation.
+        complete: Whether its source states all flags.
+        rules: The release whose rules were applied.
+        quantity: What was compared: tokens, else concurrency, else the pool; None for a refusal.
+        error: Relative, signed; None for a refusal.
+        covered: Whether the pool lay inside its band; None where no pool was predicted.
+        starts_observed: Whether the engine started; None if the source does not say.
+        starts_predicted: Whether it was predicted to.
+    """
+
+    id: Slug
+    complete: bool
+    rules: Text | None = None
+    quantity: Text | None = None
+    error: Error | None = None
+    covered: bool | None = None
+    starts_observed: bool | None = None
+    starts_predicted: bool | None = None
+
+
+class Run(Record):
+    """Logs that were added together.
+
+    Attributes:
+        recorded: The day of the predictions.
+        revision: The revision of this project whose rules made them.
+        not_predicted: Logs that no rules were there for, with the reason.
+        logs: The logs.
+    """
+
+    recorded: Day
+    revision: Text
+    not_predicted: dict[Slug, Text] = Field(default_factory=dict)
+    logs: tuple[FirstSeenLog, ...]
+
+
+class FirstSeen(Record):
+    """The content of ``first_seen.yaml``, which ``scripts/record_first_sight.py`` adds to."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    runs: tuple[Run, ...]
+
+    @property
+    def complete(self) -> tuple[FirstSeenLog, ...]:
+        """The logs whose source states all flags, of all runs."""
+        return tuple(log for run in self.runs for log in run.logs if log.complete)
+
+
+def errors_of(logs: Iterable[FirstSeenLog]) -> list[float]:
+    """Sizes of the errors end to end."""
+    return sorted(abs(log.error) for log in logs if log.error is not None)
+
+
+def load_first_seen(data_dir: Path) -> FirstSeen | None:
+    """Read ``first_seen.yaml`` of a catalogue's folder; None if there is none.
+
+    Raises:
+        CatalogueError: If the file is not right.
+    """
+    path = data_dir / "first_seen.yaml"
+    return validate(FirstSeen, read_yaml(path, path.name), path.name) if path.is_file() else None

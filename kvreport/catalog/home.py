@@ -1,0 +1,193 @@
+"""Machines and cards of every memory size that is sold, as accelerators that names find.
+
+They are not in the published matrix, which has one size of each chip: a size is a name on the command line, a choice
+on pages about local machines, and ``--memory`` states any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, Final, Literal
+
+from pydantic import Field
+
+from kvreport.catalog.accelerator import Accelerator, Figure, Memory
+from kvreport.catalog.base import SCHEMA_VERSION, Positive, Record, Slug, Source, Text, YearMonth
+from kvreport.catalog.shelf import read_yaml, validate
+from kvreport.resources import data_dir
+
+GIB: Final = 1 << 30
+MIB: Final = 1 << 20
+FILE: Final = "home/machines.yaml"
+_UNCHECKED: Final = "General knowledge of the maker's figures, not yet checked against a datasheet"
+
+
+class AppleChip(Record):
+    """One chip with its memory sizes, in GB as sold."""
+
+    id: Slug
+    name: Text
+    architecture: Text
+    release: YearMonth
+    bandwidth_gb_s: Positive
+    sizes: Annotated[tuple[Positive, ...], Field(min_length=1)]
+
+
+class WorkingSet(Record):
+    """What Metal lets a process use: MiB of an installed size in GB."""
+
+    size: Positive
+    mib: Positive
+
+
+class AppleChips(Record):
+    """Apple's chips, and what Metal lets a process use of each installed size.
+
+    Attributes:
+        working_set: MiB by installed GB.
+        observed: Sizes whose figure is from logs; the others follow from their neighbors' share.
+        chips: The chips.
+    """
+
+    working_set: tuple[WorkingSet, ...]
+    observed: tuple[Positive, ...]
+    chips: tuple[AppleChip, ...]
+
+
+class Card(Record):
+    """One card, or one machine that shares its memory.
+
+    Attributes:
+        memory_gib: Installed memory, in GiB.
+        usable_mib: What a process finds, where known.
+        like: For shared memory: the accelerator whose share applies.
+    """
+
+    id: Slug
+    name: Text
+    vendor: Text
+    architecture: Text
+    capability: Text | None = None
+    release: YearMonth
+    memory_gib: Positive
+    memory_type: Text = "LPDDR5X unified"
+    bandwidth_gb_s: Positive
+    usable_mib: Positive | None = None
+    like: Slug | None = None
+
+
+class Cards(Record):
+    """Cards with memory of their own.
+
+    Attributes:
+        share_found: Share of installed memory that a process finds, by maker.
+        share_from: The accelerator whose logs it is from.
+        list: The cards.
+    """
+
+    share_found: dict[Text, Annotated[float, Field(gt=0, le=1)]]
+    share_from: dict[Text, Slug]
+    list: tuple[Card, ...]
+
+
+class HomeMachines(Record):
+    """The content of ``home/machines.yaml``."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    apple: AppleChips
+    cards: Cards
+    shared: tuple[Card, ...]
+    sources: Annotated[tuple[Source, ...], Field(min_length=1)]
+
+    def accelerators(self) -> Iterator[Accelerator]:
+        """Every entry and size as an accelerator."""
+        for chip in self.apple.chips:
+            for size in chip.sizes:
+                yield self._apple(chip, size)
+        for card in self.cards.list:
+            yield self._card(card)
+        for card in self.shared:
+            yield _accelerator(
+                card, (card.usable_mib or 0) * MIB, "derived", f"The share that {card.like} shows."
+            )
+
+    def _apple(self, chip: AppleChip, size: int) -> Accelerator:
+        seen = size in self.apple.observed
+        note = (
+            "Metal's recommended working set for this size in recent versions of macOS; shared with the system."
+            if seen
+            else "No log of this size found: the share of the next smaller size with a log."
+        )
+        card = Card(
+            id=f"{chip.id}-{size}",
+            name=f"{chip.name} {size}GB",
+            vendor="Apple",
+            architecture=chip.architecture,
+            release=chip.release,
+            memory_gib=size,
+            bandwidth_gb_s=chip.bandwidth_gb_s,
+        )
+        usable = next(one.mib for one in self.apple.working_set if one.size == size) * MIB
+        return _accelerator(card, usable, "observed" if seen else "derived", note)
+
+    def _card(self, card: Card) -> Accelerator:
+        if card.usable_mib is not None:
+            return _accelerator(card, card.usable_mib * MIB, "observed", "As a log of llama.cpp prints it.")
+        usable = int(card.memory_gib * GIB * self.cards.share_found[card.vendor])
+        note = f"Installed memory times the share that {self.cards.share_from[card.vendor]} shows in logs."
+        return _accelerator(card, usable, "derived", note)
+
+
+def _accelerator(card: Card, usable: int, evidence: Literal["observed", "derived"], note: str) -> Accelerator:
+    unverified = {"evidence": "unverified", "source": _UNCHECKED}
+    return Accelerator(
+        id=card.id,
+        name=card.name,
+        vendor=card.vendor,
+        aliases=_aliases(card),
+        architecture=card.architecture,
+        compute_capability=card.capability,
+        release=card.release,
+        devices_per_node=1,
+        memory=Memory(
+            advertised=Figure.model_validate({"value": card.memory_gib * GIB, **unverified}),
+            advertised_unit="GiB",
+            advertised_label=f"{card.memory_gib} GB",
+            usable=Figure(value=usable, evidence=evidence, note=note),
+        ),
+        memory_type=card.memory_type,
+        bandwidth_bytes_per_s=Figure.model_validate({"value": card.bandwidth_gb_s * 10**9, **unverified}),
+        sources=(
+            Source(
+                covers=("memory.advertised", "bandwidth_bytes_per_s", "release", "memory_type"),
+                title=_UNCHECKED,
+                evidence="unverified",
+            ),
+        ),
+    )
+
+
+def _aliases(card: Card) -> tuple[str, ...]:
+    """What people call a card: without its maker's line and without its size."""
+    words = [word for word in card.name.split() if word not in ("GeForce", "Radeon")]
+    return () if card.vendor == "Apple" or "Ryzen" in card.name else (" ".join(words), " ".join(words[:-1]))
+
+
+@lru_cache(maxsize=4)
+def home_accelerators(folder: Path | None = None) -> Mapping[str, Accelerator]:
+    """Accelerators of ``home/machines.yaml`` by id; none for a catalog without that file.
+
+    Args:
+        folder: The catalog's folder; None for the published one.
+
+    Raises:
+        CatalogueError: If the file has a fault.
+    """
+    path = (folder or data_dir()) / FILE
+    if not path.is_file():
+        return MappingProxyType({})
+    machines = validate(HomeMachines, read_yaml(path, FILE), FILE)
+    return MappingProxyType({one.id: one for one in machines.accelerators()})

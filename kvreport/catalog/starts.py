@@ -1,0 +1,73 @@
+"""Starts and refusals that somebody else documented, each with its source; what predictions are judged by.
+
+They are evidence, not input: no estimate reads them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, StringConstraints
+
+from kvreport.catalog.base import SCHEMA_VERSION, LongText, Record, Slug, Text
+from kvreport.catalog.model import ModelId
+from kvreport.catalog.shelf import read_yaml, validate
+
+About = Literal[
+    "attention",
+    "class",
+    "context",
+    "device",
+    "format",
+    "kv format",
+    "layout",
+    "lora",
+    "memory",
+    "states",
+    "type",
+]
+"""What decides a case."""
+
+
+class KnownStart(Record):
+    """One engine, one model, one machine, and whether it started.
+
+    Attributes:
+        id: Slug, unique in the file.
+        starts: Whether it started; False if the engine refused or ran out of memory at start.
+        about: What decides it.
+        engine: Name on the command line, with the release: ``vllm@0.13.0``; without one, the current release.
+        model: Catalogue id.
+        gpu: Catalogue's accelerator.
+        options: Further fields of a query; what is not said is the engine's default.
+        says: What the source says, in our words.
+        url: Its address.
+    """
+
+    id: Slug
+    starts: bool
+    about: About
+    engine: Text
+    model: ModelId
+    gpu: Slug
+    options: dict[Text, Any] = Field(default_factory=dict)
+    says: LongText
+    url: Annotated[str, StringConstraints(pattern=r"^https://\S+$", max_length=600)]
+
+
+class KnownStarts(Record):
+    """The content of ``starts.yaml``."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    cases: Annotated[tuple[KnownStart, ...], Field(min_length=1)]
+
+
+def load_known_starts(data_dir: Path) -> KnownStarts | None:
+    """Read ``starts.yaml`` of a catalogue's folder; None if there is none.
+
+    Raises:
+        CatalogueError: With every fault of the file.
+    """
+    path = data_dir / "starts.yaml"
+    return validate(KnownStarts, read_yaml(path, "starts.yaml"), "starts.yaml") if path.is_file() else None

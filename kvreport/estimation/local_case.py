@@ -1,0 +1,341 @@
+"""A question for an engine that allocates everything at start, opened: the model with types, options, devices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from kvreport.accounting.engines.llama_cpp.companions import (
+    DEFAULT_DRAFT_TOKENS,
+    Companions,
+    prediction_model,
+)
+from kvreport.accounting.engines.llama_cpp.inventory import prediction_tensors
+from kvreport.accounting.engines.llama_cpp.layout import DeviceBytes, LocalLayout, lay_out_local
+from kvreport.accounting.engines.llama_cpp.options import (
+    DEFAULT_CACHE_RAM,
+    DEFAULT_CHECKPOINTS,
+    LocalOptions,
+    parse_overrides,
+)
+from kvreport.accounting.engines.llama_cpp.placement import LocalDevice
+from kvreport.accounting.engines.llama_cpp.quantize import mix_name, quantized
+from kvreport.accounting.engines.llama_cpp.reading import LocalModel, read_local
+from kvreport.accounting.engines.llama_cpp.rules import LlamaCpp
+from kvreport.accounting.engines.registry import rules
+from kvreport.architectures.gguf import GgufModel, read_gguf
+from kvreport.architectures.gguf_projector import read_projector
+from kvreport.catalog.accelerator import Accelerator
+from kvreport.catalog.caches import FullAttention
+from kvreport.catalog.llama_cpp import LocalArchitecture, load_local_architectures, load_ollama_names
+from kvreport.catalog.load import RELEASED, Catalogue
+from kvreport.catalog.model import Model
+from kvreport.errors import InputError, shorten
+from kvreport.estimation.request import Request, resolve_model
+from kvreport.query import Query
+from kvreport.units import parse_bytes
+
+FOREIGN_ENGINES: Final = {
+    "ik_llama": "it keeps window layers as full attention, packs latent caches in its own way and has no --fit; "
+    "its compute buffers differ",
+    "koboldcpp": "its buffers are those of an older llama.cpp with changes of its own",
+    "llamafile": "its releases follow builds of llama.cpp from 2024",
+}
+"""Forks whose rules differ from llama.cpp's, and how."""
+
+_KNOWN_AS_70B: Final = ("llama", "qwen2", "deci", "jais2", "olmo")
+"""Architectures of which the quantizer knows 80 layers as 70B (``LLM_TYPE_70B`` in ``src/models``)."""
+
+_HALF: Final = ("auto", "fp16", "float16", "f16", "16bit", "half")
+_OWN_BLOCKS: Final = "draft-mtp"
+
+
+def refuse_forks(engine: object) -> None:
+    """Refuse a fork of llama.cpp by name.
+
+    Raises:
+        InputError: With what differs, and the engine that is nearest.
+    """
+    if not isinstance(engine, str):
+        return
+    heard = engine.lower().replace("-", "_").replace(".", "_").replace(" ", "_")
+    for name, difference in FOREIGN_ENGINES.items():
+        if heard.startswith(name):
+            raise InputError(
+                f"engine: found {shorten(engine)}, a fork of llama.cpp: {difference}; allowed: llama-cpp"
+            )
+
+
+def is_gguf(model: object) -> bool:
+    """True if a model's name is the path of a GGUF file."""
+    return isinstance(model, str | Path) and str(model).lower().endswith(".gguf")
+
+
+def with_base_model(query: Query) -> Query:
+    """Replace a name of Ollama's library by its base model and mix; other queries stay as they are."""
+    if not isinstance(query.model, str) or Path(query.model).exists():
+        return query
+    found = load_ollama_names().find(query.model)
+    if found is None:
+        return query
+    return replace(query, model=found.model, weights=query.weights or found.format)
+
+
+def open_local(model: Model, weights: str | None, file: GgufModel | None) -> tuple[LocalModel, str]:
+    """A model with a type for every tensor.
+
+    Args:
+        model: The model.
+        weights: Name of a mix; None for what the checkpoint is converted to.
+        file: The GGUF file it was read from, if it was.
+
+    Raises:
+        InputError: If llama.cpp does not convert the model's class, or there is no such mix.
+    """
+    known = load_local_architectures()
+    if file is not None:
+        # A file may carry an architecture that the table lacks; its tensors say enough.
+        own = known.by_name.get(file.architecture)
+        architecture = own or LocalArchitecture(name=file.architecture, classes=(file.architecture,))
+        kept = tuple(tensor for tensor in file.tensors if tensor.layer < model.layer_count)
+        read = read_local(model, architecture, kept)
+        network = replace(read.network, prediction_layers=file.prediction_layers)
+        return replace(read, network=network), "file"
+    if model.architecture not in known.by_class:
+        raise InputError(
+            f"engine: llama.cpp {known.build} converts no {model.architecture}; "
+            "allowed: a class of its conversion scripts, or a GGUF file"
+        )
+    local = read_local(model, known.by_class[model.architecture])
+    mix = _released_mix(model) if weights is None or weights.lower() == RELEASED else mix_name(weights)
+    typed = quantized(
+        local.tensors,
+        mix,
+        layers=model.layer_count,
+        experts=model.experts.routed if model.experts else 0,
+        gqa=max(1, model.attention_heads) // _kv_heads(model),
+        wide=model.layer_count == 80 and local.architecture.name in _KNOWN_AS_70B,
+        falcon=local.architecture.name == "falcon",
+    )
+    return replace(local, tensors=typed), mix
+
+
+def _kv_heads(model: Model) -> int:
+    heads = (c.kv_heads for g in model.layers for c in g.caches if isinstance(c, FullAttention))
+    return max(1, next(heads, 1))
+
+
+def _released_mix(model: Model) -> str:
+    """What a checkpoint is converted to without quantizing: its own 4-bit experts, else 16 bits."""
+    return "mxfp4" if model.weight_format == "mxfp4" else "bf16"
+
+
+def options_of(query: Query, context: int) -> LocalOptions:
+    """llama.cpp's options from a question.
+
+    Args:
+        query: The question.
+        context: Cells of all slots; 0 if none was named.
+
+    Raises:
+        InputError: If an option cannot be read.
+    """
+    named = query.kv.lower()
+    usual = "f16" if named in _HALF else ("bf16" if named == "bfloat16" else named)
+    ubatch = query.ubatch_size or 512
+    return LocalOptions(
+        context=context,
+        parallel=query.parallel,
+        unified=query.kv_unified,
+        type_k=(query.cache_type_k or usual).lower(),
+        type_v=(query.cache_type_v or usual).lower(),
+        ubatch=ubatch,
+        batch=query.batch_size or max(2048, ubatch),
+        flash=query.flash_attn or "auto",  # type: ignore[arg-type]
+        swa_full=query.swa_full,
+        gpu_layers=query.n_gpu_layers,
+        cpu_moe=1 << 16 if query.cpu_moe else query.n_cpu_moe or 0,
+        split_mode=query.split_mode or "layer",  # type: ignore[arg-type]
+        tensor_split=_shares(query.tensor_split),
+        main_gpu=query.main_gpu or 0,
+        kv_offload=not query.no_kv_offload,
+        op_offload=not query.no_op_offload,
+        overrides=parse_overrides(_texts(query.override_tensor)),
+        draft=_draft_tokens(query),
+        mtp=query.spec_type == _OWN_BLOCKS,
+        ubatch_given=query.ubatch_size is not None,
+        cache_ram=DEFAULT_CACHE_RAM if query.cache_ram is None else size_of("cache-ram", query.cache_ram),
+        checkpoints=DEFAULT_CHECKPOINTS if query.ctx_checkpoints is None else query.ctx_checkpoints,
+    )
+
+
+def _draft_tokens(query: Query) -> int:
+    drafts = query.draft is not None or query.spec_type in (_OWN_BLOCKS, "draft-simple")
+    return query.num_speculative_tokens or (DEFAULT_DRAFT_TOKENS if drafts else 0)
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    return (value,) if isinstance(value, str) else tuple(str(one) for one in value)  # type: ignore[attr-defined]
+
+
+def _shares(text: str | None) -> tuple[float, ...]:
+    if text is None:
+        return ()
+    try:
+        found = tuple(float(part) for part in text.replace("/", ",").split(","))
+    except ValueError:
+        found = ()
+    if not found or min(found) < 0 or sum(found) <= 0 or max(found) > 1e12:
+        raise InputError(f"tensor-split: found {shorten(text)}; allowed: one number per GPU, such as 3,1")
+    return found
+
+
+def size_of(field: str, text: str | int) -> int:
+    """Bytes of an option; 0 is allowed.
+
+    Raises:
+        InputError: If the text is no size.
+    """
+    if str(text).strip() == "0":
+        return 0
+    try:
+        return parse_bytes(text)
+    except InputError as error:
+        raise InputError(f"{field}: {error}") from error
+
+
+def devices_of(request: Request) -> tuple[LocalDevice, ...]:
+    """Devices as llama.cpp finds them: one for each GPU that was named."""
+    wanted = max(request.layout.devices, len(request.accelerators))
+    named = request.accelerators * (wanted if len(request.accelerators) == 1 else 1)
+    return tuple(
+        replace(local_device(one, request.engine.coefficients), name=f"{one.id}:{index}")
+        for index, one in enumerate(named[:wanted])
+    )
+
+
+def local_device(accelerator: Accelerator, coefficients: Mapping[str, float]) -> LocalDevice:
+    """One device with what its backend does.
+
+    Args:
+        accelerator: The accelerator, with its usable memory.
+        coefficients: Constants of the engine's record.
+    """
+    apple = accelerator.vendor.lower() == "apple"
+    own = coefficients.get("device_context_metal" if apple else "device_context", 0.0)
+    return LocalDevice(
+        name=accelerator.id,
+        usable=accelerator.usable_bytes,
+        context=int(own),
+        align=32 if apple else 128,
+        offloads=not apple,
+        pipelines=accelerator.vendor.lower() == "nvidia",
+    )
+
+
+@dataclass(frozen=True)
+class LocalCase:
+    """A question with everything that its parts share.
+
+    Attributes:
+        request: The question, resolved.
+        query: The question as it was asked.
+        local: The model with a type for every tensor.
+        mix: The quantization mix; ``file`` for a GGUF file's own types.
+        options: The server's options.
+        devices: Devices in order.
+        file: The GGUF file, if the model is one.
+    """
+
+    request: Request
+    query: Query
+    local: LocalModel
+    mix: str
+    options: LocalOptions
+    devices: tuple[LocalDevice, ...]
+    file: GgufModel | None = None
+
+    @property
+    def host_memory(self) -> int | None:
+        """Memory of the computer, where it was stated."""
+        return None if self.query.host_memory is None else size_of("host-memory", self.query.host_memory)
+
+    @property
+    def engine_sets_context(self) -> bool:
+        """True if the engine names a context by itself (Ollama), so that ``--fit`` leaves it."""
+        engine = rules(self.request.engine)
+        return isinstance(engine, LlamaCpp) and engine.fits_by_itself
+
+    def laid(self, context: int) -> tuple[LocalLayout, DeviceBytes]:
+        """One slot of a context, and the fullest device."""
+        single = replace(self.options, context=context, parallel=1, unified=None)
+        layout = lay_out_local(self.local, single, self.devices)
+        return layout, fullest(layout)
+
+
+def fullest(layout: LocalLayout) -> DeviceBytes:
+    """The device with the least room left."""
+    return max(layout.devices, key=lambda device: device.total - device.usable)
+
+
+def open_case(request: Request, query: Query, file: GgufModel | None, catalog: Catalogue) -> LocalCase:
+    """Open a question.
+
+    Args:
+        request: The question, resolved.
+        query: The question as it was asked.
+        file: The GGUF file, if the model is one.
+        catalog: Where a draft model's name is looked up.
+
+    Raises:
+        InputError: What the engine refuses.
+    """
+    local, mix = open_local(request.model, query.weights, file)
+    devices = devices_of(request)
+    options = options_of(query, 0 if query.context_tokens is None else request.context_tokens)
+    local = replace(local, companions=_companions(query, local, mix, file, catalog))
+    if local.companions.prediction is not None and file is None:
+        count = len(local.companions.prediction.network.blocks)
+        local = replace(local, network=replace(local.network, prediction_layers=count))
+    engine = rules(request.engine)
+    if isinstance(engine, LlamaCpp):
+        memory = sum(device.usable for device in devices)
+        options = engine.local_options(options, request.model, memory, local.tensors, local.architecture.name)
+    if query.context_tokens is None and options.context:
+        request = replace(request, context_tokens=options.context // options.slots)
+    options = replace(options, context=options.context or request.context_tokens)
+    return LocalCase(request, query, local, mix, options, devices, file)
+
+
+def _companions(
+    query: Query, local: LocalModel, mix: str, file: GgufModel | None, catalog: Catalogue
+) -> Companions:
+    projector = None if query.mmproj is None else read_projector(query.mmproj)
+    if query.spec_type == "draft-simple" and query.draft is None:
+        raise InputError("spec-type: found draft-simple without a draft model; allowed: --draft MODEL")
+    draft = None
+    if query.draft is not None:
+        own = read_gguf(str(query.draft)) if is_gguf(query.draft) else None
+        model = own.model if own is not None else resolve_model(query.draft, catalog)
+        draft, _ = open_local(model, None if mix == "file" else mix, own)
+    prediction = None
+    if query.spec_type == _OWN_BLOCKS:
+        prediction = _prediction(local, mix, file)
+    return Companions(draft, prediction, projector, query.no_mmproj_offload)
+
+
+def _prediction(local: LocalModel, mix: str, file: GgufModel | None) -> LocalModel:
+    if file is not None:
+        tensors = tuple(tensor for tensor in file.tensors if tensor.layer >= local.model.layer_count)
+    else:
+        tensors = quantized(prediction_tensors(local.model), mix, layers=local.model.layer_count)
+    found = prediction_model(local, tensors)
+    if found is None:
+        raise InputError(
+            f"spec-type: {local.model.id} has no prediction blocks; allowed: none, or --draft with another model"
+        )
+    return found

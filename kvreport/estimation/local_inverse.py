@@ -1,0 +1,138 @@
+"""Inverse answers for an engine that allocates everything at start: what to change so that it fits, and how far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from kvreport.accounting.engines.llama_cpp.fit import FIT_TARGET, Fitted, fit
+from kvreport.accounting.engines.llama_cpp.layout import LocalLayout, lay_out_local
+from kvreport.accounting.engines.llama_cpp.network import Mixture
+from kvreport.accounting.engines.llama_cpp.search import (
+    fewest_cpu_experts,
+    longest_context,
+    most_gpu_layers,
+    most_slots,
+)
+from kvreport.estimation.local_case import LocalCase, open_local, size_of
+
+MIXES_BY_SIZE: Final = (
+    "bf16", "q8_0", "q6_k", "q5_k_m", "q4_k_m", "iq4_xs", "q3_k_m", "iq3_xxs", "q2_k", "iq2_xs",
+)  # fmt: skip
+"""Mixes to try, from the largest: those that most files on the Hub come in."""
+
+
+@dataclass(frozen=True, slots=True)
+class HomeAnswers:
+    """What fits on this machine.
+
+    Attributes:
+        longest_context: The longest ``--ctx-size`` that fits with the flags that were given; 0 if none does.
+        slots: Slots of the asked context that fit (``-c context*N -np N``).
+        n_cpu_moe: The smallest ``--n-cpu-moe`` that fits; 0 if it fits without, None if it does not help.
+        n_gpu_layers: The largest ``--n-gpu-layers`` that fits; counts the output layer.
+        layers: Layers, the output layer included.
+        best_weights: The largest of the usual mixes that fits at this context; None if none does or for a file.
+        fit: What llama.cpp's ``--fit`` would choose.
+    """
+
+    longest_context: int
+    slots: int
+    n_cpu_moe: int | None
+    n_gpu_layers: int
+    layers: int
+    best_weights: str | None
+    fit: Fitted
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the object ``inverse`` of the JSON answer."""
+        return {
+            "longest_context_tokens": self.longest_context,
+            "max_parallel": self.slots,
+            "min_n_cpu_moe": self.n_cpu_moe,
+            "max_n_gpu_layers": self.n_gpu_layers,
+            "layers": self.layers,
+            "best_weights": self.best_weights,
+            "fit": {
+                "changed": list(self.fit.changed),
+                "refused": self.fit.refused,
+                "context_tokens": self.fit.options.context,
+                "n_gpu_layers": self.fit.layout.layers_on_device,
+                "device_bytes": [device.total for device in self.fit.layout.devices],
+                "host_bytes": self.fit.layout.host.total,
+            },
+        }
+
+
+def home_answers(case: LocalCase) -> HomeAnswers:
+    """Answer every inverse question about one machine.
+
+    Args:
+        case: The question.
+    """
+    local, options, devices = case.local, case.options, case.devices
+    context = case.request.context_tokens
+    layout = lay_out_local(local, options, devices)
+    fits = fits_machine(case, layout)
+    mixture = any(isinstance(block.feed, Mixture) for block in local.network.blocks)
+    whole = replace(options, gpu_layers=None)
+    return HomeAnswers(
+        longest_context=longest_context(local, options, devices),
+        slots=most_slots(local, options, devices, context),
+        n_cpu_moe=0 if fits and not options.cpu_moe else _experts(case, mixture),
+        n_gpu_layers=layout.layers
+        if fits and options.gpu_layers is None
+        else most_gpu_layers(local, whole, devices),
+        layers=layout.layers,
+        best_weights=best_weights(case),
+        fit=fitted(case),
+    )
+
+
+def _experts(case: LocalCase, mixture: bool) -> int | None:  # noqa: FBT001 - a fact about the model
+    if not mixture:
+        return None
+    return fewest_cpu_experts(case.local, replace(case.options, cpu_moe=0), case.devices)
+
+
+def fitted(case: LocalCase) -> Fitted:
+    """What ``--fit`` would choose for a question."""
+    target = FIT_TARGET if case.query.fit_target is None else size_of("fit-target", case.query.fit_target)
+    given = case.query.context_tokens is not None or case.engine_sets_context
+    return fit(case.local, case.options, case.devices, target=target, context_given=given)
+
+
+def fits_machine(case: LocalCase, layout: LocalLayout) -> bool:
+    """True if no device is short, nor the host where its memory was stated."""
+    host = case.host_memory
+    return layout.fits and (host is None or layout.host.total <= host)
+
+
+def best_weights(case: LocalCase) -> str | None:
+    """The largest usual mix that fits with these flags; None for a file, whose types are fixed."""
+    if case.mix == "file":
+        return None
+    return next((mix for mix in MIXES_BY_SIZE if _fits_as(case, mix)), None)
+
+
+def _fits_as(case: LocalCase, mix: str) -> bool:
+    local, _ = open_local(case.request.model, mix, None)
+    local = replace(local, network=case.local.network, companions=case.local.companions)
+    return fits_machine(case, lay_out_local(local, case.options, case.devices))
+
+
+def advice(case: LocalCase) -> tuple[str, ...]:
+    """Changes that make it fit, each alone, by the engine's own flags; the nearest of each."""
+    found = []
+    context = longest_context(case.local, case.options, case.devices)
+    if context >= 4 * 256:
+        found.append(f"--context {context}")
+    experts = fewest_cpu_experts(case.local, case.options, case.devices)
+    if experts:
+        found.append(f"--n-cpu-moe {experts}")
+    elif layers := most_gpu_layers(case.local, case.options, case.devices):
+        found.append(f"--n-gpu-layers {layers}")
+    mix = best_weights(case)
+    if mix is not None:
+        found.append(f"--weights {mix}")
+    return tuple(found)

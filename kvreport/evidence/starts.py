@@ -1,0 +1,57 @@
+"""Documented starts and refusals, judged by the same code as every estimate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from kvreport.catalog.load import Catalogue
+from kvreport.catalog.starts import KnownStart, load_known_starts
+from kvreport.errors import InputError
+from kvreport.estimation import estimate
+
+STARTING = ("fits", "tight")
+"""Verdicts that predict a start; the same as for logs."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedStart:
+    """One case with what was predicted for it.
+
+    Attributes:
+        case: The documented case.
+        starts: Whether a start is predicted.
+        verdict: The estimate's verdict; ``refused`` where the question itself is refused.
+        reason: Why, in words; empty where the verdict says all.
+    """
+
+    case: KnownStart
+    starts: bool
+    verdict: str
+    reason: str
+
+    @property
+    def right(self) -> bool:
+        """True if the prediction is what happened."""
+        return self.starts == self.case.starts
+
+
+def judge_starts(catalogue: Catalogue, cases: Iterable[KnownStart] | None = None) -> tuple[JudgedStart, ...]:
+    """Predict every documented start and refusal.
+
+    Args:
+        catalogue: Where names are looked up.
+        cases: The cases; None for those beside the catalogue, of which there may be none.
+    """
+    if cases is None:
+        known = load_known_starts(catalogue.folder)
+        cases = () if known is None else known.cases
+    return tuple(_judged(catalogue, case) for case in cases)
+
+
+def _judged(catalogue: Catalogue, case: KnownStart) -> JudgedStart:
+    try:
+        found = estimate(case.model, gpu=case.gpu, catalog=catalogue, engine=case.engine, **case.options)
+    except InputError as error:
+        return JudgedStart(case, starts=False, verdict="refused", reason=str(error))
+    return JudgedStart(case, found.verdict in STARTING, found.verdict, found.verdict_reason)

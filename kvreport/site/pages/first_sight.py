@@ -1,0 +1,121 @@
+"""The part of the evidence page on logs that were predicted before any rule knew of them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from kvreport import units
+from kvreport.catalog.first_seen import FirstSeen, FirstSeenLog, errors_of
+from kvreport.evidence.validation import Validation
+from kvreport.site.kit.tables import Cell, Column, Row, Table
+
+BAND: Final = {True: "inside", False: "outside", None: ""}
+
+
+def lead(found: FirstSeen) -> str:
+    """Say in one sentence how well logs are predicted at first sight; nothing without such logs."""
+    sizes = errors_of(found.complete)
+    if not sizes:
+        return ""
+    banded = [log.covered for log in found.complete if log.covered is not None]
+    return (
+        f"{len(sizes)} complete logs were predicted before any rule was changed for them. "
+        f"Their tokens are off by {np.median(sizes):.1%} in the median and {np.quantile(sizes, 0.9):.1%} at the 90th "
+        f"percentile, and the 80 % band holds {sum(banded)} of {len(banded)} pools"
+    )
+
+
+def tables(found: FirstSeen, validation: Validation) -> list[Table]:
+    """Errors at first sight by set of logs, and every log with its error now."""
+    return [_runs(found), _logs(found, validation)]
+
+
+def _runs(found: FirstSeen) -> Table:
+    rows = []
+    for run in found.runs:
+        for words, logs in (
+            ("all flags known", [log for log in run.logs if log.complete]),
+            ("some flags assumed", [log for log in run.logs if not log.complete]),
+        ):
+            sizes = errors_of(logs)
+            if not sizes:
+                continue
+            banded = [log.covered for log in logs if log.covered is not None]
+            told = [
+                log for log in logs if log.starts_predicted is not None and log.starts_observed is not None
+            ]
+            right = sum(log.starts_predicted == log.starts_observed for log in told)
+            rows.append(
+                Row(
+                    Cell(f"{run.recorded}, {words}"),
+                    (
+                        Cell(units.count(len(sizes)), "kv-num", value=len(sizes)),
+                        _share(float(np.median(sizes))),
+                        _share(float(np.quantile(sizes, 0.9))),
+                        Cell(f"{sum(banded)} of {len(banded)}", "kv-num"),
+                        Cell(f"{right} of {len(told)}", "kv-num"),
+                    ),
+                )
+            )
+    return Table(
+        "Logs at first sight, by the day they were predicted",
+        Column("logs of", numeric=False),
+        (
+            Column("logs"),
+            Column("median error"),
+            Column("90th percentile"),
+            Column("pools in the band"),
+            Column("starts predicted correctly"),
+        ),
+        tuple(rows),
+    )
+
+
+def _logs(found: FirstSeen, validation: Validation) -> Table:
+    """Every log: its error at first sight and the error of today's rules, which were changed since."""
+    seen = {case.observation.id: case for case in validation.cases}
+    rows = []
+    for log in sorted(
+        (log for run in found.runs for log in run.logs if log.error is not None),
+        key=lambda log: -abs(log.error or 0),
+    ):
+        case = seen.get(log.id)
+        words = log.id if case is None else f"{case.observation.model}, {case.observation.gpu_named}"
+        now = None if case is None else _now(validation, log)
+        rows.append(
+            Row(
+                Cell(words, hint=log.id),
+                (
+                    Cell(log.rules or ""),
+                    Cell("yes" if log.complete else "no"),
+                    Cell(f"{log.error:+.1%}", "kv-num", value=log.error),
+                    Cell(BAND[log.covered]),
+                    Cell("" if now is None else f"{now:+.1%}", "kv-num", value=now),
+                ),
+            )
+        )
+    return Table(
+        "Every log at first sight, and with the rules of today",
+        Column("log", numeric=False),
+        (
+            Column("record", numeric=False),
+            Column("all flags known", numeric=False),
+            Column("first error"),
+            Column("80\u00a0% band", numeric=False),
+            Column("error now"),
+        ),
+        tuple(rows),
+    )
+
+
+def _now(validation: Validation, log: FirstSeenLog) -> float | None:
+    for case in validation.cases:
+        if case.observation.id == log.id:
+            return next((one.error for one in case.comparisons if one.quantity == log.quantity), None)
+    return None
+
+
+def _share(value: float) -> Cell:
+    return Cell(f"{value:.1%}", "kv-num", value=value)

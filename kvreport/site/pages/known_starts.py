@@ -1,0 +1,83 @@
+"""The section of the evidence page about documented starts and refusals."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import TYPE_CHECKING
+
+from kvreport import units
+from kvreport.evidence.starts import JudgedStart, judge_starts
+from kvreport.site.kit.tables import Cell, Column, Row, Table
+
+if TYPE_CHECKING:
+    from kvreport.catalog.load import Catalogue
+
+
+@cache
+def of(catalogue: Catalogue) -> tuple[JudgedStart, ...]:
+    """Judge the cases beside a catalogue, once."""
+    return judge_starts(catalogue)
+
+
+def conclusion(found: Sequence[JudgedStart]) -> str:
+    """One sentence: how many were predicted correctly."""
+    right = sum(one.right for one in found)
+    return f"Predicted correctly: {right} of {len(found)} documented starts and refusals"
+
+
+def tables(found: Sequence[JudgedStart]) -> Iterator[Table]:
+    """A summary by what decides a case, and every case with its source."""
+    yield Table(conclusion(found), Column("Decided by", numeric=False), _COUNTS, tuple(_summary(found)))
+    yield Table(
+        "Every documented start and refusal, with its prediction",
+        Column("Model", numeric=False),
+        (
+            Column("Engine", numeric=False),
+            Column("Accelerators", numeric=False),
+            Column("Documented", numeric=False),
+            Column("Predicted", numeric=False),
+            Column("Source", numeric=False),
+        ),
+        tuple(_row(one) for one in found),
+        sortable=True,
+    )
+
+
+_COUNTS = (
+    Column("Starts (cases)"),
+    Column("Refusals (cases)"),
+    Column("Predicted correctly (cases)"),
+)
+
+
+def _summary(found: Sequence[JudgedStart]) -> Iterator[Row]:
+    for about in sorted({one.case.about for one in found}):
+        count = Counter((one.case.starts, one.right) for one in found if one.case.about == about)
+        starts = sum(number for (starts, _), number in count.items() if starts)
+        right = sum(number for (_, right), number in count.items() if right)
+        total = sum(count.values())
+        yield Row(
+            Cell(about),
+            tuple(Cell(units.count(n), "kv-num", value=n) for n in (starts, total - starts, right)),
+        )
+
+
+def _row(one: JudgedStart) -> Row:
+    case = one.case
+    ranks = 1
+    for name in ("tensor_parallel", "pipeline_parallel", "data_parallel"):
+        ranks *= int(case.options.get(name, 1))
+    told = ", ".join(f"{name} {value}" for name, value in case.options.items())
+    wrong = "" if one.right else " (wrong)"
+    return Row(
+        Cell(case.model, hint=told),
+        (
+            Cell(case.engine.replace("@", " ")),
+            Cell(f"{ranks} × {case.gpu}"),
+            Cell("starts" if case.starts else "refused", hint=case.says),
+            Cell(("starts" if one.starts else "refused") + wrong, hint=one.reason or one.verdict),
+            Cell(case.about, href=case.url),
+        ),
+    )

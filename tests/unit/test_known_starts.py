@@ -1,0 +1,68 @@
+"""Documented starts and refusals of others, predicted by the code of every estimate."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+import yaml
+
+from kvreport.catalog.load import load_catalogue
+from kvreport.catalog.shelf import validate
+from kvreport.catalog.starts import KnownStart, KnownStarts, load_known_starts
+from kvreport.errors import CatalogueError
+from kvreport.evidence.starts import judge_starts
+
+WANTED = 0.97
+LEAST = 40
+
+
+@pytest.fixture(scope="module")
+def judged():
+    return judge_starts(load_catalogue())
+
+
+def test_there_are_enough_of_both_and_all_are_sourced(judged):
+    counts = Counter(one.case.starts for one in judged)
+    assert min(counts[True], counts[False]) >= LEAST
+    assert len({one.case.id for one in judged}) == len(judged)
+    assert len({one.case.url for one in judged if not one.case.starts}) >= LEAST
+
+
+@pytest.mark.parametrize("starts", [True, False])
+def test_starts_and_refusals_are_predicted(judged, starts):
+    chosen = [one for one in judged if one.case.starts is starts]
+    wrong = [f"{one.case.id}: {one.verdict} {one.reason}" for one in chosen if not one.right]
+    assert len(wrong) <= (1 - WANTED) * len(chosen), wrong
+
+
+def test_every_refusal_that_memory_does_not_decide_says_why(judged):
+    for one in judged:
+        if one.right and not one.case.starts and one.case.about not in ("memory", "states", "context"):
+            assert one.reason, one.case.id
+
+
+def test_a_wrong_prediction_counts_as_wrong():
+    case = KnownStart(
+        id="turned-1",
+        starts=False,
+        about="memory",
+        engine="vllm",
+        model="Qwen/Qwen3-8B",
+        gpu="h100-sxm-80gb",
+        options={"context_tokens": 4096},
+        says="nothing of the kind",
+        url="https://example.org/",
+    )
+    (one,) = judge_starts(load_catalogue(), [case])
+    assert one.starts
+    assert not one.right
+
+
+def test_a_case_without_a_source_is_a_fault():
+    catalogue = load_catalogue()
+    assert load_known_starts(catalogue.folder) is not None
+    data = yaml.safe_load((catalogue.folder / "starts.yaml").read_text(encoding="utf-8"))
+    del data["cases"][0]["url"]
+    with pytest.raises(CatalogueError, match="url"):
+        validate(KnownStarts, data, "starts.yaml")
