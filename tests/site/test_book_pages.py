@@ -13,8 +13,8 @@ from mkdocs.exceptions import Abort, PluginError
 from nbclient.exceptions import CellExecutionError
 from tiny import copy_catalogue
 
-from kvreport import resources
-from kvreport.adapters import book
+from kvreport import resources, words
+from kvreport.adapters import book, search
 from kvreport.book import prose
 from kvreport.book.quantities import Quantities
 from kvreport.build_cache import read_sealed
@@ -214,6 +214,7 @@ def small_book(tmp_path_factory):
 @pytest.fixture
 def attempt(small_book, build_site, monkeypatch):
     """Build the small book with some of its texts replaced; put them back afterwards."""
+    assert search.WORDS and words.ALL  # noqa: PT018 - read from the package before its folder is replaced
     # Whoever works on the package while the tests run shall not change the key between two builds.
     monkeypatch.setattr(resources, "package_dir", lambda: small_book / "docs")
     kept = {path: path.read_text(encoding="utf-8") for path in (small_book / "docs").rglob("*.*")}
