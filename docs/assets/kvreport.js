@@ -389,6 +389,11 @@
     ["[data-kv-log]", "log", ["kv-kernel.js", "kv-capacity.js", "kv-loglines.js", "kv-log.js"]],
     ["[data-kv-yours]", "yours", ["kv-kernel.js", "kv-yours.js"]],
     ["[data-kv-compare]", "compare", ["kv-kernel.js", "kv-capacity.js", "kv-compare.js"]],
+    ["[data-kv-guess]", "guess", ["kv-book.js"]],
+    ["[data-kv-quiz]", "quiz", ["kv-book.js"]],
+    ["[data-kv-choice]", "choice", ["kv-book.js"]],
+    ["[data-kv-exercise]", "exercise", ["kv-book.js"]],
+    ["[data-kv-instrument]", "instrument", ["kv-kernel.js", "kv-lessons.js", "kv-book-instrument.js"]],
   ];
 
   let parts = [];

@@ -275,6 +275,7 @@ def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
 
 def _assets(cache: Path) -> Iterator[tuple[str, bytes]]:
     yield browser.ADDRESS, browser.script().encode()
+    yield browser.LESSONS_ADDRESS, browser.lessons_script().encode()
     found = False
     for name, content in fonts.web_fonts(cache):
         found = True
