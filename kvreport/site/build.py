@@ -22,6 +22,7 @@ from kvreport.publish import (
     browser,
     embeds,
     engine_changes,
+    engine_profiles,
     explorer_data,
     feeds,
     headers,
@@ -264,6 +265,7 @@ def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
     yield from profiles.files(site, everything)
     yield from explorer_data.files(site, [facts for _, facts in everything], times)
     yield from picker.files(site)
+    yield from engine_profiles.files(site)
     yield from sizer_data.files(site, times)
     for kind in PAGE_TYPES:
         yield from kind.files(site)
@@ -277,6 +279,7 @@ def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
 
 def _assets(cache: Path) -> Iterator[tuple[str, bytes]]:
     yield browser.ADDRESS, compact_script(browser.script()).encode()
+    yield browser.LESSONS_ADDRESS, compact_script(browser.lessons_script()).encode()
     found = False
     for name, content in fonts.web_fonts(cache):
         found = True

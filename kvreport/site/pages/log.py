@@ -18,6 +18,9 @@ from kvreport.startup_log import FACTS, PATTERNS, table
 URI: Final = "log/"
 TITLE: Final = "What is this log telling me?"
 
+ENGINES: Final = {"vllm": "vLLM", "sglang": "SGLang", "tensorrt_llm": "TensorRT-LLM", None: "Any"}
+"""Whose lines a pattern reads."""
+
 EXAMPLE: Final = """\
 vllm serve Qwen/Qwen2.5-72B-Instruct --tensor-parallel-size 2 --gpu-memory-utilization 0.9 --max-model-len 32768
 Free memory on device (78.50/79.11 GiB) on startup.
@@ -85,17 +88,14 @@ def _lines() -> Table:
         for name, fact in FACTS.items():
             meaning = meaning.replace(f"{{{name}}}", f"[{fact.label}]")
         known = owners.setdefault(meaning, [])
-        owner = {"vllm": "vLLM", "sglang": "SGLang", None: "both"}[pattern.engine]
+        owner = ENGINES[pattern.engine]
         if owner not in known:
             known.append(owner)
     return Table(
         "Lines that are understood; all others are listed as not understood",
-        Column("engine", numeric=False),
-        (Column("what the line says", numeric=False),),
-        tuple(
-            Row(Cell("both" if "both" in names or len(names) > 1 else names[0]), (Cell(meaning),))
-            for meaning, names in owners.items()
-        ),
+        Column("Engine", numeric=False),
+        (Column("What the line says", numeric=False),),
+        tuple(Row(Cell(" and ".join(names)), (Cell(meaning),)) for meaning, names in owners.items()),
         css="kv-words",
     )
 
