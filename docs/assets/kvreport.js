@@ -397,7 +397,7 @@
     ["[data-kv-filter]", "textFilter", ["kv-index.js"]],
     ["[data-kv-state]", "stateful", STATE],
     ["[data-kv-ask]", "askBox", STATE],
-    ["[data-kv-gpupage]", "gpuPage", [...STATE, "kv-gpu.js"]],
+    ["[data-kv-gpupage]", "gpuPage", [...STATE, "kv-matrix.js", "kv-gpu.js"]],
     ["[data-kv-explore]", "explore", ["kv-kernel.js", "kv-capacity.js", "kv-matrix.js", "kv-explore.js"]],
     ["[data-kv-sizer]", "sizer", [
       "kv-kernel.js",
