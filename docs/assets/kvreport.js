@@ -193,6 +193,21 @@
     };
   }
 
+  /* When the reader has begun to do something, or has been here for a while. */
+  let awake = null;
+  function wake() {
+    awake ||= new Promise((done) => {
+      const events = ["pointermove", "pointerdown", "keydown", "scroll", "touchstart"];
+      const ready = () => {
+        events.forEach((name) => removeEventListener(name, ready));
+        done();
+      };
+      events.forEach((name) => addEventListener(name, ready, { passive: true, once: true }));
+      setTimeout(ready, 6000);
+    });
+    return awake;
+  }
+
   /* Put text on the clipboard, and say so on the button that was pressed. */
   function copy(text, button) {
     const said = (words) => {

@@ -727,6 +727,27 @@ def fast_batch(step: Step, context: int, target: float, held: int) -> int:
 
 # --- start-up logs -----------------------------------------------------------------------------------
 
+PROPORTION_KEPT: Final = 0.95
+"""Share of a proportional length that is offered: windows and states make a shorter request cost more."""
+
+AGREES_WITHIN: Final = 0.02
+"""A plan that is further than this from a log's own figure is not used for other lengths."""
+
+
+def proportional_length(longest: int, pool: int, needed: int) -> int:
+    """Return a length, in whole blocks of 16, that a pool surely holds of which ``longest`` needs ``needed`` bytes."""
+    return int(longest * pool / needed * PROPORTION_KEPT) // 16 * 16
+
+
+def agrees(computed: float, stated: float) -> bool:
+    """Return whether a computed concurrency is the one that a log states."""
+    return abs(computed / stated - 1) <= AGREES_WITHIN
+
+
+def raised_pool(pool: int, share: float, total: int) -> float:
+    """Return a pool after raising the memory share of a device of ``total`` bytes as far as is safe."""
+    return pool + (RAISED_UTILIZATION - share) * total
+
 
 def concurrency_at(fits: float, pool: int, share: float, raised: float, total: int) -> float:
     """Return the concurrency after raising the memory share of a device of ``total`` bytes."""

@@ -345,7 +345,7 @@ def test_the_log_of_a_known_model_is_compared(page: Any, address: str) -> None:
         "Available KV cache memory: 40.00 GiB\nGPU KV cache size: 327,680 tokens\n"
         "Maximum concurrency for 131,072 tokens per request: 2.50x\n",
     )
-    page.wait_for_selector("text=Beside our numbers")
+    page.wait_for_selector("text=Compared with the formula")
     cells = page.eval_on_selector_all(
         "[data-kv-logged] tbody tr", "rows => rows.map((row) => row.innerText.split('\\t'))"
     )
@@ -379,7 +379,7 @@ def test_a_logs_own_flags_are_followed_as_the_command_does(
     until(page, "Boolean(window.kvreport && kvreport.log)")
     page.select_option("select[name=gpu]", gpu)
     page.fill("textarea[name=log]", text)
-    page.wait_for_selector("text=Beside our numbers")
+    page.wait_for_selector("text=Compared with the formula")
     until(page, "document.querySelector('[data-kv-logged]').innerText.includes('cache pool on a device')")
     theirs = page.eval_on_selector("[data-kv-logged]", "box => box.kvCompared")
     by_name = {name: predicted for name, _, predicted in theirs}
