@@ -89,7 +89,7 @@ def rows(page: Any) -> list[dict[str, str]]:
 
 def test_from_home_which_models_fit_two_rtx_4090_at_32k_for_four_requests(page, address, tiny_site):
     page.goto(address)
-    page.click(".kv-doors a:has-text('Explore')")
+    page.locator(".md-tabs a[href*='explore/']").click()
     answered(page)
     # Five choices, none of which has to be taken back.
     choose(page, "gpu", "rtx-4090")

@@ -183,7 +183,7 @@ def headline(page: Any) -> str:
 
 def test_from_home_a_chat_for_two_hundred_people(page: Any, address: str, tiny_site) -> None:
     page.goto(address)
-    page.click(".kv-doors a:has-text('Sizer')")
+    page.locator(".md-tabs a[href*='sizer/']").click()
     answer(page)
     page.click("text=Chat")
     page.fill("input[name=users]", "200")
