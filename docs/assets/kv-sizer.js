@@ -338,7 +338,7 @@
           ...[
             ["Copy link", (event) => copy(location.href, event.currentTarget)],
             [
-              "Copy as Markdown",
+              "Copy answer as Markdown",
               (event) => copy(markdown(answer, best, lines, commands), event.currentTarget),
             ],
             ["JSON", () => save(JSON.stringify(json(answer, best, back, commands), null, 2))],

@@ -164,13 +164,13 @@ def test_what_is_impossible_gets_a_sentence(
 def test_the_answer_is_taken_away_as_markdown_and_link(page: Any, address: str) -> None:
     page.goto(f"{address}sizer/")
     answer(page)
-    page.click("text=Copy as Markdown")
+    page.click("text=Copy answer as Markdown")
     page.wait_for_selector("text=Copied")
     copied = page.evaluate("navigator.clipboard.readText()")
     assert copied.startswith("## ")
     assert "| GPU | GPUs |" in copied
     assert "```sh\nvllm serve " in copied
-    page.click("text=Copy link")
+    page.locator("[data-kv-sized] .kv-actions >> text=Copy link").click()
     page.wait_for_timeout(100)
     assert page.evaluate("navigator.clipboard.readText()") == page.url
 
