@@ -78,7 +78,9 @@ def bailing_v3(keys: Keys) -> Blueprint:
     full_rank = keys.flag("no_kda_lora")
     around = norms(*_AROUND, width=its.hidden)
     latent = (*latent_tensors(keys, its, rank, rope), *_output_gate(keys, its))
-    kernel = keys.whole("linear_conv_kernel_dim", "short_conv_kernel_size", low=2, high=1 << 10)
+    kernel = keys.optional("linear_conv_kernel_dim", low=2, high=1 << 10) or keys.whole(
+        "short_conv_kernel_size", low=2, high=1 << 10
+    )
     delta = (
         *around,
         *kda_tensors(its.hidden, heads, width, kernel, full_gate=full_rank, full_decay=full_rank),
@@ -191,7 +193,9 @@ def _output_gate(keys: Keys, its: Sizes) -> Tensors:
     return linear("attention.g_proj", "attention", its.heads * each, its.hidden, "heads", heads=its.heads)
 
 
-def _model(keys: Keys, its: Sizes, mixers: list[tuple[_Kept, Tensors]], tie: bool | None = None) -> Blueprint:
+def _model(
+    keys: Keys, its: Sizes, mixers: list[tuple[_Kept, Tensors]], *, tie: bool | None = None
+) -> Blueprint:
     width = keys.whole("intermediate_size")
     experts = expert_counts(
         keys, "num_experts", "num_local_experts", per_token=("num_experts_per_tok", "num_experts_per_token")
