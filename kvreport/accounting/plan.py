@@ -78,6 +78,8 @@ class Serving:
         draft_in_model: True if the draft's layers stand among the model's own.
         hybrid_manager: False charges windows like full attention.
         sequences: Requests that share one row of cells (llama.cpp's unified cache).
+        window_share: Tokens of SGLang's window pool for each of the full one (``--swa-full-tokens-ratio``); None
+            for the engine's default.
     """
 
     max_batched_tokens: int
@@ -88,3 +90,4 @@ class Serving:
     draft_in_model: bool = False
     hybrid_manager: bool = True
     sequences: int = 1
+    window_share: float | None = None

@@ -73,13 +73,19 @@ def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
     yield f"{FOLDER}/site.json", encode(shared)
     everything = []
     sizes = len(site.axes.tensor_parallel)
-    for model in site.models:
-        facts = model_facts(site, model, further=True)
-        everything.append(of_sizes(facts, sizes))
-        yield (
-            f"{FOLDER}/models/{model.slug}.json",
-            encode({"schema": SCHEMA, "release": site.version, **facts, **reserve_rates(site, model)}),
-        )
+    # The other models decide which formats the lists have; their names decide nothing.
+    shape = encode({name: value for name, value in shared.items() if name != "models"})
+    with site.parts.group("profiles") as kept:
+        for model in site.models:
+
+            def make(model: Model = model) -> tuple[bytes, dict[str, Any]]:
+                facts = model_facts(site, model, further=True)
+                own = {"schema": SCHEMA, "release": site.version, **facts, **reserve_rates(site, model)}
+                return encode(own), of_sizes(facts, sizes)
+
+            content, few = kept.get(site.parts.key(site.parts.of_model(model), shape), make)
+            everything.append(few)
+            yield f"{FOLDER}/models/{model.slug}.json", content
     yield f"{FOLDER}/explore.json", encode({"site": shared, "models": everything})
     for place, size in enumerate(shared["sizes"]):
         yield f"{FOLDER}/explore/{size}.json", encode(of_size(everything, place))

@@ -377,5 +377,6 @@ def _compressed_rule(model: Model, engine: Engine, flags: PoolFlags) -> PoolRule
         window_share=flags.window_share,
         draft_tokens=flags.draft_tokens,
         padded=engine.compressed_pages_padded,
+        rings_in_window=engine.compressed_rings_in_window,
     )
     return PoolRule(flags, sizes.token_bytes, fixed_bytes=sizes.fixed_bytes, window=shapes.window_of(model))
