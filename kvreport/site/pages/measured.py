@@ -278,7 +278,7 @@ def verdict(readings: Sequence[Reading]) -> str:
         )
     rest = len(readings) - len(exact) - len(bounds)
     if rest:
-        parts.append(f"{rest} have no computed figure to compare with")
+        parts.append(f"{rest} {'has' if rest == 1 else 'have'} no computed figure to compare with")
     text = "; ".join(parts) or "no readings"
     return f"{text[:1].upper()}{text[1:]}."
 
