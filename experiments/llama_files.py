@@ -190,7 +190,17 @@ def metadata(local: LocalModel) -> dict[str, Value]:
 
 
 _BY_LAYER: Final = frozenset(
-    {"nemotron_h", "nemotron_h_moe", "lfm2", "lfm2moe", "jamba", "granitehybrid", "kimi-linear", "bailingmoe3", "deci"}
+    {
+        "nemotron_h",
+        "nemotron_h_moe",
+        "lfm2",
+        "lfm2moe",
+        "jamba",
+        "granitehybrid",
+        "kimi-linear",
+        "bailingmoe3",
+        "deci",
+    }
 )
 """Architectures whose files state heads per layer, 0 where a layer has no attention."""
 

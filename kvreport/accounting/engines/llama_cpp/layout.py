@@ -214,9 +214,8 @@ def _companion_bytes(
             own = replace(own, tensor_split=tuple(float(index == where) for index in range(placement.cpu)))
         layout = lay_out_local(companions.prediction, own, devices)
         _add_layout(total, layout)
-        for index, part in enumerate((*layout.devices, layout.host)):
-            blocks[index] = part.weights
-            total[index] -= part.weights
+        blocks = [*(device.weights for device in layout.devices), layout.host.weights]
+        total = [size - weights for size, weights in zip(total, blocks, strict=True)]
     if companions.draft is not None:
         _add_layout(total, lay_out_local(companions.draft, same, devices))
     if companions.projector is not None:

@@ -22,6 +22,7 @@ from kvreport.site.kit.sources import source_lines
 from kvreport.site.kit.tables import Table
 from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType, moved, names_of
+from kvreport.site.pages import local
 from kvreport.site.pages.model import speed, traffic
 from kvreport.site.pages.model.boundary import boundary_chart, boundary_request
 from kvreport.site.pages.model.grids import formats_of, labels, users_table, weights_table
@@ -143,6 +144,7 @@ def page(inputs: Inputs, model: Model) -> Page:
             ),
             section("weights", "Weights by format", "model/weights.html"),
             section("serve", "Serve it", "model/serve.html"),
+            *([at_home] if (at_home := local.at_home_section(inputs, model)) is not None else []),
             section("take", "Take the numbers", "model/take.html"),
             section("sources", "Where each input comes from", "model/sources.html"),
             section("neighbours", "Like this one", "model/neighbours.html"),
