@@ -31,6 +31,7 @@ help: ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 15
 
 site: $(STAMP) ## build the whole site into site/: catalogue, dataset, pages, charts, chapters, downloads
+	@$(BIN)/python scripts/fetch_runtime.py
 	@$(BIN)/mkdocs build --strict
 
 serve: site ## build the site and serve it on this machine (PORT=8000)
@@ -38,6 +39,7 @@ serve: site ## build the site and serve it on this machine (PORT=8000)
 	@$(BIN)/python -m http.server --bind 127.0.0.1 --directory site $(PORT)
 
 test: $(STAMP) ## run every test, with a real browser (PYTEST_ARGS="-k name" for some)
+	@$(BIN)/python scripts/fetch_runtime.py
 	@chromium="$$($(BIN)/python tests/ensure_chromium.py)" && \
 		KVREPORT_CHROMIUM="$$chromium" $(BIN)/python -m pytest $(PYTEST_ARGS)
 

@@ -107,6 +107,9 @@ def tiny_site(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Tin
     docs.mkdir()
     (docs / "by-hand.md").write_text(BY_HAND, encoding="utf-8")
     catalogue = copy_catalogue(repository, root / "data")
+    fetched = repository / ".cache" / "kvreport" / "runtime"
+    if fetched.is_dir():
+        shutil.copytree(fetched, root / ".cache" / "kvreport" / "runtime")
     config = root / "mkdocs.yml"
     text = CONFIGURATION.format(docs=docs, site=root / "site", catalogue=catalogue)
     config.write_text(text, encoding="utf-8")

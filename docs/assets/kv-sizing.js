@@ -239,9 +239,11 @@
     }
     const priced = choices.prices && found.every((one) => one.price !== null);
     const before = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
+    const billed = (one) => Math.ceil(one.devices / one.gpu.machine) * one.gpu.machine; // whole machines are paid for
     const first = !choices.gpus && !choices.prices; // nobody has said which there are: those that clouds rent come first
     found.sort((a, b) =>
-      b.sure - a.sure || (first ? b.gpu.rented - a.gpu.rented : 0) || (priced ? a.price - b.price : 0) ||
+      b.sure - a.sure || (first ? b.gpu.rental - a.gpu.rental || billed(a) - billed(b) : 0) ||
+      (priced ? a.price - b.price : 0) ||
       a.memory - b.memory || a.devices - b.devices ||
       b.each - a.each || before(a.gpu.id, b.gpu.id) || a.ranks - b.ranks
     );

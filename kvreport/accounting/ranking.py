@@ -77,7 +77,8 @@ class Choices:
         utilization: Share of memory, or None for the engine's default.
         max_seqs: Requests at once per data rank, or None for the engine's default.
         max_batched_tokens: Tokens of one step, or None for the engine's default.
-        rented_first: Whether accelerators that are commonly rented come before others.
+        current_since: Commonly rented accelerators come first, those that came out since this month before
+            older ones, then few devices; None to rank all alike by the memory that they take.
         support: What engines' releases run on; None not to judge it.
     """
 
@@ -91,7 +92,7 @@ class Choices:
     utilization: float | None = None
     max_seqs: int | None = None
     max_batched_tokens: int | None = None
-    rented_first: bool = False
+    current_since: str | None = None
     support: Support | None = None
 
 
@@ -222,7 +223,7 @@ def rank(models: Sequence[Model], workload: Workload, offers: Sequence[Offer], c
     found.sort(
         key=lambda one: (
             not one.sure,
-            choices.rented_first and not one.offer.accelerator.is_commonly_rented,
+            *_as_rented(one, choices),
             (one.price_per_hour or 0.0) if priced else 0.0,
             one.memory_bytes,
             one.devices,
@@ -240,6 +241,14 @@ def rank(models: Sequence[Model], workload: Workload, offers: Sequence[Offer], c
         float(np.fmin.reduce(times[:, 0])),
         float(np.fmin.reduce(times[:, 1])),
     )
+
+
+def _as_rented(one: Deployment, choices: Choices) -> tuple[int, int]:
+    """What comes first where nobody has named an accelerator: current ones that clouds rent out, then few devices."""
+    if choices.current_since is None:
+        return 0, 0
+    device = one.offer.accelerator
+    return -device.rental_class(choices.current_since), device.billed(one.devices)
 
 
 @dataclass(frozen=True, slots=True)

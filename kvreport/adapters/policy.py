@@ -25,6 +25,9 @@ _DEPTHS: Final = (".", *("/".join([".."] * depth) for depth in range(1, 9)))
 _STYLE: Final = re.compile(r"<style\b[^>]*>(.*?)</style\s*>", re.DOTALL | re.IGNORECASE)
 _TAG: Final = re.compile(r"""<[a-zA-Z](?:[^<>"']|"[^"]*"|'[^']*')*>""")
 _VALUE: Final = re.compile(r"""\s([^\s=<>"'/]+)\s*=\s*("[^"]*"|'[^']*'|[^\s<>"']+)""")
+_RUNS_PYTHON: Final = re.compile(r'<form [^<>]*data-kv-runs="python"')
+_PYTHON: Final = "'wasm-unsafe-eval'; worker-src 'self'; connect-src 'self' https://huggingface.co"
+"""What the page that runs Python may do besides: compile WebAssembly, start a worker, fetch a config from the Hub."""
 _REST: Final = "object-src 'none'; base-uri 'none'; form-action 'self'"
 
 
@@ -51,16 +54,25 @@ class Policy:
     @property
     def tag(self) -> str:
         """The ``<meta>`` that states the policy; it comes before every script."""
+        return self._tag()
+
+    def _tag(self, *, python: bool = False) -> str:
         scripts = _sources(()) + " 'unsafe-inline'" if self.preview else _sources(self.scripts)
         text = (
             f"default-src 'self'; img-src 'self' data:; style-src {_sources(self.styles)}; {_REST}; "
             f"script-src {scripts}"
         )
+        if python:
+            text += f" {_PYTHON}"
         return f'<meta http-equiv="Content-Security-Policy" content="{text}">'
 
     def applied(self, html: str) -> str:
-        """Return a page with the policy at the beginning of its head."""
-        return re.sub(r"(<meta charset=[^>]*>|<head>)", rf"\g<1>{self.tag}", html, count=1)
+        """Return a page with the policy at the beginning of its head.
+
+        A page that runs Python (``data-kv-runs="python"`` on its form) may compile WebAssembly and ask the Hub.
+        """
+        tag = self._tag(python=_RUNS_PYTHON.search(html) is not None)
+        return re.sub(r"(<meta charset=[^>]*>|<head>)", rf"\g<1>{tag}", html, count=1)
 
     def refused(self, html: str) -> Iterator[str]:
         """Yield the beginning of every script in a page that the policy refuses."""

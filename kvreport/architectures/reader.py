@@ -26,6 +26,9 @@ MAX_PARAMETERS: Final = 10**15
 """A thousand times the largest model published; beyond it a config is a mistake."""
 
 _TEXT_SECTIONS: Final = ("text_config", "llm_config", "language_config", "llm_cfg")
+DEFAULTS_TAKEN: Final = "Not in the config, so the defaults"
+"""How the note of a record begins whose dimensions are in part its class's defaults."""
+
 _THINKER: Final = "thinker_config"
 """Omni models: what an engine serves is the thinker, without the parts that speak."""
 
@@ -187,7 +190,7 @@ def _assumptions(text: Keys, architecture: str) -> list[str]:
     if not text.trail.assumed:
         return []
     listed = ", ".join(f"{name} = {value}" for name, value in sorted(text.trail.assumed.items()))
-    return [f"Not in the config, so the defaults of {architecture} were taken: {listed}."]
+    return [f"{DEFAULTS_TAKEN} of {architecture} were taken: {listed}."]
 
 
 def _experts(blueprint: Blueprint) -> Experts | None:

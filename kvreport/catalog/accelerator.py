@@ -101,6 +101,7 @@ class Accelerator(Record):
         devices_per_node: How many devices the usual server holds.
         interconnect_bytes_per_s: Scale-up link of one device, both directions together.
         rented_as: Machine types of large public clouds that have it, one for each provider.
+        rented_devices: Devices of the smallest machine that is rented out: a tray of a rack has several.
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION
@@ -124,6 +125,7 @@ class Accelerator(Record):
     power_watts: Figure | None = None
     notes: tuple[LongText, ...] = ()
     rented_as: tuple[Text, ...] = ()
+    rented_devices: Positive = 1
     sources: Annotated[tuple[Source, ...], Field(min_length=1)]
 
     @property
@@ -147,6 +149,16 @@ class Accelerator(Record):
         """Whether more than one provider rents it out by the hour."""
         return len(self.rented_as) > 1
 
+    def rental_class(self, since: str) -> int:
+        """2 for what several providers rent out and came out since a month, 1 for older ones, 0 for others."""
+        if not self.is_commonly_rented:
+            return 0
+        return 2 if (self.release or "") >= since else 1
+
+    def billed(self, devices: int) -> int:
+        """Devices that are paid for where so many are needed: whole machines."""
+        return -(-devices // self.rented_devices) * self.rented_devices
+
     @model_validator(mode="after")
     def _ordered(self) -> Self:
         visible = self.memory.driver_visible
@@ -165,3 +177,13 @@ class Accelerator(Record):
             yield Contradiction(
                 "compute_capability", shorten(capability), "a CUDA capability such as '9.0', for NVIDIA"
             )
+
+
+_CURRENT_YEARS: Final = 5
+"""How long a generation counts as current: about two generations of data-center GPUs (A100 2020, H100 2022, B200 2024)."""
+
+
+def current_since(accelerators: Iterable[Accelerator]) -> str:
+    """The month since which accelerators count as current, by the newest of them."""
+    newest = max((one.release or "" for one in accelerators), default="")
+    return f"{int(newest[:4]) - _CURRENT_YEARS}{newest[4:]}" if newest else ""

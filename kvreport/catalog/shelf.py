@@ -103,6 +103,8 @@ def read_yaml(path: Path, where: str) -> object:
 
     try:
         text = _text(path, "YAML", MAX_FILE_BYTES, fault)
+        if text.startswith("{") and (written := _json(text)) is not None:
+            return written
         if _MAYBE_ANCHOR.search(text):
             _refuse_anchors(text, fault)
         if sum(text.count(sign) for sign in ("[", "{", "- ", "? ")) > _MANY_OPENINGS:
@@ -121,6 +123,25 @@ def read_yaml(path: Path, where: str) -> object:
         raise fault(shorten(str(error)), "YAML") from error
     except RecursionError as error:
         raise fault("values nested too deeply", "a catalogue file") from error
+
+
+def _json(text: str) -> object:
+    """Return what a program wrote as JSON, which is YAML too and is read many times faster; None if it is not."""
+    try:
+        return json.loads(text, object_pairs_hook=_each_once, parse_constant=_no_number)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _each_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        raise ValueError("a key twice")
+    return made
+
+
+def _no_number(word: str) -> None:
+    raise ValueError(word)
 
 
 def read_json(path: Path, where: str) -> object:

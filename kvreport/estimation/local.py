@@ -16,7 +16,7 @@ from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.plan import BlockPlan
 from kvreport.accounting.profile import CacheProfile, Term
 from kvreport.accounting.weights import active_parameters, parameters, parameters_by_component
-from kvreport.architectures.gguf import read_gguf
+from kvreport.architectures.gguf import GgufModel, read_gguf
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.load import Catalogue
 from kvreport.catalog.model import Model
@@ -88,7 +88,9 @@ def open_query(query: Query, engine: Engine, catalog: Catalogue) -> LocalCase:
     Raises:
         InputError: If something asked for is unknown, out of range, or refused by the engine.
     """
-    file = read_gguf(str(query.model)) if is_gguf(query.model) else None
+    file = query.model if isinstance(query.model, GgufModel) else None
+    if is_gguf(query.model):
+        file = read_gguf(str(query.model))
     names = query.gpu if isinstance(query.gpu, list | tuple) else [query.gpu]
     plain = replace(
         query,

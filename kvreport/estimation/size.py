@@ -25,6 +25,7 @@ from kvreport.accounting.sizing import (
     sglang_reserve,
     utilization_for,
 )
+from kvreport.catalog.accelerator import current_since
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.load import RELEASED, Catalogue, open_catalogue
 from kvreport.errors import InputError, shorten
@@ -39,8 +40,8 @@ TENSOR_PARALLEL: Final = (1, 2, 4, 8)
 """Sizes that are tried where none are given: up to the devices of a usual server."""
 
 RENTED_FIRST: Final = (
-    "no accelerator was named, so those that more than one cloud rents out come first, each by the memory "
-    "that it takes in all; gpus '*' ranks every accelerator alike"
+    "current generations that more than one cloud rents out come first, because no accelerator was named. "
+    "gpus '*' ranks every accelerator alike, by memory"
 )
 
 
@@ -409,10 +410,10 @@ def size(
         layouts=_layouts(known, tensor_parallel, layouts),
         utilization=utilization,
         max_seqs=max_seqs,
-        rented_first=not gpus and not prices,
+        current_since=None if gpus or prices else current_since(known.accelerators.values()),
         support=known.support,
     )
-    if choices.rented_first:
+    if choices.current_since is not None:
         assumed.append(RENTED_FIRST)
     offers = _offers(known, gpus, available, prices)
     # Prefills elsewhere do not delay the first token here.

@@ -7,8 +7,9 @@ charts and returns finished pages. It knows no site engine; an adapter takes it 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -17,9 +18,23 @@ from kvreport.atomic import write_whole
 from kvreport.build_cache import digest, keep, recall
 from kvreport.catalog.load import load_catalogue
 from kvreport.dataset.release import data_version
-from kvreport.publish import browser, embeds, engine_changes, feeds, headers, profiles, schemas, sizer_data
+from kvreport.publish import (
+    browser,
+    embeds,
+    engine_changes,
+    engine_profiles,
+    feeds,
+    headers,
+    known_logs,
+    picker,
+    profiles,
+    python_runtime,
+    schemas,
+    sizer_data,
+)
 from kvreport.publish.downloads import FOLDER, NOTHING, Downloads, prepare
 from kvreport.publish.page_data import gather
+from kvreport.publish.parts import Parts
 from kvreport.publish.site_data import SiteData
 from kvreport.site.kit import drawing, fonts, markdown, templating, vega
 from kvreport.site.kit.page import Page
@@ -40,9 +55,13 @@ from kvreport.site.pages import (
     sizer,
     traffic,
     validation,
+    your_model,
 )
 from kvreport.site.pages import data as data_page
 from kvreport.site.pages.model import page as model
+
+_PACKAGES: Final = ("altair", "jinja2", "numpy", "pyarrow", "vl-convert-python")
+"""Distributions whose versions decide what is written."""
 
 VEGA: Final = "assets/vega.js"
 PAGE_TYPES: Final = (
@@ -52,6 +71,7 @@ PAGE_TYPES: Final = (
     explore.TYPE,
     compare.TYPE,
     sizer.TYPE,
+    your_model.TYPE,
     traffic.TYPE,
     log.TYPE,
     local.TYPE,
@@ -76,6 +96,7 @@ class Report:
         files: (address, content) of the files beside the pages: data for the browser, feeds, citation.
         downloads: The dataset's files.
         cache: Folder kept between builds.
+        version: Release of the data.
     """
 
     pages: tuple[Page, ...]
@@ -83,6 +104,7 @@ class Report:
     files: tuple[tuple[str, bytes], ...]
     downloads: Downloads
     cache: Path
+    version: str = ""
 
     @property
     def file_names(self) -> tuple[str, ...]:
@@ -135,24 +157,26 @@ def build(
         InputError: The catalogue is at fault, or nothing matches.
     """
     folders = (resources.package_dir(), resources.assets_dir(), *templating.folders())
-    state = digest(
-        (data or resources.data_dir(), *folders),
-        ("altair", "jinja2", "numpy", "pyarrow", "vl-convert-python"),
-        models,
+    records = data or resources.data_dir()
+    settings = (
         gpus,
         dataset,
         site_url,
         sorted(written),
         os.environ.get("SOURCE_DATE_EPOCH", ""),
         fonts.state(),
+        python_runtime.state(cache),
     )
+    state = digest((records, *folders), _PACKAGES, models, *settings)
     kept = recall(cache / "report", state)
     if isinstance(kept, Report):
         here = kept.moved(cache)
         if here.downloads.complete():
             progress(f"report: {len(here.pages)} pages, nothing has changed since they were made")
             return here
-    made = _build(data, models, gpus, cache, site_url, written, progress, dataset=dataset)
+    shared = [path for path in sorted(records.iterdir()) if path.name != "models"]
+    parts = Parts(cache / "parts", digest((*shared, *folders), _PACKAGES, *settings))
+    made = _build(data, models, gpus, cache, site_url, written, progress, parts, dataset=dataset)
     keep(cache / "report", state, made)
     return made
 
@@ -165,6 +189,7 @@ def _build(
     site_url: str,
     written: tuple[str, ...],
     progress: Callable[[str], None],
+    parts: Parts,
     *,
     dataset: bool,
 ) -> Report:
@@ -186,16 +211,27 @@ def _build(
         downloads=published,
         site_url=site_url,
         progress=progress,
+        parts=parts,
     )
     requests = (request for kind in PAGE_TYPES for request in kind.requests(site))
-    inputs = Inputs(site, drawing.draw(requests, cache, site.progress))
+    python = tuple(python_runtime.files(cache))
+    inputs = Inputs(
+        site,
+        drawing.draw(requests, cache, site.progress),
+        runtime_bytes=sum(len(content) for _, content in python),
+    )
     finished = pages(inputs, written)
     return Report(
         pages=finished,
-        assets=(*_assets(cache), *(file for kind in PAGE_TYPES for file in kind.assets(inputs))),
-        files=(*files(site), *markdown.files(finished, site_url), *headers.files(p.uri for p in finished)),
+        assets=(*_assets(cache), *python, *(file for kind in PAGE_TYPES for file in kind.assets(inputs))),
+        files=(
+            *files(site),
+            *_twins(finished, site_url, parts),
+            *headers.files(p.uri for p in finished),
+        ),
         downloads=published,
         cache=cache,
+        version=version,
     )
 
 
@@ -213,21 +249,35 @@ def pages(inputs: Inputs, written: tuple[str, ...] = ()) -> tuple[Page, ...]:
     return tuple(sorted(made, key=lambda page: page.kind != "home"))
 
 
+def _twins(finished: Sequence[Page], site_url: str, parts: Parts) -> list[tuple[str, bytes]]:
+    """Return every page's Markdown twin, kept between builds."""
+    with parts.group("twins") as kept:
+
+        def make(page: Page, address: str) -> str:
+            return kept.get(parts.key(*markdown.content(page)), partial(markdown.twin, page, address))
+
+        return list(markdown.files(finished, site_url, make))
+
+
 def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
     """Yield (address, content) of every small file beside the pages."""
     yield from profiles.files(site)
+    yield from picker.files(site)
+    yield from engine_profiles.files(site)
     yield from sizer_data.files(site)
     for kind in PAGE_TYPES:
         yield from kind.files(site)
     yield from feeds.files(site)
     yield from engine_changes.files(site)
     yield from embeds.files(site)
+    yield from known_logs.files(site)
     yield from embed.files(embeds.CARD)
     yield from schemas.files(site.site_url)
 
 
 def _assets(cache: Path) -> Iterator[tuple[str, bytes]]:
     yield browser.ADDRESS, browser.script().encode()
+    yield browser.LESSONS_ADDRESS, browser.lessons_script().encode()
     found = False
     for name, content in fonts.web_fonts(cache):
         found = True

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import http.server
 import re
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
-from functools import partial
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
+from serving import HEAR, served
 
 from kvreport.adapters.export import export
 from kvreport.adapters.policy import Policy, inline
@@ -34,31 +32,6 @@ KINDS = (
     "data/",
     "by-hand/",
 )
-HEAR = """
-window.refused = [];
-document.addEventListener("securitypolicyviolation", (e) => window.refused.push(`${e.violatedDirective} ${e.blockedURI} ${e.sample}`));
-"""
-
-
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    """A file server that says nothing."""
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
-@contextmanager
-def served(folder: Path) -> Iterator[str]:
-    handler = partial(Quiet, directory=str(folder))
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ import pytest
 
 from kvreport.accounting.ranking import Choices, Offer, Ranking, rank
 from kvreport.accounting.sizing import Workload
+from kvreport.catalog.accelerator import current_since
 from kvreport.catalog.load import open_catalogue
 from kvreport.errors import InputError
 from kvreport.estimation.alternatives import what_to_relax
@@ -136,7 +137,9 @@ def in_python(model: str, work: dict[str, Any], options: dict[str, Any]) -> Rank
             kv_formats={name: CATALOGUE.kv_format(name) for name in options["kv"]},
             all_kv_formats=CATALOGUE.kv_formats,
             tensor_parallel=tuple(site(model).axes.tensor_parallel),
-            rented_first=options["gpus"] is None and not prices,
+            current_since=None
+            if options["gpus"] is not None or prices
+            else current_since(CATALOGUE.accelerators.values()),
             support=CATALOGUE.support,
         ),
     )

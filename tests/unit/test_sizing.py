@@ -22,6 +22,7 @@ from kvreport.accounting.sizing import (
     utilization_for,
     what_binds,
 )
+from kvreport.catalog.accelerator import current_since
 from kvreport.catalog.load import open_catalogue
 from kvreport.cli import main
 from kvreport.errors import InputError
@@ -31,6 +32,7 @@ from kvreport.estimation.size import Sizing, size
 
 GIB = 1 << 30
 CATALOGUE = open_catalogue()
+SINCE = current_since(CATALOGUE.accelerators.values())
 LLAMA_70B = "meta-llama/Llama-3.1-70B-Instruct"
 
 # A model of 1,000 B per token in blocks of 16 tokens, and one with a state beside it.
@@ -210,7 +212,12 @@ def test_the_whole_catalogue_is_ranked_and_every_deployment_serves_the_peak() ->
         assert one.replicas[1] * one.users_each >= found.workload.peak
         assert one.weight_bytes + one.reserve_bytes + one.pool_bytes <= one.total_bytes
     order = [
-        (not one.sure, not one.offer.accelerator.is_commonly_rented, one.memory_bytes)
+        (
+            not one.sure,
+            -one.offer.accelerator.rental_class(SINCE),
+            one.offer.accelerator.billed(one.devices),
+            one.memory_bytes,
+        )
         for one in found.ranking.deployments
     ]
     assert order == sorted(order)
@@ -219,9 +226,9 @@ def test_the_whole_catalogue_is_ranked_and_every_deployment_serves_the_peak() ->
 def test_what_is_commonly_rented_comes_first_unless_accelerators_are_named() -> None:
     asked = {"context": 6000, "concurrent": 64, "catalog": CATALOGUE}
     usual, alike = size(LLAMA_70B, **asked), size(LLAMA_70B, gpus=["*"], **asked)  # type: ignore[arg-type]
-    kinds = [one.offer.accelerator.is_commonly_rented for one in usual.ranking.best_of_each() if one.sure]
+    kinds = [one.offer.accelerator.rental_class(SINCE) for one in usual.ranking.best_of_each() if one.sure]
     assert kinds == sorted(kinds, reverse=True)
-    assert {True, False} == set(kinds)
+    assert {2, 0} <= set(kinds)
     assert any("more than one cloud" in text for text in usual.assumptions)
     by_memory = [one.memory_bytes for one in alike.ranking.deployments if one.sure]
     assert by_memory == sorted(by_memory)
@@ -424,3 +431,41 @@ def test_bad_words_on_the_command_line_are_one_line(
 def test_peaks_of_the_workload_are_whole() -> None:
     assert replace(WORK, concurrent=0.2).peak == 1
     assert np.ceil(replace(WORK, burst=1.05).peak) == 11
+
+
+def test_a_rack_is_not_rented_by_the_device() -> None:
+    found = size(LLAMA_70B, context=8192, concurrent=64, catalog=CATALOGUE)
+    best = found.ranking.best_of_each()
+    first = best[0].offer.accelerator
+    assert first.rental_class(SINCE) == 2
+    assert first.rented_devices == 1
+    for one in best:
+        device = one.offer.accelerator
+        assert device.billed(one.devices) % device.rented_devices == 0
+    assert CATALOGUE.accelerator("GB200").billed(3) == 4
+
+
+def test_every_accelerator_says_where_it_is_rented_or_that_it_was_looked_up() -> None:
+    for one in CATALOGUE.accelerators.values():
+        assert any("rented_as" in source.covers for source in one.sources), one.id
+        providers = [name.split()[0] for name in one.rented_as]
+        assert len(providers) == len(set(providers)), one.id
+    assert sum(bool(one.rented_as) for one in CATALOGUE.accelerators.values()) >= 40
+
+
+def test_a_price_may_be_given_by_an_alias() -> None:
+    by_alias = size(
+        LLAMA_70B, context=8192, concurrent=64, prices={"b200": 5, "h100": 2.5}, catalog=CATALOGUE
+    )
+    by_slug = size(
+        LLAMA_70B,
+        context=8192,
+        concurrent=64,
+        prices={"b200-sxm-180gb": 5, "h100-sxm-80gb": 2.5},
+        catalog=CATALOGUE,
+    )
+    assert [one.price_per_hour for one in by_alias.ranking.deployments] == [
+        one.price_per_hour for one in by_slug.ranking.deployments
+    ]
+    costs = [one.price_per_hour for one in by_alias.ranking.best_of_each()]
+    assert costs == sorted(costs)

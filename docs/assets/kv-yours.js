@@ -1,0 +1,543 @@
+/* The page "Your model": files or a Hub id go to Python in a worker, answers come back as objects.
+   Nothing is downloaded before the first click, and nothing is sent anywhere but to the Hub. */
+(function () {
+  "use strict";
+
+  const { $, $$, make, count, gib, tokens, memoryBar, plural, debounce } = kvreport;
+  const GGUF_HEADER_BYTES = 64 * 2 ** 20;
+  const CONTEXTS = [2048, 4096, 8192, 16384, 32768, 65536, 131072, 262144, 1048576];
+  const LIMITS = {
+    kv_pool: "KV pool",
+    max_num_seqs: "max_num_seqs",
+    state_slots: "state slots",
+    context: "context limit of the model",
+  };
+  const REPOSITORY = /^[A-Za-z0-9][\w.-]{0,95}\/[A-Za-z0-9][\w.-]{0,95}$/;
+
+  function yours(form) {
+    // The policy in force is that of the page that was loaded first: this page needs its own.
+    if (kvreport.landed !== location.pathname) {
+      location.reload();
+      return null;
+    }
+    const leave = (event) => {
+      const anchor = event.target instanceof Element && event.target.closest("a[href]");
+      if (anchor && !anchor.target && new URL(anchor.href).pathname !== location.pathname) {
+        anchor.target = "_self";
+      }
+    };
+    addEventListener("click", leave, true);
+
+    const box = $("[data-kv-answer]");
+    const bar = $("[data-kv-progress]", form);
+    const base = new URL(form.dataset.kvYours, location.href).href;
+    const readable = form.dataset.files.split(" ");
+    const fields = form.elements;
+    let python = null, dropped = new Map(), turn = 0, asking = 0;
+
+    /* --- Python --------------------------------------------------------------------------------------- */
+
+    function say(text, share) {
+      bar.hidden = !text;
+      $("span", bar).textContent = text;
+      const progress = $("progress", bar);
+      if (share === undefined) progress.removeAttribute("value");
+      else progress.value = share;
+    }
+
+    async function start() {
+      const answer = await fetch(new URL(form.dataset.manifest, base));
+      if (!answer.ok) throw new Error(`Python for the browser is not on this site (status ${answer.status})`);
+      const manifest = await answer.json();
+      const worker = new Worker(new URL("../kv-python.js", base), { type: "module" });
+      const waiting = new Map();
+      let number = 0;
+      const fail = (event) => {
+        for (const { failed } of waiting.values()) {
+          failed(new Error(event.message || "Python could not be started"));
+        }
+        waiting.clear();
+        python = null;
+      };
+      worker.onerror = fail;
+      worker.onmessage = ({ data }) => {
+        if (data.stage) {
+          const share = data.all && data.done / data.all;
+          say(data.all ? `${data.stage}: ${mb(data.done)} of ${mb(data.all)} MB` : `${data.stage} …`, share);
+          return;
+        }
+        const asked = waiting.get(data.id);
+        waiting.delete(data.id);
+        if (data.error !== undefined) asked.failed(new Error(data.error));
+        else asked.done(data.result);
+      };
+      const call = (message) =>
+        new Promise((done, failed) => {
+          waiting.set(++number, { done, failed });
+          worker.postMessage({ id: number, ...message });
+        });
+      await call({ start: { base, files: manifest.files, info: manifest.info } });
+      return { call, ask: (ask, options) => call({ question: JSON.stringify({ ask, options }) }) };
+    }
+
+    const mb = (bytes) => (bytes / 1e6).toFixed(1);
+
+    function library() {
+      python ||= start().catch((error) => {
+        python = null;
+        throw error;
+      });
+      return python;
+    }
+
+    /* --- What the reader brings -------------------------------------------------------------------------- */
+
+    async function fromHub(id) {
+      if (!REPOSITORY.test(id)) throw new Error(`A Hugging Face id has the form org/name; found “${id}”.`);
+      const hub = form.dataset.hub;
+      const listing = await ask(`${hub}/api/models/${id}/revision/main`, id);
+      const { sha, siblings } = await listing.json();
+      const names = siblings.map((one) => one.rfilename);
+      const wanted = readable.filter((name) => names.includes(name));
+      if (!wanted.includes("config.json") && !wanted.includes("params.json")) {
+        const gguf = names.some((name) => name.endsWith(".gguf"));
+        throw new Error(
+          `${id} has no config.json.` +
+            (gguf
+              ? " It has GGUF files: download one and choose it under Files."
+              : " Paste a config.json instead."),
+        );
+      }
+      const content = await Promise.all(wanted.map(async (name) => {
+        try {
+          const answer = await ask(`${hub}/${id}/resolve/${sha}/${name}`, id);
+          return [name, new Uint8Array(await answer.arrayBuffer())];
+        } catch (error) {
+          // The index of the weights is only compared with; a large one lies on another host.
+          if (name.endsWith(".index.json")) return null;
+          throw error;
+        }
+      }));
+      return { files: Object.fromEntries(content.filter(Boolean)), name: id };
+    }
+
+    async function ask(address, id) {
+      let answer;
+      try {
+        answer = await fetch(address, { credentials: "omit", referrerPolicy: "no-referrer" });
+      } catch {
+        throw new Error("huggingface.co cannot be reached from this browser. Paste the config.json instead.");
+      }
+      if (answer.ok) return answer;
+      if (answer.status === 401 || answer.status === 403) {
+        throw new Error(
+          `${id} is gated or private, or does not exist. Open it on huggingface.co and paste its config.json.`,
+        );
+      }
+      if (answer.status === 404) throw new Error(`${id} is not on huggingface.co under this name.`);
+      if (answer.status === 429) {
+        throw new Error("huggingface.co limits requests at the moment. Try again later.");
+      }
+      throw new Error(`huggingface.co answers with status ${answer.status} for ${id}.`);
+    }
+
+    async function fromFiles() {
+      const files = {};
+      for (const file of dropped.values()) {
+        const part = file.name.toLowerCase().endsWith(".gguf") ? file.slice(0, GGUF_HEADER_BYTES) : file;
+        files[file.name] = new Uint8Array(await part.arrayBuffer());
+      }
+      const text = fields.config.value.trim();
+      if (text) files["config.json"] = new TextEncoder().encode(text);
+      if (!Object.keys(files).length) throw new Error("Paste a config.json, or choose files.");
+      return { files, name: "" };
+    }
+
+    async function take(files) {
+      dropped = new Map();
+      fields.config.value = "";
+      for (const file of files) {
+        if (file.name === "config.json") fields.config.value = await file.text();
+        else dropped.set(file.name, file);
+      }
+      await calculate(fromFiles);
+    }
+
+    async function calculate(source) {
+      const mine = ++turn;
+      box.replaceChildren();
+      say("Reading …");
+      try {
+        const given = await source();
+        const { call } = await library();
+        say("Calculating …");
+        const model = await call({ read: { ...given, assume_defaults: fields.assume.checked } });
+        if (mine === turn) await show(model);
+      } catch (error) {
+        if (mine === turn) {
+          box.replaceChildren(
+            make("p", { class: "kv-fault", role: "alert" }, String(error.message || error)),
+          );
+        }
+      } finally {
+        if (mine === turn) say("");
+      }
+    }
+
+    /* --- The answer ---------------------------------------------------------------------------------------- */
+
+    async function show(model) {
+      const controls = choices(model);
+      const result = make("div", { class: "kv-result" });
+      const table = make("div", { class: "kv-result" });
+      box.replaceChildren(
+        make("h2", {}, model.name),
+        facts(model),
+        assumed(model),
+        controls,
+        result,
+        table,
+        ...details(model),
+      );
+      units();
+      const update = async () => {
+        const { ask } = await library();
+        const mine = ++asking;
+        const own = Object.fromEntries($$("select", controls).map((field) => [field.name, field.value]));
+        const options = { context_tokens: Number(own.context), engine: own.engine };
+        if (own.weights) options.weights = own.weights;
+        if (own.kv) options.kv = own.kv;
+        box.setAttribute("aria-busy", "true");
+        const one = ask("estimate", { ...options, gpu: own.gpu, tensor_parallel: Number(own.tp) }).catch((
+          error,
+        ) => error);
+        const all = ask("gpus", options).catch((error) => error);
+        const [answer, rows] = [await one, await all];
+        if (mine !== asking) return;
+        box.removeAttribute("aria-busy");
+        result.replaceChildren(...(answer instanceof Error ? [fault(answer)] : estimate(answer, model, own)));
+        table.replaceChildren(...(rows instanceof Error ? [] : everyGpu(rows, own)));
+        units();
+      };
+      controls.addEventListener("change", debounce(update, 50));
+      await update();
+      box.querySelector("h2").scrollIntoView({ block: "start", behavior: "smooth" });
+    }
+
+    const units = () => kvreport.units();
+    const fault = (error) => make("p", { class: "kv-fault", role: "alert" }, error.message);
+    const billions = (n) => n >= 1e9 ? `${(n / 1e9).toPrecision(3)} B` : `${(n / 1e6).toPrecision(3)} M`;
+
+    function facts(model) {
+      const fact = (label, value, note) =>
+        make("div", {}, make("dt", {}, label), make("dd", {}, value, note && make("small", {}, ` ${note}`)));
+      const experts = model.experts && `${model.experts[0]} of ${model.experts[1]} experts per token`;
+      return make(
+        "dl",
+        { class: "kv-facts" },
+        fact("Architecture", model.architecture),
+        fact("Parameters", billions(model.parameters), `${count(model.parameters)} exactly`),
+        fact("Active parameters", billions(model.active_parameters), experts),
+        fact("Context limit (tokens)", tokens(model.context_tokens)),
+        fact("Weight format", model.weight_format),
+      );
+    }
+
+    function assumed(model) {
+      const list = (title, items) =>
+        items.length
+          ? make(
+            "div",
+            { class: "kv-assumed" },
+            make("strong", {}, title),
+            make("ul", {}, ...items.map((text) => make("li", {}, text))),
+          )
+          : null;
+      const parts = [
+        list("Assumed", model.assumptions),
+        list("Keys of the config that were not read", model.not_read),
+        list("Notes", model.notes),
+      ].filter(Boolean);
+      return make(
+        "div",
+        {},
+        ...(parts.length
+          ? parts
+          : [make("p", { class: "kv-note" }, "Nothing was assumed: every dimension is in the files.")]),
+      );
+    }
+
+    function choices(model) {
+      const { gpus, engines, weights, kv } = model.choices;
+      const field = (name, label, options, value) =>
+        make(
+          "label",
+          {},
+          label,
+          make(
+            "select",
+            { name },
+            ...options.map(([key, text]) =>
+              make("option", { value: key, selected: String(key) === String(value) }, text)
+            ),
+          ),
+        );
+      const lengths = [
+        ...new Set([...CONTEXTS.filter((n) => n < model.context_tokens), model.context_tokens]),
+      ];
+      const usual = lengths.filter((n) => n <= 8192).pop() || lengths[0];
+      return make(
+        "div",
+        { class: "kv-controls" },
+        field("gpu", "GPU", gpus, form.dataset.gpu),
+        field("tp", "GPUs (tensor parallel)", [1, 2, 4, 8, 16].map((n) => [n, String(n)]), 1),
+        field("context", "Context per request (tokens)", lengths.map((n) => [n, tokens(n)]), usual),
+        field("engine", "Engine", engines, engines[0][0]),
+        weights.length ? field("weights", "Weight format", [["", "As in the files"], ...weights], "") : null,
+        kv.length ? field("kv", "KV cache format", [["", "Engine default"], ...kv], "") : null,
+      );
+    }
+
+    function estimate(answer, model, own) {
+      const gpu = model.choices.gpus.find(([id]) => id === own.gpu)[1];
+      const where = `${own.tp === "1" ? "one" : `${own.tp} ×`} ${gpu}`;
+      const length = `${tokens(answer.context_tokens)} tokens`;
+      const requests = answer.max_concurrent_requests;
+      const { budget } = answer;
+      const why = answer.verdict_reason || kvKernel.words.no_request[answer.verdict]?.[1] ||
+        answer.verdict.replaceAll("_", " ");
+      const sentence = requests
+        ? [make("strong", {}, plural(requests, "requests")), ` of ${length} fit on ${where}.`]
+        : [`No request of ${length} fits on ${where}: `, make("strong", {}, why), "."];
+      const missing = answer.shortfall_bytes ? ` Short by ${gib(answer.shortfall_bytes)} GiB per GPU.` : "";
+      const left = Math.max(
+        0,
+        budget.total_bytes - budget.weights - budget.activations - budget.non_framework - budget.graphs -
+          budget.kv_pool_bytes,
+      );
+      const parts = [
+        ["weights", "Weights", budget.weights],
+        ["reserve", "Activations and graphs", budget.activations + budget.graphs],
+        ["none", "Outside the framework", budget.non_framework],
+        ["cache", "KV pool", budget.kv_pool_bytes],
+        ["free", "Not used", left],
+      ];
+      const flags = [
+        `--gpu ${own.gpu}`,
+        own.tp === "1" ? "" : `-tp ${own.tp}`,
+        `--context ${own.context}`,
+        own.weights && `--weights ${own.weights}`,
+        own.kv && `--kv ${own.kv}`,
+        own.engine === "vllm" ? "" : `--engine ${own.engine}`,
+      ];
+      const source = REPOSITORY.test(model.id) && !model.id.startsWith("local/")
+        ? `${model.id} --fetch`
+        : "config.json";
+      return [
+        make("p", { class: "kv-big" }, ...sentence, missing),
+        budget.weights <= budget.total_bytes
+          ? memoryBar(
+            `Memory of one ${gpu}`,
+            parts,
+            budget.total_bytes,
+            `Memory per GPU: ${gib(budget.total_bytes)} GiB usable`,
+          )
+          : make(
+            "p",
+            { class: "kv-note" },
+            `Weights need ${gib(budget.weights)} GiB per GPU; ${gib(budget.total_bytes)} GiB are usable.`,
+          ),
+        make(
+          "dl",
+          { class: "kv-facts" },
+          ...[
+            ["Weights per GPU (GiB)", gib(answer.weight_bytes_per_gpu)],
+            ["KV cache per token (bytes)", count(answer.kv_bytes_per_token_per_gpu)],
+            ["KV cache per request (GiB)", gib(answer.kv_bytes_per_request_per_gpu, 3)],
+            ["Longest request that fits (tokens)", count(answer.max_context_tokens)],
+            ["Limited by", LIMITS[answer.limited_by] || answer.limited_by],
+          ].map(([label, value]) => make("div", {}, make("dt", {}, label), make("dd", {}, value))),
+        ),
+        make(
+          "div",
+          { class: "highlight kv-command" },
+          make(
+            "pre",
+            {},
+            make("code", {}, ["kvreport estimate", source, ...flags].filter(Boolean).join(" ")),
+          ),
+        ),
+        byContext(answer, where),
+      ];
+    }
+
+    function tableOf(caption, head, rows, css) {
+      return make(
+        "figure",
+        { class: "kv-figure" },
+        make(
+          "div",
+          { class: "md-typeset__scrollwrap kv-scroll" },
+          make(
+            "table",
+            { class: `kv-table ${css || ""}` },
+            make("caption", {}, caption),
+            make("thead", {}, make("tr", {}, ...head.map((text) => make("th", { scope: "col" }, text)))),
+            make(
+              "tbody",
+              {},
+              ...rows.map(([first, ...rest]) =>
+                make(
+                  "tr",
+                  {},
+                  make("th", { scope: "row" }, first),
+                  ...rest.map((cell) => make("td", {}, cell)),
+                )
+              ),
+            ),
+          ),
+        ),
+      );
+    }
+
+    function byContext(answer, where) {
+      return tableOf(
+        `Concurrent requests by context on ${where}`,
+        ["Context (tokens)", "Requests", "KV cache per request per GPU (GiB)", "Limited by"],
+        answer.by_context.map((row) => [
+          tokens(row.context_tokens),
+          count(row.max_concurrent_requests),
+          gib(row.kv_bytes_per_request_per_gpu, 3),
+          row.max_concurrent_requests ? LIMITS[row.limited_by] || row.limited_by : reason(row),
+        ]),
+      );
+    }
+
+    const reason = (row) =>
+      row.shortfall_bytes
+        ? `short by ${gib(row.shortfall_bytes)} GiB`
+        : kvKernel.words.no_request[row.verdict]?.[1] || row.verdict.replaceAll("_", " ");
+
+    function everyGpu(rows, own) {
+      const serving = rows.filter((row) => row.requests).sort((a, b) =>
+        a.gpus - b.gpus || a.usable_bytes - b.usable_bytes
+      );
+      const others = rows.filter((row) => !row.requests);
+      return [
+        make("h3", {}, "Every GPU"),
+        tableOf(
+          `Fewest GPUs that serve one request of ${tokens(Number(own.context))} tokens, and what they serve`,
+          ["GPU", "GPUs", "Requests", "Weights per GPU (GiB)", "Longest request (tokens)"],
+          serving.map((
+            row,
+          ) => [
+            row.name,
+            String(row.gpus),
+            count(row.requests),
+            gib(row.weights),
+            count(row.max_context_tokens),
+          ]),
+        ),
+        others.length
+          ? make(
+            "details",
+            { class: "kv-data" },
+            make("summary", {}, `${plural(others.length, "GPUs")} on which up to 8 do not serve one request`),
+            make(
+              "ul",
+              {},
+              ...others.map((row) => make("li", {}, `${row.name}: ${row.reason || reason(row)}`)),
+            ),
+          )
+          : null,
+      ].filter(Boolean);
+    }
+
+    function details(model) {
+      const components = Object.entries(model.by_component).sort((a, b) => b[1] - a[1]);
+      const cache = (one) =>
+        Object.entries(one).filter(([key]) => key !== "kind").map(([key, value]) =>
+          `${key.replaceAll("_", " ")} ${JSON.stringify(value)}`
+        ).join(", ");
+      const record = new Blob([model.record], { type: "text/yaml" });
+      return [
+        make("h3", {}, "Parameters by component"),
+        tableOf(
+          "Parameters by component",
+          ["Component", "Parameters", "Share"],
+          components.map((
+            [part, n],
+          ) => [part.replaceAll("_", " "), count(n), `${(100 * n / model.parameters).toFixed(2)}%`]),
+        ),
+        make("h3", {}, "Caches by layer"),
+        tableOf(
+          "What layers keep per request",
+          ["Layers", "Cache", "Sizes"],
+          model.layers.flatMap((group) =>
+            (group.caches.length ? group.caches : [{ kind: "none" }]).map((
+              one,
+            ) => [String(group.count), one.kind, cache(one)])
+          ),
+        ),
+        make(
+          "details",
+          { class: "kv-data" },
+          make("summary", {}, `${plural(model.tensors.length, "rows")} of weights`),
+          tableOf(
+            "Weights",
+            ["Tensor", "Component", "Shape", "Count", "Format"],
+            model.tensors.map((
+              [name, part, shape, n, released],
+            ) => [
+              name,
+              part.replaceAll("_", " "),
+              shape.join(" × "),
+              count(n),
+              released || model.weight_format,
+            ]),
+          ),
+        ),
+        make(
+          "p",
+          {},
+          make("a", {
+            class: "kv-button",
+            href: URL.createObjectURL(record),
+            download: `${model.id.replace("/", "--")}.yaml`,
+          }, "Download the model record (YAML)"),
+        ),
+      ];
+    }
+
+    /* --- Events ------------------------------------------------------------------------------------------------- */
+
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      const hub = fields.hub.value.trim().replace(/^https:\/\/huggingface\.co\//, "").replace(/\/+$/, "");
+      const paste = event.submitter?.name === "paste" || (!hub && fields.config.value);
+      if (paste) calculate(fromFiles);
+      else {
+        kvreport.writeState({ hub }, true);
+        calculate(() => fromHub(hub));
+      }
+    });
+    fields.files.addEventListener("change", () => take(fields.files.files));
+    $("[data-kv-example]", form).addEventListener("click", () => {
+      dropped = new Map();
+      fields.config.value = $("template.kv-example", form).content.textContent.trim();
+      calculate(fromFiles);
+    });
+    const drop = $("[data-kv-drop]", form);
+    for (const kind of ["dragover", "dragleave", "drop"]) {
+      drop.addEventListener(kind, (event) => {
+        event.preventDefault();
+        drop.classList.toggle("kv-over", kind === "dragover");
+        if (kind === "drop" && event.dataTransfer.files.length) take(event.dataTransfer.files);
+      });
+    }
+    fields.hub.value = new URLSearchParams(location.search).get("hub") || "";
+    return { release: () => removeEventListener("click", leave, true) };
+  }
+
+  kvreport.yours = yours;
+})();

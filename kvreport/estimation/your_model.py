@@ -1,0 +1,279 @@
+"""A model that a reader brings, answered as plain objects: what the page "Your model" runs in the browser.
+
+The page hands over files as they are: a ``config.json``, files that lie beside it, or the beginning of a GGUF file.
+Everything here is the library's own reading and arithmetic; only the shape of the answers belongs to the page.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+from kvreport.accounting.weights import active_parameters, parameters, parameters_by_component
+from kvreport.architectures.gguf import GgufModel, read_gguf
+from kvreport.architectures.hub import is_repository_id
+from kvreport.architectures.instead import CONFIG_FILES
+from kvreport.architectures.quantizer_files import FILES as QUANTIZER_FILES
+from kvreport.architectures.reader import DEFAULTS_TAKEN
+from kvreport.architectures.safetensors import INDEXES
+from kvreport.catalog.accelerator import Accelerator
+from kvreport.catalog.dump import dump_model
+from kvreport.catalog.load import Catalogue, open_catalogue
+from kvreport.catalog.model import Model
+from kvreport.errors import InputError, shorten
+from kvreport.estimation.answer import Estimate
+from kvreport.estimation.estimate import estimate
+from kvreport.estimation.opened import Opened
+from kvreport.estimation.opening import open_folder
+
+FILES: Final = (*CONFIG_FILES, *QUANTIZER_FILES, *INDEXES)
+"""Files that a repository may have and that are read, by name."""
+
+SIZES: Final = (1, 2, 4, 8)
+"""Tensor-parallel sizes that the table of GPUs tries, smallest first."""
+
+ENGINES: Final = ("vllm", "sglang", "tensorrt-llm", "transformers", "llama-cpp")
+"""Engines that the page offers for a checkpoint."""
+
+GGUF_ENGINES: Final = ("llama-cpp", "ollama")
+"""Engines that the page offers for a GGUF file."""
+
+MAX_FILES: Final = 20
+
+
+class YourModel:
+    """One model that a reader brought, and questions about it.
+
+    Attributes:
+        opened: The model with what has to be said about how it was read.
+        catalog: Accelerators, engines and formats.
+    """
+
+    def __init__(self, opened: Opened, catalog: Catalogue, gguf: GgufModel | None = None) -> None:
+        """Keep the model and the facts that questions need.
+
+        Args:
+            opened: The model, read.
+            catalog: Accelerators, engines and formats.
+            gguf: The GGUF file that it was read from, which llama.cpp's tensors come from.
+        """
+        self.opened = opened
+        self.catalog = catalog
+        self.gguf = gguf
+
+    @classmethod
+    def read(
+        cls, files: Mapping[str, bytes], catalog: Catalogue, *, name: str = "", assume_defaults: bool = False
+    ) -> YourModel:
+        """Read a model from files.
+
+        Args:
+            files: Content by file name; of a GGUF file, at least its header.
+            catalog: Accelerators, engines and formats.
+            name: A Hub id or a name of the reader's own; "" takes what the files say.
+            assume_defaults: True to take a class's published defaults for dimensions that a config leaves out.
+
+        Raises:
+            InputError: In one sentence, if there is nothing to read or it cannot be read.
+        """
+        if not 0 < len(files) <= MAX_FILES:
+            raise InputError(f"files: found {len(files)}; allowed: 1 to {MAX_FILES}")
+        with TemporaryDirectory() as folder:
+            home = Path(folder, "your-model")
+            home.mkdir()
+            for file, content in files.items():
+                (home / _plain(file)).write_bytes(content)
+            return cls(*_opened(home, sorted(files), catalog, name, assume_defaults=assume_defaults))
+
+    @property
+    def model(self) -> Model:
+        """The model's record."""
+        return self.opened.model
+
+    def describe(self) -> dict[str, Any]:
+        """What the model is: dimensions, weights, caches, and what was assumed about them."""
+        model = self.model
+        return {
+            "id": model.id,
+            "name": model.name,
+            "architecture": model.architecture,
+            "context_tokens": model.context_tokens,
+            "weight_format": model.weight_format,
+            "parameters": parameters(model),
+            "active_parameters": active_parameters(model),
+            "by_component": {str(part): count for part, count in parameters_by_component(model).items()},
+            "experts": None if model.experts is None else [model.experts.per_token, model.experts.routed],
+            "layers": [
+                {
+                    "count": group.count,
+                    "caches": [
+                        {
+                            key: value
+                            for key, value in cache.model_dump(mode="json").items()
+                            if value is not None
+                        }
+                        for cache in group.caches
+                    ],
+                }
+                for group in model.layers
+            ],
+            "tensors": [
+                [row.name, str(row.component), list(row.shape), row.count, row.released]
+                for row in model.weights
+            ],
+            "assumptions": list(self.opened.assumptions),
+            "not_read": list(self.opened.not_read),
+            "notes": [note for note in model.notes if not note.startswith(DEFAULTS_TAKEN)],
+            "record": dump_model(model),
+            "choices": self._choices(),
+        }
+
+    def _choices(self) -> dict[str, Any]:
+        """What the page's fields offer."""
+        catalog = self.catalog
+        engines = ENGINES if self.gguf is None else GGUF_ENGINES
+        own = self.gguf is not None
+        return {
+            "gpus": [[one.id, one.name, one.usable_bytes] for one in catalog.accelerators.values()],
+            "engines": [[name, catalog.engine(name).label] for name in engines if name in catalog.engines],
+            "weights": []
+            if own
+            else [
+                [form.name, form.label]
+                for form in catalog.formats.weights
+                if form.name in catalog.grid.weight_formats
+            ],
+            "kv": [] if own else [[form.name, form.label] for form in catalog.formats.kv],
+        }
+
+    def estimate(self, gpu: str, **options: Any) -> dict[str, Any]:  # noqa: ANN401 - fields of Query
+        """One estimate, as ``kvreport estimate --format json`` prints it.
+
+        Raises:
+            InputError: If the combination is impossible.
+        """
+        if self.gguf is not None:
+            options.pop("tensor_parallel", None)
+        return self._estimate(gpu, **options).to_dict()
+
+    def gpus(self, **options: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - fields of Query
+        """For every GPU, the fewest that serve one request of the context, and how many requests those serve.
+
+        A row of a GPU on which nothing of :data:`SIZES` serves a request has the answer of the largest size and says why.
+        """
+        return [self._row(gpu, options) for gpu in self.catalog.accelerators.values()]
+
+    def _row(self, gpu: Accelerator, options: Mapping[str, Any]) -> dict[str, Any]:
+        found: Estimate | None = None
+        reason = ""
+        for size in self._sizes(gpu):
+            split: dict[str, Any] = {"tensor_parallel": size} if self.gguf is None else {}
+            try:
+                found = self._estimate(gpu.id, **{**options, **split})
+            except InputError as error:
+                reason = str(error)
+                continue
+            if found.max_concurrent_requests:
+                break
+        row = {"id": gpu.id, "name": gpu.name, "vendor": gpu.vendor, "usable_bytes": gpu.usable_bytes}
+        if found is None:
+            return {**row, "gpus": None, "requests": 0, "verdict": "impossible", "reason": reason}
+        return {
+            **row,
+            "gpus": found.request.tensor_parallel,
+            "requests": found.max_concurrent_requests,
+            "max_context_tokens": found.max_context_tokens,
+            "verdict": found.verdict,
+            "limited_by": found.limited_by,
+            "shortfall_bytes": found.shortfall_bytes,
+            "weights": found.budget.weights,
+            "reason": found.verdict_reason,
+        }
+
+    def _sizes(self, gpu: Accelerator) -> Sequence[int]:
+        if self.gguf is not None:
+            return (1,)
+        most = gpu.devices_per_node or SIZES[-1]
+        return [size for size in SIZES if size <= most] or [1]
+
+    def _estimate(self, gpu: str, **options: Any) -> Estimate:  # noqa: ANN401
+        asked: Any = self.model if self.gguf is None else self.gguf
+        return estimate(asked, gpu=gpu, catalog=self.catalog, **options)
+
+
+def _opened(
+    home: Path, names: Sequence[str], catalog: Catalogue, name: str, *, assume_defaults: bool
+) -> tuple[Opened, Catalogue, GgufModel | None]:
+    gguf = [file for file in names if file.lower().endswith(".gguf")]
+    if gguf:
+        if len(gguf) > 1 and "-of-" not in gguf[0]:
+            raise InputError(f"files: found {len(gguf)} GGUF files; allowed: one, or all parts of one model")
+        file = read_gguf(home / _plain(gguf[0]))
+        return Opened(file.model), catalog, file
+    configs = [file for file in names if file in CONFIG_FILES]
+    if not configs:
+        jsons = [file for file in names if file.lower().endswith(".json") and file not in FILES]
+        if len(jsons) != 1:
+            raise InputError(
+                f"files: found {shorten(', '.join(names))}; allowed: a config.json, alone or with the other "
+                "files of its folder, or a GGUF file"
+            )
+        (home / _plain(jsons[0])).rename(home / "config.json")
+    fields: dict[str, Any] = {"where": "config.json", "assume_defaults": assume_defaults}
+    if name:
+        fields["id"] = name if is_repository_id(name) else f"local/{_plain(name)[:90]}"
+    return open_folder(home, catalog, **fields), catalog, None
+
+
+def _plain(name: str) -> str:
+    """A name as a file's: no folder, no odd sign."""
+    clean = "".join(sign if sign.isalnum() or sign in "._-" else "-" for sign in name.rpartition("/")[2])
+    return clean.strip("-.") or "config.json"
+
+
+class Session:
+    """What the page talks to: one model at a time, texts in and texts out.
+
+    Every answer is ``{"result": ...}``, or ``{"error": sentence}``.
+    """
+
+    def __init__(self, catalog: Catalogue | None = None) -> None:
+        """Open the facts; there is no model yet."""
+        self.catalog = open_catalogue() if catalog is None else catalog
+        self.model: YourModel | None = None
+
+    def read(self, given: Mapping[str, Any]) -> str:
+        """Read a model and describe it.
+
+        Args:
+            given: ``files`` (content by name), ``name`` and ``assume_defaults`` as :meth:`YourModel.read` takes them.
+        """
+        files = {name: bytes(content) for name, content in given["files"].items()}
+        try:
+            self.model = YourModel.read(
+                files,
+                self.catalog,
+                name=given.get("name") or "",
+                assume_defaults=bool(given.get("assume_defaults")),
+            )
+        except InputError as error:
+            return json.dumps({"error": str(error)})
+        return json.dumps({"result": self.model.describe()}, default=str)
+
+    def question(self, text: str) -> str:
+        """Answer a question about the model.
+
+        Args:
+            text: JSON with ``ask`` (``estimate`` or ``gpus``) and ``options``.
+        """
+        asked = json.loads(text)
+        if self.model is None:
+            return json.dumps({"error": "no model was read yet"})
+        call: Callable[..., object] = self.model.gpus if asked["ask"] == "gpus" else self.model.estimate
+        try:
+            return json.dumps({"result": call(**asked["options"])}, default=str)
+        except InputError as error:
+            return json.dumps({"error": str(error)})

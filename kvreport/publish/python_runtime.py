@@ -1,0 +1,163 @@
+"""Python for the browser: the runtime that a build was given, and this package's own code as one archive.
+
+The page "Your model" runs the library itself. It needs a Python interpreter (Pyodide), pydantic's compiled core
+for it, and the pure Python of this package and what it imports. ``scripts/fetch_runtime.py`` brings interpreter and
+core into a folder of the build's cache; ``requirements/browser.json`` pins both, file by file, by SHA-256. The rest comes from the
+environment that builds the site, whose packages the lock pins. A build whose folder is empty publishes the page
+without the tool: nothing is fetched while a site is built.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import sha256
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Final
+
+from kvreport import resources
+from kvreport.catalog.shelf import read_yaml
+
+FOLDER: Final = "assets/python"
+LOCK: Final = "browser.json"
+KEPT: Final = "runtime"
+"""Folder of the cache that holds the fetched files."""
+
+ARCHIVE: Final = "kvreport.zip"
+MANIFEST: Final = "manifest.json"
+PACKED: Final = (".wasm",)
+"""Files that are published compressed: the browser unpacks them while they arrive, whatever the server does."""
+
+_ROOMS: Final = ("accounting", "architectures", "catalog", "estimation")
+_MODULES: Final = ("__init__", "errors", "query", "resources", "units", "words")
+_DISTRIBUTIONS: Final = ("pydantic", "annotated-types", "typing-extensions", "typing-inspection", "PyYAML")
+_FACTS: Final = ("accelerators", "engines", "llama_cpp", "formats.yaml", "grid.yaml", "support.yaml")
+_UNUSED: Final = frozenset({"..", "v1", "mypy.py"})
+"""Parts of paths that are left out: scripts outside the package, pydantic's first version, a plug-in of mypy."""
+
+_LEAST_DATE: Final = (1980, 1, 1, 0, 0, 0)
+"""The oldest date that a ZIP archive can state, so that archives do not depend on the clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """One file of the runtime.
+
+    Attributes:
+        name: Its name.
+        sha256: Digest of its content.
+    """
+
+    name: str
+    sha256: str
+
+
+@lru_cache(maxsize=1)
+def lock() -> Mapping[str, Any]:
+    """Return the pins: versions, and each file's digest."""
+    loaded: Mapping[str, Any] = json.loads((resources.requirements_dir() / LOCK).read_text(encoding="utf-8"))
+    return loaded
+
+
+def pinned() -> tuple[Pinned, ...]:
+    """Return the files that a complete runtime has."""
+    return tuple(Pinned(name, digest) for name, digest in lock()["files"].items())
+
+
+def found(cache: Path) -> dict[str, bytes]:
+    """Return the runtime that a cache holds; empty if a file is missing or is not what the lock pins.
+
+    Args:
+        cache: The build's cache.
+    """
+    files: dict[str, bytes] = {}
+    for file in pinned():
+        path = cache / KEPT / file.name
+        if not path.is_file():
+            return {}
+        content = path.read_bytes()
+        if sha256(content).hexdigest() != file.sha256:
+            return {}
+        files[file.name] = content
+    return files
+
+
+def state(cache: Path) -> str:
+    """Return what of the runtime a build depends on."""
+    return sha256(json.dumps([file.sha256 for file in pinned()]).encode()).hexdigest() if found(cache) else ""
+
+
+def files(cache: Path) -> Iterator[tuple[str, bytes]]:
+    """Yield (address, content) of every file that the page loads; nothing without a runtime.
+
+    Args:
+        cache: The build's cache.
+    """
+    runtime = found(cache)
+    if not runtime:
+        return
+    runtime[ARCHIVE] = archive()
+    listed = []
+    for name, content in runtime.items():
+        packed = name.endswith(PACKED)
+        served = gzip.compress(content, 9, mtime=0) if packed else content
+        address = f"{name}.gz" if packed else name
+        listed.append(
+            {
+                "name": name,
+                "file": address,
+                "bytes": len(served),
+                "packed": packed,
+                "sha256": sha256(served).hexdigest(),
+            }
+        )
+        yield f"{FOLDER}/{address}", served
+    manifest = {"info": lock()["info"], "files": listed}
+    yield f"{FOLDER}/{MANIFEST}", json.dumps(manifest, separators=(",", ":")).encode()
+
+
+def archive() -> bytes:
+    """Return a ZIP of everything that Python imports and reads in the browser."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as target:
+        for name, content in sorted([*_own(), *_imported(), *_data()]):
+            target.writestr(zipfile.ZipInfo(name, _LEAST_DATE), content, zipfile.ZIP_DEFLATED)
+    return made.getvalue()
+
+
+def _own() -> Iterator[tuple[str, bytes]]:
+    package = resources.package_dir()
+    for module in _MODULES:
+        yield f"kvreport/{module}.py", (package / f"{module}.py").read_bytes()
+    yield "kvreport/words.json", (package / "words.json").read_bytes()
+    for room in _ROOMS:
+        for path in (package / room).rglob("*"):
+            if path.suffix in (".py", ".txt", ".json"):
+                yield f"kvreport/{path.relative_to(package).as_posix()}", path.read_bytes()
+
+
+def _imported() -> Iterator[tuple[str, bytes]]:
+    """The pure Python of the packages that those modules import."""
+    for name in _DISTRIBUTIONS:
+        for path in metadata.files(name) or ():
+            if path.suffix == ".py" and not _UNUSED.intersection(path.parts):
+                yield path.as_posix(), Path(str(path.locate())).read_bytes()
+
+
+def _data() -> Iterator[tuple[str, bytes]]:
+    """The facts that estimates need, as JSON, which the reader of YAML reads faster."""
+    folder = resources.data_dir()
+    for name in _FACTS:
+        path = folder / name
+        for file in sorted(path.rglob("*.yaml")) if path.is_dir() else [path]:
+            where = file.relative_to(folder).as_posix()
+            yield (
+                f"kvreport/_data/{where}",
+                json.dumps(read_yaml(file, where), separators=(",", ":")).encode(),
+            )

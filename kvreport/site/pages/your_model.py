@@ -1,0 +1,127 @@
+"""Your model: a config, a GGUF file or a Hub id, answered by the library itself in the reader's browser."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from kvreport.architectures.hub import ENDPOINT
+from kvreport.estimation.your_model import FILES
+from kvreport.publish.python_runtime import FOLDER, MANIFEST
+from kvreport.publish.site_data import SiteData
+from kvreport.site.kit.page import Page, Section
+from kvreport.site.kit.templating import render
+from kvreport.site.page_type import Inputs, PageType
+
+URI: Final = "your-model/"
+TITLE: Final = "Your model"
+HEADING: Final = "How much memory does your model need?"
+
+EXAMPLE: Final = {
+    "architectures": ["Qwen3MoeForCausalLM"],
+    "model_type": "qwen3_moe",
+    "hidden_size": 2048,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 4,
+    "head_dim": 128,
+    "intermediate_size": 6144,
+    "moe_intermediate_size": 768,
+    "num_experts": 64,
+    "num_experts_per_tok": 8,
+    "vocab_size": 151936,
+    "max_position_embeddings": 65536,
+    "tie_word_embeddings": False,
+    "torch_dtype": "bfloat16",
+}
+"""A made-up mixture of experts, to try the page with."""
+
+CONTEXT_TOKENS: Final = 8192
+"""Context per request that the page starts with."""
+
+
+@dataclass(frozen=True, slots=True)
+class YourModelContext:
+    """What the page's template is given.
+
+    Attributes:
+        runtime: True if this site has Python for the browser.
+        folder: Address of the runtime's files.
+        manifest: Name of the list of those files.
+        megabytes: What the first click downloads.
+        hub: Address that Hub ids are fetched from.
+        files: Names of the files that are read, separated by spaces.
+        example: A config to try.
+        gpu: Accelerator that the page starts with.
+        context_tokens: Context per request that the page starts with.
+        commands: Commands that do the same without a browser.
+    """
+
+    runtime: bool
+    folder: str
+    manifest: str
+    megabytes: int
+    hub: str
+    files: str
+    example: str
+    gpu: str
+    context_tokens: int
+    commands: str
+
+
+def page(site: SiteData, runtime_bytes: int) -> Page:
+    """Return the page.
+
+    Args:
+        site: The site's data.
+        runtime_bytes: Size of the runtime's files; 0 for a site without them.
+    """
+    return Page(
+        uri=URI,
+        kind="tool",
+        title=TITLE,
+        heading=HEADING,
+        names=(
+            "your model",
+            "config.json",
+            "gguf",
+            "custom model",
+            "hugging face id",
+            "private model",
+            "fine-tune",
+        ),
+        description="Paste a config.json, drop a GGUF file or type a Hugging Face id: weights, KV cache and concurrent "
+        "requests on every GPU, computed in your browser.",
+        sections=(
+            Section("your-model", "", render("your_model/body.html", URI, context(site, runtime_bytes))),
+        ),
+    )
+
+
+def context(site: SiteData, runtime_bytes: int) -> YourModelContext:
+    """Return what the template is given."""
+    gpu = next((one.id for one in site.gpus if one.id == "h100-sxm-80gb"), site.gpus[0].id)
+    return YourModelContext(
+        runtime=runtime_bytes > 0,
+        folder=f"{FOLDER}/",
+        manifest=MANIFEST,
+        megabytes=round(runtime_bytes / 1e6),
+        hub=ENDPOINT,
+        files=" ".join(FILES),
+        example=json.dumps(EXAMPLE, indent=2),
+        gpu=gpu,
+        context_tokens=CONTEXT_TOKENS,
+        commands=f"kvreport estimate path/to/config.json --gpu {gpu} --context 8K\n"
+        f"kvreport estimate ORG/NAME --fetch --gpu {gpu} --context 8K\n"
+        f"kvreport estimate model.gguf --engine llama-cpp --gpu {gpu}",
+    )
+
+
+def pages(inputs: Inputs) -> Iterator[Page]:
+    """Yield the page."""
+    yield page(inputs.site, inputs.runtime_bytes)
+
+
+TYPE: Final = PageType("your_model", pages)

@@ -1,0 +1,65 @@
+"""Models that a reader may bring to the page "Your model": a small config, and a GGUF file's header."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+CONFIG: dict[str, Any] = {
+    "architectures": ["Qwen3ForCausalLM"],
+    "model_type": "qwen3",
+    "hidden_size": 1536,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 12,
+    "num_key_value_heads": 4,
+    "head_dim": 128,
+    "intermediate_size": 4096,
+    "vocab_size": 151936,
+    "max_position_embeddings": 65536,
+    "tie_word_embeddings": True,
+    "torch_dtype": "bfloat16",
+}
+
+F32, Q4_K = 0, 12
+
+
+def gguf_file() -> bytes:
+    """The header of a Llama of two layers in Q4_K."""
+    keys: dict[str, int | str] = {
+        "general.architecture": "llama",
+        "llama.block_count": 2,
+        "llama.context_length": 8192,
+        "llama.embedding_length": 512,
+        "llama.feed_forward_length": 1024,
+        "llama.attention.head_count": 8,
+        "llama.attention.head_count_kv": 2,
+    }
+    tensors: list[tuple[str, tuple[int, ...], int]] = [
+        ("token_embd.weight", (512, 1024), Q4_K),
+        ("output_norm.weight", (512,), F32),
+    ]
+    for layer in range(2):
+        tensors += [
+            (f"blk.{layer}.attn_norm.weight", (512,), F32),
+            (f"blk.{layer}.ffn_norm.weight", (512,), F32),
+            (f"blk.{layer}.attn_q.weight", (512, 512), Q4_K),
+            (f"blk.{layer}.attn_k.weight", (512, 128), Q4_K),
+            (f"blk.{layer}.attn_v.weight", (512, 128), Q4_K),
+            (f"blk.{layer}.attn_output.weight", (512, 512), Q4_K),
+            (f"blk.{layer}.ffn_gate.weight", (512, 1024), Q4_K),
+            (f"blk.{layer}.ffn_up.weight", (512, 1024), Q4_K),
+            (f"blk.{layer}.ffn_down.weight", (1024, 512), Q4_K),
+        ]
+    parts = [b"GGUF", struct.pack("<IQQ", 3, len(tensors), len(keys))]
+    for key, value in keys.items():
+        held = struct.pack("<I", 8) + _text(value) if isinstance(value, str) else struct.pack("<II", 4, value)
+        parts.append(_text(key) + held)
+    for name, shape, kind in tensors:
+        sizes = b"".join(struct.pack("<Q", size) for size in shape)
+        parts.append(_text(name) + struct.pack("<I", len(shape)) + sizes + struct.pack("<IQ", kind, 0))
+    return b"".join(parts)
+
+
+def _text(value: str) -> bytes:
+    raw = value.encode()
+    return struct.pack("<Q", len(raw)) + raw

@@ -1,0 +1,155 @@
+"""The page "Your model" in a real browser: Python starts on a click and answers as the library does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from brought import CONFIG, gguf_file
+from serving import HEAR, served
+
+from kvreport import estimate
+from kvreport.architectures import read_config
+from kvreport.publish import python_runtime
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("tiny-site")]
+
+CACHE = Path(__file__).resolve().parents[2] / ".cache" / "kvreport"
+SHA = "0123456789abcdef0123456789abcdef01234567"
+WAIT_MS = 120_000
+
+needs_runtime = pytest.mark.skipif(
+    not python_runtime.found(CACHE), reason="scripts/fetch_runtime.py has not fetched Python for the browser"
+)
+
+
+def hub(route: Any) -> None:
+    """A Hub of two repositories: one open, one gated."""
+    path = urlsplit(route.request.url).path
+    headers = {"access-control-allow-origin": "*"}
+    if "acme/secret" in path:
+        route.fulfill(status=403, headers=headers, body="{}")
+    elif path == "/api/models/acme/open/revision/main":
+        names = [{"rfilename": "config.json"}, {"rfilename": "model-00001-of-00009.safetensors"}]
+        route.fulfill(status=200, headers=headers, body=json.dumps({"sha": SHA, "siblings": names}))
+    elif path == f"/acme/open/resolve/{SHA}/config.json":
+        route.fulfill(status=200, headers=headers, body=json.dumps(CONFIG))
+    else:
+        route.fulfill(status=404, headers=headers, body="{}")
+
+
+@pytest.fixture(scope="module")
+def page(tiny_site, chromium_path, chromium_flags) -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    with served(tiny_site.folder) as root, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium_path, args=chromium_flags)
+        opened = browser.new_page(viewport={"width": 390, "height": 844})
+        opened.add_init_script(HEAR)
+        asked: list[str] = []
+        opened.on("request", lambda request: asked.append(request.url))
+        opened.route("https://huggingface.co/**", hub)
+        opened.goto(root + "your-model/")
+        opened.asked = asked
+        yield opened
+        browser.close()
+
+
+def text_of(page: Any, selector: str = "[data-kv-answer]") -> str:
+    page.wait_for_selector(f"{selector} .kv-big, {selector} .kv-fault", timeout=WAIT_MS)
+    page.wait_for_selector(f"{selector}:not([aria-busy])", timeout=WAIT_MS)
+    found: str = page.inner_text(selector)
+    return found
+
+
+@needs_runtime
+def test_nothing_is_loaded_before_the_first_click(page: Any) -> None:
+    assert not [url for url in page.asked if "/assets/python/" in url or "huggingface.co" in url]
+    assert page.get_attribute("meta[http-equiv=Content-Security-Policy]", "content").endswith(
+        "'wasm-unsafe-eval'; worker-src 'self'; connect-src 'self' https://huggingface.co"
+    )
+
+
+@needs_runtime
+def test_a_hub_id_is_fetched_by_the_browser_and_answered_as_by_the_library(page: Any) -> None:
+    page.fill("[name=hub]", "acme/open")
+    page.click("[name=fetch]")
+    said = text_of(page)
+    gpu = page.input_value("select[name=gpu]")
+    ours = estimate(read_config(CONFIG), gpu=gpu, context_tokens=8192)
+    assert f"{ours.max_concurrent_requests:,} requests of 8K tokens fit" in said
+    assert f"{ours.kv_bytes_per_token_per_gpu:,}" in said
+    assert "acme/open --fetch" in said
+    assert page.url.endswith("?hub=acme%2Fopen") or page.url.endswith("?hub=acme/open")
+    assert page.evaluate("window.refused") == []
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "a phone scrolls sideways"
+
+
+@needs_runtime
+def test_other_questions_are_answered_without_loading_again(page: Any) -> None:
+    loaded = len([url for url in page.asked if "/assets/python/" in url])
+    page.select_option("select[name=engine]", "sglang")
+    page.select_option("select[name=context]", "32768")
+    page.wait_for_selector(".kv-big:has-text('32K')", timeout=WAIT_MS)
+    gpu = page.input_value("select[name=gpu]")
+    ours = estimate(read_config(CONFIG), gpu=gpu, context_tokens=32768, engine="sglang")
+    assert f"{ours.max_concurrent_requests:,} requests of 32K tokens" in text_of(page)
+    assert len([url for url in page.asked if "/assets/python/" in url]) == loaded
+
+
+@needs_runtime
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("acme/secret", "gated or private"),
+        ("acme/gone", "not on huggingface.co"),
+        ("no-slash", "has the form org/name"),
+    ],
+)
+def test_what_the_hub_refuses_is_said(page: Any, name: str, sentence: str) -> None:
+    page.fill("[name=hub]", name)
+    page.click("[name=fetch]")
+    page.wait_for_selector(".kv-fault", timeout=WAIT_MS)
+    assert sentence in page.inner_text(".kv-fault")
+
+
+@needs_runtime
+def test_a_misspelt_dimension_is_refused_and_the_key_named(page: Any) -> None:
+    wrong = {**CONFIG, "n_layers": CONFIG["num_hidden_layers"]}
+    del wrong["num_hidden_layers"]
+    page.fill("[name=config]", json.dumps(wrong))
+    page.click("[name=paste]")
+    page.wait_for_selector(".kv-fault", timeout=WAIT_MS)
+    assert "num_hidden_layers" in page.inner_text(".kv-fault")
+
+
+@needs_runtime
+def test_a_gguf_file_is_read_from_its_header(page: Any, tmp_path: Path) -> None:
+    path = tmp_path / "tiny-Q4_K.gguf"
+    path.write_bytes(gguf_file())
+    page.set_input_files("[name=files]", path)
+    said = text_of(page)
+    assert "fit on" in said
+    assert page.input_value("select[name=engine]") == "llama-cpp"
+
+
+@needs_runtime
+def test_leaving_the_page_leaves_its_policy(page: Any) -> None:
+    page.eval_on_selector("a[href$='sizer/']", "link => link.click()")
+    page.wait_for_url("**/sizer/**", timeout=WAIT_MS)
+    page.wait_for_load_state()
+    assert page.evaluate("kvreport.landed").endswith("/sizer/"), "the page was changed without loading it"
+    policy = page.get_attribute("meta[http-equiv=Content-Security-Policy]", "content")
+    assert "wasm" not in policy
+
+
+@needs_runtime
+def test_arriving_without_a_load_brings_the_policy(page: Any) -> None:
+    page.eval_on_selector("a[href$='your-model/']", "link => link.click()")
+    page.wait_for_url("**/your-model/**", timeout=WAIT_MS)
+    page.wait_for_timeout(3000)
+    assert page.evaluate("kvreport.landed").endswith("/your-model/"), "the page has another page's policy"
