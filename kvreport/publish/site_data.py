@@ -17,6 +17,7 @@ from kvreport.catalog.model import Model
 from kvreport.dataset.grid import Axes, Fleet, axes
 from kvreport.estimation.request import AUTO, storable_on
 from kvreport.publish.downloads import Downloads
+from kvreport.publish.parts import Parts
 from kvreport.publish.series import Config, Series, smallest_serving
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class SiteData:
         downloads: The dataset's files.
         site_url: Where the site will stand, or "".
         progress: Told how far the build is.
+        parts: Values of single models, kept between builds.
     """
 
     catalogue: Catalogue
@@ -68,6 +70,7 @@ class SiteData:
     downloads: Downloads
     site_url: str = ""
     progress: Callable[[str], None] = field(default=lambda _: None)
+    parts: Parts = field(default_factory=lambda: Parts(None))
 
     @cached_property
     def gpus(self) -> tuple[Accelerator, ...]:

@@ -118,6 +118,8 @@ def _several_pools(model: Model) -> bool:
 def _engine(reading: Reading, known: Catalogue) -> Engine:
     """The rules of the version that wrote the log; the newest where it does not say."""
     version = version_of(reading) or ""
+    if reading.engine == "tensorrt_llm":
+        return known.engine("tensorrt-llm")
     if reading.engine == "sglang":
         named = engine_for_version(known.engines.values(), "sglang", version or None)
         return named or known.engine("sglang")

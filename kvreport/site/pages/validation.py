@@ -26,7 +26,7 @@ from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.tables import Cell, Column, Row, Table, count_cell
 from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType
-from kvreport.site.pages import first_sight, known_starts, left_out, traffic_checks
+from kvreport.site.pages import first_sight, known_starts, left_out, local_evidence, traffic_checks
 from kvreport.site.pages.measured import share
 from kvreport.startup_log.observed import Comparison
 
@@ -95,6 +95,9 @@ def page(catalogue: Catalogue) -> Page | None:
         others.insert(1, ("oracle", "Beside SGLang's own configurators", _tables(_oracle(oracle))))
     public = catalogue.folder.resolve() == data_dir().resolve()
     if public:
+        others.append(
+            ("local", "Local engines: llama.cpp and mlx-lm", _tables(*local_evidence.tables(catalogue)))
+        )
         others.append(
             ("traffic", "Replayed traffic beside others' results", _tables(*traffic_checks.tables()))
         )
