@@ -94,3 +94,22 @@ SERVE: Final[dict[str, ServeFlags]] = {
     for server, flags in ALL["serve"].items()
 }
 """Flags by server."""
+
+SENTENCES: Final[dict[str, str]] = ALL["sentences"]
+"""Conclusions, by verdict and by what limits; ``{values}`` are put in, ``**…**`` is emphasised."""
+
+CELLS: Final[dict[str, str]] = ALL["cells"]
+"""What a cell or a row says where no request fits."""
+
+Pieces = tuple[tuple[str, bool], ...]
+"""Text in pieces: (text, emphasised)."""
+
+
+def pieces(*sentences: str) -> Pieces:
+    """Return filled sentences as pieces, with a space between two.
+
+    >>> pieces("It serves **3 requests**.", "Tight.")
+    (('It serves ', False), ('3 requests', True), ('. Tight.', False))
+    """
+    parts = " ".join(sentences).split("**")
+    return tuple((part, bool(place % 2)) for place, part in enumerate(parts) if part)

@@ -58,3 +58,28 @@ def _plain(value: Any) -> Any:
 
 def _revived(found: dict[str, Any]) -> Any:
     return float(found["number"]) if "number" in found else found
+
+
+_SEARCH = """
+const { index, asked } = JSON.parse(await new Response(Deno.stdin.readable).text());
+const held = kvSearch.setUp(index);
+console.log(JSON.stringify(asked.map((query) => kvSearch.search(held, query))));
+"""
+
+
+def searched(index: dict[str, Any], asked: Sequence[str]) -> list[list[list[dict[str, Any]]]]:
+    """Return what the site's search finds for each query: pages, each with its sections."""
+    engine = Path(__file__).parents[1] / "docs/assets/kv-search.js"
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "run.js")
+        file.write_text(engine.read_text(encoding="utf-8") + _SEARCH, encoding="utf-8")
+        done = subprocess.run(
+            [deno(), "run", "--quiet", "--no-config", file],
+            input=json.dumps({"index": index, "asked": list(asked)}),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+    answers: list[list[list[dict[str, Any]]]] = json.loads(done.stdout)
+    return answers

@@ -1,303 +1,227 @@
-/* Answers to other questions than the printed one: the switches of a model's page, the form of the
-   front page. Needs kv-kernel.js and kv-capacity.js. */
+/* Pages whose answer follows a state: the front page and the model pages. A form changes the state, the address keeps
+   it, and the page's places are filled from it; as long as nothing differs from what the page was printed with,
+   the page stays as it is. Needs kv-state.js, kv-chart.js, kv-picker.js, kv-result.js, kv-why.js. */
 (function () {
   "use strict";
 
-  const {
-    $$,
-    make,
-    count,
-    gib,
-    plural,
-    tokens,
-    roughTokens,
-    onDevices,
-    load,
-    usersCell,
-    memoryBar,
-    readState,
-    writeState,
-    ignoredNote,
-    debounce,
-    matches,
-  } = kvreport;
+  const { $, $$, load, ignoredNote, result } = kvreport;
 
-  /* --- model pages: other formats, sizes, engines ----------------------------------------------------- */
+  const FIELDS = "model gpu tp pp dp ep dcp nodes weights kv engine context requests share batched seqs eager"
+    .split(" ");
+  const TEXTS = {
+    context: kvState.tokensOf,
+    requests: (text) => kvState.tokensOf(text),
+    share: kvState.shareOf,
+    batched: (text) => kvState.tokensOf(text),
+    seqs: (text) => kvState.tokensOf(text),
+  };
 
-  function configs(site, model, gpu, weights, kv, sizes) {
-    return sizes.map((size) => kvCapacity.configure(site, model, gpu, size, weights, kv)).filter(Boolean);
+  /* The site's facts under an engine: its own, or those of another engine's file. */
+  async function siteFor(base, name) {
+    const site = await load(new URL("site.json", base));
+    if (!name || name === site.engine.name || name === "ceiling") return site;
+    const other = await load(new URL(`engines/${name}.json`, base));
+    return {
+      ...site,
+      engine: { ...other.engine, default: site.engine.name },
+      gpus: other.gpus,
+      published: other.models,
+    };
   }
 
-  function serves(config, model, ceiling) {
-    const context = Math.min(kvKernel.USEFUL_TOKENS, model.limit);
-    return ceiling ? kvCapacity.answer(config, context).ceiling > 0 : kvCapacity.serves(config, context);
+  /* A model's facts under an engine. */
+  async function modelFor(base, site, slug) {
+    const model = await load(new URL(`models/${slug}.json`, base));
+    if (site.engine.name === site.engine.default) return model;
+    if (!site.published.includes(slug)) return null;
+    return { ...model, ...await load(new URL(`engines/${site.engine.name}/${slug}.json`, base)) };
   }
 
-  function modelSwitch(tools) {
-    const table = /** @type {HTMLTableElement} */ (document.getElementById("users-table"));
-    const said = tools.nextElementSibling;
-    const fields = Object.fromEntries($$("select, input", tools).map((field) => [field.name, field]));
-    const start = Object.fromEntries(Object.entries(fields).map(([name, field]) => [name, field.value]));
-    const known = { name: null };
-    for (const [name, field] of Object.entries(fields)) {
-      if (field.options) {
-        known[name] = Array.from(field.options, (option) => option.value);
+  const DEFAULTS_ONLY =
+    "For {engine} this page has numbers for the default memory share and scheduler only; the command line has all.";
+
+  /* The state without the settings that an engine's files do not cover. */
+  function settled(site, state) {
+    const settings = ["share", "batched", "seqs", "eager"];
+    if (site.engine.family !== "sglang" || settings.every((name) => state[name] === undefined)) return state;
+    return { ...state, ...Object.fromEntries(settings.map((name) => [name, undefined])) };
+  }
+
+  /* Read a form's fields into a state, and write a state into them. */
+  function formOf(form, site) {
+    const field = (name) => form.elements.namedItem(name);
+    const told = $("[data-kv-told]", form.parentElement) || form.nextElementSibling;
+    function write(state) {
+      const layout = kvState.hasLayout(state) ? kvState.layouts(site, state)[0] : null;
+      if (field("layout")) field("layout").value = layout ? layout.label : "";
+      for (const name of ["weights", "kv", "engine"]) {
+        if (field(name)) field(name).value = state[name] || field(name).options[0].value;
+      }
+      for (const name of Object.keys(TEXTS)) {
+        if (!field(name)) continue;
+        const value = state[name];
+        field(name).value = value === undefined
+          ? ""
+          : name === "context"
+          ? kvreport.tokens(value)
+          : String(value);
+        field(name).removeAttribute("aria-invalid");
       }
     }
-    let printed = null; /* the rows as they came; kept when they are first rewritten */
-    const changed = () => Object.keys(fields).filter((name) => fields[name].value !== start[name]);
-
-    async function show(ignored = []) {
-      const differs = changed().filter((name) => name !== "name");
-      if (!differs.length) {
-        restoreRows();
-        said.replaceChildren(...[ignoredNote(ignored)].filter(Boolean));
-      } else {
-        const base = new URL(tools.dataset.kvSwitch, location.href);
-        const [site, model] = await Promise.all([load(new URL("../site.json", base)), load(base)]);
-        rewrite(site, model);
-        const words = differs.map((name) =>
-          `${fields[name].parentElement.firstChild.textContent.trim()} ${
-            fields[name].selectedOptions[0].textContent
-          }`
-        );
-        said.replaceChildren(
-          `Now: ${words.join("; ")}. `,
-          make("button", { type: "button", class: "kv-chip", onclick: reset }, "as printed"),
-          ignoredNote(ignored) || "",
-        );
+    /* The change of one field; null where it is not understood. */
+    function change(name) {
+      const value = field(name).value.trim();
+      if (name === "layout") {
+        const layout = site.layouts.find((one) => one.label === value);
+        const none = {
+          tp: undefined,
+          pp: undefined,
+          dp: undefined,
+          ep: undefined,
+          dcp: undefined,
+          nodes: undefined,
+        };
+        return layout ? { ...none, ...kvState.stateOf(layout) } : { ...none, tp: "fewest" };
       }
-      narrow();
-    }
-
-    function restoreRows() {
-      if (printed) table.tBodies[0].replaceWith(printed.cloneNode(true));
-    }
-
-    function reset() {
-      for (const name of Object.keys(fields)) fields[name].value = start[name];
-      write();
-      show();
-    }
-
-    function rewrite(site, model) {
-      restoreRows();
-      printed ||= table.tBodies[0].cloneNode(true);
-      const columns = $$("thead th", table).length - 1;
-      const contexts = site.contexts.slice(0, columns - 2);
-      const gpus = new Map(site.gpus.map((gpu) => [gpu.id, gpu]));
-      const ceiling = fields.engine.value === "ceiling";
-      const wanted = fields.tp.value === "fewest"
-        ? site.sizes.map((_, n) => n)
-        : [site.sizes.indexOf(Number(fields.tp.value))];
-      for (const row of Array.from(table.tBodies[0].rows)) {
-        const gpu = gpus.get(row.id.replace("on-", ""));
-        const possible = configs(site, model, gpu, fields.weights.value, fields.kv.value, wanted);
-        const config = possible.find((one) => serves(one, model, ceiling)) ||
-          (fields.tp.value === "fewest" ? null : possible[0]);
-        row.replaceChildren(row.cells[0]);
-        if (!config || !config.fitsWeights) row.append(whyNot(site, possible, columns));
-        else row.append(...cells(config, contexts, ceiling));
+      if (!(name in TEXTS)) {
+        const first = field(name).options[0].value;
+        return { [name]: value === first ? undefined : value };
       }
+      if (value === "") return { [name]: undefined };
+      const read = TEXTS[name](value);
+      field(name).toggleAttribute("aria-invalid", read === undefined);
+      return read === undefined ? null : { [name]: read };
     }
+    return { write, change, told, field };
+  }
 
-    function cells(config, contexts, ceiling) {
-      const answers = contexts.map((context) => kvCapacity.answer(config, context));
-      return [
-        make("td", { class: "kv-num", "data-value": config.size }, String(config.size)),
-        ...answers.map((
-          answer,
-        ) => (ceiling
-          ? usersCell(answer.ceiling, answer.ceiling ? "fits" : "cache_exceeds_pool")
-          : usersCell(answer.users, answer.verdict))
-        ),
-        make("td", {
-          class: "kv-num",
-          "data-value": config.longest,
-          title: `${count(config.longest)} tokens`,
-        }, roughTokens(config.longest)),
-      ];
-    }
+  /* One page with a state. render(site, model, gpu, state) fills what is the page's own. */
+  function stateful(form) {
+    const base = new URL(form.dataset.kvState, location.href);
+    const start = JSON.parse($("template.kv-start", form).content.textContent);
+    const root = form.closest(".md-content") || document.body;
+    const slots = $$("[data-kv-slot]", root).map((slot) => [slot, Array.from(slot.childNodes)]);
+    const page = kvreport.pages?.[form.dataset.kvPage];
+    let site = null, controls = null, state = { ...start }, turn = 0, plots = null;
+    const pickers = {};
 
-    function whyNot(site, possible, columns) {
-      const widest = possible[possible.length - 1];
-      let words = "not offered: this split or format does not exist here";
-      const verdict = widest && kvCapacity.answer(widest, Math.min(...site.contexts)).verdict;
-      if (verdict === "weights_exceed_memory") {
-        words = `weights: ${gib(widest.weights, 1)} GiB on each of ${widest.size}, and one has ${
-          gib(widest.gpu.usable, 1)
-        } GiB`;
-      } else if (verdict === "max_seqs_exceeds_states") {
-        words = "max-num-seqs: more sequences than blocks for their states; lower --max-num-seqs";
-      } else if (verdict === "may_fit") {
-        words = `may fit on ${widest.size}: short by less than the error of the estimate`;
-      } else if (widest) words = `cache: the weights leave no room for one request on each of ${widest.size}`;
-      return make("td", { class: "kv-no kv-why", colspan: columns }, words);
-    }
-
-    function narrow() {
-      const query = fields.name.value;
-      let shown = 0;
-      for (const row of table.tBodies[0].rows) {
-        row.hidden = Boolean(query) && !matches(`${row.cells[0].textContent} ${row.id}`.toLowerCase(), query);
-        if (!row.hidden) shown += 1;
+    const ready = load(new URL("site.json", base)).then((facts) => {
+      site = facts;
+      controls = formOf(form, site);
+      for (const place of $$("[data-kv-picker]", form)) {
+        const name = place.dataset.kvName;
+        pickers[name] = kvreport.picker(place, base, (id) => go({ ...state, ...unsplit(), [name]: id }));
       }
-      if (query && !shown) said.append(` No accelerator is called “${query}”.`);
+      for (const field of $$("select, input:not([role=combobox])", form)) {
+        field.addEventListener("change", () => changed(field.name));
+      }
+      $("[data-kv-reset]", form).addEventListener("click", () => go({ ...start }));
+      form.addEventListener("submit", (event) => event.preventDefault());
+      kvreport.go = go;
+      kvreport.now = () => state;
+    });
+
+    /* Another model or accelerator takes its own number of GPUs, unless the reader chose one. */
+    function unsplit() {
+      const untouched = ["tp", "pp", "dp", "ep", "dcp"].every((name) => state[name] === start[name]);
+      return untouched ? { tp: undefined } : {};
     }
 
-    function write(replace) {
-      const state = {};
-      for (const name of changed()) state[name] = fields[name].value;
-      writeState(state, replace);
+    function changed(name) {
+      const change = controls.change(name);
+      if (change === null) {
+        controls.told.textContent = `“${
+          controls.field(name).value
+        }” is not understood; see the example under the field.`;
+        return;
+      }
+      go({ ...state, ...change });
     }
 
-    function restore() {
-      const { state, ignored } = readState(known);
-      for (const name of Object.keys(fields)) fields[name].value = state[name]?.[0] || start[name];
-      show(ignored);
+    /* Take a state: into the address, the form and the page. */
+    function go(next, replace) {
+      state = next;
+      const search = kvState.search(state, start);
+      const address = location.pathname + search + location.hash;
+      if (address !== location.pathname + location.search + location.hash) {
+        history[replace ? "replaceState" : "pushState"](history.state, "", address);
+      }
+      return show([]);
     }
 
-    for (const [name, field] of Object.entries(fields)) {
-      field.addEventListener(
-        "input",
-        name === "name"
-          ? debounce(() => {
-            write(true);
-            show();
-          }, 80)
-          : () => {
-            write();
-            show();
-          },
-      );
+    async function show(ignored) {
+      const mine = (turn += 1);
+      await ready;
+      controls.write(state);
+      const printed = kvState.search(state, start) === "";
+      $("[data-kv-reset]", form).toggleAttribute("hidden", printed);
+      controls.told.replaceChildren(ignoredNote(ignored) || "");
+      if (printed) {
+        for (const [slot, nodes] of slots) {
+          slot.replaceChildren(...nodes);
+          slot.toggleAttribute("hidden", !nodes.length);
+        }
+        plots?.release();
+        plots = kvreport.plots(root);
+        await page?.restore?.(root, base);
+        names();
+        done();
+        return;
+      }
+      try {
+        const here = await siteFor(base, state.engine);
+        const model = await modelFor(base, here, state.model);
+        if (mine !== turn) return;
+        if (!model) {
+          const name = site.models.find(([slug]) => slug === state.model)[1];
+          controls.told.textContent = `${here.engine.label} does not run ${name}.`;
+          return done();
+        }
+        const gpu = here.gpus.find((one) => one.id === state.gpu);
+        const told = settled(here, state);
+        if (told !== state) controls.told.textContent = DEFAULTS_ONLY.replace("{engine}", here.engine.label);
+        const deployment = kvState.pick(here, model, gpu, told);
+        const one = result.facts(here, model, gpu, told, deployment);
+        result.show(root, one, result.elsewhere(one));
+        page?.render?.(root, one, base);
+        names();
+      } catch (error) {
+        controls.told.textContent = `The numbers of this engine could not be read (${error.message}).`;
+      }
+      done();
     }
+
+    function names() {
+      const model = site.models.find(([slug]) => slug === state.model);
+      const gpu = site.gpus.find((one) => one.id === state.gpu);
+      if (model) pickers.model?.set(model[0], model[1]);
+      if (gpu) pickers.gpu?.set(gpu.id, gpu.name);
+    }
+
+    /* Tell whoever waits that the page is what the address says. */
+    const done = () => (root.dataset.kvShown = location.search || "printed");
+
+    async function restore() {
+      await load(new URL("site.json", base)).then((facts) => (site = facts));
+      const also = ["name", "q", ...page?.keys || []];
+      const { state: asked, ignored } = kvState.read(site, FIELDS, also);
+      const layout = "tp" in asked || "pp" in asked || "dp" in asked || "dcp" in asked;
+      const fresh = asked.model && asked.model !== start.model || asked.gpu && asked.gpu !== start.gpu;
+      const kept = { ...start };
+      if (layout || fresh) { for (const name of ["tp", "pp", "dp", "ep", "dcp", "nodes"]) delete kept[name]; }
+      state = { ...kept, ...asked };
+      await show(ignored);
+    }
+
     restore();
-    return { restore };
+    return {
+      restore: () => restore(),
+      release: () => {
+        kvreport.go = undefined;
+        plots?.release();
+      },
+    };
   }
 
-  /* --- the front page's form ----------------------------------------------------------------------------- */
-
-  function ask(form) {
-    const box = form.nextElementSibling;
-    const printed = Array.from(box.childNodes);
-    const fields = Object.fromEntries($$("select", form).map((field) => [field.name, field]));
-    const start = Object.fromEntries(Object.entries(fields).map(([name, field]) => [name, field.value]));
-    const known = Object.fromEntries(
-      Object.entries(fields).map((
-        [name, field],
-      ) => [name, Array.from(field.options, (option) => option.value)]),
-    );
-
-    async function show(ignored = []) {
-      const base = new URL(form.dataset.kvAsk, location.href);
-      const [site, model] = await Promise.all([
-        load(new URL("site.json", base)),
-        load(new URL(`models/${fields.model.value}.json`, base)),
-      ]);
-      const gpu = site.gpus.find((one) => one.id === fields.gpu.value);
-      const context = Number(fields.context.value);
-      const asked = Math.min(context, model.limit);
-      const possible = configs(site, model, gpu, "released", model.kv, site.sizes.map((_, n) => n));
-      const config = possible.find((one) => kvCapacity.serves(one, asked));
-      const note = make(
-        "p",
-        { class: "kv-note" },
-        make("a", { href: new URL(`../../models/${model.slug}/#on-${gpu.id}`, base).href }, model.name),
-        " on ",
-        make("a", { href: new URL(`../../gpus/${gpu.id}/`, base).href }, gpu.name),
-        `. ${site.engine.label} with its defaults, weights as released. From formulas, not measured. `,
-        make("a", {
-          href: new URL(
-            `../../sizer/?model=${model.slug}&gpu=${gpu.id}&context=${asked}&prompt=none&output=none`,
-            base,
-          ).href,
-        }, "Size a deployment"),
-        ".",
-        ignoredNote(ignored) || "",
-      );
-      box.replaceChildren(
-        sentence(site, model, gpu, context, config, possible),
-        note,
-        ...(config ? [bar(config, asked)] : []),
-      );
-    }
-
-    function sentence(site, model, gpu, context, config, possible) {
-      const big = make("p", { class: "kv-big" });
-      if (!config) {
-        const widest = possible[possible.length - 1];
-        const why = !widest
-          ? "it is not offered there"
-          : !widest.fitsWeights
-          ? `its weights take ${gib(widest.weights, 1)} GiB on each of ${widest.size}`
-          : "the weights leave no room for one such request";
-        big.append(
-          `${model.name} does not serve ${tokens(context)} on up to ${
-            site.sizes[site.sizes.length - 1]
-          } × ${gpu.short}: ${why}.`,
-        );
-        return big;
-      }
-      const answer = kvCapacity.answer(config, Math.min(context, model.limit));
-      big.append(
-        `${model.name}: `,
-        make("strong", {}, plural(answer.users, "users")),
-        ` at ${tokens(Math.min(context, model.limit))} on ${onDevices(config.size, gpu.short)}`,
-      );
-      if (context > model.limit) big.append(`, its own limit: ${tokens(context)} is beyond it`);
-      else if (context < model.limit && config.longest < model.limit) {
-        big.append(
-          "; one request may grow to ",
-          make("strong", {}, roughTokens(config.longest)),
-          ` of its ${tokens(model.limit)}`,
-        );
-      } else if (context < model.limit) {
-        big.append(
-          "; ",
-          make("strong", {}, count(kvCapacity.answer(config, model.limit).users)),
-          ` at its full ${tokens(model.limit)}`,
-        );
-      }
-      big.append(answer.verdict === "tight" ? ". Tight: less room than the estimate is sure of." : ".");
-      return big;
-    }
-
-    function bar(config, context) {
-      const { users, request } = kvCapacity.answer(config, context);
-      const state = Math.min(users * config.state, users * request);
-      const used = users * request - state;
-      const { usable } = config.gpu;
-      const each = config.size > 1 ? `Each of ${config.size} devices` : "One device";
-      return memoryBar(
-        "Where one device's memory goes",
-        [
-          ["weights", "weights", config.resident],
-          ["cache", "KV cache in use", used],
-          ["state", "recurrent state", state],
-          ["reserve", "activations and reserve", config.reserve],
-          ["free", "left over", usable - config.resident - config.reserve - used - state],
-        ],
-        usable,
-        `${each} with ${plural(users, "users")} of ${tokens(context)} each: ${gib(usable)} GiB usable.`,
-      );
-    }
-
-    function restore() {
-      const { state, ignored } = readState(known);
-      for (const name of Object.keys(fields)) fields[name].value = state[name]?.[0] || start[name];
-      if (Object.keys(state).length || ignored.length) show(ignored);
-      else box.replaceChildren(...printed);
-    }
-    for (const field of Object.values(fields)) {
-      field.addEventListener("change", () => {
-        writeState(Object.fromEntries(Object.entries(fields).map(([name, f]) => [name, f.value])));
-        show();
-      });
-    }
-    form.addEventListener("submit", (event) => event.preventDefault());
-    restore();
-    return { restore };
-  }
-
-  Object.assign(kvreport, { modelSwitch, ask });
+  Object.assign(kvreport, { stateful, formOf, siteFor, modelFor });
 })();

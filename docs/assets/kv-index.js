@@ -26,20 +26,30 @@
   const slug = (head) =>
     head.textContent.trim().toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-|-$/g, "");
 
+  /* What a cell is sorted by: "70.6B", "128K" and "1,024" as numbers, words as words, a dash behind everything. */
+  const SCALES = { K: 2 ** 10, k: 1e3, M: 2 ** 20, B: 1e9, T: 1e12 };
+  function told(text) {
+    if (text === "–" || text === "") return null;
+    const found = /^([\d,]+(?:\.\d+)?)([KMBTk])?$/.exec(text);
+    return found ? Number(found[1].replace(/,/g, "")) * (SCALES[found[2]] || 1) : text.toLowerCase();
+  }
+
   function sortBy(table, index, falling) {
     $$("thead th", table).forEach((head, n) => {
       if (n === index) head.setAttribute("aria-sort", falling ? "descending" : "ascending");
       else head.removeAttribute("aria-sort");
     });
-    const body = table.tBodies[0];
+    const body = table.tBodies[0], numeric = $$("thead th", table)[index].classList.contains("kv-num");
     const keyed = Array.from(body.rows, (row) => {
       const cell = row.cells[index];
       if (!cell || cell.colSpan > 1) return [null, row];
       const value = cell.dataset.value;
-      return [value !== undefined ? Number(value) : cell.textContent.trim().toLowerCase(), row];
+      return [value !== undefined ? Number(value) : told(cell.textContent.trim()), row];
     });
     keyed.sort(([a], [b]) => {
       if (a === null || b === null) return Number(a === null) - Number(b === null);
+      // A reason in words where others have a number comes last, whichever way.
+      if (numeric && typeof a !== typeof b) return typeof a === "string" ? 1 : -1;
       const order = typeof a === "number" && typeof b === "number"
         ? a - b
         : String(a).localeCompare(String(b), "en", { numeric: true });
@@ -107,19 +117,22 @@
               state = state.sort ? { sort: state.sort } : {};
               ignored = [];
               apply();
+              text.focus(); // the button is gone
             },
-          }, "clear"),
+          }, "Clear filters"),
         );
       }
       said.append(ignoredNote(ignored) || "");
     }
 
     function filterWords() {
-      const words = state.name ? [`name contains “${state.name[0]}”`] : [];
+      const words = state.name ? [`Name contains “${state.name[0]}”`] : [];
       const shown = (chips, value) =>
         chips.find((chip) => chip.value === value).firstChild.textContent.trim();
       for (const { key, label, chips } of facets) {
-        if (state[key]) words.push(`${label} ${state[key].map((value) => shown(chips, value)).join(" or ")}`);
+        if (state[key]) {
+          words.push(`${label}: ${state[key].map((value) => shown(chips, value)).join(" or ")}`);
+        }
       }
       return words;
     }
@@ -129,10 +142,10 @@
       const would = active.map((key) => [key, rows.filter((row) => passes(row, key)).length]).filter((
         [, n],
       ) => n);
-      if (!would.length) return "No single filter empties it; clear them.";
+      if (!would.length) return "Several filters together leave no row. Clear one of them.";
       return would.map(([key, n]) =>
-        `Without ${key === "name" ? "the name" : facets.find((f) => f.key === key).label} there would be ${
-          count(n)
+        `Without the filter ${key === "name" ? "Name" : facets.find((f) => f.key === key).label}: ${
+          plural(n, noun)
         }.`
       ).join(" ");
     }

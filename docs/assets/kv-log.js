@@ -54,7 +54,7 @@
 
     /* The model's block plan under the log's flags and the current release's rules, where the log is vLLM's. */
     function layout(reading, site, model, gpu) {
-      if (!site || !model || reading.engine === "sglang") return null;
+      if (!site || !model || !["vllm", null].includes(reading.engine)) return null;
       const size = site.sizes.indexOf(reading.facts.tensor_parallel || 1);
       const kind = gpu ? gpu.kind : 0;
       const dtype = reading.facts.kv_dtype;
@@ -160,8 +160,8 @@
         );
       }
       if (!gpu) said.push("Choose the accelerator, and the pool itself is predicted.");
-      if (model && reading.engine === "sglang") {
-        said.push("Block plans are checked for vLLM only; SGLang’s tokens are taken as stated.");
+      if (model && !["vllm", null].includes(reading.engine)) {
+        said.push("This page checks block plans of vLLM; kvreport log checks those of other engines, too.");
       }
       if (rules && !rules.current) {
         said.push(
@@ -186,7 +186,9 @@
     function lay(reading, found, compared, remarks) {
       const children = [make("p", { class: "kv-big" }, headline(found))];
       if (!reading.recognised.length) {
-        children.push(make("p", {}, "No line was understood: this reads start-up logs of vLLM and SGLang."));
+        children.push(
+          make("p", {}, "No line was understood: this reads start-up logs of vLLM, SGLang and TensorRT-LLM."),
+        );
       }
       if (found.changes.length) {
         children.push(

@@ -67,7 +67,7 @@
       facts = {},
       recognised = [],
       unknown = [],
-      votes = { vllm: 0, sglang: 0 };
+      votes = { vllm: 0, sglang: 0, tensorrt_llm: 0 };
     lines.forEach((line, index) => {
       const shown = trimmed(line.slice(0, LONGEST_LINE));
       if (!shown) return;
@@ -99,7 +99,8 @@
       });
       if (!any) unknown.push([index + 1, shown]);
     });
-    const engine = votes.vllm || votes.sglang ? (votes.vllm >= votes.sglang ? "vllm" : "sglang") : null;
+    const most = Object.keys(votes).reduce((best, one) => (votes[one] > votes[best] ? one : best));
+    const engine = votes[most] > 0 ? most : null;
     return { engine, facts, recognised, unknown };
   }
 

@@ -1,45 +1,253 @@
-/* The search's worker. It fetches the theme's engine when the first message comes, not with every
-   page, and puts what is called exactly as asked before what merely mentions it: "deepseek v3" is
-   DeepSeek-V3 and then V3.1. The engine lies beside this file, under the same name with ".engine". */
+/* The search's worker: this site's own engine behind the theme's dialog.
+
+   The theme opens the dialog, fetches `search_index.json` and shows what comes back. It sends { type, data }
+   with type 0 (set up: the index) and 2 (query: what was typed), and expects 1 (ready) and 3 (results).
+   The index holds pages and their sections; `config.synonyms` holds groups of words with one meaning. */
 (function () {
   "use strict";
 
-  const SETUP = 0, QUERY = 2, RESULT = 3;
-  const send = self.postMessage.bind(self);
-  let asked = "", parts = /[\s\-]+/, loaded = false;
+  const SETUP = 0, READY = 1, QUERY = 2, RESULT = 3;
+  const MOST = 40, TEASER = 190;
+  const WEIGHT = { name: 9, title: 4, text: 1 };
+  const STOP = new Set(
+    "a an and are be by do does for how i in is it its my of on or the to what when which why with".split(
+      " ",
+    ),
+  );
+  const AMERICAN = [
+    [/is(e|ed|es|er|ers|ing|ation|ations)$/, "iz$1"],
+    [/yse(d|s|r)?$/, "yze$1"],
+    [/our(s|ed|ing)?$/, "or$1"],
+    [/^catalogue/, "catalog"],
+    [/^centre/, "center"],
+    [/^licence/, "license"],
+    [/elling$/, "eling"],
+  ];
 
-  const words = (text) => text.replace(/<[^>]*>/g, "").toLowerCase().split(parts).filter(Boolean);
-
-  /* 0: a title or another name of the page is what was asked. 1: one of them holds every word of it
-     as a whole word. 2: anything else. */
-  function distance(pages, query) {
-    const page = pages.find((one) => !one.location.includes("#")) || pages[0];
-    const names = [page.title, ...(page.tags || [])].map(words);
-    if (names.some((name) => name.join(" ") === query.join(" "))) return 0;
-    return names.some((name) => query.every((word) => name.includes(word))) ? 1 : 2;
+  /* "Qwen3-32B" and "qwen 3 32b" are the same words; so are "quantisation" and "quantization". */
+  function words(text) {
+    const found = text.toLowerCase().normalize("NFKD").replace(/[\u0300-\u036f]/g, "")
+      .match(/\d+(?:\.\d+)*[a-z]*|[a-z]+/g) || [];
+    return found.map((word) => {
+      if (word.length < 5 || /\d/.test(word)) return word;
+      for (const [british, american] of AMERICAN) {
+        if (british.test(word)) return word.replace(british, american);
+      }
+      return word;
+    });
   }
 
-  function ranked(items) {
-    const query = words(asked);
-    if (!query.length) return items;
-    return items.map((pages, place) => [distance(pages, query), place, pages])
-      .sort((a, b) => a[0] - b[0] || a[1] - b[1]).map(([, , pages]) => pages);
+  const singular = (
+    word,
+  ) => (word.length > 3 && word.endsWith("s") && !word.endsWith("ss") ? word.slice(0, -1) : word);
+  const plain = (text) => words(text).map(singular);
+
+  /* Whether two words differ by at most `most` letters put in, left out, changed or swapped. */
+  function close(a, b, most) {
+    if (Math.abs(a.length - b.length) > most) return false;
+    let before = [], row = Array.from({ length: b.length + 1 }, (_, n) => n);
+    for (let i = 1; i <= a.length; i++) {
+      const next = [i];
+      for (let j = 1; j <= b.length; j++) {
+        const same = a[i - 1] === b[j - 1];
+        next[j] = Math.min(row[j] + 1, next[j - 1] + 1, row[j - 1] + (same ? 0 : 1));
+        if (i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1]) {
+          next[j] = Math.min(next[j], before[j - 2] + 1);
+        }
+      }
+      before = row;
+      row = next;
+    }
+    return row[b.length] <= most;
   }
 
-  self.postMessage = (message) =>
-    send(
-      message.type === RESULT
-        ? { ...message, data: { ...message.data, items: ranked(message.data.items) } }
-        : message,
-    );
+  function setUp(index) {
+    const pages = new Map(), postings = new Map();
+    index.docs.forEach((doc, number) => {
+      const page = doc.location.split("#")[0];
+      if (!pages.has(page)) pages.set(page, { parts: [], boost: 1, names: [], full: [] });
+      const held = pages.get(page);
+      held.parts.push(number);
+      if (!doc.location.includes("#")) {
+        held.boost = doc.boost ?? 1;
+        held.names = [doc.title, ...(doc.tags || [])].map(plain);
+      }
+      const add = (tokens, weight) => {
+        for (const token of new Set(tokens)) {
+          if (!postings.has(token)) postings.set(token, new Map());
+          const at = postings.get(token);
+          at.set(number, Math.max(at.get(number) || 0, weight));
+        }
+      };
+      add(plain(doc.text || ""), WEIGHT.text);
+      add(plain(doc.title), doc.location.includes("#") ? WEIGHT.title : WEIGHT.name);
+      if (!doc.location.includes("#")) { for (const tag of doc.tags || []) add(plain(tag), WEIGHT.name); }
+    });
+    const synonyms = ((index.config || {}).synonyms || []).map((group) => group.map(plain));
+    return { docs: index.docs, pages, postings, synonyms, vocabulary: [...postings.keys()] };
+  }
 
+  /* A query as it was typed, then with each synonym in its place. */
+  function variants(asked, synonyms) {
+    const made = [asked];
+    for (const group of synonyms) {
+      for (const phrase of group) {
+        const at = place(asked, phrase);
+        if (at < 0) continue;
+        for (const other of group) {
+          if (other === phrase) continue;
+          made.push([...asked.slice(0, at), ...other, ...asked.slice(at + phrase.length)]);
+        }
+        break;
+      }
+    }
+    return made.slice(0, 12);
+  }
+
+  function place(tokens, phrase) {
+    for (let at = 0; at + phrase.length <= tokens.length; at++) {
+      if (phrase.every((word, n) => tokens[at + n] === word)) return at;
+    }
+    return -1;
+  }
+
+  /* Words of the index that a typed word may mean: [word, how well]. */
+  function meant(held, token, unfinished) {
+    const found = [];
+    if (held.postings.has(token)) found.push([token, 1]);
+    // "llama 3" is also 3.1 and 3.3; a word that is still being typed is any that begins so.
+    const version = /^\d+$/.test(token);
+    for (const word of version || (unfinished && token.length > 1) ? held.vocabulary : []) {
+      if (word !== token && word.startsWith(version ? `${token}.` : token)) found.push([word, 0.55]);
+    }
+    if (found.length || token.length < 4 || /\d/.test(token)) return found;
+    const most = token.length > 7 ? 2 : 1;
+    for (const word of held.vocabulary) {
+      if (!/\d/.test(word) && word[0] === token[0] && close(token, word, most)) found.push([word, 0.5]);
+    }
+    return found;
+  }
+
+  function scored(held, asked, typing, factor, scores) {
+    const telling = asked.filter((token) => !STOP.has(token));
+    const query = telling.length ? telling : asked;
+    const total = held.docs.length;
+    const byDoc = new Map();
+    const meanings = query.map((token, n) => new Map(meant(held, token, typing && n === query.length - 1)));
+    meanings.forEach((words, n) => {
+      for (const [word, fit] of words) {
+        const at = held.postings.get(word);
+        const rarity = Math.log(1 + total / at.size);
+        for (const [number, weight] of at) {
+          if (!byDoc.has(number)) byDoc.set(number, new Float64Array(query.length));
+          const row = byDoc.get(number);
+          row[n] = Math.max(row[n], weight * fit * rarity);
+        }
+      }
+    });
+    const byPage = new Map();
+    for (const [number, row] of byDoc) {
+      const page = held.docs[number].location.split("#")[0];
+      if (!byPage.has(page)) byPage.set(page, { best: new Float64Array(query.length), parts: [] });
+      const one = byPage.get(page);
+      row.forEach((value, n) => {
+        one.best[n] = Math.max(one.best[n], value);
+      });
+      one.parts.push([row.reduce((sum, value) => sum + value, 0) * cover(row), number]);
+    }
+    for (const [page, one] of byPage) {
+      const { names, boost } = held.pages.get(page);
+      let score = one.best.reduce((sum, value) => sum + value, 0) * cover(one.best) ** 2;
+      score += 60 * Math.max(0, ...names.map((name) => named(name, meanings, asked)));
+      score *= factor * Math.sqrt(boost);
+      if (!scores.has(page) || scores.get(page).score < score) {
+        scores.set(page, { score, parts: one.parts, has: query.map((token, n) => [token, one.best[n] > 0]) });
+      }
+    }
+  }
+
+  const cover = (row) => row.filter((value) => value > 0).length / row.length;
+
+  /* How far a name is what was asked: 2 is the same words, 1 has all of them in order. */
+  function named(name, meanings, asked) {
+    if (!name.length) return 0;
+    if (name.length === asked.length && name.every((word, n) => word === asked[n])) return 2;
+    let worst = 1, before = -1, ordered = true;
+    for (const words of meanings) {
+      let best = 0, at = -1;
+      name.forEach((word, n) => {
+        const fit = words.get(word) || 0;
+        if (fit > best) [best, at] = [fit, n];
+      });
+      if (!best) return 0;
+      worst = Math.min(worst, best);
+      ordered = ordered && at === before + 1 || before < 0;
+      before = at;
+    }
+    if (name.length === meanings.length && ordered) return 1.9 * worst;
+    return (ordered ? 0.8 : 0.6) * (0.5 + meanings.length / name.length / 2) * (0.5 + worst / 2);
+  }
+
+  const escaped = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+
+  /* The beginning of a text, or what surrounds the first word that was asked, with the words marked. */
+  function teaser(text, tokens) {
+    if (!text) return "";
+    let from = 0;
+    const wanted = tokens.filter((token) => token.length > 2);
+    if (text.length > TEASER) {
+      const at = wanted.map((token) => text.toLowerCase().indexOf(token)).filter((n) => n >= 0);
+      const first = at.length ? Math.min(...at) : 0;
+      if (first > TEASER - 30) {
+        from = text.lastIndexOf(". ", first) + 1 || text.lastIndexOf(" ", first - 60) + 1;
+      }
+    }
+    let cut = text.slice(from, from + TEASER);
+    if (from + TEASER < text.length) cut = `${cut.slice(0, cut.lastIndexOf(" "))} …`;
+    if (from > 0) cut = `… ${cut.trimStart()}`;
+    const mark = wanted.map((token) => token.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join("|");
+    const html = escaped(cut);
+    return `<p>${
+      mark ? html.replace(new RegExp(`(^|[^\\w&])(${mark})`, "gi"), "$1<mark>$2</mark>") : html
+    }</p>`;
+  }
+
+  function search(held, text) {
+    const asked = plain(text);
+    if (!asked.length) return [];
+    const scores = new Map();
+    const typing = /[a-z0-9]$/i.test(text);
+    variants(asked, held.synonyms).forEach((one, n) => scored(held, one, typing, n ? 0.9 : 1, scores));
+    const best = [...scores].sort((a, b) => b[1].score - a[1].score || (a[0] < b[0] ? -1 : 1)).slice(0, MOST);
+    return best.map(([page, { score, parts, has }]) => {
+      const main = held.pages.get(page).parts.find((number) => !held.docs[number].location.includes("#"));
+      const order = parts.filter(([, number]) => number !== main).sort((a, b) => b[0] - a[0]).slice(0, 4);
+      const terms = Object.fromEntries(has);
+      const show = (number, value) => {
+        const doc = held.docs[number];
+        return {
+          location: doc.location,
+          title: escaped(doc.title),
+          text: teaser(doc.text || "", asked),
+          score: value,
+          terms,
+        };
+      };
+      const shown = main === undefined ? [] : [show(main, score)];
+      // Sections with a lower score than their page are folded by the theme.
+      return [...shown, ...order.map(([, number]) => show(number, shown.length ? score / 2 : score))];
+    });
+  }
+
+  let held = null;
+  globalThis.kvSearch = { setUp, search, words };
   addEventListener("message", (event) => {
     const { type, data } = event.data;
-    if (type === SETUP) parts = new RegExp(data.config.separator);
-    if (type === QUERY) asked = data;
-    if (loaded) return;
-    loaded = true;
-    importScripts(location.pathname.replace(/\.js$/, ".engine.js"));
-    dispatchEvent(new MessageEvent("message", { data: event.data })); // the engine listens only now
+    if (type === SETUP) {
+      held = setUp(data);
+      postMessage({ type: READY });
+    } else if (type === QUERY && held) {
+      postMessage({ type: RESULT, data: { items: search(held, data) } });
+    }
   });
 })();

@@ -245,41 +245,20 @@
 
   /* --- charts ---------------------------------------------------------------------------------------------------- */
 
-  /* The drawing is whole as it stands. When a chart is in view and the reader has begun to read
-     (moved, scrolled, typed) or has been here for a while, the library comes and makes it answer. */
-  let awake = null;
-  function wake() {
-    awake ||= new Promise((done) => {
-      const events = ["pointermove", "pointerdown", "keydown", "scroll", "touchstart"];
-      const ready = () => {
-        events.forEach((name) => removeEventListener(name, ready));
-        done();
-      };
-      events.forEach((name) => addEventListener(name, ready, { passive: true, once: true }));
-      setTimeout(ready, 6000);
-    });
-    return awake;
-  }
-
+  /* The drawing is complete without a script. The library that makes it answer is large and comes when a reader
+     touches the chart: with a pointer, a finger or the keyboard. */
   function charts() {
     const found = $$(".kv-chart").filter((chart) => $("template.kv-spec", chart));
-    if (!found.length || !("IntersectionObserver" in window)) return null;
-    const observer = new IntersectionObserver((entries) => {
-      for (const entry of entries) {
-        if (!entry.isIntersecting) continue;
-        observer.unobserve(entry.target);
-        wake().then(() => script("vega.js")).then(() => enliven(entry.target)).catch(
-          () => {/* the drawing stays */},
-        );
-      }
-    }, { rootMargin: "80px" });
-    found.forEach((chart) => observer.observe(chart));
-    return {
-      release: () => {
-        observer.disconnect();
-        found.forEach((chart) => chart.kvView?.finalize());
-      },
+    const touches = ["pointerenter", "pointerdown", "focusin"];
+    const wake = (event) => {
+      const chart = event.currentTarget;
+      touches.forEach((name) => chart.removeEventListener(name, wake));
+      script("vega.js").then(() => enliven(chart)).catch(() => {/* the drawing stays */});
     };
+    for (const chart of found) {
+      touches.forEach((name) => chart.addEventListener(name, wake, { passive: true }));
+    }
+    return { release: () => found.forEach((chart) => chart.kvView?.finalize()) };
   }
 
   async function enliven(chart, given) {
@@ -306,22 +285,115 @@
     chart.dataset.kvLive = "true";
   }
 
+  /* --- tables ------------------------------------------------------------------------------------- */
+
+  /* A table scrolls with the page, under a head that stays. One that is wider than its place is put into a scroller of
+     its own; in there nothing can stick to the page, so its head is moved along. */
+  function tables() {
+    const seen = new Set(), wide = new Set();
+    let asked = false;
+    const top = () => Math.max(0, $(".md-header")?.getBoundingClientRect().bottom ?? 0);
+    const sizes = new ResizeObserver((entries) => {
+      for (const box of new Set(entries.map((entry) => entry.target.closest(".kv-scroll")))) {
+        if (box) fit(box);
+      }
+      follow();
+    });
+
+    function fit(box) {
+      const table = $("table", box);
+      const over = table && table.scrollWidth > box.clientWidth + 1;
+      if (box.classList.contains("kv-wide") === over && box.classList.contains("kv-fits") !== over) return;
+      box.classList.toggle("kv-wide", over);
+      box.classList.toggle("kv-fits", !over);
+      const hint = box.previousElementSibling?.matches(".kv-sideways") ? box.previousElementSibling : null;
+      if (over) {
+        wide.add(box);
+        box.setAttribute("tabindex", "0");
+        if (!hint) {
+          box.before(
+            make("p", { class: "kv-sideways", "aria-hidden": "true" }, "Scroll sideways for more columns →"),
+          );
+        }
+      } else {
+        wide.delete(box);
+        box.removeAttribute("tabindex"); // nothing to scroll: no stop for the keyboard
+        hint?.remove();
+        const head = $("thead", box);
+        if (head) head.style.transform = "";
+      }
+    }
+
+    function follow() {
+      asked = false;
+      const edge = top();
+      for (const box of wide) {
+        const head = $("thead", box), place = box.getBoundingClientRect();
+        if (!head || place.bottom < edge || place.top > innerHeight) continue;
+        const shift = Number(head.dataset.kvShift || 0);
+        const from = head.getBoundingClientRect().top - shift; // where it stands by itself
+        const room = place.bottom - from - 2 * head.offsetHeight;
+        const moved = Math.max(0, Math.round(Math.min(room, edge - from)));
+        head.dataset.kvShift = String(moved);
+        head.style.transform = moved ? `translateY(${moved}px)` : "";
+      }
+    }
+
+    const find = () => {
+      for (const box of $$(".kv-scroll")) {
+        if (seen.has(box)) continue;
+        seen.add(box);
+        sizes.observe(box);
+        if ($("table", box)) sizes.observe($("table", box));
+      }
+      for (const box of seen) {
+        if (box.isConnected) continue;
+        seen.delete(box);
+        wide.delete(box);
+      }
+    };
+    const scrolled = () => {
+      if (!asked && wide.size) requestAnimationFrame(follow);
+      asked = wide.size > 0;
+    };
+    const changes = new MutationObserver(find);
+    changes.observe($("main") || document.body, { childList: true, subtree: true });
+    addEventListener("scroll", scrolled, { passive: true });
+    if ($("main")) sizes.observe($("main")); // what grows above a table moves it
+    find();
+    return {
+      release: () => {
+        changes.disconnect();
+        sizes.disconnect();
+        removeEventListener("scroll", scrolled);
+      },
+    };
+  }
+
   /* --- pages ---------------------------------------------------------------------------------------------------------- */
 
   /* What a page has, the scripts that it takes, and who starts it. They are fetched with the first
      page that needs them. */
+  const STATE = ["kernel", "capacity", "state", "chart", "picker", "ask", "result", "why", "answers", "pages"]
+    .map((name) => `kv-${name}.js`);
   /** @type {[string, string, string[]][]} */
   const PARTS = [
     ["[data-kv-index]", "index", ["kv-index.js"]],
     ["[data-kv-filter]", "textFilter", ["kv-index.js"]],
-    ["[data-kv-switch]", "modelSwitch", ["kv-kernel.js", "kv-capacity.js", "kv-answers.js"]],
-    ["[data-kv-ask]", "ask", ["kv-kernel.js", "kv-capacity.js", "kv-answers.js"]],
+    ["[data-kv-state]", "stateful", STATE],
+    ["[data-kv-ask]", "askBox", STATE],
+    ["[data-kv-gpupage]", "gpuPage", [...STATE, "kv-gpu.js"]],
     ["[data-kv-explore]", "explore", ["kv-kernel.js", "kv-capacity.js", "kv-explore.js"]],
     ["[data-kv-sizer]", "sizer", ["kv-kernel.js", "kv-capacity.js", "kv-sizing.js", "kv-sizer.js"]],
     ["[data-kv-traffic]", "traffic", ["kv-kernel.js", "kv-capacity.js", "kv-traffic.js", "kv-replay.js"]],
     ["[data-kv-log]", "log", ["kv-kernel.js", "kv-capacity.js", "kv-loglines.js", "kv-log.js"]],
     ["[data-kv-yours]", "yours", ["kv-kernel.js", "kv-yours.js"]],
     ["[data-kv-compare]", "compare", ["kv-kernel.js", "kv-capacity.js", "kv-compare.js"]],
+    ["[data-kv-guess]", "guess", ["kv-book.js"]],
+    ["[data-kv-quiz]", "quiz", ["kv-book.js"]],
+    ["[data-kv-choice]", "choice", ["kv-book.js"]],
+    ["[data-kv-exercise]", "exercise", ["kv-book.js"]],
+    ["[data-kv-instrument]", "instrument", ["kv-kernel.js", "kv-lessons.js", "kv-book-instrument.js"]],
   ];
 
   let parts = [];
@@ -329,8 +401,16 @@
     parts.forEach((part) => part?.release?.());
     document.documentElement.classList.remove("no-js");
     document.documentElement.classList.add("js");
-    const here = (parts = [charts()]);
+    const here = (parts = [charts(), tables()]);
     units();
+    const idle = globalThis.requestIdleCallback || ((call) => setTimeout(call, 200));
+    if ($('meta[name="kv-release"]') && $("main")) {
+      idle(() =>
+        script("kv-share.js").then(() => parts === here && parts.push(kvreport.share($("main")))).catch(
+          () => {},
+        )
+      );
+    }
     for (const [mark, name, files] of PARTS) {
       const roots = $$(mark);
       if (!roots.length) continue;

@@ -13,6 +13,10 @@ from kvreport.accounting.profile import CacheProfile
 class Pool(Protocol):
     """How a budget becomes blocks where that is no plain division."""
 
+    @property
+    def is_division(self) -> bool:
+        """True where nothing takes a part of the budget, so that blocks are a plain division."""
+
     def blocks(self, pool_bytes: xp.ArrayLike) -> Integers:
         """Blocks that requests can take, once other pools have their part."""
 
@@ -78,6 +82,8 @@ class Serving:
         draft_in_model: True if the draft's layers stand among the model's own.
         hybrid_manager: False charges windows like full attention.
         sequences: Requests that share one row of cells (llama.cpp's unified cache).
+        window_share: Tokens of SGLang's window pool for each of the full one (``--swa-full-tokens-ratio``); None
+            for the engine's default.
     """
 
     max_batched_tokens: int
@@ -88,3 +94,4 @@ class Serving:
     draft_in_model: bool = False
     hybrid_manager: bool = True
     sequences: int = 1
+    window_share: float | None = None

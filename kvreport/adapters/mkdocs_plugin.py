@@ -28,7 +28,7 @@ from mkdocs.structure.toc import get_toc
 from mkdocs.utils import get_build_date
 
 from kvreport import resources
-from kvreport.adapters import search
+from kvreport.adapters import head, search
 from kvreport.adapters.ahead import Ahead
 from kvreport.adapters.book import Book, is_chapter, no_foreign_scripts
 from kvreport.adapters.mount import DEFAULT, Mount
@@ -41,7 +41,6 @@ from kvreport.catalog.load import open_catalogue
 from kvreport.dataset.release import data_version
 from kvreport.errors import Fault, InputError
 from kvreport.processes import exit_on_signals
-from kvreport.publish import feeds
 from kvreport.site.build import Report, build
 from kvreport.site.kit import fonts, links, templating
 from kvreport.site.kit.page import Page, Section, link
@@ -107,6 +106,7 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         self.ahead: Ahead | None = None
         self.mount = Mount()
         self.publishes = False
+        self.searched: dict[str, list[search.Doc]] | None = None
 
     def on_startup(self, *, command: Literal["build", "gh-deploy", "serve"], dirty: bool) -> None:
         """Learn whether a whole site is built, or a preview is kept up to date."""
@@ -153,7 +153,8 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
             PluginError: The catalogue or the configuration is at fault; the message says where.
         """
         if not self.mount.foreign:
-            search.wait(files, config)
+            ours = "search" in config.plugins or "material/search" in config.plugins
+            self.searched = {} if ours and search.install(files, config) else None
             self._take_book(files, config)
         if self.publishes and self.book is not None:
             self.ahead = Ahead(config, len(self.book.titles))
@@ -209,6 +210,8 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
             self.book = Book(Quantities(catalogue), glossary.load_glossary(terms) if terms.is_file() else ())
             self.book.take(files, config)
             self._refuse(self.book.check_prose(Path(self.config.prose)) if self.config.prose else [])
+            for uri, content in self.book.pack(config):
+                files.append(File.generated(config, uri, content=content))
         except InputError as error:
             raise PluginError(f"kvreport: {error}") from error
 
@@ -250,17 +253,27 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
             if self.book is None:
                 return html
             html, dead, faults = self.book.finish(html, page)
-            names = self.book.names(page.file.src_uri)
-            if names:
-                page.meta["tags"] = [*(page.meta.get("tags") or ()), *names]
+            self._index_written(page, html, self.book.names(page.file.src_uri))
             for fault in dead:
                 log.warning(fault)
             self._refuse(faults)
             return html
+        if self.searched is not None and ours.moved_to is None:
+            self.searched[page.file.src_uri] = search.generated(ours, _address(page))
         page.present_anchor_ids = {"top", *_ANCHOR.findall("".join(s.html for s in ours.sections))}
         page.present_anchor_ids |= {section.id for section in ours.sections}
         page.toc = get_toc(_toc(ours))  # type: ignore[arg-type]
         return _skeleton(ours)
+
+    def _index_written(self, page: HostPage, html: str, names: tuple[str, ...]) -> None:
+        """Give the search what a page written by hand says."""
+        told = page.meta.get("search") or {}
+        if self.searched is None or told.get("exclude"):
+            return
+        text = str(page.meta.get("description") or "")
+        boost = float(told.get("boost", 0.5 if page.file.src_uri.startswith("adr/") else 1))
+        title = str(page.title or page.file.name)
+        self.searched[page.file.src_uri] = search.written(_address(page), title, text, names, html, boost)
 
     def _on_post_page_sections(self, output: str, page: HostPage, config: MkDocsConfig) -> str:
         """Put the sections in, and what a shared link shows."""
@@ -271,7 +284,9 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
             for number, section in enumerate(ours.sections):
                 output = output.replace(_placeholder(number), section.html, 1)
             base = urljoin(config.site_url, self.mount.prefix) if config.site_url else ""
-            output = output.replace("</head>", f"{_head(ours, base)}</head>", 1)
+            release = self.report.version if self.report else ""
+            tags = head.tags(ours, base, release, config.repo_url or "", self.known)
+            output = output.replace("</head>", f"{tags}</head>", 1)
             if self.mount.foreign:
                 output = self.mount.dressed(output, page.url, STYLES, SCRIPTS)
             if self.mount.foreign or (self.config.models, self.config.gpus) != ("*", "*"):
@@ -316,6 +331,12 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
             return
         self.report.write_files(Path(config.site_dir) / self.mount.prefix)
 
+    @event_priority(-50)
+    def _on_post_build_search(self, config: MkDocsConfig) -> None:
+        """Write the search's index after the host has written its own."""
+        if self.searched is not None:
+            search.write(Path(config.site_dir), (doc for docs in self.searched.values() for doc in docs))
+
     @event_priority(-100)
     def _on_post_build_publish(self, config: MkDocsConfig) -> None:
         """Put the site in its place, unless the host is about to refuse it for its warnings."""
@@ -329,7 +350,7 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         else:
             self.staging.publish()
 
-    on_post_build = CombinedEvent(_on_post_build_write, _on_post_build_publish)
+    on_post_build = CombinedEvent(_on_post_build_write, _on_post_build_search, _on_post_build_publish)
 
     def on_build_error(self, *, error: Exception) -> None:
         """Leave the last good site where it stands."""
@@ -358,7 +379,7 @@ def _front_matter(page: Page) -> str:
 
 
 def _skeleton(page: Page) -> str:
-    parts = [f'<h1 id="top">{escape(page.heading)}</h1>', page.lead]
+    parts = [f'<h1 id="top">{escape(page.heading)}</h1>', '<div class="kv-share-place"></div>', page.lead]
     for number, section in enumerate(page.sections):
         parts.append(_heading(section) + _placeholder(number))
     return "\n".join(parts)
@@ -387,6 +408,10 @@ def _fonts_first(output: str, url: str, known: Collection[str], mount: Mount) ->
     return output.replace("<title>", f"{ask}<title>", 1)
 
 
+def _address(page: HostPage) -> str:
+    return "" if page.url in (".", "./") else page.url
+
+
 def _placeholder(number: int) -> str:
     return f"<!-- kv:section {number} -->"
 
@@ -396,26 +421,3 @@ def _toc(page: Page) -> list[dict[str, Any]]:
         {"level": 2, "id": s.id, "name": escape(s.title), "children": []} for s in page.sections if s.title
     ]
     return [{"level": 1, "id": "top", "name": escape(page.heading), "children": sections}]
-
-
-def _head(page: Page, site_url: str) -> str:
-    address = urljoin(site_url, page.uri)
-    tags = [
-        ("og:type", "website"),
-        ("og:title", page.title),
-        ("og:description", page.description),
-        ("og:url", address),
-    ]
-    if page.card:
-        tags.append(("og:image", urljoin(site_url, page.card)))
-    html = "".join(f'<meta property="{key}" content="{escape(text)}">' for key, text in tags)
-    if page.card:
-        html += '<meta name="twitter:card" content="summary_large_image">'
-    if page.kind in ("home", "data"):
-        # Two words: the theme looks for a sitemap beside everything that is an alternate and no more.
-        feed = link(page.uri, feeds.NAMES[0])
-        html += f'<link rel="feed alternate" type="application/atom+xml" title="Data releases" href="{feed}">'
-    if page.moved_to is not None:
-        target = escape(urljoin(site_url, page.moved_to))
-        html += f'<link rel="canonical" href="{target}"><meta http-equiv="refresh" content="0; url={target}">'
-    return html

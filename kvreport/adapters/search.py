@@ -1,59 +1,203 @@
-"""The theme's search, fetched when a reader opens it and not with every page.
+"""The search: an index of our own and an engine of our own, behind the theme's dialog.
 
-Material starts its search on every page: an engine and an index, together more than half of a
-page's first load. Opened from local files it waits until the search is opened; :func:`wait` asks
-for the same over HTTP, in the one condition of the theme's script that decides it, and puts
-``kv-search.js`` before the engine. A theme that has changed is left as it is: its pages are then
-heavier, and nothing else; a test of the first load says so.
+Material starts its search on every page: an engine and an index, together more than half of a page's first load.
+Opened from local files it waits until the search is opened; :func:`install` asks for the same over HTTP, in the one
+condition of the theme's script that decides it, and puts ``kv-search.js`` in the place of the theme's worker. A theme
+that has changed keeps its own engine: pages are then heavier and results worse, and a test of the first load says so.
+
+The index holds what people look for and no more: titles, descriptions, other names, and the prose of written pages.
+Code, tables, form fields and the answers of exercises stay out. Synonyms and further names are in ``search.json``.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import re
+from collections.abc import Iterable, Iterator
+from html.parser import HTMLParser
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from mkdocs.structure.files import File
 
 from kvreport import resources
+from kvreport.atomic import write_whole
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.files import Files
 
+    from kvreport.site.kit.page import Page
+
 log = logging.getLogger("mkdocs.plugins.kvreport")
 
-OURS: Final = "kv-search.js"
+ENGINE: Final = "kv-search.js"
+INDEX: Final = "search/search_index.json"
+WORDS: Final[dict[str, Any]] = json.loads(
+    (resources.package_dir() / "search.json").read_text(encoding="utf-8")
+)
+"""Groups of synonyms, and names of pages that their text does not have."""
+
 _BUNDLE: Final = re.compile(r"assets/javascripts/bundle\.[0-9a-f]+\.min\.js")
 _WORKER: Final = re.compile(r"assets/javascripts/workers/search\.[0-9a-f]+\.min\.js")
 _AT_ONCE: Final = '(location.protocol!=="file:")'
 _WHEN_OPENED: Final = "(!1)"
+_SKIPPED: Final = frozenset(
+    {"pre", "table", "details", "form", "svg", "script", "style", "template", "nav", "select", "button"}
+)
+_VOID: Final = frozenset({"br", "hr", "img", "input", "link", "meta", "source", "wbr", "col", "path", "rect"})
+_LONGEST_TEXT: Final = 4_000
+"""Characters of a section that are indexed: enough for every written section, a bound for a page gone wrong."""
+
+Doc = dict[str, Any]
 
 
-def wait(files: Files, config: MkDocsConfig) -> None:
-    """Make the theme's search wait until it is opened, where the theme is one that we know.
+class _Reader(HTMLParser):
+    """Collects sections: (anchor, title, text); the first has no anchor."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.sections: list[list[str]] = [["", "", ""]]
+        self._skipped = 0
+        self._heading = False
+        self._mark = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in _VOID:
+            return
+        names = dict(attrs)
+        if self._skipped or tag in _SKIPPED or "kv-js" in (names.get("class") or "").split():
+            self._skipped += 1
+        elif tag in ("h2", "h3", "dt") and names.get("id"):
+            self.sections.append([names["id"] or "", "", ""])
+            self._heading = True
+        elif tag == "h1":
+            self._heading = True
+        elif tag == "a" and "headerlink" in (names.get("class") or ""):
+            self._mark = True
+        elif not self._heading:
+            self.sections[-1][2] += " "
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in _VOID:
+            return
+        if self._skipped:
+            self._skipped -= 1
+        elif tag in ("h1", "h2", "h3", "dt"):
+            self._heading = False
+        elif tag == "a":
+            self._mark = False
+
+    def handle_data(self, data: str) -> None:
+        if not self._skipped and not self._mark:
+            self.sections[-1][1 if self._heading else 2] += data
+
+
+def read(html: str) -> Iterator[tuple[str, str, str]]:
+    """Yield (anchor, title, text) of a page's beginning, then of each of its sections.
+
+    Args:
+        html: A page's content.
+    """
+    reader = _Reader()
+    reader.feed(html)
+    reader.close()
+    for anchor, title, text in reader.sections:
+        yield anchor, " ".join(title.split()), " ".join(text.split())[:_LONGEST_TEXT]
+
+
+def written(
+    url: str, title: str, description: str, names: Iterable[str], html: str, boost: float = 1.0
+) -> list[Doc]:
+    """Return the entries of a page written by hand.
+
+    Args:
+        url: Its address.
+        title: Its title.
+        description: What its front matter says of it: the teaser; without one its first lines are.
+        names: Other names of it.
+        html: Its content.
+        boost: How much it is favored among equals.
+    """
+    (_, _, first), *sections = read(html)
+    text = first if first.startswith(description.rstrip(".")) else f"{description} {first}".strip()
+    return [
+        _page(url, title, text, names, boost),
+        *(
+            {"location": f"{url}#{anchor}", "title": name, "text": text}
+            for anchor, name, text in sections
+            if name
+        ),
+    ]
+
+
+def generated(page: Page, url: str) -> list[Doc]:
+    """Return the entries of a generated page: of a model or an accelerator one, of others their sections too.
+
+    Args:
+        page: The page.
+        url: Its address in the site.
+    """
+    entry = _page(url, page.heading, page.description, page.names, page.boost)
+    if page.kind in ("model", "gpu"):
+        return [entry]
+    inside = [
+        (anchor, name, text)
+        for section in page.sections
+        for anchor, name, text in read(f'<h2 id="{section.id}">{section.title}</h2>{section.html}')
+        if anchor and name
+    ]
+    leading = [found for found in read(page.lead) if found[0] and found[1]]
+    return [
+        entry,
+        *({"location": f"{url}#{a}", "title": name, "text": text} for a, name, text in (*leading, *inside)),
+    ]
+
+
+def _page(url: str, title: str, text: str, names: Iterable[str], boost: float) -> Doc:
+    tags = list(dict.fromkeys([*names, *WORDS["names"].get(url, ())]))
+    entry: Doc = {"location": url, "title": title, "text": text}
+    if tags:
+        entry["tags"] = tags
+    if boost != 1:
+        entry["boost"] = round(boost, 3)
+    return entry
+
+
+def write(site: Path, docs: Iterable[Doc]) -> None:
+    """Write the index over the theme's.
+
+    Args:
+        site: Folder of the site.
+        docs: Entries of all pages.
+    """
+    config = {"lang": ["en"], "separator": r"[\s\-]+", "pipeline": [], "synonyms": WORDS["synonyms"]}
+    content = json.dumps({"config": config, "docs": list(docs)}, ensure_ascii=False, separators=(",", ":"))
+    write_whole(site / INDEX, content.encode())
+
+
+def install(files: Files, config: MkDocsConfig) -> bool:
+    """Put our engine behind the theme's dialog and make it wait until the dialog is opened.
 
     Args:
         files: The site's files, the theme's among them.
         config: The site's configuration.
+
+    Returns:
+        Whether the theme is one that we know; otherwise nothing has changed.
     """
     found = {file.src_uri: file for file in files}
     bundle = next((file for uri, file in found.items() if _BUNDLE.fullmatch(uri)), None)
-    engine = next((file for uri, file in found.items() if _WORKER.fullmatch(uri)), None)
-    if bundle is None or engine is None or bundle.abs_src_path is None or engine.abs_src_path is None:
-        return
+    worker = next((file for uri, file in found.items() if _WORKER.fullmatch(uri)), None)
+    if bundle is None or worker is None or bundle.abs_src_path is None:
+        return False
     script = Path(bundle.abs_src_path).read_text(encoding="utf-8")
     if script.count(_AT_ONCE) != 1:
-        log.info("the theme's search is not the one that is known: its index comes with every page")
-        return
-    ours = (resources.assets_dir() / OURS).read_text(encoding="utf-8")
-    beside = re.sub(r"\.js$", ".engine.js", engine.src_uri)
-    for old, new in (
-        (bundle, File.generated(config, bundle.src_uri, content=script.replace(_AT_ONCE, _WHEN_OPENED))),
-        (engine, File.generated(config, engine.src_uri, content=ours)),
-        (None, File.generated(config, beside, abs_src_path=engine.abs_src_path)),
-    ):
-        if old is not None:
-            files.remove(old)
-        files.append(new)
+        log.info("the theme's search is not the one that is known: its engine and its index stay")
+        return False
+    engine = (resources.assets_dir() / ENGINE).read_text(encoding="utf-8")
+    for old, content in ((bundle, script.replace(_AT_ONCE, _WHEN_OPENED)), (worker, engine)):
+        files.remove(old)
+        files.append(File.generated(config, old.src_uri, content=content))
+    return True

@@ -87,7 +87,10 @@ class Engine(Record):
         device_classes: Scheduler defaults, largest devices first.
         index_keys_elided: True if layers that reuse another layer's choice of tokens keep no index keys.
         compressed_pages_padded: True if the pools of compressed attention are sized by padded pages.
+        compressed_rings_in_window: True if the rings of the 128:1 compressor lie beside the window's pages.
         captures_no_more_than_run: True if a decode graph is not captured for more requests than may run.
+        prefill_graphs_reserved: True if memory is kept for graphs of prefill.
+        image_cache_reserved: True if memory is kept for the embeddings of images (``mm_runtime_reservation_gb``).
         architectures: Lists of model classes in the engine's own source, by what it does with them.
         coefficients: Fitted constants of the reserve, in bytes or dimensionless, by name.
     """
@@ -114,7 +117,10 @@ class Engine(Record):
     expert_kernel: Literal["marlin", "triton"] | None = None
     index_keys_elided: bool = True
     compressed_pages_padded: bool = True
+    compressed_rings_in_window: bool = False
     captures_no_more_than_run: bool = False
+    prefill_graphs_reserved: bool = True
+    image_cache_reserved: bool = True
     device_classes: tuple[DeviceClass, ...] = ()
     architectures: dict[Text, tuple[Text, ...]] = Field(default_factory=dict)
     coefficients: dict[Text, Coefficient] = Field(default_factory=dict)

@@ -23,6 +23,7 @@ from kvreport.units import count, gib, human_tokens
 if TYPE_CHECKING:
     from kvreport.estimation import Estimate
     from kvreport.estimation.remedies import Remedy
+    from kvreport.estimation.why_not import WhyNot
 
 _EPILOG = """\
 examples:
@@ -61,14 +62,16 @@ def _run(options: argparse.Namespace) -> int:
     from kvreport.estimation import estimate
     from kvreport.estimation.local_answer import LocalEstimate
     from kvreport.estimation.remedies import remedies
+    from kvreport.estimation.why_not import why_not
 
     catalogue = open_catalogue(options.data)
     result = estimate(options.model, catalog=catalogue, **query_values(options))
+    why = None if isinstance(result, LocalEstimate) else why_not(result, catalogue)
     if options.format == "json":
-        write_json(result.to_dict())
+        write_json(result.to_dict() | {"why_not": None if why is None else why.to_dict()})
     else:
         helps = [] if isinstance(result, LocalEstimate) else remedies(result, catalogue.kv_formats)
-        headline, *rest = text(result, helps, options.model)
+        headline, *rest = text(result, helps, options.model, why)
         print(paint(plain(headline), _ROLES.get(result.verdict, "bad")))
         for line in rest:
             write(line)
@@ -98,7 +101,9 @@ def required(found: int, wanted: int | None) -> int:
     return REQUIREMENT_NOT_MET
 
 
-def text(result: Estimate, remedies: Sequence[Remedy] = (), name: str = "MODEL") -> list[str]:
+def text(
+    result: Estimate, remedies: Sequence[Remedy] = (), name: str = "MODEL", why: WhyNot | None = None
+) -> list[str]:
     """Lay an estimate out: the conclusion, contexts, where memory goes, what would help, the arithmetic."""
     from kvreport.estimation.explanation import headline
     from kvreport.estimation.local_answer import LocalEstimate, inverse_lines
@@ -128,6 +133,7 @@ def text(result: Estimate, remedies: Sequence[Remedy] = (), name: str = "MODEL")
     lines += [*table(rows, ">>>><"), ""]
     lines += [*table(_memory_rows(result), "<>>"), ""]
     lines += _remedy_lines(result, remedies, name)
+    lines += [] if why is None else _tried_lines(why)
     if isinstance(result, LocalEstimate):
         lines += ["On this machine", *(f"  {line}" for line in inverse_lines(result)), ""]
     lines += ["How it is computed", *(f"  {line}" for line in result.explanation)]
@@ -152,6 +158,38 @@ def _remedy_lines(result: Estimate, remedies: Sequence[Remedy], name: str) -> li
     single = not any(" --" in remedy.flags for remedy in remedies)
     title = "Any of these makes it fit" if single else "No single change makes it fit; these two together do"
     return [title, *table([(remedy.flags, _gives(remedy)) for remedy in remedies], "<<"), ""]
+
+
+def _tried_lines(why: WhyNot) -> list[str]:
+    """What else was tried, and what others' engines printed for the same pair."""
+    further = [one for one in why.levers if one.lever in ("layout", "gpu", "engine") and one.enough]
+    lines = []
+    if further:
+        rows = [(one.flags, f"{count(one.requests)} requests at once") for one in further]
+        lines += ["Elsewhere it fits", *table(rows, "<<"), ""]
+    short = [one for one in why.levers if not one.enough]
+    if short:
+        rows = [
+            (
+                one.flags,
+                one.reason
+                or (f"short by {gib(one.shortfall_bytes)} GiB" if one.shortfall_bytes else str(one.verdict)),
+            )
+            for one in short
+        ]
+        lines += ["Tried, and not enough", *table(rows, "<<"), ""]
+    if why.logs:
+        told = [
+            (
+                f"{one.engine}, {one.devices or 1} GPU{'s' * ((one.devices or 1) > 1)}",
+                {True: "started", False: "refused", None: "not said"}[one.starts],
+                f"pool {one.pool_gib:g} GiB" if one.pool_gib is not None else "",
+                one.url or one.id,
+            )
+            for one in why.logs
+        ]
+        lines += ["Published logs of this model on this GPU", *table(told, "<<<<"), ""]
+    return lines
 
 
 def _gives(remedy: Remedy) -> str:

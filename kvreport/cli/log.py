@@ -19,6 +19,7 @@ examples:
   kvreport log vllm.log
   kvreport log vllm.log --gpu H100
   journalctl -u vllm | kvreport log - --model Qwen/Qwen2.5-7B
+  llama-server -m model.gguf 2>&1 | kvreport log - --model Qwen/Qwen3-30B-A3B
 """
 
 MAX_UNKNOWN = 20
@@ -27,7 +28,10 @@ MAX_UNKNOWN = 20
 def register(add: Add) -> None:
     """Add the command."""
     command = add(
-        "log", _run, "Read a vLLM or SGLang start-up log: its numbers, ours, and what to change.", _EPILOG
+        "log",
+        _run,
+        "Read an engine's start-up log: its numbers, ours, and what to change.",
+        _EPILOG,
     )
     command.add_argument("file", metavar="FILE", help="the log, or - for standard input")
     command.add_argument(
@@ -46,12 +50,25 @@ def register(add: Add) -> None:
 def _run(options: argparse.Namespace) -> int:
     from kvreport.catalog.load import open_catalogue
     from kvreport.startup_log import MAX_CHARACTERS, diagnose
+    from kvreport.startup_log.llama_cpp import looks_like_llama_cpp
+    from kvreport.startup_log.local import diagnose_local
 
     with nullcontext(sys.stdin.buffer) if options.file == "-" else Path(options.file).open("rb") as log:
         # One byte more than is read as a log: it tells that there is more, whatever the file's size.
         content = log.read(MAX_CHARACTERS * 4 + 1)
+    log_text = content.decode("utf-8", errors="replace")
+    if looks_like_llama_cpp(log_text):
+        local = diagnose_local(
+            log_text[:MAX_CHARACTERS], model=options.model, catalog=open_catalogue(options.data)
+        )
+        if options.format == "json":
+            write_json(local.to_dict())
+        else:
+            for line in local.lines():
+                write(line)
+        return 0
     found = diagnose(
-        content.decode("utf-8", errors="replace"),
+        log_text,
         model=options.model,
         gpu=options.gpu,
         tensor_parallel=options.tensor_parallel,
@@ -76,7 +93,9 @@ def text(found: Diagnosis) -> list[str]:
             said.add(line.says)
             lines.append(f"  line {line.number}: {line.says}")
     if not said:
-        lines.append("  No line was understood: this reads start-up logs of vLLM and SGLang.")
+        lines.append(
+            "  No line was understood: this reads start-up logs of vLLM, SGLang, TensorRT-LLM, llama.cpp and Ollama."
+        )
     if found.comparisons:
         lines += ["", "Beside our numbers:"]
         lines += [f"  {one.line()}" for one in found.comparisons]

@@ -55,7 +55,15 @@ class Remedy:
 
 
 @dataclass(frozen=True, slots=True)
-class _Change:
+class Change:
+    """One change to a question.
+
+    Attributes:
+        axis: What is changed.
+        flags: The change as it is said on the command line.
+        request: The changed question.
+    """
+
     axis: str
     flags: str
     request: Request
@@ -74,7 +82,7 @@ def remedies(result: Estimate, kv_formats: Mapping[str, KvFormat]) -> tuple[Reme
     """
     if result.verdict not in HOPELESS:
         return ()
-    single = list(_changes(result, kv_formats))
+    single = list(changes(result, kv_formats))
     found = [made for change in single if (made := _tried(change.flags, change.request)) is not None]
     if found:
         return tuple(found)
@@ -86,40 +94,41 @@ def remedies(result: Estimate, kv_formats: Mapping[str, KvFormat]) -> tuple[Reme
     return tuple(found[:_MOST_PAIRS])
 
 
-def _changes(result: Estimate, kv_formats: Mapping[str, KvFormat]) -> Iterator[_Change]:
+def changes(result: Estimate, kv_formats: Mapping[str, KvFormat]) -> Iterator[Change]:
+    """Yield every single change that is tried, cheapest first; arguments as for :func:`remedies`."""
     request = result.request
     longest = result.max_context_tokens
     if 0 < longest < request.context_tokens:
-        yield _Change("context", f"--context {longest}", replace(request, context_tokens=longest))
+        yield Change("context", f"--context {longest}", replace(request, context_tokens=longest))
     for name in _KV:
         form = as_declared(kv_formats[name], request.model, kv_formats) if name in kv_formats else None
         if form and form.bits < request.kv_format.bits and storable_on(form, request.accelerator):
-            yield _Change("kv", f"--kv {name}", replace(request, kv_format=form))
+            yield Change("kv", f"--kv {name}", replace(request, kv_format=form))
     if request.kv_pool_bytes is None:
         for name in _WEIGHTS:
             smaller = request.weight_formats.get(name)
             if smaller is not None and _saves(request, smaller) >= _WORTH_CONVERTING:
-                yield _Change("weights", f"--weights {name}", replace(request, weight_format=smaller))
+                yield Change("weights", f"--weights {name}", replace(request, weight_format=smaller))
         if request.case.rules.reserves:
             if request.utilization < _MORE_MEMORY:
                 more = replace(request, utilization=_MORE_MEMORY)
-                yield _Change("utilization", f"--utilization {_MORE_MEMORY}", more)
+                yield Change("utilization", f"--utilization {_MORE_MEMORY}", more)
             steps = request.serving
             if steps.max_batched_tokens > _SHORT_STEP:
                 short = replace(
                     steps, max_batched_tokens=_SHORT_STEP, max_seqs=min(steps.max_seqs, _SHORT_STEP)
                 )
                 flags = f"--max-batched-tokens {_SHORT_STEP}"
-                yield _Change("steps", flags, replace(request, serving=short))
+                yield Change("steps", flags, replace(request, serving=short))
             slots = int(blocks(result.budget.kv_pool_bytes, result.plan))
             if result.verdict == "max_seqs_exceeds_states" and slots:
                 fewer = replace(request.serving, max_seqs=slots)
-                yield _Change("seqs", f"--max-seqs {slots}", replace(request, serving=fewer))
+                yield Change("seqs", f"--max-seqs {slots}", replace(request, serving=fewer))
             if not request.eager:
-                yield _Change("eager", "--eager", replace(request, eager=True))
+                yield Change("eager", "--eager", replace(request, eager=True))
     ranks = request.tensor_parallel * 2
     while ranks <= (request.accelerator.devices_per_node or USUAL_NODE):
-        yield _Change(
+        yield Change(
             "ranks",
             f"--tensor-parallel {ranks}",
             replace(request, layout=replace(request.layout, tensor=ranks)),
@@ -133,7 +142,7 @@ def _saves(request: Request, smaller: WeightFormat) -> float:
     return 1 - weight_bytes(request.model, smaller, known, ranks) / now
 
 
-def _both(request: Request, one: _Change, other: _Change) -> Request:
+def _both(request: Request, one: Change, other: Change) -> Request:
     """Apply what the second change changed on top of the first."""
     changed = {
         name: value

@@ -6,15 +6,18 @@ each change is traced to the term of the budget that did it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any, Final
 from urllib.parse import urljoin
 from xml.sax.saxutils import escape, quoteattr
 
 from kvreport.catalog.engine import Engine, version_number
+from kvreport.catalog.model import Model
 from kvreport.errors import InputError
-from kvreport.estimation.difference import WORDS, Difference, Side, compare
+from kvreport.estimation import Estimate, estimate
+from kvreport.estimation.difference import WORDS, Terms, effects
 from kvreport.publish.profiles import encode
 from kvreport.publish.site_data import SiteData
 
@@ -37,45 +40,66 @@ def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
 
 def changes(site: SiteData) -> Iterator[dict[str, Any]]:
     """Yield one object for each step from a release of the site's engine to the next."""
-    gpu = site.known_gpus[0]
-    for old, new in pairwise(releases(site.catalogue.engines.values(), site.engine.family)):
-        moved = []
-        for model in site.models:
-            try:
-                one = compare(
-                    Side(site.catalogue, model, old),
-                    Side(site.catalogue, model, new),
-                    gpu,
-                    context_tokens=_CONTEXT,
-                )
-            except InputError:
-                continue
-            if one.old and one.new is not None and one.old != one.new:
-                moved.append(one)
-        moved.sort(key=lambda one: one.factor)
+    gpu, steps = site.known_gpus[0], releases(site.catalogue.engines.values(), site.engine.family)
+    with site.parts.group("engine-changes") as kept:
+        every = [
+            kept.get(
+                site.parts.key(site.parts.of_model(model), gpu),
+                partial(_of_model, site, model, steps, gpu),
+            )
+            for model in site.models
+        ]
+    for number, (old, new) in enumerate(pairwise(steps)):
+        moved = [one for of_model in every if (one := of_model[number]) is not None]
+        moved.sort(key=lambda one: one["new"] / one["old"])
         yield {
             "engine": new.label,
             "from": old.name,
             "to": new.name,
             "version": (new.versions or ("", None))[0],
             "gpu": gpu,
-            "models": [_moved(one) for one in moved],
+            "models": moved,
         }
+
+
+def _of_model(site: SiteData, model: Model, steps: Sequence[Engine], gpu: str) -> list[dict[str, Any] | None]:
+    """Return what each step changed for one model; None where it changed nothing or one side has no answer."""
+    # Each release is answered once: it is the new side of one step and the old side of the next.
+    answers: list[Estimate | None] = []
+    for engine in steps:
+        try:
+            answers.append(
+                estimate(
+                    model,
+                    gpu=site.catalogue.accelerator(gpu),
+                    context_tokens=_CONTEXT,
+                    engine=engine,
+                    catalog=site.catalogue,
+                )
+            )
+        except InputError:
+            answers.append(None)
+    return [_moved(model, *pair) for pair in pairwise(answers)]
+
+
+def _moved(model: Model, old: Estimate | None, new: Estimate | None) -> dict[str, Any] | None:
+    if old is None or new is None or not old.max_concurrency or new.max_concurrency is None:
+        return None
+    if old.max_concurrency == new.max_concurrency:
+        return None
+    terms = effects(Terms.of(old), Terms.of(new))
+    return {
+        "model": model.id,
+        "old": old.max_concurrency,
+        "new": new.max_concurrency,
+        "cause": terms[0].term if terms else None,
+    }
 
 
 def releases(engines: Any, family: str) -> list[Engine]:  # noqa: ANN401 - any iterable of engines
     """Return the entries of one engine that have a range of versions, oldest first."""
     dated = [engine for engine in engines if engine.family == family and engine.versions]
     return sorted(dated, key=lambda engine: version_number(engine.versions[0]))
-
-
-def _moved(one: Difference) -> dict[str, Any]:
-    return {
-        "model": one.model,
-        "old": one.old,
-        "new": one.new,
-        "cause": one.effects[0].term if one.effects else None,
-    }
 
 
 def _feed(site: SiteData, found: list[dict[str, Any]]) -> str:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from dataclasses import replace
+from functools import partial
+from typing import Final, TypeVar
 
 from kvreport.catalog.load import RELEASED, Catalogue
+from kvreport.catalog.model import Model
 from kvreport.dataset.grid import Axes, axes
-from kvreport.dataset.matrix import matrix
+from kvreport.dataset.matrix import Cube, matrix
 from kvreport.estimation.request import AUTO
 from kvreport.publish.downloads import NOTHING, Downloads
+from kvreport.publish.parts import Parts
 from kvreport.publish.series import USEFUL_TOKENS, Config, Series, series
 from kvreport.publish.site_data import KNOWN_GPUS, SiteData
 
@@ -17,6 +21,7 @@ CEILING: Final = "ceiling"
 """The policy that runs every model: those that the engine does not run have their page too."""
 
 _EVERY: Final = 50
+T = TypeVar("T")
 
 
 def gather(
@@ -28,6 +33,7 @@ def gather(
     downloads: Downloads = NOTHING,
     site_url: str = "",
     progress: Callable[[str], None] = lambda _: None,
+    parts: Parts | None = None,
 ) -> SiteData:
     """Return what every page may ask.
 
@@ -39,10 +45,12 @@ def gather(
         downloads: The dataset's files.
         site_url: Where the site will stand, or "".
         progress: Told how many models are done.
+        parts: Values of single models, kept between builds; None keeps none.
 
     Raises:
         InputError: If nothing matches a pattern.
     """
+    kept = parts or Parts(None)
     released_axes = axes(catalogue, models=models, gpus=gpus, weights=[RELEASED], kv=[AUTO])
     everything = axes(catalogue, models=models, gpus=gpus, engine=CEILING)
     released: dict[str, dict[Config, Series]] = {}
@@ -63,12 +71,13 @@ def gather(
         models=tuple(sorted(everything.models, key=lambda m: (m.name.lower(), m.id))),
         accelerators=accelerators,
         released=released,
-        on_headline_gpu={cube.model.id: series(cube) for cube in matrix(every_format)},
-        on_one=_served(alone),
+        on_headline_gpu=_each(every_format, kept, "headline-gpu", series),
+        on_one=_by_device(alone, _each(alone, kept, "on-one", _served)),
         version=version,
         downloads=downloads,
         site_url=site_url,
         progress=progress,
+        parts=kept,
     )
 
 
@@ -77,13 +86,35 @@ def _short(catalogue: Catalogue) -> list[int]:
     return [n for n in catalogue.grid.contexts if n <= USEFUL_TOKENS] or list(catalogue.grid.contexts[:1])
 
 
-def _served(alone: Axes) -> dict[tuple[str, str], tuple[tuple[str, int], ...]]:
+def _each(wanted: Axes, parts: Parts, name: str, take: Callable[[Cube], T]) -> dict[str, T]:
+    """Return what ``take`` makes of each model's cube, by model id; kept between builds."""
+    with parts.group(name) as kept:
+
+        def make(model: Model) -> T | None:
+            cube = next(iter(matrix(replace(wanted, models=(model,)))), None)
+            return None if cube is None else take(cube)
+
+        found = {model.id: kept.get(parts.of_model(model), partial(make, model)) for model in wanted.models}
+    return {name: one for name, one in found.items() if one is not None}
+
+
+def _served(cube: Cube) -> list[tuple[str, str, int]]:
+    """Return (accelerator, weight format, weight bytes) of what one device serves."""
+    return [
+        (config.gpu, config.weight_format, one.weight_bytes)
+        for config, one in series(cube).items()
+        if one.serves
+    ]
+
+
+def _by_device(
+    alone: Axes, served: dict[str, list[tuple[str, str, int]]]
+) -> dict[tuple[str, str], tuple[tuple[str, int], ...]]:
     """Return what one device of each kind serves in each weight format: (model id, weight bytes)."""
     found: dict[tuple[str, str], list[tuple[str, int]]] = {
         (gpu.id, form): [] for gpu in alone.accelerators for form, _ in alone.weight_formats
     }
-    for cube in matrix(alone):
-        for config, one in series(cube).items():
-            if one.serves:
-                found[config.gpu, config.weight_format].append((config.model, one.weight_bytes))
+    for model, many in served.items():
+        for gpu, form, weight_bytes in many:
+            found[gpu, form].append((model, weight_bytes))
     return {key: tuple(many) for key, many in found.items()}

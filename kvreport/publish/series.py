@@ -16,13 +16,14 @@ from kvreport.accounting import kernel
 from kvreport.accounting.capacity import Verdict
 from kvreport.dataset.matrix import Cube
 from kvreport.units import gib
-from kvreport.words import NO_REQUEST
+from kvreport.words import CELLS
 
 _PER_CONTEXT: Final = {
     "max_concurrent_requests": "users",
     "max_concurrent_requests_ceiling": "ceiling",
     "kv_bytes_per_token_per_gpu": "token_bytes",
     "kv_bytes_per_request_per_gpu": "request_bytes",
+    "shortfall_bytes_per_gpu": "short",
 }
 _PER_CONFIG: Final = {
     "weight_bytes_per_gpu": "weight_bytes",
@@ -58,6 +59,7 @@ class Series:
         verdicts: Verdict at each.
         token_bytes: Bytes of one further token at each, per device.
         request_bytes: Bytes that one request reserves at each, per device.
+        short: Bytes that one request lacks at each, per device; 0 where it fits.
         weight_bytes: Weights on one device.
         state_bytes: Constant bytes of a request on one device.
         pool_bytes: The cache pool of one device.
@@ -71,6 +73,7 @@ class Series:
     verdicts: tuple[str, ...]
     token_bytes: tuple[int, ...]
     request_bytes: tuple[int, ...]
+    short: tuple[int, ...]
     weight_bytes: int
     state_bytes: int
     pool_bytes: int
@@ -137,23 +140,60 @@ def smallest_serving(candidates: Iterable[Series]) -> Series | None:
     return min(serving, key=lambda one: one.config.tensor_parallel) if serving else None
 
 
-def why_not(widest: Series, usable_bytes: int) -> str:
-    """Say why the widest split of a model serves no request at the shortest context.
+class Refusal(NamedTuple):
+    """Why nothing offered serves a model: what it shares with others, and its own figure.
+
+    Attributes:
+        kind: Key of the group's sentence in ``words.json`` (``group_…``, ``row_…``).
+        number: Devices of the widest split.
+        short_bytes: Bytes missing per device, or 0 where bytes are not the reason.
+    """
+
+    kind: str
+    number: int
+    short_bytes: int
+
+    @property
+    def group(self) -> str:
+        """The sentence that all of a kind share."""
+        number = f"{self.number} GPU{'s' * (self.number != 1)}"
+        return CELLS[f"group_{self.kind}"].format(number=number)
+
+    @property
+    def note(self) -> str:
+        """What is missing here, or ""."""
+        if not self.short_bytes:
+            return ""
+        name = "note_over" if self.kind == "weights" else "note_short"
+        return CELLS[name].format(short=gib(self.short_bytes, 1))
+
+
+def refusal_of(candidates: Sequence[Series], usable_bytes: int) -> Refusal:
+    """Return why none of a model's splits on one kind of device serves the shortest context.
 
     Args:
-        widest: The series with the most devices.
+        candidates: The series, none of which serves; none at all where the model cannot be split so.
         usable_bytes: Memory that a process finds on one device.
     """
-    number = widest.config.tensor_parallel
-    match widest.verdicts[0]:
+    if not candidates:
+        return Refusal("support", 0, 0)
+    widest = max(candidates, key=lambda one: one.config.tensor_parallel)
+    at = max(
+        (n for n, context in enumerate(widest.contexts) if context <= USEFUL_TOKENS and not widest.holds(n)),
+        default=0,
+    )
+    number, short = widest.config.tensor_parallel, widest.short[at]
+    match widest.verdicts[at]:
         case "weights_exceed_memory":
-            needed, there = gib(widest.weight_bytes, 1), gib(usable_bytes, 1)
-            return f"weights: {needed} GiB on each of {number}, and one has {there} GiB"
+            over = widest.weight_bytes - usable_bytes
+            return Refusal("weights", number, over if over > 0 else short)
         case "max_seqs_exceeds_states":
-            return "max-num-seqs: more sequences than blocks for their states; lower --max-num-seqs"
+            return Refusal("seqs", number, 0)
         case "may_fit":
-            return f"may fit on {number}: short by less than the error of the estimate"
-        case "engine_does_not_run" | "format_not_supported" as verdict:
-            return NO_REQUEST[verdict][1]
+            return Refusal("may_fit", number, short)
+        case "engine_does_not_run":
+            return Refusal("support", 0, 0)
+        case "format_not_supported":
+            return Refusal("format", 0, 0)
         case _:
-            return f"cache: the weights leave no room for one request on each of {number}"
+            return Refusal("cache", number, short)

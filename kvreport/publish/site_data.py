@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -16,6 +17,7 @@ from kvreport.catalog.model import Model
 from kvreport.dataset.grid import Axes, Fleet, axes
 from kvreport.estimation.request import AUTO, storable_on
 from kvreport.publish.downloads import Downloads
+from kvreport.publish.parts import Parts
 from kvreport.publish.series import Config, Series, smallest_serving
 
 if TYPE_CHECKING:
@@ -53,6 +55,7 @@ class SiteData:
         downloads: The dataset's files.
         site_url: Where the site will stand, or "".
         progress: Told how far the build is.
+        parts: Values of single models, kept between builds.
     """
 
     catalogue: Catalogue
@@ -67,6 +70,7 @@ class SiteData:
     downloads: Downloads
     site_url: str = ""
     progress: Callable[[str], None] = field(default=lambda _: None)
+    parts: Parts = field(default_factory=lambda: Parts(None))
 
     @cached_property
     def gpus(self) -> tuple[Accelerator, ...]:
@@ -95,6 +99,11 @@ class SiteData:
     def parameters(self) -> dict[str, int]:
         """Parameters that an engine loads, by model id."""
         return {model.id: parameters(model) for model in self.models}
+
+    @cached_property
+    def copies(self) -> Counter[str]:
+        """How many quantized copies of each model there are, by model id: what people run has many."""
+        return Counter(model.quantized_from for model in self.models if model.quantized_from is not None)
 
     @cached_property
     def kv_names(self) -> tuple[str, ...]:
@@ -164,12 +173,14 @@ class SiteData:
 
 
 def best_series(site: SiteData, model: Model) -> Series | None:
-    """Return the series of the headline, or None if no well-known accelerator serves the model.
+    """Return the series of the headline, or None if no accelerator serves the model.
 
     The fewest devices that hold one request of the model's full context; where none does, the
-    fewest that serve. Among equals the best-known accelerator.
+    fewest that serve. Among equals the best-known accelerator. Others are taken where no well-known one serves.
     """
-    serving = [one for gpu in site.known_gpus for one in site.on(model, gpu) if one.serves]
+    serving = [one for gpu in site.known_gpus for one in site.on(model, gpu) if one.serves] or [
+        one for gpu in site.gpus for one in site.on(model, gpu.id) if one.serves
+    ]
 
     def order(one: Series) -> tuple[bool, int]:
         return (one.longest < model.context_tokens, one.config.tensor_parallel)

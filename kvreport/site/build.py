@@ -7,8 +7,9 @@ charts and returns finished pages. It knows no site engine; an adapter takes it 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -21,8 +22,11 @@ from kvreport.publish import (
     browser,
     embeds,
     engine_changes,
+    engine_profiles,
     feeds,
     headers,
+    known_logs,
+    picker,
     profiles,
     python_runtime,
     schemas,
@@ -30,6 +34,7 @@ from kvreport.publish import (
 )
 from kvreport.publish.downloads import FOLDER, NOTHING, Downloads, prepare
 from kvreport.publish.page_data import gather
+from kvreport.publish.parts import Parts
 from kvreport.publish.site_data import SiteData
 from kvreport.site.kit import drawing, fonts, markdown, templating, vega
 from kvreport.site.kit.page import Page
@@ -44,6 +49,7 @@ from kvreport.site.pages import (
     gpu,
     home,
     index,
+    local,
     log,
     measured,
     sizer,
@@ -53,6 +59,9 @@ from kvreport.site.pages import (
 )
 from kvreport.site.pages import data as data_page
 from kvreport.site.pages.model import page as model
+
+_PACKAGES: Final = ("altair", "jinja2", "numpy", "pyarrow", "vl-convert-python")
+"""Distributions whose versions decide what is written."""
 
 VEGA: Final = "assets/vega.js"
 PAGE_TYPES: Final = (
@@ -65,6 +74,7 @@ PAGE_TYPES: Final = (
     your_model.TYPE,
     traffic.TYPE,
     log.TYPE,
+    local.TYPE,
     data_page.TYPE,
     validation.TYPE,
     claims.TYPE,
@@ -86,6 +96,7 @@ class Report:
         files: (address, content) of the files beside the pages: data for the browser, feeds, citation.
         downloads: The dataset's files.
         cache: Folder kept between builds.
+        version: Release of the data.
     """
 
     pages: tuple[Page, ...]
@@ -93,6 +104,7 @@ class Report:
     files: tuple[tuple[str, bytes], ...]
     downloads: Downloads
     cache: Path
+    version: str = ""
 
     @property
     def file_names(self) -> tuple[str, ...]:
@@ -145,10 +157,8 @@ def build(
         InputError: The catalogue is at fault, or nothing matches.
     """
     folders = (resources.package_dir(), resources.assets_dir(), *templating.folders())
-    state = digest(
-        (data or resources.data_dir(), *folders),
-        ("altair", "jinja2", "numpy", "pyarrow", "vl-convert-python"),
-        models,
+    records = data or resources.data_dir()
+    settings = (
         gpus,
         dataset,
         site_url,
@@ -157,13 +167,16 @@ def build(
         fonts.state(),
         python_runtime.state(cache),
     )
+    state = digest((records, *folders), _PACKAGES, models, *settings)
     kept = recall(cache / "report", state)
     if isinstance(kept, Report):
         here = kept.moved(cache)
         if here.downloads.complete():
             progress(f"report: {len(here.pages)} pages, nothing has changed since they were made")
             return here
-    made = _build(data, models, gpus, cache, site_url, written, progress, dataset=dataset)
+    shared = [path for path in sorted(records.iterdir()) if path.name != "models"]
+    parts = Parts(cache / "parts", digest((*shared, *folders), _PACKAGES, *settings))
+    made = _build(data, models, gpus, cache, site_url, written, progress, parts, dataset=dataset)
     keep(cache / "report", state, made)
     return made
 
@@ -176,6 +189,7 @@ def _build(
     site_url: str,
     written: tuple[str, ...],
     progress: Callable[[str], None],
+    parts: Parts,
     *,
     dataset: bool,
 ) -> Report:
@@ -197,6 +211,7 @@ def _build(
         downloads=published,
         site_url=site_url,
         progress=progress,
+        parts=parts,
     )
     requests = (request for kind in PAGE_TYPES for request in kind.requests(site))
     python = tuple(python_runtime.files(cache))
@@ -209,9 +224,14 @@ def _build(
     return Report(
         pages=finished,
         assets=(*_assets(cache), *python, *(file for kind in PAGE_TYPES for file in kind.assets(inputs))),
-        files=(*files(site), *markdown.files(finished, site_url), *headers.files(p.uri for p in finished)),
+        files=(
+            *files(site),
+            *_twins(finished, site_url, parts),
+            *headers.files(p.uri for p in finished),
+        ),
         downloads=published,
         cache=cache,
+        version=version,
     )
 
 
@@ -229,21 +249,35 @@ def pages(inputs: Inputs, written: tuple[str, ...] = ()) -> tuple[Page, ...]:
     return tuple(sorted(made, key=lambda page: page.kind != "home"))
 
 
+def _twins(finished: Sequence[Page], site_url: str, parts: Parts) -> list[tuple[str, bytes]]:
+    """Return every page's Markdown twin, kept between builds."""
+    with parts.group("twins") as kept:
+
+        def make(page: Page, address: str) -> str:
+            return kept.get(parts.key(*markdown.content(page)), partial(markdown.twin, page, address))
+
+        return list(markdown.files(finished, site_url, make))
+
+
 def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
     """Yield (address, content) of every small file beside the pages."""
     yield from profiles.files(site)
+    yield from picker.files(site)
+    yield from engine_profiles.files(site)
     yield from sizer_data.files(site)
     for kind in PAGE_TYPES:
         yield from kind.files(site)
     yield from feeds.files(site)
     yield from engine_changes.files(site)
     yield from embeds.files(site)
+    yield from known_logs.files(site)
     yield from embed.files(embeds.CARD)
     yield from schemas.files(site.site_url)
 
 
 def _assets(cache: Path) -> Iterator[tuple[str, bytes]]:
     yield browser.ADDRESS, browser.script().encode()
+    yield browser.LESSONS_ADDRESS, browser.lessons_script().encode()
     found = False
     for name, content in fonts.web_fonts(cache):
         found = True

@@ -11,7 +11,7 @@ from kvreport.accounting.deployment import allocate, lay_out
 from kvreport.accounting.kernel import RAISED_UTILIZATION
 from kvreport.errors import InputError
 from kvreport.startup_log.findings import Change
-from kvreport.startup_log.laid_out import TWO_BYTE_KV, LaidOut, longest_of
+from kvreport.startup_log.laid_out import TWO_BYTE_KV, LaidOut, longest_of, tokens_of
 from kvreport.startup_log.reading import Reading
 
 FEWER_REQUESTS: Final = (256, 64, 16)
@@ -127,7 +127,7 @@ def _fitting_length(reading: Reading, laid: LaidOut | None, pool: int | None, lo
     if needed and pool is not None and pool > 0:
         # In proportion: windows and states make a shorter request dearer than that, so some is taken off.
         return int(longest * pool / needed * PROPORTION_KEPT) // 16 * 16 or None
-    return reading.whole("storable") or reading.whole("kv_tokens")
+    return reading.whole("storable") or tokens_of(reading)
 
 
 def _fp8_concurrency(reading: Reading, laid: LaidOut | None, longest: int, fits: float) -> float | None:
@@ -143,7 +143,7 @@ def _fp8_concurrency(reading: Reading, laid: LaidOut | None, longest: int, fits:
 
 def shorter(reading: Reading, laid: LaidOut | None, pool: int | None) -> list[tuple[int, int]]:
     """Requests that fit at the longest length and at a half, a quarter and an eighth of it."""
-    longest, tokens = longest_of(reading), reading.whole("kv_tokens")
+    longest, tokens = longest_of(reading), tokens_of(reading)
     if not longest:
         return []
     lengths = [length for length in (longest, longest // 2, longest // 4, longest // 8) if length >= 1]

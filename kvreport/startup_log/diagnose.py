@@ -8,6 +8,8 @@ state and the caller does not say stays unknown.
 
 from __future__ import annotations
 
+from typing import Final
+
 from kvreport.catalog.load import Catalogue, open_catalogue
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
@@ -21,10 +23,14 @@ from kvreport.startup_log.laid_out import (
     longest_of,
     pool_of,
     requests_that_fit,
+    tokens_of,
     version_of,
 )
 from kvreport.startup_log.reading import Reading
 from kvreport.startup_log.reading import read_log as read_lines
+
+POOL_AS_STATED: Final = ("sglang", "tensorrt_llm")
+"""Engines whose pool is not predicted from a log: it lacks what their share is taken of."""
 
 
 def diagnose(
@@ -57,15 +63,15 @@ def diagnose(
     record = _model(reading, model, known, notes)
     device = known.accelerator(gpu) if gpu else None
     laid = log_case(reading, record, known, device, tensor_parallel, weights, kv, notes)
-    pool = pool_of(reading)
+    pool = pool_of(reading, laid)
     total = reading.whole("total_memory") or (device.usable_bytes if device else None)
     fits = requests_that_fit(reading, laid, pool)
     comparisons: list[Comparison] = []
     if laid is not None:
         comparisons += _compare(reading, laid, pool)
-    if device is None:
+    if device is None and reading.engine not in POOL_AS_STATED:
         notes.append("Say which GPU it ran on, and the pool itself is predicted, too.")
-    elif laid is not None and reading.engine != "sglang":
+    elif device is not None and laid is not None and reading.engine not in POOL_AS_STATED:
         missing = _not_stated(reading)
         if missing:
             notes.append(f"The pool is not predicted: the log does not state {' nor '.join(missing)}.")
@@ -98,7 +104,7 @@ def _not_stated(reading: Reading) -> list[str]:
 def _assumed(reading: Reading, laid: LaidOut | None) -> list[str]:
     """What was taken from elsewhere than the log's own words, and what was not followed."""
     notes = []
-    if laid is not None and reading.engine != "sglang" and reading.text("engine_version") is None:
+    if laid is not None and reading.engine not in POOL_AS_STATED and reading.text("engine_version") is None:
         told = version_of(reading)
         if told is not None:
             notes.append(f"The log does not name its release; its lines were written by vLLM {told}.")
@@ -138,9 +144,9 @@ def _compare(reading: Reading, laid: LaidOut, pool: int | None) -> list[Comparis
     if reading.number("concurrency"):
         fit = float(filled.concurrency(longest))
         found.append(Comparison("concurrency", reading.number("concurrency") or 0.0, fit))
-    if reading.number("kv_tokens"):
-        tokens = int(filled.printed_tokens(longest))
-        found.append(Comparison("kv_tokens", reading.number("kv_tokens") or 0.0, tokens))
+    stated = tokens_of(reading)
+    if stated:
+        found.append(Comparison("kv_tokens", float(stated), int(filled.printed_tokens(longest))))
     if reading.number("needed"):
         needed = int(laid.plan.profile.request_bytes(longest))
         found.append(Comparison("needed", reading.number("needed") or 0.0, needed))

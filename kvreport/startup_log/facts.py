@@ -33,6 +33,7 @@ FACTS: Final[dict[str, Fact]] = {
     "context_parallel": Fact("decode context parallel", "number"),
     "utilization": Fact("memory utilisation", "ratio"),
     "mem_fraction": Fact("static memory fraction", "ratio"),
+    "window_share": Fact("window pool per token of the full one", "ratio"),
     "max_model_len": Fact("longest request allowed", "tokens"),
     "max_batched_tokens": Fact("tokens of one step", "tokens"),
     "max_seqs": Fact("requests at once", "number"),

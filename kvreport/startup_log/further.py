@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kvreport.startup_log.patterns import _NUMBER, _WHOLE, Pattern
+from kvreport.startup_log.patterns import NUMBER, WHOLE, Pattern
 
 _SIZE: Final = r"[0-9]{1,9}(?:\.[0-9]{1,6})?"
 
@@ -24,50 +24,50 @@ FURTHER: Final[tuple[Pattern, ...]] = (
         "vllm_desired",
         "vllm",
         rf"Desired GPU memory utilization is \((?P<utilization>[01]?\.[0-9]{{1,9}}|1(?:\.0)?), "
-        rf"(?P<requested__gib>{_NUMBER}) ?GiB\)",
+        rf"(?P<requested__gib>{NUMBER}) ?GiB\)",
         "It may take {utilization} of the device's memory, {requested}.",
     ),
     Pattern(
         "vllm_actual",
         "vllm",
-        rf"Actual usage is (?P<weights__gib>{_NUMBER}) ?GiB for weights?, (?P<activations__gib>{_NUMBER}) ?GiB for "
-        rf"peak activation, (?P<non_framework__gib>{_NUMBER}) ?GiB for non-torch memory, and "
-        rf"(?P<graphs__gib>{_NUMBER}) ?GiB for CUDAGraph memory",
+        rf"Actual usage is (?P<weights__gib>{NUMBER}) ?GiB for weights?, (?P<activations__gib>{NUMBER}) ?GiB for "
+        rf"peak activation, (?P<non_framework__gib>{NUMBER}) ?GiB for non-torch memory, and "
+        rf"(?P<graphs__gib>{NUMBER}) ?GiB for CUDAGraph memory",
         "Weights {weights}, working memory {activations}, non-framework memory {non_framework}, graphs {graphs}.",
     ),
     Pattern(
         "vllm_consumed",
         "vllm",
-        rf"Actual usage is (?P<consumed__gib>{_NUMBER}) ?GiB for consumed memory \(weights \+ non-torch\), "
-        rf"(?P<activations__gib>{_NUMBER}) ?GiB for peak activation, and (?P<graphs__gib>{_NUMBER}) ?GiB for "
+        rf"Actual usage is (?P<consumed__gib>{NUMBER}) ?GiB for consumed memory \(weights \+ non-torch\), "
+        rf"(?P<activations__gib>{NUMBER}) ?GiB for peak activation, and (?P<graphs__gib>{NUMBER}) ?GiB for "
         rf"CUDAGraph memory",
         "Weights and non-framework memory {consumed}, working memory {activations}, graphs {graphs}.",
     ),
     Pattern(
         "vllm_in_use",
         "vllm",
-        rf"Current kv cache memory in use is (?P<kv_pool__gib>{_NUMBER}) ?GiB",
+        rf"Current kv cache memory in use is (?P<kv_pool__gib>{NUMBER}) ?GiB",
         "The cache has {kv_pool} on this device.",
     ),
     Pattern(
         "vllm_v0_results",
         "vllm",
-        rf"Memory profiling results: .{{0,200}}?total_gpu_memory=(?P<total_memory__gib>{_NUMBER}) ?GiB"
-        rf".{{0,300}}?non_torch_memory=(?P<non_framework__gib>{_NUMBER}) ?GiB"
-        rf".{{0,60}}?kv_cache_size=(?P<kv_pool__gib>{_NUMBER}) ?GiB"
+        rf"Memory profiling results: .{{0,200}}?total_gpu_memory=(?P<total_memory__gib>{NUMBER}) ?GiB"
+        rf".{{0,300}}?non_torch_memory=(?P<non_framework__gib>{NUMBER}) ?GiB"
+        rf".{{0,60}}?kv_cache_size=(?P<kv_pool__gib>{NUMBER}) ?GiB"
         rf"(?:.{{0,60}}?gpu_memory_utilization=(?P<utilization>[01]?\.[0-9]{{1,9}}))?",
         "{kv_pool} are left for the cache of the device's {total_memory}; non-framework memory takes {non_framework}.",
     ),
     Pattern(
         "vllm_chunked",
         "vllm",
-        rf"Chunked prefill is enabled with max_num_batched_tokens=(?P<max_batched_tokens>{_WHOLE})",
+        rf"Chunked prefill is enabled with max_num_batched_tokens=(?P<max_batched_tokens>{WHOLE})",
         "One step handles at most {max_batched_tokens} tokens; working memory is measured at that size.",
     ),
     Pattern(
         "vllm_block_set",
         "vllm",
-        rf"Setting kv cache block size to (?P<block_tokens>{_WHOLE})",
+        rf"Setting kv cache block size to (?P<block_tokens>{WHOLE})",
         "The cache is handed out in blocks of {block_tokens} tokens.",
     ),
     _short("max_model_len_ki", "K", "ki"),
@@ -102,7 +102,7 @@ FURTHER: Final[tuple[Pattern, ...]] = (
         "data_parallel",
         None,
         rf"(?:--data[-_]parallel[-_]size(?:=| +)|data_parallel_size=|'data_parallel_size': ?|--dp(?:-size)?(?:=| +))"
-        rf"(?P<data_parallel>{_WHOLE})\b",
+        rf"(?P<data_parallel>{WHOLE})\b",
         "Attention runs on {data_parallel} ranks of its own; each has a pool.",
     ),
     Pattern(

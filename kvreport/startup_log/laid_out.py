@@ -12,7 +12,7 @@ from kvreport.accounting.deployment import Case, Deployment, lay_out, plan_block
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.plan import BlockPlan, Serving
 from kvreport.catalog.accelerator import Accelerator
-from kvreport.catalog.engine import Engine
+from kvreport.catalog.engine import Engine, engine_for_version
 from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.load import Catalogue
 from kvreport.catalog.model import Model
@@ -63,9 +63,6 @@ def log_case(
     """The model under the log's flags; None with a note where nothing can be laid out."""
     if model is None:
         return None
-    if reading.engine == "sglang" and _several_pools(model):
-        notes.append("SGLang keeps windows and states in pools of their own; its tokens are taken as stated.")
-        return None
     engine = _engine(reading, known)
     ranks = tensor_parallel or reading.whole("tensor_parallel") or 1
     if tensor_parallel is None and reading.whole("tensor_parallel") is None:
@@ -98,6 +95,7 @@ def log_case(
                 max_seqs=rows,
                 block_tokens=reading.whole("block_tokens"),
                 prefix_caching=False if reading.facts.get("no_prefix_caching") else None,
+                window_share=reading.number("window_share"),
             ),
             utilization=reading.number("utilization"),
             eager=bool(reading.facts.get("eager")),
@@ -119,9 +117,12 @@ def _several_pools(model: Model) -> bool:
 
 def _engine(reading: Reading, known: Catalogue) -> Engine:
     """The rules of the version that wrote the log; the newest where it does not say."""
-    if reading.engine == "sglang":
-        return known.engine("sglang")
     version = version_of(reading) or ""
+    if reading.engine == "tensorrt_llm":
+        return known.engine("tensorrt-llm")
+    if reading.engine == "sglang":
+        named = engine_for_version(known.engines.values(), "sglang", version or None)
+        return named or known.engine("sglang")
     stated = re.match(r"v?(\d{1,4}\.\d{1,4}(?:\.\d{1,4})?)", version)
     if stated is not None:
         try:
@@ -155,13 +156,24 @@ def _fp8(case: Case, known: Catalogue) -> BlockPlan | None:
         return None
 
 
-def pool_of(reading: Reading) -> int | None:
-    """Bytes of the pool on a device, stated as one or as keys and values."""
+def pool_of(reading: Reading, laid: LaidOut | None = None) -> int | None:
+    """Bytes of the pool on a device, stated as one or as keys and values.
+
+    SGLang prints each of several pools by itself; all of them are what is less free after than before.
+    """
+    if laid is not None and reading.engine == "sglang" and _several_pools(laid.deployment.case.model):
+        before, after = reading.whole("after_load"), reading.whole("after_pool")
+        return before - after if before is not None and after is not None else None
     pool = reading.whole("kv_pool")
     keys, values = reading.whole("key_bytes"), reading.whole("value_bytes")
     if pool is None and keys is not None and values is not None:
         return keys + values
     return pool
+
+
+def tokens_of(reading: Reading) -> int | None:
+    """Tokens that the log says the pool holds; of several pools those of full attention."""
+    return reading.whole("full_tokens") or reading.whole("kv_tokens")
 
 
 def longest_of(reading: Reading) -> int | None:
@@ -176,7 +188,7 @@ def requests_that_fit(reading: Reading, laid: LaidOut | None, pool: int | None) 
         return stated
     if pool is not None and pool <= 0:
         return 0.0
-    needed, tokens = reading.whole("needed"), reading.whole("kv_tokens") or reading.whole("storable")
+    needed, tokens = reading.whole("needed"), tokens_of(reading) or reading.whole("storable")
     if needed and pool is not None:
         return max(pool, 0) / needed
     if longest and tokens is not None:

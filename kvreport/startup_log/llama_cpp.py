@@ -103,9 +103,16 @@ class LlamaStart:
 
 
 def looks_like_llama_cpp(text: str) -> bool:
-    """True if a log has lines that only llama.cpp prints."""
+    """True if a log has lines that only llama.cpp or an older Ollama prints."""
     return any(
-        mark in text for mark in ("llama_kv_cache:", "load_tensors:", "sched_reserve:", "llama_context:")
+        mark in text
+        for mark in (
+            "llama_kv_cache:",
+            "load_tensors:",
+            "sched_reserve:",
+            "llama_context:",
+            "memory.required.",
+        )
     )
 
 

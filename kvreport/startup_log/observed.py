@@ -11,13 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from kvreport.accounting.deployment import Allocation, Case, Deployment, allocate, lay_out, plan_blocks
+from kvreport.accounting.deployment import Allocation, Case, Deployment, allocate, lay_out
 from kvreport.accounting.engines.base import EngineRules
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.extras import own_prediction_layer, with_draft
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import Serving
-from kvreport.accounting.profile import CacheProfile
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.caches import Latent
 from kvreport.catalog.engine import Engine
@@ -25,6 +24,7 @@ from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.load import Catalogue
 from kvreport.catalog.model import Model
 from kvreport.catalog.observation import Observation
+from kvreport.startup_log.local import buffers
 from kvreport.units import GIB, MIB
 
 STATED_WITHIN: Final = 0.005
@@ -165,6 +165,7 @@ class Start:
                 prefix_caching=_prefix_caching(observation),
                 draft_tokens=self._draft_tokens(),
                 draft_in_model=self.own_draft,
+                window_share=window_share(observation),
             ),
             utilization=share_taken(observation),
             eager=bool(observation.eager),
@@ -296,28 +297,13 @@ class Start:
                 self.excluded.append("buffers: keys and values have different types")
             else:
                 form = None if observation.kv_format in ("auto", "bf16") else self._kv_format()
-                profile = self._cells(form, observation.max_seqs or 1)
-                held = [term for term in profile.terms if term.kind != "state"]
-                size = sum(
-                    t.rate_bytes * -(-min(cells, t.cap_tokens) // t.step_tokens) + t.constant_bytes
-                    for t in held
-                )
+                size = buffers(
+                    self.model, self.engine, self.catalogue, form, cells, observation.max_seqs or 1
+                ).cache
                 yield Comparison("buffers", size / MIB, printed.kv_mib, "MiB")
         if printed.state_mib is not None:
-            profile = self._cells(None, 1)
-            size = sum(term.constant_bytes for term in profile.terms if term.kind == "state")
+            size = buffers(self.model, self.engine, self.catalogue, None, cells).states
             yield Comparison("states", size / MIB, printed.state_mib, "MiB")
-
-    def _cells(self, form: KvFormat | None, sequences: int) -> CacheProfile:
-        case = Case(
-            model=self.model,
-            engine=self.engine,
-            accelerators=(),
-            formats=self.catalogue.weight_formats,
-            kv_format=form,
-            serving=Serving(1, sequences=sequences),
-        )
-        return plan_blocks(case).profile
 
 
 def with_pool(laid: Deployment, pool_bytes: int) -> Deployment:
@@ -330,6 +316,12 @@ def serves_images(observation: Observation) -> bool:
     """False if the engine was told to serve text only."""
     said = f"{observation.towers or ''} {observation.flags or ''}".lower()
     return not re.search(r"language[_ -]model[_ -]only|'image': 0|text only", said)
+
+
+def window_share(observation: Observation) -> float | None:
+    """SGLang's ``--swa-full-tokens-ratio``, as the flags say; None for the default."""
+    found = re.search(r"swa[-_]full[-_]tokens[-_]ratio[=: ]+(0?\.\d+|1(?:\.0)?)", observation.flags or "")
+    return float(found[1]) if found else None
 
 
 def drafts_itself(observation: Observation, model: Model) -> bool:

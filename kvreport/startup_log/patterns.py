@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-Engine = Literal["vllm", "sglang"]
+Engine = Literal["vllm", "sglang", "tensorrt_llm"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,8 @@ def _setting(name: str, fact: str, spelling: str, value: str, says: str, unit: s
 
 
 # Longer than any size that a machine has, and not as long as a line can be.
-_WHOLE: Final = r"[0-9](?:,?[0-9]){0,20}(?!,?[0-9])"
-_NUMBER: Final = r"-?[0-9](?:,?[0-9]){0,20}(?:\.[0-9]{1,20})?(?!,?[0-9])"
+WHOLE: Final = r"[0-9](?:,?[0-9]){0,20}(?!,?[0-9])"
+NUMBER: Final = r"-?[0-9](?:,?[0-9]){0,20}(?:\.[0-9]{1,20})?(?!,?[0-9])"
 
 PATTERNS: Final[tuple[Pattern, ...]] = (
     # Which engine, which model.
@@ -107,85 +107,92 @@ PATTERNS: Final[tuple[Pattern, ...]] = (
         "Weights and cache together may take {mem_fraction} of the memory that was free at the start.",
     ),
     _setting(
+        "window_share",
+        "window_share",
+        "swa_full_tokens_ratio",
+        r"0?\.[0-9]+|1(?:\.0)?",
+        "For each token of full attention, the pool of sliding windows holds {window_share}.",
+    ),
+    _setting(
         "max_model_len",
         "max_model_len",
         "max_model_len",
-        _WHOLE,
+        WHOLE,
         "No request may be longer than {max_model_len} tokens, prompt and answer together.",
     ),
     _setting(
         "max_seq_len",
         "max_model_len",
         "max_seq_len",
-        _WHOLE,
+        WHOLE,
         "No request may be longer than {max_model_len} tokens, prompt and answer together.",
     ),
     Pattern(
         "using_max_model_len",
         "vllm",
-        rf"Using max model len (?P<max_model_len>{_WHOLE})",
+        rf"Using max model len (?P<max_model_len>{WHOLE})",
         "No request may be longer than {max_model_len} tokens, prompt and answer together.",
     ),
     _setting(
         "context_length",
         "max_model_len",
         "context_length",
-        _WHOLE,
+        WHOLE,
         "No request may be longer than {max_model_len} tokens, prompt and answer together.",
     ),
     _setting(
         "tensor_parallel",
         "tensor_parallel",
         "tensor_parallel_size",
-        _WHOLE,
+        WHOLE,
         "Each layer is split over {tensor_parallel} devices; sizes below are for one of them.",
     ),
     _setting(
         "tp_size",
         "tensor_parallel",
         "tp_size",
-        _WHOLE,
+        WHOLE,
         "Each layer is split over {tensor_parallel} devices; sizes below are for one of them.",
     ),
     Pattern(
         "tp_flag",
         None,
-        rf"--tp(?:-size)?(?:=| +)(?P<tensor_parallel>{_WHOLE})\b|\s-tp +(?P<tensor_parallel_>{_WHOLE})\b",
+        rf"--tp(?:-size)?(?:=| +)(?P<tensor_parallel>{WHOLE})\b|\s-tp +(?P<tensor_parallel_>{WHOLE})\b",
         "Each layer is split over {tensor_parallel} devices; sizes below are for one of them.",
     ),
     _setting(
         "pipeline_parallel",
         "pipeline_parallel",
         "pipeline_parallel_size",
-        _WHOLE,
+        WHOLE,
         "The layers are dealt out over {pipeline_parallel} stages.",
     ),
     _setting(
         "context_parallel",
         "context_parallel",
         "decode_context_parallel_size",
-        _WHOLE,
+        WHOLE,
         "The tokens of a request are dealt out over {context_parallel} devices while decoding.",
     ),
     _setting(
         "max_batched_tokens",
         "max_batched_tokens",
         "max_num_batched_tokens",
-        _WHOLE,
+        WHOLE,
         "One step handles at most {max_batched_tokens} tokens; working memory is measured at that size.",
     ),
     _setting(
         "max_seqs",
         "max_seqs",
         "max_num_seqs",
-        _WHOLE,
+        WHOLE,
         "At most {max_seqs} requests run at once, whatever memory would hold.",
     ),
     _setting(
         "max_running_setting",
         "max_seqs",
         "max_running_requests",
-        _WHOLE,
+        WHOLE,
         "At most {max_seqs} requests run at once, whatever memory would hold.",
     ),
     _setting(
@@ -212,14 +219,14 @@ PATTERNS: Final[tuple[Pattern, ...]] = (
         "block_size",
         "block_tokens",
         "block_size",
-        _WHOLE,
+        WHOLE,
         "The cache is handed out in blocks of {block_tokens} tokens.",
     ),
     _setting(
         "page_size",
         "block_tokens",
         "page_size",
-        _WHOLE,
+        WHOLE,
         "The cache is handed out in pages of {block_tokens} tokens.",
     ),
     Pattern(
@@ -238,222 +245,222 @@ PATTERNS: Final[tuple[Pattern, ...]] = (
     Pattern(
         "vllm_free",
         "vllm",
-        rf"Free memory on device \S{{0,60}}? ?\(?(?P<free_memory__gib>{_NUMBER})/(?P<total_memory__gib>{_NUMBER}) ?GiB\)",
+        rf"Free memory on device \S{{0,60}}? ?\(?(?P<free_memory__gib>{NUMBER})/(?P<total_memory__gib>{NUMBER}) ?GiB\)",
         "{free_memory} of the device's {total_memory} were free when the engine started.",
     ),
     Pattern(
         "vllm_v0_total",
         "vllm",
-        rf"total_gpu_memory \((?P<total_memory__gib>{_NUMBER}) ?GiB\) x gpu_memory_utilization "
+        rf"total_gpu_memory \((?P<total_memory__gib>{NUMBER}) ?GiB\) x gpu_memory_utilization "
         rf"\((?P<utilization>[01]?\.[0-9]+)\)",
         "The engine may take {utilization} of the device's {total_memory}.",
     ),
     Pattern(
         "vllm_v0_profile",
         "vllm",
-        rf"model weights take (?P<weights__gib>{_NUMBER}) ?GiB",
+        rf"model weights take (?P<weights__gib>{NUMBER}) ?GiB",
         "The weights take {weights} on this device.",
     ),
     Pattern(
         "vllm_v0_non_torch",
         "vllm",
-        rf"non_torch_memory takes (?P<non_framework__gib>{_NUMBER}) ?GiB",
+        rf"non_torch_memory takes (?P<non_framework__gib>{NUMBER}) ?GiB",
         "Driver context and communication buffers take {non_framework}.",
     ),
     Pattern(
         "vllm_v0_peak",
         "vllm",
-        rf"PyTorch activation peak memory takes (?P<activations__gib>{_NUMBER}) ?GiB",
+        rf"PyTorch activation peak memory takes (?P<activations__gib>{NUMBER}) ?GiB",
         "A step at full size needs {activations} of working memory.",
     ),
     Pattern(
         "vllm_v0_pool",
         "vllm",
-        rf"memory reserved for KV Cache is (?:only )?(?P<kv_pool__gib>{_NUMBER}) ?GiB",
+        rf"memory reserved for KV Cache is (?:only )?(?P<kv_pool__gib>{NUMBER}) ?GiB",
         "{kv_pool} are left for the cache.",
     ),
     Pattern(
         "vllm_non_kv",
         "vllm",
-        rf"Total non KV cache memory: (?P<non_cache__gib>{_NUMBER}) ?GiB; torch peak memory increase: "
-        rf"(?P<activations__gib>{_NUMBER}) ?GiB; non-torch forward increase memory: "
-        rf"(?P<non_framework__gib>{_NUMBER}) ?GiB; weights memory: (?P<weights__gib>{_NUMBER}) ?GiB",
+        rf"Total non KV cache memory: (?P<non_cache__gib>{NUMBER}) ?GiB; torch peak memory increase: "
+        rf"(?P<activations__gib>{NUMBER}) ?GiB; non-torch forward increase memory: "
+        rf"(?P<non_framework__gib>{NUMBER}) ?GiB; weights memory: (?P<weights__gib>{NUMBER}) ?GiB",
         "Weights {weights}, working memory {activations} and non-framework memory {non_framework}: "
         "{non_cache} that the cache cannot have.",
     ),
     Pattern(
         "vllm_load",
         "vllm",
-        rf"(?:Model loading took|Loading model weights took|[Mm]odel load:) (?P<weights__gib>{_NUMBER})(?: ?Gi?B\b|$)",
+        rf"(?:Model loading took|Loading model weights took|[Mm]odel load:) (?P<weights__gib>{NUMBER})(?: ?Gi?B\b|$)",
         "The weights take {weights} on each device. They stay there, whatever the traffic.",
     ),
     Pattern(
         "vllm_graph_estimate",
         "vllm",
-        rf"Estimated CUDA graph memory: (?P<graphs_estimate__gib>{_NUMBER}) ?GiB",
+        rf"Estimated CUDA graph memory: (?P<graphs_estimate__gib>{NUMBER}) ?GiB",
         "CUDA graphs are expected to take {graphs_estimate}; that is taken off the pool before it is sized.",
     ),
     Pattern(
         "vllm_graphs",
         "vllm",
-        rf"Graph capturing finished in .{{0,80}}?took (?P<graphs__gib>{_NUMBER}) ?GiB",
+        rf"Graph capturing finished in .{{0,80}}?took (?P<graphs__gib>{NUMBER}) ?GiB",
         "CUDA graphs took {graphs} in the end.",
     ),
     Pattern(
         "vllm_pool",
         "vllm",
-        rf"[Aa]vailable KV cache(?: memory)?:? (?P<kv_pool__gib>{_NUMBER}) ?GiB",
+        rf"[Aa]vailable KV cache(?: memory)?:? (?P<kv_pool__gib>{NUMBER}) ?GiB",
         "{kv_pool} are left for the cache on each device: the share that the engine may take, less "
         "weights, working memory and graphs. The smallest rank decides.",
     ),
     Pattern(
         "vllm_reserved",
         "vllm",
-        rf"reserved (?P<kv_pool__gib>{_NUMBER}) ?GiB memory for KV Cache",
+        rf"reserved (?P<kv_pool__gib>{NUMBER}) ?GiB memory for KV Cache",
         "The cache was given {kv_pool} by hand; the utilisation does not count.",
     ),
     Pattern(
         "vllm_blocks",
         "vllm",
-        rf"# (?:GPU|CUDA|cuda) blocks: (?P<gpu_blocks>{_WHOLE})",
+        rf"# (?:GPU|CUDA|cuda) blocks: (?P<gpu_blocks>{WHOLE})",
         "The pool is {gpu_blocks} blocks.",
     ),
     Pattern(
         "vllm_tokens",
         "vllm",
-        rf"GPU KV cache size: (?P<kv_tokens>{_WHOLE}) tokens",
+        rf"GPU KV cache size: (?P<kv_tokens>{WHOLE}) tokens",
         "The pool holds {kv_tokens} tokens of requests at the longest length allowed. With windows or "
         "recurrent states that figure depends on the length, because shorter requests pay the same constant.",
     ),
     Pattern(
         "vllm_concurrency",
         "vllm",
-        rf"Maximum concurrency for (?P<concurrency_len>{_WHOLE}) tokens per request: ~?(?P<concurrency>{_NUMBER})x",
+        rf"Maximum concurrency for (?P<concurrency_len>{WHOLE}) tokens per request: ~?(?P<concurrency>{NUMBER})x",
         "{concurrency} requests fit if every one is {concurrency_len} tokens long. It is the worst "
         "case, not a limit: shorter requests take fewer blocks, so more of them run.",
     ),
     Pattern(
         "vllm_hybrid_block",
         "vllm",
-        rf"Setting attention block size to (?P<hybrid_block>{_WHOLE}) tokens",
+        rf"Setting attention block size to (?P<hybrid_block>{WHOLE}) tokens",
         "Blocks are enlarged to {hybrid_block} tokens, so that one holds a whole recurrent state.",
     ),
     Pattern(
         "vllm_padding",
         "vllm",
-        rf"Padding mamba page size by (?P<padding>{_NUMBER}) ?%",
+        rf"Padding mamba page size by (?P<padding>{NUMBER}) ?%",
         "Recurrent states are padded by {padding} to fill a block.",
     ),
     Pattern(
         "vllm_layers_padding",
         "vllm",
-        rf"Add \d+ padding layers, may waste at most (?P<padding>{_NUMBER}) ?% KV cache memory",
+        rf"Add \d+ padding layers, may waste at most (?P<padding>{NUMBER}) ?% KV cache memory",
         "Layers do not divide evenly into groups; at most {padding} of the pool is lost to padding.",
     ),
     Pattern(
         "vllm_dcp",
         "vllm",
-        rf"Multiplying the GPU KV cache size by the (?:dcp|cp)_world_size (?P<context_parallel>{_WHOLE})",
+        rf"Multiplying the GPU KV cache size by the (?:dcp|cp)_world_size (?P<context_parallel>{WHOLE})",
         "The token figure counts all {context_parallel} devices that share a request's tokens.",
     ),
     Pattern(
         "vllm_refused",
         "vllm",
-        rf"max seq len \((?P<max_model_len>{_WHOLE})\), \(?(?P<needed__gib>{_NUMBER}) ?GiB KV cache is needed, "
-        rf"which is larger than the available KV cache memory \((?P<kv_pool__gib>{_NUMBER}) ?GiB\)",
+        rf"max seq len \((?P<max_model_len>{WHOLE})\), \(?(?P<needed__gib>{NUMBER}) ?GiB KV cache is needed, "
+        rf"which is larger than the available KV cache memory \((?P<kv_pool__gib>{NUMBER}) ?GiB\)",
         "The engine refuses to start: one request of {max_model_len} tokens needs {needed}, and the pool is {kv_pool}.",
     ),
     Pattern(
         "vllm_estimated_len",
         "vllm",
-        rf"[Ee]stimated maximum model length is (?P<estimated_len>{_WHOLE})",
+        rf"[Ee]stimated maximum model length is (?P<estimated_len>{WHOLE})",
         "The engine itself says that {estimated_len} tokens would fit.",
     ),
     Pattern(
         "vllm_v0_refused",
         "vllm",
-        rf"max seq len \((?P<max_model_len>{_WHOLE})\) is larger than the maximum number of tokens that can be "
-        rf"stored in KV cache \((?P<storable>{_WHOLE})\)",
+        rf"max seq len \((?P<max_model_len>{WHOLE})\) is larger than the maximum number of tokens that can be "
+        rf"stored in KV cache \((?P<storable>{WHOLE})\)",
         "The engine refuses to start: {max_model_len} tokens are allowed per request, and the pool stores {storable}.",
     ),
     # SGLang: where memory goes. It writes GB and counts GiB.
     Pattern(
         "sglang_begin",
         "sglang",
-        rf"Load weight begin\. avail mem=(?P<before_load__gb>{_NUMBER}) GB",
+        rf"Load weight begin\. avail mem=(?P<before_load__gb>{NUMBER}) GB",
         "{before_load} were free before loading.",
     ),
     Pattern(
         "sglang_loaded",
         "sglang",
-        rf"Load weight end\..{{0,400}}?avail mem=(?P<after_load__gb>{_NUMBER}) GB, mem usage=(?P<weights__gb>{_NUMBER}) GB",
+        rf"Load weight end\..{{0,400}}?avail mem=(?P<after_load__gb>{NUMBER}) GB, mem usage=(?P<weights__gb>{NUMBER}) GB",
         "The weights took {weights} on each device; {after_load} are free.",
     ),
     Pattern(
         "sglang_kv",
         "sglang",
-        rf"KV Cache is allocated\..{{0,200}}?#tokens: (?P<kv_tokens>{_WHOLE})",
+        rf"KV Cache is allocated\..{{0,200}}?#tokens: (?P<kv_tokens>{WHOLE})",
         "The pool holds {kv_tokens} tokens.",
     ),
     Pattern(
         "sglang_kv_halves",
         "sglang",
-        rf"K size: (?P<key_bytes__gb>{_NUMBER}) GB, V size: (?P<value_bytes__gb>{_NUMBER}) GB",
+        rf"K size: (?P<key_bytes__gb>{NUMBER}) GB, V size: (?P<value_bytes__gb>{NUMBER}) GB",
         "Keys take {key_bytes} and values {value_bytes} on each device.",
     ),
     Pattern(
         "sglang_kv_whole",
         "sglang",
-        rf"#tokens: {_WHOLE}, KV size: (?P<kv_pool__gb>{_NUMBER}) GB",
+        rf"#tokens: {WHOLE}, KV size: (?P<kv_pool__gb>{NUMBER}) GB",
         "They take {kv_pool} on each device.",
     ),
     Pattern(
         "sglang_windows",
         "sglang",
-        rf"full_layer_tokens=(?P<full_tokens>{_WHOLE}), swa_layer_tokens=(?P<window_tokens>{_WHOLE})",
+        rf"full_layer_tokens=(?P<full_tokens>{WHOLE}), swa_layer_tokens=(?P<window_tokens>{WHOLE})",
         "Two pools: {full_tokens} tokens for full attention, {window_tokens} for sliding windows.",
     ),
     Pattern(
         "sglang_states",
         "sglang",
-        rf"Mamba Cache is allocated\. max_mamba_cache_size: (?P<state_slots>{_WHOLE}), conv_state size: "
-        rf"(?P<conv_bytes__gb>{_NUMBER}) ?GB, ssm_state size: (?P<ssm_bytes__gb>{_NUMBER}) ?GB",
+        rf"Mamba Cache is allocated\. max_mamba_cache_size: (?P<state_slots>{WHOLE}), conv_state size: "
+        rf"(?P<conv_bytes__gb>{NUMBER}) ?GB, ssm_state size: (?P<ssm_bytes__gb>{NUMBER}) ?GB",
         "{state_slots} slots for recurrent states take {conv_bytes} and {ssm_bytes}.",
     ),
     Pattern(
         "sglang_pool_end",
         "sglang",
-        rf"Memory pool end\. avail mem=(?P<after_pool__gb>{_NUMBER}) GB",
+        rf"Memory pool end\. avail mem=(?P<after_pool__gb>{NUMBER}) GB",
         "{after_pool} are free after the pool: working memory and graphs must live in it.",
     ),
     Pattern(
         "sglang_graphs",
         "sglang",
-        rf"Capture (?:target decode |draft )?(?:cuda|CUDA) graph end\..{{0,200}}?mem usage=(?P<graphs__gb>{_NUMBER}) GB",
+        rf"Capture (?:target decode |draft )?(?:cuda|CUDA) graph end\..{{0,200}}?mem usage=(?P<graphs__gb>{NUMBER}) GB",
         "CUDA graphs took {graphs}.",
     ),
     Pattern(
         "sglang_totals",
         "sglang",
-        rf"max_total_num_tokens=(?P<kv_tokens>{_WHOLE})",
+        rf"max_total_num_tokens=(?P<kv_tokens>{WHOLE})",
         "The pool holds {kv_tokens} tokens.",
     ),
     Pattern(
         "sglang_context_len",
         "sglang",
-        rf"\bcontext_len=(?P<max_model_len>{_WHOLE})",
+        rf"\bcontext_len=(?P<max_model_len>{WHOLE})",
         "No request may be longer than {max_model_len} tokens, prompt and answer together.",
     ),
     Pattern(
         "sglang_chunk",
         "sglang",
-        rf"chunked_prefill_size=(?P<chunked_prefill>{_WHOLE})",
+        rf"chunked_prefill_size=(?P<chunked_prefill>{WHOLE})",
         "Prompts are prefilled in chunks of {chunked_prefill} tokens.",
     ),
     Pattern(
         "sglang_spare",
         "sglang",
-        rf"available_gpu_mem=(?P<spare_memory__gb>{_NUMBER}) GB",
+        rf"available_gpu_mem=(?P<spare_memory__gb>{NUMBER}) GB",
         "{spare_memory} are still free when the server is ready.",
     ),
     Pattern(

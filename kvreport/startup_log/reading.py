@@ -11,6 +11,7 @@ from kvreport.startup_log.facts import FACTS
 from kvreport.startup_log.further import FURTHER
 from kvreport.startup_log.patterns import PATTERNS, Engine, Pattern
 from kvreport.startup_log.release import places
+from kvreport.startup_log.tensorrt_llm import TENSORRT_LLM
 from kvreport.units import GIB
 
 Value = int | float | str | bool
@@ -21,7 +22,7 @@ MAX_LINE: Final = 20_000
 LARGEST: Final = 1 << 53
 """No number beyond it is believed: no machine has so much, and a browser's numbers end there."""
 
-ALL: Final = (*PATTERNS, *FURTHER)
+ALL: Final = (*PATTERNS, *FURTHER, *TENSORRT_LLM)
 _COMPILED: Final = tuple(re.compile(pattern.expression, re.ASCII) for pattern in ALL)
 _SCALES: Final = {"gib": GIB, "gb": GIB, "mib": 1 << 20, "ki": 1024, "k": 1000}
 
@@ -103,7 +104,7 @@ def read_log(text: str) -> Reading:
     recognised: list[Recognised] = []
     unknown: list[tuple[int, str]] = []
     facts: dict[str, Value] = {}
-    votes: dict[Engine, int] = {"vllm": 0, "sglang": 0}
+    votes: dict[Engine, int] = {"vllm": 0, "sglang": 0, "tensorrt_llm": 0}
     plain = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", text)
     for number, line in enumerate(re.split(r"\r\n|\n|\r", plain), start=1):
         shown = line[:MAX_LINE].strip(_BLANKS)
@@ -118,9 +119,8 @@ def read_log(text: str) -> Reading:
                 facts[name] = _merge(name, facts.get(name), value)
         if not found:
             unknown.append((number, shown))
-    engine: Engine | None = None
-    if any(votes.values()):
-        engine = "vllm" if votes["vllm"] >= votes["sglang"] else "sglang"
+    most = max(votes, key=votes.__getitem__)
+    engine = most if votes[most] else None
     found_at = places(line.text for line in recognised)
     return Reading(engine, facts, tuple(recognised), tuple(unknown), found_at)
 

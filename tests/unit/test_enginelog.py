@@ -9,6 +9,7 @@ import pytest
 
 from kvreport.errors import InputError
 from kvreport.startup_log import FACTS, PATTERNS, read_log, table
+from kvreport.startup_log.diagnose import diagnose
 
 GIB = 1 << 30
 
@@ -282,3 +283,27 @@ def test_every_group_names_a_fact_and_every_sentence_only_its_own() -> None:
 def test_the_table_for_the_browser_holds_no_python_only_syntax() -> None:
     for pattern in table()["patterns"]:
         assert "(?P" not in pattern["expression"]
+
+
+WINDOWS = """\
+server_args=ServerArgs(model_path='openai/gpt-oss-120b', tp_size=1, mem_fraction_static=0.9)
+Load weight end. type=GptOssForCausalLM, dtype=torch.bfloat16, avail mem=14.5 GB, mem usage=64.08 GB.
+Use sliding window memory pool. full_layer_tokens=120000, swa_layer_tokens=96000
+KV Cache is allocated. #tokens: 96000, K size: 1.65 GB, V size: 1.65 GB
+KV Cache is allocated. #tokens: 120000, K size: 2.06 GB, V size: 2.06 GB
+Memory pool end. avail mem=7.08 GB
+max_total_num_tokens=120000, chunked_prefill_size=8192, max_running_requests=2048, context_len=131072
+"""
+
+
+def test_several_pools_of_sglang_are_laid_out_together() -> None:
+    found = {one.fact: one for one in diagnose(WINDOWS).comparisons}
+    assert found["kv_tokens"].stated == 120_000
+    assert found["kv_tokens"].predicted == pytest.approx(120_000, rel=1e-3)
+
+
+def test_another_share_of_windows_is_read() -> None:
+    text = WINDOWS.replace("mem_fraction_static=0.9", "mem_fraction_static=0.9, swa_full_tokens_ratio=0.5")
+    assert read_log(text).facts["window_share"] == 0.5
+    found = {one.fact: one for one in diagnose(text).comparisons}
+    assert found["kv_tokens"].predicted > 140_000

@@ -242,3 +242,18 @@ def test_gemma_4s_drafter_keeps_no_cache(catalogue: Catalogue) -> None:
 
     drafting = replace(case, serving=Serving(8192, draft_tokens=4))
     assert plan_blocks(drafting).profile == plan_blocks(case).profile
+
+
+@pytest.mark.parametrize(
+    ("version", "number"),
+    [
+        ("0.9.2.dev364+gb432b7a28", (0, 9, 2)),
+        ("0.16.1.dev0+g89a77b108.rocm721", (0, 16, 0)),
+        ("0.13.0+faa43dbf.nv26.01", (0, 13, 0)),
+        ("0.11.0rc2.dev12+g1", (0, 11, 0)),
+        ("0.20.1rc0.dev7+gabc", (0, 21, 0)),
+        ("0.1.dev15312+g44", ()),
+    ],
+)
+def test_a_build_follows_the_release_that_was_cut_after_it(version: str, number: tuple[int, ...]) -> None:
+    assert releases.release_number(version) == number

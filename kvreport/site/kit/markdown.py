@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from html.parser import HTMLParser
 from typing import Final
 from urllib.parse import urljoin
@@ -123,17 +123,28 @@ def twin(page: Page, site_url: str = "") -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def files(pages: Iterable[Page], site_url: str = "") -> Iterator[tuple[str, bytes]]:
+def content(page: Page) -> tuple[str, ...]:
+    """Return every text of a page that decides its twin."""
+    sections = (text for section in page.sections for text in (section.title, section.html))
+    return (page.uri, page.heading, page.lead, *sections)
+
+
+def files(
+    pages: Iterable[Page], site_url: str = "", make: Callable[[Page, str], str] = twin
+) -> Iterator[tuple[str, bytes]]:
     """Yield (address, content) of every page's twin (``index.md`` beside it) and of ``llms-full.txt``.
 
     ``llms-full.txt`` holds the twins of all pages but those of single models and accelerators, of which it
     has title, conclusion and address.
+
+    Args:
+        pages: The pages.
+        site_url: Where the site will stand, or "".
+        make: Makes a twin of a page and the site's address; for twins that are kept between builds.
     """
     whole: list[str] = []
-    for page in pages:
-        if page.moved_to is not None:
-            continue
-        text = twin(page, site_url)
+    found = [(page, make(page, site_url)) for page in pages if page.moved_to is None]
+    for page, text in found:
         yield f"{page.uri}index.md", text.encode()
         if page.kind in ("model", "gpu"):
             address = urljoin(site_url, f"{page.uri}index.md") if site_url else f"{page.uri}index.md"

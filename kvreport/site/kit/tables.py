@@ -10,9 +10,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from kvreport import units
-from kvreport.words import NO_REQUEST, REQUEST_STEPS
+from kvreport.words import CELLS, NO_REQUEST, REQUEST_STEPS
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,10 @@ class Row:
     why: str = ""
 
 
+SHORT: Final = ("cache_exceeds_pool", "weights_exceed_memory", "may_fit")
+"""Verdicts whose shortfall a cell can say."""
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
     """A table with its caption.
@@ -101,22 +106,31 @@ def step(users: int) -> int:
     return bisect_right(REQUEST_STEPS, users)
 
 
-def users_cell(users: int, verdict: str) -> Cell:
-    """Return the cell for a number of simultaneous requests."""
+def users_cell(users: int, verdict: str, short: int | None = None) -> Cell:
+    """Return the cell for a number of concurrent requests.
+
+    Args:
+        users: Requests that run at once.
+        verdict: The verdict on one request.
+        short: Bytes per device that one request lacks, where the cell is to say so.
+    """
     if verdict == "context_exceeds_model" or users < 1:
         word, reason = NO_REQUEST.get(verdict, ("0", "no request fits"))
+        if short and verdict in SHORT:
+            word = CELLS["short"].format(short=units.gib(short, 1))
         return Cell(word, "kv-no", value=0, hint=reason)
     css = f"kv-u{step(users)}" + (" kv-tight" if verdict == "tight" else "")
     return Cell(units.count(users), css, value=users, hint="tight" if verdict == "tight" else "")
 
 
-def user_cells(users: Sequence[int], verdicts: Sequence[str]) -> tuple[Cell, ...]:
+def user_cells(users: Sequence[int], verdicts: Sequence[str], short: Sequence[int] = ()) -> tuple[Cell, ...]:
     """Return the cells of a row; what lies beyond the model's limit is one cell at its end."""
     inside = len(verdicts)
     while inside and verdicts[inside - 1] == "context_exceeds_model":
         inside -= 1
+    missing = short or [0] * len(users)
     cells = [
-        users_cell(number, verdict) for number, verdict in zip(users[:inside], verdicts[:inside], strict=True)
+        users_cell(*one) for one in zip(users[:inside], verdicts[:inside], missing[:inside], strict=True)
     ]
     beyond = len(verdicts) - inside
     if beyond:

@@ -7,18 +7,22 @@ from dataclasses import dataclass
 from typing import Final
 
 from kvreport import units
+from kvreport.accounting import kernel
 from kvreport.catalog.accelerator import Accelerator, Figure
 from kvreport.catalog.load import RELEASED
 from kvreport.catalog.model import Model
-from kvreport.publish.series import Series, why_not
+from kvreport.publish.series import Series, refusal_of
 from kvreport.publish.site_data import SiteData
-from kvreport.site.kit import charts, diagrams, tables
-from kvreport.site.kit.elements import Bar, Chart, Fact, SourceLine
+from kvreport.site.kit import diagrams, tables
+from kvreport.site.kit.boundary_plot import Plot, PlotData, PlotLine
+from kvreport.site.kit.elements import Bar, Fact, SourceLine
+from kvreport.site.kit.groups import Group, Member, grouped
 from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.sources import evidence_cell, source_cell, source_lines
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType, names_of
+from kvreport.site.pages.controls import Controls, kv_choices, layout_choices, weight_choices
 from kvreport.site.pages.model.headline import plain
 
 EXAMPLES: Final = (
@@ -47,7 +51,9 @@ class GpuContext:
         bar: Advertised, visible and usable memory as one bar.
         memory: The three sizes with their evidence and quotes.
         chart: The boundary of a few models on it, or None.
-        grid: Models by contexts.
+        grid: Models that it serves, by contexts.
+        groups: Models that it does not serve, by reason.
+        controls: The form that changes formats and number of GPUs.
         largest: The largest model that fits, by weight format.
         rates: Bandwidth and peak rates with their evidence.
         notes: Remarks of the catalogue.
@@ -62,8 +68,10 @@ class GpuContext:
     facts: tuple[Fact, ...]
     bar: Bar | None
     memory: Table
-    chart: Chart | None
+    chart: Plot | None
     grid: Table
+    groups: tuple[Group, ...]
+    controls: Controls
     largest: Table
     rates: Table
     notes: tuple[str, ...]
@@ -82,7 +90,7 @@ def page(inputs: Inputs, gpu: Accelerator) -> Page:
     """Return an accelerator's page."""
     uri = f"gpus/{gpu.id}/"
     made = context(inputs.site, gpu)
-    names = names_of(made) | {"drawing": inputs.drawing(made.chart)}
+    names = names_of(made)
 
     def section(anchor: str, title: str, template: str, **more: object) -> Section:
         return Section(anchor, title, render(template, uri, names | more))
@@ -95,12 +103,12 @@ def page(inputs: Inputs, gpu: Accelerator) -> Page:
         description=f"{gpu.name}: {plain(made.headline)}",
         lead=render("gpu/lead.html", uri, names),
         sections=(
-            section("memory", "How much memory it really has", "gpu/memory.html"),
-            section("boundary", "Where models stop fitting", "gpu/boundary.html"),
-            section("users", "Users of every model", "gpu/users.html"),
+            section("memory", "Memory: advertised and usable", "gpu/memory.html"),
+            section("boundary", "Capacity by context length", "gpu/boundary.html"),
+            section("users", "Capacity by model", "gpu/users.html"),
             section("largest", "The largest model that fits", "_only_table.html", table=made.largest),
             section("rates", "Bandwidth and peak rates", "_only_table.html", table=made.rates),
-            section("sources", "Where each figure comes from", "gpu/sources.html"),
+            section("sources", "Sources", "gpu/sources.html"),
         ),
         names=tuple(dict.fromkeys([gpu.id, *gpu.aliases])),
         boost=2.0,
@@ -108,17 +116,10 @@ def page(inputs: Inputs, gpu: Accelerator) -> Page:
     )
 
 
-def requests(site: SiteData) -> Iterator[charts.Request]:
-    """Yield the boundary chart of each accelerator that has one."""
-    for gpu in site.gpus:
-        request = boundary_request(site, gpu)
-        if request is not None:
-            yield request
-
-
 def context(site: SiteData, gpu: Accelerator) -> GpuContext:
     """Return an accelerator's page."""
     serving = {model.id: site.serving(model, gpu.id) for model in site.models}
+    grid, groups = _grid(site, gpu, serving)
     return GpuContext(
         slug=gpu.id,
         headline=headline(site, gpu),
@@ -127,8 +128,18 @@ def context(site: SiteData, gpu: Accelerator) -> GpuContext:
         facts=tuple(_facts(gpu)),
         bar=_bar(gpu),
         memory=_memory(gpu),
-        chart=boundary_chart(site, gpu),
-        grid=_grid(site, gpu, serving),
+        chart=boundary_plot(site, gpu),
+        grid=grid,
+        groups=groups,
+        controls=Controls(
+            page="gpu",
+            start={"gpu": gpu.id, "context": kernel.USEFUL_TOKENS},
+            layouts=layout_choices(site, further=False),
+            weights=weight_choices(site),
+            kv=kv_choices(site),
+            settings=False,
+            examples=tuple(site.catalogue.models[one.config.model].slug for _, one, _ in _shown(site, gpu)),
+        ),
         largest=_largest(site, gpu),
         rates=_rates(gpu),
         notes=gpu.notes,
@@ -145,14 +156,17 @@ def headline(site: SiteData, gpu: Accelerator) -> tuple[tuple[str, bool], ...]:
     ]
     pieces: list[tuple[str, bool]] = [
         (f"{units.gib(gpu.usable_bytes, 1)} GiB", True),
-        (" that a process can use; one of them serves ", False),
+        (" usable. A single GPU serves ", False),
         (f"{len(alone)} of {len(site.models)}", True),
-        (" models as released", False),
+        (" models as released at 8K tokens", False),
     ]
     if alone:
         largest = max(alone, key=lambda model: site.parameters[model.id])
         pieces.append(
-            (f", up to {largest.name} ({units.human_parameters(site.parameters[largest.id])}).", False)
+            (
+                f", the largest is {largest.name} ({units.human_parameters(site.parameters[largest.id])}).",
+                False,
+            )
         )
     else:
         pieces.append((".", False))
@@ -160,14 +174,14 @@ def headline(site: SiteData, gpu: Accelerator) -> tuple[tuple[str, bool], ...]:
 
 
 def _facts(gpu: Accelerator) -> Iterator[Fact]:
-    yield Fact("on the label", advertised(gpu), "as its maker writes it")
+    yield Fact("Advertised memory", advertised(gpu), "installed, as its maker states it")
     if gpu.memory.driver_visible is not None:
-        yield Fact("the driver reports", f"{units.gib(gpu.memory.driver_visible.value)} GiB")
+        yield Fact("Reported by the driver", f"{units.gib(gpu.memory.driver_visible.value)} GiB")
     note = "" if gpu.memory.usable.evidence == "observed" else gpu.memory.usable.evidence
-    yield Fact("a process finds", f"{units.gib(gpu.usable_bytes)} GiB", note)
+    yield Fact("Usable by a process", f"{units.gib(gpu.usable_bytes)} GiB", note)
     if gpu.bandwidth_bytes_per_s is not None:
         yield Fact(
-            "memory bandwidth",
+            "Memory bandwidth",
             f"{gpu.bandwidth_bytes_per_s.value / _TERA:,.2f} TB/s",
             _mark(gpu.bandwidth_bytes_per_s),
         )
@@ -195,12 +209,12 @@ def _bar(gpu: Accelerator) -> Bar | None:
         return None
     visible = memory.driver_visible.value if memory.driver_visible else gpu.usable_bytes
     parts = (
-        ("use", "a process can use", gpu.usable_bytes),
+        ("use", "usable by a process", gpu.usable_bytes),
         ("driver", "kept by the driver", visible - gpu.usable_bytes),
-        ("free", "never visible", total - visible),
+        ("free", "not visible to the driver", total - visible),
     )
     return diagrams.bar(
-        "From the label to what a process finds", parts, total, "Of what the label says, to scale."
+        "From advertised to usable memory", parts, total, "Parts of the advertised memory, to scale."
     )
 
 
@@ -208,9 +222,13 @@ def _memory(gpu: Accelerator) -> Table:
     memory = gpu.memory
     rows = []
     for name, figure, meaning in (
-        ("advertised", memory.advertised, f"the label, in {memory.advertised_unit}"),
+        ("advertised", memory.advertised, f"the advertised figure, in {memory.advertised_unit}"),
         ("driver-visible", memory.driver_visible, "total that the driver reports"),
-        ("usable", memory.usable, "total that a process finds: what an engine's utilisation multiplies"),
+        (
+            "usable",
+            memory.usable,
+            "total that a process can allocate (CUDA total); --gpu-memory-utilization is a share of it",
+        ),
     ):
         cells = (
             tables.size_cell(figure.value if figure else None),
@@ -224,59 +242,42 @@ def _memory(gpu: Accelerator) -> Table:
         )
         rows.append(Row(Cell(name), cells))
     return Table(
-        caption="Three answers to “how much memory”, per device",
-        head=Column("size", numeric=False),
+        caption="Advertised, reported and usable memory per GPU",
+        head=Column("Memory", numeric=False),
         columns=(
-            Column("size", "GiB"),
-            Column("size", "bytes"),
-            Column("evidence", numeric=False),
-            Column("what it is", numeric=False),
-            Column("read as", numeric=False),
-            Column("source", numeric=False),
+            Column("Size", "GiB"),
+            Column("Size", "bytes"),
+            Column("Evidence", numeric=False),
+            Column("What it is", numeric=False),
+            Column("Quoted as", numeric=False),
+            Column("Source", numeric=False),
         ),
         rows=tuple(rows),
         name="memory-table",
     )
 
 
-def boundary_chart(site: SiteData, gpu: Accelerator) -> Chart | None:
+def boundary_plot(site: SiteData, gpu: Accelerator) -> Plot | None:
     """Return the boundary of a few models on this accelerator, or None if it serves none of them."""
     shown = _shown(site, gpu)
     if not shown:
         return None
-    lines = tuple(charts.Line(name, points) for name, one, points in shown)
-    request = charts.Request("boundary", charts.Boundary(lines))
-    return Chart(
+    return Plot(
         id="boundary-chart",
-        title=f"{gpu.name}: simultaneous users by context, one line per model",
-        digest=request.digest,
-        legend=tuple((number, name) for number, (name, _, _) in enumerate(shown, start=1)),
-        notes=(),
-        caption="Below a line it fits. Both axes double with every step; a line ends at the model's own limit "
-        "or at the longest request that fits.",
+        title=f"{gpu.name}: concurrent requests by context, one line per model",
+        data=PlotData(lines=tuple(PlotLine(name, points) for name, _, points in shown)),
         table=Table(
-            caption="The same data: simultaneous users, by context in tokens",
-            head=Column("model", numeric=False),
+            caption="The same data: concurrent requests by context per request (tokens)",
+            head=Column("Model", numeric=False),
             columns=tables.context_columns(site.contexts),
             rows=tuple(
-                Row(
-                    Cell(name),
-                    tables.user_cells(one.users, one.verdicts),
-                )
+                Row(Cell(name), tables.user_cells(one.users, one.verdicts, one.short))
                 for name, one, _ in shown
             ),
             css="kv-grid",
             dense=True,
         ),
     )
-
-
-def boundary_request(site: SiteData, gpu: Accelerator) -> charts.Request | None:
-    """Return the request of the chart that :func:`boundary_chart` describes."""
-    shown = _shown(site, gpu)
-    if not shown:
-        return None
-    return charts.Request("boundary", charts.Boundary(tuple(charts.Line(n, p) for n, _, p in shown)))
 
 
 def _shown(site: SiteData, gpu: Accelerator) -> list[tuple[str, Series, tuple[tuple[int, int], ...]]]:
@@ -294,39 +295,39 @@ def _shown(site: SiteData, gpu: Accelerator) -> list[tuple[str, Series, tuple[tu
     return shown[:6]
 
 
-def _grid(site: SiteData, gpu: Accelerator, serving: dict[str, Series | None]) -> Table:
+def _grid(
+    site: SiteData, gpu: Accelerator, serving: dict[str, Series | None]
+) -> tuple[Table, tuple[Group, ...]]:
+    """The models that it serves, newest first, and those that it does not, by reason."""
     rows = []
-    for model in site.models:
+    groups: dict[str, list[Member]] = {}
+    for model in sorted(site.models, key=lambda model: (model.release or "", model.name), reverse=True):
         one = serving[model.id]
-        head = Cell(model.name, href=f"models/{model.slug}/", hint=model.maker)
-        anchor = f"of-{model.slug}"
+        anchor, href = f"of-{model.slug}", f"models/{model.slug}/"
         if one is None:
-            series = site.on(model, gpu.id)
-            why = _why_not(series, gpu.usable_bytes)
-            rows.append(Row(head, anchor=anchor, why=why))
+            refusal = site.refusal(model)
+            why = refusal_of(site.on(model, gpu.id), gpu.usable_bytes)
+            reason = f"Not run by {site.engine.label}" if refusal else why.group
+            groups.setdefault(reason, []).append(
+                Member(anchor, model.name, href, "" if refusal else why.note)
+            )
             continue
         cells = (
             Cell(str(one.config.tensor_parallel), "kv-num", value=one.config.tensor_parallel),
-            *tables.user_cells(one.users, one.verdicts),
+            *tables.user_cells(one.users, one.verdicts, one.short),
         )
-        rows.append(Row(head, cells, anchor=anchor))
-    return Table(
-        caption="Simultaneous users on the fewest devices that serve the model as released, by context of each "
-        "request in tokens",
-        head=Column("model", numeric=False),
-        columns=(Column("devices"), *tables.context_columns(site.contexts)),
+        rows.append(Row(Cell(model.name, href=href, hint=model.maker), cells, anchor=anchor))
+    table = Table(
+        caption="Concurrent requests on the fewest GPUs that serve the model as released, by context per request "
+        "(tokens), newest models first",
+        head=Column("Model", numeric=False),
+        columns=(Column("GPUs"), *tables.context_columns(site.contexts)),
         rows=tuple(rows),
         name="users-table",
         css="kv-grid",
         dense=True,
     )
-
-
-def _why_not(series: list[Series], usable_bytes: int) -> str:
-    if not series:
-        return "not offered: it cannot be split so, or the engine does not run it here"
-    widest = max(series, key=lambda one: one.config.tensor_parallel)
-    return why_not(widest, usable_bytes)
+    return table, grouped(groups)
 
 
 def _largest(site: SiteData, gpu: Accelerator) -> Table:
@@ -336,9 +337,9 @@ def _largest(site: SiteData, gpu: Accelerator) -> Table:
     for (one_gpu, form), serving in site.on_one.items():
         if one_gpu != gpu.id:
             continue
-        label = "as released" if form == RELEASED else site.catalogue.weight_formats[form].label
+        label = "As released" if form == RELEASED else site.catalogue.weight_formats[form].label
         if not serving:
-            rows.append(Row(Cell(label), why="no model of the catalogue"))
+            rows.append(Row(Cell(label), why="No model in the catalog"))
             continue
         model_id, weight_bytes = max(serving, key=lambda pair: (site.parameters[pair[0]], pair[0]))
         model = site.catalogue.models[model_id]
@@ -352,13 +353,13 @@ def _largest(site: SiteData, gpu: Accelerator) -> Table:
         )
         rows.append(Row(Cell(label), cells))
     return Table(
-        caption=f"The largest model that one {name} serves at 8K, by the storage format of its weights",
-        head=Column("weights", numeric=False),
+        caption=f"The largest model that one {name} serves at 8K tokens, by weight format",
+        head=Column("Weight format", numeric=False),
         columns=(
-            Column("largest model", numeric=False),
-            Column("parameters"),
-            Column("weights", "GiB"),
-            Column("models served"),
+            Column("Largest model", numeric=False),
+            Column("Parameters"),
+            Column("Weights", "GiB"),
+            Column("Models served"),
         ),
         rows=tuple(rows),
         name="largest-table",
@@ -368,13 +369,13 @@ def _largest(site: SiteData, gpu: Accelerator) -> Table:
 def _rates(gpu: Accelerator) -> Table:
     rates = gpu.rates
     figures: tuple[tuple[str, Figure | None, str, int], ...] = (
-        ("memory bandwidth", gpu.bandwidth_bytes_per_s, "TB/s", _TERA),
+        ("Memory bandwidth", gpu.bandwidth_bytes_per_s, "TB/s", _TERA),
         ("16-bit, dense", rates.bf16, "TFLOP/s", _TERA),
         ("FP8, dense", rates.fp8, "TFLOP/s", _TERA),
         ("INT8, dense", rates.int8, "TOP/s", _TERA),
         ("FP4, dense", rates.fp4, "TFLOP/s", _TERA),
-        ("interconnect, both directions", gpu.interconnect_bytes_per_s, "GB/s", 10**9),
-        ("power", gpu.power_watts, "W", 1),
+        ("Interconnect, both directions", gpu.interconnect_bytes_per_s, "GB/s", 10**9),
+        ("Power", gpu.power_watts, "W", 1),
     )
     rows = []
     for name, figure, unit, scale in figures:
@@ -393,13 +394,13 @@ def _rates(gpu: Accelerator) -> Table:
             )
         )
     return Table(
-        caption="Figures on paper, per device, and how far each can be trusted",
-        head=Column("figure", numeric=False),
+        caption="Specified figures per GPU, with their evidence",
+        head=Column("Figure", numeric=False),
         columns=(
-            Column("value"),
-            Column("unit", numeric=False),
-            Column("evidence", numeric=False),
-            Column("source", numeric=False),
+            Column("Value"),
+            Column("Unit", numeric=False),
+            Column("Evidence", numeric=False),
+            Column("Source", numeric=False),
         ),
         rows=tuple(rows),
         name="rates-table",
@@ -411,4 +412,7 @@ def _example(site: SiteData) -> Model | None:
     return next(iter(known or site.models), None)
 
 
-TYPE: Final = PageType("gpu", pages, requests=requests)
+TYPE: Final = PageType(
+    "gpu",
+    pages,
+)

@@ -9,30 +9,44 @@ from typing import Final
 from kvreport import units
 from kvreport.catalog.model import Model
 from kvreport.publish.site_data import SiteData
-from kvreport.site.kit.elements import Bar, Chart, Fact, Link
+from kvreport.site.kit.boundary_plot import Plot
+from kvreport.site.kit.elements import Bar, Fact, Link
 from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType, names_of
+from kvreport.site.pages.controls import Controls, engine_choices, kv_choices, layout_choices, weight_choices
 from kvreport.site.pages.model import page as model_page
 from kvreport.site.pages.model.headline import plain
 
 EXAMPLES: Final = ("meta-llama/Llama-3.1-8B-Instruct", "meta-llama/Llama-3.1-8B")
 """The example of the front page, where the catalogue has it; else the first model that is served."""
 
-TITLE: Final = "How many users fit?"
+TITLE: Final = "How many requests fit?"
 DOORS: Final = (
-    Link("Models", "models/", "One page each: users, boundary, arithmetic, sources."),
-    Link("GPUs", "gpus/", "What the label says, what a process finds, what it serves."),
-    Link("Explore", "explore/", "The whole matrix: filter, sort, take it along as CSV."),
-    Link("Compare", "compare/", "Two to four models or accelerators, side by side."),
-    Link("Sizer", "sizer/", "From users and time targets to GPUs, replicas and flags."),
-    Link("Log", "log/", "Paste a start-up log; each number is explained."),
-    Link("Learn", "learn/", "Twelve short chapters, every number computed."),
-    Link("Questions", "questions/", "What people ask most, answered with the numbers."),
-    Link("Evidence", "evidence/", "Predictions beside what engines printed."),
-    Link("Data", "data/", "Every row as Parquet and CSV, every column described."),
+    Link("I have a GPU", "gpus/", "Which models fit on it, for how many requests, at which context."),
+    Link(
+        "I have a Mac",
+        "gpus/#apple",
+        "Apple silicon and other unified memory: usable memory and what runs in it.",
+    ),
+    Link("I have a server log", "log/", "Paste a start-up log: each number is explained and checked."),
+    Link("I have a model", "models/", "Its page: capacity, memory, commands. Or read your own config.json."),
 )
-"""Ways on from the front page; those whose page the site has."""
+"""Where a reader starts from; those whose page the site has."""
+
+REST: Final = (
+    Link("Explore", "explore/", "Filter and sort every combination."),
+    Link("Compare", "compare/", "Up to six models or accelerators next to each other."),
+    Link("Sizer", "sizer/", "From traffic and latency targets to GPUs, replicas and flags."),
+    Link("Learn", "learn/", "Fourteen chapters with predictions, instruments and quizzes."),
+    Link("Questions", "questions/", "The most common questions, answered with numbers."),
+    Link("Evidence", "evidence/", "Predictions compared with what engines printed."),
+    Link("Data", "data/", "Every row as Parquet and CSV."),
+)
+"""What else there is; those whose page the site has."""
+
+LOCAL: Final = ("local/", "mac/", "home/")
+"""Addresses of a page for local machines, where the site has one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +62,13 @@ class HomeContext:
         conditions: Under which engine and formats.
         bar: Where the example's memory goes.
         chart: The example's boundary.
-        models: (slug, name) of every model, for the form.
-        gpus: (slug, name) of every accelerator, for the form.
-        contexts: (tokens, label) of the grid's contexts, for the form.
+        controls: The form.
+        command: Command that serves the example.
+        estimate: Command that computes it again.
+        cite: How to cite the example.
         facts: How much is here.
-        doors: What is here.
+        doors: Where a reader starts from.
+        rest: What else there is.
     """
 
     answer: tuple[tuple[str, bool], ...]
@@ -62,12 +78,14 @@ class HomeContext:
     gpu_name: str
     conditions: str
     bar: Bar | None
-    chart: Chart | None
-    models: tuple[tuple[str, str], ...]
-    gpus: tuple[tuple[str, str], ...]
-    contexts: tuple[tuple[int, str], ...]
+    chart: Plot | None
+    controls: Controls
+    command: str
+    estimate: str
+    cite: str
     facts: tuple[Fact, ...]
     doors: tuple[Link, ...]
+    rest: tuple[Link, ...]
 
 
 def pages(inputs: Inputs) -> Iterator[Page]:
@@ -75,19 +93,21 @@ def pages(inputs: Inputs) -> Iterator[Page]:
     site = inputs.site
     model = _example(site)
     made = context(site, model, inputs.addresses)
-    names = names_of(made) | {"drawing": inputs.drawing(made.chart)}
+    names = names_of(made)
     yield Page(
         uri="",
         kind="home",
         title=TITLE,
         heading=TITLE,
-        names=("how many users",),
-        description=f"{model.name}: {plain(made.answer)} {len(site.models)} models on "
+        names=("how many users", "memory calculator"),
+        description=f"{plain(made.answer)} {len(site.models)} models on "
         f"{len(site.gpus)} accelerators, as an open dataset.",
         lead=render("home/lead.html", "", names),
         sections=(
-            Section("boundary", "Where it stops fitting", render("home/boundary.html", "", names)),
-            Section("here", "What is here", render("home/doors.html", "", names)),
+            Section("boundary", "Capacity by context length", render("home/boundary.html", "", names)),
+            Section("commands", "Commands, link and citation", render("home/commands.html", "", names)),
+            Section("start", "Start from what you have", render("home/doors.html", "", names)),
+            Section("here", "What else is here", render("home/here.html", "", names)),
         ),
     )
 
@@ -98,7 +118,7 @@ def context(site: SiteData, model: Model, known: Collection[str]) -> HomeContext
     gpu = best.config.gpu if best else site.gpus[0].id
     detail = model_page.context(site, model, best)
     return HomeContext(
-        answer=((f"{model.name}: ", False), *detail.headline),
+        answer=detail.headline,
         model_slug=model.slug,
         model_name=model.name,
         gpu_slug=gpu,
@@ -106,16 +126,35 @@ def context(site: SiteData, model: Model, known: Collection[str]) -> HomeContext
         conditions=detail.conditions,
         bar=detail.bar,
         chart=detail.chart,
-        models=tuple((m.slug, m.name) for m in site.models),
-        gpus=tuple((g.id, g.name) for g in site.gpus),
-        contexts=tuple((n, units.human_tokens(n)) for n in site.contexts),
-        facts=(
-            Fact("models", units.count(len(site.models))),
-            Fact("accelerators", units.count(len(site.gpus))),
-            Fact("data release", site.version),
+        controls=Controls(
+            page="home",
+            start={"model": model.slug} | model_page.start_of(site, model, best),
+            model=(model.slug, model.name),
+            gpu=(gpu, site.catalogue.accelerators[gpu].name),
+            layouts=layout_choices(site),
+            weights=weight_choices(site),
+            kv=kv_choices(site),
+            engines=engine_choices(site),
         ),
-        doors=tuple(door for door in DOORS if door.href in known),
+        command=detail.command,
+        estimate=detail.estimate,
+        cite=detail.cite,
+        facts=(
+            Fact("Models", units.count(len(site.models))),
+            Fact("GPUs and accelerators", units.count(len(site.gpus))),
+            Fact("Data release", site.version),
+        ),
+        doors=tuple(_doors(known)),
+        rest=tuple(link for link in REST if link.href in known),
     )
+
+
+def _doors(known: Collection[str]) -> Iterator[Link]:
+    local = next((address for address in LOCAL if address in known), None)
+    for door in DOORS:
+        href = local if local and door.href.startswith("gpus/#") else door.href
+        if href.partition("#")[0] in known:
+            yield Link(door.text, href, door.note)
 
 
 def _example(site: SiteData) -> Model:

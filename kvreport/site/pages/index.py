@@ -72,7 +72,7 @@ def pages(inputs: Inputs) -> Iterator[Page]:
         "models/",
         "Models",
         models(inputs.site),
-        "Every model: weights, cache, users",
+        "Models with their memory and capacity",
         names=("models", "model"),
     )
     yield _index(
@@ -80,7 +80,7 @@ def pages(inputs: Inputs) -> Iterator[Page]:
         "gpus/",
         "GPUs and other accelerators",
         gpus(inputs.site),
-        "Every accelerator",
+        "GPUs and other accelerators with their memory",
         names=("GPUs", "GPU", "accelerators"),
     )
 
@@ -120,16 +120,16 @@ def models(site: SiteData) -> IndexContext:
     gpu = site.known_gpus[0]
     name = site.gpu_name(gpu)
     rows = []
-    for model in site.models:
+    for model in sorted(site.models, key=lambda one: -_month(one.release)):
         here = site.serving(model, gpu)
         whole = one_device(site, model)
         long = _index_of_longest(model, whole)
         users = (
             tables.users_cell(here.users[here.at(HEADLINE_CONTEXT)], here.verdicts[here.at(HEADLINE_CONTEXT)])
             if here and HEADLINE_CONTEXT in here.contexts
-            else Cell("unsupported", "kv-no", value=0, hint=refusal)
+            else Cell("not supported", "kv-no", value=0, hint=refusal)
             if (refusal := site.refusal(model))
-            else Cell("weights", "kv-no", value=0, hint=f"more than 8 × {name}")
+            else Cell(f"exceeds 8 × {name}", "kv-no", value=0, hint=f"does not fit on 8 × {name}")
         )
         cells = (
             _count_cell(parameters(model)),
@@ -149,15 +149,12 @@ def models(site: SiteData) -> IndexContext:
             Cell(model.release or "–", value=_month(model.release)),
         )
         keys = (
-            ("family", model.family),
             ("maker", model.maker),
             ("kind", cache_kind(model)),
             ("size", size_class(model)),
             ("year", model.release[:4] if model.release else "unknown"),
         )
-        words = " ".join(
-            dict.fromkeys((model.name, model.id, *model.aliases, model.family, model.maker))
-        ).lower()
+        words = _search_words(model.name, model.id, *model.aliases, model.family, model.maker)
         rows.append(
             Row(
                 Cell(model.name, href=f"models/{model.slug}/", hint=model.maker),
@@ -169,29 +166,36 @@ def models(site: SiteData) -> IndexContext:
         )
     return IndexContext(
         headline=(
-            f"{len(site.models)} models: what their weights take, what a token of context costs, and how many "
-            f"users fit on the fewest {name}s that hold them."
+            f"{len(site.models)} models, newest first: memory for the weights, KV cache per token, and how many "
+            f"requests of 8K run at once on the fewest {name}s."
         ),
         table=Table(
-            caption=f"Models as released; users at 8K each on the fewest {name}s that serve them, {site.engine.label}",
-            head=Column("model", numeric=False),
+            caption=f"Released weights; concurrent requests of 8K each on the fewest {name}s that serve the model, "
+            f"{site.engine.label}",
+            head=Column("Model", numeric=False),
             columns=(
-                Column("parameters"),
-                Column("active", hint="Parameters that one token reads"),
-                Column("weights", "GiB"),
-                Column("per token", "KiB", hint="Cache of one further token at full context, per device"),
-                Column("context", "tokens"),
-                Column(f"{name}s", hint=f"The fewest {name}s that serve it"),
-                Column("users", "at 8K"),
-                Column("remembers by", numeric=False),
-                Column("released", numeric=False),
+                Column("Parameters"),
+                Column("Active", hint="Parameters that one token reads"),
+                Column("Weights", "GiB"),
+                Column("KV per token", "KiB", hint="KV cache of one more token at full context, per device"),
+                Column("Context", "tokens"),
+                Column(f"{name}s", hint=f"The fewest {name}s that serve the model"),
+                Column("Requests", "at 8K"),
+                Column("Attention type", numeric=False),
+                Column("Released", numeric=False),
             ),
             rows=tuple(rows),
             name="models-table",
             css="kv-index",
             sortable=True,
+            dense=True,
         ),
-        facets=(("size", "size"), ("kind", "remembers by"), ("maker", "maker"), ("year", "released")),
+        facets=(
+            ("size", "Parameters"),
+            ("kind", "Attention type"),
+            ("maker", "Maker"),
+            ("year", "Released"),
+        ),
         noun="models",
         chart=landscape(site),
     )
@@ -245,12 +249,12 @@ def landscape(site: SiteData) -> Chart:
     assert isinstance(request.data, charts.Landscape)  # noqa: S101 (made one line above)
     return Chart(
         id="landscape-chart",
-        title="Every model: weights as released against the cache of one further token",
+        title="Memory for the released weights against KV cache of one more token, one point per model",
         digest=request.digest,
         legend=tuple((number, kind) for number, kind in enumerate(request.data.kinds, start=1)),
         notes=(),
-        caption="Two models of one size can differ a hundredfold in what a token of context costs. Both axes are "
-        "logarithmic; models whose cache does not grow are not shown.",
+        caption="Two models of one size can differ a hundredfold in KV cache per token. Both axes are logarithmic. "
+        "Models whose cache does not grow with the context are not shown.",
         table=Table("", Column(""), (), ()),
         points=True,
     )
@@ -289,7 +293,7 @@ def gpus(site: SiteData) -> IndexContext:
             ("memory", gpu.memory_type or "unknown"),
             ("evidence", gpu.memory.usable.evidence),
         )
-        words = " ".join((gpu.name, gpu.id, *gpu.aliases, gpu.vendor)).lower()
+        words = _search_words(gpu.name, gpu.id, *gpu.aliases, gpu.vendor)
         rows.append(
             Row(
                 Cell(gpu.name, href=f"gpus/{gpu.id}/", hint=gpu.vendor),
@@ -301,22 +305,22 @@ def gpus(site: SiteData) -> IndexContext:
         )
     return IndexContext(
         headline=(
-            f"{len(site.gpus)} accelerators: what the label says, what a process can really use, and how many of "
+            f"{len(site.gpus)} accelerators: installed and usable memory, bandwidth, and how many of "
             f"{len(site.models)} models they serve."
         ),
         table=Table(
-            caption="Accelerators, as one device that software sees",
-            head=Column("accelerator", numeric=False),
+            caption="Each row is one device as software sees it",
+            head=Column("Accelerator", numeric=False),
             columns=(
-                Column("label"),
-                Column("usable", "GiB"),
-                Column("evidence", numeric=False, hint="Evidence for the usable memory"),
-                Column("bandwidth", "TB/s"),
+                Column("Installed", hint="Memory as advertised"),
+                Column("Usable", "GiB", hint="Memory that a process can use"),
+                Column("Evidence", numeric=False, hint="Evidence for the usable memory"),
+                Column("Bandwidth", "TB/s"),
                 Column("16-bit", "TFLOP/s"),
-                Column("models", "on one"),
-                Column("models", "on up to 8"),
-                Column("architecture", numeric=False),
-                Column("released", numeric=False),
+                Column("Models", "on one"),
+                Column("Models", "on up to 8"),
+                Column("Architecture", numeric=False),
+                Column("Released", numeric=False),
             ),
             rows=tuple(rows),
             name="gpus-table",
@@ -324,10 +328,10 @@ def gpus(site: SiteData) -> IndexContext:
             sortable=True,
         ),
         facets=(
-            ("vendor", "maker"),
-            ("memory", "memory"),
-            ("architecture", "architecture"),
-            ("evidence", "evidence for usable memory"),
+            ("vendor", "Maker"),
+            ("memory", "Memory type"),
+            ("architecture", "Architecture"),
+            ("evidence", "Evidence for usable memory"),
         ),
         noun="accelerators",
         chart=None,
@@ -365,6 +369,16 @@ def _index_of_longest(model: Model, one: Series | None) -> int | None:
 def _kib(size_bytes: int) -> str:
     value = size_bytes / 1024
     return f"{value:,.0f}" if value >= 100 else f"{value:,.1f}"
+
+
+def _search_words(*names: str) -> str:
+    """Return the words of some names, each once; a word that is inside another finds it, too."""
+    words = sorted({word for name in names for word in name.lower().split()}, key=len, reverse=True)
+    kept: list[str] = []
+    for word in words:
+        if not any(word in longer for longer in kept):
+            kept.append(word)
+    return " ".join(kept)
 
 
 def _month(release: str | None) -> int:

@@ -60,6 +60,7 @@ def compressed_sizes(
     window_share: float,
     draft_tokens: int = 0,
     padded: bool = True,
+    rings_in_window: bool = False,
 ) -> CompressedSizes:
     """Work out the sizes from the model's layers.
 
@@ -71,6 +72,8 @@ def compressed_sizes(
         draft_tokens: Tokens that a draft model proposes; its one layer widens every size.
         padded: False for releases before 0.5.21, which count slots without their page's padding and one
             ring of states per window.
+        rings_in_window: True for releases before 0.5.15, which keep the 128:1 compressor's rings beside the
+            window's pages, too.
     """
     rings = DRAFTING_RINGS if draft_tokens else RINGS
     window, indexed, by_ratio = 0.0, 0.0, dict.fromkeys(RINGS, 0)
@@ -91,9 +94,11 @@ def compressed_sizes(
     width = _width(model)
     states += by_ratio[4] * 4 * width
     window += rings[4] / ring_tokens * states * STATE_BYTES
+    wide = 2 * width * STATE_BYTES * by_ratio[128]
+    window += rings[128] / ring_tokens * wide * rings_in_window
     rows = (max_requests + 1) * rings[128] + rings[128] + 1
     rows = -(-rows // 128) * 128
-    fixed = rows * 2 * width * STATE_BYTES * by_ratio[128]
+    fixed = 0 if rings_in_window else rows * wide
     inflation = (model.layer_count + 1) / model.layer_count if draft_tokens else 1.0
     token = (compressed + indexed + window_share * window) * inflation
     return CompressedSizes(token_bytes=token, window_bytes=window * inflation, fixed_bytes=fixed)

@@ -85,7 +85,7 @@ def pool_flags(
         attention_ranks=layout.tensor,
         page_tokens=settings.page_size(model, engine, backend, serving.block_tokens),
         context_tokens=model.context_tokens,
-        window_share=compressed.WINDOW_SHARE if compressed.is_compressed(model) else WINDOW_SHARE,
+        window_share=serving.window_share or _default_window_share(model),
         state_share=STATE_SHARE,
         states_per_request=settings.states_per_request(
             model, engine, prefix_cache=prefix_cache, overlap=True
@@ -97,6 +97,10 @@ def pool_flags(
         scaled_latents=scaled_latents(model, engine, accelerator),
         narrow_index=kv_format is not None and settings.capability(accelerator) in settings.NARROW_INDEX,
     )
+
+
+def _default_window_share(model: Model) -> float:
+    return compressed.WINDOW_SHARE if compressed.is_compressed(model) else WINDOW_SHARE
 
 
 def scaled_latents(model: Model, engine: Engine, accelerator: Accelerator | None) -> bool:

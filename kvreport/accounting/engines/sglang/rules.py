@@ -189,5 +189,5 @@ class Sglang(EngineRules):
         )
 
     def _images_kept(self, model: Model, step: Step) -> int:
-        takes = step.images and shapes.takes_images(model, self.engine)
+        takes = self.engine.image_cache_reserved and step.images and shapes.takes_images(model, self.engine)
         return settings.EMBEDDING_CACHE_MIB * MIB if takes else 0

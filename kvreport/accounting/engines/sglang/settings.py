@@ -225,7 +225,7 @@ def graphs_mib(
 def prefill_captured(model: Model, engine: Engine) -> bool:
     """True if prefill is captured as graphs by default.
 
-    Not for DeepSeek-V4's compressed caches, for Kimi Delta Attention, nor for models with images that
+    Not up to 0.5.9, where it is a flag. Not for DeepSeek-V4's compressed caches, for Kimi Delta Attention, nor for models with images that
     are not on a list of the engine's (``disable_breakable_cudagraph_if_incompatible``).
     """
     delta = any(
@@ -233,6 +233,8 @@ def prefill_captured(model: Model, engine: Engine) -> bool:
         for group in model.layers
         for cache in group.caches
     )
+    if not engine.prefill_graphs_reserved:
+        return False
     if is_compressed(model) or (delta and not shapes.listed(engine, "delta_prefill_graphs", model)):
         return False
     if shapes.takes_images(model, engine):

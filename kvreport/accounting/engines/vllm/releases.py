@@ -20,6 +20,9 @@ Sampler = Literal["sort", "probabilities", "logits"]
 
 NEWEST: Final[Release] = (0, 33)
 
+PATCHES_LEAVE_MAIN: Final[Release] = (0, 11, 2)
+"""The first patch that was cut from a branch of its release; those before were cut from the main branch."""
+
 FIRST_ENGINE_ENDS: Final[Release] = (0, 8)
 """The first engine (V0) is the default up to 0.7."""
 
@@ -93,12 +96,23 @@ _ROCM_FIRST_RUNNER: Final = frozenset({"DeepseekV32ForCausalLM", "DeepseekV4ForC
 def release_number(version: str) -> Release:
     """The release whose rules a version follows; empty where it names none.
 
-    Builds of the main branch (``0.19.2rc1.dev134+g0``) are named after the last release, and follow the next.
+    Builds of the main branch are named after the next patch of the last release that they descend from
+    (``0.19.2rc1.dev134+g0`` after 0.19.1), and follow the release that was cut from the main branch next: the next
+    minor one since 0.11.2, the patch itself before. Without a commit since the release (``0.16.1.dev0+g0.rocm``) they
+    are that release with changes of their own. Candidates of a minor release (``0.11.0rc2``) follow it. A build of a
+    clone without tags (``0.1.dev15312+g0``) tells no release.
     """
     number = version_number(version)
-    if len(number) > 1 and re.search(r"dev|rc", version):
-        return (number[0], number[1] + 1, 0)
-    return number
+    if len(number) < 2 or not re.search(r"dev|rc", version):
+        return number
+    patch = number[2] if len(number) > 2 else 0
+    if number[:2] == (0, 1) and len(number) == 2:
+        return ()
+    if patch == 0 or number < PATCHES_LEAVE_MAIN:
+        return number
+    if re.search(r"\.dev0\b", version):
+        return (*number[:2], patch - 1)
+    return (number[0], number[1] + 1, 0)
 
 
 def release_of(engine: Engine) -> Release:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, cast
 
 from kvreport.accounting import capacity
 from kvreport.catalog.load import RELEASED
@@ -11,10 +11,15 @@ from kvreport.estimation import Estimate, estimate
 from kvreport.publish.series import Series
 from kvreport.publish.site_data import SiteData
 from kvreport.site.kit import charts, tables
-from kvreport.site.kit.elements import Chart
+from kvreport.site.kit.boundary_plot import Plot, PlotData, PlotLine
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.site.pages.model.grids import contexts_of, user_cells
-from kvreport.site.pages.model.headline import headline, headline_estimate, plain
+from kvreport.site.pages.model.headline import (
+    first_sentence,
+    headline,
+    headline_estimate,
+    headline_index,
+)
 
 LINES: Final = 6
 
@@ -44,32 +49,34 @@ def boundary_request(
         high=_with_pool(best, answer, answer.budget.uncertainty_bytes),
         limit_tokens=model.context_tokens,
     )
-    card = (model.name, plain(headline(site, model, best)))
+    card = (model.name, first_sentence(headline(site, model, best, answer)))
     return charts.Request("boundary", data, card), shown
 
 
-def boundary_chart(
+def boundary_plot(
     site: SiteData, model: Model, best: Series | None, answer: Estimate | None = None
-) -> Chart | None:
-    """Return the out-of-memory boundary with its data, or None if nothing fits."""
+) -> Plot | None:
+    """Return the boundary chart with its data, or None if nothing fits."""
     made = boundary_request(site, model, best, answer)
-    if made is None:
+    if made is None or best is None:
         return None
     request, shown = made
-    legend = tuple((number, _series_name(site, one)) for number, one in enumerate(shown, start=1))
-    return Chart(
+    data = cast("charts.Boundary", request.data)
+    index = headline_index(best, model)
+    return Plot(
         id="boundary-chart",
-        title=f"{model.name}: simultaneous users by context, one line per accelerator",
-        digest=request.digest,
-        legend=legend,
-        notes=(
-            ("kv-dots", f"ceiling of {legend[0][1]}: nothing reserved, nothing rounded"),
-            ("kv-band", f"the estimate's uncertainty, {legend[0][1]}"),
+        title=f"{model.name}: concurrent requests by context, one line per accelerator",
+        data=PlotData(
+            lines=tuple(PlotLine(line.name, line.points) for line in data.lines),
+            ceiling=data.ceiling,
+            low=data.low,
+            high=data.high,
+            limit=data.limit_tokens,
+            chosen=(best.contexts[index], best.users[index]),
         ),
-        caption="Below a line it fits. Both axes double with every step. The right edge is the model's own limit.",
         table=Table(
-            caption="The same data: simultaneous users, by context in tokens",
-            head=Column("on", numeric=False),
+            caption="The same data: concurrent requests by context per request (tokens)",
+            head=Column("GPU or accelerator", numeric=False),
             columns=tables.context_columns(contexts_of(site, model)),
             rows=tuple(
                 Row(Cell(_series_name(site, one)), user_cells(one, len(contexts_of(site, model))))

@@ -4,47 +4,46 @@ from __future__ import annotations
 
 from kvreport.catalog.load import RELEASED
 from kvreport.catalog.model import Model
-from kvreport.publish.series import Series, why_not
+from kvreport.publish.series import Series, refusal_of
 from kvreport.publish.site_data import SiteData
 from kvreport.site.kit import tables
+from kvreport.site.kit.groups import Group, Member, grouped
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.site.pages.model.headline import approximate
 
 
-def users_table(site: SiteData, model: Model) -> Table:
-    """Return the users on the fewest devices of each accelerator that serve the model, by context."""
+def users_table(site: SiteData, model: Model) -> tuple[Table, tuple[Group, ...]]:
+    """Return the requests on the fewest GPUs of each accelerator that serve the model, and those that do not."""
     contexts = contexts_of(site, model)
     rows = []
+    groups: dict[str, list[Member]] = {}
     for gpu in site.gpus:
-        series = site.on(model, gpu.id)
         one = site.serving(model, gpu.id)
-        head = Cell(site.gpu_name(gpu.id), href=f"gpus/{gpu.id}/", hint=gpu.vendor)
-        anchor = f"on-{gpu.id}"
+        name, anchor, href = site.gpu_name(gpu.id), f"on-{gpu.id}", f"gpus/{gpu.id}/"
         if one is None:
-            rows.append(Row(head, anchor=anchor, why=_why_not(site, model, series, gpu.id)))
+            why = refusal_of(site.on(model, gpu.id), gpu.usable_bytes)
+            groups.setdefault(why.group, []).append(Member(anchor, name, href, why.note))
             continue
         cells = (
             Cell(str(one.config.tensor_parallel), "kv-num", value=one.config.tensor_parallel),
             *user_cells(one, len(contexts)),
             Cell(approximate(one.longest), "kv-num", value=one.longest, hint=f"{one.longest:,} tokens"),
         )
-        rows.append(Row(head, cells, anchor=anchor))
-    return Table(
-        caption=(
-            "Simultaneous users on the fewest devices of each kind that serve the model, by context of each "
-            "request in tokens"
-        ),
-        head=Column("accelerator", numeric=False),
+        rows.append(Row(Cell(name, href=href, hint=gpu.vendor), cells, anchor=anchor))
+    table = Table(
+        caption="Concurrent requests on the fewest GPUs that serve the model, by context per request (tokens)",
+        head=Column("GPU or accelerator", numeric=False),
         columns=(
-            Column("devices"),
+            Column("GPUs"),
             *tables.context_columns(contexts),
-            Column("longest", hint="The longest single request that fits"),
+            Column("Longest", hint="The longest single request that fits (tokens)"),
         ),
         rows=tuple(rows),
         name="users-table",
         css="kv-grid",
         dense=True,
     )
+    return table, grouped(groups, single=site.refusal(model))
 
 
 def contexts_of(site: SiteData, model: Model) -> tuple[int, ...]:
@@ -54,18 +53,7 @@ def contexts_of(site: SiteData, model: Model) -> tuple[int, ...]:
 
 def user_cells(one: Series, number: int) -> tuple[Cell, ...]:
     """Return the cells of a series at the first ``number`` contexts."""
-    return tuple(tables.users_cell(one.users[n], one.verdicts[n]) for n in range(number))
-
-
-def _why_not(site: SiteData, model: Model, series: list[Series], gpu: str) -> str:
-    name = site.gpu_name(gpu)
-    refusal = site.refusal(model)
-    if refusal:
-        return f"unsupported: {refusal}"
-    if not series:
-        return f"not offered: {model.name} cannot be split so, or the engine does not run it on {name}"
-    widest = max(series, key=lambda one: one.config.tensor_parallel)
-    return why_not(widest, site.catalogue.accelerators[gpu].usable_bytes)
+    return tuple(tables.users_cell(one.users[n], one.verdicts[n], one.short[n]) for n in range(number))
 
 
 def weights_table(site: SiteData, model: Model) -> Table:
@@ -89,14 +77,14 @@ def weights_table(site: SiteData, model: Model) -> Table:
         rows.append(Row(Cell(label), tuple(cells), anchor=f"weights-{name}"))
     return (
         Table(
-            caption="Weights on each device, by storage format and by number of devices",
-            head=Column("format", numeric=False),
-            columns=tuple(Column(f"on {size}" if size > 1 else "on one", "GiB") for size in sizes),
+            caption="Weights per GPU (GiB), by storage format and number of GPUs",
+            head=Column("Weight format", numeric=False),
+            columns=tuple(Column(f"{size} GPUs" if size > 1 else "1 GPU", "GiB") for size in sizes),
             rows=tuple(rows),
             name="weights-table",
         )
         if rows
-        else Table(f"No size of {site.gpu_name(gpu)} server runs it", Column("format"), (), ())
+        else Table(f"No number of {site.gpu_name(gpu)} runs it", Column("Weight format"), (), ())
     )
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from kvreport import units
+from kvreport.accounting.kernel import UNLIMITED_REQUESTS
 from kvreport.catalog.load import RELEASED
 from kvreport.catalog.model import Model
 from kvreport.estimation import Estimate, estimate
@@ -12,6 +14,7 @@ from kvreport.publish.series import Series
 from kvreport.publish.site_data import SiteData, devices
 from kvreport.site.kit import diagrams
 from kvreport.site.kit.elements import Bar
+from kvreport.words import SENTENCES, Pieces, pieces
 
 HEADLINE_CONTEXT: Final = 8192
 
@@ -23,29 +26,54 @@ def headline_index(best: Series, model: Model) -> int:
     return wanted[-1] if wanted else fitting[0]
 
 
-def headline(site: SiteData, model: Model, best: Series | None) -> tuple[tuple[str, bool], ...]:
-    """Return the conclusion in one sentence, as (text, emphasised) pieces."""
+def headline(site: SiteData, model: Model, best: Series | None, answer: Estimate | None = None) -> Pieces:
+    """Return the conclusion as (text, emphasized) pieces.
+
+    Args:
+        site: What every page may ask.
+        model: The model.
+        best: The headline's series, or None where nothing serves the model.
+        answer: The headline's estimate, if it has been made already.
+    """
     refusal = site.refusal(model)
     if refusal:
-        return ((f"{site.engine.label} does not run {model.name}: {refusal}", False),)
+        return pieces(SENTENCES["refused"].format(engine=site.engine.label, model=model.name, reason=refusal))
     if best is None:
-        return ((f"No usual server of the catalogue holds {model.name} as released.", False),)
+        most = max(site.catalogue.grid.tensor_parallel)
+        return pieces(SENTENCES["nowhere"].format(model=model.name, most=most))
     index = headline_index(best, model)
-    where = devices(best.config.tensor_parallel, site.gpu_name(best.config.gpu))
-    pieces = [
-        (users_text(best.users[index]), True),
-        (f" at {units.human_tokens(best.contexts[index])} on {where}", False),
-    ]
+    answer = answer or headline_estimate(site, model, best)
+    known = {
+        "model": model.name,
+        "devices": devices(best.config.tensor_parallel, site.gpu_name(best.config.gpu)),
+        "context": units.human_tokens(best.contexts[index]),
+        "requests": requests_text(answer.max_concurrent_requests),
+        "error": units.gib(answer.budget.uncertainty_bytes),
+        "limit": units.human_tokens(model.context_tokens),
+        "seqs": units.count(answer.request.serving.max_seqs),
+        "held": units.count(answer.max_concurrent_requests_by_memory),
+        "longest": approximate(best.longest),
+    }
+    said = [SENTENCES["serves"], *_limits(answer)]
     last = max(n for n in range(len(best.contexts)) if best.holds(n))
-    if best.contexts[last] == model.context_tokens and last > index:
-        pieces += [("; ", False), (units.count(best.users[last]), True)]
-        pieces += [(f" at its full {units.human_tokens(model.context_tokens)}.", False)]
-    elif best.longest < model.context_tokens:
-        pieces += [("; one request may grow to ", False), (approximate(best.longest), True)]
-        pieces += [(f" of its {units.human_tokens(model.context_tokens)}.", False)]
-    else:
-        pieces += [(".", False)]
-    return tuple(pieces)
+    if best.longest < model.context_tokens:
+        said.append(SENTENCES["longest"])
+    elif best.contexts[last] == model.context_tokens and last > index:
+        said.append(
+            SENTENCES["at_limit"].replace("{requests}", requests_text(best.users[last])),
+        )
+    return pieces(*(sentence.format(**known) for sentence in said))
+
+
+def _limits(answer: Estimate) -> Iterator[str]:
+    """Sentences on what limits the requests, and on a tight fit."""
+    if answer.verdict == "tight":
+        yield SENTENCES["tight"]
+    if answer.limited_by == "max_num_seqs":
+        unlimited = answer.max_concurrent_requests_by_memory >= UNLIMITED_REQUESTS
+        yield SENTENCES["limited_max_num_seqs_only" if unlimited else "limited_max_num_seqs"]
+    elif answer.limited_by == "state_slots":
+        yield SENTENCES["limited_state_slots"]
 
 
 def headline_estimate(site: SiteData, model: Model, best: Series) -> Estimate:
@@ -63,24 +91,30 @@ def headline_estimate(site: SiteData, model: Model, best: Series) -> Estimate:
     )
 
 
-def plain(pieces: tuple[tuple[str, bool], ...]) -> str:
-    """Return a headline's pieces as one plain sentence."""
-    return "".join(text for text, _ in pieces)
+def plain(told: Pieces) -> str:
+    """Return a headline's pieces as plain text."""
+    return "".join(text for text, _ in told)
+
+
+def first_sentence(told: Pieces) -> str:
+    """Return the first sentence of a headline, without its full stop."""
+    return plain(told).split(". ")[0].rstrip(".")
 
 
 def conditions(site: SiteData, model: Model, kv_format: str) -> str:
     """Say under which engine and formats a number holds."""
     weights = site.catalogue.weight_formats.get(model.weight_format)
     cache = site.catalogue.kv_formats.get(kv_format)
-    return (
-        f"{site.engine.label} with its defaults, {weights.label if weights else model.weight_format} weights "
-        f"as released, {cache.label if cache else kv_format} cache. From formulas, not measured."
+    return SENTENCES["conditions"].format(
+        engine=site.engine.label,
+        weights=weights.label if weights else model.weight_format,
+        kv=cache.label if cache else kv_format,
     )
 
 
-def users_text(number: int) -> str:
-    """Return ``1 user`` or ``12 users``."""
-    return f"{units.count(number)} user{'s' if number != 1 else ''}"
+def requests_text(number: int) -> str:
+    """Return ``1 concurrent request`` or ``12 concurrent requests``."""
+    return f"{units.count(number)} concurrent request{'s' if number != 1 else ''}"
 
 
 def approximate(tokens: int) -> str:
@@ -96,20 +130,21 @@ def memory_bar(answer: Estimate | None, best: Series | None, shown: int | None) 
         return None
     facts = answer.to_dict()
     budget = facts["budget"]
-    users = min(best.users[shown], facts["max_concurrent_requests"])
+    users = facts["max_concurrent_requests"] // answer.request.layout.data
     state = users * facts["state_bytes_per_request_per_gpu"]
     held = users * facts["kv_bytes_per_request_per_gpu"]
     reserve = budget["activations"] + budget["non_framework"] + budget["graphs"]
     used = budget["weights"] + reserve + held
     parts = (
         ("weights", "weights", budget["weights"]),
-        ("cache", "KV cache in use", held - min(state, held)),
-        ("state", "recurrent state", min(state, held)),
-        ("reserve", "activations and reserve", reserve),
-        ("free", "left over", budget["total_bytes"] - used),
+        ("cache", "KV cache", held - min(state, held)),
+        ("state", "recurrent states", min(state, held)),
+        ("reserve", "activations, libraries, graphs", reserve),
+        ("free", "unused", budget["total_bytes"] - used),
     )
     words = (
-        f"One device with {users_text(users)} of {units.human_tokens(best.contexts[shown])} each: "
-        f"{units.gib(budget['total_bytes'])} GiB usable, of which the engine takes {budget['utilization']:.0%}."
+        f"Memory of one GPU with {requests_text(users)} of {units.human_tokens(best.contexts[shown])} tokens: "
+        f"{units.gib(budget['total_bytes'])} GiB usable, memory share {budget['utilization']:g}. "
+        f"KV pool: ± {units.gib(budget['uncertainty_bytes'])} GiB."
     )
-    return diagrams.bar("Where one device's memory goes", parts, budget["total_bytes"], words)
+    return diagrams.bar("Memory of one GPU", parts, budget["total_bytes"], words)

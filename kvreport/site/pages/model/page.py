@@ -5,28 +5,33 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from kvreport import units
 from kvreport.accounting.weights import active_parameters, parameters
-from kvreport.catalog.load import RELEASED
 from kvreport.catalog.model import Model
 from kvreport.estimation import Estimate
+from kvreport.publish.attention_types import cache_kind
 from kvreport.publish.downloads import FOLDER
 from kvreport.publish.series import Config, Series
-from kvreport.publish.site_data import SiteData
+from kvreport.publish.site_data import SiteData, devices
 from kvreport.site.kit import charts, diagrams
-from kvreport.site.kit.elements import Bar, Chart, Fact, Link, SourceLine, Step, Strip
+from kvreport.site.kit.boundary_plot import Plot
+from kvreport.site.kit.elements import Bar, Fact, Link, SourceLine, Step, Strip
+from kvreport.site.kit.groups import Group
 from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.sources import source_lines
 from kvreport.site.kit.tables import Table
 from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType, moved, names_of
+from kvreport.site.pages import local
+from kvreport.site.pages.controls import Controls, engine_choices, kv_choices, layout_choices, weight_choices
 from kvreport.site.pages.model import speed, traffic
-from kvreport.site.pages.model.boundary import boundary_chart, boundary_request
-from kvreport.site.pages.model.grids import formats_of, labels, users_table, weights_table
+from kvreport.site.pages.model.boundary import boundary_plot, boundary_request
+from kvreport.site.pages.model.grids import formats_of, users_table, weights_table
 from kvreport.site.pages.model.headline import (
     conditions,
+    first_sentence,
     headline,
     headline_estimate,
     headline_index,
@@ -47,16 +52,14 @@ class ModelContext:
         facts: Figures under the headline.
         strip: Its layers.
         chart: The boundary, or None where no accelerator of the catalogue holds it.
-        grid: Accelerators by contexts.
+        grid: Accelerators that serve it, by contexts.
+        groups: Accelerators that do not, by reason.
         steps: The arithmetic of the headline with the numbers put in.
         bar: One device's memory at the headline's point, or None.
         weights: Weights by format.
-        formats: (name, label) of the weight formats that the switches offer.
-        kv_formats: (name, label) of the KV formats that the switches offer.
-        sizes: Tensor-parallel sizes that the switches offer.
-        weight_format: The format that the static table shows.
-        kv_format: The KV format that the static table shows.
-        engine: Label of the engine.
+        controls: The form that changes the case, or None where nothing serves the model.
+        case: What the arithmetic is about.
+        headline_text: The conclusion as plain text.
         command: Command that serves it, to copy; "" where the engine does not run it.
         estimate: Command that computes the headline again.
         notes: Remarks of the catalogue on this model.
@@ -64,7 +67,6 @@ class ModelContext:
         downloads: Files of just this page.
         cite: How to cite this page.
         neighbours: Models of the same family or of like size.
-        data_url: Address of the page's machine-readable file.
     """
 
     slug: str
@@ -73,17 +75,15 @@ class ModelContext:
     conditions: str
     facts: tuple[Fact, ...]
     strip: Strip
-    chart: Chart | None
+    chart: Plot | None
     grid: Table
+    groups: tuple[Group, ...]
     steps: tuple[Step, ...]
     bar: Bar | None
     weights: Table
-    formats: tuple[tuple[str, str], ...]
-    kv_formats: tuple[tuple[str, str], ...]
-    sizes: tuple[int, ...]
-    weight_format: str
-    kv_format: str
-    engine: str
+    controls: Controls | None
+    case: str
+    headline_text: str
     command: str
     estimate: str
     notes: tuple[str, ...]
@@ -91,7 +91,6 @@ class ModelContext:
     downloads: tuple[Link, ...]
     cite: str
     neighbours: tuple[Link, ...]
-    data_url: str
 
 
 def pages(inputs: Inputs) -> Iterator[Page]:
@@ -108,7 +107,7 @@ def page(inputs: Inputs, model: Model) -> Page:
     site, best = inputs.site, inputs.site.headline[model.id]
     made = context(site, model, best)
     answer = headline_estimate(site, model, best) if best else None
-    names = names_of(made) | {"drawing": inputs.drawing(made.chart)}
+    names = names_of(made)
 
     def section(anchor: str, title: str, template: str) -> Section:
         return Section(anchor, title, render(template, uri, names))
@@ -117,16 +116,16 @@ def page(inputs: Inputs, model: Model) -> Page:
     return Page(
         uri=uri,
         kind="model",
-        title=f"{model.name}: {conclusion.rstrip('.')}" if best else model.name,
+        title=first_sentence(made.headline) if best else model.name,
         heading=model.name,
-        description=f"{model.name}: {conclusion}",
+        description=conclusion,
         lead=render("model/lead.html", uri, names),
         sections=(
-            section("boundary", "Where it stops fitting", "model/boundary.html"),
-            section("users", "Users on every accelerator", "model/users.html"),
+            section("boundary", "Capacity by context length", "model/boundary.html"),
+            section("users", "Capacity by accelerator", "model/users.html"),
             section("computed", "How it is computed", "model/computed.html"),
             *(
-                [Section("speed", "How fast, at best", render("model/speed.html", uri, fast))]
+                [Section("speed", "Best-case speed", render("model/speed.html", uri, fast))]
                 if (fast := speed.context(site, model, best)) is not None
                 else []
             ),
@@ -142,13 +141,14 @@ def page(inputs: Inputs, model: Model) -> Page:
                 else []
             ),
             section("weights", "Weights by format", "model/weights.html"),
-            section("serve", "Serve it", "model/serve.html"),
-            section("take", "Take the numbers", "model/take.html"),
-            section("sources", "Where each input comes from", "model/sources.html"),
-            section("neighbours", "Like this one", "model/neighbours.html"),
+            section("serve", "Commands", "model/serve.html"),
+            *([at_home] if (at_home := local.at_home_section(inputs, model)) is not None else []),
+            section("take", "Download", "model/take.html"),
+            section("sources", "Sources", "model/sources.html"),
+            section("neighbours", "Similar models", "model/neighbours.html"),
         ),
         names=_search_names(model),
-        boost=2.0,
+        boost=_boost(site, model),
         card=card_address(model) if made.chart else None,
     )
 
@@ -186,24 +186,23 @@ def context(site: SiteData, model: Model, best: Series | None) -> ModelContext:
     shown = headline_index(best, model) if best else None
     answer = headline_estimate(site, model, best) if best else None
     kv_format = best.config.kv_format if best else _any_kv(site, model)
+    grid, groups = users_table(site, model)
     return ModelContext(
         slug=model.slug,
         model_id=model.id,
-        headline=headline(site, model, best),
+        headline=headline(site, model, best, answer),
         conditions=conditions(site, model, kv_format),
         facts=tuple(_facts(model, best, shown)),
         strip=diagrams.strip(model),
-        chart=boundary_chart(site, model, best, answer),
-        grid=users_table(site, model),
+        chart=boundary_plot(site, model, best, answer),
+        grid=grid,
+        groups=groups,
         steps=_steps(answer),
         bar=memory_bar(answer, best, shown),
         weights=weights_table(site, model),
-        formats=labels(site.catalogue.weight_formats, formats_of(site, model, "weight_format")),
-        kv_formats=labels(site.catalogue.kv_formats, formats_of(site, model, "kv_format")),
-        sizes=tuple(sorted({c.tensor_parallel for c in site.released.get(model.id, {})})),
-        weight_format=RELEASED,
-        kv_format=kv_format,
-        engine=site.engine.label,
+        controls=_controls(site, model, best),
+        case=_case(site, best, shown),
+        headline_text=plain(headline(site, model, best, answer)),
         command=_command(site, model, best),
         estimate=_estimate_command(model, best),
         notes=model.notes,
@@ -211,8 +210,49 @@ def context(site: SiteData, model: Model, best: Series | None) -> ModelContext:
         downloads=_downloads(site, model),
         cite=f"kvreport, {model.name}: memory and capacity, data release {site.version}. Data CC BY 4.0.",
         neighbours=_neighbours(site, model),
-        data_url=f"downloads/v1/models/{model.slug}.json",
     )
+
+
+def _boost(site: SiteData, model: Model) -> float:
+    """How much a search favors a model: originals before copies, and those with many copies first."""
+    return 1.2 if model.quantized_from is not None else 2.0 + 0.2 * min(site.copies[model.id], 5)
+
+
+def start_of(site: SiteData, model: Model, best: Series | None) -> dict[str, Any]:
+    """Return the state that a page of the model shows as printed, under the names of the browser's state."""
+    if best is None:
+        return {"gpu": site.known_gpus[0]}
+    shown = headline_index(best, model)
+    return {
+        "gpu": best.config.gpu,
+        "tp": best.config.tensor_parallel,
+        "context": best.contexts[shown],
+    }
+
+
+def _controls(site: SiteData, model: Model, best: Series | None) -> Controls | None:
+    if site.refusal(model) or not site.released.get(model.id):
+        return None
+    start = start_of(site, model, best)
+    offered = {name for name, _ in weight_choices(site)} & set(formats_of(site, model, "weight_format"))
+    caches = {"", *formats_of(site, model, "kv_format")}
+    further = {layout.label for layout in site.axes.layouts_of(model)}
+    return Controls(
+        page="model",
+        start={"model": model.slug} | start,
+        gpu=(start["gpu"], site.catalogue.accelerators[start["gpu"]].name),
+        layouts=tuple(choice for choice in layout_choices(site) if choice[0] in further),
+        weights=tuple(choice for choice in weight_choices(site) if choice[0] in offered),
+        kv=tuple(choice for choice in kv_choices(site) if choice[0] in caches),
+        engines=engine_choices(site),
+    )
+
+
+def _case(site: SiteData, best: Series | None, shown: int | None) -> str:
+    if best is None or shown is None:
+        return ""
+    where = devices(best.config.tensor_parallel, site.gpu_name(best.config.gpu))
+    return f"one request of {units.human_tokens(best.contexts[shown])} tokens on {where}"
 
 
 def _search_names(model: Model) -> tuple[str, ...]:
@@ -222,26 +262,25 @@ def _search_names(model: Model) -> tuple[str, ...]:
 def _facts(model: Model, best: Series | None, shown: int | None) -> Iterator[Fact]:
     total, active = parameters(model), active_parameters(model)
     yield Fact(
-        "parameters",
+        "Parameters",
         units.human_parameters(total),
-        f"{units.human_parameters(active)} read per token" if active != total else "",
+        f"{units.human_parameters(active)} active" if active != total else "",
     )
+    yield Fact("Attention type", cache_kind(model))
     if best is not None and shown is not None:
-        per_device = "" if best.config.tensor_parallel == 1 else "on each device"
-        yield Fact("weights as released", f"{units.gib(best.weight_bytes)} GiB", per_device)
-        at = f"at {units.human_tokens(best.contexts[shown])}"
+        number = best.config.tensor_parallel
+        split = "" if number == 1 else f"per GPU, on {number} GPUs"
+        yield Fact("Weights as released", f"{units.gib(best.weight_bytes)} GiB", split)
+        at = f"at {units.human_tokens(best.contexts[shown])} tokens"
         yield Fact(
-            "cache per further token",
+            "KV cache per token",
             units.human_bytes(best.token_bytes[shown]),
-            f"{at} {per_device}".strip(),
+            f"{split}{', ' * bool(split)}{at}",
         )
         if best.state_bytes:
-            yield Fact("state per request", units.human_bytes(best.state_bytes), "whatever its length")
-        yield Fact(
-            "one request reserves", units.human_bytes(best.request_bytes[shown]), f"{at} {per_device}".strip()
-        )
+            yield Fact("Recurrent state per request", units.human_bytes(best.state_bytes), split)
     yield Fact(
-        "longest context", units.human_tokens(model.context_tokens), f"{model.context_tokens:,} tokens"
+        "Maximum context", units.human_tokens(model.context_tokens), f"{model.context_tokens:,} tokens"
     )
 
 
@@ -298,7 +337,7 @@ def _downloads(site: SiteData, model: Model) -> tuple[Link, ...]:
     profile = Link(
         "JSON",
         f"{FOLDER}/v1/models/{model.slug}.json",
-        "profiles and budgets, as the switches above read them",
+        "profiles and budgets, as the form above reads them",
     )
     return (*files, profile)
 

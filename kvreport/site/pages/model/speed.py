@@ -126,7 +126,7 @@ def context(site: SiteData, model: Model, best: Series | None) -> SpeedContext |
     paths, across, up = _drawing(speeds)
     return SpeedContext(
         sentence=tuple(_sentence(asked, peaks, alone, speeds, on)),
-        title=f"{model.name} on {on}: at most so many tokens per second for each user, by users in the batch",
+        title=f"{model.name} on {on}: upper bound of tokens per second per request, by concurrent requests",
         width=WIDTH,
         height=HEIGHT,
         paths=paths,
@@ -154,28 +154,28 @@ def _sentence(
 ) -> list[tuple[str, bool]]:
     tokens, batches, each = next((s for s in speeds if s[0] == 8192), speeds[0])
     pieces = [
-        (f"Alone on {on}, a user waits at least ", False),
+        (f"A single request on {on} takes at least ", False),
         (f"{alone * 1e3:.1f} ms", True),
-        (" for a token; ", False),
-        (f"{units.count(batches[-1])} users", True),
-        (f" at {units.human_tokens(tokens)} get at most ", False),
+        (" per token; ", False),
+        (f"{units.count(batches[-1])} requests", True),
+        (f" of {units.human_tokens(tokens)} tokens get at most ", False),
         (f"{each[-1]:.0f} tokens/s", True),
-        (f" each, {units.count(round(each[-1] * batches[-1]))} together. ", False),
+        (f" each, {units.count(round(each[-1] * batches[-1]))} in total. ", False),
     ]
     short, long = knee(asked, peaks, 0), knee(asked, peaks, tokens)
     if short is None:
-        pieces.append(("No batch is large enough to make computing the bottleneck.", False))
+        pieces.append(("No batch is large enough to make compute the bottleneck.", False))
     else:
         further = (
-            "they never do: each reads a cache of its own"
+            "every additional request slows decoding, because each KV cache must be read"
             if long is None
-            else f"they do from about {units.count(long)}"
+            else f"they do so from about {units.count(long)} requests on"
         )
         pieces.append(
             (
                 (
-                    f"With short contexts users stop being free at about {units.count(short)} of them; "
-                    f"at {units.human_tokens(tokens)} {further}."
+                    f"At short contexts, additional requests cost almost nothing up to about {units.count(short)}. "
+                    f"At {units.human_tokens(tokens)} tokens {further}."
                 ),
                 False,
             )
@@ -203,8 +203,8 @@ def _drawing(speeds: list[Speeds]) -> tuple[tuple[Path, ...], tuple[Tick, ...], 
             Dot(
                 x(users),
                 y(float(rate)),
-                f"{units.count(users)} users at {units.human_tokens(tokens)}: {rate:,.1f} tokens/s each, "
-                f"{users * rate:,.0f} together",
+                f"{units.count(users)} requests of {units.human_tokens(tokens)}: {rate:,.1f} tokens/s each, "
+                f"{users * rate:,.0f} in total",
             )
             for users, rate in zip(batches, each, strict=True)
         )
@@ -240,16 +240,16 @@ def _table(model: Model, on: str, asked: Demand, peaks: Peaks, lines: list[tuple
             )
         )
     return Table(
-        f"{model.name} on {on}, as many users as fit; times are bounds at peak rates, never promises",
-        Column("context", "tokens", numeric=False),
+        f"{model.name} on {on}, with as many requests as fit. Times are best-case bounds at peak rates.",
+        Column("Context per request", "tokens", numeric=False),
         (
-            Column("users that fit"),
-            Column("a step", "at least, ms"),
-            Column("each user", "at most, tokens/s"),
-            Column("together", "at most, tokens/s"),
-            Column("waits for", numeric=False),
-            Column("first token", "at least, ms"),
-            Column("waits for", numeric=False),
+            Column("Requests that fit"),
+            Column("Decode step", "at least, ms"),
+            Column("Each request", "at most, tokens/s"),
+            Column("All requests", "at most, tokens/s"),
+            Column("Bottleneck", numeric=False),
+            Column("First token", "at least, ms"),
+            Column("Bottleneck", numeric=False),
         ),
         tuple(rows),
     )
@@ -260,4 +260,6 @@ def _number(value: float, text: str) -> Cell:
 
 
 def _word(step: StepTime) -> str:
-    return {"memory": "memory", "compute": "computing", "link": "the link", "unknown": "?"}[str(step.binds)]
+    return {"memory": "memory bandwidth", "compute": "compute", "link": "interconnect", "unknown": "unknown"}[
+        str(step.binds)
+    ]

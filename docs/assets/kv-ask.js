@@ -1,0 +1,193 @@
+/* Free text becomes a state: "llama 70b 2x4090 32k fp8". What was understood is said, and what was not is named.
+   Needs kv-kernel.js, kv-state.js and the names of kv-picker.js. */
+(function () {
+  "use strict";
+
+  const { plainName, count, tokens } = kvreport;
+
+  const FORMATS = {
+    released: ["weights", "released"],
+    bf16: ["weights", "bf16"],
+    fp16: ["weights", "bf16"],
+    "16bit": ["weights", "bf16"],
+    fp8: ["weights", "fp8"],
+    "8bit": ["weights", "fp8"],
+    int4: ["weights", "int4"],
+    awq: ["weights", "int4"],
+    gptq: ["weights", "int4"],
+    "4bit": ["weights", "int4"],
+  };
+  const FILLERS = new Set(
+    ("a an and at can context for from gpu gpus how in it many model of on one per run size tokens token " +
+      "the to what will with x fit fits serve does do i my me is").split(" "),
+  );
+
+  /* [pattern, the change of the state, what it says] of a word or of two; the words are lower case. */
+  /** @type {[RegExp, (m: string[]) => object, (m: string[]) => string][]} */
+  const PATTERNS = [
+    [/^tp=?(\d+)$/, (m) => ({ tp: Number(m[1]) }), (m) => `tensor parallel ${m[1]}`],
+    [/^pp=?(\d+)$/, (m) => ({ pp: Number(m[1]) }), (m) => `pipeline parallel ${m[1]}`],
+    [/^dp=?(\d+)$/, (m) => ({ dp: Number(m[1]) }), (m) => `data parallel ${m[1]}`],
+    [/^dcp=?(\d+)$/, (m) => ({ dcp: Number(m[1]) }), (m) => `decode context parallel ${m[1]}`],
+    [/^ep$/, () => ({ ep: true }), () => "expert parallel"],
+    [
+      /^(\d+)\s?(users?|requests?|people|concurrent)$/,
+      (m) => ({ requests: Number(m[1]) }),
+      (m) => `${m[1]} concurrent requests`,
+    ],
+    [/^(\d{1,3}(?:\.\d+)?)%$/, (m) => ({ share: Number(m[1]) / 100 }), (m) => `memory share ${m[1]} %`],
+    [
+      /^(?:util|utilization|share)=?\s?(0?\.\d+)$/,
+      (m) => ({ share: Number(m[1]) }),
+      (m) => `memory share ${m[1]}`,
+    ],
+    [/^(?:kv|cache)[= ](fp8|bf16)$/, (m) => ({ kv: m[1] }), (m) => `KV cache ${m[1].toUpperCase()}`],
+    [/^(fp8|bf16) (?:kv|cache)$/, (m) => ({ kv: m[1] }), (m) => `KV cache ${m[1].toUpperCase()}`],
+  ];
+
+  /* {state, understood: [words], missed: [words]} of a line of text. */
+  function understand(text, site, names) {
+    const words = text.toLowerCase().replace(/[?!;]/g, " ").replace(/,(?!\d{3})/g, " ")
+      .replace(/(\d)\s*[x×*]\s*(?=[a-z0-9])/g, "$1x ").split(/\s+/).filter(Boolean);
+    const state = {}, understood = [], missed = [], left = [];
+    let devices = null;
+    for (let n = 0; n < words.length; n += 1) {
+      const pair = `${words[n]} ${words[n + 1] || ""}`.trim();
+      const taken = [[pair, 2], [words[n], 1]].find(([phrase, size]) => {
+        if (size === 2 && words[n + 1] === undefined) return false;
+        for (const [pattern, change, say] of PATTERNS) {
+          const found = pattern.exec(phrase);
+          if (found) {
+            Object.assign(state, change(found));
+            understood.push(say(found));
+            return true;
+          }
+        }
+        return false;
+      });
+      if (taken) {
+        n += taken[1] - 1;
+        continue;
+      }
+      const times = /^(\d{1,3})x$/.exec(words[n]);
+      if (times) {
+        devices = Number(times[1]);
+        continue;
+      }
+      left.push(words[n]);
+    }
+    const rest = engineIn(site, left, state, understood);
+    const after = gpuIn(names.gpus, rest, state, understood, devices);
+    if (devices && state.tp === undefined) state.tp = devices;
+    const more = sizesIn(after, state, understood);
+    modelIn(names.models, more, state, understood, missed);
+    return { state, understood, missed };
+  }
+
+  /* "vllm 0.25", "sglang": an engine of the site. */
+  function engineIn(site, words, state, understood) {
+    const rest = [];
+    for (let n = 0; n < words.length; n += 1) {
+      const release = /^\d+\.\d+(\.\d+)?$/.test(words[n + 1] || "") ? words[n + 1] : null;
+      const [own, stated] = words[n].split("@");
+      const name = kvState.engineOf(site, release || stated ? `${own}@${release || stated}` : own);
+      if (name && /^[a-z]/.test(own) && site.engines.some((one) => one.family === own || one.name === own)) {
+        if (name !== site.engine.default) state.engine = name;
+        understood.push(site.engines.find((one) => one.name === name).label);
+        if (release) n += 1;
+      } else rest.push(words[n]);
+    }
+    return rest;
+  }
+
+  /* The longest run of words that is a name of an accelerator. */
+  function gpuIn(gpus, words, state, understood, devices) {
+    for (let size = Math.min(5, words.length); size >= 1; size -= 1) {
+      for (let n = 0; n + size <= words.length; n += 1) {
+        const phrase = plainName(words.slice(n, n + size).join(" "));
+        if (phrase.length < 2 || (/^\d+$/.test(phrase) && phrase.length < 4)) continue;
+        const found = gpus.find((gpu) => gpu.names.includes(phrase));
+        if (!found) continue;
+        state.gpu = found.id;
+        understood.push(devices ? `${devices} × ${found.name}` : found.name);
+        return [...words.slice(0, n), ...words.slice(n + size)];
+      }
+    }
+    return words;
+  }
+
+  /* Context and formats. */
+  function sizesIn(words, state, understood) {
+    return words.filter((word) => {
+      const length = /^\d+(\.\d+)?[km]$/.test(word) || /^\d{4,7}$/.test(word.replace(/,/g, ""))
+        ? kvState.tokensOf(word)
+        : undefined;
+      if (length && state.context === undefined) {
+        state.context = length;
+        understood.push(`${tokens(length)} tokens`);
+        return false;
+      }
+      const format = FORMATS[word.replace(/[-_]/g, "")];
+      if (format && state[format[0]] === undefined) {
+        state[format[0]] = format[1];
+        understood.push(`${word.toUpperCase()} weights`);
+        return false;
+      }
+      return true;
+    });
+  }
+
+  /* The model that has most of the words; among equals the plainest name, then the commonly used, then the newest. */
+  function modelIn(models, words, state, understood, missed) {
+    const asked = words.filter((word) => !FILLERS.has(word));
+    let best = null;
+    for (const model of models) {
+      const hits = asked.filter((word) => hit(model, plainName(word)));
+      if (!hits.length || !hits.some((word) => /[a-z]{2}/.test(word))) continue;
+      const rank = [hits.length, model.common ? 1 : 0, -model.name.length];
+      if (!best || above(rank, best.rank)) best = { model, hits, rank };
+    }
+    if (best) {
+      state.model = best.model.id;
+      understood.unshift(best.model.name);
+    }
+    missed.push(...asked.filter((word) => !best || !best.hits.includes(word)));
+  }
+
+  const hit = (model, word) =>
+    word &&
+    (model.words.includes(word) || (word.length > 2 && model.words.some((one) => one.startsWith(word))) ||
+      (word.length > 3 && model.plain.includes(word)));
+
+  const above = (a, b) => {
+    for (let n = 0; n < a.length; n += 1) if (a[n] !== b[n]) return a[n] > b[n];
+    return false;
+  };
+
+  /* Names as the search wants them: every alias on its own, and the words of a model's name. */
+  function prepared(file) {
+    const alone = ([id, name, maker, release, common, aliases]) => ({
+      id,
+      name,
+      maker,
+      release,
+      common: Boolean(common),
+      names: [id, name, ...aliases].map(plainName),
+      words: [name, id, ...aliases].flatMap((text) => text.toLowerCase().split(/[\s/_-]+/)).map(plainName),
+      plain: plainName([name, id].join(" ")),
+    });
+    return { models: file.models.map(alone), gpus: file.gpus.map(alone) };
+  }
+
+  /* The sentence that says what a text was taken for. */
+  function said({ understood, missed }) {
+    const parts = [];
+    parts.push(understood.length ? `Understood: ${understood.join(" · ")}.` : "Nothing was understood.");
+    if (missed.length) {
+      parts.push(`Not understood (${count(missed.length)}): ${missed.join(", ")}.`);
+    }
+    return parts.join(" ");
+  }
+
+  kvreport.asked = { understand, prepared, said };
+})();

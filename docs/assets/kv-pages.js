@@ -1,0 +1,223 @@
+/* What the front page and the model pages have beside the parts that every state fills: the box for free text, and
+   the table of all accelerators. Needs kv-answers.js. */
+(function () {
+  "use strict";
+
+  const { $, $$, make, load, count, roughTokens, result } = kvreport;
+  const words = kvKernel.words;
+
+  /* --- free text ---------------------------------------------------------------------------------------- */
+
+  function askBox(form) {
+    const base = new URL(form.dataset.kvAsk, location.href);
+    const field = $("input", form), told = $("[data-kv-understood]", form);
+    form.addEventListener("submit", async (event) => {
+      event.preventDefault();
+      const [site, file] = await Promise.all([
+        load(new URL("site.json", base)),
+        load(new URL("picker.json", base)),
+      ]);
+      const found = kvreport.asked.understand(field.value, site, kvreport.asked.prepared(file));
+      told.textContent = kvreport.asked.said(found);
+      if (found.understood.length) {
+        kvreport.go?.({ ...kvreport.now(), ...fresh(found.state), ...found.state });
+      }
+    });
+    return null;
+  }
+
+  /* A new question has no layout or format of the one before. */
+  const fresh = (state) => ({
+    ...Object.fromEntries(
+      "pp dp ep dcp nodes weights kv engine requests share batched seqs eager".split(" ").map((
+        name,
+      ) => [name, undefined]),
+    ),
+    tp: state.tp === undefined ? "fewest" : state.tp,
+  });
+
+  /* --- a model's table of accelerators ------------------------------------------------------------------------ */
+
+  const kept = new WeakMap();
+
+  /* Keep a table and its lists as they were printed, before they are first rewritten. */
+  function keepTable(table, list) {
+    if (!kept.has(table)) {
+      kept.set(table, { body: table.tBodies[0].cloneNode(true), groups: list?.cloneNode(true) });
+    }
+  }
+
+  /* The places of the printed rows and list entries, by slug. */
+  function printedOrder(root) {
+    const { body, groups } = kept.get($("#users-table", root));
+    const all = [...$$("tr[id]", body), ...(groups ? $$("span[id]", groups) : [])];
+    return new Map(all.map((one, n) => [one.id.replace(/^of-/, ""), n]));
+  }
+
+  /* Put the table back as it was printed. */
+  function restoreTable(root) {
+    const table = $("#users-table", root);
+    if (!table || !kept.has(table)) return;
+    const { body, groups } = kept.get(table);
+    table.tBodies[0].replaceWith(body.cloneNode(true));
+    if (groups) $(".kv-groups", root)?.replaceWith(groups.cloneNode(true));
+  }
+
+  /* Every accelerator under the formats and settings of a state, on the fewest GPUs that serve or on those named. */
+  function rewrite(root, one) {
+    const table = /** @type {HTMLTableElement} */ ($("#users-table", root));
+    const list = $(".kv-groups", root);
+    if (!table) return;
+    keepTable(table, list);
+    const { site, model, state } = one;
+    const contexts = site.contexts.slice(0, $$("thead th", table).length - 3);
+    const rows = [], groups = new Map();
+    for (const gpu of site.gpus) {
+      const cellsFor = (deployment) => result.facts(site, model, gpu, state, deployment);
+      const possible = kvState.deployments(site, model, gpu, named(state));
+      const asked = Math.min(kvKernel.USEFUL_TOKENS, model.limit);
+      const serving = possible.find((each) => kvCapacity.serves(each, asked));
+      if (serving) rows.push(row(cellsFor(serving), contexts));
+      else {
+        const [reason, note] = whyNot(gpu, possible, asked);
+        groups.set(reason, [...(groups.get(reason) || []), [gpu, note, cellsFor(possible.pop() || null)]]);
+      }
+    }
+    table.tBodies[0].replaceChildren(...rows);
+    list?.replaceChildren(
+      ...[...groups].sort(([, a], [, b]) => a.length - b.length).flatMap(([reason, members]) =>
+        group(reason, members)
+      ),
+    );
+    kvreport.units?.(table);
+  }
+
+  /* The layout counts for every accelerator only where it was chosen. */
+  const named = (state) => (state.layoutChosen === false ? { ...state, tp: "fewest" } : state);
+
+  function row(one, contexts) {
+    const { gpu, deployment } = one;
+    const answers = contexts.map((context) => [context, kvCapacity.serve(deployment, context)]);
+    return make(
+      "tr",
+      { id: `on-${gpu.id}` },
+      make("th", { scope: "row" }, gpuLink(gpu), " ", make("small", {}, gpu.vendor)),
+      make("td", { class: "kv-num", "data-value": deployment.devices }, String(deployment.devices)),
+      ...answers.map(([context, answer]) => result.whyCell(answer, one, context)),
+      make(
+        "td",
+        { class: "kv-num", "data-value": deployment.longest, title: `${count(deployment.longest)} tokens` },
+        roughTokens(deployment.longest),
+      ),
+    );
+  }
+
+  const gpuLink = (gpu) =>
+    make("a", { href: new URL(`../../gpus/${gpu.id}/`, location.href).pathname }, gpu.short);
+
+  /* [the group's sentence, the accelerator's own figure] where nothing serves. */
+  function whyNot(gpu, possible, context) {
+    const widest = possible[possible.length - 1];
+    if (!widest) return [words.cells.group_support, ""];
+    const number = kvreport.plural(widest.devices, "GPUs");
+    const answer = kvCapacity.serve(widest, context);
+    const say = (name) => result.fill(words.cells[`group_${name}`], { number });
+    const figure = (name, bytes) => result.fill(words.cells[name], { short: kvreport.gib(bytes, 1) });
+    switch (answer.verdict) {
+      case "weights_exceed_memory": {
+        const over = kvKernel.over(widest.weights, gpu.usable);
+        return [say("weights"), figure("note_over", over > 0 ? over : answer.short)];
+      }
+      case "max_seqs_exceeds_states":
+        return [say("seqs"), ""];
+      case "may_fit":
+        return [say("may_fit"), figure("note_short", answer.short)];
+      default:
+        return [say("cache"), figure("note_short", answer.short)];
+    }
+  }
+
+  function group(reason, members) {
+    const items = members.flatMap(([gpu, note, one], n) => [
+      ...(n ? [", "] : []),
+      make(
+        "span",
+        { id: `on-${gpu.id}` },
+        gpuLink(gpu),
+        note ? " " : "",
+        note && one.deployment
+          ? make("button", {
+            type: "button",
+            class: "kv-whybutton",
+            onclick: () => kvreport.explain(one, one.context),
+          }, note)
+          : "",
+      ),
+    ]);
+    return [
+      make("dt", {}, reason, " ", make("small", {}, `(${count(members.length)})`)),
+      make("dd", {}, ...items),
+    ];
+  }
+
+  /* A printed cell that says what is short opens its explanation, once the numbers are there. */
+  function openers(root, base) {
+    const table = $("#users-table", root);
+    if (!table) return;
+    const open = async (id, context) => {
+      const state = { ...kvreport.now(), gpu: id };
+      const site = await kvreport.siteFor(base, state.engine);
+      const model = await kvreport.modelFor(base, site, state.model);
+      const gpu = site.gpus.find((each) => each.id === id);
+      const shown = $(`#on-${CSS.escape(id)} td`, table);
+      const tp = shown ? Number(shown.textContent) : undefined;
+      const at = {
+        ...state,
+        tp: tp || "fewest",
+        pp: undefined,
+        dp: undefined,
+        ep: undefined,
+        dcp: undefined,
+      };
+      const deployment = kvState.deployments(site, model, gpu, at).pop();
+      if (deployment) {
+        kvreport.explain(result.facts(site, model, gpu, { ...at, context }, deployment), context);
+      }
+    };
+    load(new URL("site.json", base)).then((site) => {
+      for (const cell of $$("td.kv-no", table)) {
+        if (!/GiB|fit|large|high/.test(cell.textContent) || $("button", cell)) continue;
+        const id = cell.parentElement.id.replace("on-", "");
+        const context = site.contexts[cell.cellIndex - 2];
+        const words = cell.textContent;
+        cell.replaceChildren(
+          make("button", { type: "button", class: "kv-whybutton", onclick: () => open(id, context) }, words),
+        );
+      }
+      for (const note of $$(".kv-groups .kv-note-of", root)) {
+        const id = note.parentElement.id.replace("on-", "");
+        const least = Math.min(kvKernel.USEFUL_TOKENS, ...site.contexts.slice(-1));
+        note.replaceWith(
+          make(
+            "button",
+            { type: "button", class: "kv-whybutton", onclick: () => open(id, least) },
+            note.textContent,
+          ),
+        );
+      }
+    });
+  }
+
+  kvreport.pages = {
+    home: {},
+    model: {
+      keys: ["name"],
+      render: (root, one) => rewrite(root, one),
+      restore: (root, base) => {
+        restoreTable(root);
+        openers(root, base);
+      },
+    },
+  };
+  Object.assign(kvreport, { askBox, restoreTable, keepTable, printedOrder, whyNot });
+})();

@@ -1,0 +1,165 @@
+/* Pickers: a field to type into, with a list that narrows. Keyboard and screen readers as the ARIA pattern of a
+   combobox asks. Without scripts the field is a plain link to the index. */
+(function () {
+  "use strict";
+
+  const { make, load } = kvreport;
+  const MOST = 80;
+  let made = 0;
+
+  /* Letters and digits only, so that "rtx4090", "RTX 4090" and "rtx-4090" are one. */
+  const plain = (text) => text.toLowerCase().replace(/[^a-z0-9.]+/g, "");
+
+  /* Items that have every word of the query, somewhere in their names. */
+  function narrowed(items, query) {
+    const words = query.toLowerCase().split(/[\s,]+/).map(plain).filter(Boolean);
+    return items.filter((item) => words.every((word) => item.plain.includes(word)));
+  }
+
+  const itemOf = ([id, name, maker, release, common, aliases]) => ({
+    id,
+    name,
+    maker,
+    release,
+    common: Boolean(common),
+    plain: plain([id, name, maker, ...aliases].join(" ")),
+  });
+
+  /* The catalog's names, read when they are first needed. */
+  const names = (base) =>
+    load(new URL("picker.json", base)).then((file) => ({
+      models: file.models.map(itemOf),
+      gpus: file.gpus.map(itemOf),
+    }));
+
+  /* Make a picker of a placeholder: <a data-kv-picker="models" data-kv-name="model" href="…">.
+     Returns {field, set(id, name)}; chosen(id) is called with each choice. */
+  function picker(place, base, chosen) {
+    const kind = place.dataset.kvPicker, id = `kv-picker-${made += 1}`;
+    const help = place.getAttribute("aria-describedby");
+    const field = make("input", {
+      type: "text",
+      role: "combobox",
+      id: place.dataset.kvId || false,
+      name: place.dataset.kvName,
+      autocomplete: "off",
+      spellcheck: "false",
+      "aria-expanded": "false",
+      "aria-autocomplete": "list",
+      "aria-controls": id,
+      "aria-describedby": help,
+      value: place.textContent.trim(),
+    });
+    const list = make("ul", { role: "listbox", id, hidden: true, "aria-label": place.dataset.kvLabel });
+    const box = make("span", { class: "kv-picker" }, field, list);
+    let shown = [], active = -1, current = field.value, value = place.dataset.kvValue;
+
+    async function open(query) {
+      const items = (await names(base))[kind];
+      if (document.activeElement !== field) return;
+      const found = narrowed(items, query);
+      const common = found.filter((item) => item.common);
+      const others = found.filter((item) => !item.common).slice(0, MOST - common.length);
+      shown = [...common, ...others];
+      const rest = found.length - shown.length;
+      list.replaceChildren(
+        ...group("Commonly used", common, 0),
+        ...group(kind === "models" ? "All others, newest first" : "All others", others, common.length),
+        ...(shown.length ? [] : [make("li", { class: "kv-empty" }, `No name has “${query}”.`)]),
+        ...(rest > 0 ? [make("li", { class: "kv-empty" }, `${rest} more: type to narrow the list.`)] : []),
+      );
+      list.removeAttribute("hidden");
+      field.setAttribute("aria-expanded", "true");
+      activate(query && shown.length ? 0 : -1);
+    }
+
+    function group(title, items, first) {
+      if (!items.length) return [];
+      const label = `${id}-${first}`;
+      return [
+        make(
+          "li",
+          { role: "presentation" },
+          make("strong", { id: label }, title),
+          make(
+            "ul",
+            { role: "group", "aria-labelledby": label },
+            ...items.map((item, n) => {
+              const option = make(
+                "li",
+                { role: "option", id: `${id}-option-${first + n}`, "aria-selected": "false" },
+                item.name,
+                make("small", {}, ` ${item.maker}${item.release ? ` · ${item.release}` : ""}`),
+              );
+              option.addEventListener("pointerdown", (event) => {
+                event.preventDefault();
+                take(item);
+              });
+              return option;
+            }),
+          ),
+        ),
+      ];
+    }
+
+    function activate(n) {
+      active = n;
+      for (const option of list.querySelectorAll("[role=option]")) {
+        const here = option.id === `${id}-option-${n}`;
+        option.setAttribute("aria-selected", String(here));
+        if (here) option.scrollIntoView({ block: "nearest" });
+      }
+      if (n >= 0) field.setAttribute("aria-activedescendant", `${id}-option-${n}`);
+      else field.removeAttribute("aria-activedescendant");
+    }
+
+    function close() {
+      list.setAttribute("hidden", "");
+      field.setAttribute("aria-expanded", "false");
+      field.removeAttribute("aria-activedescendant");
+    }
+
+    function take(item) {
+      set(item.id, item.name);
+      close();
+      chosen(item.id, item);
+      if (place.dataset.kvClear !== undefined) set("", "");
+    }
+
+    function set(next, name) {
+      value = next;
+      current = field.value = name;
+    }
+
+    const isOpen = () => !list.hasAttribute("hidden");
+    field.addEventListener("focus", () => {
+      field.select();
+      open("");
+    });
+    field.addEventListener("click", () => isOpen() || open(""));
+    field.addEventListener("input", () => open(field.value));
+    field.addEventListener("blur", () => {
+      close();
+      field.value = current; // what is not chosen is not taken
+    });
+    field.addEventListener("keydown", (event) => {
+      const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+      if (step) {
+        event.preventDefault();
+        if (!isOpen()) open("");
+        else if (shown.length) activate((active + step + shown.length) % shown.length);
+      } else if (event.key === "Enter" && isOpen() && shown.length) {
+        event.preventDefault();
+        take(shown[Math.max(active, 0)]);
+      } else if (event.key === "Escape" && isOpen()) {
+        event.stopPropagation();
+        close();
+        field.value = current;
+      }
+    });
+    place.replaceWith(box);
+    return { field, set, value: () => value };
+  }
+
+  Object.assign(kvreport, { picker, names, plainName: plain });
+})();

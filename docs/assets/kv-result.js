@@ -1,0 +1,427 @@
+/* What a state answers, in parts that a page has places for: the conclusion, a memory bar, the boundary chart, a
+   table by context, commands, a link and a citation. Everything is made from one deployment; sentences are those of
+   kvreport.words. Needs kv-kernel.js, kv-capacity.js, kv-state.js, kv-chart.js. */
+(function () {
+  "use strict";
+
+  const { $, $$, make, count, gib, plural, tokens, roughTokens, usersCell, memoryBar } = kvreport;
+  const words = kvKernel.words;
+  const WELL_KNOWN = 6;
+
+  const fill = (text, values) => text.replace(/\{(\w+)\}/g, (_, key) => values[key] ?? "");
+
+  /* Text with **emphasis** as nodes. */
+  const pieces = (text) =>
+    text.split("**").map((part, n) => (n % 2 ? make("strong", {}, part) : part)).filter((part) =>
+      part !== ""
+    );
+
+  const requestsText = (
+    n,
+  ) => (n >= kvKernel.UNLIMITED_REQUESTS ? "unlimited requests" : plural(n, "concurrent requests"));
+
+  /* "8 × H200", "one H100", "16 × H200 (dp16-ep)". */
+  function devicesText(layout, gpu) {
+    const number = kvreport.onDevices(layout.devices, gpu.short);
+    return layout.devices === layout.tp && layout.dcp === 1 && !layout.ep
+      ? number
+      : `${number} (${layout.label})`;
+  }
+
+  /* Everything that sentences need to know of a case. */
+  function facts(site, model, gpu, state, deployment) {
+    const asked = kvState.contextOf(state, model);
+    const answer = deployment && kvCapacity.serve(deployment, asked);
+    return {
+      site,
+      model,
+      gpu,
+      state,
+      deployment,
+      context: asked,
+      answer,
+      names: {
+        model: model.name,
+        engine: site.engine.label,
+        device: gpu.name,
+        devices: deployment ? devicesText(deployment.layout, gpu) : gpu.short,
+        layout: layoutWords(state),
+        context: tokens(asked),
+        limit: tokens(model.limit),
+        wanted: count(state.requests || 1),
+        ...(deployment && {
+          requests: requestsText(answer.users),
+          error: gib(deployment.uncertainty),
+          seqs: count(deployment.seqs),
+          held: count(answer.held),
+          longest: roughTokens(deployment.longest),
+          short: gib(answer.short, 1),
+          need: gib(deployment.resident, 1),
+          usable: gib(gpu.usable, 1),
+          slots: count(kvKernel.wholeBlocks(deployment.pool, deployment.block)),
+        }),
+      },
+    };
+  }
+
+  const layoutWords = (state) =>
+    [
+      state.pp > 1 && `pp${state.pp}`,
+      state.dp > 1 && `dp${state.dp}`,
+      state.tp && state.tp !== "fewest" && `tp${state.tp}`,
+      state.ep && "ep",
+      state.dcp > 1 && `dcp${state.dcp}`,
+    ].filter(Boolean).join("-") || "tp1";
+
+  /* The conclusion, as text with **emphasis**. */
+  function conclusion(one) {
+    const { model, deployment, answer, context, names, state, site } = one;
+    const say = (name, more = {}) => fill(words.sentences[name], { ...names, ...more });
+    if (!deployment) {
+      const layout = kvState.hasLayout(state) &&
+        Number(state.tp || 1) * (state.dp || 1) * (state.pp || 1) > 1;
+      return say(layout && anywhere(one) ? "not_split" : "engine_does_not_run");
+    }
+    const verdict = answer.verdict;
+    if (verdict === "context_exceeds_model") {
+      const inside = kvCapacity.serve(deployment, model.limit);
+      const told = [say("context_exceeds_model")];
+      if (inside.users) told.push(say("at_limit_instead", { requests: requestsText(inside.users) }));
+      return told.join(" ");
+    }
+    if (!words.serving_verdicts.includes(verdict) || !answer.users) {
+      const told = [say(verdict in words.sentences ? verdict : "cache_exceeds_pool")];
+      if (deployment.longest > 0 && verdict === "cache_exceeds_pool") told.push(say("longest_that_fits"));
+      return told.join(" ");
+    }
+    const told = [say("serves")];
+    if (verdict === "tight") told.push(say("tight"));
+    if (answer.limitedBy === "max_num_seqs") {
+      const all = answer.held >= kvKernel.UNLIMITED_REQUESTS;
+      told.push(say(all ? "limited_max_num_seqs_only" : "limited_max_num_seqs"));
+    } else if (answer.limitedBy === "state_slots") told.push(say("limited_state_slots"));
+    if (state.requests && answer.users < state.requests) told.push(say("wanted"));
+    if (site.engine.family !== "ceiling" && !deployment.ceiling && deployment.longest < model.limit) {
+      told.push(say("longest"));
+    } else if (context < model.limit) {
+      told.push(say("at_limit", { requests: requestsText(kvCapacity.serve(deployment, model.limit).users) }));
+    }
+    return told.join(" ");
+  }
+
+  const anywhere = ({ site, model, gpu, state }) =>
+    kvState.deployments(site, model, gpu, { weights: state.weights, kv: state.kv }).length > 0;
+
+  function conditions({ site, deployment, state }) {
+    const label = (list, name) => (list.find((one) => one.name === name) || {}).label || name;
+    if (!deployment) return "From formulas, not measured.";
+    const weights = label(site.weight_formats, deployment.weightFormat);
+    const cache = label(site.kv_formats, deployment.kvFormat);
+    const settings = [
+      state.engine === "ceiling" ? "No engine overhead" : site.engine.label,
+      deployment.weightFormat === "released" ? "weights as released" : `weights: ${weights}`,
+      `KV cache: ${cache}`,
+      state.share !== undefined && `memory share ${state.share}`,
+      state.batched && `${count(state.batched)} batched tokens`,
+      state.seqs && `max_num_seqs ${count(state.seqs)}`,
+      state.eager && "no CUDA graphs",
+    ].filter(Boolean);
+    return `${settings.join(", ")}. From formulas, not measured.`;
+  }
+
+  /* --- parts -------------------------------------------------------------------------------------------- */
+
+  function bar({ deployment, context, gpu, state, site }) {
+    if (!deployment) return null;
+    const at = Math.min(context, deployment.model.limit);
+    const { users, request } = kvCapacity.serve(deployment, at);
+    const here = kvKernel.perRank(Math.min(users, kvKernel.UNLIMITED_REQUESTS), deployment.layout.dp);
+    const states = Math.min(here * deployment.state, here * request);
+    const reserve = deployment.ceiling ? 0 : deployment.reserve;
+    const resident = deployment.ceiling ? deployment.weights : deployment.resident;
+    const parts = [
+      ["weights", "weights", resident],
+      ["cache", "KV cache", here * request - states],
+      ["state", "recurrent states", states],
+      ["reserve", "activations, libraries, graphs", reserve],
+    ];
+    const used = parts.reduce((sum, [, , bytes]) => sum + bytes, 0);
+    const free = gpu.usable - used;
+    const share = state.share ?? site.engine.utilization;
+    const total = Math.max(gpu.usable, used);
+    return memoryBar(
+      "Memory of one GPU",
+      [...parts, ["free", "unused", free]],
+      total,
+      `Memory of one GPU with ${requestsText(here)} of ${tokens(at)} tokens: ${
+        gib(gpu.usable)
+      } GiB usable, memory share ${share}. KV pool: ± ${gib(deployment.uncertainty)} GiB.`,
+    );
+  }
+
+  /* [context, requests] wherever a request fits, to the longest that does. */
+  function line(deployment, contexts, key = "users") {
+    const { model } = deployment, points = [];
+    for (const context of contexts) {
+      const answer = kvCapacity.serve(deployment, context);
+      const requests = answer[key];
+      if (context <= model.limit && requests > 0 && requests < kvKernel.UNLIMITED_REQUESTS) {
+        points.push([context, requests]);
+      }
+    }
+    const last = deployment.ceiling ? 0 : Math.min(deployment.longest, model.limit);
+    if (key === "users" && last > 0 && (!points.length || points[points.length - 1][0] < last)) {
+      const { users } = kvCapacity.serve(deployment, last);
+      if (users > 0 && users < kvKernel.UNLIMITED_REQUESTS) points.push([last, users]);
+    }
+    return points;
+  }
+
+  /* The same deployment with a pool at one end of its error band. */
+  function shifted(deployment, bytes) {
+    const ranks = deployment.ranks.map((rank) => ({
+      ...rank,
+      left: rank.left + bytes,
+      pool: Math.max(rank.left + bytes, 0),
+      uncertainty: 0,
+    }));
+    return { ...deployment, ranks };
+  }
+
+  /* What the chart draws: the case, and the other deployments that a page compares it with. */
+  function chartData(one, others) {
+    const { site, model, deployment, answer, context, gpu } = one;
+    const lines = [];
+    if (deployment) {
+      lines.push({ name: devicesText(deployment.layout, gpu), points: line(deployment, site.contexts) });
+    }
+    for (const { name, deployment: other } of others) {
+      if (lines.length >= WELL_KNOWN) break;
+      const points = line(other, site.contexts);
+      if (points.length) lines.push({ name, points });
+    }
+    const drawn = lines.filter((each) => each.points.length);
+    if (!drawn.length) return null;
+    const own = deployment && lines[0].points.length > 0;
+    return {
+      lines: drawn,
+      limit: model.limit,
+      equal: !own,
+      ceiling: own ? line(deployment, site.contexts, "ceiling") : [],
+      low: own ? line(shifted(deployment, -deployment.uncertainty), site.contexts) : [],
+      high: own ? line(shifted(deployment, deployment.uncertainty), site.contexts) : [],
+      chosen: own && answer.users > 0 ? [Math.min(context, model.limit), answer.users] : null,
+    };
+  }
+
+  /* The same model on the accelerators that most readers know, on the fewest devices that run the case. */
+  function elsewhere({ site, model, gpu, state }) {
+    const found = [];
+    for (const id of site.known) {
+      if (id === gpu.id) continue;
+      const other = site.gpus.find((each) => each.id === id);
+      const deployment = other &&
+        kvState.pick(site, model, other, { ...state, tp: undefined, pp: 1, dp: 1, ep: undefined, dcp: 1 });
+      if (!deployment || !kvCapacity.serve(deployment, Math.min(kvKernel.USEFUL_TOKENS, model.limit)).users) {
+        continue;
+      }
+      found.push({ name: devicesText(deployment.layout, other), deployment });
+    }
+    return found;
+  }
+
+  /* Requests by context of one deployment: a row for each context. */
+  function table(one) {
+    const { site, model, deployment, gpu } = one;
+    if (!deployment) return null;
+    const rows = site.contexts.filter((context) => context <= model.limit || context === site.contexts[0]);
+    const body = rows.map((context) => {
+      const answer = kvCapacity.serve(deployment, context);
+      return make(
+        "tr",
+        context === one.context ? { "aria-current": "true" } : {},
+        make("th", { scope: "row", class: "kv-num" }, tokens(context)),
+        whyCell(answer, one, context),
+        make("td", { class: "kv-num kv-size", "data-value": answer.request }, gib(answer.request)),
+        make("td", {}, limitWords(answer)),
+      );
+    });
+    return make(
+      "div",
+      {
+        class: "kv-scroll kv-scroll--open",
+        role: "region",
+        tabindex: "0",
+        "aria-label": "Capacity by context length",
+      },
+      make(
+        "table",
+        { class: "kv-table kv-by-context" },
+        make(
+          "caption",
+          {},
+          `${model.name} on ${devicesText(deployment.layout, gpu)}, by context per request`,
+        ),
+        make(
+          "thead",
+          {},
+          make(
+            "tr",
+            {},
+            ...[
+              "Context per request (tokens)",
+              "Concurrent requests",
+              "KV cache per request and GPU (GiB)",
+              "Limited by",
+            ]
+              .map((title, n) => make("th", { scope: "col", class: n < 3 ? "kv-num" : false }, title)),
+          ),
+        ),
+        make("tbody", {}, ...body),
+      ),
+    );
+  }
+
+  const limitWords = (answer) =>
+    answer.users ? words.limits_of_requests[answer.limitedBy] : words.verdict_labels[answer.verdict];
+
+  /* The cell of an answer; one that does not fit opens its explanation. */
+  function whyCell(answer, one, context) {
+    if (answer.users > 0 && answer.verdict !== "context_exceeds_model") {
+      return usersCell(answer.users, answer.verdict);
+    }
+    const cell = usersCell(0, answer.verdict);
+    if (answer.verdict === "context_exceeds_model") return cell;
+    const text = cellWords(answer);
+    cell.replaceChildren(
+      make(
+        "button",
+        { type: "button", class: "kv-whybutton", onclick: () => kvreport.explain(one, context) },
+        text,
+      ),
+    );
+    return cell;
+  }
+
+  function cellWords(answer) {
+    const short = ["cache_exceeds_pool", "weights_exceed_memory", "may_fit"];
+    if (short.includes(answer.verdict)) return fill(words.cells.short, { short: gib(answer.short, 1) });
+    return (words.no_request[answer.verdict] || ["0"])[0];
+  }
+
+  function command(text) {
+    const copy = make("button", { type: "button", class: "kv-chip" }, "Copy");
+    copy.addEventListener("click", () =>
+      navigator.clipboard.writeText(text).then(() => {
+        copy.textContent = "Copied";
+      }, () => {}));
+    return make("div", { class: "highlight kv-command" }, make("pre", {}, make("code", {}, text)), copy);
+  }
+
+  /* Commands of a case: the one that computes it again, and the one that serves it, where it runs. */
+  function commands(one) {
+    const { site, model, gpu, state, deployment, answer, context } = one;
+    const made = [];
+    if (
+      state.engine !== "ceiling" && deployment && answer.users &&
+      words.serving_verdicts.includes(answer.verdict)
+    ) {
+      const longest = Math.max(Math.min(context, model.limit), 1);
+      const serve = kvState.serveCommand(site, state, deployment, longest);
+      if (serve) made.push(make("p", { class: "kv-note" }, "Start this server:"), command(serve));
+    }
+    made.push(
+      make("p", { class: "kv-note" }, "Compute this answer on your machine:"),
+      command(kvState.estimateCommand(site, model, gpu, state, deployment)),
+    );
+    return made;
+  }
+
+  /* A link to exactly this answer, and how to cite it. */
+  function cite(one) {
+    const { site, model, names } = one;
+    const address = location.origin + location.pathname + location.search;
+    const text = `kvreport, ${model.name} on ${names.devices}, data release ${site.release}. ${address}`;
+    return [
+      make("p", { class: "kv-note" }, "Link to this answer:"),
+      command(address),
+      make("p", { class: "kv-note" }, "Cite as:"),
+      command(text),
+    ];
+  }
+
+  /* Fill the places that a page has. root: where to look; others: further lines of the chart. */
+  function show(root, one, others) {
+    const put = (name, ...children) => {
+      for (const place of $$(`[data-kv-slot=${name}]`, root)) {
+        place.replaceChildren(...children.filter(Boolean));
+        place.toggleAttribute("hidden", !children.some(Boolean));
+      }
+    };
+    put("headline", ...pieces(conclusion(one)));
+    put("conditions", conditions(one), whyLink(one));
+    put("bar", bar(one));
+    put("table", table(one));
+    put("commands", ...commands(one));
+    put("cite", ...cite(one));
+    const data = chartData(one, others);
+    for (const place of $$("[data-kv-slot=chart]", root)) {
+      place.replaceChildren(...(data ? [figure(one)] : []));
+      if (data) kvreport.chart($(".kv-plot", place), data);
+    }
+  }
+
+  function figure({ model, deployment }) {
+    return make(
+      "figure",
+      { class: "kv-figure kv-boundary", id: "boundary-chart" },
+      make("div", {
+        class: "kv-plot",
+        role: "img",
+        tabindex: "0",
+        "aria-label": `${model.name}: concurrent requests by context, one line per accelerator`,
+      }),
+      make(
+        "figcaption",
+        {},
+        "Any point below a line fits. Both axes are logarithmic (base 2).",
+        deployment ? " Dotted: upper bound without engine overhead. Shaded: error of the estimate." : "",
+      ),
+    );
+  }
+
+  function whyLink(one) {
+    const { deployment, answer, context } = one;
+    if (!deployment || (answer.users > 0 && answer.verdict !== "may_fit")) return null;
+    if (answer.verdict === "context_exceeds_model") return null;
+    return make(
+      "button",
+      { type: "button", class: "kv-chip", onclick: () => kvreport.explain(one, context) },
+      "Why, and what would help",
+    );
+  }
+
+  Object.assign(kvreport, {
+    result: {
+      facts,
+      conclusion,
+      conditions,
+      bar,
+      line,
+      chartData,
+      figure,
+      elsewhere,
+      table,
+      whyCell,
+      cellWords,
+      commands,
+      command,
+      cite,
+      show,
+      pieces,
+      fill,
+      devicesText,
+      requestsText,
+    },
+  });
+})();

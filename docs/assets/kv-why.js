@@ -1,0 +1,214 @@
+/* Why a case does not fit, and what would change it: where one GPU's memory goes, down to what is missing, and the
+   levers of kvreport.estimation.remedies tried one by one, with what each gives. Needs kv-result.js. */
+(function () {
+  "use strict";
+
+  const { make, count, gib, tokens } = kvreport;
+  const words = kvKernel.words;
+  const LEVERS = words.levers;
+
+  const signed = (bytes) => `${bytes < 0 ? "−" : ""}${gib(Math.abs(bytes))}`;
+
+  /* [words, bytes, role] of each step from the usable memory to what is missing. */
+  function steps(one, context) {
+    const { deployment, gpu, site, state } = one;
+    const label = (name, values = {}) => kvreport.result.fill(words.waterfall[name], values);
+    const parts = kvCapacity.reserveParts(deployment);
+    const share = state.share ?? site.engine.utilization;
+    const { request } = kvCapacity.serve(deployment, Math.min(context, deployment.model.limit));
+    const states = deployment.wanted * deployment.block;
+    const need = states > request ? ["states", states] : ["request", request];
+    const kept = deployment.memory - gpu.usable;
+    return [
+      [label("usable"), gpu.usable, "total"],
+      ...(kept ? [[label("share", { share }), kept, "taken"]] : []),
+      [label("weights"), -deployment.resident, "weights"],
+      ...(parts
+        ? [
+          [label("activations"), -parts.activations, "reserve"],
+          [label("outside"), -parts.outside, "reserve"],
+          [label("graphs"), -parts.graphs, "reserve"],
+        ]
+        : [[label("reserve"), -deployment.reserve, "reserve"]]),
+      [label("pool"), deployment.left, "total"],
+      [label(need[0], { context: tokens(context) }), -need[1], "cache"],
+    ].filter(([, bytes, role]) => bytes !== 0 || role === "total");
+  }
+
+  function waterfall(one, context) {
+    const { deployment, gpu } = one;
+    const rows = steps(one, context);
+    const { short } = kvCapacity.serve(deployment, Math.min(context, deployment.model.limit));
+    const most = Math.max(gpu.usable, ...rows.map(([, bytes]) => Math.abs(bytes)));
+    const line = ([label, bytes, role]) =>
+      make(
+        "tr",
+        { class: role === "total" ? "kv-total" : false },
+        make("th", { scope: "row" }, label),
+        make("td", { class: "kv-num" }, signed(bytes)),
+        make("td", { class: "kv-barcell" }, barOf(bytes, role, most)),
+      );
+    const result = make(
+      "tr",
+      { class: "kv-total kv-short" },
+      make("th", { scope: "row" }, words.waterfall.short),
+      make("td", { class: "kv-num" }, `${gib(short)} ± ${gib(deployment.uncertainty)}`),
+      make("td", { class: "kv-barcell" }, barOf(short, "cache", most)),
+    );
+    return make(
+      "table",
+      { class: "kv-table kv-waterfall" },
+      make("caption", {}, "Memory of one GPU (GiB)"),
+      make("tbody", {}, ...rows.map(line), result),
+    );
+  }
+
+  function barOf(bytes, role, most) {
+    const node = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+    node.setAttribute("viewBox", "0 0 100 10");
+    node.setAttribute("preserveAspectRatio", "none");
+    node.setAttribute("aria-hidden", "true");
+    const rect = document.createElementNS("http://www.w3.org/2000/svg", "rect");
+    rect.setAttribute("class", `kv-fill-${role === "total" ? "use" : role === "taken" ? "driver" : role}`);
+    rect.setAttribute("width", String(100 * Math.min(Math.abs(bytes) / most, 1)));
+    rect.setAttribute("height", "10");
+    node.append(rect);
+    return node;
+  }
+
+  /* --- levers ----------------------------------------------------------------------------------------------- */
+
+  /* Changes worth a try, as kvreport.estimation.remedies lists them: [words, the change of the state]. */
+  function levers(one, context) {
+    const { site, model, gpu, state, deployment } = one;
+    const found = [];
+    if (deployment.longest > 0 && deployment.longest < context) {
+      found.push([`Context of ${tokens(deployment.longest)} tokens`, { context: deployment.longest }]);
+    }
+    for (const kv of LEVERS.kv) {
+      if (kv !== deployment.kvFormat && kv in model.plan) {
+        found.push([`KV cache in ${kv.toUpperCase()} (--kv ${kv})`, { kv }]);
+      }
+    }
+    for (const weights of LEVERS.weights) {
+      const smaller = (model.weights[weights] || [])[deployment.place];
+      if (smaller && kvKernel.savedShare(deployment.weights, smaller) >= LEVERS.saving) {
+        found.push([`Weights in ${weights.toUpperCase()} (--weights ${weights})`, { weights }]);
+      }
+    }
+    if ((state.share ?? site.engine.utilization) < LEVERS.utilization) {
+      found.push([`Memory share ${LEVERS.utilization}`, { share: LEVERS.utilization }]);
+    }
+    if (deployment.tokens > LEVERS.batched) {
+      found.push([`${count(LEVERS.batched)} batched tokens`, { batched: LEVERS.batched }]);
+    }
+    const slots = kvKernel.wholeBlocks(deployment.pool, deployment.block);
+    if (deployment.wanted > slots && slots > 0) found.push([`max_num_seqs ${count(slots)}`, { seqs: slots }]);
+    if (!deployment.eager) found.push(["No CUDA graphs (--enforce-eager)", { eager: true }]);
+    const wider = site.layouts.filter((layout) =>
+      layout.devices === layout.tp && layout.dcp === 1 && !layout.ep && layout.tp > deployment.layout.tp &&
+      layout.devices <= LEVERS.node
+    );
+    for (const layout of wider) {
+      found.push([`${layout.devices} × ${gpu.short}`, { ...kvState.stateOf(layout) }]);
+    }
+    return found;
+  }
+
+  /* What a change gives: the case with it. */
+  function tried(one, context, change) {
+    const { site, model, gpu, state, deployment } = one;
+    const layout = "tp" in change ? {} : kvState.stateOf(deployment.layout);
+    const next = { ...state, ...layout, context, ...change };
+    const [found] = kvState.deployments(site, model, gpu, next);
+    const answer = found && kvCapacity.serve(found, Math.min(next.context, model.limit));
+    return { next, found, answer };
+  }
+
+  function leverTable(one, context, close) {
+    const rows = levers(one, context).map(([label, change]) => ({ label, ...tried(one, context, change) }))
+      .filter((row) => row.found);
+    if (!rows.length) {
+      return make(
+        "p",
+        {},
+        "No single change of format, setting or number of GPUs is published for this case.",
+      );
+    }
+    const helps = (row) => words.serving_verdicts.includes(row.answer.verdict) && row.answer.users > 0;
+    rows.sort((a, b) => Number(helps(b)) - Number(helps(a)));
+    return make(
+      "table",
+      { class: "kv-table kv-levers" },
+      make("caption", {}, "What one change gives"),
+      make(
+        "thead",
+        {},
+        make(
+          "tr",
+          {},
+          ...["Change", "Concurrent requests", "Result"].map((t) => make("th", { scope: "col" }, t)),
+        ),
+      ),
+      make(
+        "tbody",
+        {},
+        ...rows.map((row) =>
+          make(
+            "tr",
+            {},
+            make("th", { scope: "row" }, link(row, close)),
+            make("td", { class: "kv-num" }, count(row.answer.users)),
+            make(
+              "td",
+              {},
+              helps(row) ? words.verdict_labels[row.answer.verdict] : kvreport.result.cellWords(row.answer),
+            ),
+          )
+        ),
+      ),
+    );
+  }
+
+  function link(row, close) {
+    if (!kvreport.go) return row.label;
+    return make("button", {
+      type: "button",
+      class: "kv-link",
+      onclick: () => {
+        close();
+        kvreport.go(row.next);
+      },
+    }, row.label);
+  }
+
+  /* Open the explanation of a case at a context. */
+  function explain(one, context) {
+    const before = document.activeElement;
+    const dialog = make("dialog", { class: "kv-dialog md-typeset", "aria-labelledby": "kv-why-title" });
+    const close = () => dialog.close();
+    const at = { ...one.state, context };
+    const about = kvreport.result.facts(one.site, one.model, one.gpu, at, one.deployment);
+    dialog.append(
+      make("button", { type: "button", class: "kv-close", "aria-label": "Close", onclick: close }, "×"),
+      make(
+        "h2",
+        { id: "kv-why-title" },
+        `${one.model.name} on ${about.names.devices}, ${tokens(context)} tokens`,
+      ),
+      make("p", {}, ...kvreport.result.pieces(kvreport.result.conclusion(about))),
+      waterfall(about, context),
+      leverTable(about, context, close),
+      ...kvreport.result.commands(about).slice(-2),
+    );
+    dialog.addEventListener("click", (event) => event.target === dialog && close());
+    dialog.addEventListener("close", () => {
+      dialog.remove();
+      if (before instanceof HTMLElement && before.isConnected) before.focus();
+    });
+    document.body.append(dialog);
+    dialog.showModal();
+  }
+
+  Object.assign(kvreport, { explain, levers, tried });
+})();

@@ -1,0 +1,100 @@
+"""What a page's head says beside the theme's: for shared links, for programs and for the page's own tools."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from html import escape
+from typing import Any, Final
+from urllib.parse import urljoin
+
+from kvreport.publish import feeds
+from kvreport.site.kit.page import Page, link
+
+_DATASET: Final = (
+    ("downloads/capacity.parquet", "application/vnd.apache.parquet"),
+    ("downloads/models.csv", "text/csv"),
+    ("downloads/accelerators.csv", "text/csv"),
+)
+LICENSE: Final = "https://creativecommons.org/licenses/by/4.0/"
+
+
+def tags(page: Page, site_url: str, release: str, repository: str, files: Collection[str] = ()) -> str:
+    """Return the tags that go to the end of a page's head.
+
+    Args:
+        page: A generated page.
+        site_url: Where the site will be published, or "".
+        release: Release of the data.
+        repository: Address of the source repository, or "".
+        files: Addresses of the site's files.
+    """
+    address = urljoin(site_url, page.uri)
+    properties = [
+        ("og:type", "website"),
+        ("og:title", page.title),
+        ("og:description", page.description),
+        ("og:url", address),
+    ]
+    if page.card:
+        properties.append(("og:image", urljoin(site_url, page.card)))
+    html = "".join(f'<meta property="{key}" content="{escape(text)}">' for key, text in properties)
+    if page.card:
+        html += '<meta name="twitter:card" content="summary_large_image">'
+    if page.moved_to is not None:
+        target = escape(urljoin(site_url, page.moved_to))
+        return f'{html}<link rel="canonical" href="{target}"><meta http-equiv="refresh" content="0; url={target}">'
+    if release:
+        html += f'<meta name="kv-release" content="{escape(release)}">'
+    if repository:
+        html += f'<meta name="kv-issues" content="{escape(repository.rstrip("/"))}/issues/new">'
+    if page.kind in ("home", "data"):
+        # Two words: the theme looks for a sitemap beside everything that is an alternate and no more.
+        feed = link(page.uri, feeds.NAMES[0])
+        html += f'<link rel="feed alternate" type="application/atom+xml" title="Data releases" href="{feed}">'
+    facts = dataset(page, site_url, release, files)
+    if facts:
+        # A data block, which runs nothing; "</" could end it.
+        text = json.dumps(facts, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+        html += f'<script type="application/ld+json">{text}</script>'
+    return html
+
+
+def dataset(page: Page, site_url: str, release: str, files: Collection[str] = ()) -> dict[str, Any] | None:
+    """Return what search engines for data read of a page: schema.org's ``Dataset``, or None.
+
+    Args:
+        page: A generated page.
+        site_url: Where the site will be published, or "".
+        release: Release of the data, which is also its date.
+        files: Addresses of the site's files; only these are offered.
+    """
+    if not release or page.kind not in ("home", "data", "model", "gpu"):
+        return None
+    whole = page.kind in ("home", "data")
+    facts: dict[str, Any] = {
+        "@context": "https://schema.org",
+        "@type": "Dataset",
+        "name": "kvreport: memory and capacity of language models on accelerators" if whole else page.heading,
+        "description": page.description,
+        "url": urljoin(site_url, page.uri),
+        "version": release,
+        "dateModified": release.replace(".", "-"),
+        "license": LICENSE,
+        "creator": {"@type": "Organization", "name": "The kvreport authors"},
+        "isAccessibleForFree": True,
+    }
+    offered = list(_DATASET)
+    if not whole:
+        facts["isPartOf"] = urljoin(site_url, "data/")
+        offered = []
+    if page.kind == "model":
+        facts["alternateName"] = list(page.names[:2])
+        slug = page.uri.removeprefix("models/").strip("/")
+        offered = [(f"downloads/v1/models/{slug}.json", "application/json")]
+    facts["distribution"] = [_file(site_url, name, kind) for name, kind in offered if name in files]
+    return {key: value for key, value in facts.items() if value}
+
+
+def _file(site_url: str, address: str, kind: str) -> dict[str, str]:
+    return {"@type": "DataDownload", "encodingFormat": kind, "contentUrl": urljoin(site_url, address)}

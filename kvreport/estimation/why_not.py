@@ -1,0 +1,295 @@
+"""Why a request does not fit, and what would change it, as a structure: the waterfall, the levers, published logs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final
+
+from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.parallel import Layout, allowed_tensor_parallel
+from kvreport.catalog.accelerator import Accelerator
+from kvreport.catalog.load import Catalogue
+from kvreport.catalog.model import Model
+from kvreport.catalog.observation import Observation, load_observations
+from kvreport.errors import InputError
+from kvreport.estimation.answer import Estimate
+from kvreport.estimation.estimate import answer
+from kvreport.estimation.remedies import HOPELESS, Change, changes
+from kvreport.estimation.request import Request
+
+STARTS: Final = ("fits", "tight")
+REFUSED: Final = ("engine_does_not_run", "format_not_supported")
+_SERVERS: Final = ("vllm", "sglang")
+"""Engines that are tried in one another's place."""
+
+_MOST_LOGS: Final = 8
+_LARGER: Final = 1.2
+"""How much more memory makes an accelerator the next larger one; A100 and H100 of 80 GB differ by less."""
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One step of the waterfall, bytes per GPU; what is taken is negative.
+
+    Attributes:
+        term: ``usable``, ``not_taken``, ``weights``, ``load_overhead``, ``activations``, ``non_framework``, ``graphs``,
+            ``kv_pool`` (what is left), ``request`` or ``state_slots``, ``short``.
+        size_bytes: Its size.
+    """
+
+    term: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lever:
+    """One change that was tried.
+
+    Attributes:
+        lever: What is changed: ``context``, ``kv``, ``weights``, ``utilization``, ``steps``, ``seqs``, ``eager``, ``ranks``,
+            ``layout``, ``gpu`` or ``engine``.
+        flags: The change as it is said on the command line.
+        enough: True if one request fits with it.
+        verdict: The verdict with it; None where the combination is refused as a question.
+        requests: Whole requests that run at once with it.
+        shortfall_bytes: Bytes per GPU that one request still lacks; None where that is not known.
+        reason: Why it is refused; empty where it is not.
+    """
+
+    lever: str
+    flags: str
+    enough: bool
+    verdict: str | None
+    requests: int
+    shortfall_bytes: int | None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedLog:
+    """What somebody's engine printed for the same model on the same accelerator.
+
+    Attributes:
+        id: The observation's id.
+        engine: Engine and release as the source names them.
+        devices: How many accelerators.
+        starts: Whether it started; None if the source does not say.
+        pool_gib: The KV pool that it printed, in GiB; None if it printed none.
+        context_tokens: The longest request that it was told to take; None if not stated.
+        url: Where it can be read; None if it has no address.
+    """
+
+    id: str
+    engine: str
+    devices: int | None
+    starts: bool | None
+    pool_gib: float | None
+    context_tokens: int | None
+    url: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class WhyNot:
+    """Why one request does not fit.
+
+    Attributes:
+        verdict: The verdict.
+        reason: What the release refuses; empty where memory decides.
+        shortfall_bytes: Bytes per GPU that one request lacks.
+        uncertainty_bytes: Half width of the pool's error band.
+        waterfall: From usable memory to what is short, term by term.
+        levers: Every change that was tried, with its result.
+        logs: Published logs of the same model and accelerator.
+    """
+
+    verdict: str
+    reason: str
+    shortfall_bytes: int
+    uncertainty_bytes: int
+    waterfall: tuple[Term, ...]
+    levers: tuple[Lever, ...]
+    logs: tuple[PublishedLog, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the object that ``kvreport estimate --format json`` prints under ``why_not``."""
+        found = asdict(self)
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
+
+
+def why_not(result: Estimate, catalog: Catalogue) -> WhyNot | None:
+    """Say why an estimate does not fit and try what could change it; None where it fits.
+
+    Args:
+        result: An estimate.
+        catalog: Where formats, other accelerators and engines are looked up, and where logs are.
+    """
+    if result.verdict not in (*HOPELESS, *REFUSED):
+        return None
+    return WhyNot(
+        verdict=result.verdict,
+        reason=result.verdict_reason if result.verdict in REFUSED else "",
+        shortfall_bytes=result.shortfall_bytes,
+        uncertainty_bytes=result.budget.uncertainty_bytes,
+        waterfall=waterfall(result),
+        levers=tuple(_lever(change) for change in _every(result, catalog)),
+        logs=tuple(logs(result, load_observations(catalog.folder))),
+    )
+
+
+def waterfall(result: Estimate) -> tuple[Term, ...]:
+    """The budget of the fullest device, term by term; the terms from ``usable`` to ``graphs`` add up to the pool.
+
+    A pool that weights and reserve overdraw is negative here.
+    """
+    budget, request = result.budget, result.request
+    overhead = sum(result.loading_bytes.values())
+    taken = [("weights", budget.weights - overhead), ("load_overhead", overhead)]
+    taken += [
+        ("activations", budget.activations),
+        ("non_framework", budget.non_framework),
+        ("graphs", budget.graphs),
+    ]
+    if request.kv_pool_bytes is not None:
+        terms, pool = [], request.kv_pool_bytes
+    else:
+        memory = request.case.rules.memory_bytes(budget.total_bytes, request.utilization)
+        terms = [Term("usable", budget.total_bytes), Term("not_taken", memory - budget.total_bytes)]
+        terms += [Term(name, -size) for name, size in taken]
+        pool = sum(one.size_bytes for one in terms)
+    wanted = "state_slots" if result.verdict == "max_seqs_exceeds_states" else "request"
+    needed = pool + result.shortfall_bytes
+    return (
+        *(one for one in terms if one.size_bytes or one.term == "usable"),
+        Term("kv_pool", pool),
+        Term(wanted, -needed),
+        Term("short", -result.shortfall_bytes),
+    )
+
+
+def logs(result: Estimate, observations: Iterable[Observation]) -> Iterator[PublishedLog]:
+    """Published logs of the same model on the same accelerator, those of as many devices first."""
+    request = result.request
+    alike = [
+        one for one in observations if one.gpu == request.accelerator.id and is_about(one, request.model)
+    ]
+    alike.sort(key=lambda one: ((one.devices or 1) != request.layout.devices, one.id))
+    yield from map(published, alike[:_MOST_LOGS])
+
+
+def is_about(observation: Observation, model: Model) -> bool:
+    """Whether an observation is of a model, or of one with its shapes."""
+    return bool({observation.model_id, observation.shapes_of} & {model.id, *model.aliases})
+
+
+def published(observation: Observation) -> PublishedLog:
+    """What an observation says, in short."""
+    printed = observation.printed
+    told = (printed.kv_tokens, printed.available_kv_gib, printed.max_concurrency)
+    started = True if any(figure is not None for figure in told) else None
+    return PublishedLog(
+        id=observation.id,
+        engine=" ".join(filter(None, (observation.engine, observation.engine_version))),
+        devices=observation.devices,
+        starts=started if printed.fits is None else printed.fits,
+        pool_gib=printed.available_kv_gib,
+        context_tokens=observation.context_tokens,
+        url=observation.origin.url,
+    )
+
+
+def _every(result: Estimate, catalog: Catalogue) -> Iterator[Change]:
+    """The changes that the remedies try, then other layouts, the next larger GPU, other engines."""
+    if result.verdict in HOPELESS:
+        yield from changes(result, catalog.kv_formats)
+    yield from _layouts(result.request)
+    yield from _next_gpus(result.request, catalog)
+    yield from _engines(result.request, catalog)
+
+
+def _layouts(request: Request) -> Iterator[Change]:
+    """Data-parallel attention with whole experts on the devices of one server; pipeline stages over two."""
+    model, device = request.model, request.accelerator
+    node = device.devices_per_node or 1
+    if len(request.accelerators) > 1 or node == 1:
+        return
+    if model.experts is not None and not request.layout.expert:
+        spread = Layout(data=node, expert=True)
+        flags = f"--data-parallel {node} --expert-parallel"
+        yield Change("layout", flags, replace(request, layout=spread))
+    widest = max(size for size in allowed_tensor_parallel(model, node) if node % size == 0)
+    if request.layout.pipeline == 1:
+        stages = Layout(tensor=widest, pipeline=2, nodes=2)
+        flags = f"--tensor-parallel {widest} --pipeline-parallel 2 --nodes 2"
+        yield Change("layout", flags, replace(request, layout=stages))
+
+
+def _next_gpus(request: Request, catalog: Catalogue) -> Iterator[Change]:
+    """The next larger accelerator of the same maker that clouds rent out, and the largest one."""
+    own = request.accelerator
+    if len(request.accelerators) > 1:
+        return
+    larger = sorted(
+        (
+            one
+            for one in catalog.accelerators.values()
+            if one.vendor == own.vendor
+            and one.is_commonly_rented
+            and one.usable_bytes > own.usable_bytes * _LARGER
+        ),
+        key=lambda one: (one.usable_bytes, one.id),
+    )
+    for device in dict.fromkeys(one.id for one in (*larger[:1], *larger[-1:])):
+        yield Change("gpu", f"--gpu {device}", _on(request, catalog.accelerators[device]))
+
+
+def _on(request: Request, device: Accelerator) -> Request:
+    """The same question on another accelerator, with the scheduler sizes that the engine takes there."""
+    serving = request.serving
+    if request.query is None or request.query.max_batched_tokens is None:
+        tokens, rows = request.case.rules.scheduler(
+            device, max_seqs=None if request.query is None else request.query.max_seqs
+        )
+        serving = replace(serving, max_batched_tokens=tokens, max_seqs=rows)
+    return replace(request, accelerators=(device,), serving=serving)
+
+
+def _engines(request: Request, catalog: Catalogue) -> Iterator[Change]:
+    """The other server's current release, with its own defaults."""
+    for family in _SERVERS:
+        if family == request.engine.family or family not in catalog.engines:
+            continue
+        engine = catalog.engine(family)
+        tokens, rows = rules(engine).scheduler(request.accelerator)
+        serving = replace(request.serving, max_batched_tokens=tokens, max_seqs=rows)
+        share = rules(engine).share(None)
+        yield Change(
+            "engine",
+            f"--engine {family}",
+            replace(request, engine=engine, serving=serving, utilization=share),
+        )
+
+
+def _lever(change: Change) -> Lever:
+    try:
+        result = answer(change.request)
+    except InputError as error:
+        return Lever(
+            lever=change.axis,
+            flags=change.flags,
+            enough=False,
+            verdict=None,
+            requests=0,
+            shortfall_bytes=None,
+            reason=str(error),
+        )
+    enough = result.verdict in STARTS
+    return Lever(
+        lever=change.axis,
+        flags=change.flags,
+        enough=enough,
+        verdict=result.verdict,
+        requests=result.max_concurrent_requests if enough else 0,
+        shortfall_bytes=result.shortfall_bytes,
+        reason=result.verdict_reason if result.verdict in REFUSED else "",
+    )

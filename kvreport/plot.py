@@ -1,0 +1,56 @@
+"""Geometry of the boundary chart, in the subset of Python that is translated for the browser.
+
+Pages draw the chart when the site is built, and again in the browser when a reader changes something:
+both place their points with these functions. Positions are in the drawing's own units.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+PLOT_LEFT: Final = 58
+PLOT_RIGHT: Final = 168
+"""Room to the right of the axes, where lines have their names."""
+PLOT_RIGHT_NARROW: Final = 14
+PLOT_TOP: Final = 22
+PLOT_BOTTOM: Final = 46
+PLOT_WIDTH: Final = 760
+PLOT_HEIGHT: Final = 360
+PLOT_NARROW: Final = 560
+"""Below this width the names of lines stand in a list under the drawing."""
+LABEL_GAP: Final = 15
+"""Least distance between the names of two lines."""
+
+
+def log_place(value: float, low: float, high: float, length: float) -> float:
+    """Return where a value lies on a logarithmic axis, from its beginning; tenths are kept."""
+    if value <= low:
+        return 0.0
+    if value >= high:
+        return length
+    return round(10 * length * math.log2(value / low) / math.log2(high / low)) / 10
+
+
+def top_of(most: float) -> float:
+    """Return the upper end of an axis whose largest value is ``most``."""
+    return max(2.0, most * 1.25)
+
+
+def first_power(low: float) -> int:
+    """Return the exponent of the smallest power of two from ``low`` on."""
+    exponent = 0
+    while 2**exponent < low:
+        exponent += 1
+    return exponent
+
+
+def tick_stride(low: float, high: float, room: float) -> int:
+    """Return how many octaves there are between two ticks of an axis that has room for so many."""
+    octaves = math.log2(high / low)
+    return max(1, math.ceil(octaves / room))
+
+
+def label_place(wanted: float, before: float) -> float:
+    """Return where a label stands that comes after another one: where it wants to, or below that."""
+    return max(wanted, before + LABEL_GAP)

@@ -1,0 +1,62 @@
+"""What the pages' pickers and the box for free text look through: models and accelerators with their names.
+
+``downloads/v1/picker.json``: ``models`` are [slug, name, maker, release, common, other names], ``gpus`` are
+[id, name, maker, release, common, other names]. Models come newest first. ``common`` marks those that published
+start-up logs and quantized copies are about most often, and the accelerators that most readers know.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, Final
+
+from kvreport.catalog.model import Model
+from kvreport.catalog.observation import load_observations
+from kvreport.publish.profiles import FOLDER, encode
+from kvreport.publish.site_data import SiteData
+
+ADDRESS: Final = f"{FOLDER}/picker.json"
+COMMON: Final = 14
+"""Models listed as commonly used."""
+
+
+def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
+    """Yield (address, content) of the file."""
+    yield ADDRESS, encode(facts(site))
+
+
+def facts(site: SiteData) -> dict[str, Any]:
+    """Return the file's content."""
+    common = common_models(site)
+    newest = sorted(site.models, key=lambda model: (model.release or "", model.name), reverse=True)
+    return {
+        "models": [
+            [model.slug, model.name, model.maker, model.release, int(model.id in common), list(model.aliases)]
+            for model in newest
+        ],
+        "gpus": [
+            [gpu.id, gpu.name, gpu.vendor, gpu.release, int(gpu.id in site.known_gpus), list(gpu.aliases)]
+            for gpu in site.gpus
+        ],
+    }
+
+
+def common_models(site: SiteData) -> frozenset[str]:
+    """Return the ids of the models that published logs and quantized copies are about most often."""
+    uses: Counter[str] = Counter()
+    ids = {name.lower(): model for model in site.models for name in (model.id, *model.aliases)}
+    for observation in load_observations(site.catalogue.folder):
+        model = ids.get((observation.model or "").lower())
+        if model is not None:
+            uses[_original(model)] += 1
+    for model in site.models:
+        if model.quantized_from is not None:
+            uses[model.quantized_from] += 1
+    here = {model.id for model in site.models}
+    ranked = sorted((name for name in uses if name in here), key=lambda name: (-uses[name], name))
+    return frozenset(ranked[:COMMON])
+
+
+def _original(model: Model) -> str:
+    return model.quantized_from or model.id

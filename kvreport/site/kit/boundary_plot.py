@@ -1,0 +1,165 @@
+"""The boundary chart: concurrent requests by context, one line for each configuration.
+
+Lines are labelled at their ends, the chosen case is a point with its figures, and the model's limit is a
+line with its name. ``docs/assets/kv-chart.js`` draws the same from the same data when a reader changes something.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from kvreport import plot, units
+from kvreport.site.kit.tables import Table
+
+Points = tuple[tuple[int, int], ...]
+
+HOW_TO_READ: Final = "Any point below a line fits. Both axes are logarithmic (base 2)."
+
+
+@dataclass(frozen=True, slots=True)
+class PlotLine:
+    """One line.
+
+    Attributes:
+        name: What it is, written at its end.
+        points: (context in tokens, concurrent requests), contexts ascending.
+    """
+
+    name: str
+    points: Points
+
+
+@dataclass(frozen=True, slots=True)
+class PlotData:
+    """What a chart shows; the same object as JSON is what the browser draws again.
+
+    Attributes:
+        lines: At most six, the chosen one first.
+        ceiling: The first line's upper bound, without engine overhead.
+        low: The first line at the low end of the pool's error.
+        high: The first line at its high end.
+        limit: Longest context that the model supports, or None where lines are of several models.
+        chosen: (context, requests) of the case that the page speaks of.
+    """
+
+    lines: tuple[PlotLine, ...]
+    ceiling: Points = ()
+    low: Points = ()
+    high: Points = ()
+    limit: int | None = None
+    chosen: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """A chart, ready to stand in a page.
+
+    Attributes:
+        id: Anchor of the figure.
+        title: What it shows, also for a screen reader.
+        data: The data.
+        table: The same as a table.
+    """
+
+    id: str
+    title: str
+    data: PlotData
+    table: Table
+
+    @property
+    def spec(self) -> str:
+        """The data as JSON."""
+        return json.dumps(asdict(self.data), ensure_ascii=False, separators=(",", ":"))
+
+    @property
+    def drawn(self) -> dict[str, Any]:
+        """Positions, for the template."""
+        return _Drawing(self.data).parts()
+
+
+class _Drawing:
+    def __init__(self, data: PlotData) -> None:
+        self.data = data
+        self.right = plot.PLOT_WIDTH - plot.PLOT_RIGHT
+        self.bottom = plot.PLOT_HEIGHT - plot.PLOT_BOTTOM
+        points = [point for line in data.lines for point in line.points]
+        self.last = data.limit or max((context for context, _ in points), default=2)
+        self.first = min([*(context for context, _ in points), max(self.last // 2, 1)])
+        most = max([count for _, count in (*points, *data.ceiling, *data.high)], default=1)
+        self.most = plot.top_of(most)
+
+    def x(self, context: float) -> float:
+        length = self.right - plot.PLOT_LEFT
+        return plot.PLOT_LEFT + plot.log_place(context, self.first, self.last, length)
+
+    def y(self, count: float) -> float:
+        return self.bottom - plot.log_place(count, 1, self.most, self.bottom - plot.PLOT_TOP)
+
+    def path(self, points: Points) -> str:
+        inside = [(c, n) for c, n in points if c <= self.last]
+        return "M" + "L".join(f"{self.x(c):.10g} {self.y(n):.10g}" for c, n in inside) if inside else ""
+
+    def area(self) -> str:
+        low = dict(self.data.low)
+        upper = [(c, n) for c, n in self.data.high if c <= self.last]
+        lower = [(c, low.get(c, 1)) for c, _ in reversed(upper)]
+        return self.path((*upper, *lower)[: 2 * len(upper)]) + "Z" if upper else ""
+
+    def ticks(self, low: float, high: float, room: int) -> Iterator[int]:
+        exponent = plot.first_power(low)
+        stride = plot.tick_stride(low, high, room)
+        while 2**exponent <= high:
+            yield 2**exponent
+            exponent += stride
+
+    def labels(self) -> list[dict[str, Any]]:
+        ends = [
+            {
+                "number": number,
+                "name": line.name,
+                "x": self.x(line.points[-1][0]),
+                "end": self.y(line.points[-1][1]),
+            }
+            for number, line in enumerate(self.data.lines, start=1)
+            if line.points
+        ]
+        ends.sort(key=lambda one: one["end"])  # type: ignore[arg-type, return-value]
+        before = -plot.LABEL_GAP
+        for one in ends:
+            before = one["y"] = plot.label_place(one["end"], before)  # type: ignore[arg-type, assignment]
+        over = max(before - self.bottom, 0)
+        for one in ends:
+            one["y"] = one["y"] - over  # type: ignore[operator]
+        return ends
+
+    def parts(self) -> dict[str, Any]:
+        data = self.data
+        chosen = None
+        if data.chosen:
+            context, count = data.chosen
+            chosen = {
+                "x": self.x(context),
+                "y": self.y(count),
+                "text": f"{units.count(count)} at {units.human_tokens(context)}",
+            }
+        return {
+            "width": plot.PLOT_WIDTH,
+            "height": plot.PLOT_HEIGHT,
+            "left": plot.PLOT_LEFT,
+            "right": self.right,
+            "top": plot.PLOT_TOP,
+            "bottom": self.bottom,
+            "across": [(self.x(n), units.human_tokens(n)) for n in self.ticks(self.first, self.last, 11)],
+            "up": [(self.y(n), units.count(n)) for n in self.ticks(1, self.most, 8)],
+            "lines": [(n, self.path(line.points)) for n, line in enumerate(data.lines, start=1)],
+            "ceiling": self.path(data.ceiling),
+            "area": self.area(),
+            "labels": self.labels(),
+            "limit": None
+            if data.limit is None
+            else {"x": self.x(data.limit), "text": f"model limit {units.human_tokens(data.limit)}"},
+            "chosen": chosen,
+        }

@@ -1,0 +1,250 @@
+"""What a start of llama.cpp or Ollama tells: where its bytes lie, our figures for them, and what to change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kvreport.accounting.deployment import Case, plan_blocks
+from kvreport.accounting.plan import Serving
+from kvreport.accounting.profile import CacheProfile
+from kvreport.catalog.engine import Engine
+from kvreport.catalog.formats import KvFormat
+from kvreport.catalog.load import Catalogue, open_catalogue
+from kvreport.catalog.model import Model
+from kvreport.errors import InputError
+from kvreport.estimation.request import resolve_model
+from kvreport.startup_log.llama_cpp import LlamaStart, read_start
+from kvreport.units import GIB, count
+
+SIXTEEN_BIT: Final = ("f16", "bf16")
+QUANTIZED: Final = "q8_0"
+QUANTIZED_SHARE: Final = 34 / 64
+"""Bytes of a block of 32 elements in ``q8_0``, 34, against 64 in 16 bits (``ggml-common.h``)."""
+
+SPARE_BYTES: Final = GIB
+"""Left free on a device (``--fit-target``, 1 GiB by default)."""
+
+WORDS: Final = {
+    "model": "weights",
+    "KV": "cache",
+    "RS": "recurrent states",
+    "compute": "working memory",
+    "output": "output",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Buffers:
+    """Bytes that a context of so many cells takes.
+
+    Attributes:
+        cache: Keys and values.
+        states: Recurrent states.
+    """
+
+    cache: int
+    states: int
+
+
+@dataclass(frozen=True, slots=True)
+class LocalDiagnosis:
+    """A start of llama.cpp or Ollama, understood.
+
+    Attributes:
+        start: What its lines state.
+        computed: Our figures for the same cells; None where the model is not known.
+        changes: What to change, one sentence each.
+        notes: What is missing for more.
+    """
+
+    start: LlamaStart
+    computed: Buffers | None
+    changes: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def headline(self) -> str:
+        """The conclusion in one sentence."""
+        start = self.start
+        taken = (
+            f"{start.device_bytes / GIB:.2f} GiB on devices, {start.host_bytes / GIB:.2f} GiB in host memory"
+        )
+        if start.ran_out:
+            return f"It does not start: memory ran out. Until then it took {taken}."
+        if start.context is None:
+            return f"It takes {taken}."
+        slots = f", shared by {start.slots} requests" if start.slots and start.slots > 1 else ""
+        return f"It starts with {start.context:,} tokens{slots}: {taken}."
+
+    def lines(self) -> Iterator[str]:
+        """Print it."""
+        yield self.headline
+        yield ""
+        for device, kinds in self.start.buffers.items():
+            parts = ", ".join(f"{WORDS[kind]} {size / GIB:.2f} GiB" for kind, size in kinds.items())
+            free = self.start.free.get(device)
+            yield f"  {device}: {parts}" + (f"; {free / GIB:.2f} GiB were free" if free else "")
+        if self.start.offloaded:
+            yield "  {} of {} layers are on devices".format(*self.start.offloaded)
+        for part, size in self.start.estimated.items():
+            yield f"  Ollama expected {size / GIB:.2f} GiB ({part})"
+        if self.computed is not None:
+            yield ""
+            yield "Compared with our numbers:"
+            yield from (f"  {line}" for line in self._beside())
+        if self.changes:
+            yield ""
+            yield "What to change:"
+            yield from (f"  {line}" for line in self.changes)
+        if self.notes:
+            yield ""
+            yield from self.notes
+
+    def _beside(self) -> Iterator[str]:
+        if self.computed is None:
+            return
+        for name, stated, ours in (
+            ("cache", self.start.kv_bytes, self.computed.cache),
+            ("recurrent states", self.start.state_bytes, self.computed.states),
+        ):
+            if stated:
+                apart = (ours - stated) / stated
+                yield f"{name}: log {stated / GIB:.2f} GiB, we compute {ours / GIB:.2f} GiB ({apart:+.1%})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the object that ``kvreport log --format json`` prints."""
+        start = self.start
+        return {
+            "engine": "llama_cpp",
+            "headline": self.headline,
+            "ran_out": start.ran_out,
+            "buffers": {device: dict(kinds) for device, kinds in start.buffers.items()},
+            "device_bytes": start.device_bytes,
+            "host_bytes": start.host_bytes,
+            "cache_bytes": start.kv_bytes,
+            "state_bytes": start.state_bytes,
+            "cells": list(start.cells),
+            "cache_types": list(start.cache_types) if start.cache_types else None,
+            "context_tokens": start.context,
+            "slots": start.slots,
+            "layers_on_devices": start.offloaded[0] if start.offloaded else None,
+            "layers": start.offloaded[1] if start.offloaded else None,
+            "free_bytes": dict(start.free),
+            "computed": None
+            if self.computed is None
+            else {"cache_bytes": self.computed.cache, "state_bytes": self.computed.states},
+            "changes": list(self.changes),
+            "notes": list(self.notes),
+        }
+
+
+def diagnose_local(
+    text: str, *, model: str | None = None, catalog: Catalogue | None = None
+) -> LocalDiagnosis:
+    """Read a start of llama.cpp or Ollama, and compare it.
+
+    Args:
+        text: The log.
+        model: The model, whose sizes are compared with the log's.
+        catalog: Where names are looked up; None for the public catalog.
+
+    Raises:
+        InputError: If no line is llama.cpp's, or the model is unknown.
+    """
+    start = read_start(text.splitlines())
+    if start.is_empty and not start.ran_out:
+        raise InputError(
+            "log: found no start-up line of llama.cpp or Ollama; allowed: the lines of one start"
+        )
+    known = open_catalogue() if catalog is None else catalog
+    notes: list[str] = []
+    computed = None
+    if model is None:
+        notes.append("Say which model it is (--model), and the log's cache is compared with ours.")
+    else:
+        computed = _computed(start, resolve_model(model, known), known, notes)
+    return LocalDiagnosis(start, computed, tuple(_changes(start)), tuple(notes))
+
+
+def buffers(
+    model: Model, engine: Engine, known: Catalogue, form: KvFormat | None, cells: int, sequences: int = 1
+) -> Buffers:
+    """Bytes of keys and values for ``cells`` cells, and of the states of one request."""
+    held = _profile(model, engine, known, form, sequences)
+    cache = sum(
+        term.rate_bytes * -(-min(cells, term.cap_tokens) // term.step_tokens) + term.constant_bytes
+        for term in held.terms
+        if term.kind != "state"
+    )
+    one = _profile(model, engine, known, None, 1)
+    return Buffers(int(cache), int(sum(term.constant_bytes for term in one.terms if term.kind == "state")))
+
+
+def _profile(
+    model: Model, engine: Engine, known: Catalogue, form: KvFormat | None, sequences: int
+) -> CacheProfile:
+    case = Case(
+        model=model,
+        engine=engine,
+        accelerators=(),
+        formats=known.weight_formats,
+        kv_format=form,
+        serving=Serving(1, sequences=sequences),
+    )
+    return plan_blocks(case).profile
+
+
+def _computed(start: LlamaStart, model: Model, known: Catalogue, notes: list[str]) -> Buffers | None:
+    cells = max(start.cells, default=start.context or 0)
+    keys, values = start.cache_types or ("f16", "f16")
+    if not cells:
+        notes.append("The log states no cells, so that nothing is compared.")
+        return None
+    if keys != values:
+        notes.append("Keys and values have different types, which our formats have not.")
+        return None
+    try:
+        form = None if keys in SIXTEEN_BIT else known.kv_format(keys)
+        found = buffers(model, known.engine("llama-cpp"), known, form, cells, start.slots or 1)
+    except InputError as error:
+        notes.append(f"Nothing is compared: {error}.")
+        return None
+    return Buffers(found.cache, found.states * (start.slots or 1))
+
+
+def _changes(start: LlamaStart) -> Iterator[str]:
+    """What makes a start that ran out fit, or gives a start that fits more of the device."""
+    kept = start.offloaded is not None and start.offloaded[0] < start.offloaded[1]
+    if start.ran_out or kept:
+        if start.kv_bytes and (start.cache_types or SIXTEEN_BIT)[0] in SIXTEEN_BIT:
+            saved = start.kv_bytes * (1 - QUANTIZED_SHARE)
+            yield f"store the cache as {QUANTIZED} (-ctk {QUANTIZED} -ctv {QUANTIZED}): {saved / GIB:.2f} GiB less"
+        if start.context and start.context > 1:
+            half = start.context // 2
+            less = f": {start.kv_bytes / 2 / GIB:.2f} GiB less" if start.kv_bytes else ""
+            yield f"halve the context (-c {half}){less}"
+        if start.slots and start.slots > 1:
+            yield "serve one request at a time (-np 1), which leaves it the whole context"
+    if start.ran_out:
+        if start.offloaded:
+            fewer = max(start.offloaded[0] * 3 // 4, 0)
+            yield f"leave layers in host memory (-ngl {fewer})"
+        else:
+            yield "leave layers in host memory (a smaller -ngl), or take smaller weights"
+    elif kept:
+        more = _layers_that_fit(start)
+        if more:
+            yield f"put {count(more)} more layers on the device (-ngl {(start.offloaded or (0, 0))[0] + more})"
+
+
+def _layers_that_fit(start: LlamaStart) -> int:
+    """Further layers that free memory holds: each as large as those that are there."""
+    placed, whole = start.offloaded or (0, 0)
+    free = sum(start.free.values())
+    device = sum(kinds.get("model", 0) for name, kinds in start.buffers.items() if name in start.free)
+    if not (placed and free and device):
+        return 0
+    spare = free - start.device_bytes - SPARE_BYTES
+    return max(0, min(int(spare // (device / placed)), whole - placed))

@@ -1,0 +1,81 @@
+"""What a start of llama.cpp tells on the command line, and TensorRT-LLM's lines."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kvreport.errors import InputError
+from kvreport.startup_log.diagnose import diagnose
+from kvreport.startup_log.local import diagnose_local
+from kvreport.units import GIB, MIB
+
+QWEN = """\
+using device CUDA0 (NVIDIA GeForce RTX 3090) (0000:01:00.0) - 23000 MiB free
+load_tensors: offloaded 40/49 layers to GPU
+load_tensors:        CUDA0 model buffer size = 14524.42 MiB
+llama_context: n_seq_max     = 2
+llama_context: n_ctx         = 8192
+llama_kv_cache:      CUDA0 KV buffer size =   768.00 MiB
+llama_kv_cache: size =  768.00 MiB (  8192 cells,  48 layers,  1/1 seqs), K (f16):  384.00 MiB, V (f16):  384.00 MiB
+sched_reserve:      CUDA0 compute buffer size =   368.04 MiB
+"""
+
+TENSORRT = """\
+[TensorRT-LLM] TensorRT LLM version: 1.2.0
+[TRT-LLM] [I] Memory used after loading model weights (inside torch) in memory usage profiling: 1.11 GiB
+[TRT-LLM] [I] Peak memory during memory usage profiling (torch + non-torch): 2.80 GiB, available KV cache memory when calculating max tokens: 68.69 GiB, fraction is set 0.9, kv size is 114688. device total memory 79.10 GiB, , tmp kv_mem 0.00 GiB
+[TensorRT-LLM][INFO] Number of tokens per block: 32.
+[TensorRT-LLM][INFO] [MemUsageChange] Allocated 68.69 GiB for max tokens in paged KV cache (643136).
+[TRT-LLM] [I] max_seq_len=32768, max_num_requests=2048, max_num_tokens=8192
+"""
+
+
+def test_a_cache_is_compared_with_ours() -> None:
+    found = diagnose_local(QWEN, model="Qwen/Qwen3-30B-A3B")
+    assert found.computed is not None
+    assert found.computed.cache == 768 * MIB
+    assert found.headline.startswith("It starts with 8,192 tokens, shared by 2 requests")
+    assert json.loads(json.dumps(found.to_dict()))["cache_bytes"] == 768 * MIB
+
+
+def test_layers_in_host_memory_are_put_on_the_device() -> None:
+    changes = " ".join(diagnose_local(QWEN).changes)
+    assert "9 more layers" in changes
+    assert "-ctk q8_0" in changes
+
+
+def test_a_start_that_ran_out_is_told_what_to_leave() -> None:
+    found = diagnose_local(QWEN + "cudaMalloc failed: out of memory\n")
+    assert found.headline.startswith("It does not start")
+    assert any("-ngl 30" in one for one in found.changes)
+
+
+def test_all_on_the_device_needs_no_change() -> None:
+    assert diagnose_local(QWEN.replace("40/49", "49/49")).changes == ()
+
+
+def test_another_text_is_refused() -> None:
+    with pytest.raises(InputError):
+        diagnose_local("nothing of the kind")
+
+
+def test_the_command_reads_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from kvreport.cli import main
+
+    path = tmp_path / "llama.log"
+    path.write_text(QWEN)
+    assert main(["log", str(path), "--model", "Qwen/Qwen3-30B-A3B"]) == 0
+    assert "cache: log 0.75 GiB, we compute 0.75 GiB (+0.0%)" in capsys.readouterr().out
+
+
+def test_tensorrt_llm_states_its_pool_and_its_tokens() -> None:
+    found = diagnose(TENSORRT, model="Qwen/Qwen3-0.6B")
+    assert found.reading.engine == "tensorrt_llm"
+    assert found.reading.facts["kv_pool"] == round(68.69 * GIB)
+    assert found.reading.facts["utilization"] == 0.9
+    tokens = {one.fact: one for one in found.comparisons}["kv_tokens"]
+    assert tokens.stated == 643_136
+    assert abs(tokens.difference) < 1e-3

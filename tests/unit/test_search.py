@@ -1,0 +1,107 @@
+"""The search: what is indexed, and what the engine finds in it."""
+
+from __future__ import annotations
+
+from javascript import searched
+
+from kvreport.adapters import search
+from kvreport.site.kit.page import Page, Section
+
+CHAPTER = """
+<h1 id="x">Pages<a class="headerlink" href="#x">¶</a></h1>
+<p>How memory is handed out.</p>
+<details class="kv-code"><summary>How this is computed</summary><pre>rows = []</pre></details>
+<h2 id="q">The question<a class="headerlink" href="#q">¶</a></h2>
+<p>How much is never <b>used</b>?</p>
+<details><summary>Answer</summary><p>Half.</p></details>
+<form><select><option>ALLaM 7B</option></select></form>
+<h2 id="table">A table</h2><table><tr><td>1</td></tr></table>
+"""
+
+
+def test_code_answers_tables_and_options_are_not_indexed():
+    docs = search.written("learn/pages/", "Pages", "What is set aside.", ("block",), CHAPTER)
+    assert docs == [
+        {
+            "location": "learn/pages/",
+            "title": "Pages",
+            "text": "What is set aside. How memory is handed out.",
+            "tags": ["block"],
+        },
+        {"location": "learn/pages/#q", "title": "The question", "text": "How much is never used?"},
+        {"location": "learn/pages/#table", "title": "A table", "text": ""},
+    ]
+
+
+def test_a_model_is_one_entry_with_its_conclusion():
+    sections = (Section("users", "Users", "<p>54</p>"),)
+    page = Page(
+        "models/a/", "model", "A: 54 fit", "A", "A: 54 fit.", sections=sections, names=("org/A",), boost=2
+    )
+    assert search.generated(page, "models/a/") == [
+        {"location": "models/a/", "title": "A", "text": "A: 54 fit.", "tags": ["org/A"], "boost": 2}
+    ]
+
+
+def test_a_tool_page_has_its_sections_and_the_names_of_the_list():
+    page = Page(
+        "data/", "data", "D", "Download", "All rows.", sections=(Section("cite", "Cite", "<p>So.</p>"),)
+    )
+    first, section = search.generated(page, "data/")
+    assert "BibTeX" in first["tags"]
+    assert section == {"location": "data/#cite", "title": "Cite", "text": "So."}
+
+
+def entry(location: str, title: str, text: str = "", *tags: str, boost: float = 1) -> search.Doc:
+    return {"location": location, "title": title, "text": text, "tags": list(tags), "boost": boost}
+
+
+INDEX = {
+    "config": {"synonyms": search.WORDS["synonyms"]},
+    "docs": [
+        entry("m/q/", "Qwen3 32B", "31 users at 8K.", "Qwen/Qwen3-32B", boost=2),
+        entry("m/qa/", "Qwen3 32B AWQ", "24 users at 8K.", boost=1.2),
+        entry("m/d/", "DeepSeek-R1", "66 users.", "deepseek-ai/DeepSeek-R1", boost=2),
+        entry("g/h/", "H100 80GB HBM3 (SXM5)", "79.1 GiB.", "H100", boost=2),
+        entry("l/w/", "Weights", "Quantization makes weights <smaller> & lighter. " * 20),
+        entry("q/o/", "It runs out of memory later", "Why?", "out of memory"),
+    ],
+}
+
+
+def found(*asked: str) -> list[list[str]]:
+    return [[result[0]["location"] for result in results] for results in searched(INDEX, asked)]
+
+
+def test_spellings_names_slips_and_synonyms_lead_to_the_page():
+    asked = (
+        "qwen 3 32b",
+        "Qwen3-32B",
+        "deepsek r1",
+        "h100",
+        "quantisation",
+        "oom",
+        "CUDA out-of-memory",
+        "quanti",
+    )
+    first = [locations[0] for locations in found(*asked)]
+    assert first == ["m/q/", "m/q/", "m/d/", "g/h/", "l/w/", "q/o/", "q/o/", "l/w/"]
+
+
+def test_what_is_not_there_is_not_found():
+    assert found("zebra", "", "?") == [[], [], []]
+
+
+def test_a_teaser_is_short_escaped_and_marked():
+    ((result,),) = [results[0] for results in searched(INDEX, ["quantization"])]
+    assert result["text"].startswith(
+        "<p><mark>Quantization</mark> makes weights &lt;smaller&gt; &amp; lighter."
+    )
+    assert len(result["text"]) < 300
+
+
+def test_every_name_of_the_list_is_written_once():
+    for group in search.WORDS["synonyms"]:
+        assert len(group) == len(set(group)) > 1
+    for names in search.WORDS["names"].values():
+        assert len(names) == len(set(names))

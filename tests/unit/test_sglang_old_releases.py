@@ -1,0 +1,44 @@
+"""What SGLang kept before 0.5.15: compressed pools by the log of 0.5.13, and nothing for graphs of prefill."""
+
+from __future__ import annotations
+
+import pytest
+
+from kvreport.accounting.engines.sglang.compressed import compressed_sizes
+from kvreport.accounting.engines.sglang.settings import prefill_captured, settings
+from kvreport.catalog.engine import engine_for_version
+from kvreport.catalog.load import Catalogue, load_catalogue
+
+
+@pytest.fixture(scope="module")
+def catalogue() -> Catalogue:
+    return load_catalogue()
+
+
+@pytest.mark.parametrize(("rings", "printed"), [(True, 32_781.44), (False, 13_735.04)])
+def test_deepseek_v4_takes_what_two_releases_print(catalogue: Catalogue, rings: bool, printed: float) -> None:
+    # bytes_per_full_token of 0.5.13 and 0.5.15 on MI355X with a window share of 0.15.
+    found = compressed_sizes(
+        catalogue.model("deepseek-ai/DeepSeek-V4-Pro"),
+        max_requests=256,
+        page_tokens=256,
+        window_share=0.15,
+        padded=False,
+        rings_in_window=rings,
+    )
+    assert found.token_bytes == pytest.approx(printed, abs=0.01)
+    assert (found.fixed_bytes == 0) is rings
+
+
+def test_prefill_is_not_captured_up_to_0_5_9(catalogue: Catalogue) -> None:
+    model, device = catalogue.model("Qwen/Qwen2.5-7B"), catalogue.accelerator("rtx-4090")
+    old, new = (engine_for_version(catalogue.engines.values(), "sglang", one) for one in ("0.5.9", "0.5.10"))
+    assert old is not None
+    assert new is not None
+    assert not prefill_captured(model, old)
+    assert prefill_captured(model, new)
+    assert settings(model, old, device).share > settings(model, new, device).share
+
+
+def test_releases_before_0_5_3_have_no_rules(catalogue: Catalogue) -> None:
+    assert engine_for_version(catalogue.engines.values(), "sglang", "0.5.2") is None
