@@ -396,8 +396,23 @@
     ["[data-kv-instrument]", "instrument", ["kv-kernel.js", "kv-lessons.js", "kv-book-instrument.js"]],
   ];
 
+  /* An address that does not exist: offer a search for its last words. */
+  function lost(place) {
+    const asked = decodeURIComponent(location.pathname).split("/").filter(Boolean).pop() || "";
+    const words = asked.replace(/\.(html|md)$/, "").replace(/[^\w.]+|_/g, " ").trim();
+    const home = $("a", place);
+    if (!words || !home) return;
+    const link = make(
+      "a",
+      { href: `${home.getAttribute("href")}?q=${encodeURIComponent(words)}` },
+      `Search for “${words}”`,
+    );
+    place.append(" · ", link);
+  }
+
   let parts = [];
   function start() {
+    $$("[data-kv-lost]").forEach(lost);
     parts.forEach((part) => part?.release?.());
     document.documentElement.classList.remove("no-js");
     document.documentElement.classList.add("js");
