@@ -10,6 +10,7 @@ import pytest
 import kvreport
 from kvreport.accounting.capacity import Limit, Verdict
 from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.kernel import UNLIMITED_REQUESTS
 from kvreport.accounting.plan import Serving
 from kvreport.catalog.load import load_catalogue
 from kvreport.dataset.columns import CAPACITY
@@ -68,6 +69,8 @@ def test_a_random_sample_of_rows_equals_the_estimate_of_the_same_combination(cat
         expected["kv_pool_bytes_per_gpu"] = answer["budget"]["kv_pool_bytes"]
         expected["shortfall_bytes_per_gpu"] = answer["shortfall_bytes"]
         found = {name: row[name] for name in expected}
+        for count in ("max_concurrent_requests_by_memory", "max_concurrent_requests_ceiling"):
+            found[count] = None if found[count] >= UNLIMITED_REQUESTS else found[count]
         for bound in ("decode_ms_lower_bound", "prefill_ms_lower_bound"):
             value = found.pop(bound)
             assert (None if np.isnan(value) else value) == (
