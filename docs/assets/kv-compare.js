@@ -265,7 +265,7 @@
       return {
         devices: deployment ? deployment.devices : null,
         requests: deployment
-          ? site.contexts.map((context) => [context, kvCapacity.serve(deployment, context)])
+          ? contexts().map((context) => [context, kvCapacity.serve(deployment, context)])
           : [],
         longest: deployment ? deployment.longest : null,
         weights: deployment ? deployment.weights : null,
@@ -295,7 +295,7 @@
             "tr",
             {},
             name,
-            make("td", { class: "kv-no kv-why", colspan: site.contexts.length + 5 }, why),
+            make("td", { class: "kv-no kv-why", colspan: contexts().length + 5 }, why),
           );
         }
         return make(
@@ -324,7 +324,7 @@
             {},
             make("th", { scope: "col" }, byModels() ? "Model" : "GPU or accelerator"),
             head(...HEADS[0]),
-            ...site.contexts.map((context) => head(tokens(context), "")),
+            ...contexts().map((context) => head(tokens(context), "")),
             ...HEADS.slice(1).map((one) => head(...one)),
           ),
         ),
@@ -356,7 +356,7 @@
       const heads = [
         byModels() ? "model" : "gpu",
         "gpus",
-        ...site.contexts.map((context) => `requests_at_${context}`),
+        ...contexts().map((context) => `requests_at_${context}`),
         "longest_tokens",
         "weights_bytes_per_gpu",
         "bandwidth_tb_per_s_per_gpu",
@@ -368,7 +368,7 @@
       };
       const lines = shown.map((thing) => {
         const facts = row(thing);
-        const requests = site.contexts.map((_, n) =>
+        const requests = contexts().map((_, n) =>
           facts.requests[n] ? per(facts.requests[n][1].users, thing.deployment) : null
         );
         return [
