@@ -14,6 +14,7 @@ import numpy as np
 from markupsafe import Markup
 
 from kvreport import units
+from kvreport.catalog.class_check import load_class_check
 from kvreport.catalog.first_seen import FirstSeen, load_first_seen
 from kvreport.catalog.left_out import LeftOut, load_left_out
 from kvreport.catalog.peer import PeersFile, PoolQuestion, Question, Tool, load_peers
@@ -26,7 +27,14 @@ from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.tables import Cell, Column, Row, Table, count_cell
 from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType
-from kvreport.site.pages import first_sight, known_starts, left_out, local_evidence, traffic_checks
+from kvreport.site.pages import (
+    class_table,
+    first_sight,
+    known_starts,
+    left_out,
+    local_evidence,
+    traffic_checks,
+)
 from kvreport.site.pages.measured import share
 from kvreport.startup_log.observed import Comparison
 
@@ -97,6 +105,11 @@ def page(catalogue: Catalogue) -> Page | None:
     oracle = load_oracle_check(catalogue.folder)
     if oracle is not None:
         others.insert(1, ("oracle", "Comparison with SGLang's configurators", _tables(_oracle(oracle))))
+    classes = load_class_check(catalogue.folder)
+    if classes is not None:
+        others.append(
+            ("classes", "Architectures compared with transformers", _tables(*class_table.tables(classes)))
+        )
     public = catalogue.folder.resolve() == data_dir().resolve()
     if public:
         others.append(
