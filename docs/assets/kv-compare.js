@@ -362,9 +362,10 @@
         "bandwidth_tb_per_s_per_gpu",
         "speed_bound_tokens_per_s",
       ];
+      const quote = String.fromCharCode(34);
       const text = (value) => {
         const plain = value === null || value === undefined ? "" : String(value);
-        return /[",\n]/.test(plain) ? `"${plain.replaceAll('"', '""')}"` : plain;
+        return plain.includes(",") ? quote + plain + quote : plain; // ids and numbers hold no quotes
       };
       const lines = shown.map((thing) => {
         const facts = row(thing);
