@@ -54,6 +54,7 @@ interface Answer {
 
 declare var kvKernel: Kernel;
 declare var kvCapacity: CapacityScript;
+declare var kvLessons: any;
 declare var kvState: any;
 declare var kvResult: any;
 declare var kvSizing: any;

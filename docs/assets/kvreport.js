@@ -382,12 +382,18 @@
     ["[data-kv-filter]", "textFilter", ["kv-index.js"]],
     ["[data-kv-state]", "stateful", STATE],
     ["[data-kv-ask]", "askBox", STATE],
+    ["[data-kv-gpupage]", "gpuPage", [...STATE, "kv-gpu.js"]],
     ["[data-kv-explore]", "explore", ["kv-kernel.js", "kv-capacity.js", "kv-explore.js"]],
     ["[data-kv-sizer]", "sizer", ["kv-kernel.js", "kv-capacity.js", "kv-sizing.js", "kv-sizer.js"]],
     ["[data-kv-traffic]", "traffic", ["kv-kernel.js", "kv-capacity.js", "kv-traffic.js", "kv-replay.js"]],
     ["[data-kv-log]", "log", ["kv-kernel.js", "kv-capacity.js", "kv-loglines.js", "kv-log.js"]],
     ["[data-kv-yours]", "yours", ["kv-kernel.js", "kv-yours.js"]],
-    ["[data-kv-compare]", "compare", ["kv-kernel.js", "kv-capacity.js", "kv-compare.js"]],
+    ["[data-kv-compare]", "compare", [...STATE, "kv-sizing.js", "kv-compare.js"]],
+    ["[data-kv-guess]", "guess", ["kv-book.js"]],
+    ["[data-kv-quiz]", "quiz", ["kv-book.js"]],
+    ["[data-kv-choice]", "choice", ["kv-book.js"]],
+    ["[data-kv-exercise]", "exercise", ["kv-book.js"]],
+    ["[data-kv-instrument]", "instrument", ["kv-kernel.js", "kv-lessons.js", "kv-book-instrument.js"]],
   ];
 
   let parts = [];

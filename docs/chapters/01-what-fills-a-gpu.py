@@ -1,97 +1,127 @@
 # %% [markdown]
-# # What fills a GPU
+# # KV cache: what fills a GPU's memory
 #
-# A model that can talk is a large file of numbers and a small program that multiplies them. To answer
-# quickly, the whole file has to lie in the memory of a graphics processor, a **GPU**. This chapter asks
-# what else lies there, and why that something else, and not the file, decides how many people can use
-# the model at the same time.
+# A language model is a large file of numbers and a small program that multiplies them. To answer quickly, the whole file
+# must be in the memory of a graphics processor, a **GPU**. This chapter shows what else is in that memory. The second part,
+# the **KV cache**, decides how many people can use the model at the same time.
 #
 # You need no knowledge of GPUs. Every figure is computed when this page is built.
 #
 # ## The question
 #
-# You have one GPU that is sold as "{{ 80 GB = label_memory("H100") }}", an H100. You want to serve
-# Llama 3.1 8B, a model with about {{ 8.03 billion = parameters("llama-3.1-8b") }} numbers in its file
-# (the 8B in its name). These numbers are called its **weights** or **parameters**. A **byte** is the unit
-# of memory: one letter of English text takes one. A weight takes {{ 2 bytes = 16 / 8 }}, or 16 bits, since a
-# byte has eight.
+# You have one H100, a GPU sold as "{{ 80 GB = label_memory("H100") }}". You want to serve Llama 3.1 8B, a model with
+# {{ 8.03 billion = parameters("llama-3.1-8b") }} numbers in its file. These numbers are its **weights** or **parameters**.
+# Each takes {{ 2 bytes = 16 / 8 }}, so the weights take {{ 16.06 GB = weights("llama-3.1-8b") }}, a fifth of the GPU.
 #
-# How many conversations can this GPU hold at once?
-#
-# ## Make a guess first
-#
-# <details class="kv-predict"><summary>Write a number down: how many conversations of 2,048 tokens? Then open this.</summary>
-#
-# A **token** is a piece of text, about three quarters of an English word; 2,048 tokens are three or four
-# printed pages. (Token counts are usually given in K, and a K is 1,024 of them: 2K here, 128K for 131,072.) The weights take {{ 16.06 GB = weights("llama-3.1-8b") }}, a fifth of the card. With
-# nothing else taken off, {{ 256 conversations = floor((memory("H100") - weights("llama-3.1-8b")) / kv_request("llama-3.1-8b", tokens=2048)) }}
-# of that length fit into the rest. If each is 131,072 tokens long, a thick book,
-# {{ 4 conversations = floor((memory("H100") - weights("llama-3.1-8b")) / kv_request("llama-3.1-8b", tokens=131072)) }}
-# fit. Same card, same model. If your guess had one number in it, it lacked half of the question.
-#
-# </details>
+# A **token** is a piece of text, about three quarters of an English word. A conversation of 2,048 tokens is three or four
+# printed pages. The field writes 2K for 2,048 and 128K for 131,072, because its K is 1,024.
 
 # %% tags=["hide"]
-from kvreport.book.chapter import bars, claim, fold, formula, quantities, table
+import kvreport
+from kvreport.book.chapter import (
+    Goal,
+    Instrument,
+    Output,
+    Slider,
+    bars,
+    cache_terms,
+    choose,
+    claim,
+    exercise,
+    fold,
+    formula,
+    guess,
+    instrument,
+    item,
+    quantities,
+    quiz,
+    right,
+    table,
+    takeaway,
+    wrong,
+)
 
 q = quantities()
 MODEL, GPU = "llama-3.1-8b", "H100"
 GiB = 2**30
+weights, memory = q.weights(MODEL), q.memory(GPU)
 
-# The facts that the words of this chapter stand on. One of them moved means: read the chapter again.
-claim(q.weights(MODEL), 16_060_522_496)
+# The text depends on these facts. If one changes, the build stops and the chapter must be read again.
+claim(weights, 16_060_522_496)
 claim(q.kv_per_token(MODEL), 131_072)
-claim(q.memory(GPU), 84_943_715_697, within=0.002)
+claim(memory, 84_943_715_697, within=0.002)
 claim(q.label_memory(GPU), 80_000_000_000)
+short = int((memory - weights) // q.kv_request(MODEL, tokens=2048))
+long = int((memory - weights) // q.kv_request(MODEL, tokens=131072))
+claim(short, 256)
+claim(long, 4)
+
+# %% tags=["hide"]
+guess(
+    "How many conversations of 2K tokens does this GPU hold next to the weights?",
+    short,
+    unit="conversations",
+    low=1,
+    high=100_000,
+    why=f"The weights leave {(memory - weights) / GiB:.1f} GiB, and each conversation of 2K tokens takes "
+    f"{q.kv_request(MODEL, tokens=2048) / GiB:.2f} GiB. An engine holds fewer, because it keeps memory for itself.",
+)
+
+# %% tags=["hide"]
+guess(
+    "And how many conversations of 128K tokens, a thick book each?",
+    long,
+    unit="conversations",
+    low=0,
+    high=10_000,
+    why=f"Each of them takes {q.kv_request(MODEL, tokens=131072) / GiB:.0f} GiB. The GPU and the model are the same. "
+    "An answer without the length is half an answer.",
+)
+
 # %% [markdown]
-# ## Three things that need room
+# ## Three things that need memory
 #
-# **The weights.** They are there once, however many people are talking. Call them the rent.
+# **Weights.** The GPU stores the weights once, however many people are talking. This is a fixed cost.
 #
-# **The KV cache.** A model writes one token at a time, and to choose the next one it looks back at every
-# token so far. It is built in storeys, called *layers*, and in each of them it keeps two lists of numbers
-# for every token: a *key* by which the token is found, and a *value* that it contributes. It could compute
-# them anew each time; keeping them is what makes it fast. This store is the **KV cache**, for key and
-# value. Every conversation has its own, and it grows with every token. Call it the bill: it depends on how
-# much you use.
+# **The KV cache.** A model writes one token at a time. To choose the next token, it looks back at every earlier token. The
+# model is a stack of identical *layers*. Each layer stores two lists of numbers for every token: a *key*, which is used to
+# find the token, and a *value*, which the token contributes. The model could compute them again at every step. Storing them is what
+# makes it fast. This store is the **KV cache**. Every conversation has its own, and it grows with every token. This cost
+# follows your traffic.
 #
-# **The rest.** Intermediate results, the driver, buffers for communication, recorded programs. An engine
-# (the serving program, such as vLLM) measures these when it starts and sets room aside.
+# **Everything else.** Intermediate results (activations), the driver, communication buffers and recorded programs (CUDA
+# graphs). The serving program, the **engine**, measures these when it starts and reserves room for them. vLLM, SGLang,
+# TensorRT-LLM and llama.cpp are engines.
 #
 # ## The formula
 
 # %% tags=["hide"]
 formula(
-    "weights  +  conversations × cache of one conversation  +  the rest   ≤   memory",
-    "cache of one conversation  =  bytes per token × tokens",
+    "GPU memory  ≥  weights  +  all caches  +  everything else",
+    "all caches   =  conversations × tokens × bytes per token",
 )
 
 # %% [markdown]
-# For Llama 3.1 8B one token costs {{ 131,072 bytes = kv_per_token("llama-3.1-8b") }}, which is
-# {{ 128 KiB = kv_per_token("llama-3.1-8b") }}. Where that figure comes from is
-# [the next chapter](02-the-formula.py).
+# One token of Llama 3.1 8B takes {{ 131,072 bytes = kv_per_token("llama-3.1-8b") }}, which is
+# {{ 128 KiB = kv_per_token("llama-3.1-8b") }}. [The next chapter](02-the-formula.py) derives this figure.
 #
-# **GB and GiB.** One GB is 1,000,000,000 bytes; one GiB is 1,073,741,824, seven per cent more. Labels on
-# boxes and programs' messages mix them freely. A process finds
-# {{ 79.1 GiB = memory("H100") }} on this card, which is {{ 84.9 GB = memory("H100") }}. We always say which
-# we mean.
+# **GB and GiB.** One GB is 1,000,000,000 bytes. One GiB is {{ 1,073,741,824 bytes = GiB }}, seven percent more. Labels and log lines mix
+# the two. A process can use {{ 79.1 GiB = memory("H100") }} on this GPU, which is {{ 84.9 GB = memory("H100") }}. This book always
+# says which unit it means.
 #
 # ## The numbers put in
-#
-# One conversation of 2,048 tokens, with nothing but weights and cache counted:
 
 # %%
-weights = q.weights(MODEL)
 cache = q.kv_request(MODEL, tokens=2048)
 total = weights + cache
 
 table(
-    "Llama 3.1 8B, 16-bit weights and cache, one conversation of 2,048 tokens on an H100",
-    ["part", "bytes", "GiB", "share of the card"],
+    "Llama 3.1 8B on an H100: 16-bit weights and cache, one conversation of 2,048 tokens",
+    ["Part", "Bytes", "GB", "GiB", "Share of the GPU"],
     [
-        ["weights", weights, weights / GiB, f"{weights / q.memory(GPU):.1%}"],
-        ["KV cache", cache, cache / GiB, f"{cache / q.memory(GPU):.1%}"],
-        ["together", total, total / GiB, f"{total / q.memory(GPU):.1%}"],
+        ["weights", weights, weights / 1e9, weights / GiB, f"{weights / memory:.1%}"],
+        ["KV cache", cache, cache / 1e9, cache / GiB, f"{cache / memory:.1%}"],
+        ["together", total, total / 1e9, total / GiB, f"{total / memory:.1%}"],
     ],
 )
 
@@ -100,19 +130,37 @@ claim(cache, 268_435_456)
 claim(cache / total, 0.0164, within=0.005)
 
 # %% [markdown]
-# The cache is {{ 1.6 % = kv_request("llama-3.1-8b", tokens=2048) / (weights("llama-3.1-8b") + kv_request("llama-3.1-8b", tokens=2048)) }}
-# of what is used: a rounding error. That is why so many people believe that memory is about the
-# weights. Now let the conversations become more, or longer.
+# The cache is
+# {{ 1.6 % = kv_request("llama-3.1-8b", tokens=2048) / (weights("llama-3.1-8b") + kv_request("llama-3.1-8b", tokens=2048)) }}
+# of the memory in use. This is why many people believe that memory is about the weights. Now add conversations, or make them
+# longer.
+
+# %% tags=["hide"]
+choose(
+    "One conversation of 128K tokens compared with the weights of the model: which needs more memory?",
+    wrong(
+        "The weights, by far",
+        "This holds for short conversations only: at 2K the cache is under two percent of the total.",
+    ),
+    right(
+        "The conversation",
+        f"{q.kv_request(MODEL, tokens=131072) / GiB:.0f} GiB of cache against {weights / GiB:.2f} GiB of weights.",
+    ),
+    wrong(
+        "Neither: the cache is in the computer's main memory",
+        "The cache is read in every step, so it is in GPU memory.",
+    ),
+)
 
 
 # %% tags=["hide"]
-def row(users: int, tokens: int) -> dict[str, tuple[str, float]]:
-    """One bar: weights, the caches of so many conversations, and what stays free."""
-    held = users * q.kv_request(MODEL, tokens=tokens)
+def row(conversations: int, tokens: int) -> dict[str, tuple[str, float]]:
+    """One bar: weights, the caches of all conversations, and what stays free."""
+    held = conversations * q.kv_request(MODEL, tokens=tokens)
     return {
         "weights": ("weights", weights),
         "cache": ("KV cache", held),
-        "free": ("free", max(q.memory(GPU) - weights - held, 0)),
+        "free": ("free", max(memory - weights - held, 0)),
     }
 
 
@@ -125,14 +173,44 @@ bars(
         "1 × 128K": row(1, 131072),
         "4 × 128K": row(4, 131072),
     },
-    limit_bytes=q.memory(GPU),
-    limit_name="what a process finds on the card",
+    limit_bytes=memory,
+    limit_name="usable by a process",
 )
 
 # %% [markdown]
-# A single conversation of 128K tokens holds {{ 16 GiB = kv_request("llama-3.1-8b", tokens=131072) }}: more
-# than the weights ({{ 14.96 GiB = weights("llama-3.1-8b") }}). And it is the same amount as
-# {{ 64 conversations = kv_request("llama-3.1-8b", tokens=131072) / kv_request("llama-3.1-8b", tokens=2048) }} of 2K, because what counts is the product of the two.
+# One conversation of 128K tokens takes as much as
+# {{ 64 conversations = kv_request("llama-3.1-8b", tokens=131072) / kv_request("llama-3.1-8b", tokens=2048) }} of 2K. Only the
+# product of length and number counts. Try it:
+
+# %% tags=["hide"]
+constant, terms = cache_terms(q, MODEL)
+instrument(
+    Instrument(
+        "Fill an H100 with Llama 3.1 8B",
+        (
+            Slider(
+                "context", "Context per conversation (tokens)", tuple(2**n for n in range(9, 18)), 2, "tokens"
+            ),
+            Slider("number", "Conversations at once", (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024), 0),
+        ),
+        (
+            Output(
+                "cache", "KV cache", "all_requests_bytes", ("constant", "terms", "context", "number"), "GiB.2"
+            ),
+            Output("used", "In use", "total", ("weights", "cache"), "GiB.1"),
+            Output("share", "Cache as a share of it", "ratio", ("cache", "used"), "%.1"),
+            Output("state", "Memory", "memory_state", ("used", "memory"), "words:fits|out of memory"),
+        ),
+        {"constant": constant, "terms": terms, "weights": weights, "memory": memory},
+        bar=(("weights", "weights", "weights"), ("cache", "KV cache", "cache")),
+        limit="memory",
+        limit_label="GPU memory",
+        goals=(
+            Goal("Run out of memory.", "state", 1),
+            Goal("Then make it fit again, without going back to one conversation.", "state", 0),
+        ),
+    )
+)
 
 # %% tags=["hide"]
 claim(q.kv_request(MODEL, tokens=131072), 64 * q.kv_request(MODEL, tokens=2048))
@@ -140,116 +218,160 @@ claim(q.kv_request(MODEL, tokens=131072), 16 * GiB)
 # %% [markdown]
 # ## What an engine really leaves
 #
-# The count above took nothing off for the rest. An engine does. This is what our model of vLLM 0.33
-# expects on the same card:
+# The count above reserved nothing for the rest. An engine does. This is what our model of vLLM 0.33 expects on the same GPU.
 
-# %%
-import kvreport
-
+# %% tags=["hide"]
 answer = kvreport.estimate(MODEL, gpu=GPU, context_tokens="2K")
 budget = answer.budget
+guess(
+    "Of the GPU's memory, how many GiB does vLLM leave for the KV cache?",
+    round(budget.kv_pool_bytes / GiB, 1),
+    unit="GiB",
+    low=0,
+    high=80,
+    step="any",
+    digits=1,
+    why=f"It manages {budget.utilization:.0%} of the memory by default (`--gpu-memory-utilization`). From that share it "
+    "subtracts weights, activations, driver, buffers and CUDA graphs.",
+)
 
+# %%
 table(
-    "Where the card's memory goes, in GiB, vLLM's defaults",
-    ["part", "GiB"],
+    "Where the memory of the GPU goes, in GiB, with vLLM's defaults",
+    ["Part", "GiB"],
     [
-        ["what a process finds", budget.total_bytes / GiB],
-        ["left alone by the engine", budget.total_bytes * (1 - budget.utilization) / GiB],
+        ["usable by a process", budget.total_bytes / GiB],
+        ["outside the engine's share", budget.total_bytes * (1 - budget.utilization) / GiB],
         ["weights", budget.weights / GiB],
-        ["intermediate results (estimate)", budget.activations / GiB],
-        ["driver, buffers, recorded programs (estimate)", (budget.non_framework + budget.graphs) / GiB],
+        ["activations (estimate)", budget.activations / GiB],
+        ["driver, buffers, CUDA graphs (estimate)", (budget.non_framework + budget.graphs) / GiB],
         ["left for the KV cache", budget.kv_pool_bytes / GiB],
     ],
 )
 
 # %% [markdown]
-# That leaves {{ pool("llama-3.1-8b", "H100", tokens=2048) as GiB.1 }} for the cache, and
+# The cache gets {{ pool("llama-3.1-8b", "H100", tokens=2048) as GiB.1 }}. Memory then holds
 # {{ fits("llama-3.1-8b", "H100", tokens=2048) as conversations }} of 2K, or
-# {{ fits("llama-3.1-8b", "H100", tokens=131072) as conversations }} of 128K. The weights and the cache are
-# exact arithmetic; the reserve is an estimate with an error, and the model pages show the error too.
-#
-# ## Where this picture ends
-#
-# - It supposes that every conversation has the same length. Real ones differ, which helps:
-#   [pages](08-pages.py) hand memory out as it is needed.
-# - Not every model pays for every token. [Some forget on purpose](06-forgetting-on-purpose.py).
-# - Memory is one limit. The other is time: [more users, slower tokens](09-prefill-and-decode.py).
-#
-# ## Exercises
-#
-# **1.** The 70B sister of this model has {{ 70.6 billion = parameters("llama-3.1-70b") }} parameters. At two
-# bytes each, how many conversations of 4,096 tokens fit on one H100?
+# {{ fits("llama-3.1-8b", "H100", tokens=131072) as conversations }} of 128K. Weights and cache are exact arithmetic. The reserve is
+# an estimate, and every model page shows its error.
 
 # %% tags=["hide"]
-big = q.weights("llama-3.1-70b")
-claim(big > q.memory(GPU), True)  # noqa: FBT003
-fold(
-    "Answer",
-    f"None. The weights alone take {big / GiB:.1f} GiB, and the card has {q.memory(GPU) / GiB:.1f} GiB. There is no room "
-    "for even one conversation. Two cards, or weights of one byte, are where the question begins.",
+takeaway(
+    "Weights are a fixed cost. The KV cache follows traffic: conversations × tokens × bytes per token. The cache, not the "
+    "weights, limits how many conversations fit."
 )
 
 # %% [markdown]
-# **2.** On an H200, sold as {{ 141 GB = label_memory("H200") }}, how many users of the 8B model can hold 128K
-# tokens each, with the cache in 16 bits? And with a cache of 8 bits per number? Take off nothing but the weights.
+# ## Limits of this picture
+#
+# - It assumes that every conversation has the same length. Real lengths differ, and
+#   [PagedAttention](08-pages.py) allocates memory as conversations grow.
+# - Some models do not store every token in every layer. See [sliding windows and hybrid models](06-forgetting-on-purpose.py).
+# - Memory is one limit. Time is the other: see [prefill and decode](09-prefill-and-decode.py).
+#
+# ## Exercises
+
+# %% tags=["hide"]
+big = q.weights("llama-3.1-70b")
+assert big > memory
+exercise(
+    f"**1.** The 70B version of this model has {q.parameters('llama-3.1-70b') / 1e9:.1f} billion parameters of two bytes. How "
+    "many conversations of 4,096 tokens fit on one H100?",
+    0,
+    unit="conversations",
+    solution=f"The weights alone take {big / GiB:.1f} GiB, and the GPU has {memory / GiB:.1f} GiB. You need two GPUs, or weights "
+    "of one byte.",
+    traps={
+        59.0: "This divides the memory by the cache and forgets the weights.",
+    },
+)
 
 # %% tags=["hide"]
 room = q.memory("H200") - weights
-full = room // q.kv_request(MODEL, tokens=131072)
-half = room // q.kv_request(MODEL, "fp8", tokens=131072)
+full = int(room // q.kv_request(MODEL, tokens=131072))
+half = int(room // q.kv_request(MODEL, "fp8", tokens=131072))
 claim(full, 7)
 claim(half, 15)
+exercise(
+    f"**2.** An H200 is sold as {q.label_memory('H200') / 1e9:.0f} GB. How many conversations of 128K tokens fit next to the 8B "
+    "model if the cache uses 8 bits per number? Subtract the weights and nothing else.",
+    half,
+    unit="conversations",
+    within=0,
+    solution=f"With 16 bits it is {full}, with 8 bits {half}. Half the bytes give more than twice as many here, because the "
+    "half conversation that was left over becomes a whole one.",
+    traps={
+        float(full): "This is the answer for a cache of 16 bits.",
+        float(2 * full): "Doubling the rounded number loses the remainder.",
+    },
+    more=[
+        table(
+            "H200, 131,072 tokens each, only weights subtracted",
+            ["Cache", "GiB per conversation", "Conversations"],
+            [
+                ["16 bits", q.kv_request(MODEL, tokens=131072) / GiB, full],
+                ["8 bits", q.kv_request(MODEL, "fp8", tokens=131072) / GiB, half],
+            ],
+        )
+    ],
+)
+
+# %% tags=["hide"]
 fold(
-    "Answer",
-    f"{full:.0f} with 16 bits and {half:.0f} with 8: halving the cache buys {half - full:.0f} more users. It more than doubles "
-    "here only because the half conversation that was left over becomes a whole one.",
-    table(
-        "H200, 131,072 tokens each, weights taken off and nothing else",
-        ["cache", "GiB per user", "users"],
-        [
-            ["16 bits", q.kv_request(MODEL, tokens=131072) / GiB, int(full)],
-            ["8 bits", q.kv_request(MODEL, "fp8", tokens=131072) / GiB, int(half)],
-        ],
+    "3. A colleague says: “The model is 16 GB and the GPU is 80 GB, so we can run five of them.” What is missing?",
+    "The conversations. Five copies of the weights fill the GPU and leave no cache. One copy with "
+    f"{(memory - weights) / GiB:.0f} GiB of cache serves far more people than five copies without any.",
+)
+
+# %% [markdown]
+# ## Check yourself
+
+# %% tags=["hide"]
+quiz(
+    item(
+        "Which part of the memory does not depend on how many people are talking?",
+        right("The weights", "The GPU stores them once. Most of the engine's reserve is constant too."),
+        wrong("The KV cache", "The cache grows with every conversation and every token."),
+        wrong(
+            "All of it",
+            "Common belief, because an engine reserves its cache at start. What fills it depends on traffic.",
+        ),
+    ),
+    item(
+        "A quantized model loads without trouble. Can it still run out of memory?",
+        wrong(
+            "No: once the weights fit, memory is solved",
+            "The common wrong answer. Loading tests only the fixed part.",
+        ),
+        right(
+            "Yes: the cache grows with context and concurrency",
+            "Starting tests the weights. Traffic fills the cache.",
+        ),
+        wrong("Only if the weights grow", "Weights never grow while serving."),
+    ),
+    item(
+        "Explain to a colleague: “we can only batch about N requests because …”",
+        wrong(
+            "… the GPU has N cores", "The number of cores limits speed, not the number of requests in memory."
+        ),
+        wrong("… the weights are loaded N times", "All requests share one copy of the weights."),
+        right(
+            "… each request needs its own cache, and after the weights only so much memory is left",
+            "The cache grows with the context. When all caches fill what the weights leave, no further request fits.",
+        ),
     ),
 )
 
 # %% [markdown]
-# **3.** A colleague says: "The model is 16 GB, the card is 80 GB, so we can run five of them." What is
-# missing?
-
-# %% tags=["hide"]
-fold(
-    "Answer",
-    "The conversations. Five copies of the weights fill the card and leave nothing to talk with. One copy "
-    f"and {(q.memory(GPU) - weights) / GiB:.0f} GiB of cache serve far more people than five copies and none.",
-)
-
-# %% [markdown]
-# ## Remember
-#
-# <details class="kv-card"><summary>Which part of the memory does not depend on how many people talk?</summary>
-#
-# The weights, and most of the rest. Only the cache grows with use.
-#
-# </details>
-# <details class="kv-card"><summary>Which two things multiply in the cache?</summary>
-#
-# How many conversations, and how long each is.
-#
-# </details>
-# <details class="kv-card"><summary>When is the cache larger than the weights?</summary>
-#
-# Sooner than one thinks. For this model: from {{ 122,533 tokens = ceil(weights("llama-3.1-8b") / kv_per_token("llama-3.1-8b")) }}, in one long
-# conversation or spread over many short ones.
-#
-# </details>
+# When is the cache larger than the weights? For this model, from
+# {{ 122,533 tokens = ceil(weights("llama-3.1-8b") / kv_per_token("llama-3.1-8b")) }} on, in one conversation or spread over many.
 #
 # ## Read on
 #
-# - [The formula, one factor at a time](02-the-formula.py)
+# - [The KV cache formula](02-the-formula.py), one factor at a time
 # - [Memory against batch, measured](../evidence/measured/index.md#e2), and
-#   [where it really ends](../evidence/measured/index.md#e3)
-# - [Llama 3.1 8B in all its combinations](../models/meta-llama--Llama-3.1-8B-Instruct/index.md)
-# - "KV-Cache: The Hidden Tax", tutorial of mlsysim, from which the breakdown and the sweep of this chapter
-#   are recomputed. It printed a cache {{ 4.47 × = 2 * layers("llama-3.1-8b") * sqrt(8.03 * 10**9 / (12 * layers("llama-3.1-8b"))) * 2 / kv_per_token("llama-3.1-8b") }}
-#   as large: [the ledger says why](../evidence/claims/index.md#s1-b-kv).
+#   [where memory really ends](../evidence/measured/index.md#e3)
+# - [Llama 3.1 8B in all combinations](../models/meta-llama--Llama-3.1-8B-Instruct/index.md)
+# - "KV-Cache: The Hidden Tax", a tutorial of mlsysim. This chapter recomputes its memory breakdown. The tutorial printed a cache
+#   {{ 4.47 × = 2 * layers("llama-3.1-8b") * sqrt(8.03 * 10**9 / (12 * layers("llama-3.1-8b"))) * 2 / kv_per_token("llama-3.1-8b") }}
+#   as large. [The claims ledger says why](../evidence/claims/index.md#s1-b-kv).

@@ -1,33 +1,42 @@
 # %% [markdown]
-# # The formula, one factor at a time
+# # The KV cache formula: bytes per token, one factor at a time
 #
-# The memory that a conversation takes is a product of a handful of whole numbers. All of them but one
-# stand in a small public file that comes with every model. This chapter reads them, multiplies them, and
-# ends with the table that people buy hardware by: how many requests fit, at which length.
+# The KV cache of a request is a product of a few whole numbers. All but one of them are in `config.json`, a small public file
+# that comes with every model. This chapter reads them, multiplies them, and ends with the table people buy hardware by: how
+# many requests fit, at which length.
 #
-# A **request** is one question that is being answered, with everything said before it. We use the word
-# from here on instead of "conversation", because that is what engines count.
+# A **request** is one question that is being answered, with everything said before it. This book uses the word from here on,
+# because engines count requests and not conversations.
 #
 # ## The question
 #
-# Qwen2.5 7B on one H100: how many requests fit at 2K, 8K, 32K and 128K tokens each? And can you say it
-# with nothing but a pencil?
-#
-# ## Make a guess first
-#
-# <details class="kv-predict"><summary>How many bytes does one more token cost: a hundred, a few thousand, or tens of thousands?</summary>
-#
-# {{ 57,344 bytes = kv_per_token("qwen2.5-7b") }}, some ten thousand times the letters that it stands for. You
-# will have derived it by the end of the next section.
-#
-# </details>
+# Qwen2.5 7B runs on one H100. How many requests fit at 2K, 8K, 32K and 128K tokens each? Can you answer without a computer?
 
 # %% tags=["hide"]
-from kvreport.book.chapter import claim, curves, fold, formula, quantities, table
+from kvreport.book.chapter import (
+    Instrument,
+    Output,
+    Slider,
+    choose,
+    claim,
+    curves,
+    drawings,
+    exercise,
+    formula,
+    guess,
+    instrument,
+    item,
+    quantities,
+    quiz,
+    right,
+    table,
+    takeaway,
+    wrong,
+)
 
 q = quantities()
 MODEL, GPU = "Qwen/Qwen2.5-7B", "H100"
-GiB = 2**30
+GiB, MiB = 2**30, 2**20
 
 claim(q.layers(MODEL), 28)
 claim(q.kv_heads(MODEL), 4)
@@ -35,6 +44,17 @@ claim(q.heads(MODEL), 28)
 claim(q.head_dim(MODEL), 128)
 claim(q.parameters(MODEL), 7_615_616_512)
 claim(q.memory(GPU), 84_943_715_697, within=0.002)
+
+# %% tags=["hide"]
+guess(
+    "One token stands for about four letters. How many bytes does it take in the KV cache of Qwen2.5 7B?",
+    q.kv_per_token(MODEL),
+    unit="bytes",
+    low=1,
+    high=10_000_000,
+    why="That is more than ten thousand times the letters it stands for. The next section derives the number.",
+)
+
 # %% [markdown]
 # ## The formula
 
@@ -45,39 +65,56 @@ formula(
 )
 
 # %% [markdown]
-# The first line belongs to the model. The second belongs to you: it is what your users do. Now each
-# factor by itself.
+# The model fixes the first line. Your users decide the second. Here is each factor.
 #
-# **2: a key and a value.** To find out which earlier words matter, the model compares a *query* (what the
-# new token looks for) with every earlier token's *key* (what that token offers). Then it mixes the *values*
-# (what those tokens contribute) of the ones that matched. Queries are used once and forgotten. Keys and
-# values are needed again at every later token, so both are kept.
+# **2: a key and a value.** To find out which earlier tokens matter, the model compares a *query* (what the new token looks
+# for) with every earlier token's *key* (what that token offers). Then it mixes the *values* (what those tokens contribute) of
+# the best matches. A query is used once. Keys and values are needed again for every later token, so both are stored.
+
+# %% tags=["hide"]
+drawings.growing_row(["The", "cat", "sat", "down"])
+
+# %% [markdown]
+# **Layers.** A model is a stack of identical layers, and a token passes through all of them. Each layer stores its own keys
+# and values. Qwen2.5 7B has {{ 28 layers = layers("qwen2.5-7b") }}.
 #
-# **Layers.** A model is a stack of like-built storeys, and a token passes through all of them. Each looks
-# back with its own keys and values, so each keeps its own. Qwen2.5 7B has {{ 28 layers = layers("qwen2.5-7b") }}.
+# **KV heads.** Inside a layer several look-ups run in parallel, called *heads*. One may follow who is speaking, another which
+# bracket is open. Each has its own query, but several can share one key and one value. Only the stored KV heads count: here
+# {{ 4 heads = kv_heads("qwen2.5-7b") }} for {{ 28 heads = heads("qwen2.5-7b") }} that ask. See
+# [GQA and MQA](04-sharing-heads.py).
 #
-# **KV heads.** Within a layer, several look-ups run side by side, called *heads*: one may follow who is
-# speaking, another which bracket is open. Each has a query of its own, but several can share one key and
-# one value. The number of *different* keys, the KV heads, is what counts: here
-# {{ 4 heads = kv_heads("qwen2.5-7b") }} for {{ 28 heads = heads("qwen2.5-7b") }} that ask. More on this in
-# [Sharing heads](04-sharing-heads.py).
+# **Head dim.** Each key is a list of numbers, and so is each value. Here a list has
+# {{ 128 numbers = head_dim("qwen2.5-7b") }}.
+
+# %% tags=["hide"]
+drawings.heads_by_layers(q.layers(MODEL), q.kv_heads(MODEL), q.head_dim(MODEL))
+
+# %% [markdown]
+# **Bytes per number.** Sixteen bits (BF16 or FP16) are {{ 2 bytes = 16 / 8 }}. Eight bits (FP8) are one.
 #
-# **Head dim.** Each key is a list of numbers, and each value too. Here they are
-# {{ 128 numbers = head_dim("qwen2.5-7b") }} long.
-#
-# **Bytes per number.** Sixteen bits are {{ 2 bytes = 16 / 8 }}. Eight bits are one.
-#
-# **Tokens.** Everything that the request has read and written so far, the instructions at the beginning
-# included.
+# **Tokens.** Everything the request has read and written so far, the system prompt included.
 #
 # **Requests.** All that are in flight at the same moment. Each has its own cache.
-#
+
+# %% tags=["hide"]
+choose(
+    "Which of these factors can you change without choosing another model?",
+    wrong("Layers and head dim", "They belong to the model: change them and it is a different model."),
+    wrong("KV heads", "They are fixed in training. You choose them by choosing the model."),
+    right(
+        "Bytes per number, tokens and requests",
+        "The cache's format is a flag of the engine, the length is a limit you set, and the number of requests is traffic.",
+    ),
+    wrong("The 2", "Keys and values are both needed. Only MLA replaces them by something else."),
+)
+
+# %% [markdown]
 # ## The numbers put in
 
 # %% tags=["hide"]
 formula(
     "2 × 28 layers × 4 KV heads × 128 × 2 bytes  =  57,344 bytes per token",
-    "57,344 × 131,072 tokens                     =  7,516,192,768 bytes, 7 GiB for one request of 128K",
+    "57,344 × 131,072 tokens  =  7,516,192,768 bytes  =  7 GiB for one request of 128K",
 )
 
 # %%
@@ -86,48 +123,78 @@ claim(by_hand, 57_344)
 claim(q.kv_per_token(MODEL), by_hand)
 claim(by_hand * 131_072, 7 * GiB)
 
-sizes = [512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072]
+sizes = [128, 512, 1000, 1024, 2048, 4096, 8192, 10_000, 16384, 32768, 65536, 131072]
 table(
     "Cache of one request of Qwen2.5 7B, 16 bits: twice the tokens, twice the bytes",
-    ["tokens", "bytes", "MiB"],
-    [[f"{n:,}", q.kv_request(MODEL, tokens=n), q.kv_request(MODEL, tokens=n) / 2**20] for n in sizes],
+    ["Tokens", "Bytes", "MiB"],
+    [[f"{n:,}", q.kv_request(MODEL, tokens=n), q.kv_request(MODEL, tokens=n) / MiB] for n in sizes],
 )
 
 # %% [markdown]
-# Caches that were read off a real GPU for this model agree at every length that was tried, from
+# Caches measured on a real H100 for this model agree at every length tried, from
 # {{ 7 MiB = kv_request("qwen2.5-7b", tokens=128) }} at 128 tokens to
-# {{ 896 MiB = kv_request("qwen2.5-7b", tokens=16384) }} at 16,384 (published measurements, see *Read on*).
-# There is nothing to estimate here. It is a count.
+# {{ 896 MiB = kv_request("qwen2.5-7b", tokens=16384) }} at 16,384. Nothing here is estimated. The formula is a count.
 
 # %% tags=["hide"]
-MiB = 2**20
 for tokens, mib in ((128, 7), (1024, 56), (4096, 224), (16384, 896)):
     claim(q.kv_request(MODEL, tokens=tokens), mib * MiB)
 
+instrument(
+    Instrument(
+        "Build a model, and see what a token costs",
+        (
+            Slider("layers", "Layers", (16, 24, 28, 32, 36, 48, 64, 80, 96), 2),
+            Slider("heads", "KV heads", (1, 2, 4, 8, 16, 32), 2),
+            Slider("width", "Head dim (numbers)", (64, 96, 128, 192, 256), 2),
+            Slider("bytes", "Bytes per number", (0.5, 1, 2, 4), 2, "bytes.1"),
+            Slider("tokens", "Tokens in the request", tuple(2**n for n in range(9, 18)), 8, "tokens"),
+        ),
+        (
+            Output(
+                "token", "One token", "attention_token_bytes", ("layers", "heads", "width", "bytes"), "KiB.1"
+            ),
+            Output("request", "One request", "product", ("token", "tokens"), "GiB.2"),
+            Output("fit", "Requests in 60 GiB", "whole_number", ("room", "request")),
+        ),
+        {"room": 60 * GiB},
+        rows=((2, 2, 2, 2, 8), (3, 5, 2, 2, 8), (3, 3, 2, 2, 8), (7, 3, 2, 2, 8), (7, 3, 2, 1, 8)),
+    )
+)
+
 # %% [markdown]
-# ## The capacity table
+# ## The numbers put in: the capacity table
 #
-# What is left after the weights, divided by the cache of one request, rounded down. The weights are
+# Capacity is what the weights leave, divided by the cache of one request, rounded down. The weights are
 # {{ 7,615,616,512 parameters = parameters("qwen2.5-7b") }} of {{ 2 bytes = 16 / 8 }},
-# {{ 14.19 GiB = weights("qwen2.5-7b") }}; the H100 has {{ 79.11 GiB = memory("H100") }} for a process.
-#
-# "What is left" has more than one answer, and the difference is where published tables part:
+# {{ 14.19 GiB = weights("qwen2.5-7b") }}. A process can use {{ 79.11 GiB = memory("H100") }} on the H100.
+
+# %% tags=["hide"]
+left = q.memory(GPU) - q.weights(MODEL)
+guess(
+    "How many requests of 128K tokens fit if the cache may use everything that the weights leave?",
+    left // q.kv_request(MODEL, tokens=131072),
+    unit="requests",
+    low=0,
+    high=1000,
+    why=f"{left / GiB:.1f} GiB divided by 7 GiB, rounded down. An engine keeps some of it, and about seven remain.",
+)
+
+# %% [markdown]
+# "What the weights leave" has more than one meaning, and published tables differ here:
 
 # %%
 contexts = [2048, 8192, 32768, 131072]
-left = q.memory(GPU) - q.weights(MODEL)
-
 everything = [left // q.kv_request(MODEL, tokens=n) for n in contexts]
 share = [int(0.85 * left // q.kv_request(MODEL, tokens=n)) for n in contexts]
 engine = [q.fits(MODEL, GPU, tokens=n) for n in contexts]
 
 table(
-    "Requests of Qwen2.5 7B, 16 bits, on one H100",
-    ["what the cache may use", "2K", "8K", "32K", "128K"],
+    "Requests of Qwen2.5 7B, 16 bits, on one H100, by memory",
+    ["What the cache may use", "2K", "8K", "32K", "128K"],
     [
-        ["everything that the weights leave", *everything],
+        ["everything the weights leave", *everything],
         ["85 % of that", *share],
-        ["what vLLM would leave (our estimate)", *engine],
+        ["what vLLM leaves (our estimate)", *engine],
     ],
     mark=2,
 )
@@ -138,103 +205,119 @@ assert everything == [593, 148, 37, 9], everything
 assert all(low < high for low, high in zip(engine, everything, strict=True))
 
 # %% [markdown]
-# The middle row is a table that is passed around as measured: 504, 126, 31, 7. It is this formula with a
-# factor of 0.85, and [the ledger shows it](../evidence/claims/index.md#s5-e3-2048). The factor is not
-# foolish. Something does have to stay free. But an engine does not leave a share of what the weights leave; it
-# measures its own needs, and the answer depends on the model, the settings and the version.
-# [The last chapter](12-what-the-log-says.py) reads them off a start-up log.
-#
-# ## The figure
+# The middle row is widely quoted as a measurement: 504, 126, 31, 7. It is this formula with a factor of 0.85, and
+# [the ledger shows it](../evidence/claims/index.md#s5-e3-2048). Some memory does have to stay free. But an engine does not leave
+# a share of what the weights leave. It measures its own needs, and the result depends on the model, the flags and the release.
+# [Chapter 12](12-what-the-log-says.py) reads them from a start-up log.
 
 # %% tags=["hide"]
-names = ["everything", "85 %", "vLLM"]
 wide = [1024 * 2**k for k in range(8)]
 pools = [left, 0.85 * left, q.pool(MODEL, GPU, tokens=8192)]
 curves(
-    "Requests that fit, by the length of each: both axes double from line to line, so a straight line down means "
-    "that length and number trade one for one.",
+    "Requests that fit, by tokens in each. Both axes double with every step, so a straight line means that length and number "
+    "trade one for one.",
     x=wide,
     lines={
         name: [max(int(pool // q.kv_request(MODEL, tokens=n)), 1) for n in wide]
-        for name, pool in zip(names, pools, strict=True)
+        for name, pool in zip(["everything", "85 %", "vLLM"], pools, strict=True)
     },
     x_title="tokens in each request",
     y_title="requests",
     y_log=True,
 )
 
-# %% [markdown]
-# ## Where this formula ends
-#
-# It is exact for models whose layers all attend to everything in the same way: Llama, Qwen2.5, Mistral since
-# version 0.2. It is wrong, sometimes by a factor of four or of twenty-five, for models that
-# [compress](05-one-latent-for-all.py) what they keep or [forget](06-forgetting-on-purpose.py) some of it.
-# And it counts what a request *needs*; an engine hands memory out [in pages](08-pages.py), and rounds up.
-#
-# ## Exercises
-#
-# **1.** A model with 32 layers, 8 KV heads, head dim 128, 16 bits: how many bytes per token?
-
 # %% tags=["hide"]
-claim(q.kv_bytes(layers=32, kv_heads=8, head_dim=128), 131_072)
-fold(
-    "Answer",
-    "2 × 32 × 8 × 128 × 2 = 131,072 bytes, which is 128 KiB (not 128 KB: that would be 128,000 bytes).",
+takeaway(
+    "The model fixes the bytes per token. Traffic multiplies them by tokens and by requests. Every factor counts once."
 )
 
 # %% [markdown]
-# **2.** The same model, 4,096 tokens, four requests at once: how many GiB? Then double only the number of
-# requests. Which factor of the formula changed, and by how much did the memory?
+# ## Where this formula ends
+#
+# The formula is exact for models whose layers all attend to every token in the same way: Llama, Qwen2.5, Mistral since version
+# 0.2. It is wrong by a factor of four or of twenty-five for models that store a [latent (MLA)](05-one-latent-for-all.py) or
+# [forget tokens](06-forgetting-on-purpose.py). It also counts what a request *needs*. An engine allocates
+# [in blocks](08-pages.py) and rounds up.
+#
+# ## Exercises
+
+# %% tags=["hide"]
+claim(q.kv_bytes(layers=32, kv_heads=8, head_dim=128), 131_072)
+exercise(
+    "**1.** A model has 32 layers, 8 KV heads, head dim 128 and a cache of 16 bits. How many bytes does a token take?",
+    131_072,
+    unit="bytes",
+    within=0,
+    solution="2 × 32 × 8 × 128 × 2 = 131,072 bytes, which is 128 KiB. It is not 128 KB: that is 128,000 bytes.",
+    traps={
+        65_536: "The factor 2 for key and value is missing.",
+        128_000: "This is 128 KB. The cache takes 128 KiB.",
+    },
+)
 
 # %% tags=["hide"]
 four = q.kv_bytes(layers=32, kv_heads=8, head_dim=128, tokens=4096, requests=4)
 eight = q.kv_bytes(layers=32, kv_heads=8, head_dim=128, tokens=4096, requests=8)
 claim(four, 2_147_483_648)
 claim(eight - four, four)
-fold(
-    "Answer",
-    f"{four:,} bytes, {four / GiB:g} GiB. With eight requests {eight:,} bytes, {eight / GiB:g} GiB. Only the last factor "
-    f"changed; the memory grew by {(eight - four) / GiB:g} GiB, as much as there was.",
+exercise(
+    "**2.** The same model holds 4 requests of 4,096 tokens. Then only the number of requests doubles. How many GiB does the "
+    "cache take now?",
+    eight / GiB,
+    unit="GiB",
+    solution=f"{four:,} bytes ({four / GiB:g} GiB) before, {eight / GiB:g} GiB after. Only the last factor changed, and the cache "
+    "grew by as much as there was.",
+    traps={2.0: "This is the cache of four requests."},
 )
-
-# %% [markdown]
-# **3.** Write the formula from memory. Box the two factors that your users decide, underline the one that the
-# maker of the model could most easily have chosen smaller, and put a question mark at the one that a flag of the
-# engine changes.
 
 # %% tags=["hide"]
-fold(
-    "Answer",
-    formula("2 × layers × [KV heads, underlined] × head dim × bytes per number (?) × [tokens] × [requests]"),
-    "Tokens and requests are your users'. KV heads are the maker's cheapest choice. Bytes per number follow the "
-    "engine's setting for the cache (kv-cache-dtype), whatever the weights are stored in.",
+doubled = q.kv_request("llama-3.1-70b", tokens=8192)
+exercise(
+    "**3.** A 70B model has 80 layers, 8 KV heads and head dim 128. How many bytes does one request of 8,192 tokens take in "
+    "16 bits?",
+    doubled,
+    unit="bytes",
+    within=0.001,
+    solution=f"8,192 × 80 × 8 × 128 × 2 × 2 = {doubled:,} bytes, {doubled / GiB:g} GiB.",
+    traps={doubled / 2: "One factor of 2 is missing: keys and values, or bytes per number."},
 )
 
 # %% [markdown]
-# ## Remember
-#
-# <details class="kv-card"><summary>Say the formula for the bytes of one token.</summary>
-#
-# Two, times layers, times KV heads, times head dim, times bytes per number.
-#
-# </details>
-# <details class="kv-card"><summary>Why the two?</summary>
-#
-# A key, to be found by, and a value, to contribute. Queries are not kept.
-#
-# </details>
-# <details class="kv-card"><summary>Which number do people put in by mistake, and how wrong is it then?</summary>
-#
-# All heads instead of KV heads. For Qwen2.5 7B that is {{ 7 times = heads("qwen2.5-7b") / kv_heads("qwen2.5-7b") }}
-# too much.
-#
-# </details>
-#
+# ## Check yourself
+
+# %% tags=["hide"]
+quiz(
+    item(
+        "Why is there a factor 2 in the formula?",
+        right("Every token has a key and a value", "Both are stored, in every layer and every KV head."),
+        wrong(
+            "A number has two bytes",
+            "That is another factor. With FP8 it is 1, and the 2 for key and value stays.",
+        ),
+        wrong("Prompt and answer are stored separately", "They are in the same cache."),
+    ),
+    item(
+        "A calculator multiplies by the number of attention heads. For a model with 32 heads and 8 KV heads, its result is …",
+        wrong("right", "The common wrong answer. Query heads are not stored."),
+        right("4 times too large", "Only the 8 KV heads are stored, and four heads share each."),
+        wrong("4 times too small", "It counts more heads than are stored, so the result is too large."),
+    ),
+    item(
+        "The context doubles and the number of requests doubles. The cache grows …",
+        wrong("2 times", "Each of them doubles it."),
+        right("4 times", "The two multiply."),
+        wrong(
+            "not at all: the pool is fixed",
+            "The pool is fixed. What the requests need is not, so fewer of them fit.",
+        ),
+    ),
+)
+
+# %% [markdown]
 # ## Read on
 #
-# - [Two directions that multiply](03-two-directions.py)
-# - [The formula against real tensors, to the byte](../evidence/measured/index.md#e1)
-# - [Qwen2.5 7B in all its combinations](../models/Qwen--Qwen2.5-7B/index.md)
-# - Jingchao Zhang, "Understanding KV Cache in LLM Inference", whose measurements of the cache and whose capacity
-#   table are recomputed here.
-# - kipply, "Transformer Inference Arithmetic": the same formula, derived with the operations beside the bytes.
+# - [Context and concurrency multiply](03-two-directions.py)
+# - Measured: [cache against length, tensor by tensor](../evidence/measured/index.md#e1)
+# - Try it: [Qwen2.5 7B on every GPU](../models/Qwen--Qwen2.5-7B/index.md)
+# - Jingchao Zhang, "Understanding KV Cache in LLM Inference", experiments 1 and 3
+# - kipply, "Transformer Inference Arithmetic", section "kv cache"

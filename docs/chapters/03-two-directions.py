@@ -1,26 +1,38 @@
 # %% [markdown]
-# # Two directions that multiply
+# # Context × concurrency: why the KV cache runs out of memory
 #
-# The cache grows when requests get longer, and it grows when there are more of them. Each by itself is
-# harmless. Their product is what runs a server out of memory, and it is why "how many users fit" has no answer
-# without "and how long are their requests".
+# The KV cache grows when requests get longer, and it grows when there are more of them. Each alone is harmless. Their product
+# runs servers out of memory. "How many users fit" has no answer without "how long are their requests".
 #
 # ## The question
 #
-# A server holds 64 requests of 2K tokens without trouble. Marketing wants longer documents: 8K. How many
-# requests does it hold then? And what if the number of users doubles as well?
-#
-# ## Make a guess first
-#
-# <details class="kv-predict"><summary>Four times the length and twice the users: how much more cache?</summary>
-#
-# {{ 8 times = kv_request("llama-3.1-8b", tokens=8192) * 128 / (kv_request("llama-3.1-8b", tokens=2048) * 64) }}.
-# Not four plus two. A quarter of the requests if the memory stays: 16.
-#
-# </details>
+# A server holds 64 requests of 2K tokens without trouble. Marketing wants longer documents: 8K. How many requests does it hold
+# then? And what if the number of users doubles as well?
 
 # %% tags=["hide"]
-from kvreport.book.chapter import bars, claim, curves, fold, formula, quantities, table
+from kvreport.book.chapter import (
+    Goal,
+    Instrument,
+    Output,
+    Slider,
+    bars,
+    cache_terms,
+    choose,
+    claim,
+    curves,
+    exercise,
+    formula,
+    growth_grid,
+    guess,
+    instrument,
+    item,
+    quantities,
+    quiz,
+    right,
+    table,
+    takeaway,
+    wrong,
+)
 
 q = quantities()
 MODEL, GPU = "llama-3.1-8b", "H100"
@@ -31,6 +43,18 @@ claim(weights, 16_060_522_496)
 claim(q.kv_per_token(MODEL), 131_072)
 claim(memory, 84_943_715_697, within=0.002)
 claim(q.kv_per_token("llama-3.1-70b"), 327_680)
+
+# %% tags=["hide"]
+times = q.kv_request(MODEL, tokens=8192) * 128 / (q.kv_request(MODEL, tokens=2048) * 64)
+guess(
+    "Requests become four times as long, and there are twice as many. How many times as much cache do they need?",
+    times,
+    unit="times",
+    low=1,
+    high=100,
+    why="Eight times, not six: the two multiply. With the same memory only 16 of the 128 requests fit.",
+)
+
 # %% [markdown]
 # ## The formula
 
@@ -38,30 +62,39 @@ claim(q.kv_per_token("llama-3.1-70b"), 327_680)
 formula("cache  =  bytes per token  ×  tokens of each request  ×  requests")
 
 # %% [markdown]
-# ## The numbers put in: more requests
+# ## The numbers put in: both directions at once
 #
-# Llama 3.1 8B in 16 bits on one H100, {{ 79.1 GiB = memory("H100") }}, every request 2,048 tokens long.
-# Nothing is taken off but weights:
+# Llama 3.1 8B in 16 bits runs on one H100 with {{ 79.1 GiB = memory("H100") }}. Only the weights are subtracted. Each cell of
+# this grid is the cache in GiB.
+
+# %% tags=["hide"]
+constant, terms = cache_terms(q, MODEL)
+growth_grid(
+    "KV cache of Llama 3.1 8B in GiB, by tokens in each request (across) and concurrent requests (down)",
+    contexts=[2048, 4096, 8192, 16384, 32768, 65536, 131072],
+    requests=[1, 2, 4, 8, 16, 32, 64, 128, 256],
+    constant=constant,
+    terms=terms,
+    room=memory - weights,
+)
+
+# %% [markdown]
+# Every step to the right doubles the cache. Every step down doubles it too. The edge of memory runs diagonally through the grid.
+#
+# One row and one column of it in detail:
 
 # %%
 rows = []
 for users in (1, 2, 4, 8, 16, 32, 64, 128, 256, 512):
     cache = users * q.kv_request(MODEL, tokens=2048)
     total = weights + cache
-    rows.append(
-        [
-            users,
-            cache / GB,
-            total / GB,
-            f"{total / memory:.1%}",
-            "fits" if total <= memory else "out of memory",
-        ]
-    )
+    verdict = "fits" if total <= memory else "out of memory"
+    rows.append([users, cache / GB, f"{total / GB:,.2f}", f"{total / memory:.1%}", verdict])
 
 table(
-    "Requests of 2,048 tokens, sizes in GB (10⁹ bytes)",
-    ["requests", "cache, GB", "with weights, GB", "of the memory", ""],
-    rows,
+    "More requests of 2,048 tokens, sizes in GB (10⁹ bytes)",
+    ["Requests", "Cache, GB", "With weights, GB", "Share of the memory", "Result"],
+    [[row[0], f"{row[1]:.2f}", *row[2:]] for row in rows],
 )
 
 # %% tags=["hide"]
@@ -75,40 +108,82 @@ assert (
 # %% [markdown]
 # A published table with the same question stops at 32 and calls 64 out of memory. Its cache is
 # {{ 4.47 times = 2 * layers("llama-3.1-8b") * sqrt(8.03 * 10**9 / (12 * layers("llama-3.1-8b"))) * 2 / kv_per_token("llama-3.1-8b") }}
-# too large, and [the ledger shows the two mistakes that make this factor](../evidence/claims/index.md#s1-batch-64-kv).
-# By the arithmetic 256 fit.
-#
-# ## The numbers put in: longer requests
+# too large. [The ledger shows the two mistakes that make this factor](../evidence/claims/index.md#s1-batch-64-kv).
+
+# %% tags=["hide"]
+guess(
+    "Eight requests run at once. At which length, in K tokens, do they no longer fit? (Lengths double: 2, 4, 8, …)",
+    next(n for n in (2**k for k in range(9, 18)) if weights + 8 * q.kv_request(MODEL, tokens=n) > memory)
+    // 1024,
+    unit="K tokens",
+    low=1,
+    high=1024,
+    why="Eight fit up to 64K and not at 128K. Four requests of 128K fit.",
+)
 
 # %%
 rows = []
 for tokens in (512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072):
     eight = 8 * q.kv_request(MODEL, tokens=tokens)
-    alone = (memory - weights) // q.kv_request(MODEL, tokens=tokens)
+    most = (memory - weights) // q.kv_request(MODEL, tokens=tokens)
     fits = "fit" if weights + eight <= memory else "out of memory"
-    rows.append([f"{tokens:,}", eight / GB, f"{(weights + eight) / memory:.1%}", fits, int(alone)])
+    rows.append([f"{tokens:,}", f"{eight / GB:.2f}", f"{(weights + eight) / memory:.1%}", fits, int(most)])
 
 table(
-    "Eight requests, longer and longer; and how many of that length would fit by themselves",
-    ["tokens each", "cache of eight, GB", "of the memory, with weights", "eight of them", "at most"],
+    "Longer requests: eight of them, and the most that fit",
+    [
+        "Tokens each",
+        "Cache of eight, GB",
+        "Share of the memory, with weights",
+        "Eight of them",
+        "Most that fit",
+    ],
     rows,
 )
 
 # %% [markdown]
-# Eight requests fit up to 64K and not at 128K. One request of 128K takes
-# {{ 17.18 GB = kv_request("llama-3.1-8b", tokens=131072) }}, slightly more than the weights, and four of them
-# fit. One such request is {{ 51.7 % = kv_request("llama-3.1-8b", tokens=131072) / (weights("llama-3.1-8b") + kv_request("llama-3.1-8b", tokens=131072)) }}
-# of what is used then: more than half.
+# One request of 128K takes {{ 17.18 GB = kv_request("llama-3.1-8b", tokens=131072) }}, slightly more than the weights. It is then
+# {{ 51.7 % = kv_request("llama-3.1-8b", tokens=131072) / (weights("llama-3.1-8b") + kv_request("llama-3.1-8b", tokens=131072)) }}
+# of the memory in use.
 
 # %% tags=["hide"]
 assert weights + 8 * q.kv_request(MODEL, tokens=131072) > memory
 claim((memory - weights) // q.kv_request(MODEL, tokens=131072), 4)
+
+# %% tags=["hide"]
+instrument(
+    Instrument(
+        "Run Llama 3.1 8B out of memory on an H100, and bring it back",
+        (
+            Slider("context", "Context per request (tokens)", tuple(2**n for n in range(9, 18)), 2, "tokens"),
+            Slider("number", "Concurrent requests", (1, 2, 4, 8, 16, 32, 64, 128, 256, 512), 6),
+            Slider("format", "Bits of the cache", (8, 16), 1, "bits"),
+        ),
+        (
+            Output("scale", "", "ratio", ("format", 16)),
+            Output("plain", "", "all_requests_bytes", ("constant", "terms", "context", "number")),
+            Output("cache", "KV cache", "product", ("plain", "scale"), "GiB.1"),
+            Output("used", "With weights", "total", ("weights", "cache"), "GiB.1"),
+            Output("share", "Share of the memory", "ratio", ("used", "memory"), "%.0"),
+            Output("state", "Result", "memory_state", ("used", "memory"), "words:fits|out of memory"),
+        ),
+        {"constant": constant, "terms": terms, "weights": weights, "memory": memory},
+        bar=(("weights", "weights", "weights"), ("cache", "KV cache", "cache")),
+        limit="memory",
+        limit_label="GPU memory",
+        goals=(
+            Goal("Run out of memory with 64 requests by making them longer.", "state", 1),
+            Goal("Bring it back with one slider. Three of them can do it.", "state", 0),
+        ),
+        rows=((2, 6, 1), (4, 6, 1), (5, 6, 1), (5, 6, 0), (5, 5, 1), (8, 2, 1)),
+    )
+)
+
 # %% [markdown]
-# ## The figure: the boundary
+# ## The boundary of memory
 #
-# Put length across and number up, and the places where memory just suffices form a line. Below it everything
-# fits; above it nothing does. With both axes in powers of two it is straight, because twice the length costs half
-# the requests.
+# Put length across and the number of requests up. The points where memory just suffices form a line. On axes in powers of two
+# the line is straight, because twice the length costs half the requests.
 
 # %% tags=["hide"]
 contexts = [2**k for k in range(9, 18)]
@@ -116,35 +191,35 @@ ideal = [int((memory - weights) // q.kv_request(MODEL, tokens=n)) for n in conte
 engine = [q.fits(MODEL, GPU, tokens=n) for n in contexts]
 assert all(low <= high for low, high in zip(engine, ideal, strict=True))
 curves(
-    "The out-of-memory boundary of Llama 3.1 8B on one H100: with nothing but the weights taken off, and with what vLLM "
-    "keeps for itself.",
+    "The out-of-memory boundary of Llama 3.1 8B on one H100: with only the weights subtracted, and with vLLM's own reserve.",
     x=contexts,
-    lines={"weights taken off, nothing else": ideal, "vLLM's defaults (estimate)": engine},
+    lines={"weights subtracted, nothing else": ideal, "vLLM's defaults (estimate)": engine},
     x_title="tokens in each request",
     y_title="requests that fit",
     y_log=True,
 )
 
 # %% [markdown]
-# ## A larger model: only the traffic changed
+# ## A larger model: only the traffic changes
 #
-# Llama 3.1 70B costs {{ 327,680 bytes = kv_per_token("llama-3.1-70b") }} a token in 16 bits. A request of 8,192
-# tokens is {{ 2,684,354,560 bytes = kv_request("llama-3.1-70b", tokens=8192) }}, which is
-# {{ 2.5 GiB = kv_request("llama-3.1-70b", tokens=8192) }}; eight of them are
+# Llama 3.1 70B takes {{ 327,680 bytes = kv_per_token("llama-3.1-70b") }} a token in 16 bits. A request of 8,192 tokens takes
+# {{ 2,684,354,560 bytes = kv_request("llama-3.1-70b", tokens=8192) }}, or
+# {{ 2.5 GiB = kv_request("llama-3.1-70b", tokens=8192) }}. Eight take
 # {{ 20 GiB = 8 * kv_request("llama-3.1-70b", tokens=8192) }} and sixteen
-# {{ 40 GiB = 16 * kv_request("llama-3.1-70b", tokens=8192) }}. The weights did not move. This is how a server that
-# started well in the morning runs out of memory at noon.
+# {{ 40 GiB = 16 * kv_request("llama-3.1-70b", tokens=8192) }}. The weights did not change. This is how a server that started
+# well in the morning runs out of memory at noon.
 #
-# With the cache in 8 bits (FP8) a token costs {{ 163,840 bytes = kv_per_token("llama-3.1-70b", "fp8") }}. One
-# user with 128,000 tokens then holds {{ 20.97 GB = kv_request("llama-3.1-70b", "fp8", tokens=128000) }}, five
-# hold {{ 104.9 GB = 5 * kv_request("llama-3.1-70b", "fp8", tokens=128000) }}. (You may have read 40 and 200. Those
-# are the 16-bit figures, [in an 8-bit example](../evidence/claims/index.md#s2-128000).)
+# With FP8 a token takes {{ 163,840 bytes = kv_per_token("llama-3.1-70b", "fp8") }}: a request of 1,000 tokens
+# {{ 0.16 GB = kv_request("llama-3.1-70b", "fp8", tokens=1000) }}, one of 10,000
+# {{ 1.6 GB = kv_request("llama-3.1-70b", "fp8", tokens=10000) }}, one of 128,000
+# {{ 20.97 GB = kv_request("llama-3.1-70b", "fp8", tokens=128000) }}. Five users with 128,000 tokens hold
+# {{ 104.9 GB = 5 * kv_request("llama-3.1-70b", "fp8", tokens=128000) }}. You may have read 40 and 200. Those are the 16-bit figures
+# [in an 8-bit example](../evidence/claims/index.md#s2-128000).
 
 # %% tags=["hide"]
 claim(8192 * 80 * 8 * 128 * 2 * 2, q.kv_request("llama-3.1-70b", tokens=8192))
 bars(
-    "Llama 3.1 70B, 8-bit weights, 16-bit cache, requests of 8K tokens. Sixteen of them pass the memory of one H200 "
-    "only if weights and cache share it with nothing else.",
+    "Llama 3.1 70B, 8-bit weights, 16-bit cache, requests of 8K tokens, against one H200.",
     {
         f"{n} at once": {
             "weights": ("weights", q.weights("llama-3.1-70b", "fp8")),
@@ -157,31 +232,41 @@ bars(
 )
 
 # %% [markdown]
-# ## A published experiment, and its computed twin
+# ## A published experiment, recomputed
 #
-# Somebody served 1, 8, 32 and 64 users of 2,048 tokens with Qwen2.5 7B on an H100, in a framework that is not made for serving, and read
-# off the memory in use. What of it does the formula explain?
+# Somebody served 1, 8, 32 and 64 users of 2,048 tokens with Qwen2.5 7B on an H100, in a framework that is not made for serving.
+# How much of the memory does the formula explain?
+
+# %% tags=["hide"]
+QWEN = "Qwen/Qwen2.5-7B"
+choose(
+    "With 64 users, what took the most memory in that experiment?",
+    wrong("The weights", f"They take {q.weights(QWEN) / GiB:.1f} GiB at every number of users."),
+    wrong(
+        "The KV cache", f"It takes {64 * q.kv_request(QWEN, tokens=2048) / GiB:.0f} GiB, half of the weights."
+    ),
+    right("Attention scores", "That framework stored the table of scores of every token with every other."),
+)
 
 # %%
 MEASURED_GIB = {1: 14.95, 8: 19.77, 32: 36.32, 64: 58.38}  # as published, by number of users
 rows = []
 for users, total in MEASURED_GIB.items():
-    kept = users * q.kv_request("Qwen/Qwen2.5-7B", tokens=2048) / GiB
-    scores = users * q.heads("Qwen/Qwen2.5-7B") * 2048 * 2048 * 2 / GiB
-    rows.append(
-        [
-            users,
-            q.weights("Qwen/Qwen2.5-7B") / GiB,
-            kept,
-            total,
-            total - q.weights("Qwen/Qwen2.5-7B") / GiB - kept,
-            scores,
-        ]
-    )
+    held = users * q.kv_request(QWEN, tokens=2048) / GiB
+    scores = users * q.heads(QWEN) * 2048 * 2048 * 2 / GiB
+    rest = total - q.weights(QWEN) / GiB - held
+    rows.append([users, q.weights(QWEN) / GiB, held, total, rest, scores])
 
 table(
     "Computed and measured, GiB",
-    ["users", "weights", "cache", "measured in all", "measured, not explained", "attention scores, computed"],
+    [
+        "Users",
+        "Weights",
+        "Cache",
+        "Measured in all",
+        "Measured, not explained",
+        "One table of scores, computed",
+    ],
     rows,
 )
 
@@ -190,69 +275,117 @@ claim(64 * 28 * 2048 * 2048 * 2, 15_032_385_536)
 assert all(row[4] > row[5] for row in rows)
 assert all(row[4] > row[2] for row in rows)
 
-# %% [markdown]
-# The largest part is neither weights nor cache. It is what that framework writes down while it compares every token with every other: a
-# table of 2,048 by 2,048 scores for each head and user, {{ 15.03 GB = 64 * 28 * 2048 * 2048 * 2 }} for 64 users, and more than one such
-# table at a time. It is gone after the step. Engines compare piece by piece and never write the table down, which is why their cache is the
-# largest thing that grows. (Published beside the measurement: 29 GB, [nearly twice the product of its own factors](../evidence/claims/index.md#s5-scores).)
+# %% tags=["hide"]
+bars(
+    "Three budgets of that experiment: one user at 2K, 64 users at 2K, seven users at 128K. Scores are one table of them.",
+    {
+        "1 × 2K": {
+            "weights": ("weights", q.weights(QWEN)),
+            "cache": ("KV cache", q.kv_request(QWEN, tokens=2048)),
+        },
+        "64 × 2K": {
+            "weights": ("weights", q.weights(QWEN)),
+            "cache": ("KV cache", 64 * q.kv_request(QWEN, tokens=2048)),
+            "reserve": ("attention scores", 64 * 28 * 2048 * 2048 * 2),
+        },
+        "7 × 128K": {
+            "weights": ("weights", q.weights(QWEN)),
+            "cache": ("KV cache", 7 * q.kv_request(QWEN, tokens=131072)),
+        },
+    },
+    limit_bytes=memory,
+    limit_name="one H100",
+)
 
 # %% [markdown]
-# ## Where this picture ends
+# A matrix of scores has one row and one column per token: 2,048 by 2,048 for each head and user,
+# {{ 15.03 GB = 64 * 28 * 2048 * 2048 * 2 }} for 64 users. More than one exists at a time, and all of them are gone after the step.
+# Engines compare piece by piece (FlashAttention) and never store the matrix. Their cache is therefore the largest thing that
+# grows. (Published with the measurement: 29 GB,
+# [nearly twice the product of its own factors](../evidence/claims/index.md#s5-scores).)
+
+# %% tags=["hide"]
+takeaway(
+    "Ask three questions before sizing anything: how long can a request be, how many are in flight at the peak, and how many bits "
+    "does the cache use? Their product plus the weights is the least memory you need."
+)
+
+# %% [markdown]
+# ## Limits of this picture
 #
-# - Few requests use their whole allowance. What matters for memory in use is the *average* length; what matters for
-#   a promise is the longest. [Pages](08-pages.py) make the difference usable.
-# - The number of requests has a second limit, time: [prefill and decode](09-prefill-and-decode.py).
+# - Few requests use their whole allowance. Memory in use follows the *average* length, a guarantee needs the longest.
+#   [PagedAttention](08-pages.py) makes the difference usable.
+# - Time limits the number of requests too: see [prefill and decode](09-prefill-and-decode.py).
 #
 # ## Exercises
-#
-# **1.** Qwen2.5 7B on one H100: 64 users with 2K tokens each. How large is the cache, and how large is it beside the
-# weights?
 
 # %% tags=["hide"]
-held = 64 * q.kv_request("qwen2.5-7b", tokens=2048)
+held = 64 * q.kv_request(QWEN, tokens=2048)
 claim(held, 7 * GiB)
-fold(
-    "Answer",
-    f"{held / GiB:g} GiB, half of the weights' {q.weights('qwen2.5-7b') / GiB:.1f} GiB. One user's share of it is "
-    f"{held / 64 / GiB:.2f} GiB, and as little as {held / 64 / memory:.2%} of the card: nobody notices the first one.",
+exercise(
+    "**1.** Qwen2.5 7B serves 64 users with 2K tokens each. How many GiB does the cache take?",
+    held / GiB,
+    unit="GiB",
+    solution=f"{held / GiB:g} GiB, half of the weights' {q.weights(QWEN) / GiB:.1f} GiB. One user's cache is "
+    f"{held / 64 / memory:.2%} of the GPU, which nobody notices.",
+    traps={49.0: "This multiplies by all 28 heads. Only the 4 KV heads are stored."},
 )
-
-# %% [markdown]
-# **2.** A budget of 60 GiB for the cache of Llama 3.1 8B. Draw, on paper, the boundary through 8K, 32K and 128K.
 
 # %% tags=["hide"]
-points = {n: 60 * GiB // q.kv_request(MODEL, tokens=n) for n in (8192, 32768, 131072)}
-fold(
-    "Answer",
-    ", ".join(f"{int(users)} requests at {tokens // 1024}K" for tokens, users in points.items())
-    + ". A request of 8K is exactly 1 GiB for this model, so the rest follows by dividing by four twice; the last "
-    "is 3.75, and requests come in whole numbers.",
+points = [int(60 * GiB // q.kv_request(MODEL, tokens=n)) for n in (8192, 32768, 131072)]
+assert points == [60, 15, 3]
+exercise(
+    "**2.** A pool of 60 GiB serves Llama 3.1 8B. How many requests of 128K fit? (Work out 8K first, then 32K.)",
+    points[2],
+    unit="requests",
+    within=0,
+    solution="A request of 8K takes exactly 1 GiB, so 60 fit. At 32K it is a quarter, 15. At 128K it is 3.75, and requests come in "
+    "whole numbers: 3.",
+    traps={4.0: "3.75 is rounded down: the fourth request does not fit."},
 )
-assert list(points.values()) == [60, 15, 3]
 
 # %% [markdown]
-# ## Remember
-#
-# <details class="kv-card"><summary>What does the boundary look like on paper with powers of two on both axes?</summary>
-#
-# A straight line downwards. Along it, length times number stays the same.
-#
-# </details>
-# <details class="kv-card"><summary>Why can a model that started well run out of memory later?</summary>
-#
-# Starting tests the weights. Traffic fills the cache.
-#
-# </details>
-# <details class="kv-card"><summary>Which three questions settle the cache's size before anybody buys anything?</summary>
-#
-# How long can a request be, how many are in flight at the peak, and how many bits does the cache use?
-#
-# </details>
-#
+# ## Check yourself
+
+# %% tags=["hide"]
+quiz(
+    item(
+        "What is meant by: “weights are a fixed cost, the KV cache is shaped by traffic”?",
+        right(
+            "Weights do not change with load, the cache grows with tokens and requests",
+            "The server loads weights once.",
+        ),
+        wrong("Both grow while the server runs", "Weights never grow."),
+        wrong(
+            "The cache is fixed because the engine reserves it",
+            "The pool is fixed. What traffic needs of it is not.",
+        ),
+    ),
+    item(
+        "Why plan for concurrency and not only for context length?",
+        wrong(
+            "Requests share one cache, so only the longest counts",
+            "The common wrong answer: unrelated requests share nothing.",
+        ),
+        right("Every active request has its own keys and values", "Concurrency multiplies the cache."),
+        wrong(
+            "Concurrency changes the bytes per token",
+            "The model and the cache's format fix the bytes per token.",
+        ),
+    ),
+    item(
+        "On axes in powers of two, what does the out-of-memory boundary look like?",
+        right("A straight line downwards", "Along it, length times number is constant."),
+        wrong("A horizontal line", "That would mean length does not matter."),
+        wrong("A circle", "There is no sum of squares in the formula."),
+    ),
+)
+
+# %% [markdown]
 # ## Read on
 #
-# - Try it: [four users of 128K in the sizer](../sizer/index.md?model=meta-llama--Llama-3.1-8B-Instruct&context=128K&prompt=127K&output=400&concurrent=4&burst=1&spares=0), then make the
-#   requests shorter
-# - [Sharing heads](04-sharing-heads.py): making a token cheaper
-# - [Llama 3.1 8B](../models/meta-llama--Llama-3.1-8B-Instruct/index.md) and
-#   [H100](../gpus/h100-sxm-80gb/index.md), with all combinations
+# - Try it: [four users of 128K in the sizer](../sizer/index.md?model=meta-llama--Llama-3.1-8B-Instruct&context=128K&prompt=127K&output=400&concurrent=4&burst=1&spares=0),
+#   then make the requests shorter
+# - [MHA, GQA, MQA](04-sharing-heads.py): making a token cheaper
+# - [Llama 3.1 8B](../models/meta-llama--Llama-3.1-8B-Instruct/index.md) and [H100](../gpus/h100-sxm-80gb/index.md) in all
+#   combinations

@@ -1,32 +1,44 @@
 # %% [markdown]
-# # Sharing heads
+# # MHA, GQA and MQA: sharing KV heads
 #
-# Of all the factors in the formula, the number of KV heads is the one that model makers have cut the most. This
-# chapter shows by how much, what would happen without it, and how to read it in a model's configuration.
+# Of all factors in the formula, model makers have cut the number of KV heads the most. This chapter shows by how much, what would
+# happen without sharing, and how to read it in a model's `config.json`.
 #
 # ## The question
 #
-# Llama 2 7B and Llama 3 8B are of the same size and build. One of them needs four times the cache of the other. Which
-# line in their configuration makes the difference?
-#
-# ## Make a guess first
-#
-# <details class="kv-predict"><summary>How many users with 128K tokens would fit on an H100 if Qwen2.5 7B did not share its heads?</summary>
-#
-# {{ 1 user = floor((memory("H100") - weights("Qwen/Qwen2.5-7B")) / kv_bytes(layers=28, kv_heads=28, head_dim=128, tokens=131072)) }},
-# instead of {{ 9 users = floor((memory("H100") - weights("Qwen/Qwen2.5-7B")) / kv_request("Qwen/Qwen2.5-7B", tokens=131072)) }}.
-#
-# </details>
+# Llama 2 7B and Llama 3 8B have about the same size and design. One of them needs four times the cache of the other. Which line of
+# the configuration makes the difference?
 
 # %% tags=["hide"]
-from kvreport.book.chapter import claim, curves, fold, formula, quantities, table
+from kvreport.book.chapter import (
+    Goal,
+    Instrument,
+    Output,
+    Slider,
+    choose,
+    claim,
+    curves,
+    drawings,
+    exercise,
+    formula,
+    guess,
+    instrument,
+    item,
+    quantities,
+    quiz,
+    right,
+    table,
+    takeaway,
+    wrong,
+)
 
 q = quantities()
 GiB, KiB = 2**30, 2**10
+QWEN = "Qwen/Qwen2.5-7B"
 NAMES = {
     "Llama 2 7B": "llama-2-7b",
     "Llama 3 8B": "llama-3-8b",
-    "Qwen2.5 7B": "Qwen/Qwen2.5-7B",
+    "Qwen2.5 7B": QWEN,
     "Mistral 7B v0.3": "mistral-7b-v0.3",
     "Qwen2.5 72B": "Qwen/Qwen2.5-72B",
     "Llama 3.1 70B": "llama-3.1-70b",
@@ -35,20 +47,41 @@ claim(q.kv_per_token("llama-2-7b"), 524_288)
 claim(q.kv_per_token("llama-3-8b"), 131_072)
 claim(q.kv_per_token("Qwen/Qwen2.5-72B"), 327_680)
 claim(q.heads("llama-2-7b"), q.kv_heads("llama-2-7b"))
+
+# %% tags=["hide"]
+room = q.memory("H100") - q.weights(QWEN)
+shared = int(room // q.kv_request(QWEN, tokens=131072))
+alone = int(room // q.kv_bytes(layers=28, kv_heads=28, head_dim=128, tokens=131072))
+claim(shared, 9)
+claim(alone, 1)
+guess(
+    f"Qwen2.5 7B shares its KV heads, and {shared} requests of 128K tokens fit on an H100 next to the weights. How many would fit if "
+    "it did not share them?",
+    alone,
+    unit="requests",
+    low=0,
+    high=100,
+    why="28 query heads share 4 KV heads. Without sharing, the cache is seven times as large.",
+)
+
 # %% [markdown]
 # ## Three ways to share
 #
-# Every layer runs several look-ups at once, the *heads*. Each asks with a query of its own. What it asks can be
-# shared:
+# A layer runs many look-ups at once, the *heads*. Each head asks with its own query. What the heads look up can be shared:
 #
-# - **MHA**, multi-head attention: every head has its own key and value. Llama 2 7B: {{ 32 heads = heads("llama-2-7b") }}
-#   that ask, {{ 32 heads = kv_heads("llama-2-7b") }} that are kept.
-# - **GQA**, grouped-query attention: groups of heads share one key and one value. Llama 3 8B:
-#   {{ 32 heads = heads("llama-3-8b") }} ask, {{ 8 heads = kv_heads("llama-3-8b") }} are kept, four share each.
-# - **MQA**, multi-query attention: all heads share a single one. The smallest cache, and the quality suffers most.
+# - **MHA** (multi-head attention): every head has its own key and value. Llama 2 7B has
+#   {{ 32 heads = heads("llama-2-7b") }} that ask and stores {{ 32 heads = kv_heads("llama-2-7b") }}.
+# - **GQA** (grouped-query attention): groups of heads share one key and one value. Llama 3 8B has
+#   {{ 32 heads = heads("llama-3-8b") }} that ask and stores {{ 8 heads = kv_heads("llama-3-8b") }}. Four heads share each.
+# - **MQA** (multi-query attention): all heads share a single key and value. The cache is smallest, and quality suffers most.
+# - **MLA** (multi-head latent attention) stores one compressed list instead. It has [a chapter of its own](05-one-latent-for-all.py).
 #
-# The line in the configuration is `num_key_value_heads`. Where it is missing, it equals `num_attention_heads`.
-#
+# The line in the configuration is `num_key_value_heads`. If it is missing, it equals `num_attention_heads`.
+
+# %% tags=["hide"]
+drawings.sharing(32, [("MHA", 32), ("GQA", 8), ("MQA", 1), ("MLA", 0)])
+
+# %% [markdown]
 # ## The formula
 
 # %% tags=["hide"]
@@ -80,13 +113,13 @@ for name, model in NAMES.items():
 table(
     "What sharing saves, 16-bit cache",
     [
-        "model",
-        "heads",
+        "Model",
+        "Heads",
         "KV heads",
-        "shared by",
+        "Shared by",
         "KiB per token",
         "GiB at 128K",
-        "saved",
+        "Saved",
         "GiB at 128K without sharing",
     ],
     rows,
@@ -95,98 +128,177 @@ table(
 # %% tags=["hide"]
 claim(q.kv_request("Qwen/Qwen2.5-72B", tokens=131072), 40 * GiB)
 claim(8 * q.kv_request("Qwen/Qwen2.5-72B", tokens=131072), 320 * GiB)
-# %% [markdown]
-# Without sharing, one request of 128K to the 72B model would hold
-# {{ 320 GiB = kv_request("Qwen/Qwen2.5-72B", tokens=131072) * heads("Qwen/Qwen2.5-72B") / kv_heads("Qwen/Qwen2.5-72B") }}.
-# How many H100s is that? {{ 5 GPUs = ceil(320 * GiB / memory("H100")) }}, for the cache of one user, and no weights yet.
-# (Dividing 320 by 80 gives four. A card that is sold as 80 GB gives a process
-# {{ 79.1 GiB = memory("H100") }}.)
-#
-# ## The figure
+guess(
+    "Without sharing, how many H100s would the cache of one request of 128K to Qwen2.5 72B need?",
+    -(-320 * GiB // q.memory("H100")),
+    unit="GPUs",
+    low=1,
+    high=64,
+    why=f"320 GiB divided by {q.memory('H100') / GiB:.1f} GiB, rounded up. Dividing 320 by 80 gives four, but a process never finds "
+    "all that the label says.",
+)
 
 # %% tags=["hide"]
 kept = [1, 2, 4, 8, 16, 32]
 curves(
-    "A model with 32 layers and 32 heads of width 128, as if it were built with every number of KV heads: users of 8K "
-    "tokens in 60 GiB of cache.",
+    "A model with 32 layers and 32 heads of width 128, built with every possible number of KV heads: requests of 8K tokens in 60 GiB.",
     x=kept,
     lines={
-        "users": [int(60 * GiB // q.kv_bytes(layers=32, kv_heads=n, head_dim=128, tokens=8192)) for n in kept]
+        "requests": [
+            int(60 * GiB // q.kv_bytes(layers=32, kv_heads=n, head_dim=128, tokens=8192)) for n in kept
+        ]
     },
-    x_title="KV heads (32: nobody shares; 8: Llama 3; 1: all share)",
-    y_title="users of 8K tokens",
+    x_title="KV heads (32: MHA; 8: Llama 3; 1: MQA)",
+    y_title="requests of 8K tokens",
     y_log=True,
     x_tokens=False,
+)
+
+# %% tags=["hide"]
+instrument(
+    Instrument(
+        "Share the heads of a model with 32 layers, 32 query heads and head dim 128",
+        (
+            Slider("heads", "KV heads", (1, 2, 4, 8, 16, 32), 5),
+            Slider("tokens", "Tokens in each request", tuple(2**n for n in range(11, 18)), 2, "tokens"),
+            Slider("bytes", "Bytes per number of the cache", (1, 2), 1),
+        ),
+        (
+            Output("group", "Query heads per KV head", "ratio", (32, "heads")),
+            Output("token", "One token", "attention_token_bytes", (32, "heads", 128, "bytes"), "KiB.0"),
+            Output("request", "One request", "product", ("token", "tokens"), "GiB.2"),
+            Output("fit", "Requests in 60 GiB", "whole_number", ("room", "request")),
+            Output("eight", "", "product", ("request", 16)),
+            Output(
+                "state",
+                "Sixteen of them in 60 GiB",
+                "memory_state",
+                ("eight", "room"),
+                "words:fit|out of memory",
+            ),
+        ),
+        {"room": 60 * GiB},
+        goals=(
+            Goal("With 32 KV heads, make requests so long that sixteen do not fit.", "state", 1),
+            Goal("Make them fit by sharing heads only.", "state", 0),
+        ),
+        rows=((5, 2, 1), (3, 2, 1), (3, 2, 0), (0, 2, 1), (5, 6, 1), (3, 6, 1)),
+    )
 )
 
 # %% [markdown]
 # ## A worked example without sharing
 #
-# Llama 2 7B on an 80 GB card. A token costs {{ 524,288 bytes = kv_per_token("llama-2-7b") }}, half a MiB; a request of
-# 4,096 tokens {{ 2 GiB = kv_request("llama-2-7b", tokens=4096) }}; eight of them
-# {{ 16 GiB = 8 * kv_request("llama-2-7b", tokens=4096) }}. Set 14 GiB aside for the weights, as the lesson does from
-# which this example comes: {{ 66 GiB = (80 - 14) * GiB }} of eighty are left and hold
+# Llama 2 7B runs on a GPU of 80 GB. A token takes {{ 524,288 bytes = kv_per_token("llama-2-7b") }}, half a MiB. A request of
+# 4,096 tokens takes {{ 2 GiB = kv_request("llama-2-7b", tokens=4096) }}, and eight take
+# {{ 16 GiB = 8 * kv_request("llama-2-7b", tokens=4096) }}. The lesson behind this example reserves 14 GiB for the weights.
+# That leaves {{ 66 GiB = (80 - 14) * GiB }} of eighty, enough for
 # {{ 33 requests = floor((80 - 14) * GiB / kv_request("llama-2-7b", tokens=4096)) }}. The weights are really
-# {{ 12.55 GiB = weights("llama-2-7b") }}; it is still 33.
+# {{ 12.55 GiB = weights("llama-2-7b") }}, and the answer is still 33.
 
 # %% tags=["hide"]
 claim((80 - 14) * GiB // q.kv_request("llama-2-7b", tokens=4096), 33)
 claim((80 * GiB - q.weights("llama-2-7b")) // q.kv_request("llama-2-7b", tokens=4096), 33)
+choose(
+    "Two levers make a token cheaper: GQA and an FP8 cache. Llama 3 8B with both, against Llama 2 7B with neither: how many times "
+    "smaller is a token?",
+    wrong("4 times", "This is GQA alone."),
+    wrong("6 times", "The two multiply, they do not add."),
+    right(
+        "8 times",
+        f"{q.kv_per_token('llama-2-7b') / q.kv_per_token('llama-3-8b', 'fp8'):g} = 4 (heads) × 2 (bytes per number).",
+    ),
+)
+
+# %% tags=["hide"]
+takeaway(
+    "Look for `num_key_value_heads`. Without it a model stores every head, and its cache is several times as large."
+)
+
 # %% [markdown]
-# ## Where this picture ends
+# ## Limits of this picture
 #
-# - Sharing changes the model: it is decided before training. As a user you choose it by choosing the model.
-# - "It does not affect quality" is too strong. Makers accept a small loss, because the memory buys more than it costs.
-# - Splitting a model over several GPUs divides KV heads among them, until each has one. Beyond that they are copied:
+# - Sharing changes the model. It is decided before training, so you choose it by choosing the model.
+# - "It does not affect quality" is too strong. Makers accept a small loss, because the memory is worth more.
+# - Tensor parallelism divides KV heads among GPUs until each has one. Beyond that, heads are copied: see
 #   [Beyond one GPU](11-beyond-one-gpu.py).
-# - One kind of model does not fit into this table at all: [one latent for all](05-one-latent-for-all.py).
 #
 # ## Exercises
-#
-# **1.** A calculator gives 224 KiB per token for a model with 28 layers, 16 heads, 4 KV heads, head dim 128, 16 bits.
-# What did it do?
 
 # %% tags=["hide"]
-wrong = q.kv_bytes(layers=28, kv_heads=16, head_dim=128)
-right = q.kv_bytes(layers=28, kv_heads=4, head_dim=128)
-claim(wrong, 224 * KiB)
-claim(right, 56 * KiB)
-fold(
-    "Answer",
-    f"It used all 16 heads. With the 4 KV heads it is {right / KiB:g} KiB: a factor of {wrong / right:g}, which is how many heads share one.",
+wide = q.kv_bytes(layers=28, kv_heads=16, head_dim=128)
+true = q.kv_bytes(layers=28, kv_heads=4, head_dim=128)
+claim(wide, 224 * KiB)
+claim(true, 56 * KiB)
+exercise(
+    "**1.** A model has 28 layers, 16 heads, 4 KV heads, head dim 128 and a cache of 16 bits. How many KiB does a token take?",
+    true / KiB,
+    unit="KiB",
+    within=0,
+    solution=f"2 × 28 × 4 × 128 × 2 bytes. A calculator that prints 224 KiB used all 16 heads: a factor of {wide / true:g}, which is how "
+    "many heads share one.",
+    traps={
+        224.0: "You used all 16 heads. Only the 4 KV heads are stored.",
+        28.0: "One factor of 2 is missing.",
+    },
 )
 
-# %% [markdown]
-# **2.** Which serves more users of 32K tokens on an H200: Llama 2 7B, if it could read that far, or Llama 3.1 70B with
-# weights of 8 bits? Take off the weights and nothing else.
-
 # %% tags=["hide"]
-small = (q.memory("H200") - q.weights("llama-2-7b")) // q.kv_request("llama-2-7b", tokens=32768)
-large = (q.memory("H200") - q.weights("llama-3.1-70b", "fp8")) // q.kv_request("llama-3.1-70b", tokens=32768)
+small = int((q.memory("H200") - q.weights("llama-2-7b")) // q.kv_request("llama-2-7b", tokens=32768))
+large = int(
+    (q.memory("H200") - q.weights("llama-3.1-70b", "fp8")) // q.kv_request("llama-3.1-70b", tokens=32768)
+)
 claim(small, 7)
 claim(large, 7)
-fold(
-    "Answer",
-    f"{small:.0f} and {large:.0f}: the same, though one model is ten times the other. A token of the small one "
-    f"costs {q.kv_per_token('llama-2-7b') / KiB:g} KiB, a token of the large one {q.kv_per_token('llama-3.1-70b') / KiB:g}.",
+exercise(
+    f"**2.** On an H200, Llama 2 7B would hold {small} requests of 32K tokens, if it could read that far. How many does Llama 3.1 70B "
+    "with 8-bit weights and a 16-bit cache hold? Subtract the weights and nothing else.",
+    large,
+    unit="requests",
+    within=0,
+    solution=f"The same number, though the model is ten times as large. A token of the small model takes "
+    f"{q.kv_per_token('llama-2-7b') / KiB:g} KiB, a token of the large one {q.kv_per_token('llama-3.1-70b') / KiB:g} KiB.",
 )
 
 # %% [markdown]
-# ## Remember
-#
-# <details class="kv-card"><summary>Which line of the configuration counts for the cache, and what if it is missing?</summary>
-#
-# `num_key_value_heads`; without it, as many as `num_attention_heads`.
-#
-# </details>
-# <details class="kv-card"><summary>MHA, GQA, MQA: what is shared in each?</summary>
-#
-# Nothing; a key and value per group; one for all.
-#
-# </details>
-#
+# ## Check yourself
+
+# %% tags=["hide"]
+quiz(
+    item(
+        "Which line of the configuration counts for the cache?",
+        wrong("`num_attention_heads`", "The most common mistake of calculators: query heads are not stored."),
+        right("`num_key_value_heads`", "If it is missing, all attention heads are stored."),
+        wrong(
+            "`hidden_size`",
+            "Some models set `head_dim` apart from it, so hidden size divided by heads can be wrong.",
+        ),
+    ),
+    item(
+        "Interview question: why choose GQA instead of always running smaller batches?",
+        right(
+            "It makes every token cheaper and keeps throughput",
+            "A smaller batch wastes the bandwidth spent on weights.",
+        ),
+        wrong(
+            "It makes the weights smaller, and that is the point", "It does a little. The cache is the point."
+        ),
+        wrong(
+            "Serving should process one request at a time",
+            "The common wrong answer: one request uses a fraction of the GPU.",
+        ),
+    ),
+    item(
+        "A model has 64 heads and 8 KV heads. By which factor does GQA shrink its cache?",
+        wrong("2", "This would be 32 KV heads."),
+        right("8", "64 / 8: eight query heads share one key and value."),
+        wrong("56", "It is the quotient of the two, not the difference."),
+    ),
+)
+
+# %% [markdown]
 # ## Read on
 #
-# - [One latent for all](05-one-latent-for-all.py)
+# - [MLA: one latent for all heads](05-one-latent-for-all.py)
 # - [The same model with 32 KV heads down to one, measured](../evidence/measured/index.md#e4)
-# - Try it: [Llama 2 7B beside Llama 3 8B](../compare/index.md?models=meta-llama--Llama-2-7b-hf&models=meta-llama--Meta-Llama-3-8B-Instruct)
+# - Try it: [Llama 2 7B next to Llama 3 8B](../compare/index.md?models=meta-llama--Llama-2-7b-hf&models=meta-llama--Meta-Llama-3-8B-Instruct)

@@ -1,27 +1,37 @@
 # %% [markdown]
-# # One latent for all
+# # MLA: one latent for all heads
 #
-# DeepSeek's models do not share keys and values. They do not keep them. They keep one short list of numbers per
-# token and layer, from which every head's key and value can be made again: a **latent**. The method is called
-# multi-head latent attention, **MLA**. It changes the formula, and it changes what a second GPU is worth.
+# DeepSeek's models do not share keys and values. They store one short list of numbers per token and layer. Every head's
+# key and value can be reconstructed from this list, the **latent**. The method is multi-head latent attention, **MLA**. It changes the formula, and
+# it changes what a second GPU is worth.
 #
 # ## The question
 #
-# DeepSeek-V3 has {{ 128 heads = heads("deepseek-v3") }} and {{ 61 layers = layers("deepseek-v3") }}, more of both than
-# most. How does one token of it cost less than one of Llama 3.1 8B?
-#
-# ## Make a guess first
-#
-# <details class="kv-predict"><summary>You split DeepSeek-V3 over eight GPUs. How much of the cache does each of them hold?</summary>
-#
-# All of it. {{ 70,272 bytes = kv_per_token("deepseek-v3", tp=8) }} per token on every one of the eight, the same as on one
-# GPU: {{ 70,272 bytes = kv_per_token("deepseek-v3", tp=1) }}. Every head needs the whole latent, and the heads are what is
-# split.
-#
-# </details>
+# DeepSeek-V3 has {{ 128 heads = heads("deepseek-v3") }} and {{ 61 layers = layers("deepseek-v3") }}, more of both than most models.
+# Why does one of its tokens take less cache than one of Llama 3.1 8B?
 
 # %% tags=["hide"]
-from kvreport.book.chapter import bars, claim, curves, fold, formula, quantities, table
+from kvreport.book.chapter import (
+    Instrument,
+    Output,
+    Slider,
+    bars,
+    choose,
+    claim,
+    curves,
+    drawings,
+    exercise,
+    formula,
+    guess,
+    instrument,
+    item,
+    quantities,
+    quiz,
+    right,
+    table,
+    takeaway,
+    wrong,
+)
 
 q = quantities()
 V3 = "deepseek-v3"
@@ -31,6 +41,20 @@ claim(q.layers(V3), 61)
 claim(q.heads(V3), 128)
 for ranks in (1, 2, 4, 8):
     claim(q.kv_per_token(V3, tp=ranks), 70_272)
+
+# %% tags=["hide"]
+full = 61 * 128 * ((128 + 64) + 128) * 2  # keys of 192 and values of 128, for each head
+claim(full, 4_997_120)
+guess(
+    "If DeepSeek-V3 stored every head's key and value in full, how many times as large would its cache be?",
+    full / q.kv_per_token(V3),
+    unit="times",
+    low=1,
+    high=10_000,
+    digits=0,
+    step="any",
+    why=f"{full:,} bytes per token instead of {q.kv_per_token(V3):,}.",
+)
 
 # %% [markdown]
 # ## The formula
@@ -42,24 +66,25 @@ formula(
 )
 
 # %% [markdown]
-# There is no factor 2: the latent stands for keys and values at once. There is no number of heads: one latent serves
-# all. The *rotary part* is the piece of the key that knows a token's position; it cannot be folded into the latent and
-# lies beside it. In the configuration the two are `kv_lora_rank` and `qk_rope_head_dim`.
-#
+# There is no factor 2, because the latent stands for keys and values together. There is no number of heads, because one latent
+# serves all of them. The *rotary part* is the piece of the key that encodes a token's position. It cannot be folded into the latent
+# and is stored next to it. In `config.json` the two are `kv_lora_rank` and `qk_rope_head_dim`.
+
+# %% tags=["hide"]
+drawings.sharing(32, [("GQA", 8), ("MLA", 0)])
+
+# %% [markdown]
 # ## The numbers put in
 
 # %%
 claim(61 * (512 + 64) * 2, q.kv_per_token(V3))
 
-kept_in_full = 61 * 128 * ((128 + 64) + 128) * 2  # keys of 192 and values of 128, for each head
-claim(kept_in_full, 4_997_120)
-
 table(
     "One token of DeepSeek-V3 in 16 bits, counted in four ways",
-    ["counted as", "bytes per token", "times the latent"],
+    ["Counted as", "Bytes per token", "Times the latent"],
     [
-        ["one latent per layer (what engines keep)", q.kv_per_token(V3), 1.0],
-        ["every head's key and value in full", kept_in_full, kept_in_full / 70272],
+        ["one latent per layer (what engines store)", q.kv_per_token(V3), 1.0],
+        ["every head's key and value in full", full, full / 70272],
         [
             "128 KV heads of width 7168 / 128 = 56 (some calculators)",
             2 * 61 * 128 * 56 * 2,
@@ -76,22 +101,35 @@ table(
 # %% tags=["hide"]
 claim(2 * 61 * 128 * 56 * 2, 1_748_992)
 claim(1_748_992 / 70_272, 24.9, within=0.001)
+
 # %% [markdown]
-# The third line is what several published calculators print: they read the configuration as if it were a Llama's and
-# are off by a factor of 25. "MLA compresses about ten times" is a safe thing to say only because it does not say
-# compared with what: against its own heads it is seventy-one times, against a model that shares eight heads three and a
-# half ([the ledger](../evidence/claims/index.md#s2-mla)).
+# Several published calculators print the third line. They read the configuration as if it were a Llama's and are wrong by a factor
+# of 25. "MLA compresses about ten times" names no baseline. Against its own heads it is seventy-one times, against a model with eight
+# shared heads three and a half ([the ledger](../evidence/claims/index.md#s2-mla)).
 #
 # ## What a second GPU is worth
 #
-# With Llama, splitting the heads over two GPUs (**tensor parallelism**) halves the cache on each. A latent cannot be
-# split by heads, so every GPU keeps a copy.
+# **Tensor parallelism** splits the heads of a layer over GPUs. With Llama, two GPUs then hold half of the cache each.
+
+# %% tags=["hide"]
+choose(
+    "You split DeepSeek-V3 over eight GPUs with tensor parallelism. How much of the cache does each GPU hold?",
+    wrong("An eighth", "The common wrong answer. It is right for models whose KV heads can be divided."),
+    wrong(
+        "None: one GPU holds the cache for all",
+        "Every GPU computes attention for its own heads and needs the cache for that.",
+    ),
+    right(
+        "All of it",
+        f"{q.kv_per_token(V3, tp=8):,} bytes per token on each of the eight. Every head needs the whole latent.",
+    ),
+)
 
 # %%
 ranks = [1, 2, 4, 8, 16]
 table(
     "Bytes per token on each GPU, and on all together, 16 bits",
-    ["GPUs", "Llama 3.1 70B, each", "all", "DeepSeek-V3, each", "all"],
+    ["GPUs", "Llama 3.1 70B, each", "All", "DeepSeek-V3, each", "All"],
     [
         [
             n,
@@ -108,7 +146,7 @@ table(
 claim(q.kv_per_token("llama-3.1-70b", tp=8), 40_960)
 claim(q.kv_per_token("llama-3.1-70b", tp=16), 40_960)
 bars(
-    "A hundred requests of 32K tokens on eight H200s, as each of them sees it: its share of the Llama's keys and values, and all of the latents.",
+    "A hundred requests of 32K tokens on eight H200s, as each GPU sees them: its share of the Llama's keys and values, and all latents.",
     {
         "Llama 3.1 70B": {
             "weights": ("weights, an eighth", q.weights("llama-3.1-70b", "fp8", tp=8)),
@@ -124,24 +162,38 @@ bars(
 )
 
 # %% [markdown]
-# At eight GPUs a token of the Llama costs each of them {{ 40,960 bytes = kv_per_token("llama-3.1-70b", tp=8) }}, less than
-# DeepSeek's {{ 70,272 bytes = kv_per_token("deepseek-v3", tp=8) }}, though on one GPU it cost more than four times as much.
-# That is why DeepSeek's models are served with the attention *not* split: each GPU takes whole requests of its own
-# (**data parallelism**), so that the copies become different requests. [Beyond one GPU](11-beyond-one-gpu.py) compares
-# the two.
-#
-# ## Eight bits
-#
-# The latent can be kept in FP8. A format made for it stores the compressed part in 8 bits with four scales, and the
-# rotary part in 16: {{ 656 bytes = kv_per_token("deepseek-v3", "fp8_ds_mla") / layers("deepseek-v3") }} per layer instead of
-# {{ 1,152 bytes = kv_per_token("deepseek-v3") / layers("deepseek-v3") }}; not half, but
-# {{ 57 % = kv_per_token("deepseek-v3", "fp8_ds_mla") / kv_per_token("deepseek-v3") }}. An engine does not do this by itself:
-# a checkpoint with 8-bit weights has a 16-bit cache until it or you say otherwise.
+# On eight GPUs a token of the Llama takes {{ 40,960 bytes = kv_per_token("llama-3.1-70b", tp=8) }} of each, less than DeepSeek's
+# {{ 70,272 bytes = kv_per_token("deepseek-v3", tp=8) }}. On one GPU it took more than four times as much as DeepSeek's. This is why
+# DeepSeek's models are served with **data-parallel attention**: each GPU takes whole requests of its own, so that the copies become
+# different requests. [Beyond one GPU](11-beyond-one-gpu.py) compares the layouts with numbers.
+
+# %% tags=["hide"]
+heads = {n: max(1, 8 // n) for n in ranks}
+instrument(
+    Instrument(
+        "Split a GQA model and an MLA model over GPUs with tensor parallelism",
+        (
+            Slider("ranks", "GPUs (tensor parallel)", (1, 2, 4, 8, 16), 0),
+            Slider("tokens", "Tokens in each request", (2048, 8192, 32768, 131072), 2, "tokens"),
+        ),
+        (
+            Output("heads", "KV heads of Llama 3.1 70B on each GPU", "divided_heads", (8, "ranks")),
+            Output("token", "", "attention_token_bytes", (80, "heads", 128, 2)),
+            Output("llama", "Llama: one request on each GPU", "product", ("token", "tokens"), "GiB.2"),
+            Output("latent", "", "latent_token_bytes", (61, 512, 64, 2)),
+            Output(
+                "deepseek", "DeepSeek-V3: one request on each GPU", "product", ("latent", "tokens"), "GiB.2"
+            ),
+            Output("copies", "DeepSeek-V3: all copies of it", "product", ("deepseek", "ranks"), "GiB.2"),
+        ),
+        {},
+        rows=((0, 2), (1, 2), (2, 2), (3, 2), (4, 2)),
+    )
+)
 
 # %% tags=["hide"]
 curves(
-    "Tokens that 30 GiB of cache hold on each GPU, by the number of GPUs that share one model: splitting heads adds up, "
-    "copying latents does not.",
+    "Tokens that 30 GiB of cache on each GPU hold, by GPUs that share one model: divided heads add up, copied latents do not.",
     x=ranks,
     lines={
         "Llama 3.1 70B": [30 * GiB / q.kv_per_token("llama-3.1-70b", tp=n) / 1000 for n in ranks],
@@ -153,46 +205,114 @@ curves(
 )
 
 # %% [markdown]
-# ## Where this picture ends
+# ## Eight bits
 #
-# - An engine that has no code for MLA runs the model by making all keys and values and keeping them: the second line of
-#   the first table, seventy times the memory.
-# - Later models keep *index keys* beside the latent, by which they pick the tokens worth reading:
-#   {{ 132 bytes = 128 + 4 }} a token and layer, in whatever format the cache is.
-#
-# ## Exercises
-#
-# **1.** Eight H200s, DeepSeek-V3 as released, all eight as one tensor-parallel group, requests of 32K tokens, 16-bit cache.
-# Suppose 37 GiB are left for the cache on each. How many requests fit? And how many if somebody adds up the eight pools?
+# The latent can be stored in FP8. A format made for it stores the compressed part in 8 bits with four scales, and the rotary part
+# in 16 bits. That is {{ 656 bytes = kv_per_token("deepseek-v3", "fp8_ds_mla") / layers("deepseek-v3") }} per layer instead of
+# {{ 1,152 bytes = kv_per_token("deepseek-v3") / layers("deepseek-v3") }}.
 
 # %% tags=["hide"]
-each = q.kv_request(V3, tokens=32768)
-right, wrong = 37 * GiB // each, 8 * 37 * GiB // each
-claim(right, 17)
-fold(
-    "Answer",
-    f"{right:.0f}: one request takes {each / GiB:.2f} GiB on every GPU. Adding up the pools gives {wrong:.0f}, eight times too "
-    "many, and a published planner did exactly that.",
+guess(
+    "To what percentage of its 16-bit size does that FP8 format shrink the latent cache?",
+    100 * q.kv_per_token(V3, "fp8_ds_mla") / q.kv_per_token(V3),
+    unit="%",
+    low=1,
+    high=100,
+    why="Not half: the rotary part keeps 16 bits, and the scales take room. An engine does not choose this by itself either. A "
+    "checkpoint with 8-bit weights has a 16-bit cache until its configuration or you say otherwise.",
+)
+
+# %% tags=["hide"]
+takeaway(
+    "A latent is small, and tensor parallelism copies it. For MLA models, count requests per data rank, not pools per GPU."
 )
 
 # %% [markdown]
-# ## Remember
+# ## Limits of this picture
 #
-# <details class="kv-card"><summary>Why is there no factor 2 in MLA's formula?</summary>
+# - An engine without MLA code reconstructs all keys and values and stores them. That is the second line of the first table,
+#   seventy times the memory.
+# - Later models store *index keys* next to the latent, which select the tokens worth reading: {{ 132 bytes = 128 + 4 }} a token and
+#   layer, whatever the cache's format.
 #
-# Keys and values are both made from the same latent; only that is kept.
-#
-# </details>
-# <details class="kv-card"><summary>What does tensor parallelism do to the cache of an MLA model?</summary>
-#
-# Nothing. Every GPU holds all of it.
-#
-# </details>
-#
+# ## Exercises
+
+# %% tags=["hide"]
+each = q.kv_request(V3, tokens=32768)
+fit, summed = int(37 * GiB // each), int(8 * 37 * GiB // each)
+claim(fit, 17)
+exercise(
+    "**1.** Eight H200s run DeepSeek-V3 as one tensor-parallel group, requests of 32K tokens, 16-bit cache. Each GPU has 37 GiB for "
+    "the cache. How many requests fit?",
+    fit,
+    unit="requests",
+    within=0,
+    solution=f"One request takes {each / GiB:.2f} GiB on every GPU.",
+    traps={
+        float(
+            summed
+        ): "This adds up the eight pools. They hold copies of the same requests. A published planner did this."
+    },
+)
+
+# %% tags=["hide"]
+ratio = q.kv_per_token("llama-3.1-8b") / q.kv_per_token(V3)
+exercise(
+    "**2.** How many times as much cache does a token of Llama 3.1 8B take as one of DeepSeek-V3, both in 16 bits on one GPU?",
+    ratio,
+    unit="times",
+    solution=f"{q.kv_per_token('llama-3.1-8b'):,} / {q.kv_per_token(V3):,}. The smaller model has the larger token.",
+    digits=2,
+)
+
+# %% [markdown]
+# ## Check yourself
+
+# %% tags=["hide"]
+quiz(
+    item(
+        "Why does the MLA formula have no factor 2?",
+        wrong("Values are not needed", "They are, and are reconstructed like keys."),
+        right(
+            "Keys and values are both reconstructed from one latent",
+            "Only the latent and the rotary part are stored.",
+        ),
+        wrong("It is stored in 8 bits", "That changes the bytes per number, not this factor."),
+    ),
+    item(
+        "What does tensor parallelism do to the cache of an MLA model?",
+        wrong(
+            "It divides the cache by the number of GPUs",
+            "The common wrong answer: heads divide, a latent does not.",
+        ),
+        right(
+            "Nothing: every GPU holds all of it",
+            "Data-parallel attention or decode context parallelism use the copies better.",
+        ),
+        wrong(
+            "It doubles the cache of each GPU", "Each GPU's cache stays the same. The sum over GPUs grows."
+        ),
+    ),
+    item(
+        "“MLA compresses ten times.” What do you ask?",
+        right(
+            "Compared with what?",
+            "Against its own heads it is 71 times, against eight shared heads 3.6 times.",
+        ),
+        wrong("At which context length?", "The factor is the same at every length."),
+        wrong(
+            "On which GPU?",
+            "The bytes of a latent do not depend on the GPU, except for formats made for a kernel.",
+        ),
+    ),
+)
+
+# %% [markdown]
 # ## Read on
 #
-# - [Forgetting on purpose](06-forgetting-on-purpose.py)
+# - [Sliding windows and hybrid models](06-forgetting-on-purpose.py)
+# - [TP or DP attention for an MLA model?](../questions/mla-tp-or-dp.md)
 # - [Latents, measured tensor by tensor](../evidence/measured/index.md#e1)
-# - Try it: [DeepSeek-V3 beside Llama 3.1 70B](../compare/index.md?models=deepseek-ai--DeepSeek-V3&models=meta-llama--Llama-3.1-70B-Instruct)
+# - Try it: [DeepSeek-V3 next to Llama 3.1 70B](../compare/index.md?models=deepseek-ai--DeepSeek-V3&models=meta-llama--Llama-3.1-70B-Instruct)
 # - [DeepSeek-V3](../models/deepseek-ai--DeepSeek-V3/index.md)
 # - DeepSeek-AI, "DeepSeek-V2: A Strong, Economical, and Efficient Mixture-of-Experts Language Model", section on MLA

@@ -1,27 +1,38 @@
 # %% [markdown]
-# # Forgetting on purpose
+# # Sliding windows and hybrid models: a KV cache that forgets
 #
-# Not every layer has to remember everything. Some look back only over a window. Some keep one running summary of
-# constant size. A model that mixes them can read a book at the price of a page, and a calculator that does not
-# know it is wrong by four or more.
+# Not every layer has to remember every token. Some layers look back over a window only. Some keep one running state of constant
+# size. A model that mixes them can read a book at the price of a page. A calculator that does not know this is wrong by a factor of
+# four or more.
 #
 # ## The question
 #
-# Qwen3.6 27B has {{ 64 layers = layers("qwen3.6-27b") }}. Its documentation says that a request can be 128K tokens long. A
-# lesson on the web counts {{ 16 GiB = kv_bytes(layers=64, kv_heads=4, head_dim=256, bytes=1, tokens=131072) }} for one such
-# request in 8 bits. An engine reserves about a quarter of that. Who is right?
-#
-# ## Make a guess first
-#
-# <details class="kv-predict"><summary>How many of the layers keep keys and values of every token?</summary>
-#
-# {{ 16 layers = growing_layers("qwen3.6-27b") }}. The other {{ 48 layers = layers("qwen3.6-27b") - growing_layers("qwen3.6-27b") }}
-# keep a state: {{ 153.9 MB = state("qwen3.6-27b") }} for the whole request, if it is one token long or a million.
-#
-# </details>
+# Qwen3.6 27B has {{ 64 layers = layers("qwen3.6-27b") }}. A lesson on the web counts
+# {{ 16 GiB = kv_bytes(layers=64, kv_heads=4, head_dim=256, bytes=1, tokens=131072) }} for one request of 128K in 8 bits. An engine
+# reserves about a quarter of that. Who is right?
 
 # %% tags=["hide"]
-from kvreport.book.chapter import claim, curves, fold, formula, quantities, table
+import kvreport
+from kvreport.book.chapter import (
+    Instrument,
+    Output,
+    Slider,
+    cache_terms,
+    choose,
+    claim,
+    curves,
+    exercise,
+    formula,
+    guess,
+    instrument,
+    item,
+    quantities,
+    quiz,
+    right,
+    table,
+    takeaway,
+    wrong,
+)
 
 q = quantities()
 GiB, KiB, MB = 2**30, 2**10, 10**6
@@ -36,20 +47,33 @@ claim(q.kv_per_token("gpt-oss-120b", at=1), 73_728)
 claim(q.window("gpt-oss-120b"), 128)
 claim(q.kv_per_token("gemma-3-27b"), 81_920)
 claim(q.window("gemma-3-27b"), 1024)
+
+# %% tags=["hide"]
+guess(
+    "How many of its 64 layers store keys and values of every token?",
+    q.growing_layers(HYBRID),
+    unit="layers",
+    low=0,
+    high=64,
+    why=f"The other {q.layers(HYBRID) - q.growing_layers(HYBRID)} layers keep a state: {q.state(HYBRID) / MB:.1f} MB for the whole "
+    "request, whether it is one token long or a million.",
+)
+
 # %% [markdown]
 # ## Three ways to forget
 #
-# **A sliding window.** The layer sees the last so many tokens and nothing before. Its cache grows up to the window and
-# then stays. gpt-oss 120B does it in half of its layers with a window of {{ 128 tokens = window("gpt-oss-120b") }},
-# Gemma 3 27B in five of six with {{ 1,024 tokens = window("gemma-3-27b") }}, Mistral 7B version 0.1 in all of them.
+# **A sliding window.** The layer sees the last tokens only. Its cache grows up to the window and then stays. gpt-oss 120B does this in
+# half of its layers with a window of {{ 128 tokens = window("gpt-oss-120b") }}. Gemma 3 27B does it in five of six layers with
+# {{ 1,024 tokens = window("gemma-3-27b") }}.
 #
-# **A chunk.** The layer sees its own chunk of the text and starts afresh in the next (Llama 4). To count memory it is a
-# window that empties now and then; we count its fullest.
+# **A chunk.** The layer sees its own chunk of the text and starts empty in the next (Llama 4). For memory it is a window that empties
+# now and then, and this book counts it full.
 #
-# **A state.** The layer keeps a table of fixed size and updates it with every token: Mamba, linear attention, Gated
-# DeltaNet. It costs the same for a greeting and for a novel. That is little for the novel and much for the greeting.
+# **A state.** The layer keeps a table of fixed size and updates it with every token: Mamba, linear attention, Gated DeltaNet. It takes
+# the same memory for a greeting and for a novel. That is little for the novel and much for the greeting.
 #
-# The layers that still see everything are few, and they carry the long-range memory for all.
+# The few layers that still see everything carry the long-range memory for all. A model that mixes states with attention is a
+# **hybrid**.
 #
 # ## The formula
 
@@ -61,9 +85,22 @@ formula(
 )
 
 # %% [markdown]
-# So a model needs **two** numbers, never one: what a further token costs at the length you are at, and what a request
-# costs however short it is.
-#
+# A model therefore needs **two** numbers: what one more token takes at the present length, and what a request takes however short it
+# is.
+
+# %% tags=["hide"]
+choose(
+    "gpt-oss 120B has a window of 128 tokens in half of its layers. From the 129th token on, what does a further token take compared "
+    "with the first ones?",
+    wrong("The same", "The window layers are full: they drop an old token for each new one."),
+    right(
+        "Half",
+        f"{q.kv_per_token('gpt-oss-120b') / KiB:g} KiB instead of {q.kv_per_token('gpt-oss-120b', at=1) / KiB:g} KiB.",
+    ),
+    wrong("Nothing", "The other half of the layers still stores every token."),
+)
+
+# %% [markdown]
 # ## The numbers put in
 
 # %%
@@ -76,12 +113,12 @@ models = {
 table(
     "16-bit cache of one request",
     [
-        "model",
-        "layers",
-        "that keep everything",
+        "Model",
+        "Layers",
+        "That store everything",
         "KiB, first tokens",
         "KiB, at 128K",
-        "state, MB",
+        "State, MB",
         "GiB at 2K",
         "GiB at 128K",
     ],
@@ -111,36 +148,71 @@ curves(
     y_log=True,
 )
 
+# %% tags=["hide"]
+given = {}
+for key, model in (("llama", "llama-3.1-8b"), ("gemma", "gemma-3-27b"), ("qwen", HYBRID)):
+    given[f"{key}_c"], given[f"{key}_t"] = cache_terms(q, model)
+instrument(
+    Instrument(
+        "One request, three models, 16-bit cache",
+        (Slider("tokens", "Tokens in the request", tuple(2**n for n in range(4, 19)), 4, "tokens"),),
+        (
+            Output(
+                "llama",
+                "Llama 3.1 8B (full attention)",
+                "request_bytes",
+                ("llama_c", "llama_t", "tokens"),
+                "GiB.3",
+            ),
+            Output(
+                "gemma", "Gemma 3 27B (windows)", "request_bytes", ("gemma_c", "gemma_t", "tokens"), "GiB.3"
+            ),
+            Output("qwen", "Qwen3.6 27B (hybrid)", "request_bytes", ("qwen_c", "qwen_t", "tokens"), "GiB.3"),
+            Output("against", "Hybrid as a share of Llama", "ratio", ("qwen", "llama"), "%.0"),
+        ),
+        given,
+        rows=((0,), (4,), (7,), (9,), (11,), (13,)),
+    )
+)
+
 # %% [markdown]
 # ## A real machine
 #
-# The lesson's machine is an H100 NVL, sold as {{ 94 GB = label_memory("h100-nvl-94gb") }}, running Qwen3.6 27B with
-# 8-bit weights, an 8-bit cache and three quarters of the memory for the engine. Its arithmetic: all 64 layers,
-# {{ 128 KiB = kv_bytes(layers=64, kv_heads=4, head_dim=256, bytes=1) }} a token,
-# {{ 16 GiB = kv_bytes(layers=64, kv_heads=4, head_dim=256, bytes=1, tokens=131072) }} for 128K,
-# {{ 2.7 requests = 43 * GiB / kv_bytes(layers=64, kv_heads=4, head_dim=256, bytes=1, tokens=131072) }} in 43 GiB. With the
-# layers that really keep something: {{ 32 KiB = kv_per_token("qwen3.6-27b", "fp8") }} a token,
-# {{ 4.14 GiB = kv_request("qwen3.6-27b", "fp8", tokens=131072) }} for 128K with the states,
-# {{ 10 requests = floor(43 * GiB / kv_request("qwen3.6-27b", "fp8", tokens=131072)) }} in the same 43 GiB.
+# The lesson's machine is an H100 NVL, sold as {{ 94 GB = label_memory("h100-nvl-94gb") }}, with Qwen3.6 27B, 8-bit weights, an 8-bit
+# cache and three quarters of the memory for the engine. Its arithmetic counts all 64 layers:
+# {{ 128 KiB = kv_bytes(layers=64, kv_heads=4, head_dim=256, bytes=1) }} a token, and
+# {{ 2.7 requests = 43 * GiB / kv_bytes(layers=64, kv_heads=4, head_dim=256, bytes=1, tokens=131072) }} of 128K in 43 GiB.
+
+# %% tags=["hide"]
+true = int(43 * GiB // q.kv_request(HYBRID, "fp8", tokens=131072))
+claim(true, 10)
+guess(
+    "Count only what the layers really store. How many requests of 128K fit into the same 43 GiB?",
+    true,
+    unit="requests",
+    low=0,
+    high=100,
+    why=f"A token takes {q.kv_per_token(HYBRID, 'fp8') / KiB:g} KiB, and a request of 128K with its states "
+    f"{q.kv_request(HYBRID, 'fp8', tokens=131072) / GiB:.2f} GiB.",
+)
 
 # %%
-import kvreport
-
 answer = kvreport.estimate(
     HYBRID, gpu="h100-nvl-94gb", weights="fp8", kv="fp8", utilization=0.75, context_tokens="128K"
 )
+budget = answer.budget
 table(
     "The same machine as an engine sees it (vLLM, estimate)",
-    ["", "GiB"],
+    ["Part", "GiB or requests"],
     [
-        ["three quarters of the memory", answer.budget.total_bytes * 0.75 / GiB],
-        ["weights, with the parts that stay at 16 bits", answer.budget.weights / GiB],
+        ["three quarters of the memory, GiB", budget.total_bytes * 0.75 / GiB],
+        ["weights, with the parts that stay at 16 bits, GiB", budget.weights / GiB],
         [
-            "intermediate results, driver, programs",
-            (answer.budget.activations + answer.budget.non_framework + answer.budget.graphs) / GiB,
+            "activations, driver, CUDA graphs, GiB",
+            (budget.activations + budget.non_framework + budget.graphs) / GiB,
         ],
-        ["left for the cache", answer.budget.kv_pool_bytes / GiB],
-        ["one request of 128K, as reserved", answer.kv_bytes_per_request_per_gpu / GiB],
+        ["left for the cache, GiB", budget.kv_pool_bytes / GiB],
+        ["one request of 128K, as reserved, GiB", answer.kv_bytes_per_request_per_gpu / GiB],
         ["requests that memory holds", answer.max_concurrent_requests_by_memory],
     ],
 )
@@ -153,65 +225,92 @@ assert answer.max_concurrent_requests_by_memory > 3
 claim(answer.kv_bytes_per_request_per_gpu, 4 * GiB, within=0.2)
 
 # %% [markdown]
-# Less than the pencil says, because an engine keeps memory for itself and rounds up: it gives states and keys the same
-# size of block, so that one kind of memory serves both. Still
+# The engine holds fewer than this count says, because it reserves memory for itself and rounds up. It gives states and keys blocks of
+# one size, so that one pool serves both. Memory still holds
 # {{ fits("qwen3.6-27b", "h100-nvl-94gb", tokens=131072, weights="fp8", kv="fp8", utilization=0.75) as requests }}, where the lesson
-# counts two or three. "The cache, not
-# the weights, is the limit" stays true. The number under it does not.
+# counts two or three. "The cache, not the weights, is the limit" stays true. The number under it does not.
+
+# %% tags=["hide"]
+takeaway("Ask how many layers of which kind a model has. One number per token describes full attention only.")
+
+# %% [markdown]
+# ## Limits of this picture
 #
-# ## Where this picture ends
-#
-# - While a long prompt is being read, an engine needs more than the window: it works on thousands of tokens in one step
-#   and reserves for them. [What the log says](12-what-the-log-says.py) shows the line.
-# - Some engines, or some of their settings, do not know a model's windows and treat all layers as full. The tables of
-#   the model pages say what each does.
-# - A state cannot be shared between requests that begin alike as easily as keys and values can
-#   ([prefix sharing](11-beyond-one-gpu.py)).
+# - While an engine reads a long prompt, it needs more than the window, because it works on thousands of tokens in one step.
+#   [Chapter 12](12-what-the-log-says.py) shows the line.
+# - Some engines and some flags treat all layers as full attention. The model pages say what each engine does.
+# - States cannot be shared between requests with a common prefix as easily as keys and values
+#   ([prefix caching](11-beyond-one-gpu.py)).
+# - vLLM wants one block for the states of every sequence it may run, and refuses to start otherwise: see
+#   [max_num_seqs and state slots](../questions/state-slots.md).
 #
 # ## Exercises
-#
-# **1.** From which length on does Qwen3.6 27B need less cache than Llama 3.1 8B, both in 16 bits?
 
 # %% tags=["hide"]
 meet = q.state(HYBRID) / (q.kv_per_token("llama-3.1-8b") - q.kv_per_token(HYBRID))
 claim(meet, 2349)
-fold(
-    "Answer",
-    f"{meet:,.0f} tokens: the state of {q.state(HYBRID) / MB:.1f} MB divided by the "
-    f"{(q.kv_per_token('llama-3.1-8b') - q.kv_per_token(HYBRID)) / KiB:g} KiB that it saves with each token.",
+exercise(
+    "**1.** From which length on, in tokens, does Qwen3.6 27B need less cache than Llama 3.1 8B, both in 16 bits?",
+    meet,
+    unit="tokens",
+    solution=f"The state of {q.state(HYBRID) / MB:.1f} MB divided by the "
+    f"{(q.kv_per_token('llama-3.1-8b') - q.kv_per_token(HYBRID)) / KiB:g} KiB that the hybrid saves with each token.",
+    traps={
+        q.state(HYBRID)
+        / q.kv_per_token("llama-3.1-8b"): "The hybrid's own tokens take memory too: divide by the difference."
+    },
 )
-
-# %% [markdown]
-# **2.** A tool counts gpt-oss 120B as if all its layers kept everything. How far is it off at 1K tokens, and at 128K?
 
 # %% tags=["hide"]
 offs = [
     q.kv_per_token("gpt-oss-120b", at=1) * n / q.kv_request("gpt-oss-120b", tokens=n) for n in (1024, 131072)
 ]
-fold(
-    "Answer",
-    f"{offs[0]:.2f} times too much at 1K and {offs[1]:.2f} times at 128K. The longer the text, the nearer to two: half of the layers forget.",
-)
 assert 1.7 < offs[0] < 1.8
 assert 1.99 < offs[1] < 2
+exercise(
+    "**2.** A tool counts gpt-oss 120B as if all its layers stored everything. By which factor is it too high at 128K tokens?",
+    offs[1],
+    unit="times",
+    digits=2,
+    solution=f"{offs[0]:.2f} times at 1K and {offs[1]:.2f} times at 128K. The longer the text, the nearer to two, because half of the "
+    "layers forget.",
+)
 
 # %% [markdown]
-# ## Remember
-#
-# <details class="kv-card"><summary>Which two numbers describe a model's cache?</summary>
-#
-# The bytes of one further token at this length, and the bytes that every request holds whatever its length.
-#
-# </details>
-# <details class="kv-card"><summary>What does "bytes per token" mean for a model with windows?</summary>
-#
-# Nothing, until somebody says at which length.
-#
-# </details>
-#
+# ## Check yourself
+
+# %% tags=["hide"]
+quiz(
+    item(
+        "Which two numbers describe a hybrid model's cache?",
+        right(
+            "Bytes of a further token, and bytes that every request holds",
+            "The second one matters for short requests.",
+        ),
+        wrong(
+            "Bytes per token and the context limit",
+            "The limit says how long a request may be, not what it takes.",
+        ),
+        wrong("Bytes per token is enough", "The common wrong answer. It hides the states."),
+    ),
+    item(
+        "What does “bytes per token” mean for a model with sliding windows?",
+        wrong("The average over all layers", "The layers change their rate when the window is full."),
+        right("Nothing, until somebody says at which length", "It falls when the windows are full."),
+        wrong("The same as for any model", "Full attention has one rate at every length."),
+    ),
+    item(
+        "Very short requests hold more memory on a hybrid than on a plain model. Why?",
+        right("Each request holds all states, whatever its length", "States are a fixed price per request."),
+        wrong("Hybrids have more layers", "Some do, but the states are the reason."),
+        wrong("Windows are always full", "Windows grow with the first tokens like any cache."),
+    ),
+)
+
+# %% [markdown]
 # ## Read on
 #
-# - [Weights are not the cache](07-weights-are-not-the-cache.py)
+# - [Weight quantization is not KV cache quantization](07-weights-are-not-the-cache.py)
 # - [Windows and states, measured tensor by tensor](../evidence/measured/index.md#e1)
 # - Try it: [three models that forget, side by side](../compare/index.md?models=Qwen--Qwen3.6-27B&models=openai--gpt-oss-120b&models=google--gemma-3-27b-it)
 # - [Qwen3.6 27B](../models/Qwen--Qwen3.6-27B/index.md), [gpt-oss 120B](../models/openai--gpt-oss-120b/index.md),

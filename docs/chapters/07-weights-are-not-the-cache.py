@@ -1,25 +1,35 @@
 # %% [markdown]
-# # Weights are not the cache
+# # Weight quantization is not KV cache quantization
 #
-# A model in 4 bits is a quarter of the file. It is tempting to think that everything is a quarter now. The cache does not
-# know how the weights are stored.
+# Stored in 4 bits, a model's file shrinks to about a quarter. It is tempting to think that everything shrinks. The KV cache does not
+# depend on how the weights are stored.
 #
 # ## The question
 #
-# Llama 3.1 8B with 4-bit weights runs on a card of {{ 24 GB = label_memory("rtx-4090") }} and has room to spare. How much
-# smaller did its cache become?
-#
-# ## Make a guess first
-#
-# <details class="kv-predict"><summary>4-bit weights: the cache of one request is now …?</summary>
-#
-# What it was: {{ 131,072 bytes = kv_per_token("llama-3.1-8b") }} a token. Keys and values are *results*, made while the model
-# runs. They are stored in the type that the engine is told to use, which is 16 bits unless somebody says otherwise.
-#
-# </details>
+# Llama 3.1 8B with 4-bit weights runs on a GPU of {{ 24 GB = label_memory("rtx-4090") }} with room to spare. How much smaller did its
+# cache become?
 
 # %% tags=["hide"]
-from kvreport.book.chapter import bars, claim, fold, formula, quantities, table
+from kvreport.book.chapter import (
+    Goal,
+    Instrument,
+    Output,
+    Slider,
+    bars,
+    choose,
+    claim,
+    exercise,
+    formula,
+    guess,
+    instrument,
+    item,
+    quantities,
+    quiz,
+    right,
+    table,
+    takeaway,
+    wrong,
+)
 
 q = quantities()
 MODEL = "llama-3.1-8b"
@@ -28,10 +38,22 @@ claim(q.weights(MODEL), 16_060_522_496)
 claim(q.parameters(MODEL), 8_030_261_248)
 claim(q.kv_per_token(MODEL, "fp8"), 65_536)
 claim(q.kv_per_token(MODEL), 131_072)
+
+# %% tags=["hide"]
+guess(
+    "With 16-bit weights a token takes 128 KiB of cache. How many KiB does it take with 4-bit weights?",
+    q.kv_per_token(MODEL) / KiB,
+    unit="KiB",
+    low=1,
+    high=1000,
+    why="Nothing changed. Keys and values are **results**, made while the model runs. The engine stores them in the type it was told to "
+    "use (`--kv-cache-dtype`), which is 16 bits unless somebody says otherwise.",
+)
+
 # %% [markdown]
 # ## The formula
 #
-# Two bills, two formats:
+# Two costs, two formats:
 
 # %% tags=["hide"]
 formula(
@@ -42,15 +64,24 @@ formula(
 # %% [markdown]
 # ## The numbers put in: weights
 #
-# A format rarely covers a whole model. The table that turns words into numbers (the *embedding*) and the one that turns
-# numbers back into words (the *output head*) usually stay at 16 bits, and every block of small numbers carries a *scale*
-# by which they are multiplied. So half the bits are a little more than half the bytes:
+# A format rarely covers a whole model. The table that turns tokens into numbers (the *embedding*) and the one that turns numbers back
+# into tokens (the *output head*) usually stay at 16 bits. Every block of small numbers also has a *scale*, a factor for all of them.
+
+# %% tags=["hide"]
+guess(
+    "Llama 3.1 8B takes about 15 GiB in 16 bits. How many percent of that are its 4-bit weights?",
+    100 * q.weights(MODEL, "int4") / q.weights(MODEL, "bf16"),
+    unit="%",
+    low=1,
+    high=100,
+    why="More than a quarter: embedding and output head stay at 16 bits, and the scales take room.",
+)
 
 # %%
 formats = ["bf16", "fp8", "int4", "nvfp4"]
 table(
     "Weights of Llama 3.1 8B",
-    ["format", "GiB", "of 16 bits", "bits per parameter, all told"],
+    ["Format", "GiB", "Share of 16 bits", "Bits per parameter, all in"],
     [
         [
             f,
@@ -71,15 +102,23 @@ assert q.weights(MODEL, "int4") > q.parameters(MODEL) / 2
 
 # %%
 table(
-    "Cache of Llama 3.1 8B: which weight format, which KV format",
-    ["weights", "cache in bf16, KiB per token", "cache in fp8, KiB per token"],
+    "Cache of Llama 3.1 8B by weight format and KV format",
+    ["Weights", "Cache in BF16, KiB per token", "Cache in FP8, KiB per token"],
     [[f, q.kv_per_token(MODEL, "bf16") / KiB, q.kv_per_token(MODEL, "fp8") / KiB] for f in formats],
 )
 
 # %% [markdown]
-# The lines are alike; that is the point of the table. Only the column changes the cache.
+# All rows are equal. Only the column changes the cache.
 #
-# ## What it means for users
+# ## What it means for concurrency
+
+# %% tags=["hide"]
+choose(
+    "On an H100, which change gives Llama 3.1 8B more concurrent requests of 8K tokens?",
+    wrong("4-bit weights", "The weights are a fifth of the memory. Shrinking them adds a few requests."),
+    right("An 8-bit cache", "It halves what each request needs, and the cache is most of the memory."),
+    wrong("Both give the same", "On a small GPU they come close. On a large one they do not."),
+)
 
 # %%
 cards = {"RTX 4090": "rtx-4090", "H100": "H100"}
@@ -88,30 +127,62 @@ for name, gpu in cards.items():
     for weights in ("bf16", "int4"):
         for kv in ("bf16", "fp8"):
             room = q.memory(gpu) - q.weights(MODEL, weights)
-            rows.append(
-                [
-                    f"{name}, weights {weights}, cache {kv}",
-                    room / GiB,
-                    int(max(room, 0) // q.kv_request(MODEL, kv, tokens=8192)),
-                ]
-            )
-users_of = {row[0]: row[2] for row in rows}
-table("Requests of 8K tokens, weights taken off and nothing else", ["", "left, GiB", "requests"], rows)
+            fit = int(max(room, 0) // q.kv_request(MODEL, kv, tokens=8192))
+            rows.append([f"{name}, weights {weights}, cache {kv}", room / GiB, fit])
+fits = {row[0]: row[2] for row in rows}
+table("Requests of 8K tokens, only weights subtracted", ["Configuration", "Left, GiB", "Requests"], rows)
 
 # %% [markdown]
-# On the small card either change about doubles the users. On the large one only the cache's format does; the weights'
-# adds a few. Ask which of the two bills is the larger before you choose what to compress.
+# On the small GPU either change about doubles the requests. On the large one only the cache's format does. Find out which of the two
+# costs is the larger before you choose what to compress.
 
 # %% tags=["hide"]
-small, large = (users_of[f"{name}, weights bf16, cache bf16"] for name in cards)
-assert 1.8 < users_of["RTX 4090, weights int4, cache bf16"] / small < 2.5
-assert 1.8 < users_of["RTX 4090, weights bf16, cache fp8"] / small < 2.5
-assert users_of["H100, weights int4, cache bf16"] / large < 1.2
-assert 1.9 < users_of["H100, weights bf16, cache fp8"] / large < 2.1
+small, large = (fits[f"{name}, weights bf16, cache bf16"] for name in cards)
+assert 1.8 < fits["RTX 4090, weights int4, cache bf16"] / small < 2.5
+assert 1.8 < fits["RTX 4090, weights bf16, cache fp8"] / small < 2.5
+assert fits["H100, weights int4, cache bf16"] / large < 1.2
+assert 1.9 < fits["H100, weights bf16, cache fp8"] / large < 2.1
+
+# %% tags=["hide"]
+instrument(
+    Instrument(
+        "Choose both formats for Llama 3.1 8B on an RTX 4090, requests of 16K tokens",
+        (
+            Slider("bits", "Bits per weight", (4, 8, 16), 2),
+            Slider("kv", "Bits per number of the cache", (4, 8, 16), 2),
+            Slider("number", "Concurrent requests", (1, 2, 4, 6, 8, 12, 16, 24, 32), 2),
+        ),
+        (
+            Output("per", "", "ratio", ("bits", 16)),
+            Output("rest", "", "rest", ("full", "fixed")),
+            Output("small", "", "product", ("rest", "per")),
+            Output("weights", "Weights", "total", ("small", "fixed"), "GiB.1"),
+            Output("part", "", "ratio", ("kv", 16)),
+            Output("sixteen", "", "product", ("request", "number")),
+            Output("cache", "KV cache", "product", ("sixteen", "part"), "GiB.1"),
+            Output("used", "Together", "total", ("weights", "cache"), "GiB.1"),
+            Output("state", "Result", "memory_state", ("used", "memory"), "words:fits|out of memory"),
+        ),
+        {
+            "full": q.weights(MODEL),
+            "fixed": 2 * (q.component(MODEL, "embedding") + q.component(MODEL, "output_head")),
+            "request": q.kv_request(MODEL, tokens=16384),
+            "memory": q.memory("rtx-4090"),
+        },
+        bar=(("weights", "weights", "weights"), ("cache", "KV cache", "cache")),
+        limit="memory",
+        limit_label="GPU memory",
+        goals=(
+            Goal("Run out of memory with 16-bit formats by adding requests.", "state", 1),
+            Goal("Make the same number fit by changing one format only.", "state", 0),
+        ),
+        rows=((2, 2, 2), (0, 2, 2), (0, 1, 2), (2, 2, 4), (2, 1, 4), (0, 2, 4)),
+    )
+)
 
 # %% tags=["hide"]
 bars(
-    "Llama 3.1 8B on an RTX 4090 with four requests of 16K tokens: smaller weights make room, and leave the cache as it was.",
+    "Llama 3.1 8B on an RTX 4090 with four requests of 16K tokens: smaller weights make room and leave the cache as it was.",
     {
         "16-bit, 16-bit": {
             "weights": ("weights", q.weights(MODEL, "bf16")),
@@ -127,41 +198,52 @@ bars(
         },
     },
     limit_bytes=q.memory("rtx-4090"),
-    limit_name="what a process finds",
+    limit_name="usable by a process",
 )
 
 # %% [markdown]
-# ## Where this picture ends
+# ## What teams do about it
 #
-# - Not every card multiplies in every format. A card without 8-bit units stores in 8 bits and computes in 16.
-# - Formats with a scale for every few numbers cost more than their bits: a 4-bit cache with one scale per 16 numbers takes
+# Teams that have learned this stop treating a 4-bit file as the whole victory. They model traffic, and then reduce one factor of the
+# formula: a model with fewer KV heads ([GQA, MQA](04-sharing-heads.py)), [paged allocation](08-pages.py), [windows](06-forgetting-on-purpose.py),
+# a quantized cache, or a limit on concurrency. The knobs have names: vLLM's `--kv-cache-dtype`, SGLang's `--kv-cache-dtype`,
+# TensorRT-LLM's `kv_cache_config`, llama.cpp's `--cache-type-k` and `--cache-type-v`. Hosted services with long contexts face the same
+# bill, because every active conversation holds its cache.
+
+# %% tags=["hide"]
+takeaway(
+    "Two formats, two costs. Weight quantization moves the fixed cost, KV quantization moves the cost per token."
+)
+
+# %% [markdown]
+# ## Limits of this picture
+#
+# - Not every GPU computes in every format. A GPU without 8-bit units stores in 8 bits and computes in 16.
+# - Formats with a scale for every few numbers take more than their bits. A 4-bit cache with one scale per 16 numbers takes
 #   {{ 4.5 bits = (16 * 4 + 8) / 16 / 8 }} a number.
-# - An 8-bit cache costs a little quality, more on some models than on others, and some engines keep a few layers at 16 bits
-#   for that reason. We count bytes; somebody has to measure the answers.
+# - An 8-bit cache costs some quality, more on some models than on others. This book counts bytes. Somebody has to test the answers.
 #
 # ## Exercises
-#
-# **1.** A colleague shows a start-up that failed: Llama 3.1 70B with 8-bit weights on one H100. "But 70 billion parameters at
-# one byte are 70 GB, and the card has 80." What went wrong?
 
 # %% tags=["hide"]
 need = q.weights("llama-3.1-70b", "fp8")
-room = q.memory("H100") - need
-fold(
-    "Answer",
-    f"The weights take {need / GiB:.1f} GiB, of {q.memory('H100') / GiB:.1f} GiB that a process finds. {room / GiB:.1f} GiB are "
-    "left, before the engine has kept anything for itself: intermediate results and its safety margin (it takes 92 % of the "
-    "memory by default) need more than that. Weights that fit are not a model that serves.",
+spare = q.memory("H100") - need
+exercise(
+    "**1.** Llama 3.1 70B with 8-bit weights fails to start on one H100. “But 70 billion parameters at one byte are 70 GB, and the GPU "
+    "has 80.” How many GiB do the weights leave of what a process can use?",
+    spare / GiB,
+    unit="GiB",
+    digits=1,
+    solution=f"The weights take {need / GiB:.1f} of {q.memory('H100') / GiB:.1f} GiB. The engine's default share is 92 %, and activations "
+    "and CUDA graphs need more than what is left. Weights that fit are not a model that serves.",
+    traps={10.0: "This uses the label and the name of the model. Both are rounded."},
+    within=0.05,
 )
-
-# %% [markdown]
-# **2.** Which change gives more users of 32K tokens to Llama 3.1 70B on two H200s: weights from 16 to 8 bits, or the cache from
-# 16 to 8?
 
 
 # %% tags=["hide"]
 def users(weights: str, kv: str) -> int:
-    """Whole requests of 32K tokens on two H200s, weights taken off and nothing else."""
+    """Whole requests of 32K tokens on two H200s, only weights subtracted."""
     left = q.memory("H200") - q.weights("llama-3.1-70b", weights, tp=2)
     return int(left // q.kv_request("llama-3.1-70b", kv, tokens=32768, tp=2))
 
@@ -174,27 +256,54 @@ before, weights8, cache8, both = (
 )
 assert before < weights8 < both
 assert before < cache8 < both
-fold(
-    "Answer",
-    f"{before} with neither. Smaller weights: {weights8}. A smaller cache: {cache8}. Both: {both}. The second halves what each "
-    "user needs, the first adds to what they share; whichever is larger to begin with wins.",
+exercise(
+    f"**2.** Llama 3.1 70B serves {before} requests of 32K tokens on two H200s with both formats at 16 bits (only weights subtracted). "
+    "How many does it serve with both at 8 bits?",
+    both,
+    unit="requests",
+    within=0.01,
+    solution=f"Smaller weights alone: {weights8}. A smaller cache alone: {cache8}. Both: {both}. The cache's format halves what each "
+    "request needs, the weights' format adds to what they share.",
+    traps={
+        float(weights8): "This is smaller weights alone.",
+        float(cache8): "This is a smaller cache alone.",
+    },
 )
 
 # %% [markdown]
-# ## Remember
-#
-# <details class="kv-card"><summary>Why can a quantised model run out of memory while it writes?</summary>
-#
-# Its cache is as large as ever, and grows with traffic.
-#
-# </details>
-# <details class="kv-card"><summary>Does a checkpoint in FP8 have a cache in FP8?</summary>
-#
-# Only if its configuration says so, or you do. Otherwise 16 bits.
-#
-# </details>
-#
+# ## Check yourself
+
+# %% tags=["hide"]
+quiz(
+    item(
+        "Interview question: why are quantized weights no quantized KV cache by default?",
+        right(
+            "Weights are quantized once, the cache is written while serving, and engines keep it in 16 bits for quality and kernels",
+            "Only a flag or the checkpoint's configuration changes it.",
+        ),
+        wrong("They are: a 4-bit file makes everything 4-bit", "The common wrong answer."),
+        wrong("The cache cannot be quantized", "FP8, INT8, INT4 and NVFP4 caches exist."),
+    ),
+    item(
+        "Why is lower weight precision not enough for long contexts?",
+        wrong("Because 4-bit weights are slower", "Speed is another question."),
+        right(
+            "Because the cache still grows with length and concurrency",
+            "The weights are only the fixed part.",
+        ),
+        wrong("It is enough: once the weights fit, memory is solved", "The common wrong answer."),
+    ),
+    item(
+        "Does a checkpoint in FP8 have a cache in FP8?",
+        right("Only if its configuration or a flag says so", "Otherwise the cache has 16 bits."),
+        wrong("Yes, always", "Weights and cache are separate settings."),
+        wrong("Never", "Some checkpoints declare a KV format with scales."),
+    ),
+)
+
+# %% [markdown]
 # ## Read on
 #
-# - [Pages](08-pages.py)
-# - [What does a quantised cache really buy?](../questions/quantised-cache.md)
+# - [PagedAttention: blocks instead of rows](08-pages.py)
+# - [What does a quantized KV cache really buy?](../questions/quantised-cache.md)
+# - [Which newer KV formats save how much?](../questions/kv-formats.md)

@@ -1,27 +1,41 @@
 # %% [markdown]
-# # Pages
+# # PagedAttention: KV cache in blocks instead of rows
 #
-# How much memory a request *needs* is arithmetic. How much it *occupies* depends on who hands it out. The first engines
-# gave every request a stretch for the longest text allowed. Today they give pages of a few tokens, as an operating system
-# does with programs. This chapter measures what that is worth, and what the page's size changes.
+# How much memory a request *needs* is arithmetic. How much it *occupies* depends on who allocates it. The first engines gave every
+# request one contiguous row as long as the longest text allowed. Today engines allocate **blocks** of a few tokens, as an operating
+# system allocates pages to programs. This chapter measures what that is worth, and what the block size changes.
 #
 # ## The question
 #
-# Requests may be 4,096 tokens long; most end far earlier. How much of the memory is set aside and never used?
-#
-# ## Make a guess first
-#
-# <details class="kv-predict"><summary>A page holds 16 tokens. How much does each request waste on average? And with pages of 256?</summary>
-#
-# {{ 7.5 tokens = (16 - 1) / 2 }} and {{ 127.5 tokens = (256 - 1) / 2 }}: the last page is half empty, whatever the request's
-# length. A waste that does not grow with the request matters only for short ones.
-#
-# </details>
+# Requests may be 4,096 tokens long, and most end far earlier. How much of the memory is reserved and never used?
 
 # %% tags=["hide"]
-from kvreport.accounting.batching import Allocator, simulate
+from kvreport.accounting.batching import Allocator, at_best, simulate
+from kvreport.accounting.demand import demand
 from kvreport.accounting.paging import Lengths, last_page_waste, occupancy
-from kvreport.book.chapter import bars, claim, curves, fold, formula, quantities, table
+from kvreport.accounting.roofline import Peaks
+from kvreport.book.chapter import (
+    Goal,
+    Instrument,
+    Output,
+    Slider,
+    bars,
+    choose,
+    claim,
+    curves,
+    drawings,
+    exercise,
+    formula,
+    guess,
+    instrument,
+    item,
+    quantities,
+    quiz,
+    right,
+    table,
+    takeaway,
+    wrong,
+)
 
 q = quantities()
 MODEL = "llama-3.1-8b"
@@ -29,194 +43,305 @@ GiB = 2**30
 claim(q.kv_per_token(MODEL), 131_072)
 claim(float(last_page_waste(16)), 7.5)
 claim(float(last_page_waste(256)), 127.5)
+prompts = Lengths.spread(512, 2048).draw(2000, base=3)
+answers = Lengths.spread(400, 2048).draw(2000, base=2)
+rows = []
+for name, kind, block in (
+    ("contiguous, longest allowed", "maximum", 16),
+    ("contiguous, next power of two", "power_of_two", 16),
+    ("contiguous, perfect foresight", "exact", 16),
+    ("blocks of 16", "pages", 16),
+    ("blocks of 256", "pages", 256),
+):
+    found = occupancy(prompts, answers, kind, maximum_tokens=4096, page_tokens=block)
+    rows.append([name, f"{found.waste_share:.1%}", f"{1 / (1 - found.waste_share):.2f}×"])
+waste = {row[0]: float(row[1].rstrip("%")) / 100 for row in rows}
+
+# %% tags=["hide"]
+guess(
+    "Prompts have 512 tokens on average and answers 400. What percentage of the memory is empty if every request gets 4,096 tokens?",
+    100 * waste["contiguous, longest allowed"],
+    unit="%",
+    low=0,
+    high=100,
+    why="Averaged over the lives of 2,000 requests. The row is reserved from the first token on, and most requests end early.",
+)
+
 # %% [markdown]
-# ## Four ways to hand out memory
+# ## Four ways to allocate
 #
-# - **The maximum.** A stretch for the longest request allowed, from the first moment on.
-# - **A guess.** The prompt plus the next power of two above what the answer turned out to need.
-# - **Perfect foresight.** Exactly prompt plus answer. Nobody can do it; it shows what is lost merely because the stretch is
-#   there before it is filled.
-# - **Pages.** A page when the last one is full. A table remembers where each page lies, so that they need not lie side by
-#   side. This is PagedAttention, and every large engine does it now.
-#
+# - **The longest allowed.** One contiguous row for the longest request, from the first moment on.
+# - **A power of two.** The prompt plus the next power of two above what the answer turned out to need.
+# - **Perfect foresight.** Exactly prompt plus answer. Nobody can do this. It shows what is lost merely because the row exists before it
+#   is filled.
+# - **Blocks.** A new block when the last one is full. A *block table* remembers where each block is, so blocks need not be neighbors.
+#   This is **PagedAttention**. Every large engine does it now.
+
+# %% tags=["hide"]
+drawings.paged_blocks([21, 9, 34], 8, 56)
+
+# %% [markdown]
 # ## The formula
 
 # %% tags=["hide"]
 formula(
-    "set aside, maximum  =  longest request allowed",
-    "set aside, pages    =  ceil(tokens so far / page) × page",
-    "empty in the last page, on average  =  (page − 1) / 2",
+    "reserved, contiguous  =  longest request allowed",
+    "reserved, blocks      =  ceil(tokens so far / block size) × block size",
+    "empty in the last block, on average  =  (block size − 1) / 2",
+)
+
+# %% tags=["hide"]
+guess(
+    "A block holds 16 tokens. How many tokens of its last block are empty on average?",
+    float(last_page_waste(16)),
+    unit="tokens",
+    low=0,
+    high=16,
+    digits=1,
+    step="any",
+    why=f"The last block is half empty, whatever the length of the request. With blocks of 256 it is "
+    f"{float(last_page_waste(256)):.1f} tokens. A waste that does not grow with the request matters for short ones only.",
 )
 
 # %% [markdown]
 # ## The numbers put in
 #
-# Two thousand requests: prompts of 512 tokens on average, answers of 400, each with many short and a few long ones, none
-# above 4,096 together. No chance is involved: the lengths are spread evenly over their distribution, so the table is the
-# same at every build.
+# The same two thousand requests, many short and a few long, none above 4,096 tokens. No chance is involved. The lengths are spread evenly over
+# their distribution, so the table is the same in every build.
 
 # %%
-prompts = Lengths.spread(512, 2048).draw(2000, base=3)
-answers = Lengths.spread(400, 2048).draw(2000, base=2)
-
-rows = []
-for name, kind, page in (
-    ("the maximum", "maximum", 16),
-    ("a guess", "power_of_two", 16),
-    ("perfect foresight", "exact", 16),
-    ("pages of 16", "pages", 16),
-    ("pages of 256", "pages", 256),
-):
-    found = occupancy(prompts, answers, kind, maximum_tokens=4096, page_tokens=page)
-    rows.append([name, f"{found.waste_share:.1%}", f"{1 / (1 - found.waste_share):.2f}×"])
-
 table(
-    "Memory set aside and empty, over the whole lives of the requests",
-    ["handed out as", "empty", "set aside per token in use"],
+    "Memory reserved and empty, over the whole lives of the requests",
+    ["Allocation", "Empty", "Reserved per token in use"],
     rows,
 )
 
 # %% tags=["hide"]
-waste = {row[0]: float(row[1].rstrip("%")) / 100 for row in rows}
-assert 0.7 < waste["the maximum"] < 0.85
-assert 0.35 < waste["a guess"] < 0.5
-assert waste["pages of 16"] < 0.01
-assert 0.1 < waste["pages of 256"] < 0.15
+assert 0.7 < waste["contiguous, longest allowed"] < 0.85
+assert 0.35 < waste["contiguous, next power of two"] < 0.5
+assert waste["blocks of 16"] < 0.01
+assert 0.1 < waste["blocks of 256"] < 0.15
 
 # %% [markdown]
-# Three quarters empty with the maximum, less than a hundredth with pages of 16. Published figures of "about half" hold when
-# lengths are spread evenly up to the maximum; here most are short, and it is worse.
+# Three quarters are empty with the longest allowed, less than a hundredth with blocks of 16. Published figures of "about half" hold when
+# lengths are spread evenly up to the maximum. Here most are short, and it is worse.
 #
-# Empty memory is users who are turned away. A pool of 400,000 tokens, all requests waiting at the door:
+# Empty memory means requests that wait. The next table gives a pool of 400,000 tokens to all requests at once. Times are the lower bound of
+# Llama 3.1 8B on an H100.
 
 # %%
+model = q.catalogue.model(MODEL)
+asked = demand(model, None, q.catalogue.weight_formats)
+decode, prefill = at_best(asked, Peaks.of(q.catalogue.accelerator("H100")))
 rows = []
 for name, allocator in (
     ("static batches", Allocator("static")),
-    ("stretches, refilled one by one", Allocator("contiguous")),
-    ("pages of 16", Allocator("paged", 16)),
-    ("pages of 256", Allocator("paged", 256)),
+    ("rows, refilled one by one", Allocator("contiguous")),
+    ("blocks of 16", Allocator("paged", 16)),
+    ("blocks of 64", Allocator("paged", 64)),
+    ("blocks of 256", Allocator("paged", 256)),
 ):
-    run = simulate(prompts, answers, allocator, pool_tokens=400_000, maximum_tokens=4096, max_seqs=1024)
-    rows.append([name, run.mean_running, run.steps, f"{run.waste_share:.1%}", run.preemptions])
+    run = simulate(
+        prompts,
+        answers,
+        allocator,
+        pool_tokens=400_000,
+        maximum_tokens=4096,
+        max_seqs=1024,
+        decode_seconds=decode,
+        prefill_seconds=prefill,
+    )
+    speed = run.output_tokens / run.seconds
+    rows.append([name, run.mean_running, f"{speed:,.0f}", f"{run.waste_share:.1%}", run.preemptions])
 
 table(
     "A server with room for 400,000 tokens works off 2,000 requests",
-    ["handed out as", "running on average", "steps until all are done", "empty", "thrown out and redone"],
+    ["Allocation", "Running, mean", "Tokens per second, at most", "Empty", "Preemptions"],
     rows,
 )
 
 # %% tags=["hide"]
 running = {row[0]: row[1] for row in rows}
-assert running["pages of 16"] > 10 * running["static batches"]
-assert running["pages of 16"] > 2.5 * running["stretches, refilled one by one"]
-assert running["pages of 256"] < running["pages of 16"]
+speeds = {row[0]: float(row[2].replace(",", "")) for row in rows}
+assert running["blocks of 16"] > 10 * running["static batches"]
+assert running["blocks of 16"] > 2.5 * running["rows, refilled one by one"]
+assert running["blocks of 256"] < running["blocks of 16"]
+assert speeds["blocks of 16"] > speeds["rows, refilled one by one"] > speeds["static batches"]
 
 bars(
-    "What 64 requests of Llama 3.1 8B with 700 tokens each occupy, if up to 4,096 are allowed.",
+    "What 64 requests of Llama 3.1 8B with 700 tokens each occupy if up to 4,096 are allowed.",
     {
-        "the maximum": {
+        name: {
             "cache": ("in use", 64 * 700 * 131072),
-            "free": ("set aside, empty", 64 * (4096 - 700) * 131072),
-        },
-        "pages of 256": {
-            "cache": ("in use", 64 * 700 * 131072),
-            "free": ("set aside, empty", 64 * (768 - 700) * 131072),
-        },
-        "pages of 16": {
-            "cache": ("in use", 64 * 700 * 131072),
-            "free": ("set aside, empty", 64 * (704 - 700) * 131072),
-        },
+            "free": ("reserved, empty", 64 * (reserved - 700) * 131072),
+        }
+        for name, reserved in (("longest allowed", 4096), ("blocks of 256", 768), ("blocks of 16", 704))
     },
 )
 
 # %% [markdown]
-# The last column of the table is the price of pages. A request is let in when its prompt fits; if all grow and the pages run
-# out, somebody is thrown out and computed again. Engines call it *preemption*, and a log full of it means too many
-# requests at once.
+# More requests in the batch mean more tokens per second, because they share the reading of the weights. The last column is the price of
+# blocks. The engine admits a request when its prompt fits. If all requests grow and the blocks run out, the engine preempts the last
+# admitted one and computes it again later. A log full of **preemption** warnings means too many requests at once.
 #
-# ## The page's size
+# ## The block size
 
 # %% tags=["hide"]
-sizes = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512]
+instrument(
+    Instrument(
+        "Waste of a request by block size",
+        (
+            Slider("block", "Block size (tokens)", (1, 8, 16, 32, 64, 128, 256, 512), 2),
+            Slider("tokens", "Tokens in the request", (20, 100, 300, 700, 1000, 3000, 10_000, 32_700), 3),
+        ),
+        (
+            Output("reserved", "Reserved (tokens)", "reserved_tokens", ("tokens", "block")),
+            Output("empty", "Empty (tokens)", "rest", ("reserved", "tokens")),
+            Output("share", "Empty share", "ratio", ("empty", "reserved"), "%.1"),
+            Output("blocks", "Blocks in its table", "ratio", ("reserved", "block")),
+            Output("much", "", "memory_state", ("share", 0.2)),
+        ),
+        {},
+        goals=(
+            Goal("Waste more than a fifth of a request.", "much", 1),
+            Goal("Bring the waste below a fifth with the same block size.", "much", 0),
+        ),
+        rows=((2, 1), (2, 3), (2, 7), (6, 1), (6, 3), (6, 7)),
+    )
+)
+
+# %% tags=["hide"]
 curves(
-    "Empty share of the memory of a request that has this many tokens, by page size. Small pages never hurt memory; large ones "
-    "hurt short requests.",
+    "Empty share of a request by its length, for three block sizes. Small blocks never waste memory, large ones waste it on short requests.",
     x=[2**k for k in range(7, 16)],
     lines={
-        f"page of {page}": [
-            100 * float(last_page_waste(page)) / (n + float(last_page_waste(page)))
+        f"block of {block}": [
+            100 * float(last_page_waste(block)) / (n + float(last_page_waste(block)))
             for n in (2**k for k in range(7, 16))
         ]
-        for page in (16, 64, 256)
+        for block in (16, 64, 256)
     },
     x_title="tokens of the request",
     y_title="empty, %",
 )
 
+# %% tags=["hide"]
+choose(
+    "Does a large block size hurt long requests more than short ones?",
+    wrong(
+        "Yes: long requests have more blocks",
+        "Only the last block can be partly empty, however many there are.",
+    ),
+    right(
+        "No: the waste is half a block per request",
+        "For a long request that is a small share. For a short one it is a large share.",
+    ),
+    wrong("The block size never matters", "At 512 tokens, half a block of 256 is a fifth of the request."),
+)
+
 # %% [markdown]
-# Why not pages of one token, then? Because each page is a look-up, for the engine's tables and for the code that reads the
-# cache. Sixteen is small enough to waste nothing and large enough to read in one go; some kernels want 32, 64 or 128.
-#
-# ## Where this picture ends
-#
-# - Models with several kinds of cache get blocks of several sizes, made equal by padding. Then a "block of 16 tokens" can
-#   become one of hundreds: [what the log says](12-what-the-log-says.py).
-# - Pages also let requests *share* a beginning: [prefix sharing](11-beyond-one-gpu.py).
-#
-# ## Exercises
-#
-# **1.** Llama 3.1 8B, sixteen requests of 32,768 tokens at most. Compare pages of 16 and of 256. Which occupies less, by how
-# much, and why does the page's size matter *less* the longer the requests are?
+# Why not blocks of one token? Each block is a look-up, in the engine's tables and in the kernel that reads the cache. Sixteen is small
+# enough to waste nothing and large enough to read in one go. Some kernels want 32, 64 or 128.
 
 # %% tags=["hide"]
-rows = []
-for page in (16, 256):
-    empty = float(last_page_waste(page))
-    rows.append(
-        [
-            page,
-            empty,
-            16 * empty * 131072 / 2**20,
-            f"{empty / (32768 + empty):.3%}",
-            f"{empty / (512 + empty):.1%}",
-        ]
-    )
+takeaway(
+    "Blocks reduce reserved-but-empty memory from most of the pool to under a hundredth. The block size matters for short requests only."
+)
+
+# %% [markdown]
+# ## Where this picture ends
+#
+# - Models with several kinds of cache get blocks of several sizes, padded to one size. A "block of 16 tokens" can then become one of hundreds:
+#   see [what the log says](12-what-the-log-says.py).
+# - Blocks let requests *share* a beginning: see [prefix caching](11-beyond-one-gpu.py).
+#
+# ## Exercises
+
+# %% tags=["hide"]
+saved = 16 * (127.5 - 7.5) * 131072 / 2**20
 claim(16 * 7.5 * 131072 / 2**20, 15)
 claim(16 * 127.5 * 131072 / 2**20, 255)
-fold(
-    "Answer",
-    "Pages of 16, by 240 MiB of some 64 GiB: less than half a per cent. The waste is half a page per request, however long the "
-    "request is; at 512 tokens the same half page is a fifth. (The exercise as published asks why page size matters more at "
-    "long context. It matters less, for memory; what grows with length is the table of pages, which large pages keep short.)",
-    table(
-        "Sixteen requests of 32,768 tokens",
-        ["page", "empty per request, tokens", "empty, MiB", "share", "share at 512 tokens"],
-        rows,
+long_requests = []
+for block in (16, 256):
+    run = simulate(
+        [32_000] * 64,
+        [700] * 64,
+        Allocator("paged", block),
+        pool_tokens=16 * 32_768,
+        maximum_tokens=32_768,
+        max_seqs=16,
+        decode_seconds=decode,
+        prefill_seconds=prefill,
+    )
+    empty = float(last_page_waste(block))
+    speed = run.output_tokens / run.seconds
+    long_requests.append(
+        [block, empty, 16 * empty * 131072 / 2**20, f"{empty / (32768 + empty):.3%}", f"{speed:,.0f}"]
+    )
+exercise(
+    "**1.** Llama 3.1 8B serves sixteen requests of up to 32,768 tokens. On average, how many MiB do blocks of 16 save against blocks of 256?",
+    saved,
+    unit="MiB",
+    solution="15 MiB are empty with blocks of 16 and 255 MiB with blocks of 256, of some 64 GiB. Throughput is the same, because the batch is the "
+    "same. The exercise as published asks why the block size matters more at long context. For memory it matters less.",
+    traps={saved / 16: "This is one request. There are sixteen."},
+    more=[
+        table(
+            "Sixteen requests at once, 32,768 tokens each",
+            ["Block size", "Empty per request, tokens", "Empty, MiB", "Share", "Tokens per second, at most"],
+            long_requests,
+        )
+    ],
+)
+
+# %% tags=["hide"]
+taken = -(-700 // 256) * 256
+exercise(
+    "**2.** A request has 700 tokens. How many tokens do its blocks of 256 occupy?",
+    taken,
+    unit="tokens",
+    within=0,
+    solution="Two blocks hold 512 tokens, so three are needed: 768 tokens, 68 of them empty.",
+    traps={
+        700.0: "Blocks are whole. The last one is partly empty.",
+        512.0: "Two blocks hold only 512 tokens.",
+    },
+)
+
+# %% [markdown]
+# ## Check yourself
+
+# %% tags=["hide"]
+quiz(
+    item(
+        "What did engines reserve before PagedAttention?",
+        wrong("What the prompt needed", "The answer has to fit too, and its length is unknown."),
+        right("The longest request allowed, for each request", "A contiguous row cannot grow later."),
+        wrong(
+            "Nothing: memory was allocated for each token",
+            "Then tokens would be scattered without a table to find them.",
+        ),
+    ),
+    item(
+        "What does a request waste with blocks?",
+        right("Half a block on average", "Only its last block is partly empty."),
+        wrong("Half of its memory", "This is close to contiguous allocation."),
+        wrong("Nothing", "The last block is rarely exactly full."),
+    ),
+    item(
+        "What happens at a preemption?",
+        wrong(
+            "The server crashes with out of memory",
+            "The common wrong answer. The pool is fixed, and running out of blocks is handled.",
+        ),
+        right("A running request is removed and computed again later", "It costs time, not answers."),
+        wrong("The GPU borrows memory from the host", "Only engines with offloading configured do this."),
     ),
 )
 
 # %% [markdown]
-# ## Remember
-#
-# <details class="kv-card"><summary>What did engines reserve before pages?</summary>
-#
-# The longest request allowed, for each.
-#
-# </details>
-# <details class="kv-card"><summary>What does a request waste with pages?</summary>
-#
-# Half a page on average.
-#
-# </details>
-# <details class="kv-card"><summary>What is preemption?</summary>
-#
-# A running request is thrown out because pages ran out, and computed again later.
-#
-# </details>
-#
 # ## Read on
 #
 # - [Prefill and decode](09-prefill-and-decode.py)
-# - [Pages against rows, measured](../evidence/measured/index.md#e6)
+# - [Blocks against rows, measured](../evidence/measured/index.md#e6)
 # - Kwon et al., "Efficient Memory Management for Large Language Model Serving with PagedAttention"

@@ -1,25 +1,36 @@
 # %% [markdown]
-# # Prefill and decode
+# # Prefill and decode: compute-bound and memory-bound
 #
-# Memory says how many users *fit*. Time says how many are *served*. A model works in two modes that could not be less
-# alike, and the cache is what connects them.
+# Memory says how many requests *fit*. Time says how many are *served*. A model works in two phases that stress opposite parts of the GPU.
+# The KV cache connects them.
 #
 # ## The question
 #
-# A GPU that can do a thousand million million multiplications a second writes some two hundred words in that second, for one
-# reader. What is it doing the rest of the time?
-#
-# ## Make a guess first
-#
-# <details class="kv-predict"><summary>While it writes for one reader: which share of its multiplications does an H100 use?</summary>
-#
-# Less than half of one per cent: {{ 0.36 % = 2 * parameters("llama-3.1-8b") / decode_time("llama-3.1-8b", "H100", tokens=1024) / peak("H100") }}.
-# It waits for its memory: to write one token, all the weights have to be read once.
-#
-# </details>
+# An H100 can do a thousand million million multiplications a second. For one reader it writes a few hundred tokens in that second. What does
+# it do the rest of the time?
 
 # %% tags=["hide"]
-from kvreport.book.chapter import claim, curves, fold, formula, quantities, table
+from kvreport.book.chapter import (
+    Goal,
+    Instrument,
+    Output,
+    Slider,
+    claim,
+    curves,
+    decode_step,
+    drawings,
+    exercise,
+    formula,
+    guess,
+    instrument,
+    item,
+    quantities,
+    quiz,
+    right,
+    table,
+    takeaway,
+    wrong,
+)
 
 q = quantities()
 MODEL, GPU = "llama-3.1-8b", "H100"
@@ -27,18 +38,39 @@ GiB = 2**30
 claim(q.bandwidth(GPU), 3_350_000_000_000)
 claim(q.peak(GPU), 989_000_000_000_000)
 claim(q.parameters("Qwen/Qwen2.5-7B"), 7_615_616_512)
+alone = 1 / q.decode_time(MODEL, GPU, tokens=1024)
+used = 2 * q.parameters(MODEL) / q.decode_time(MODEL, GPU, tokens=1024) / q.peak(GPU)
+claim(used, 0.0036, within=0.02)
+
+# %% tags=["hide"]
+guess(
+    "Llama 3.1 8B writes for one reader. How many tokens per second can an H100 write at most?",
+    alone,
+    unit="tokens/s",
+    low=1,
+    high=1_000_000,
+    why=f"To write one token, the GPU must read all weights from memory once. That is about {0.75 * alone:.0f} words a second, and it uses "
+    f"{used:.2%} of the multiplications that the GPU could do.",
+)
+
 # %% [markdown]
-# ## Two modes
+# ## Two phases
 #
-# **Prefill** reads the prompt. All its tokens are known, so they go through the model together: every weight that is read
-# from memory is used for every token. The multiplying units are busy.
+# **Prefill** reads the prompt. All its tokens are known, so they go through the model together. Every weight that is read from memory is used
+# for every token. The compute units are busy.
 #
-# **Decode** writes the answer, one token at a time, because each depends on the one before. Every weight is read for a single
-# token of each request. The memory is busy, the multiplying units wait.
+# **Decode** writes the answer, one token at a time, because each token depends on the one before. Every weight is read for a single token of
+# each request. The memory is busy, and the compute units wait.
 #
-# Several requests can decode together: then one reading of the weights serves all of them. But each has its own cache, and
-# that is read for itself alone.
-#
+# Several requests can decode together. One reading of the weights then serves all of them. Each request still has its own cache, and that
+# is read for it alone.
+
+# %% tags=["hide"]
+drawings.phases(
+    2048, 40, 1e3 * q.prefill_time(MODEL, GPU, tokens=2048), 1e3 * q.decode_time(MODEL, GPU, tokens=2048)
+)
+
+# %% [markdown]
 # ## The formula
 
 # %% tags=["hide"]
@@ -49,17 +81,62 @@ formula(
 )
 
 # %% [markdown]
-# These are bounds. No server is faster; good ones come within a factor of two.
+# These are lower bounds (the *roofline*). No server is faster. Good ones come within a factor of two.
 #
-# How many operations must be done with each byte before computing becomes the limit? The quotient of the two rates: for an H100
-# in 16 bits {{ 295 FLOP/byte = peak("H100") / bandwidth("H100") }}. A weight of {{ 2 bytes = 16 / 8 }} gives two operations per
-# token, so about as many tokens have to share each reading of the weights: {{ knee("llama-3.1-8b", "H100") as tokens }} for this
-# model. A prompt of 37 tokens does not; a prompt of 2,000 does.
-#
+# How many operations must be done with each byte before compute is the limit? The quotient of the two rates, for an H100 in 16 bits
+# {{ 295 FLOP/byte = peak("H100") / bandwidth("H100") }}. A weight of {{ 2 bytes = 16 / 8 }} gives two operations per token.
+
+# %% tags=["hide"]
+guess(
+    "How many tokens must share one reading of the weights before compute is the limit?",
+    q.knee(MODEL, GPU),
+    unit="tokens",
+    low=1,
+    high=100_000,
+    why="About as many as operations per byte. A prompt of 37 tokens has too few, a prompt of 2,000 has enough.",
+)
+
+# %% tags=["hide"]
+step = decode_step(q, MODEL, GPU)
+instrument(
+    Instrument(
+        "One decode step of Llama 3.1 8B on an H100",
+        (
+            Slider("batch", "Requests in the batch", (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024), 0),
+            Slider("context", "Tokens in each request", (128, 512, 2048, 8192, 32768, 131072), 2, "tokens"),
+        ),
+        (
+            Output("read", "Bytes read", "decode_bytes", ("step", "batch", "context"), "GB.1"),
+            Output(
+                "memory", "Reading takes at least", "memory_seconds", ("step", "batch", "context"), "ms.2"
+            ),
+            Output(
+                "compute",
+                "Computing takes at least",
+                "decode_compute_seconds",
+                ("step", "batch", "context"),
+                "ms.2",
+            ),
+            Output(
+                "side", "Bottleneck", "slower_side", ("memory", "compute"), "words:memory bandwidth|compute"
+            ),
+            Output("time", "Time per step", "decode_seconds", ("step", "batch", "context"), "ms.2"),
+            Output("speed", "Tokens per second, all requests", "average_tokens", ("batch", "time")),
+        ),
+        {"step": step},
+        goals=(
+            Goal("Make compute the bottleneck. Short contexts help.", "side", 1),
+            Goal("Make memory bandwidth the bottleneck again without changing the batch.", "side", 0),
+        ),
+        rows=((0, 2), (3, 2), (5, 2), (7, 2), (7, 4), (9, 0)),
+    )
+)
+
+# %% [markdown]
 # ## The numbers put in
 #
-# A published experiment: Qwen2.5 7B on an H100, a prompt of 37 tokens, then one token after another, in a framework that is not
-# made for serving.
+# A published experiment ran Qwen2.5 7B on an H100, a prompt of 37 tokens and then one token after another, in a framework that is not made for
+# serving.
 
 # %%
 MEASURED = {
@@ -68,8 +145,8 @@ MEASURED = {
 }
 
 table(
-    "Measured there, and the least it can take",
-    ["", "measured, ms", "bound, ms", "times the bound"],
+    "Measured there, and the lower bound",
+    ["Step", "Measured, ms", "Bound, ms", "Times the bound"],
     [[name, measured, 1e3 * bound, measured / 1e3 / bound] for name, (measured, bound) in MEASURED.items()],
 )
 
@@ -81,18 +158,31 @@ claim(
     within=0.01,
 )
 # %% [markdown]
-# Two things stand out. Reading 37 tokens and writing one have the *same* bound: both read the weights once, and 37 tokens are
-# too few to make multiplying the limit. And both took more than a hundred times as long. What limited that run was neither
-# computing nor bandwidth; it was the framework between the steps. The lesson that its author draws, prefill for computing and
-# decode for bandwidth, is right for longer prompts and tuned engines ([the ledger](../evidence/claims/index.md#s5-e5-compute)).
+# Reading 37 tokens and writing one have the *same* bound, because both read the weights once, and 37 tokens are too few to make compute the limit.
+# Both took more than a hundred times as long. The framework between the steps limited that run, not the GPU. The author's lesson, prefill for
+# compute and decode for bandwidth, is right for longer prompts and tuned engines ([the ledger](../evidence/claims/index.md#s5-e5-compute)).
 #
-# ## Users cost time as well
+# ## Requests cost time as well
+
+# %% tags=["hide"]
+one, many = (q.decode_time(MODEL, GPU, batch=b, tokens=2048) for b in (1, 128))
+claim(many / one, 3.2, within=0.03)
+guess(
+    "128 requests of 2K decode together instead of one. How many times as long is a step?",
+    many / one,
+    unit="times",
+    low=1,
+    high=1000,
+    digits=1,
+    step="any",
+    why=f"They share the reading of the weights, and each adds its own cache. All together get {128 * one / many:.0f} times as much done.",
+)
 
 # %%
 batches = [1, 8, 32, 64, 128, 256]
 table(
-    "Llama 3.1 8B on an H100: the least time between two tokens of a reply, in ms, by requests in the batch",
-    ["requests", "2K each", "8K each", "32K each", "tokens per second, all at 2K"],
+    "Llama 3.1 8B on an H100: least time between two tokens of a reply, in ms",
+    ["Requests", "2K each", "8K each", "32K each", "Tokens per second, all at 2K"],
     [
         [
             b,
@@ -106,7 +196,7 @@ table(
 # %% tags=["hide"]
 assert q.decode_time(MODEL, GPU, batch=8, tokens=2048) < 1.2 * q.decode_time(MODEL, GPU, batch=1, tokens=2048)
 curves(
-    "The first users are nearly free: they share the reading of the weights. The later ones pay for their own cache.",
+    "The first requests are nearly free, because they share the reading of the weights. Later ones pay for their own cache.",
     x=[1, 2, 4, 8, 16, 32, 64, 128, 256],
     lines={
         f"{n // 1024}K each": [
@@ -121,19 +211,47 @@ curves(
 )
 
 # %% [markdown]
-# Eight users of 2K wait hardly longer than one. A hundred and twenty-eight wait three times as long, and get forty times as
-# much done. At 32K each, the cache of a few requests is soon larger than the weights, and reading it takes as long: then every
-# user slows every other. So the cache counts twice. It decides who fits, and it decides how fast.
+# At 32K each, the caches of a few requests are soon larger than the weights, and reading them takes as long. The cache counts twice: it decides how
+# many requests fit, and how fast they run.
+#
+# ## Where to invest: memory or bandwidth?
+#
+# What would one tenth more of each buy? Fewer bytes per token count too, because an FP8 cache is a purchase that costs nothing.
+
+# %%
+TOKENS = 8192
+base_fit = q.fits(MODEL, GPU, tokens=TOKENS)
+pool, each = q.pool(MODEL, GPU, tokens=TOKENS), q.request(MODEL, GPU, tokens=TOKENS)
+
+
+def rate(requests: int, kv: str | None = None, faster: float = 1.0) -> float:
+    """Tokens per second of all requests, at most."""
+    return requests / q.decode_time(MODEL, GPU, batch=requests, tokens=TOKENS, kv=kv) * faster
+
+
+more_fit = int((pool + 0.1 * q.memory(GPU) * 0.92) // each)
+fp8_fit = q.fits(MODEL, GPU, tokens=TOKENS, kv="fp8")
+invest = [
+    ["as it is", base_fit, rate(base_fit)],
+    ["10 % more memory", more_fit, rate(more_fit)],
+    ["10 % more bandwidth", base_fit, rate(base_fit, faster=1.1)],
+    ["an FP8 cache", fp8_fit, rate(fp8_fit, "fp8")],
+]
+table(
+    "Sensitivity: Llama 3.1 8B on an H100, requests of 8K, as many as memory holds",
+    ["Change", "Requests", "Tokens per second, at most", "Throughput gained"],
+    [[name, fit, speed, f"{speed / invest[0][2] - 1:+.0%}"] for name, fit, speed in invest],
+)
 
 # %% tags=["hide"]
-slower = q.decode_time(MODEL, GPU, batch=128, tokens=2048) / q.decode_time(MODEL, GPU, batch=1, tokens=2048)
-claim(slower, 3.2, within=0.03)
-claim(128 / slower, 40, within=0.03)
+assert invest[1][1] > base_fit
+assert invest[3][2] > invest[2][2] > invest[1][2]
+
 # %% [markdown]
-# ## What the cache saves
+# More memory admits more requests, but each step then reads more cache, so throughput hardly moves. More bandwidth speeds up every step and
+# admits nobody. An FP8 cache does both, because it halves what is stored and what is read.
 #
-# Without it, every token would mean reading the whole text again. Writing 500 tokens after a prompt of 2,000 would be 500
-# prefills:
+# ## What the cache saves
 
 # %%
 with_cache = q.prefill_time(MODEL, GPU, tokens=2000) + sum(
@@ -142,63 +260,88 @@ with_cache = q.prefill_time(MODEL, GPU, tokens=2000) + sum(
 without = sum(q.prefill_time(MODEL, GPU, tokens=2000 + n) for n in range(500))
 table(
     "Bounds for a prompt of 2,000 tokens and an answer of 500",
-    ["", "seconds"],
+    ["Method", "Seconds"],
     [["with the cache", with_cache], ["without it", without], ["times as long", without / with_cache]],
+)
+
+# %% [markdown]
+# Without the cache, every token would mean reading the whole text again.
+
+# %% tags=["hide"]
+takeaway(
+    "Long prompts are compute-bound. Writing is memory-bound. Batching shares the weights, not the caches. The two phases want different machines, "
+    "which is why large services run prefill and decode on separate GPU pools."
 )
 
 # %% [markdown]
 # ## Where this picture ends
 #
-# - Bounds leave out what happens between steps. Engines record programs (*CUDA graphs*) to shorten it.
-# - A prefill in the middle makes everybody else wait. Engines cut long prompts into chunks and mix them with decode; some use
-#   different machines for the two.
+# - Bounds leave out what happens between steps. Engines record CUDA graphs to shorten it.
+# - A prefill in the middle makes everybody else wait. Engines cut long prompts into chunks and mix them with decode. Some separate the phases:
+#   [how many prefill and decode GPUs?](../questions/prefill-decode-ratio.md)
 #
 # ## Exercises
-#
-# **1.** A reader is content with 20 tokens a second. How many requests of 8K can one H100 decode together, by the bound, and how
-# many fit?
 
 # %% tags=["hide"]
 batch = max(b for b in range(1, 400) if q.decode_time(MODEL, GPU, batch=b, tokens=8192) <= 0.05)
 fit = int((q.memory(GPU) - q.weights(MODEL)) // q.kv_request(MODEL, tokens=8192))
 assert batch > fit
-fold(
-    "Answer",
-    f"{batch} by time, {fit} by memory (weights taken off and nothing else). Memory binds here. With a quarter of the bytes per "
-    "token it would be the other way round.",
+exercise(
+    "**1.** A reader is content with 20 tokens a second. By the bound, how many requests of 8K can one H100 decode together?",
+    batch,
+    unit="requests",
+    within=0.05,
+    solution=f"A step may take 50 ms. Memory holds {fit} (only weights subtracted), so memory is the limit here and not time.",
+    traps={float(fit): "This is what memory holds. The question asks about time."},
 )
-
-# %% [markdown]
-# **2.** How long does reading a prompt of 128K take at least, and how does it compare with a prompt of 8K?
 
 # %% tags=["hide"]
 long, short = q.prefill_time(MODEL, GPU, tokens=131072), q.prefill_time(MODEL, GPU, tokens=8192)
 assert long / short > 20
-fold(
-    "Answer",
-    f"{long:.1f} s against {short:.2f} s: {long / short:.0f} times as long for sixteen times the tokens. Every token looks back at "
-    "all before it, so that part of the work grows with the square.",
+exercise(
+    "**2.** By the bound, how many times as long does a prompt of 128K take as a prompt of 8K?",
+    long / short,
+    unit="times",
+    within=0.1,
+    solution=f"{long:.1f} s against {short:.2f} s, for sixteen times the tokens. Every token looks back at all before it, so that part of the work "
+    "grows with the square.",
+    traps={16.0: "The attention part grows with the square of the length."},
 )
 
 # %% [markdown]
-# ## Remember
-#
-# <details class="kv-card"><summary>What limits prefill, what limits decode?</summary>
-#
-# A long prompt: the rate of multiplying. Writing: the bandwidth of the memory.
-#
-# </details>
-# <details class="kv-card"><summary>Why do the first users cost nearly nothing?</summary>
-#
-# The weights are read once for all of them.
-#
-# </details>
-# <details class="kv-card"><summary>TTFT and TPOT?</summary>
-#
-# Time to first token (how long the prefill takes, with waiting); time per output token (one decode step).
-#
-# </details>
-#
+# ## Check yourself
+
+# %% tags=["hide"]
+quiz(
+    item(
+        "What limits prefill, and what limits decode?",
+        right(
+            "Compute for long prompts, memory bandwidth for decode",
+            "Prefill uses every weight for many tokens, decode for few.",
+        ),
+        wrong("Memory bandwidth for both", "A long prompt shares each reading over thousands of tokens."),
+        wrong(
+            "Compute for both", "The common wrong answer. One reader uses under one per cent of the compute."
+        ),
+    ),
+    item(
+        "Why do the first few requests in a batch cost almost nothing?",
+        wrong("Their caches are shared", "Unrelated requests share nothing."),
+        right("The weights are read once for all of them", "Only their own caches are added."),
+        wrong("The engine runs them one after another", "They are computed in the same step."),
+    ),
+    item(
+        "TTFT and TPOT are …",
+        right(
+            "time to first token (mostly prefill) and time per output token (one decode step)",
+            "Queueing adds to the first.",
+        ),
+        wrong("two names for latency", "They have different causes and different remedies."),
+        wrong("throughput figures", "Throughput is tokens per second over all requests."),
+    ),
+)
+
+# %% [markdown]
 # ## Read on
 #
 # - [Sizing a deployment](10-sizing-a-deployment.py)

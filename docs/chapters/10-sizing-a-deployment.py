@@ -1,28 +1,38 @@
 # %% [markdown]
-# # Sizing a deployment
+# # Sizing a deployment: from a workload to GPUs
 #
-# Somebody asks for a number of GPUs. What they give you is a model, a wish and a date. This chapter turns a workload into
-# hardware, with one example all the way through, and shows which of the inputs move the answer.
+# Somebody asks for a number of GPUs. You get a model, a wish and a date. This chapter turns a workload into hardware. One example runs
+# through the whole chapter and shows which inputs change the answer.
 #
 # ## The question
 #
-# A search-and-answer application (RAG) on Llama 3.1 70B in 8 bits: prompts of 6,000 tokens with what was retrieved and the
-# conversation so far, 64 requests in flight at the peak. How many H100s, how many H200s?
-#
-# ## Make a guess first
-#
-# <details class="kv-predict"><summary>If the prompts become half as long, do you need half as many GPUs?</summary>
-#
-# No. The cache halves, from {{ 62.9 GB = 64 * kv_request("llama-3.1-70b", "fp8", tokens=6000) }} to
-# {{ 31.5 GB = 64 * kv_request("llama-3.1-70b", "fp8", tokens=3000) }}. The weights, {{ 72.7 GB = weights("llama-3.1-70b", "fp8") }},
-# stay.
-#
-# </details>
+# A retrieval application (RAG) runs on Llama 3.1 70B in 8 bits. Prompts have 6,000 tokens with what was retrieved and the conversation
+# so far. At the peak, 64 requests are in flight. How many H100s does it need, or how many H200s?
 
 # %% tags=["hide"]
 from math import ceil
 
-from kvreport.book.chapter import bars, claim, curves, fold, formula, quantities, table
+import kvreport
+from kvreport.book.chapter import (
+    Instrument,
+    Output,
+    Slider,
+    bars,
+    choose,
+    claim,
+    curves,
+    exercise,
+    formula,
+    guess,
+    instrument,
+    item,
+    quantities,
+    quiz,
+    right,
+    table,
+    takeaway,
+    wrong,
+)
 
 q = quantities()
 MODEL = "llama-3.1-70b"
@@ -31,30 +41,94 @@ claim(q.kv_per_token(MODEL, "fp8"), 163_840)
 claim(q.weights(MODEL, "fp8") / GB, 72.7, within=0.001)
 claim(q.memory("H100"), 84_943_715_697, within=0.002)
 claim(q.memory("H200"), 150_109_945_856, within=0.002)
+
+# %% tags=["hide"]
+totals = {n: q.weights(MODEL, "fp8") + 64 * q.kv_request(MODEL, "fp8", tokens=n) for n in (3000, 6000, 12000)}
+guess(
+    "The prompts become half as long. What percentage of the memory does the application need then?",
+    100 * totals[3000] / totals[6000],
+    unit="%",
+    low=1,
+    high=100,
+    why=f"The cache halves, from {64 * q.kv_request(MODEL, 'fp8', tokens=6000) / GB:.1f} GB to "
+    f"{64 * q.kv_request(MODEL, 'fp8', tokens=3000) / GB:.1f} GB. The weights, {q.weights(MODEL, 'fp8') / GB:.1f} GB, stay.",
+)
+
 # %% [markdown]
 # ## Seven parameters
 #
-# Seven answers decide nearly everything. Ask for them before anybody opens a price list:
+# Seven answers decide nearly everything. Get them before anybody opens a price list:
 #
-# 1. **The model**: its size, and how it [shares](04-sharing-heads.py), [compresses](05-one-latent-for-all.py) or
+# 1. **The model**: its size, and how it [shares heads](04-sharing-heads.py), [compresses](05-one-latent-for-all.py) or
 #    [forgets](06-forgetting-on-purpose.py).
-# 2. **The precision**, of the weights and, as a question of its own, [of the cache](07-weights-are-not-the-cache.py).
+# 2. **The precision** of the weights and, separately, [of the cache](07-weights-are-not-the-cache.py).
 # 3. **The context**: the longest that must work, and the average that will happen.
-# 4. **Users at the same time**, counted as requests in flight and not as accounts.
-# 5. **How often each of them asks**: requests per minute, which with the time per request gives the number in flight.
-# 6. **How fast it must be**: time to the first token, time per token.
-# 7. **How much the peak exceeds the average**: the burst factor.
+# 4. **Concurrency**: requests in flight at the same time, not accounts.
+# 5. **Request rate**: requests per minute. With the time per request it gives the number in flight.
+# 6. **Latency**: time to the first token, time per output token.
+# 7. **Burst factor**: peak divided by average.
 #
-# And two more that multiply the result at the end: how many machines may fail (N+1), and which engine runs.
+# Two more multiply the result at the end: how many replicas may fail (N+1), and which engine runs.
 #
 # ## The formula
 
 # %% tags=["hide"]
 formula(
-    "requests in flight  =  requests per second × seconds each takes        (Little's law)",
+    "requests in flight  =  requests per second × seconds per request        (Little's law)",
     "peak                =  requests in flight × burst factor",
-    "memory              =  weights  +  peak × tokens × bytes per token  +  what the engine keeps",
+    "memory              =  weights  +  peak × tokens × bytes per token  +  the engine's reserve",
     "replicas            =  ceil(peak / requests that one replica holds)  +  spares",
+)
+
+# %% tags=["hide"]
+flight = 5000 * 6 / 3600 * 12
+claim(flight, 100)
+guess(
+    "5,000 employees each send six requests an hour, and an answer takes twelve seconds. How many requests are in flight?",
+    flight,
+    unit="requests",
+    low=0,
+    high=100_000,
+    why="5,000 × 6 / 3,600 = 8.3 requests a second, times 12 seconds. That is fifty times fewer than accounts.",
+)
+
+# %% tags=["hide"]
+replica = kvreport.estimate(
+    MODEL, gpu="H100", context_tokens=6000, tensor_parallel=2, weights="fp8", kv="fp8"
+)
+instrument(
+    Instrument(
+        "From people to GPUs: Llama 3.1 70B in FP8 on replicas of two H100s",
+        (
+            Slider("people", "People", (100, 200, 500, 1000, 2000, 5000, 10_000, 20_000), 5),
+            Slider("rate", "Requests per person and minute", (0.05, 0.1, 0.2, 0.5, 1, 2), 1, "requests.2"),
+            Slider("seconds", "End-to-end latency (s)", (3, 6, 12, 24, 48), 2, "s"),
+            Slider("tokens", "Tokens per request", (1000, 2000, 3000, 6000, 12_000, 24_000), 3),
+        ),
+        (
+            Output("flight", "Requests in flight", "requests_in_flight", ("people", "rate", "seconds")),
+            Output(
+                "request",
+                "One request on each GPU",
+                "request_bytes",
+                ("constant", "terms", "tokens"),
+                "GiB.2",
+            ),
+            Output(
+                "each", "Requests that a replica holds", "num_requests", ("pool", "block", "kept", "request")
+            ),
+            Output("replicas", "Replicas of two GPUs", "replicas_needed", ("flight", "each")),
+            Output("gpus", "H100s", "product", ("replicas", 2)),
+        ),
+        {
+            "constant": replica.plan.profile.flat[0],
+            "terms": list(replica.plan.profile.flat[1]),
+            "pool": replica.budget.kv_pool_bytes,
+            "block": replica.plan.block_bytes,
+            "kept": replica.plan.kept_blocks,
+        },
+        rows=((5, 1, 2, 3), (5, 1, 2, 2), (5, 1, 2, 4), (5, 1, 4, 3), (7, 1, 2, 3), (5, 3, 2, 3)),
+    )
 )
 
 # %% [markdown]
@@ -77,8 +151,8 @@ for tokens in (3000, 6000, 12000):
     )
 
 table(
-    "64 requests on Llama 3.1 70B, weights and cache in 8 bits; GPUs by division, nothing kept for an engine",
-    ["tokens each", "GB each", "cache, GB", "with weights, GB", "H100s", "H200s"],
+    "64 requests on Llama 3.1 70B, weights and cache in 8 bits; GPUs by division, no engine reserve",
+    ["Tokens each", "GB each", "Cache, GB", "With weights, GB", "H100s", "H200s"],
     rows,
     mark=1,
 )
@@ -86,24 +160,29 @@ table(
 # %% tags=["hide"]
 assert [row[4] for row in rows] == [2, 2, 3]
 assert [row[5] for row in rows] == [1, 1, 2]
+choose(
+    "By division, one H200 is enough at 6,000 tokens. Will it serve the 64 requests?",
+    wrong("Yes: the division says so", "The common wrong answer. Division gives the engine nothing."),
+    right("Not reliably", "The engine's reserve brings it down to about 64, and the estimate has an error."),
+    wrong(
+        "No: the weights do not fit",
+        f"They take {q.weights(MODEL, 'fp8') / GiB:.1f} of {q.memory('H200') / GiB:.1f} GiB.",
+    ),
+)
 
 # %% [markdown]
-# So much for the pencil. Two things are missing. An engine keeps memory for itself, on every GPU. And a model is split over one,
-# two, four or eight GPUs, not over three. What an engine would hold:
+# That is the back-of-the-envelope answer. Two things are missing. An engine reserves memory on every GPU. And a model is split over one, two,
+# four or eight GPUs, not over three. This is what an engine would hold:
 
 # %%
 rows = []
 for gpu, devices in (("H100", 2), ("H100", 4), ("H200", 1), ("H200", 2)):
-    rows.append(
-        [
-            f"{devices} × {gpu}",
-            *(q.fits(MODEL, gpu, tokens=n, tp=devices, weights="fp8", kv="fp8") for n in (3000, 6000, 12000)),
-        ]
-    )
+    fits = [q.fits(MODEL, gpu, tokens=n, tp=devices, weights="fp8", kv="fp8") for n in (3000, 6000, 12000)]
+    rows.append([f"{devices} × {gpu}", *fits])
 
 table(
     "Requests that one replica holds (vLLM's defaults, estimate)",
-    ["replica", "3,000 tokens each", "6,000", "12,000"],
+    ["Replica", "3,000 tokens each", "6,000", "12,000"],
     rows,
 )
 
@@ -114,19 +193,19 @@ assert 0 < held["1 × H200"][1] < 80
 
 # %% [markdown]
 # Two H100s hold {{ fits("llama-3.1-70b", "H100", tokens=6000, tp=2, weights="fp8", kv="fp8") as requests }} at 6,000 tokens and
-# {{ fits("llama-3.1-70b", "H100", tokens=12000, tp=2, weights="fp8", kv="fp8") as requests }} at 12,000; two H200s hold
-# {{ fits("llama-3.1-70b", "H200", tokens=12000, tp=2, weights="fp8", kv="fp8") as requests }} of the long ones. One H200 is the
-# case that tables get wrong: by division it suffices at 6,000 tokens; with what an engine keeps it holds
-# {{ fits("llama-3.1-70b", "H200", tokens=6000, weights="fp8", kv="fp8") as requests }}, which is on the edge of 64. That is what our
-# verdict *tight* is for.
+# {{ fits("llama-3.1-70b", "H100", tokens=12000, tp=2, weights="fp8", kv="fp8") as requests }} at 12,000. Two H200s hold
+# {{ fits("llama-3.1-70b", "H200", tokens=12000, tp=2, weights="fp8", kv="fp8") as requests }} of the long ones. One H200 holds
+# {{ fits("llama-3.1-70b", "H200", tokens=6000, weights="fp8", kv="fp8") as requests }} at 6,000, close to 64. The pool is known to
+# ± {{ uncertainty("llama-3.1-70b", "H200", tokens=6000, weights="fp8", kv="fp8") as GiB.1 }}, which is
+# {{ uncertainty("llama-3.1-70b", "H200", tokens=6000, weights="fp8", kv="fp8") / request("llama-3.1-70b", "H200", tokens=6000, weights="fp8", kv="fp8") as requests.1 }}
+# more or fewer. (The verdict *tight* in our tables is about one request: it fits, by less than the error.)
 #
-# A published budget asks for three H200s at 12,000 tokens. By its own figures it is two; three is right with one to spare
+# A published budget plans three H200s at 12,000 tokens. By its own figures it is two. Three is right with one spare
 # ([the ledger](../evidence/claims/index.md#s2-rag-three-h200)).
 
 # %% tags=["hide"]
 bars(
-    "The same 64 requests, short and long, against what two H100s and two H200s offer together. The weights are the same in "
-    "every bar.",
+    "The same 64 requests, short and long, against two H100s. The weights are the same in every bar.",
     {
         f"{n:,} tokens": {
             "weights": ("weights", q.weights(MODEL, "fp8")),
@@ -141,7 +220,7 @@ bars(
 # %% [markdown]
 # ## Burst and N+1
 #
-# Twenty requests a second that take 3.2 seconds each are 64 in flight on average. At the peak it may be half as much again.
+# Twenty requests a second that take 3.2 seconds each are 64 in flight on average. The peak may be half as much again.
 
 # %%
 average = 20 * 3.2
@@ -149,7 +228,7 @@ rows = []
 for name, factor, spare in (
     ("average", 1.0, 0),
     ("burst of 1.5", 1.5, 0),
-    ("burst of 1.5, one machine may fail", 1.5, 1),
+    ("burst of 1.5, one replica may fail", 1.5, 1),
 ):
     peak = ceil(average * factor)
     each = q.fits(MODEL, "H100", tokens=6000, tp=2, weights="fp8", kv="fp8")
@@ -158,7 +237,7 @@ for name, factor, spare in (
 
 table(
     "Replicas of two H100s each, 6,000 tokens",
-    ["", "requests at the peak", "a replica holds", "replicas", "H100s"],
+    ["Load", "Requests at the peak", "A replica holds", "Replicas", "H100s"],
     rows,
 )
 
@@ -167,7 +246,7 @@ claim(average, 64)
 assert rows[0][3] <= rows[1][3] < rows[2][3]
 contexts = [1000, 2000, 3000, 4000, 6000, 8000, 12000, 16000, 24000, 32000]
 curves(
-    "Requests that a replica holds, by their length: what a single number in a specification, the context, does to the hardware.",
+    "Requests that a replica holds, by their length.",
     x=contexts,
     lines={
         "2 × H100": [q.fits(MODEL, "H100", tokens=n, tp=2, weights="fp8", kv="fp8") for n in contexts],
@@ -182,57 +261,93 @@ curves(
 )
 
 # %% [markdown]
-# ## Where this picture ends
+# ## On Kubernetes
 #
-# - If requests differ in length, an engine with pages holds as many as their *average* allows, and the longest decides whether
-#   it starts. Give both.
-# - Time may bind before memory: check [the table of step times](09-prefill-and-decode.py) for your batch.
-# - A cap on the context that an application accepts costs nothing and is the first thing to try: at 16K instead of 128K the
-#   cache of a request is {{ 8 times = kv_request("llama-3.1-70b", "fp8", tokens=131072) / kv_request("llama-3.1-70b", "fp8", tokens=16384) }}
-#   smaller.
+# The KV cache lives and dies with a request, like an `emptyDir` volume with a pod. It also limits how many requests one GPU takes, as memory
+# limits how many pods one node takes. In practice:
+#
+# - One pod is one replica: a whole layout, all its GPUs. Request exactly as many GPUs as tensor × pipeline × data ranks
+#   (`nvidia.com/gpu: 2`). GPU requests and limits must be equal, and a GPU is not shared.
+# - The pod's *CPU memory* request covers loading, the tokenizer and host offload. It does not limit GPU memory. `--gpu-memory-utilization` does.
+# - Scale on waiting requests or on KV cache usage, not on GPU utilization. GPU utilization is high at every load.
+# - A new replica loads {{ weights("llama-3.1-70b", "fp8") as GB.0 }} before it answers, so the burst must fit while it loads.
+
+# %% tags=["hide"]
+takeaway(
+    "Size with the average length, start with the longest, plan for the peak, and add the spare replica at the end."
+)
+
+# %% [markdown]
+# ## Limits of this picture
+#
+# - If lengths differ, an engine with blocks holds as many requests as their *average* allows. The longest decides whether it starts. Give both.
+# - Time may be the limit before memory: check [the table of step times](09-prefill-and-decode.py) for your batch.
+# - A cap on the context costs nothing and is the first thing to try. At 16K instead of 128K the cache of a request is
+#   {{ 8 times = kv_request("llama-3.1-70b", "fp8", tokens=131072) / kv_request("llama-3.1-70b", "fp8", tokens=16384) }} smaller.
 #
 # ## Exercises
-#
-# **1.** The team switches the cache to 16 bits because answers got worse. What does the replica of two H100s hold at 6,000 tokens?
 
 # %% tags=["hide"]
 eight = q.fits(MODEL, "H100", tokens=6000, tp=2, weights="fp8", kv="fp8")
 sixteen = q.fits(MODEL, "H100", tokens=6000, tp=2, weights="fp8", kv="bf16")
 claim(eight / sixteen, 2, within=0.06)
-fold(
-    "Answer",
-    f"{sixteen} instead of {eight}. For 64 requests that is {ceil(64 / sixteen)} such replicas instead of {ceil(64 / eight)}.",
+exercise(
+    f"**1.** A replica of two H100s holds {eight} requests of 6,000 tokens with an 8-bit cache. The team switches the cache to 16 bits. How many "
+    "replicas do 64 requests need now, without spares?",
+    ceil(64 / sixteen),
+    unit="replicas",
+    within=0,
+    solution=f"A replica holds {sixteen} then. 64 / {sixteen}, rounded up, instead of {ceil(64 / eight)}.",
+    traps={float(2 * ceil(64 / eight) + 2): "Double the bytes and divide again. Do not add spares."},
 )
-
-# %% [markdown]
-# **2.** Somebody computes the hardware from accounts: 5,000 employees, so 5,000 users. Each asks six times an hour, and an answer
-# takes twelve seconds. How many requests are in flight?
 
 # %% tags=["hide"]
-flight = 5000 * 6 / 3600 * 12
-claim(flight, 100)
-fold(
-    "Answer",
-    f"{flight:.0f}: 5,000 × 6 / 3,600 = 8.3 a second, times 12 seconds. Fifty times fewer than accounts.",
+peak = ceil(2000 * 0.5 / 60 * 6 * 1.5)
+exercise(
+    "**2.** 2,000 people send one request every two minutes. An answer takes six seconds, and the peak is 1.5 times the average. How many requests "
+    "are in flight at the peak?",
+    peak,
+    unit="requests",
+    within=0,
+    solution="2,000 × 0.5 / 60 × 6 × 1.5 = 150.",
+    traps={
+        100.0: "This is the average. Multiply by the burst factor.",
+        3000.0: "People are not requests in flight: use Little's law.",
+    },
 )
 
 # %% [markdown]
-# ## Remember
-#
-# <details class="kv-card"><summary>How do requests per second become requests in flight?</summary>
-#
-# Times the seconds that each takes: Little's law.
-#
-# </details>
-# <details class="kv-card"><summary>Halving the context halves the hardware?</summary>
-#
-# Only the part of it that holds cache.
-#
-# </details>
-#
+# ## Check yourself
+
+# %% tags=["hide"]
+quiz(
+    item(
+        "How do requests per second become requests in flight?",
+        right("Times the seconds that each takes", "Little's law."),
+        wrong("Times the number of users", "The rate already contains the users."),
+        wrong("Divided by the number of GPUs", "Hardware comes last."),
+    ),
+    item(
+        "Halving the context halves the hardware. True?",
+        wrong("True", "The common wrong answer. Weights and reserve stay."),
+        right("Only the part that holds cache", "The weights are paid in full."),
+        wrong("The context does not matter", "It multiplies the cache of every request."),
+    ),
+    item(
+        "What is the cheapest way to serve more requests?",
+        right(
+            "Cap the context length that the application accepts",
+            "It costs nothing, and many applications never use the model's limit.",
+        ),
+        wrong("Buy GPUs with more compute", "Memory limits the number of requests."),
+        wrong("Quantize the weights to 2 bits", "It costs quality and does not change what a request needs."),
+    ),
+)
+
+# %% [markdown]
 # ## Read on
 #
 # - Try it: [the example in the sizer](../sizer/index.md?model=meta-llama--Llama-3.1-70B-Instruct&context=6K&prompt=5600&output=400&concurrent=64&burst=1&spares=0&weights=fp8&kv=fp8),
 #   and [with twice the length](../sizer/index.md?model=meta-llama--Llama-3.1-70B-Instruct&context=12K&prompt=11600&output=400&concurrent=64&burst=1&spares=0&weights=fp8&kv=fp8)
-# - [Beyond one GPU](11-beyond-one-gpu.py)
-# - Aisle, "The KV cache, the silent capacity killer" and "The seven parameters", from which example and list are taken
+# - [Beyond one GPU](11-beyond-one-gpu.py), and [the whole chain of decisions](14-one-decision-chain.py) on one model
+# - Aisle, "The KV cache, the silent capacity killer" and "The seven parameters", the sources of example and list

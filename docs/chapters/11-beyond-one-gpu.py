@@ -1,28 +1,39 @@
 # %% [markdown]
-# # Beyond one GPU
+# # Beyond one GPU: tensor, data, expert, pipeline and context parallelism
 #
-# When a model does not fit on one GPU, or its users do not, there are several ways to use more. They differ in what they divide,
-# and "eight GPUs have eight times the memory" is true of only some of it.
+# When a model does not fit on one GPU, or its requests do not, there are several ways to use more GPUs. They differ in what they divide and what
+# they copy. "Eight GPUs have eight times the memory" is true for some of it only.
 #
 # ## The question
 #
-# You double the GPUs. Does the number of users double?
-#
-# ## Make a guess first
-#
-# <details class="kv-predict"><summary>Llama 3.1 70B with 8-bit weights, from two H100s to four: how many times as many requests of 8K?</summary>
-#
-# About {{ fits("llama-3.1-70b", "H100", tokens=8192, tp=4, weights="fp8") / fits("llama-3.1-70b", "H100", tokens=8192, tp=2, weights="fp8") as ×.1 }}
-# as many. The weights had taken most of the first two; of the next two, nearly everything is left for users.
-#
-# </details>
+# You double the GPUs. Does the number of requests double?
 
 # %% tags=["hide"]
+import kvreport
 from kvreport.accounting.demand import demand
 from kvreport.accounting.profile import CacheProfile, Term
 from kvreport.accounting.roofline import Peaks
 from kvreport.accounting.tiers import LINKS, Tier, offload, prefix_reuse
-from kvreport.book.chapter import claim, curves, fold, formula, quantities, table
+from kvreport.book.chapter import (
+    Instrument,
+    Output,
+    Slider,
+    choose,
+    claim,
+    curves,
+    drawings,
+    exercise,
+    formula,
+    guess,
+    instrument,
+    item,
+    quantities,
+    quiz,
+    right,
+    table,
+    takeaway,
+    wrong,
+)
 
 q = quantities()
 GiB, KiB, GB = 2**30, 2**10, 10**9
@@ -30,30 +41,82 @@ claim(q.kv_heads("llama-3.1-8b"), 8)
 claim(q.kv_per_token("llama-3.1-8b", tp=8), 16_384)
 claim(q.kv_per_token("llama-3.1-8b", tp=16), 16_384)
 claim(q.kv_per_token("deepseek-v3", tp=8), 70_272)
+two, four = (q.fits("llama-3.1-70b", "H100", tokens=8192, tp=n, weights="fp8") for n in (2, 4))
+
+# %% tags=["hide"]
+guess(
+    f"Llama 3.1 70B with 8-bit weights holds {two} requests of 8K on two H100s. How many does it hold on four?",
+    four,
+    unit="requests",
+    low=1,
+    high=10_000,
+    why=f"{four / two:.1f} times as many. The weights had taken most of the first two GPUs. The next two are nearly all cache.",
+)
+
 # %% [markdown]
-# ## Four ways to divide
+# ## Ways to divide
 #
-# **Tensor parallel (TP).** Every layer is cut lengthwise; each GPU has its share of every weight and of the KV heads. They talk
-# after every layer, so they should stand in one box. The cache per GPU shrinks until each has one KV head; beyond that,
-# heads are *copied*. A [latent](05-one-latent-for-all.py) is copied from the start.
+# **Tensor parallelism (TP).** Every layer is split. Each GPU has its share of every weight and of the KV heads. The GPUs communicate after every
+# layer, so they should be in one server. The cache per GPU shrinks until each GPU has one KV head. Beyond that, heads are *copied*. A
+# [latent](05-one-latent-for-all.py) is copied from the start.
 #
-# **Pipeline parallel (PP).** Each GPU has some of the layers, whole. Little talk, so boxes may stand apart. Each holds the cache
-# of its own layers. The one with the least room decides for all.
+# **Pipeline parallelism (PP).** Each GPU has some of the layers, whole. There is little communication, so servers may be apart. Each GPU holds the
+# cache of its own layers. The stage with the least room limits all.
 #
-# **Data parallel (DP).** Each GPU, or group, has the whole model and its own users. Nothing is shared, everything is simple, and
-# the weights are paid for every time.
+# **Data parallelism (DP).** Each GPU, or group, has the whole model and its own requests. Nothing is shared. The weights are paid for each time.
 #
-# **Context parallel.** One request's *tokens* are spread over GPUs. It lets the copies that TP makes hold different tokens
-# instead of the same ones.
+# **Expert parallelism (EP).** The experts of a mixture (MoE) are divided over all GPUs. Everything else follows another rule. **DP attention + EP**
+# copies attention to every GPU, which then has its own requests, and divides the experts, most of the weights, over all.
 #
+# **Decode context parallelism (DCP).** The *tokens* of one request are spread over GPUs. Copies that TP makes then hold different tokens.
+
+# %% tags=["hide"]
+fills = {}
+for name, options in (
+    ("TP8", {"tp": 8}),
+    ("DP8 + EP", {"dp": 8, "ep": True}),
+):
+    total = q.memory("H200")
+    held = q.budget_weights("deepseek-v3", "H200", tokens=32768, **options)
+    experts = q.component("deepseek-v3", "routed_experts") / 8  # one byte each
+    fills[name] = (
+        (held - experts) / total,
+        experts / total,
+        q.pool("deepseek-v3", "H200", tokens=32768, **options) / total,
+    )
+a, b, c = fills["TP8"]
+drawings.gpu_layout(
+    "TP8: DeepSeek-V3 on eight H200s. Every GPU holds the same requests' latents",
+    [
+        (f"GPU {n}", [("weights", "other", a), ("experts", "experts 1/8", b), ("cache", "copy", c)])
+        for n in range(8)
+    ],
+    1,
+)
+
+# %% tags=["hide"]
+a, b, c = fills["DP8 + EP"]
+drawings.gpu_layout(
+    "DP attention + EP: attention is copied, the experts are divided, and every GPU holds other requests",
+    [
+        (
+            f"GPU {n}",
+            [("weights", "copied", a), ("experts", "experts 1/8", b), ("cache", f"batch {'ABCDEFGH'[n]}", c)],
+        )
+        for n in range(8)
+    ],
+    1,
+)
+
+# %% [markdown]
 # ## The formula
 
 # %% tags=["hide"]
 formula(
     "KV heads per GPU  =  max(1, KV heads / TP)",
-    "cache per GPU     =  2 × layers/PP × KV heads per GPU × head dim × bytes",
-    "latent per GPU    =  layers/PP × (latent + rotary) × bytes       (no TP in it)",
-    "                     both × tokens × requests",
+    "cache per GPU     =  2 × layers/PP × KV heads per GPU × head dim × bytes   (/ DCP)",
+    "latent per GPU    =  layers/PP × (latent + rotary) × bytes   (/ DCP, no TP in it)",
+    "                     both × tokens × requests of the GPU's data rank",
 )
 
 # %% [markdown]
@@ -62,8 +125,8 @@ formula(
 # %%
 sizes = [1, 2, 4, 8, 16]
 table(
-    "KiB per token on each GPU; in brackets on all of them together",
-    ["tensor parallel", "Llama 3.1 8B (8 KV heads)", "Qwen2.5 7B (4)", "DeepSeek-V3 (latent)"],
+    "KiB per token on each GPU; in parentheses on all of them together",
+    ["Tensor parallel", "Llama 3.1 8B (8 KV heads)", "Qwen2.5 7B (4)", "DeepSeek-V3 (latent)"],
     [
         [
             n,
@@ -77,44 +140,102 @@ table(
 )
 
 # %% [markdown]
-# The sum in brackets stays as long as heads are divided and doubles from the line where they begin to be copied.
+# The sum stays as long as heads are divided. It doubles from the line where they begin to be copied.
 #
-# ## Which division for which model
-
-# %%
-rows = []
-for name, model, weights in (
-    ("Llama 3.1 70B, 8-bit weights", "llama-3.1-70b", "fp8"),
-    ("gpt-oss 120B, as released", "gpt-oss-120b", None),
-):
-    for groups in (1, 2, 4):
-        tp = 8 // groups
-        each = q.fits(model, "H200", tokens=32768, tp=tp, weights=weights)
-        rows.append([name, groups, tp, each, groups * each])
-
-table(
-    "Eight H200s, requests of 32K: one large group or several small ones (vLLM's defaults, estimate)",
-    ["model", "replicas", "GPUs each", "requests each", "requests in all"],
-    rows,
-)
-
-# %% [markdown]
-# For a model whose heads divide, one large group pays for the weights once and holds the most. Small groups talk less and are
-# faster per user. Where weights are small beside the memory, the difference in users is small too, and the simplest answer wins.
+# ## Which layout for which model: eight H200s, requests of 32K
 
 # %% tags=["hide"]
-one, two = (next(r[4] for r in rows if r[0].startswith("Llama") and r[1] == n) for n in (1, 2))
-assert one > two
+LAYOUTS = {
+    "TP8": {"tensor_parallel": 8},
+    "DP attention 8 + EP": {"data_parallel": 8, "expert_parallel": True},
+    "DP 4 × TP 2": {"data_parallel": 4, "tensor_parallel": 2},
+    "PP8": {"pipeline_parallel": 8},
+    "PP2 × TP4": {"pipeline_parallel": 2, "tensor_parallel": 4},
+    "TP8 + DCP8": {"tensor_parallel": 8, "decode_context_parallel": 8},
+}
+
+
+def capacity(model: str, layout: str, weights: str | None = None) -> list[object]:
+    """One row: weights and pool on each GPU, one request, and requests of the deployment."""
+    try:
+        found = kvreport.estimate(model, gpu="H200", context_tokens="32K", weights=weights, **LAYOUTS[layout])
+    except kvreport.InputError:
+        return [layout, "—", "—", "—", "not possible"]
+    budget = found.budget
+    held = found.max_concurrent_requests_by_memory if found.verdict in ("fits", "tight") else 0
+    return [
+        layout,
+        f"{budget.weights / GiB:.1f}",
+        f"{budget.kv_pool_bytes / GiB:.1f}",
+        f"{found.kv_bytes_per_request_per_gpu / GiB:.2f}",
+        f"{held:,}" if held else "weights too large",
+    ]
+
+
+mla = {name: capacity("deepseek-v3", name) for name in LAYOUTS}
+gqa = {name: capacity("llama-3.1-70b", name, "fp8") for name in LAYOUTS}
+tp8, dp8 = int(mla["TP8"][4]), int(mla["DP attention 8 + EP"][4])
+guess(
+    f"DeepSeek-V3 holds {tp8} requests of 32K on eight H200s with TP8. How many does it hold with DP attention + EP?",
+    dp8,
+    unit="requests",
+    low=1,
+    high=10_000,
+    why=f"Each GPU holds {dp8 // 8} of its own. Attention's weights are copied, which costs a part of every pool, and the cache is not.",
+)
+
+# %%
+HEAD = [
+    "Layout",
+    "Weights per GPU, GiB",
+    "Pool per GPU, GiB",
+    "One request per GPU, GiB",
+    "Requests of the deployment",
+]
+table("An MLA model: DeepSeek-V3 as released", HEAD, list(mla.values()))
+
+# %%
+table("A GQA model: Llama 3.1 70B with 8-bit weights", HEAD, list(gqa.values()))
+
+# %% tags=["hide"]
+assert int(mla["TP8 + DCP8"][4]) > int(mla["PP8"][4]) > dp8 > 3 * tp8
+assert gqa["DP attention 8 + EP"][4] == gqa["TP8 + DCP8"][4] == "not possible"
+assert int(gqa["TP8"][4]) > int(gqa["DP 4 × TP 2"][4])
+
+# %% [markdown]
+# Read the two tables side by side:
+#
+# - **MLA.** TP copies the latent, so eight pools hold the requests of one. DP attention + EP holds several times as many. DCP and PP hold the most,
+#   because each GPU stores a part of every request.
+# - **GQA.** TP already divides the cache, and there is no copy for DCP to remove. A model without experts has nothing for EP to divide. DP pays for
+#   the weights again and holds fewer.
+# - **Speed decides among those that fit.** PP adds latency and needs many requests in flight. DCP and TP communicate in every layer. DP attention
+#   needs a balanced load, and its all-to-all exchange grows with the batch. The tables do not include communication buffers beyond what the engine's
+#   logs show.
+
+# %% tags=["hide"]
+choose(
+    "Llama 3.1 70B runs on eight GPUs with TP8. Would decode context parallelism give more requests?",
+    wrong(
+        "Yes, eight times",
+        "This holds where TP makes copies. Llama's 8 KV heads divide over 8 GPUs without any.",
+    ),
+    right(
+        "No: there are no copies to use",
+        "DCP is bounded by the number of copies that TP makes of each KV head.",
+    ),
+    wrong("Only with long contexts", "The number of copies does not depend on the context."),
+)
+
+# %% tags=["hide"]
 curves(
-    "Requests of 8K on H100s: each doubling of the GPUs more than doubles the users while the weights still weigh.",
+    "Requests of 8K on H100s: each doubling of the GPUs more than doubles the requests while the weights are a large part.",
     x=[2, 4, 8],
     lines={
         "Llama 3.1 70B, 8-bit weights": [
             q.fits("llama-3.1-70b", "H100", tokens=8192, tp=n, weights="fp8") for n in (2, 4, 8)
         ],
-        "as many times two": [
-            q.fits("llama-3.1-70b", "H100", tokens=8192, tp=2, weights="fp8") * n // 2 for n in (2, 4, 8)
-        ],
+        "as many times two": [two * n // 2 for n in (2, 4, 8)],
     },
     x_title="GPUs (tensor parallel)",
     y_title="requests",
@@ -123,21 +244,32 @@ curves(
 )
 
 # %% [markdown]
-# ## Sharing a beginning
+# ## Prefix caching: sharing a beginning
 #
-# Requests that begin alike (the same instructions, the same document) have the same keys and values there. With pages they can
-# point to the same ones: **prefix caching**. A hundred requests of 4,000 tokens, of which 3,000 are a shared beginning:
+# Requests that begin alike (the same instructions, the same document) have the same keys and values there. With blocks they can point to the same
+# ones. This is **prefix caching**. A hundred requests of 4,000 tokens share a beginning of 3,000:
 
-# %%
-model, catalogue = q.catalogue.model("llama-3.1-8b"), q.catalogue
+# %% tags=["hide"]
+model, catalog = q.catalogue.model("llama-3.1-8b"), q.catalogue
 profile = CacheProfile.of([Term("full", 16 * 131_072, 16)])
-asked = demand(model, None, catalogue.weight_formats)
-h100 = Peaks.of(catalogue.accelerator("H100"))
+asked = demand(model, None, catalog.weight_formats)
+h100 = Peaks.of(catalog.accelerator("H100"))
 PREFIXES = [0, 1000, 2000, 3000, 3900]
 reuse = prefix_reuse(profile, asked, h100, prompt_tokens=4000, prefix_tokens=PREFIXES, requests=100)
+claim(float(reuse.saved_share[3]), 0.99 * 2992 / 4000)
+guess(
+    "What percentage of the cache of these hundred requests does sharing save?",
+    100 * float(reuse.saved_share[3]),
+    unit="%",
+    low=0,
+    high=100,
+    why="Ninety-nine of a hundred beginnings need not be stored. Only whole blocks are shared.",
+)
+
+# %%
 table(
-    "100 requests of 4,000 tokens to Llama 3.1 8B on an H100, in pages of 16, by what they have in common",
-    ["tokens alike", "cache, GiB", "saved", "reading a prompt, ms at least"],
+    "100 requests of 4,000 tokens to Llama 3.1 8B on an H100, in blocks of 16, by their common prefix",
+    ["Tokens in common", "Cache, GiB", "Saved", "Reading a prompt, ms at least"],
     [
         [f"{n:,}", held / GiB, f"{saved:.0%}", 1e3 * seconds]
         for n, held, saved, seconds in zip(
@@ -147,19 +279,14 @@ table(
     mark=3,
 )
 
-# %% tags=["hide"]
-claim(q.kv_per_token("llama-3.1-8b"), 131_072)
-claim(float(reuse.saved_share[3]), 0.99 * 2992 / 4000)
-claim(float(reuse.saved_share[3]), 0.74, within=0.01)
 # %% [markdown]
-# It also saves the time of reading the beginning again: for 3,000 tokens on an H100 at least
-# {{ 45 ms = prefill_time("llama-3.1-8b", "H100", tokens=3000) }} a request. What it does not do: raise the limit for requests that
-# do *not* begin alike.
+# Prefix caching also saves the time of reading the beginning again: for 3,000 tokens on an H100 at least
+# {{ 45 ms = prefill_time("llama-3.1-8b", "H100", tokens=3000) }} a request. It does not help requests that begin differently.
 #
-# ## Putting the cache somewhere else
+# ## Offloading: the cache somewhere else
 #
-# A cache that nobody reads at the moment can be moved to the computer's main memory, or to disk, and brought back. Is that faster than
-# reading the text anew? For Llama 3.1 8B and 32K tokens:
+# A cache that no request reads at the moment can be moved to the computer's main memory, or to disk, and brought back. Is that faster than reading
+# the text again?
 
 # %%
 CONTEXTS = [8192, 32768, 131072]
@@ -168,7 +295,7 @@ ways = {
     "main memory over PCIe 5, sixteen lanes": "PCIe 5.0 x16",
     "main memory of a Grace chip": "NVLink-C2C",
     "one NVMe drive on PCIe 4": "NVMe (PCIe 4.0 x4)",
-    "another machine over 400 Gb/s": "400 Gb/s network",
+    "another server over 400 Gb/s": "400 Gb/s network",
 }
 moved = {
     name: offload(Tier(name, 512 * GiB, LINKS[link]), profile, asked, h100, CONTEXTS)
@@ -177,7 +304,7 @@ moved = {
 again = next(iter(moved.values())).prefill_s
 table(
     "Bringing one request of Llama 3.1 8B back to an H100, in ms at least",
-    ["from", "8K", "32K", "128K", "of 32K, 512 GiB keep"],
+    ["From", "8K", "32K", "128K", "Requests of 32K in 512 GiB"],
     [
         *([name, *(1e3 * found.restore_s), f"{found.kept[1]:,}"] for name, found in moved.items()),
         ["computing it again", *(1e3 * again), ""],
@@ -190,52 +317,111 @@ assert (fast.restore_s < again).all()
 claim(float(fast.restore_s[1]), 0.068, within=0.01)
 claim(float(disk.speedup[1]), 1.2, within=0.05)
 assert disk.speedup[0] < 1 < disk.speedup[2]
+
 # %% [markdown]
-# Moving wins clearly from main memory. From a disk it loses for short texts and wins for long ones: what is moved grows with the
-# length, what is computed with its square. The link at which both take equally long is an easy sum, the bytes of a request over the
-# time of its prefill; anything faster pays. But what is not on the GPU is not being answered: moving makes
-# room for requests that *wait*, and adds none to those that run.
-#
+# Main memory wins clearly. A disk loses for short texts and wins for long ones: what is moved grows with the length, what is computed with its
+# square. What is not on the GPU is not being answered. Moving makes room for requests that *wait*, and adds none to those that run.
+
+# %% tags=["hide"]
+instrument(
+    Instrument(
+        "Divide a request of a GQA model and of an MLA model",
+        (
+            Slider("tp", "Tensor parallel ranks", (1, 2, 4, 8, 16), 3),
+            Slider("pp", "Pipeline stages", (1, 2, 4, 8), 0),
+            Slider("tokens", "Tokens in each request", (2048, 8192, 32768, 131072), 2, "tokens"),
+        ),
+        (
+            Output("heads", "KV heads per GPU (Llama 3.1 70B)", "divided_heads", (8, "tp")),
+            Output("layers", "", "ratio", (80, "pp")),
+            Output("gtoken", "", "attention_token_bytes", ("layers", "heads", 128, 2)),
+            Output("gqa", "Llama: one request per GPU", "product", ("gtoken", "tokens"), "GiB.2"),
+            Output("deep", "", "ratio", (61, "pp")),
+            Output("mtoken", "", "latent_token_bytes", ("deep", 512, 64, 2)),
+            Output("mla", "DeepSeek-V3: one request per GPU", "product", ("mtoken", "tokens"), "GiB.2"),
+            Output("gpus", "GPUs", "product", ("tp", "pp")),
+        ),
+        {},
+        rows=((0, 0, 2), (3, 0, 2), (4, 0, 2), (0, 3, 2), (2, 1, 2), (3, 1, 2)),
+    )
+)
+
+# %% tags=["hide"]
+takeaway(
+    "Ask of each layout: what does it divide, and what does it copy? GQA models: tensor parallelism first. MLA models with experts: DP attention + EP, "
+    "or DCP for long contexts."
+)
+
+# %% [markdown]
 # ## Where this picture ends
 #
-# - Splitting costs talk between GPUs, and some of their memory for it.
-# - Not every number of GPUs works: heads have to divide. The model pages list only those that do.
+# - Splitting costs communication, and some memory for its buffers.
+# - Not every number of GPUs works: heads and experts have to divide. The model pages list only those that do.
 #
 # ## Exercises
-#
-# **1.** Qwen2.5 7B has {{ 4 heads = kv_heads("Qwen/Qwen2.5-7B") }} that are kept. Eight GPUs, tensor parallel: how much of the total
-# cache memory holds copies?
 
 # %% tags=["hide"]
 copies = 1 - q.kv_per_token("Qwen/Qwen2.5-7B") / (8 * q.kv_per_token("Qwen/Qwen2.5-7B", tp=8))
 claim(copies, 0.5)
-fold(
-    "Answer",
-    "Half: each of the four heads lies on two GPUs. Four groups of two GPUs, or context parallel within pairs, would use all of it.",
+exercise(
+    "**1.** Qwen2.5 7B stores 4 KV heads. Eight GPUs run it with tensor parallelism. What percentage of the total cache memory holds copies?",
+    100 * copies,
+    unit="%",
+    solution="Each of the four heads is on two GPUs, so half. Four groups of two GPUs, or context parallelism within pairs, would use all of it.",
+    traps={75.0: "Eight GPUs hold two copies each, not four.", 0.0: "Four heads cannot be divided by eight."},
+)
+
+# %% tags=["hide"]
+exercise(
+    "**2.** A pipeline of two stages has pools of 60 and 64 GiB, because the first GPU also holds the embedding. A request takes 1 GiB in each stage. "
+    "How many requests fit?",
+    60,
+    unit="requests",
+    within=0,
+    solution="A token needs room in every stage, so the stage with the least room decides. The extra room of the other stays empty.",
+    traps={124.0: "The pools do not add up: each request needs both.", 64.0: "The smaller stage decides."},
 )
 
 # %% [markdown]
-# **2.** A pipeline of two stages; the first GPU also holds the embedding and has 4 GiB less for its cache. What happens to the second's
-# extra room?
+# ## Check yourself
 
 # %% tags=["hide"]
-fold("Answer", "It stays empty. A token needs room in every stage, so the stage with the least room decides.")
+quiz(
+    item(
+        "Until when does tensor parallelism shrink the cache per GPU?",
+        right("Until each GPU has one KV head", "A latent never shrinks."),
+        wrong(
+            "Always: eight GPUs, an eighth each",
+            "The common wrong answer. It holds up to the number of KV heads.",
+        ),
+        wrong("Never", "KV heads are divided like other heads."),
+    ),
+    item(
+        "Interview question: can the same cache be fully reused across unrelated requests?",
+        wrong(
+            "Yes: that is what prefix caching does",
+            "The common wrong answer. It shares a common beginning only.",
+        ),
+        right(
+            "No: keys and values depend on everything before a token",
+            "Only an identical prefix has identical keys and values.",
+        ),
+        wrong("Yes, after quantization", "The format does not change what the numbers depend on."),
+    ),
+    item(
+        "What does offloading not do?",
+        wrong("Keep idle conversations", "It does exactly that."),
+        right(
+            "Let more requests run at the same moment",
+            "A running request reads its cache in every step, so the cache must be on the GPU.",
+        ),
+        wrong("Save prefill time", "Bringing a cache back from main memory is faster than computing it."),
+    ),
+)
 
 # %% [markdown]
-# ## Remember
-#
-# <details class="kv-card"><summary>Until when does tensor parallelism shrink the cache per GPU?</summary>
-#
-# Until each GPU has one KV head. A latent never shrinks.
-#
-# </details>
-# <details class="kv-card"><summary>What does offloading not do?</summary>
-#
-# Let more requests run at the same moment.
-#
-# </details>
-#
 # ## Read on
 #
 # - [What an engine's log is telling you](12-what-the-log-says.py)
-# - [Does splitting multiply my cache?](../questions/parallel.md)
+# - [TP or DP for an MLA model?](../questions/mla-tp-or-dp.md), [Does TP multiply my cache?](../questions/parallel.md),
+#   [Does DCP give eight times the context?](../questions/decode-context-parallel.md)

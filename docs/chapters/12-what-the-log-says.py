@@ -1,51 +1,96 @@
 # %% [markdown]
-# # What an engine's log is telling you
+# # Reading vLLM, SGLang and llama.cpp start-up logs: KV cache size and maximum concurrency
 #
-# At its start, an engine prints a few lines about memory. They answer this book's question for your machine. This chapter takes
-# them from real logs and computes every figure in them.
+# At its start, an engine prints a few lines about memory. They answer this book's question for your machine. This chapter takes lines from real
+# logs and computes every figure in them.
 #
 # ## The question
 #
-# A log says `GPU KV cache size: 184,832 tokens` and `Maximum concurrency for 16,000 tokens per request: 11.55x`. Do twelve users crash
-# the server?
-#
-# ## Make a guess first
-#
-# <details class="kv-predict"><summary>Is "maximum concurrency" a limit, a promise or a measurement?</summary>
-#
-# None of the three. It is a division: how many requests of the *longest* length would fill the cache. Shorter requests need less, so more
-# of them run; longer ones are refused. The thirteenth waits in line, and nothing crashes.
-#
-# </details>
+# A log says `GPU KV cache size: 184,832 tokens` and `Maximum concurrency for 16,000 tokens per request: 11.55x`. Do twelve users crash the server?
 
 # %% tags=["hide"]
 from math import ceil, floor
 
-from kvreport.book.chapter import claim, fold, formula, quantities, table
+import kvreport
+from kvreport.book.chapter import (
+    Instrument,
+    Output,
+    Slider,
+    bars,
+    choose,
+    claim,
+    exercise,
+    fold,
+    formula,
+    guess,
+    instrument,
+    item,
+    quantities,
+    quiz,
+    right,
+    table,
+    takeaway,
+    wrong,
+)
 
 q = quantities()
-GiB, KiB = 2**30, 2**10
+GiB, KiB, MiB = 2**30, 2**10, 2**20
+QWEN, LLAMA = "Qwen/Qwen2.5-7B", "llama-3.1-8b"
 claim(q.kv_bytes(layers=40, kv_heads=8, head_dim=128), 163_840)
-claim(q.kv_per_token("Qwen/Qwen2.5-7B", tp=2), 28_672)
+claim(q.kv_per_token(QWEN, tp=2), 28_672)
+
+# %% tags=["hide"]
+choose(
+    "Is “maximum concurrency” a limit, a guarantee or a measurement?",
+    wrong(
+        "A limit: the twelfth request is refused",
+        "The common wrong answer. Shorter requests need less, so more of them run.",
+    ),
+    wrong(
+        "A measurement of the server's throughput",
+        "Nothing is measured. The line is printed before any request.",
+    ),
+    right(
+        "None of the three: it is a division",
+        "It says how many requests of the **longest** length would fill the cache. A request that finds no room waits, and nothing crashes.",
+    ),
+)
+
 # %% [markdown]
-# ## The lines
+# ## The lines of vLLM
 #
-# A log of vLLM 0.11 with Mistral Small 3.2, a model of 24 billion parameters, on an H100 (published with its flags; memory share 0.95, longest
-# request 16,000 tokens) gives these sizes:
+# A log of vLLM 0.11 with Mistral Small 3.2, a model of 24 billion parameters, on an H100. It was published with its flags: memory share 0.95, longest
+# request 16,000 tokens. It gives these sizes:
 #
-# | what | GiB |
+# | Size | GiB |
 # | --- | --- |
-# | memory of the GPU, as the process finds it | 79.18 |
+# | memory of the GPU, usable by the process | 79.18 |
 # | model weights | 44.76 |
-# | peak of intermediate results (activations) | 2.12 |
-# | outside of the framework (driver, communication) | 0.14 |
-# | available for the KV cache | 28.20 |
-#
+# | peak activations | 2.12 |
+# | non-torch memory (driver, communication) | 0.14 |
+# | available KV cache memory | 28.20 |
+
+# %% tags=["hide"]
+bars(
+    "The published start-up: what the memory share of 0.95 is divided into.",
+    {
+        "H100": {
+            "weights": ("weights", 44.76 * GiB),
+            "reserve": ("activations, non-torch", 2.26 * GiB),
+            "cache": ("KV cache", 28.20 * GiB),
+            "free": ("outside the share", 0.05 * 79.18 * GiB),
+        }
+    },
+    limit_bytes=79.18 * 0.95 * GiB,
+    limit_name="0.95",
+)
+
+# %% [markdown]
 # ## The formula
 
 # %% tags=["hide"]
 formula(
-    "available for the cache  =  memory × share  −  weights  −  activations  −  outside",
+    "available for the cache  =  memory × share  −  weights  −  activations  −  non-torch",
     "tokens                   =  available / bytes per token, in whole blocks",
     "maximum concurrency      =  tokens / longest request",
 )
@@ -65,7 +110,7 @@ claim(tokens / 16_000, 11.552)
 
 table(
     "The log's figures, recomputed",
-    ["line", "the log says", "recomputed"],
+    ["Line", "The log says", "Recomputed"],
     [
         ["available for the cache, GiB", "28.20", f"{available:.2f}"],
         ["tokens × bytes per token, GiB", "28.20", f"{tokens * per_token / GiB:.2f}"],
@@ -74,64 +119,114 @@ table(
     ],
 )
 
-# %% [markdown]
-# All of it follows. And something else can be read off. Whoever sets the share to 0.90 instead of 0.95 has
-# {{ 4 GiB = 0.05 * 79.18 * GiB }} less, and all of it is taken from the cache:
+
+# %% tags=["hide"]
+def available_at(share: float) -> float:
+    """GiB for the cache at a memory share, all else as in the log."""
+    return 79.18 * share - 44.76 - 2.12 - 0.14
+
+
+guess(
+    "Somebody lowers the share from 0.95 to 0.90. What percentage of the cache is lost?",
+    100 * (1 - available_at(0.90) / available_at(0.95)),
+    unit="%",
+    low=0,
+    high=100,
+    why=f"{0.05 * 79.18:.1f} GiB of the GPU, and all of it comes out of the cache. Weights and activations stay as they are.",
+)
 
 # %%
 table(
-    "What the share does: it is the cache alone that pays",
-    ["share of the memory", "for the cache, GiB", "tokens", "requests of 16,000"],
+    "A lower memory share (--gpu-memory-utilization) shrinks only the cache",
+    ["Share of the memory", "For the cache, GiB", "Tokens", "Requests of 16,000"],
     [
         [
             f"{share:.2f}",
-            room := 79.18 * share - 44.76 - 2.12 - 0.14,
-            floor(room * GiB / per_token / 16) * 16,
-            room * GiB / per_token / 16_000,
+            available_at(share),
+            floor(available_at(share) * GiB / per_token / 16) * 16,
+            available_at(share) * GiB / per_token / 16_000,
         ]
         for share in (0.80, 0.85, 0.90, 0.95)
     ],
 )
 
 # %% [markdown]
+# ## What vLLM 0.33, SGLang and llama.cpp print
+#
+# The same questions, asked of three engines on today's releases. The numbers in these lines are our predictions for Llama 3.1 8B.
+
+# %% tags=["hide"]
+vllm = kvreport.estimate(LLAMA, gpu="H100", context_tokens="16K")
+sglang = kvreport.estimate(LLAMA, gpu="H100", engine="sglang", context_tokens="16K")
+cpp = kvreport.estimate(
+    LLAMA, gpu="rtx-4090", engine="llama-cpp", weights="q4_k_m", context_tokens="32K", parallel=1
+)
+cells = cpp.to_dict()["kv_cache_bytes"] / MiB
+half = sglang.kv_pool_tokens * q.kv_per_token(LLAMA) / 2 / GiB
+claim(cells, 4096)
+formula(
+    "vLLM 0.33, H100, --max-model-len 16384",
+    f"  Available KV cache memory: {vllm.budget.kv_pool_bytes / GiB:.2f} GiB",
+    f"  GPU KV cache size: {vllm.kv_pool_tokens:,} tokens",
+    f"  Maximum concurrency for 16,384 tokens per request: {vllm.max_concurrency:.2f}x",
+    "",
+    "SGLang 0.5.23, H100",
+    f"  KV Cache is allocated. #tokens: {sglang.kv_pool_tokens}, K size: {half:.2f} GB, V size: {half:.2f} GB",
+    "",
+    "llama.cpp, RTX 4090, Q4_K_M, -c 32768 -np 1",
+    f"  llama_kv_cache: size = {cells:.2f} MiB ( 32768 cells,  32 layers,  1/1 seqs),",
+    f"                  K (f16): {cells / 2:.2f} MiB, V (f16): {cells / 2:.2f} MiB",
+)
+
+# %% [markdown]
+# Three habits to know:
+#
+# - **vLLM** prints GiB per GPU and tokens of the whole data rank. Since 0.20 the tokens are maximum concurrency × longest request.
+# - **SGLang** prints GB where it means GiB, and no concurrency. `max_total_num_tokens` is the pool. `max_running_requests` is the scheduler's limit.
+# - **llama.cpp** allocates cells for the context you set (`-c`), shared by its slots (`-np`). It fills the GPU only as far as you asked it to.
+#
 # ## Two GPUs
 #
-# Another log: Qwen2 7B (built like Qwen2.5 7B) over two A100s, half of the memory, longest request 16,384.
-# It prints `Available KV cache memory: 31.83 GiB`, `1,192,160 tokens` and `72.76x`.
-# The GiB are *per GPU*, the tokens are *in all*:
+# Another log shows Qwen2 7B (built like Qwen2.5 7B) over two A100s, half of the memory, longest request 16,384. It prints
+# `Available KV cache memory: 31.83 GiB`, `1,192,160 tokens` and `72.76x`.
+
+# %% tags=["hide"]
+guess(
+    "How many GiB of cache do the two GPUs have together?",
+    1_192_160 * q.kv_per_token(QWEN) / GiB,
+    unit="GiB",
+    low=0,
+    high=1000,
+    digits=1,
+    step="any",
+    why="The GiB in the log are **per GPU**, the tokens are **in all**. “Only 31.83 GiB on two GPUs” is a misreading.",
+)
 
 # %%
-claim(1_192_160 * q.kv_per_token("Qwen/Qwen2.5-7B", tp=2) / GiB, 31.83, within=0.001)
+claim(1_192_160 * q.kv_per_token(QWEN, tp=2) / GiB, 31.83, within=0.001)
 claim(1_192_160 / 16_384, 72.76, within=0.0001)
 table(
     "Where two GPUs confuse",
-    ["", "bytes per token", "for 1,192,160 tokens, GiB"],
+    ["Where", "Bytes per token", "For 1,192,160 tokens, GiB"],
     [
-        [
-            "on each of the two",
-            q.kv_per_token("Qwen/Qwen2.5-7B", tp=2),
-            1_192_160 * q.kv_per_token("Qwen/Qwen2.5-7B", tp=2) / GiB,
-        ],
-        ["together", q.kv_per_token("Qwen/Qwen2.5-7B"), 1_192_160 * q.kv_per_token("Qwen/Qwen2.5-7B") / GiB],
+        ["on each of the two", q.kv_per_token(QWEN, tp=2), 1_192_160 * q.kv_per_token(QWEN, tp=2) / GiB],
+        ["together", q.kv_per_token(QWEN), 1_192_160 * q.kv_per_token(QWEN) / GiB],
     ],
 )
 
 # %% [markdown]
-# So "only" that much on two cards is a misreading: it is that much on each.
-#
 # ## A hybrid
 #
-# Now a log that looks broken. Qwen3.5 9B on an L40S, longest request 262,144: `165,792 tokens`, `2.52x`. But 165,792 / 262,144 is 0.63, not
-# 2.52. Four times off, and both figures are right. The model has a [state](06-forgetting-on-purpose.py) in three of four layers; the engine
-# sorts its layers into four groups of one size and gives every group blocks from one store. In that version it printed the tokens as if
-# every block belonged to all four groups:
+# This log looks broken: Qwen3.5 9B on an L40S, longest request 262,144: `165,792 tokens`, `2.52x`. But 165,792 / 262,144 is 0.63, not 2.52. The two
+# differ by a factor of four, and both are right. The model has a [state](06-forgetting-on-purpose.py) in three of four layers. The engine sorts its layers into four
+# groups of one size, and every group takes blocks from one pool. That release printed the tokens as if every block belonged to all four groups:
 
 # %%
 claim(165_792 / 262_144 * 4, 2.52, within=0.005)
 claim(165_792 % 528, 0)
 table(
     "Reading a hybrid's log (vLLM 0.19)",
-    ["", ""],
+    ["Step", "Value"],
     [
         ["tokens per block, chosen so that a state fits into a block", 528],
         ["blocks, counted per group", 165_792 // 528],
@@ -144,63 +239,123 @@ table(
 
 # %% tags=["hide"]
 claim(4 * 165_792 // 528 / (ceil(262_144 / 528) + 3), 2.52, within=0.004)
-# %% [markdown]
-# Newer versions print concurrency × longest request instead, which is consistent and still no rate: change the longest request and the
-# "size in tokens" changes with it. For such models, ask for requests at *your* lengths. [Every model page](../models/index.md) has them.
-#
-# ## What else the lines mean
-#
-# - **"To serve at least one request with the model's max seq len … KV cache is needed, which is larger than the available"**: one request
-#   of the longest length does not fit. Lower the longest length (`--max-model-len`), raise the share, or use a smaller cache type. The
-#   model pages give the longest length that fits.
-# - **Preemption** warnings: pages ran out while requests grew ([Pages](08-pages.py)).
-# - **Nearly all memory in use on an idle server**: reserved, not needed. An engine takes its share at the start and manages it by itself.
-#
-# ## Where this picture ends
-#
-# Activations depend on how many tokens the engine handles in a step and on its version; CUDA graphs are taken off the cache since vLLM 0.21
-# and were not before. Our estimates carry an error for these terms, [and say how large it is](../about/method.md).
-#
-# ## Exercises
-#
-# **1.** A log: 61.2 GiB available, Llama 3.1 8B on one GPU, longest request 131,072. Which two figures does it print?
-
-# %% tags=["hide"]
-room = 61.2 * GiB
-blocks = floor(room / (16 * q.kv_per_token("llama-3.1-8b")))
-claim(blocks * 16, 501_344)
-fold(
-    "Answer",
-    f"{blocks * 16:,} tokens and {blocks * 16 / 131_072:.2f}x: 61.2 GiB / 128 KiB, down to whole blocks of 16.",
+instrument(
+    Instrument(
+        "From a log's lines to your own lengths (Llama 3.1 8B, blocks of 16)",
+        (
+            Slider(
+                "gib", "Available KV cache memory (GiB)", (5, 10, 20, 30, 40, 54, 61, 80, 120), 5, "count"
+            ),
+            Slider(
+                "longest", "Longest request (tokens)", (4096, 8192, 16384, 32768, 65536, 131072), 5, "tokens"
+            ),
+            Slider("tokens", "Your requests (tokens)", (500, 1000, 2000, 5000, 10_000, 30_000), 3),
+        ),
+        (
+            Output("pool", "", "product", ("gib", GiB)),
+            Output("blocks", "Blocks", "whole_number", ("pool", 16 * 131_072)),
+            Output("size", "GPU KV cache size (tokens)", "product", ("blocks", 16)),
+            Output("printed", "Maximum concurrency, as printed", "ratio", ("size", "longest"), "×.2"),
+            Output("held", "", "reserved_tokens", ("tokens", 16)),
+            Output("own", "Requests of your length", "whole_number", ("size", "held")),
+        ),
+        {},
+        rows=((5, 5, 3), (5, 2, 3), (5, 5, 1), (2, 5, 3), (7, 5, 3)),
+    )
 )
 
 # %% [markdown]
-# **2.** The same server will get requests of 5,000 tokens. How many run at once?
+# Newer releases print concurrency × longest request instead. That is consistent, and still no rate: change the longest request, and the "size in tokens"
+# changes with it. For such models, look at requests at *your* lengths. [Every model page](../models/index.md) has them.
+#
+# ## What else the lines mean
+#
+# - **"… KV cache is needed, which is larger than the available KV cache memory"**: one request of the longest length does not fit.
+#   Lower `--max-model-len`, raise the share, or use a smaller KV format.
+# - **"max_num_seqs (1024) exceeds available Mamba cache blocks"**: a hybrid needs one block for the states of every sequence. Lower
+#   `--max-num-seqs`: see [the question](../questions/state-slots.md).
+# - **Preemption** warnings: blocks ran out while requests grew ([PagedAttention](08-pages.py)).
+# - **Nearly all memory in use on an idle server**: reserved, not needed. An engine takes its share at start.
+# - **A low "GPU KV cache usage"** under load: your requests are far shorter than the longest one that you allowed.
+
+# %% tags=["hide"]
+takeaway(
+    "GiB per GPU, tokens in all, concurrency for the longest request. Divide the tokens by your own length to get your own number."
+)
+
+# %% [markdown]
+# ## Where this picture ends
+#
+# Activations depend on the tokens of a step and on the release. Since vLLM 0.21, CUDA graphs are subtracted from the cache. Our estimates carry an error for
+# these terms, [and say how large it is](../about/method.md).
+#
+# ## Exercises
+
+# %% tags=["hide"]
+room = 61.2 * GiB
+blocks = floor(room / (16 * q.kv_per_token(LLAMA)))
+claim(blocks * 16, 501_344)
+exercise(
+    "**1.** A log shows 61.2 GiB available, Llama 3.1 8B on one GPU, longest request 131,072. Which maximum concurrency does it print?",
+    blocks * 16 / 131_072,
+    unit="×",
+    digits=2,
+    within=0.01,
+    solution=f"{blocks * 16:,} tokens: 61.2 GiB / 128 KiB, down to whole blocks of 16. Divided by 131,072.",
+    traps={float(blocks * 16): "These are the tokens. Divide by the longest request."},
+)
 
 # %% tags=["hide"]
 each = ceil(5000 / 16)
 claim(blocks // each, 100)
+exercise(
+    "**2.** The same server gets requests of 5,000 tokens. How many run at once?",
+    blocks // each,
+    unit="requests",
+    within=0,
+    solution=f"Each takes {each} blocks of {blocks:,}. That is far more than the printed 3.83, which is for the longest request.",
+    traps={3.0: "This is for requests of 131,072 tokens."},
+)
+
+# %% tags=["hide"]
 fold(
-    "Answer",
-    f"{blocks // each}: each takes {each} blocks of {blocks:,}. Far more than the printed 3.83, which is for the longest.",
+    "3. The printed usage is 0.2 to 0.5 %. Is the server too large?",
+    "Not for that reason alone. With a pool of "
+    f"{43 * GiB / q.kv_per_token('qwen3.6-27b', 'fp8') / 1e6:.1f} million tokens (43 GiB, Qwen3.6 27B, FP8), 0.5 % is "
+    f"{0.005 * 43 * GiB / q.kv_per_token('qwen3.6-27b', 'fp8'):,.0f} tokens, one or two short requests in flight. Look at the peak.",
 )
 
 # %% [markdown]
-# ## Remember
-#
-# <details class="kv-card"><summary>"Available KV cache memory": per GPU or in all?</summary>
-#
-# Per GPU. The tokens beneath it are in all.
-#
-# </details>
-# <details class="kv-card"><summary>What is divided by what in "maximum concurrency"?</summary>
-#
-# The tokens that the cache holds, by the longest request allowed.
-#
-# </details>
-#
+# ## Check yourself
+
+# %% tags=["hide"]
+quiz(
+    item(
+        "“Available KV cache memory”: per GPU or in all?",
+        right("Per GPU", "The tokens below it are in all."),
+        wrong("In all", "The common wrong answer, and the reason for “only 31 GiB on two GPUs”."),
+        wrong("Per request", "It is the whole pool of one GPU."),
+    ),
+    item(
+        "What does “maximum concurrency” divide by what?",
+        wrong("Memory by weights", "Weights are already subtracted."),
+        right(
+            "The tokens that the cache holds, by the longest request allowed",
+            "Your own requests are usually shorter.",
+        ),
+        wrong("Requests per second by latency", "Nothing is measured."),
+    ),
+    item(
+        "nvidia-smi shows 72 of 80 GB in use by an idle server. Why?",
+        wrong("A memory leak", "The common wrong answer."),
+        right("The engine reserved its share at start", "What is reserved is not what is needed."),
+        wrong("The model is that large", "Weights are a part of it. The rest is the empty pool."),
+    ),
+)
+
+# %% [markdown]
 # ## Read on
 #
 # - [Paste a log of your own](../log/index.md), and see each figure recomputed
 # - [Questions](../questions/index.md), most of them about such lines
-# - Start-up logs that our estimates are held against: [evidence](../evidence/claims/index.md)
+# - [Start-up logs compared with our estimates](../evidence/index.md)

@@ -1,26 +1,37 @@
 # %% [markdown]
-# # How real traffic fills the cache
+# # How real traffic fills the KV cache: prefix hits, idle agents, prompt caching
 #
-# "52 requests of 8K tokens" assumes that every request has one length, that none shares a prefix and that none waits. Real requests
-# have long tails, repeat each other's beginnings and leave conversations idle. This chapter replays recorded requests.
+# "52 requests of 8K tokens" assumes that every request has one length, that none shares a prefix and that none waits. Real requests have long tails,
+# repeat each other's beginnings and leave conversations idle. This chapter replays recorded requests.
 #
 # ## The question
 #
-# A chat assistant's prompts repeat: the same system prompt, the same conversation one turn later. A cache without any limit would find
-# more than a third of all prompt tokens again. How much of that does one GPU find?
-#
-# ## Make a guess first
-#
-# <details class="kv-predict"><summary>The KV pool of an H100 with a 7B model holds about a million tokens. Which share of the possible hits does it reach on one hour of a chat assistant's traffic?</summary>
-#
-# About a quarter. A conversation's next turn comes minutes later, and by then millions of other tokens have passed through the cache.
-#
-# </details>
+# A chat assistant's prompts repeat: the same system prompt, the same conversation one turn later. An unlimited cache would find more than a third of
+# all prompt tokens again. How much of that does one GPU find?
 
 # %% tags=["hide"]
 from statistics import fmean
 
-from kvreport.book.chapter import claim, fold, formula, table
+import kvreport
+from kvreport.book.chapter import (
+    Instrument,
+    Output,
+    Slider,
+    choose,
+    claim,
+    curves,
+    exercise,
+    fold,
+    formula,
+    guess,
+    instrument,
+    item,
+    quiz,
+    right,
+    table,
+    takeaway,
+    wrong,
+)
 from kvreport.traffic.answers import replay
 from kvreport.traffic.deployment import separate_pools
 from kvreport.traffic.generate import Workload, generate
@@ -32,8 +43,24 @@ from kvreport.traffic.trace import TracedRequest, build, with_outputs
 
 GiB = 2**30
 MODEL, GPU = "Qwen/Qwen2.5-7B-Instruct", "h100-sxm-80gb"
+found = replay("mooncake-conversation", MODEL, gpu=GPU, order_only=True, hit_rate=0.30)
+pool = found.estimate.budget.kv_pool_bytes
+claim(found.hit_rate, 0.09, within=0.05)
+claim(found.hit_rate / found.hit_rate_unlimited, 0.235, within=0.05)
+
+# %% tags=["hide"]
+guess(
+    "The KV pool of an H100 with a 7B model holds about a million tokens. Over one hour of a chat assistant's traffic, what percentage of the possible hits "
+    "does it reach?",
+    100 * found.hit_rate / found.hit_rate_unlimited,
+    unit="%",
+    low=0,
+    high=100,
+    why="A conversation's next turn comes minutes later. By then millions of other tokens have passed through the cache.",
+)
+
 # %% [markdown]
-# ## Lengths: the mean is no request
+# ## Lengths: the mean describes no request
 #
 # Three published traces: a chat assistant, long documents, and sessions of a coding agent.
 
@@ -49,7 +76,7 @@ def at(values, share):
 
 table(
     "Prompt lengths of three traces, in tokens",
-    ["trace", "requests", "median", "mean", "95th percentile", "longest"],
+    ["Trace", "Requests", "Median", "Mean", "95th percentile", "Longest"],
     [
         [
             name,
@@ -64,13 +91,13 @@ table(
 )
 
 # %% [markdown]
-# A pool divided by the mean length gives a number of requests that fits only on average. When several long requests meet, blocks run
-# out while answers grow, and the engine preempts the last admitted request and computes it again later ([Pages](08-pages.py)).
+# A pool divided by the mean length gives a number of requests that fits only on average. When several long requests meet, blocks run out while answers
+# grow. The engine then preempts the last admitted request and computes it again later ([PagedAttention](08-pages.py)).
 #
-# ## Hits: which rate is meant
+# ## Hit rates: which definition?
 #
-# A prompt *hits* as far as its leading blocks are still cached: the longest unbroken run from the start. One trace has many hit rates. On
-# the synthetic trace, with a cache that forgets nothing:
+# A prompt *hits* as far as its leading blocks are still cached: the longest unbroken run from the start. One trace has many hit rates. This is the
+# synthetic trace with a cache that evicts nothing:
 
 # %%
 synthetic = reuse(traces["mooncake-synthetic"])
@@ -78,7 +105,7 @@ unlimited = hit_counts(synthetic, None)
 half = hit_counts(synthetic, None, warmup=0.5)
 table(
     "One trace, one cache, several hit rates",
-    ["definition", "all requests", "last half"],
+    ["Definition", "All requests", "Last half"],
     [[text, f"{unlimited.rate(name):.1%}", f"{half.rate(name):.1%}"] for name, text in DEFINITIONS.items()],
 )
 
@@ -86,13 +113,13 @@ table(
 claim(unlimited.rate("full_blocks"), 0.661, within=0.002)
 claim(half.rate("tokens"), 0.863, within=0.002)
 # %% [markdown]
-# The Mooncake paper's 66 % for this trace is the third line. A rate without its definition says little, and a rate of the last half, after
-# the cache has warmed up, says something else than a rate of the whole. From here on, a hit rate is hit tokens divided by prompt tokens.
+# The Mooncake paper's 66 % for this trace is the third line. A rate without its definition says little. A rate of the last half, after the cache has
+# warmed up, is another quantity than a rate of all requests. From here on, a hit rate is hit tokens divided by prompt tokens.
 #
 # ## The formula
 #
-# Order all cached blocks by the time of their last use, the youngest first, and within one request from its beginning to its end. A block's
-# *reuse distance* is the number of blocks in front of it at the moment when it is wanted again.
+# Order all cached blocks by the time of their last use, the most recent first, and within one request from its beginning to its end. A block's *reuse
+# distance* is the number of blocks in front of it when it is needed again.
 
 # %% tags=["hide"]
 formula(
@@ -101,17 +128,26 @@ formula(
 )
 
 # %% [markdown]
-# That is the rule of LRU, which evicts what was used longest ago. Engines evict from the end of a prefix, never from its middle, and this order
-# does exactly that, because a beginning is used whenever its continuation is. The distances do not depend on the size of the cache, so one
-# pass over a trace gives the hit rate of every size at once.
+# This is LRU, which evicts what was used longest ago. Engines evict from the end of a prefix, never from its middle. This order does exactly that, because
+# a beginning is used whenever its continuation is. The distances do not depend on the size of the cache. One pass over a trace therefore gives the hit
+# rate of every size.
 #
 # ## The numbers put in
 
+# %% tags=["hide"]
+guess(
+    "How many GiB of KV cache would it take to reach a hit rate of 30 %?",
+    found.cache_bytes_for_hit_rate / GiB,
+    unit="GiB",
+    low=1,
+    high=100_000,
+    why=f"One GPU's pool of {pool / GiB:.0f} GiB reaches {found.hit_rate:.1%}, and an unlimited cache {found.hit_rate_unlimited:.1%}.",
+)
+
 # %%
-found = replay("mooncake-conversation", MODEL, gpu=GPU, order_only=True, hit_rate=0.30)
 table(
     "Hit rate by size of the KV cache, chat assistant on Qwen2.5 7B",
-    ["KV cache, GiB", "LRU", "best possible"],
+    ["KV cache, GiB", "LRU", "Best possible"],
     [
         [f"{point.cache_bytes / GiB:,.0f}", f"{point.lru:.1%}", f"{point.best:.1%}"]
         for point in found.curve[::3]
@@ -119,24 +155,27 @@ table(
 )
 
 # %% tags=["hide"]
-pool = found.estimate.budget.kv_pool_bytes
-claim(found.hit_rate, 0.09, within=0.05)
-claim(found.hit_rate / found.hit_rate_unlimited, 0.235, within=0.05)
-fold(
-    "What one GPU reaches",
-    f"Its pool of {pool / GiB:.0f} GiB finds {found.hit_rate:.1%}, of {found.hit_rate_unlimited:.1%} that could be found. "
-    f"For 30 % it would take {found.cache_bytes_for_hit_rate / GiB:.0f} GiB.",
+points = [point for point in found.curve if point.cache_bytes > 0]
+curves(
+    "Hit rate of a chat assistant's hour by size of the KV cache. Between the lines is what a better eviction policy could gain.",
+    x=[point.cache_bytes / GiB for point in points],
+    lines={
+        "LRU": [100 * point.lru for point in points],
+        "best possible": [100 * point.best for point in points],
+    },
+    x_title="KV cache, GiB",
+    y_title="hit rate, %",
+    x_tokens=False,
 )
 
 # %% [markdown]
-# The last column is the best possible policy, which knows the future: it evicts the block that is wanted again last, and does not store what
-# nobody will want (Belady's policy). Between the two columns lies what a cleverer engine could gain; between the best and the last line what
-# only memory can.
+# The best possible policy knows the future: it evicts the block that is needed last, and does not store what is never needed (Belady's policy). A
+# better engine could gain what is between the columns. Only memory could gain what is between the best and the last line.
 #
 # ## Rounds of a conversation
 #
-# If nothing is evicted and every turn adds as much as the one before, a turn after r others finds r of its r + 1 parts. Over a whole
-# conversation of R turns that makes (R − 1) / (R + 1):
+# Suppose nothing is evicted and every turn adds as much as the one before. Turn r + 1 then finds r of its r + 1 parts. Over a conversation of R turns
+# this makes (R − 1) / (R + 1):
 
 # %%
 PART = 64  # blocks of 16 tokens that every turn adds
@@ -159,7 +198,7 @@ def conversation(turns, clients=20):
 rates = {turns: hit_counts(reuse(conversation(turns)), None).rate() for turns in (1, 2, 4, 8, 16)}
 table(
     "Twenty conversations that only grow, nothing evicted",
-    ["turns", "replayed", "(R − 1) / (R + 1)"],
+    ["Turns", "Replayed", "(R − 1) / (R + 1)"],
     [[turns, f"{rate:.4f}", f"{(turns - 1) / (turns + 1):.4f}"] for turns, rate in rates.items()],
 )
 
@@ -167,12 +206,12 @@ table(
 for turns, rate in rates.items():
     assert abs(rate - (turns - 1) / (turns + 1)) < 1e-12
 # %% [markdown]
-# Long conversations approach a rate of one, which is why agents live on the cache: almost everything they send was there before.
+# Long conversations approach a rate of one. This is why agents depend on the cache: almost everything they send was there before.
 #
-# ## With time: who waits, who is preempted
+# ## With time: queues and preemptions
 #
-# A replay with the engine's scheduler and a step time from the [roofline](09-prefill-and-decode.py) shows the rest. The same trace with arrivals
-# twice as fast, at their own speed and slowed to a fifth:
+# A replay with the engine's scheduler and a step time from the [roofline](09-prefill-and-decode.py) shows the rest. The same trace runs with arrivals
+# twice as fast, at the recorded speed, and slowed to a fifth:
 
 # %%
 runs = {
@@ -196,12 +235,12 @@ def line(speed):
 table(
     "One H100 under one hour of a chat assistant",
     [
-        "arrivals, times as fast",
-        "running, mean",
-        "waiting, most",
-        "waiting 95 %, seconds",
-        "preemptions",
-        "idle context stays, seconds",
+        "Arrivals, times as fast",
+        "Running, mean",
+        "Waiting, most",
+        "Wait, 95 %, s",
+        "Preemptions",
+        "Idle context stays, s",
     ],
     [line(speed) for speed in runs],
 )
@@ -213,14 +252,64 @@ assert courses[2.0]["peak_waiting"] > 1000
 assert courses[1.0]["idle_lifetime_s"]["p50"] < 15
 assert 120 < courses[0.2]["idle_lifetime_s"]["p50"] < 240
 # %% [markdown]
-# At twice the speed one GPU is too small: the queue grows for as long as the trace lasts. At its own speed it keeps up, but running requests hold
-# nearly the whole pool, and an idle context is gone after seconds. At a fifth, idle contexts stay for minutes. That last column decides what the
-# cache is worth: a conversation that pauses longer than that starts from nothing.
+# At twice the speed one GPU is too small: the queue grows as long as the trace lasts. At the recorded speed it keeps up, but running requests hold
+# nearly the whole pool, and an idle context is evicted after seconds. At a fifth, idle contexts stay for minutes. The last column decides what the cache is
+# worth: a conversation that pauses longer starts from nothing.
 #
-# ## Which pool binds
+# ## Prompt caching and its time to live
 #
-# A model with sliding windows keeps two caches. An engine with a pool for each can lose a prefix although nearly all memory is free, because
-# the window's pool holds the end of few contexts:
+# Hosted services sell this effect as *prompt caching*: a discount for tokens that are found again, and a *time to live* (TTL) after which they are
+# not. A coding session is cheap while you work and costly to resume tomorrow, because its cache is gone and the whole context is prefilled again.
+# What does one resumption cost in GPU time?
+
+# %% tags=["hide"]
+llama = kvreport.estimate(
+    "llama-3.1-70b", gpu="H200", context_tokens="128K", tensor_parallel=4, weights="fp8", kv="fp8"
+)
+reading = (llama.prefill_ms_lower_bound or 0) / 1e3
+choose(
+    "An engine evicts idle blocks after a TTL of five minutes. Does this TTL guarantee that a context stays five minutes?",
+    wrong("Yes: that is what it says", "The common wrong answer. Nothing is reserved for an idle context."),
+    right(
+        "No: memory can evict it much earlier",
+        "A TTL only removes what memory would have kept. Under load memory removes it first.",
+    ),
+    wrong("Only with host memory", "Host memory helps, but its blocks are evicted as well."),
+)
+
+# %% tags=["hide"]
+fold(
+    "What resuming a session of 128K tokens costs",
+    f"Llama 3.1 70B (FP8) on four H200s prefills 128K tokens in at least {reading:.1f} s, during which the GPUs decode for nobody else at full speed. "
+    f"Keeping it would take {llama.kv_bytes_per_request_per_gpu * 4 / GiB:.1f} GiB of cache over the four GPUs for the whole pause.",
+)
+
+# %% tags=["hide"]
+instrument(
+    Instrument(
+        "How many idle sessions stay cached? (Llama 3.1 70B, FP8, four H200s)",
+        (
+            Slider("running", "Requests running", (4, 8, 16, 32, 64, 128), 3),
+            Slider("each", "Tokens of a running request", (2048, 8192, 16384, 32768), 1, "tokens"),
+            Slider("session", "Tokens of an idle session", (8192, 32768, 65536, 131072), 1, "tokens"),
+        ),
+        (
+            Output("one", "", "product", ("token", "each")),
+            Output("held", "Held by running requests, per GPU", "product", ("one", "running"), "GiB.1"),
+            Output("idle", "", "product", ("token", "session")),
+            Output("stay", "Idle sessions that fit", "resident_sessions", ("pool", "held", "idle")),
+            Output("share", "Share of the pool left for them", "left_share", ("pool", "held"), "%.0"),
+        ),
+        {"token": llama.kv_bytes_per_token_per_gpu, "pool": llama.budget.kv_pool_bytes},
+        rows=((0, 1, 1), (3, 1, 1), (5, 1, 1), (3, 1, 3), (5, 3, 1)),
+    )
+)
+
+# %% [markdown]
+# ## Which pool limits
+#
+# A model with sliding windows keeps two caches. An engine with a pool for each can lose a prefix although nearly all memory is free, because the
+# window's pool holds the end of few contexts:
 
 # %%
 agents = with_outputs(generate(Workload(sessions=150, turns=6, sessions_per_s=0.5, think_s=120)))
@@ -231,8 +320,8 @@ windows = [
 ]
 table(
     "One pool for full attention that holds everything, and window pools of four sizes",
-    ["tokens of the window pool", "hit rate"],
-    [[f"{size:,}", f"{found.hit_rate:.1%}"] for size, found in zip(sizes, windows, strict=True)],
+    ["Tokens of the window pool", "Hit rate"],
+    [[f"{size:,}", f"{one.hit_rate:.1%}"] for size, one in zip(sizes, windows, strict=True)],
 )
 
 # %% tags=["hide"]
@@ -240,8 +329,8 @@ assert windows[0].hit_rate + 0.2 < windows[-1].hit_rate
 # %% [markdown]
 # ## Memory of the host
 #
-# Blocks can be copied to the host when a request ends. Host and device then hold nearly the same, and together they hit as the larger of the two
-# would; copied only when they are evicted, they hit as both together:
+# An engine can copy blocks to the host when a request ends. Host and GPU then hold nearly the same, and together they hit as the larger of the two would.
+# If it copies only what is evicted, they hit as both together:
 
 # %%
 tiers = {
@@ -257,8 +346,8 @@ tiers = {
     for policy in ("write_through", "on_eviction")
 }
 table(
-    "256 GiB of host memory beside one H100",
-    ["blocks are copied", "hit rate"],
+    "256 GiB of host memory next to one H100",
+    ["Blocks are copied", "Hit rate"],
     [
         ["never (no host memory)", f"{found.hit_rate:.1%}"],
         ["when a request ends", f"{tiers['write_through'].hit_rate_with_host:.1%}"],
@@ -269,42 +358,72 @@ table(
 # %% tags=["hide"]
 claim(tiers["write_through"].hit_rate_with_host, 0.284, within=0.05)
 assert tiers["on_eviction"].hit_rate_with_host > tiers["write_through"].hit_rate_with_host
+takeaway(
+    "A prefix cache is worth what returns before it is evicted. Compare pauses with the time that idle contexts stay."
+)
 # %% [markdown]
 # ## Where this picture ends
 #
-# Step times are the roofline's bound over an efficiency, not a measurement. A trace names prompts only, so what an answer adds to the cache is
-# known where the next prompt of the same session repeats it, and counts as unusable elsewhere. The trace's own blocks limit how finely
-# prefixes are told apart. Several replicas get whole sessions, or requests in turn; a router that looks for the longest prefix does better.
-#
-# ## Try it
-#
-# [Drop a trace of your own](../traffic/index.md), or run `kvreport replay TRACE MODEL --gpu GPU`.
+# Step times are the roofline's bound divided by an efficiency, not a measurement. A trace has prompts only. What an answer adds to the cache is known
+# where the next prompt of the session repeats it, and counts as unusable elsewhere. The trace's blocks limit how finely prefixes are told apart.
+# Several replicas get whole sessions, or requests in turn. A router that looks for the longest prefix does better.
 #
 # ## Exercises
-#
-# **1.** A cache holds four contexts, and eight agents take turns, one request each. What is the hit rate under LRU, and what does the best policy reach?
-#
-# <details class="kv-fold"><summary>Answer</summary>
-#
-# None under LRU: when an agent's turn comes, seven others have passed, and its context has gone. The best policy keeps four of the eight for good.
-#
-# </details>
-#
-# ## Remember
-#
-# <details class="kv-card"><summary>What decides whether a block hits under LRU?</summary>
-#
-# Its reuse distance: how many other blocks were used since. The size of the cache is compared with it, nothing else.
-#
-# </details>
-# <details class="kv-card"><summary>A vendor reports a hit rate of 86 %. What do you ask?</summary>
-#
-# Of tokens or of blocks, of all requests or after a warm-up, and on which traffic.
-#
-# </details>
-#
+
+# %% tags=["hide"]
+exercise(
+    "**1.** A cache holds four contexts. Eight agents take turns, one request each. What is the hit rate under LRU, in percent?",
+    0,
+    unit="%",
+    solution="When an agent's turn comes, seven others have passed, and its context has been evicted. The best policy would keep four of the eight for good.",
+    traps={50.0: "This is what the best policy reaches. LRU always evicts the context that is needed next."},
+)
+
+# %% tags=["hide"]
+exercise(
+    "**2.** A conversation has 9 turns of equal size and nothing is evicted. What is its hit rate, in percent?",
+    100 * 8 / 10,
+    unit="%",
+    solution="(R − 1) / (R + 1) = 8 / 10.",
+    traps={100 * 8 / 9: "This is the rate of the last turn. The first turns find less."},
+)
+
+# %% [markdown]
+# ## Check yourself
+
+# %% tags=["hide"]
+quiz(
+    item(
+        "What decides whether a block hits under LRU?",
+        right(
+            "Its reuse distance compared with the size of the cache", "How many other blocks were used since."
+        ),
+        wrong("The seconds since its last use", "Time matters only through the traffic that passes in it."),
+        wrong("Whether its session is still open", "Engines do not know sessions. They know blocks."),
+    ),
+    item(
+        "A vendor reports a hit rate of 86 %. What do you ask?",
+        wrong("On which GPU?", "The GPU matters less than the definition."),
+        right(
+            "Of tokens or blocks, of all requests or after a warm-up, and on which traffic",
+            "One trace has many hit rates.",
+        ),
+        wrong("Nothing: a hit rate is a hit rate", "The common wrong answer."),
+    ),
+    item(
+        "An idle agent holds how much reserved memory?",
+        wrong(
+            "Its whole context",
+            "The common wrong answer. Its blocks are cached, and can be evicted at any time.",
+        ),
+        right("None", "When a request ends, its blocks stay only until others need the room."),
+        wrong("One block", "Nothing at all is reserved for it."),
+    ),
+)
+
+# %% [markdown]
 # ## Read on
 #
-# - [Pages](08-pages.py)
+# - [PagedAttention](08-pages.py)
 # - [How many idle agents stay in the cache, and for how long?](../questions/agents-and-idle-sessions.md)
-# - Try it: [drop your own trace](../traffic/index.md)
+# - Try it: [drop your own trace](../traffic/index.md), or run `kvreport replay TRACE MODEL --gpu GPU`

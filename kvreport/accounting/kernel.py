@@ -471,6 +471,11 @@ def per_rank(requests: int, data: int) -> int:
     return requests // data
 
 
+def per_gpu(requests: int, devices: int) -> float:
+    """Return the requests of a deployment for each of its devices."""
+    return requests / devices
+
+
 def shortfall(pool: int, block: int, kept: int, request: int, wanted: int) -> int:
     """Return the bytes that a pool lacks for one request, or for the blocks wanted at start; 0 if it does not.
 
@@ -666,18 +671,27 @@ def longest_known(memory: float, compute: float, link: float) -> float:
     return longest
 
 
-def decode_seconds(step: Step, batch: float, context: int) -> float:
-    """Return the lower bound of one decode step: every request of the batch gets one token."""
+def decode_bytes(step: Step, batch: float, context: int) -> float:
+    """Return the bytes that one decode step reads: weights once, and the cache of every request."""
     cache = 0.0
+    for reach in step.reaches:
+        cache += reach[0] * entries_seen(reach, context)
+    return weight_bytes_read(step, batch) + batch * (cache + step.state_bytes)
+
+
+def decode_compute_seconds(step: Step, batch: float, context: int) -> float:
+    """Return the seconds of one decode step's operations at peak rates."""
     attention = step.state_bytes / 2 / STATE_ELEMENT_BYTES * STATE_OPERATIONS
     for reach in step.reaches:
-        seen = entries_seen(reach, context)
-        cache += reach[0] * seen
-        attention += reach[1] * seen
-    read = weight_bytes_read(step, batch) + batch * (cache + step.state_bytes)
+        attention += reach[1] * entries_seen(reach, context)
     compute = work_seconds(step.body, batch) + work_seconds(step.head, batch)
-    compute += batch * attention / step.attention_rate
-    return longest_known(read / step.bytes_rate, compute, link_seconds(step, batch))
+    return compute + batch * attention / step.attention_rate
+
+
+def decode_seconds(step: Step, batch: float, context: int) -> float:
+    """Return the lower bound of one decode step: every request of the batch gets one token."""
+    read = decode_bytes(step, batch, context) / step.bytes_rate
+    return longest_known(read, decode_compute_seconds(step, batch, context), link_seconds(step, batch))
 
 
 def prefill_seconds(step: Step, prompt: int, cached: int) -> float:

@@ -13,15 +13,16 @@ for its old and its new versions:
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape, unescape
 from pathlib import Path
 from posixpath import dirname, join, normpath
 from typing import TYPE_CHECKING, Final
 
-from kvreport.book import glossary, prose
+from kvreport.book import glossary, notebook, prose
 from kvreport.errors import Fault
+from kvreport.site.kit.page import link
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from kvreport.book.quantities import Quantities
 
 CHAPTERS: Final = "chapters/"
+QUESTIONS: Final = "questions/"
+_LISTED: Final = re.compile(r"\]\(([\w-]+)\.md\)")
 _BLOCK: Final = re.compile(r"<(style|script)\b.*?</\1\s*>", re.DOTALL | re.IGNORECASE)
 _CLIPBOARD: Final = re.compile(r'<div\b[^>]*class="clipboard-copy-txt"[^>]*>.*?</div>', re.DOTALL)
 _COPY_BUTTON: Final = re.compile(
@@ -58,12 +61,16 @@ class Book:
         terms: Glossary entries to explain where they first stand on a page.
         files: The site's files, once MkDocs has them.
         titles: Title of each chapter by source address, in reading order.
+        questions: Title of each question by source address, in the order of their list.
+        taken: For each chapter, what can be downloaded: words, and the address within the site or in full.
     """
 
     quantities: Quantities
     terms: tuple[glossary.Term, ...] = ()
     files: Files | None = None
     titles: dict[str, str] = field(default_factory=dict)
+    questions: dict[str, str] = field(default_factory=dict)
+    taken: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
 
     def take(self, files: Files, config: MkDocsConfig) -> None:
         """Place the chapters and learn their titles."""
@@ -71,6 +78,31 @@ class Book:
         self.files = files
         found = sorted((f for f in files if is_chapter(f.src_uri)), key=lambda f: f.src_uri)
         self.titles = {f.src_uri: _title(Path(str(f.abs_src_path))) for f in found}
+        self.questions = self._listed()
+
+    def pack(self, config: MkDocsConfig) -> list[tuple[str, str]]:
+        """Return every chapter as a notebook and as a script: (address within the site, content).
+
+        Raises:
+            InputError: If a figure in a chapter's prose does not hold.
+        """
+        if self.files is None:
+            return []
+        made: list[tuple[str, str]] = []
+        for uri in self.titles:
+            file = self.files.get_file_from_path(uri)
+            if file is None or file.abs_src_path is None:
+                continue
+            source = Path(file.abs_src_path).read_text(encoding="utf-8")
+            parts = notebook.portable(source, uri, self.quantities, config.site_url or "/")
+            folder = glossary.chapter_address(uri)
+            stem = f"{folder}{folder.rstrip('/').rpartition('/')[2]}"
+            made += [(f"{stem}.ipynb", notebook.notebook(parts)), (f"{stem}.py", notebook.script(parts))]
+            elsewhere = notebook.browser_link(config.repo_url or "", config.remote_branch, f"{stem}.ipynb")
+            self.taken[uri] = [("Download as a notebook", f"{stem}.ipynb"), ("as a script", f"{stem}.py")]
+            if elsewhere:
+                self.taken[uri].append(("open in a browser notebook", elsewhere))
+        return made
 
     def check_prose(self, allow: Path) -> list[Fault]:
         """Find naked quantities in every chapter and Markdown page that lies in the docs folder."""
@@ -95,7 +127,14 @@ class Book:
         dead: list[Fault] = []
         if is_chapter(uri) and self.files is not None:
             html, dead = resolve_links(clean(html), page.file, self.files)
-            html = frame(html, self._way(uri, -1, page.file), self._way(uri, 1, page.file))
+            html = frame(
+                html,
+                self._way(uri, -1, page.file),
+                self._way(uri, 1, page.file),
+                [(words, link(page.url, there)) for words, there in self.taken.get(uri, ())],
+            )
+        elif uri in self.questions:
+            html += ways(self._way(uri, -1, page.file), self._way(uri, 1, page.file), "Questions")
         html, faults = prose.resolve(html, self.quantities, uri)
         if self.terms and self.files is not None:
             home = self.files.get_file_from_path(glossary.PAGE)
@@ -111,14 +150,26 @@ class Book:
         return (*own, *(name for term in told for name in (term.term, *term.also)))
 
     def _way(self, uri: str, step: int, file: File) -> dict[str, str] | None:
-        order = list(self.titles)
+        titles = self.titles if uri in self.titles else self.questions
+        order = list(titles)
         number = order.index(uri) + step
         if not 0 <= number < len(order) or self.files is None:
             return None
         target = self.files.get_file_from_path(order[number])
         if target is None:
             return None
-        return {"title": self.titles[order[number]], "url": target.url_relative_to(file)}
+        return {"title": titles[order[number]], "url": target.url_relative_to(file)}
+
+    def _listed(self) -> dict[str, str]:
+        """Questions in the order in which their index links to them."""
+        index = self.files.get_file_from_path(f"{QUESTIONS}index.md") if self.files is not None else None
+        if self.files is None or index is None or index.abs_src_path is None:
+            return {}
+        listed = _LISTED.findall(Path(index.abs_src_path).read_text(encoding="utf-8"))
+        found = [self.files.get_file_from_path(f"{QUESTIONS}{name}.md") for name in listed]
+        return {
+            f.src_uri: _title(Path(f.abs_src_path), "# ") for f in found if f is not None and f.abs_src_path
+        }
 
 
 def is_chapter(uri: str) -> bool:
@@ -192,27 +243,42 @@ def minutes(html: str) -> int:
     return max(1, round(words / WORDS_PER_MINUTE))
 
 
-def frame(html: str, before: Mapping[str, str] | None, after: Mapping[str, str] | None) -> str:
+def frame(
+    html: str,
+    before: Mapping[str, str] | None,
+    after: Mapping[str, str] | None,
+    taken: Sequence[tuple[str, str]] = (),
+) -> str:
     """Put the reading time under a chapter's title, and the ways on under its end.
 
     Args:
         html: The chapter's content, beginning with its title.
         before: ``title`` and ``url`` of the chapter before, if any.
         after: The same of the chapter after.
+        taken: Words and address of each way to take the chapter along.
     """
-    time = f'<p class="kv-kicker">{minutes(html)} minutes to read; every number on it is computed</p>'
+    time = f'<p class="kv-kicker">{minutes(html)} minutes to read. Every number is computed.</p>'
+    links = ", ".join(
+        f'<a href="{escape(url, quote=True)}"{"" if "://" in url else " download"}>{escape(words)}</a>'
+        for words, url in taken
+    )
+    if links:
+        time += f'<p class="kv-take-away">{links}. It runs with <code>pip install kvreport[site]</code>.</p>'
     head, close, rest = html.partition("</h1>")
-    ways = "".join(
+    return f"{head}{close}{time if close else ''}{rest}{ways(before, after, 'Chapters')}"
+
+
+def ways(before: Mapping[str, str] | None, after: Mapping[str, str] | None, name: str) -> str:
+    """Return the links to the page before and the page after, as a navigation called ``name``."""
+    linked = "".join(
         f'<a class="kv-way kv-way--{side}" href="{escape(way["url"], quote=True)}">'
         f"<small>{word}</small>{escape(way['title'])}</a>"
-        for side, word, way in (("before", "Before", before), ("after", "Next", after))
+        for side, word, way in (("before", "Previous", before), ("after", "Next", after))
         if way is not None
     )
-    return (
-        f'{head}{close}{time if close else ""}{rest}<nav class="kv-ways" aria-label="Chapters">{ways}</nav>'
-    )
+    return f'<nav class="kv-ways" aria-label="{name}">{linked}</nav>'
 
 
-def _title(path: Path) -> str:
-    found = re.search(r"^# # (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+def _title(path: Path, mark: str = "# # ") -> str:
+    found = re.search(rf"^{mark}(.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
     return found[1].strip() if found else path.stem

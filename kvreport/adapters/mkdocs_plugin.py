@@ -210,6 +210,8 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
             self.book = Book(Quantities(catalogue), glossary.load_glossary(terms) if terms.is_file() else ())
             self.book.take(files, config)
             self._refuse(self.book.check_prose(Path(self.config.prose)) if self.config.prose else [])
+            for uri, content in self.book.pack(config):
+                files.append(File.generated(config, uri, content=content))
         except InputError as error:
             raise PluginError(f"kvreport: {error}") from error
 

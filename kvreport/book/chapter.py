@@ -12,30 +12,54 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from kvreport.accounting import kernel, kv_cache
+from kvreport.accounting.demand import demand
+from kvreport.accounting.roofline import Peaks
+from kvreport.book import drawings
+from kvreport.book.html import Html
+from kvreport.book.instruments import (
+    Goal,
+    Instrument,
+    Output,
+    Slider,
+    growth_grid,
+    instrument,
+    step_of,
+    terms_of,
+)
+from kvreport.book.lab import choose, exercise, guess, item, quiz, right, takeaway, wrong
 from kvreport.book.quantities import Quantities
 from kvreport.catalog.load import open_catalogue
 from kvreport.site.kit import figures
 
-__all__ = ["Html", "Quantities", "bars", "claim", "curves", "fold", "formula", "quantities", "table"]
-
-
-class Html:
-    """A piece of a page; the last expression of a cell is shown as this.
-
-    Attributes:
-        html: Finished, escaped HTML.
-    """
-
-    def __init__(self, html: str) -> None:
-        """Take finished HTML."""
-        self.html = html
-
-    def _repr_html_(self) -> str:
-        return self.html
-
-    def __add__(self, other: Html) -> Html:
-        """Put one piece after another."""
-        return Html(self.html + other.html)
+__all__ = [
+    "Goal",
+    "Html",
+    "Instrument",
+    "Output",
+    "Quantities",
+    "Slider",
+    "bars",
+    "cache_terms",
+    "choose",
+    "claim",
+    "curves",
+    "decode_step",
+    "drawings",
+    "exercise",
+    "fold",
+    "formula",
+    "growth_grid",
+    "guess",
+    "instrument",
+    "item",
+    "quantities",
+    "quiz",
+    "right",
+    "table",
+    "takeaway",
+    "wrong",
+]
 
 
 def quantities(path: Path | None = None) -> Quantities:
@@ -133,6 +157,26 @@ def bars(
         for name, parts in rows.items()
     )
     return Html(figures.bars(figures.Bars(title, stacked, limit_bytes, limit_name)))
+
+
+def cache_terms(
+    q: Quantities, model: str, kv: str | None = None, *, tp: int = 1
+) -> tuple[int, list[kernel.Term]]:
+    """Return what a request of a model holds as an instrument takes it: constant bytes, and terms."""
+    found = q.catalogue.model(model)
+    form = None if kv in (None, "bf16") else q.catalogue.kv_format(str(kv))
+    return terms_of(kv_cache.held(found, form, tensor_parallel=tp))
+
+
+def decode_step(
+    q: Quantities, model: str, gpu: str, *, weights: str | None = None, kv: str | None = None
+) -> kernel.Step:
+    """Return what a step of a model asks of one GPU as an instrument takes it."""
+    found = q.catalogue.model(model)
+    form = None if kv in (None, "bf16") else q.catalogue.kv_format(str(kv))
+    stored = q.catalogue.weight_format(weights) if weights is not None else None
+    asked = demand(found, stored, q.catalogue.weight_formats, form)
+    return step_of(asked, Peaks.of(q.catalogue.accelerator(gpu)))
 
 
 def _digits(column: Sequence[object]) -> int:

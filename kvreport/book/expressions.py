@@ -44,6 +44,7 @@ UNITS: Final[Mapping[str, float]] = {
     "×": 1,
     "times": 1,
     "s": 1,
+    "minutes": 60,
     "ms": 1e-3,
     "µs": 1e-6,
     "tok/s": 1,
@@ -66,7 +67,7 @@ _COUNTED: Final = frozenset(
         r"\w+",
         "block blocks card cards conversation conversations element elements expert experts fold GPU GPUs "
         "head heads layer layers number numbers page pages parameter rank ranks replica replicas request "
-        "requests sequence sequences slots state states step steps user users vectors ",
+        "requests sequence sequences session sessions slots state states step steps user users vectors ",
     )
 )
 """Nouns that count things: each is a unit of one."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from kvreport import estimation, units
 from kvreport.accounting import kv_cache, roofline, weights
 from kvreport.accounting.demand import Demand, demand
+from kvreport.accounting.kernel import whole_blocks
 from kvreport.accounting.profile import CacheProfile
 from kvreport.book.expressions import Quantity, evaluate
 from kvreport.catalog.caches import ChunkedAttention, FullAttention, Latent, SlidingWindow
@@ -244,6 +245,45 @@ class Quantities:
         found = self._estimate(model, gpu, tokens, options).budget
         return found.activations + found.non_framework + found.graphs
 
+    def runs(self, model: str, gpu: str, *, tokens: int, **options: object) -> int:
+        """Requests that the engine runs at once: memory, its limit of sequences and its state slots together."""
+        return self._estimate(model, gpu, tokens, options).max_concurrent_requests
+
+    def uncertainty(self, model: str, gpu: str, *, tokens: int = 8192, **options: object) -> int:
+        """Bytes per device by which the estimated pool may be wrong either way (80 % band)."""
+        return self._estimate(model, gpu, tokens, options).budget.uncertainty_bytes
+
+    def budget_weights(self, model: str, gpu: str, *, tokens: int = 8192, **options: object) -> int:
+        """Bytes per device of the weights as an engine holds them in a layout, what loading adds included."""
+        return self._estimate(model, gpu, tokens, options).budget.weights
+
+    def activations(self, model: str, gpu: str, *, tokens: int = 8192, **options: object) -> int:
+        """Bytes per device of activations; the compute buffer in llama.cpp."""
+        return self._estimate(model, gpu, tokens, options).budget.activations
+
+    def share(self, model: str, gpu: str, *, tokens: int = 8192, **options: object) -> float:
+        """The share of the device's memory that the engine manages (``--gpu-memory-utilization``)."""
+        return self._estimate(model, gpu, tokens, options).budget.utilization
+
+    def state_slots(self, model: str, gpu: str, *, tokens: int = 8192, **options: object) -> int:
+        """Blocks of the pool, one of which the states of every running sequence take."""
+        found = self._estimate(model, gpu, tokens, options)
+        return whole_blocks(found.budget.kv_pool_bytes, found.plan.block_bytes)
+
+    def shortfall(self, model: str, gpu: str, *, tokens: int = 8192, **options: object) -> int:
+        """Bytes per device that one request lacks; 0 where it fits."""
+        return self._estimate(model, gpu, tokens, options).shortfall_bytes
+
+    def host(
+        self, model: str, gpu: str, part: str = "weights", *, tokens: int = 8192, **options: object
+    ) -> int:
+        """Bytes in the computer's main memory: ``weights``, ``cache`` or ``compute``."""
+        return int(self._estimate(model, gpu, tokens, options).to_dict()["host_bytes"][part])
+
+    def loaded(self, model: str, gpu: str, part: str, *, tokens: int = 8192, **options: object) -> int:
+        """Bytes per device that loading adds, by what it is for: such as ``lora_adapters``."""
+        return int(self._estimate(model, gpu, tokens, options).loading_bytes.get(part, 0))
+
     def request(self, model: str, gpu: str, *, tokens: int, **options: object) -> int:
         """Bytes that an engine reserves for one request, blocks and windows included."""
         return self._estimate(model, gpu, tokens, options).kv_bytes_per_request_per_gpu
@@ -255,13 +295,15 @@ class Quantities:
     def _estimate(
         self, model: str, gpu: str, tokens: int, options: Mapping[str, object]
     ) -> estimation.Estimate:
-        unknown = set(options) - set(_OPTIONS)
+        unknown = set(options) - {*_OPTIONS, "images"}
         if unknown:
             raise InputError(f"found {', '.join(sorted(unknown))}; allowed: {', '.join(_OPTIONS)}")
-        renamed = {_OPTIONS[name]: value for name, value in options.items()}
+        renamed = {_OPTIONS[name]: value for name, value in options.items() if name in _OPTIONS}
+        if "images" in options:
+            renamed["limit_mm_per_prompt"] = {"image": options["images"]}
         return estimation.estimate(
             self._model(model),
-            gpu=self._gpu(gpu),
+            gpu=[self._gpu(name) for name in gpu.split(" + ")] if " + " in gpu else self._gpu(gpu),
             context_tokens=tokens,
             catalog=self.catalogue,
             **renamed,
@@ -327,18 +369,35 @@ def _limited(value: N | None) -> N:
 
 _OPTIONS: Final[Mapping[str, str]] = {
     "tp": "tensor_parallel",
+    "dp": "data_parallel",
+    "ep": "expert_parallel",
+    "pp": "pipeline_parallel",
+    "dcp": "decode_context_parallel",
+    "nodes": "nodes",
     "weights": "weights",
     "kv": "kv",
     "engine": "engine",
     "utilization": "utilization",
+    "memory": "memory",
     "kv_pool": "kv_pool",
     "max_batched_tokens": "max_batched_tokens",
     "max_seqs": "max_seqs",
     "block_size": "block_size",
     "eager": "eager",
     "prefix_caching": "prefix_caching",
-    "dcp": "dcp",
+    "parallel": "parallel",
+    "ubatch_size": "ubatch_size",
+    "n_gpu_layers": "n_gpu_layers",
+    "n_cpu_moe": "n_cpu_moe",
+    "cache_type_k": "cache_type_k",
+    "cache_type_v": "cache_type_v",
+    "draft": "draft",
+    "num_speculative_tokens": "num_speculative_tokens",
+    "max_loras": "max_loras",
+    "max_lora_rank": "max_lora_rank",
+    "kv_offload": "kv_offload",
 }
+"""Words of expressions, and the options of an estimate that they set."""
 WORDS: Final = tuple(
     name
     for name, value in vars(Quantities).items()

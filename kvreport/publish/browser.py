@@ -1,23 +1,28 @@
-"""The script that the site's own scripts compute with: formulas and words generated from Python.
+"""The scripts that the site's own scripts compute with: formulas and words generated from Python.
 
 ``assets/kv-kernel.js`` sets ``kvKernel``: the functions of :mod:`kvreport.accounting.kernel` and
 :mod:`kvreport.plot` under their JavaScript names, its constants, and the words of :mod:`kvreport.words` as ``kvKernel.words``.
+``assets/kv-lessons.js`` sets ``kvLessons`` from :mod:`kvreport.accounting.lessons`, on pages with instruments.
 """
 
 from __future__ import annotations
 
+import ast
 import inspect
 import json
 from functools import cache
 from typing import Any, Final
 
 from kvreport import plot, query, words
-from kvreport.accounting import kernel
+from kvreport.accounting import kernel, lessons
 from kvreport.estimation import remedies
-from kvreport.publish.javascript import PRELUDE, Translation, translate
+from kvreport.publish.javascript import PRELUDE, Translation, camel, translate
 
 ADDRESS: Final = "assets/kv-kernel.js"
 """Where the script stands in the site."""
+
+LESSONS_ADDRESS: Final = "assets/kv-lessons.js"
+"""Where the script of the chapters' instruments stands."""
 
 _HEAD: Final = """\
 /* Generated from kvreport/accounting/kernel.py and kvreport/words.json when the site was built. */
@@ -52,6 +57,41 @@ def script() -> str:
             made.body,
             f"const words = {written};",
             f"root.kvKernel = Object.freeze({{ words, {', '.join(made.names)} }});",
+            '})(typeof globalThis === "object" ? globalThis : this);\n',
+        ]
+    )
+
+
+@cache
+def _lessons() -> tuple[Translation, tuple[str, ...]]:
+    """Translate the lessons, and name the kernel's functions that they import."""
+    source = inspect.getsource(lessons)
+    imported = [
+        alias.name
+        for node in ast.parse(source).body
+        if isinstance(node, ast.ImportFrom) and node.module == kernel.__name__
+        for alias in node.names
+    ]
+    # __all__ names functions that instruments may call; it is Python's own business.
+    body = "\n".join(
+        ast.unparse(node)
+        for node in ast.parse(source).body
+        if not (isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__")
+    )
+    made = translate(body, _translation().aliases)
+    return made, tuple(camel(name) for name in imported if camel(name) in _translation().names)
+
+
+def lessons_script() -> str:
+    """Return the script of the chapters' instruments; it comes after :func:`script`."""
+    made, imported = _lessons()
+    return "\n".join(
+        [
+            _HEAD.replace("kernel.py and kvreport/words.json", "lessons.py"),
+            PRELUDE.split("/**\n * The remainder", maxsplit=1)[0] if "roundHalfEven(" in made.body else "",
+            f"const {{ {', '.join(imported)} }} = root.kvKernel;",
+            made.body,
+            f"root.kvLessons = Object.freeze({{ {', '.join((*imported, *made.names))} }});",
             '})(typeof globalThis === "object" ? globalThis : this);\n',
         ]
     )

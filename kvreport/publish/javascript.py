@@ -19,8 +19,9 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final
 
 PRELUDE: Final = """\
@@ -87,12 +88,14 @@ class Translation:
         names: What the body defines and a caller may use, in order.
         declarations: The same as TypeScript, ``name: type;`` each.
         types: Type definitions as TypeScript.
+        aliases: What each type's name stands for, for a module that imports it.
     """
 
     body: str
     names: tuple[str, ...]
     declarations: tuple[str, ...]
     types: tuple[str, ...]
+    aliases: Mapping[str, str] = field(default_factory=dict)
 
 
 def camel(name: str) -> str:
@@ -106,11 +109,12 @@ def camel(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])_([a-z0-9])", lambda found: found[1].upper(), name)
 
 
-def translate(source: str) -> Translation:
+def translate(source: str, known: Mapping[str, str] = MappingProxyType({})) -> Translation:
     """Translate a module.
 
     Args:
         source: Python in the subset: constants, type aliases, ``NamedTuple`` records and functions.
+        known: Types that the module imports, by name.
 
     Raises:
         TranslationError: Something is outside the subset.
@@ -119,7 +123,7 @@ def translate(source: str) -> Translation:
     names: list[str] = []
     declarations: list[str] = []
     types: list[str] = []
-    aliases: dict[str, str] = {}
+    aliases: dict[str, str] = dict(known)
     for node in ast.parse(source).body:
         match node:
             case ast.Import() | ast.ImportFrom() | ast.Expr(value=ast.Constant()):
@@ -142,7 +146,7 @@ def translate(source: str) -> Translation:
                 declarations.append(made.declaration())
             case _:
                 raise TranslationError(node, type(node).__name__)
-    return Translation("\n\n".join(parts), tuple(names), tuple(declarations), tuple(types))
+    return Translation("\n\n".join(parts), tuple(names), tuple(declarations), tuple(types), aliases)
 
 
 def _constant(node: ast.expr) -> str:

@@ -38,7 +38,7 @@ REST: Final = (
     Link("Explore", "explore/", "Filter and sort every combination."),
     Link("Compare", "compare/", "Up to six models or accelerators next to each other."),
     Link("Sizer", "sizer/", "From traffic and latency targets to GPUs, replicas and flags."),
-    Link("Learn", "learn/", "Short chapters in which every number is computed."),
+    Link("Learn", "learn/", "Fourteen chapters with predictions, instruments and quizzes."),
     Link("Questions", "questions/", "The most common questions, answered with numbers."),
     Link("Evidence", "evidence/", "Predictions compared with what engines printed."),
     Link("Data", "data/", "Every row as Parquet and CSV."),

@@ -1,0 +1,591 @@
+# %% [markdown]
+# # One decision chain: from the smallest GPU slice to cost per million tokens
+#
+# The other chapters explain one effect each. This chapter uses them together. One model and one workload go through ten decisions, and each
+# decision uses the result of the one before. Every number is computed, so you can download the chapter, change the first cell and run the chain for
+# your own model.
+#
+# ## The question
+#
+# You will serve Llama 3.1 70B to people who work with documents. A request has a prompt of 7,000 tokens and an answer of 500. Ten requests arrive per
+# second. People want the first token within two seconds and then at least twenty tokens a second. The GPUs are H200s. What do you deploy, and what
+# does a million tokens cost?
+
+# %%
+from math import ceil
+
+import kvreport
+from kvreport.book.chapter import (
+    Instrument,
+    Output,
+    Slider,
+    bars,
+    choose,
+    claim,
+    curves,
+    decode_step,
+    drawings,
+    exercise,
+    fold,
+    formula,
+    guess,
+    instrument,
+    item,
+    quantities,
+    quiz,
+    right,
+    table,
+    takeaway,
+    wrong,
+)
+
+MODEL, GPU = "llama-3.1-70b", "H200"
+PROMPT, OUTPUT, LONGEST = 7000, 500, 8192  # tokens
+ARRIVALS = 10.0  # requests per second
+TTFT, TPOT = 2.0, 0.05  # seconds to the first token, seconds per output token
+PRICE = 4.0  # per GPU-hour, in whatever currency you pay; an assumption, not a quote
+EFFICIENCY = 0.6  # share of the lower bound's speed that a good server reaches
+
+q = quantities()
+GiB = 2**30
+MEAN = PROMPT + OUTPUT // 2  # what a request holds on average while it is answered
+
+
+def estimate(context: int = LONGEST, weights: str = "fp8", kv: str = "fp8", **layout: int):
+    """One replica in a layout, vLLM's defaults."""
+    return kvreport.estimate(MODEL, gpu=GPU, context_tokens=context, weights=weights, kv=kv, **layout)
+
+
+# %% tags=["hide"]
+claim(q.kv_per_token(MODEL), 327_680)
+claim(q.kv_per_token(MODEL, "fp8"), 163_840)
+claim(q.memory(GPU), 150_109_945_856, within=0.002)
+
+# %% [markdown]
+# ## The formula
+#
+# The chain in one picture. Each line uses the line above:
+
+# %% tags=["hide"]
+formula(
+    "slice      =  fewest GPUs whose memory holds weights + reserve + one longest request",
+    "batch      =  pool / cache of an average request            (memory)",
+    "step       =  max(bytes read / bandwidth, operations / rate) (time)",
+    "throughput =  batch / step,   in flight = arrivals × seconds per request",
+    "replicas   =  in flight / batch,   cost = price × GPUs / throughput",
+)
+
+# %% [markdown]
+# ## The numbers put in: ten decisions
+#
+# ### 1. Which slice fits?
+#
+# Try one GPU, then two, then four, in both precisions. "Fits" means that one request of the longest length fits after the engine's reserve.
+
+# %% tags=["hide"]
+slices = {}
+for weights in ("bf16", "fp8"):
+    for ranks in (1, 2, 4):
+        slices[weights, ranks] = estimate(weights=weights, kv="bf16", tensor_parallel=ranks)
+fewest = {
+    w: min(n for n in (1, 2, 4) if slices[w, n].max_concurrent_requests_by_memory) for w in ("bf16", "fp8")
+}
+guess(
+    "How many H200s does the model need at least with 16-bit weights?",
+    fewest["bf16"],
+    unit="GPUs",
+    low=1,
+    high=64,
+    why=f"The weights take {q.weights(MODEL) / GiB:.0f} GiB, more than one GPU manages. With 8-bit weights {fewest['fp8']} is enough to start.",
+)
+
+# %%
+table(
+    "One replica by weights and tensor-parallel size (16-bit cache, longest request 8K)",
+    ["Weights", "GPUs", "Weights per GPU, GiB", "Pool per GPU, GiB", "Requests of 8K"],
+    [
+        [
+            w,
+            n,
+            one.budget.weights / GiB,
+            one.budget.kv_pool_bytes / GiB,
+            one.max_concurrent_requests_by_memory,
+        ]
+        for (w, n), one in slices.items()
+    ],
+)
+
+# %% tags=["hide"]
+takeaway(
+    "Decision 1: 8-bit weights. They halve the smallest slice, and quality loss is small for this model. Test it on your own texts."
+)
+
+# %% [markdown]
+# ### 2. Which cache format?
+#
+# The cache format decides how many requests share the reading of the weights.
+
+# %% tags=["hide"]
+base = {kv: estimate(kv=kv, tensor_parallel=2) for kv in ("bf16", "fp8")}
+batch_of = {
+    kv: int(one.budget.kv_pool_bytes // one.plan.profile.request_bytes(MEAN)) for kv, one in base.items()
+}
+guess(
+    f"On two H200s with a 16-bit cache, {batch_of['bf16']} average requests fit. How many fit with an FP8 cache?",
+    batch_of["fp8"],
+    unit="requests",
+    low=1,
+    high=10_000,
+    why="Half the bytes per token, and the pool is the same.",
+)
+
+# %%
+table(
+    f"Two H200s, 8-bit weights: requests of {MEAN:,} tokens on average",
+    ["Cache", "Bytes per token and GPU", "Average requests in the pool"],
+    [[kv, base[kv].kv_bytes_per_token_per_gpu, batch_of[kv]] for kv in base],
+)
+
+# %% tags=["hide"]
+takeaway("Decision 2: FP8 cache. It doubles the batch and halves what each step reads.")
+
+# %% [markdown]
+# ### 3. What limits the batch: memory or compute?
+#
+# Decode is memory-bound until enough requests share the weights.
+
+# %% tags=["hide"]
+knee = q.knee(MODEL, GPU, tp=2, weights="fp8")
+guess(
+    "Ignore the caches. From which batch on would compute limit a decode step on two H200s with 8-bit weights?",
+    knee,
+    unit="requests",
+    low=1,
+    high=100_000,
+    why=f"Memory holds {batch_of['fp8']} average requests. Memory limits the batch before compute does, and reading the caches moves that point further away.",
+)
+
+# %% tags=["hide"]
+takeaway(
+    f"Decision 3: fill the memory. The batch of {batch_of['fp8']} stays below {knee}, so each additional request makes tokens cheaper."
+)
+
+# %% [markdown]
+# ### 4. Is it fast enough?
+#
+# A step's lower bound, and the same divided by an efficiency of 0.6, which good servers reach:
+
+
+# %%
+def seconds(ranks: int, batch: int) -> float:
+    """Least time of one decode step of a replica."""
+    return q.decode_time(MODEL, GPU, batch=batch, tokens=MEAN, tp=ranks, weights="fp8", kv="fp8")
+
+
+def first_token(ranks: int) -> float:
+    """Least time to read a prompt."""
+    return q.prefill_time(MODEL, GPU, tokens=PROMPT, tp=ranks, weights="fp8")
+
+
+replicas = {n: estimate(tensor_parallel=n) for n in (1, 2, 4, 8)}
+batches = {
+    n: max(int(one.budget.kv_pool_bytes // one.plan.profile.request_bytes(MEAN)), 0)
+    for n, one in replicas.items()
+}
+table(
+    "Latency of a replica whose memory is full",
+    [
+        "GPUs",
+        "Batch",
+        "Step, ms at least",
+        "Step at 0.6, ms",
+        "First token, s at least",
+        "First token at 0.6, s",
+    ],
+    [
+        [
+            n,
+            batches[n],
+            1e3 * seconds(n, batches[n]),
+            1e3 * seconds(n, batches[n]) / EFFICIENCY,
+            first_token(n),
+            first_token(n) / EFFICIENCY,
+        ]
+        for n in batches
+    ],
+)
+
+# %% tags=["hide"]
+assert seconds(2, batches[2]) / EFFICIENCY < TPOT
+assert first_token(2) / EFFICIENCY < TTFT
+takeaway(
+    "Decision 4: two GPUs meet both targets with a full batch. One GPU would meet them too, with a smaller batch."
+)
+
+# %% [markdown]
+# ### 5. Where on the frontier?
+#
+# Throughput and latency trade against each other. Each point of this chart is the largest batch that meets a step time, if memory holds it.
+
+# %% tags=["hide"]
+steps = [4, 5, 6, 8, 10, 15, 20, 30, 50]
+
+
+def frontier(ranks: int, context: int) -> list[float | None]:
+    """Tokens per second and GPU at the largest batch that memory holds and that meets each step time."""
+    one = estimate(context=max(context, 1024), tensor_parallel=ranks)
+    held = int(one.budget.kv_pool_bytes // one.plan.profile.request_bytes(context))
+    times = [
+        q.decode_time(MODEL, GPU, batch=n, tokens=context, tp=ranks, weights="fp8", kv="fp8")
+        for n in range(1, held + 1)
+    ]
+    made: list[float | None] = []
+    for target in steps:
+        batch = sum(time <= target / 1e3 for time in times)
+        made.append(batch / times[batch - 1] / ranks if batch else None)
+    return made
+
+
+curves(
+    "Throughput per GPU against step time on replicas of two H200s, for three lengths. Beyond the memory limit, waiting longer gains nothing.",
+    x=steps,
+    lines={f"{n // 1000 or 1}K tokens each": frontier(2, n) for n in (2000, MEAN, 16_000)},
+    x_title="time per output token allowed, ms",
+    y_title="tokens per second and GPU, at most",
+    x_log=False,
+    x_tokens=False,
+)
+
+# %% tags=["hide"]
+takeaway(
+    "Decision 5: take the largest batch that memory holds. The curve has its peak where memory ends, and your target is beyond it."
+)
+
+# %% [markdown]
+# ### 6. How many requests are in flight?
+#
+# Little's law: arrivals times the seconds that each request stays, at the batch and efficiency of decision 4.
+
+# %%
+stay = first_token(2) / EFFICIENCY + OUTPUT * seconds(2, batches[2]) / EFFICIENCY
+in_flight = ARRIVALS * stay
+prefill_load = ARRIVALS * first_token(2) / EFFICIENCY  # busy replicas for prefill alone
+table(
+    "Requests in flight at ten arrivals per second",
+    ["Quantity", "Value"],
+    [
+        ["seconds per request", stay],
+        ["requests in flight", in_flight],
+        ["replicas by memory", in_flight / batches[2]],
+        ["replicas kept busy by prefill alone", prefill_load],
+    ],
+)
+
+# %% tags=["hide"]
+choose(
+    "Which of the last two lines decides the number of replicas?",
+    wrong("Replicas by memory", "It says where requests are, not who computes their prompts."),
+    right(
+        "Their sum: prefill and decode use the same GPUs",
+        "While a replica reads a prompt, its running requests wait.",
+    ),
+    wrong(
+        "Neither: ten requests per second are few",
+        "A prompt of 7,000 tokens is much more work than it looks.",
+    ),
+)
+
+# %% tags=["hide"]
+needed = ceil(in_flight / batches[2] + prefill_load)
+takeaway(
+    f"Decision 6: plan {needed} replicas of two GPUs, plus spares. Long prompts with short answers are limited by prefill."
+)
+
+# %% [markdown]
+# ### 7. Double the topology, or add replicas?
+#
+# Eight GPUs can be four replicas of two, two of four, or one of eight.
+
+# %%
+rows = []
+for n in (1, 2, 4, 8):
+    count = 8 // n
+    batch = batches[n]
+    rate = count * batch / seconds(n, batch) if batch else 0.0
+    rows.append(
+        [
+            f"{count} × TP{n}",
+            count * batch,
+            f"{1e3 * seconds(n, max(batch, 1)):.1f}",
+            f"{rate:,.0f}",
+            f"{first_token(n):.2f}",
+        ]
+    )
+table(
+    "Eight H200s, memory full, lower bounds without communication",
+    ["Layout", "Requests", "Step, ms", "Decode tokens per second, at most", "First token, s"],
+    rows,
+)
+
+# %% tags=["hide"]
+assert rows[0][1] < rows[1][1] < rows[2][1] < rows[3][1]
+takeaway(
+    "Decision 7: larger groups hold more requests and answer faster, because the weights are stored and read by more GPUs. Communication, which these bounds leave "
+    "out, takes some of it back. Two or four GPUs per replica is the usual compromise."
+)
+
+# %% [markdown]
+# ### 8. Which layout?
+#
+# The same eight GPUs with other ways to divide. A request has the longest length here, because the engine must be able to start.
+
+# %%
+options = {
+    "TP8": {"tensor_parallel": 8},
+    "TP4, two replicas (DP2)": {"tensor_parallel": 4, "data_parallel": 2},
+    "TP2, four replicas (DP4)": {"tensor_parallel": 2, "data_parallel": 4},
+    "PP2 × TP4": {"pipeline_parallel": 2, "tensor_parallel": 4},
+    "PP8": {"pipeline_parallel": 8},
+}
+laid = {name: estimate(**layout) for name, layout in options.items()}
+table(
+    "Eight H200s by layout, requests of 8K",
+    ["Layout", "Weights per GPU, GiB", "Pool per GPU, GiB", "Requests of the deployment"],
+    [
+        [
+            name,
+            one.budget.weights / GiB,
+            one.budget.kv_pool_bytes / GiB,
+            one.max_concurrent_requests_by_memory,
+        ]
+        for name, one in laid.items()
+    ],
+)
+
+# %% tags=["hide"]
+share = replicas[2].budget
+drawings.gpu_layout(
+    "Decision 8: four replicas of two GPUs. Each pair holds the model and its own requests",
+    [
+        (
+            f"GPU {n}",
+            [
+                ("weights", "weights 1/2", share.weights / share.total_bytes),
+                ("reserve", "", (share.activations + share.non_framework + share.graphs) / share.total_bytes),
+                ("cache", f"batch {'ABCD'[n // 2]}", share.kv_pool_bytes / share.total_bytes),
+            ],
+        )
+        for n in range(8)
+    ],
+    1,
+)
+
+# %% [markdown]
+# For an MLA model this table looks different: see [chapter 11](11-beyond-one-gpu.py).
+#
+# ### 9. One pool, or prefill and decode apart?
+#
+# Separate pools keep long prompts from delaying running answers. The ratio of GPUs is a bound from the roofline. It assumes that both pools reach the same
+# share of it.
+
+# %%
+sized = kvreport.size(
+    MODEL,
+    context=LONGEST,
+    prompt=PROMPT,
+    output=OUTPUT,
+    concurrent=64,
+    gpus=[GPU],
+    weights=["fp8"],
+    kv=["fp8"],
+    ttft_s=TTFT,
+    tpot_s=TPOT,
+    disaggregated=True,
+)
+apart = sized.to_dict()["disaggregated"]
+ratio = apart["prefill_gpus_per_decode_gpu"]
+
+# %% tags=["hide"]
+guess(
+    "How many prefill GPUs does one decode GPU need for prompts of 7,000 tokens and answers of 500?",
+    round(ratio["same_share_of_roofline"], 1),
+    unit="GPUs",
+    low=0,
+    high=100,
+    digits=1,
+    step="any",
+    why=f"If the two pools reach different shares, between {ratio['lowest']:.1f} and {ratio['highest']:.1f}. "
+    f"Each request moves {apart['transfer_bytes_per_request'] / 1e9:.2f} GB of cache from one pool to the other.",
+)
+
+# %% tags=["hide"]
+takeaway(
+    "Decision 9: with prompts fourteen times as long as answers, most GPUs read prompts. Separate pools pay when latency targets are strict."
+)
+
+# %% [markdown]
+# ### 10. What does it cost?
+#
+# Cost per token is price per GPU-hour divided by tokens per GPU-hour. The price here is an input. Put in your own.
+
+# %%
+gpu_seconds_decode = 2 * seconds(2, batches[2]) / batches[2] / EFFICIENCY  # per output token
+gpu_seconds_prefill = 2 * first_token(2) / PROMPT / EFFICIENCY  # per prompt token
+table(
+    f"Cost at {PRICE:g} per GPU-hour and an efficiency of {EFFICIENCY:g}",
+    ["Tokens", "GPU-seconds per million", "Price per million"],
+    [
+        ["prompt", 1e6 * gpu_seconds_prefill, 1e6 * gpu_seconds_prefill / 3600 * PRICE],
+        ["output", 1e6 * gpu_seconds_decode, 1e6 * gpu_seconds_decode / 3600 * PRICE],
+    ],
+)
+
+# %% tags=["hide"]
+step = decode_step(q, MODEL, GPU, weights="fp8", kv="fp8")
+instrument(
+    Instrument(
+        "Price of a million output tokens (decode only, one H200 at its lower bound, 0.6 reached)",
+        (
+            Slider("batch", "Requests in the batch", (1, 2, 4, 8, 16, 32, 64), 4),
+            Slider("context", "Tokens in each request", (1024, 2048, 4096, 8192, 16384, 32768), 3, "tokens"),
+            Slider("price", "Price per GPU-hour", (1, 2, 3, 4, 5, 6, 8, 10), 3, "per hour.2"),
+        ),
+        (
+            Output("time", "", "decode_seconds", ("step", "batch", "context")),
+            Output("real", "Step", "ratio", ("time", EFFICIENCY), "ms.1"),
+            Output("speed", "Tokens per second", "average_tokens", ("batch", "real")),
+            Output("million", "", "ratio", (1e6, "speed")),
+            Output("hours", "GPU-hours per million tokens", "ratio", ("million", 3600), "h.2"),
+            Output("cost", "Price per million tokens", "product", ("hours", "price"), "per million.2"),
+        ),
+        {"step": step},
+        rows=((0, 3, 3), (2, 3, 3), (4, 3, 3), (5, 3, 3), (4, 5, 3), (4, 0, 3)),
+    )
+)
+
+# %% tags=["hide"]
+bars(
+    "Where the memory of one GPU of the chosen replica goes.",
+    {
+        "TP2, FP8": {
+            "weights": ("weights", share.weights),
+            "reserve": (
+                "activations, driver, graphs",
+                share.activations + share.non_framework + share.graphs,
+            ),
+            "cache": ("KV cache", share.kv_pool_bytes),
+        }
+    },
+    limit_bytes=share.total_bytes,
+    limit_name="one H200",
+)
+
+# %% tags=["hide"]
+takeaway(
+    "Decision 10: an output token costs several times a prompt token, because a prompt shares each reading of the weights over thousands of tokens."
+)
+
+# %% [markdown]
+# ## Where this chain ends
+#
+# - Bounds are not measurements. Run the chosen configuration, and compare [its log](12-what-the-log-says.py) and its throughput with these numbers.
+# - Lengths are distributions. [Replay your own traffic](13-how-real-traffic-fills-the-cache.py) for the queue.
+# - Shared prefixes make prompts cheaper: at a hit rate of one half, decision 6 changes first.
+#
+# ## Exercises
+#
+# Graded from easy to hard. Change the first cell of the downloaded notebook to check the last ones.
+
+# %% tags=["hide"]
+short_prompt = q.prefill_time(
+    MODEL, GPU, tokens=PROMPT, tp=2, weights="fp8", cached=PROMPT // 2
+) / first_token(2)
+exercise(
+    f"**1. (easy)** Two H200s hold {batches[2]} average requests with a pool of {replicas[2].budget.kv_pool_bytes / GiB:.1f} GiB per GPU. How many would two "
+    "pools of 50 GiB hold?",
+    int(50 * GiB // replicas[2].plan.profile.request_bytes(MEAN)),
+    unit="requests",
+    within=0.01,
+    solution=f"One average request takes {int(replicas[2].plan.profile.request_bytes(MEAN)) / GiB:.2f} GiB on each GPU. Divide and round down.",
+    traps={
+        float(
+            2 * int(50 * GiB // replicas[2].plan.profile.request_bytes(MEAN))
+        ): "Every request is on both GPUs, so the pools do not add up."
+    },
+)
+
+# %% tags=["hide"]
+exercise(
+    "**2. (medium)** Half of every prompt is found in the prefix cache. What percentage of the prefill time remains, by the bound?",
+    100 * short_prompt,
+    unit="%",
+    within=0.05,
+    solution="Slightly more than half: the new tokens still attend to the cached ones.",
+    traps={50.0: "Close. The attention of the new tokens still sees the cached half."},
+)
+
+# %% tags=["hide"]
+alone = 1 / seconds(2, 1)
+exercise(
+    "**3. (medium)** By the bound, how many tokens per second does a single request get on two H200s?",
+    alone,
+    unit="tokens/s",
+    within=0.05,
+    solution=f"One step takes {1e3 * seconds(2, 1):.1f} ms, nearly all of it reading the weights. The batch of {batches[2]} gets "
+    f"{batches[2] / seconds(2, batches[2]):,.0f} tokens per second in all.",
+)
+
+# %% tags=["hide"]
+big = estimate(kv="bf16", tensor_parallel=4)
+big_batch = int(big.budget.kv_pool_bytes // big.plan.profile.request_bytes(MEAN))
+exercise(
+    "**4. (hard)** Answers got worse with the FP8 cache, so you return to 16 bits and take four GPUs per replica. How many average requests does a replica hold?",
+    big_batch,
+    unit="requests",
+    within=0.02,
+    solution=f"Each GPU holds two of the eight KV heads in 16 bits: {big.kv_bytes_per_token_per_gpu:,} bytes per token, as with FP8 on two GPUs. The pool is larger, because "
+    "each GPU holds a quarter of the weights.",
+    traps={float(batches[4]): "This is the FP8 cache on four GPUs."},
+)
+
+# %% tags=["hide"]
+fold(
+    "5. (open) Prompts become 30,000 tokens, all else stays. Which decision changes first?",
+    f"Decision 4. Reading such a prompt takes at least {q.prefill_time(MODEL, GPU, tokens=30_000, tp=2, weights='fp8'):.1f} s on two GPUs, and "
+    f"{q.prefill_time(MODEL, GPU, tokens=30_000, tp=2, weights='fp8') / EFFICIENCY:.1f} s at the efficiency assumed. The target of two seconds needs more GPUs "
+    "per replica, a prefill pool, or a prefix cache that hits.",
+)
+
+# %% [markdown]
+# ## Check yourself
+
+# %% tags=["hide"]
+quiz(
+    item(
+        "Which decision comes first, and why?",
+        right("The smallest slice", "Everything after it depends on what memory is left."),
+        wrong("The price", "It multiplies the result at the end."),
+        wrong("The number of replicas", "It follows from the batch of one replica."),
+    ),
+    item(
+        "The batch that memory holds is far below the batch at which compute is the limit. What makes tokens cheaper?",
+        wrong("GPUs with more compute", "The common wrong answer. Compute is idle."),
+        right(
+            "Fewer bytes per token, or more memory and bandwidth", "Both raise the batch or shorten the step."
+        ),
+        wrong("A smaller batch", "It shares the reading of the weights among fewer requests."),
+    ),
+    item(
+        "Prompts are long and answers short. Where do the GPU-hours go?",
+        wrong("To decode, as always", "True for chat with long answers."),
+        right("To prefill", "Every prompt token is computed, and there are fourteen times as many."),
+        wrong("Half and half", "It depends on lengths. Here it is far from half."),
+    ),
+)
+
+# %% [markdown]
+# ## Read on
+#
+# - Try it: [this workload in the sizer](../sizer/index.md?model=meta-llama--Llama-3.1-70B-Instruct&context=8K&prompt=7000&output=500&concurrent=64&burst=1&spares=0&weights=fp8&kv=fp8)
+# - [How many prefill to decode GPUs?](../questions/prefill-decode-ratio.md)
+# - Google DeepMind, "How to Scale Your Model": the same chain on TPUs, with exercises

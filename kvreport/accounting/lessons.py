@@ -1,0 +1,135 @@
+"""The arithmetic of the chapters' instruments: short formulas over those of the kernel.
+
+:mod:`kvreport.publish.browser` translates this file to JavaScript together with the kernel, under the
+same rules, so that a slider on a page and the table that is printed in its place give the same numbers.
+Formulas that the rest of the package needs too are in :mod:`kvreport.accounting.kernel` and imported.
+
+Units: sizes are bytes on one device, lengths are tokens, times are seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from kvreport.accounting.kernel import (
+    Step,
+    Term,
+    decode_bytes,
+    decode_compute_seconds,
+    decode_seconds,
+    num_requests,
+    prefill_seconds,
+    request_bytes,
+    requests_in_flight,
+    weight_bytes_read,
+)
+
+__all__ = [
+    "decode_bytes",
+    "decode_compute_seconds",
+    "decode_seconds",
+    "num_requests",
+    "prefill_seconds",
+    "request_bytes",
+    "requests_in_flight",
+    "weight_bytes_read",
+]
+
+WITHIN: Final = 0
+OUT_OF_MEMORY: Final = 1
+
+
+def attention_token_bytes(layers: int, kv_heads: int, head_dim: int, element_bytes: float) -> float:
+    """Return the bytes of one token's keys and values: 2 x layers x KV heads x head dim x bytes."""
+    return 2 * layers * kv_heads * head_dim * element_bytes
+
+
+def latent_token_bytes(layers: int, latent: int, rotary: int, element_bytes: float) -> float:
+    """Return the bytes of one token's latents (MLA): layers x (latent + rotary part) x bytes."""
+    return layers * (latent + rotary) * element_bytes
+
+
+def product(first: float, second: float) -> float:
+    """Return first x second."""
+    return first * second
+
+
+def total(first: float, second: float) -> float:
+    """Return first + second."""
+    return first + second
+
+
+def rest(whole: float, part: float) -> float:
+    """Return what is left of a whole, never below 0."""
+    return max(whole - part, 0)
+
+
+def ratio(part: float, whole: float) -> float:
+    """Return part / whole; 0 where the whole is 0."""
+    return 0 if whole == 0 else part / whole
+
+
+def whole_number(part: float, each: float) -> int:
+    """Return how many times ``each`` fits into ``part``."""
+    return 0 if each == 0 else int(part / each)
+
+
+def memory_state(used: float, usable: float) -> int:
+    """Return 0 where ``used`` bytes are within ``usable`` bytes, else 1."""
+    return WITHIN if used <= usable else OUT_OF_MEMORY
+
+
+def all_requests_bytes(constant: int, terms: Sequence[Term], context: int, requests: int) -> int:
+    """Return what ``requests`` requests of ``context`` tokens hold together."""
+    return request_bytes(constant, terms, context) * requests
+
+
+def divided_heads(kv_heads: int, ranks: int) -> int:
+    """Return the KV heads that each tensor-parallel rank holds: at least one, copied if need be."""
+    return max(1, -(-kv_heads // ranks))
+
+
+def reserved_tokens(tokens: int, block: int) -> int:
+    """Return the tokens of the blocks that ``tokens`` tokens occupy."""
+    return -(-tokens // block) * block
+
+
+def memory_seconds(step: Step, batch: float, context: int) -> float:
+    """Return the least seconds in which one decode step can read what it needs."""
+    return decode_bytes(step, batch, context) / step.bytes_rate
+
+
+def slower_side(reading: float, computing: float) -> int:
+    """Return 0 where reading memory takes longer, 1 where computing does."""
+    return 0 if reading >= computing else 1
+
+
+def average_tokens(batch: float, seconds: float) -> float:
+    """Return the tokens per second of a batch whose step takes ``seconds``."""
+    return 0 if seconds == 0 else batch / seconds
+
+
+def split_pool(pool: float, requests: int, each: float) -> int:
+    """Return 0 where ``requests`` requests of ``each`` bytes fit into a pool, else 1."""
+    return memory_state(requests * each, pool)
+
+
+def replicas_needed(requests: float, each: int) -> int:
+    """Return the replicas that hold ``requests`` at ``each`` per replica; 0 where one holds none."""
+    return 0 if each == 0 else int(-(-requests // each))
+
+
+def prefill_share(prefill: float, decode: float) -> float:
+    """Return the share of the device time that goes to prefill."""
+    return ratio(prefill, prefill + decode)
+
+
+def resident_sessions(pool: float, running: float, session: float) -> int:
+    """Return the idle sessions whose cache fits beside what running requests hold."""
+    return whole_number(max(pool - running, 0), session)
+
+
+def left_share(pool: float, running: float) -> float:
+    """Return the share of a pool that running requests leave."""
+    return ratio(max(pool - running, 0), pool)

@@ -1,0 +1,236 @@
+"""Drawings of the chapters, made from the same numbers as the text.
+
+Each drawing is SVG text with a title and a description for those who cannot see it. Colors are the style
+sheet's tokens, so a drawing follows light and dark by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from math import ceil
+from typing import Final
+
+from kvreport.book.html import Html, identity
+
+_WIDTH: Final = 700
+_CACHE: Final = "var(--kv-cache)"
+_WEIGHTS: Final = "var(--kv-weights)"
+_STATE: Final = "var(--kv-state)"
+_FREE: Final = "var(--kv-free)"
+_LINE: Final = "var(--kv-soft)"
+_ROLES: Final = {
+    "cache": _CACHE,
+    "weights": _WEIGHTS,
+    "state": _STATE,
+    "free": _FREE,
+    "reserve": "var(--kv-reserve)",
+    "experts": "var(--kv-l5)",
+}
+
+
+def growing_row(tokens: Sequence[str]) -> Html:
+    """Draw how a decode step reads the whole row of keys and values and adds one pair to it."""
+    parts = []
+    for step in range(1, len(tokens) + 1):
+        y = 26 + (step - 1) * 40
+        parts.append(_text(86, y + 20, f"step {step}", "end"))
+        for place in range(step):
+            x = 98 + place * 92
+            new = place == step - 1
+            parts.append(
+                f'<rect x="{x}" y="{y}" width="84" height="30" rx="3" fill="{_CACHE if new else _FREE}"'
+                f' stroke="{_LINE}"/>'
+            )
+            label = f"K V  {tokens[place]}"
+            parts.append(_text(x + 42, y + 19, label, "middle", ink=not new, on=new))
+    height = 36 + len(tokens) * 40
+    return _figure(
+        parts,
+        height,
+        "The row of keys and values grows by one pair with every token",
+        f"{len(tokens)} decode steps, one below the other. Step n reads the n − 1 pairs that are already stored and "
+        "adds one. The row is never rewritten, it only gets longer.",
+    )
+
+
+def heads_by_layers(layers: int, kv_heads: int, head_dim: int) -> Html:
+    """Draw one token's entry: KV heads across, layers down, a key and a value in each place."""
+    shown_layers, shown_heads = min(layers, 6), min(kv_heads, 8)
+    cell, parts = 66, []
+    for row in range(shown_layers):
+        number = row + 1 if row < shown_layers - 1 else layers
+        y = 34 + row * 34 + (12 if row == shown_layers - 1 and layers > shown_layers else 0)
+        parts.append(_text(92, y + 18, f"layer {number}", "end"))
+        for head in range(shown_heads):
+            x = 104 + head * cell
+            parts.append(f'<rect x="{x}" y="{y}" width="28" height="26" rx="2" fill="{_CACHE}"/>')
+            parts.append(_text(x + 14, y + 18, "K", "middle", on=True))
+            parts.append(f'<rect x="{x + 30}" y="{y}" width="28" height="26" rx="2" fill="{_STATE}"/>')
+            parts.append(_text(x + 44, y + 18, "V", "middle", on=True))
+    for head in range(shown_heads):
+        number = head + 1 if head < shown_heads - 1 or kv_heads <= shown_heads else kv_heads
+        parts.append(_text(104 + head * cell + 29, 24, f"head {number}", "middle"))
+    height = 34 + shown_layers * 34 + 22
+    return _figure(
+        parts,
+        height,
+        f"One token's cache entry: {layers} layers × {kv_heads} KV heads × a key and a value of {head_dim} numbers",
+        f"A grid with KV heads across and layers down. Every one of the {layers} × {kv_heads} places holds a key and a "
+        f"value of {head_dim} numbers each, {2 * layers * kv_heads * head_dim:,} numbers for one token.",
+    )
+
+
+def sharing(query_heads: int, variants: Sequence[tuple[str, int]]) -> Html:
+    """Draw query heads over the KV heads that they share; 0 KV heads stands for one latent."""
+    parts: list[str] = []
+    gap, block = 14, 124
+    step = (_WIDTH - 2 * gap - 60) / query_heads
+    for number, (name, kept) in enumerate(variants):
+        top = 20 + number * block
+        label = (
+            f"{name}: {kept} KV head{'s' if kept != 1 else ''}"
+            if kept
+            else f"{name}: one latent for all heads"
+        )
+        parts.append(_text(gap, top, label, "start", ink=True))
+        wide = (step * query_heads - 2) / max(kept, 1)
+        for head in range(query_heads):
+            x = gap + head * step + step / 2
+            place = head * max(kept, 1) // query_heads
+            end = gap + (place + 0.5) * wide
+            parts.append(
+                f'<line x1="{x:.1f}" y1="{top + 26}" x2="{end:.1f}" y2="{top + 62}" stroke="{_LINE}" stroke-opacity="0.6"/>'
+                f'<circle cx="{x:.1f}" cy="{top + 20}" r="6" fill="{_WEIGHTS}"/>'
+            )
+        for head in range(max(kept, 1)):
+            x = gap + head * wide + 1
+            color = _CACHE if kept else _STATE
+            parts.append(
+                f'<rect x="{x:.1f}" y="{top + 62}" width="{max(wide - 3, 2):.1f}" height="24" rx="2" fill="{color}"/>'
+            )
+    return _figure(
+        parts,
+        20 + len(variants) * block,
+        "Query heads (dots) and the keys and values that are stored (boxes)",
+        "; ".join(
+            f"{name}: {query_heads} query heads, {kept} stored KV heads, "
+            f"{query_heads // kept} query heads share each"
+            if kept
+            else f"{name}: {query_heads} query heads read one stored latent"
+            for name, kept in variants
+        )
+        + ".",
+    )
+
+
+def paged_blocks(lengths: Sequence[int], block: int, maximum: int) -> Html:
+    """Draw requests in contiguous rows of the maximum length, and the same requests in blocks."""
+    parts, scale = [], 560 / maximum
+    parts.append(_text(8, 18, f"Contiguous: {maximum} tokens reserved for each request", "start", ink=True))
+    for n, length in enumerate(lengths):
+        y = 28 + n * 26
+        parts.append(_text(86, y + 15, f"request {n + 1}", "end"))
+        parts.append(f'<rect x="96" y="{y}" width="{maximum * scale:.1f}" height="20" fill="{_FREE}"/>')
+        parts.append(f'<rect x="96" y="{y}" width="{length * scale:.1f}" height="20" fill="{_CACHE}"/>')
+    second = 28 + len(lengths) * 26 + 26
+    parts.append(_text(8, second, f"Paged: blocks of {block} tokens, taken when needed", "start", ink=True))
+    taken = 0
+    for n, length in enumerate(lengths):
+        y = second + 10 + n * 26
+        parts.append(_text(86, y + 15, f"request {n + 1}", "end"))
+        blocks = ceil(length / block)
+        taken += blocks * block
+        for place in range(blocks):
+            x = 96 + place * block * scale
+            full = min(block, length - place * block)
+            parts.append(
+                f'<rect x="{x:.1f}" y="{y}" width="{block * scale - 2:.1f}" height="20" fill="{_FREE}" stroke="{_LINE}"/>'
+            )
+            parts.append(
+                f'<rect x="{x:.1f}" y="{y}" width="{max(full * scale - 2, 0):.1f}" height="20" fill="{_CACHE}"/>'
+            )
+    return _figure(
+        parts,
+        second + 22 + len(lengths) * 26,
+        f"{sum(lengths)} tokens in use: {maximum * len(lengths)} reserved contiguously, {taken} in blocks",
+        f"Requests of {', '.join(map(str, lengths))} tokens. Contiguous reservation takes {maximum} tokens for each, "
+        f"{maximum * len(lengths)} in all. Blocks of {block} take {taken}, because only the last block of a request "
+        "can be partly empty.",
+    )
+
+
+def phases(prompt: int, output: int, prefill_ms: float, step_ms: float) -> Html:
+    """Draw one request over time: one long prefill, then a short step for every token."""
+    total = prefill_ms + output * step_ms
+    scale = 600 / total
+    wide = max(prefill_ms * scale, 2)
+    parts = [
+        _text(48, 20, "time →", "start"),
+        f'<rect x="48" y="30" width="{wide:.1f}" height="46" fill="{_WEIGHTS}"/>',
+    ]
+    for step in range(output):
+        x = 48 + wide + step * step_ms * scale
+        parts.append(
+            f'<rect x="{x:.1f}" y="30" width="{max(step_ms * scale - 1, 0.6):.1f}" height="46" fill="{_CACHE}"/>'
+        )
+    parts.append(_text(48, 96, f"prefill: {prompt:,} tokens in one step, {prefill_ms:.0f} ms", "start"))
+    parts.append(_text(648, 116, f"decode: {output} steps of {step_ms:.1f} ms, one token each", "end"))
+    return _figure(
+        parts,
+        126,
+        "One request over time, both phases at their lower bound",
+        f"Prefill reads {prompt:,} tokens in one step of {prefill_ms:.0f} milliseconds. Then {output} decode steps of "
+        f"{step_ms:.1f} milliseconds write one token each, {output * step_ms:.0f} milliseconds in all.",
+    )
+
+
+def gpu_layout(
+    title: str, gpus: Sequence[tuple[str, Sequence[tuple[str, str, float]]]], limit: float
+) -> Html:
+    """Draw GPUs side by side, each a column of what it holds.
+
+    Args:
+        title: The layout and what it holds.
+        gpus: Name of each GPU, and its parts from below: role, label, share of the limit.
+        limit: The share that stands for the memory of one GPU; 1 for shares of the memory.
+    """
+    wide = (_WIDTH - 20) / len(gpus)
+    height, parts, told = 180, [], []
+    for n, (name, contents) in enumerate(gpus):
+        x, y = 12 + n * wide, height + 14.0
+        parts.append(
+            f'<rect x="{x:.1f}" y="14" width="{wide - 10:.1f}" height="{height}" fill="none" stroke="{_LINE}"/>'
+        )
+        for role, label, share in contents:
+            tall = min(share / limit, 1) * height
+            y -= tall
+            parts.append(
+                f'<rect x="{x + 1:.1f}" y="{y:.1f}" width="{wide - 12:.1f}" height="{max(tall - 1, 0):.1f}"'
+                f' fill="{_ROLES[role]}"/>'
+            )
+            if tall > 16:
+                parts.append(
+                    _text(x + (wide - 10) / 2, y + tall / 2 + 4, label, "middle", on=True, small=wide < 100)
+                )
+        parts.append(_text(x + (wide - 10) / 2, height + 32, name, "middle", small=wide < 80))
+        told.append(f"{name}: " + ", ".join(f"{label} {share / limit:.0%}" for _, label, share in contents))
+    return _figure(parts, height + 44, title, "; ".join(told) + ".")
+
+
+def _text(
+    x: float, y: float, text: str, anchor: str, *, ink: bool = False, on: bool = False, small: bool = False
+) -> str:
+    color = ' fill="var(--kv-paper)"' if on else ' fill="var(--kv-ink)"' if ink else ""
+    size = ' font-size="10"' if small else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{color}{size}>{escape(text)}</text>'
+
+
+def _figure(parts: Sequence[str], height: float, title: str, description: str) -> Html:
+    name = identity("drawing", title, description)
+    return Html(
+        f'<figure class="kv-figure"><svg viewBox="0 0 {_WIDTH} {height:.0f}" role="img" class="kv-drawn"'
+        f' aria-labelledby="kv-t-{name} kv-d-{name}"><title id="kv-t-{name}">{escape(title)}</title>'
+        f'<desc id="kv-d-{name}">{escape(description)}</desc>{"".join(parts)}</svg>'
+        f"<figcaption>{escape(title)}</figcaption></figure>"
+    )

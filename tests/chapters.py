@@ -1,0 +1,48 @@
+"""Chapters executed cell by cell in this process, with what each cell shows."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+from kvreport.book.notebook import Cell, cells
+
+_WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
+
+
+@cache
+def executed(path: Path) -> tuple[tuple[Cell, str], ...]:
+    """Run a chapter; each cell with the HTML of its output, or "" for none."""
+    names: dict[str, Any] = {"__name__": "chapter"}
+    return tuple(
+        (cell, _shown(cell.text, names, path) if cell.kind == "code" else "")
+        for cell in cells(path.read_text(encoding="utf-8"))
+    )
+
+
+def _shown(source: str, names: dict[str, Any], path: Path) -> str:
+    tree = ast.parse(source)
+    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    exec(compile(tree, str(path), "exec"), names)  # noqa: S102
+    if last is None:
+        return ""
+    value = eval(compile(ast.Expression(last.value), str(path), "eval"), names)  # noqa: S307
+    html = getattr(value, "_repr_html_", None)
+    return str(html()) if callable(html) else ""
+
+
+def page(path: Path) -> str:
+    """Everything that a chapter shows, as HTML; its prose as plain text."""
+    return "\n".join(cell.text if cell.kind == "markdown" else html for cell, html in executed(path))
+
+
+def words(path: Path) -> int:
+    """Words that a reader reads once: prose, questions, captions; not code, tables, drawings or folded answers."""
+    text = re.sub(r"<(table|svg|details|pre)\b.*?</\1\s*>", " ", page(path), flags=re.DOTALL)
+    text = re.sub(r"\{\{\s*([^=}]*?)\s*(?:=|\bas\b).*?\}\}", r" \1 ", text, flags=re.DOTALL)
+    text = re.sub(r"\]\([^)]*\)", "]", text)
+    return len(_WORD.findall(unescape(re.sub(r"<[^<>]*>", " ", text))))
