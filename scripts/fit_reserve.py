@@ -36,8 +36,8 @@ import yaml
 
 from kvreport.accounting.deployment import allocate
 from kvreport.accounting.engines.registry import rules
-from kvreport.accounting.engines.vllm.reserve import device_class, multicasts
 from kvreport.accounting.engines.vllm.profiling import Shape, graph_layers
+from kvreport.accounting.engines.vllm.reserve import device_class, multicasts
 from kvreport.accounting.kernel import captured_graphs
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.load import Catalogue, load_catalogue
