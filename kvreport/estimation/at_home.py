@@ -36,15 +36,13 @@ class AtHome:
     """A model laid out on one device.
 
     Attributes:
-        model: The model.
-        contexts: Contexts it was laid out for, rising; the model's own is the last.
+        contexts: Contexts that it was laid out for, rising; the model's own is the last.
         beside_weights: Bytes of caches, states and compute buffer of one slot at each context.
         weights: Bytes on the device for each mix.
         host: Bytes of the embedding on the host for each mix.
         experts: Bytes of the routed experts of each layer for each mix; empty for a dense model.
     """
 
-    model: Model
     contexts: tuple[int, ...]
     beside_weights: tuple[int, ...]
     weights: dict[str, int]
@@ -119,7 +117,6 @@ def _laid_out(model: Model, mixes: tuple[str, ...]) -> AtHome | None:
         for mix, one in typed.items()
     }
     return AtHome(
-        model=model,
         contexts=contexts,
         beside_weights=beside,
         weights={mix: sizes[0] for mix, sizes in weights.items()},

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from typing import Final
 
@@ -21,6 +21,7 @@ from kvreport.catalog.load import Catalogue
 from kvreport.catalog.model import Model
 from kvreport.estimation import estimate
 from kvreport.estimation.at_home import MIXES, AtHome, at_home, backend_bytes
+from kvreport.publish.site_data import SiteData
 from kvreport.resources import data_dir
 from kvreport.site.kit.page import Page, Section, link
 from kvreport.site.kit.tables import Cell, Column, Row, Table
@@ -78,6 +79,26 @@ def pages(inputs: Inputs) -> Iterator[Page]:
         yield _machine(inputs, machine, found, every)
 
 
+_LAID: dict[int, tuple[SiteData, dict[str, AtHome]]] = {}
+"""Layouts of a site's models, by the site's identity; the site is kept with them."""
+
+
+def _laid_out(site: SiteData) -> dict[str, AtHome]:
+    """Every model's layout by id, kept between builds; without the models that llama.cpp does not convert."""
+    if id(site) not in _LAID:
+        found = {}
+        with site.parts.group("at-home") as kept:
+            for model in site.models:
+                # A quantized copy is converted from its original; the original's page has the table.
+                if model.quantized_from is None:
+                    laid = kept.get(site.parts.of_model(model), partial(at_home, model))
+                    if laid is not None:
+                        found[model.id] = laid
+        _LAID.clear()
+        _LAID[id(site)] = (site, found)
+    return _LAID[id(site)][1]
+
+
 def _candidates(inputs: Inputs) -> tuple[Candidate, ...]:
     """Models of Ollama's library that the site has, by parameters, falling."""
     names: dict[str, str] = {}
@@ -85,7 +106,7 @@ def _candidates(inputs: Inputs) -> tuple[Candidate, ...]:
         names.setdefault(held.model, name)
     found = []
     for model in inputs.site.models:
-        laid = at_home(model) if model.id in names else None
+        laid = _laid_out(inputs.site).get(model.id) if model.id in names else None
         if laid is not None:
             found.append(Candidate(model, laid, names[model.id]))
     return tuple(sorted(found, key=lambda one: -parameters(one.model)))
@@ -139,7 +160,10 @@ def _index(every: tuple[Accelerator, ...], found: tuple[Candidate, ...], catalog
         description=f"Which of {len(found)} open models fit on {len(every)} Macs, graphics cards and mini PCs, "
         "by quantization and context length.",
         lead=render("local/index.html", URI, {"machines": len(every), "models": len(found)}),
-        sections=(Section("machines", "Machines", render("_only_table.html", URI, {"table": table})),),
+        sections=(
+            Section("machines", "Machines", render("_only_table.html", URI, {"table": table})),
+            Section("data", "Download", render("local/data.html", URI, {"folder": URI})),
+        ),
         names=("local", "home", "ollama", "llama.cpp", "gguf", "lm studio", "mlx", "mac", "vram"),
         boost=1.5,
     )
@@ -324,7 +348,7 @@ def at_home_section(inputs: Inputs, model: Model) -> Section | None:
         inputs: What pages are made from.
         model: The model.
     """
-    laid = at_home(model)
+    laid = _laid_out(inputs.site).get(model.id)
     if laid is None:
         return None
     uri = f"models/{model.slug}/"
@@ -359,4 +383,26 @@ def _has_pages(inputs: Inputs) -> bool:
     return inputs.site.catalogue.folder.resolve() == data_dir().resolve()
 
 
-TYPE: Final = PageType("local", pages)
+def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
+    """Yield the tables behind the pages: what each model needs, and what each machine has."""
+    if site.catalogue.folder.resolve() != data_dir().resolve():
+        return
+    lines = ["model,weights,context_tokens,device_bytes,host_bytes"]
+    names = {held.model for held in load_ollama_names().names.values()}
+    for name, laid in sorted(_laid_out(site).items()):
+        if name not in names:
+            continue
+        for mix in MIXES:
+            for context, beside in zip(laid.contexts, laid.beside_weights, strict=True):
+                lines.append(f"{name},{mix},{context},{laid.weights[mix] + beside},{laid.host[mix]}")
+    yield f"{URI}needs.csv", ("\n".join(lines) + "\n").encode()
+    rows = ["machine,name,vendor,installed_bytes,usable_bytes,backend_bytes,evidence"]
+    for one in machines(site.catalogue):
+        figure, backend = one.memory, _backends(site.catalogue, one.id)
+        rows.append(
+            f"{one.id},{one.name},{one.vendor},{figure.advertised.value},{one.usable_bytes},{backend},{figure.usable.evidence}"
+        )
+    yield f"{URI}machines.csv", ("\n".join(rows) + "\n").encode()
+
+
+TYPE: Final = PageType("local", pages, files=files)
