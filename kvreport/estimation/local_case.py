@@ -34,6 +34,7 @@ from kvreport.catalog.load import RELEASED, Catalogue
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError, shorten
 from kvreport.estimation.request import Request, resolve_model
+from kvreport.estimation.variants import gguf_base
 from kvreport.query import Query
 from kvreport.units import parse_bytes
 
@@ -73,14 +74,21 @@ def is_gguf(model: object) -> bool:
     return isinstance(model, str | Path) and str(model).lower().endswith(".gguf")
 
 
-def with_base_model(query: Query) -> Query:
-    """Replace a name of Ollama's library by its base model and mix; other queries stay as they are."""
+def with_base_model(query: Query, catalog: Catalogue) -> Query:
+    """Replace a name of Ollama's library, or of a GGUF repository, by its base model and mix.
+
+    Other queries stay as they are.
+    """
     if not isinstance(query.model, str) or Path(query.model).exists():
         return query
     found = load_ollama_names().find(query.model)
-    if found is None:
+    if found is not None:
+        return replace(query, model=found.model, weights=query.weights or found.format)
+    gguf = gguf_base(query.model, catalog)
+    if gguf is None:
         return query
-    return replace(query, model=found.model, weights=query.weights or found.format)
+    base, mix = gguf
+    return replace(query, model=base, weights=query.weights or mix)
 
 
 def open_local(model: Model, weights: str | None, file: GgufModel | None) -> tuple[LocalModel, str]:
@@ -110,6 +118,20 @@ def open_local(model: Model, weights: str | None, file: GgufModel | None) -> tup
         )
     local = read_local(model, known.by_class[model.architecture])
     mix = _released_mix(model) if weights is None or weights.lower() == RELEASED else mix_name(weights)
+    return with_mix(local, mix), mix
+
+
+def with_mix(local: LocalModel, mix: str) -> LocalModel:
+    """The same model with the types of a quantization mix.
+
+    Args:
+        local: The model.
+        mix: The quantizer's name of the mix.
+
+    Raises:
+        InputError: If there is no such mix.
+    """
+    model = local.model
     typed = quantized(
         local.tensors,
         mix,
@@ -119,7 +141,7 @@ def open_local(model: Model, weights: str | None, file: GgufModel | None) -> tup
         wide=model.layer_count == 80 and local.architecture.name in _KNOWN_AS_70B,
         falcon=local.architecture.name == "falcon",
     )
-    return replace(local, tensors=typed), mix
+    return replace(local, tensors=typed)
 
 
 def _kv_heads(model: Model) -> int:

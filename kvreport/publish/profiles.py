@@ -28,7 +28,7 @@ from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan, Serving
 from kvreport.accounting.profile import CacheProfile
 from kvreport.accounting.stages import stages
-from kvreport.accounting.support import judge
+from kvreport.accounting.support import Asked, judge, spread_codes
 from kvreport.accounting.weights import active_parameters, parameters
 from kvreport.catalog.accelerator import Accelerator, current_since
 from kvreport.catalog.formats import KvFormat
@@ -407,10 +407,25 @@ class _Columns:
                 if part is None
                 else [load_overheads(_case(self.site, part, gpu, place.layout, None), memo) for gpu in kinds]
             )
+        cut = [self.cut(place.layout) for place in self.columns]
         return {
-            name: [each and _alike_added([one[n] for one in each], refused[name]) for each in found]
+            name: [
+                each and _alike_added([one[n] for one in each], [out or cut[at][n] for out in refused[name]])
+                for at, each in enumerate(found)
+            ]
             for n, (name, _) in enumerate(self.site.axes.weight_formats)
         }
+
+    def cut(self, layout: Layout) -> list[bool]:
+        """For each weight format, whether the release refuses a layout, because it cuts blocks or lacks stages."""
+        site = self.site
+        forms = [form for _, form in site.axes.weight_formats]
+        if site.catalogue.support is None:
+            return [False] * len(forms)
+        asked = Asked(layout=layout, formats=site.catalogue.weight_formats)
+        return [
+            bool(code) for code in spread_codes(site.catalogue.support, site.engine, self.model, forms, asked)
+        ]
 
     def of_engine(self) -> dict[str, Any]:
         """What the engine decides: plans, what loading adds, the reserve."""

@@ -18,9 +18,6 @@ from kvreport.startup_log import FACTS, PATTERNS, table
 URI: Final = "log/"
 TITLE: Final = "What is this log telling me?"
 
-ENGINES: Final = {"vllm": "vLLM", "sglang": "SGLang", "tensorrt_llm": "TensorRT-LLM", None: "Any"}
-"""Whose lines a pattern reads."""
-
 EXAMPLE: Final = """\
 vllm serve Qwen/Qwen2.5-72B-Instruct --tensor-parallel-size 2 --gpu-memory-utilization 0.9 --max-model-len 32768
 Free memory on device (78.50/79.11 GiB) on startup.
@@ -31,6 +28,17 @@ which is larger than the available KV cache memory (3.20 GiB). Based on the avai
 model length is 20960.
 """
 """A made-up start of a server that does not start; its numbers are consistent with each other."""
+
+
+_ANY: Final = "any"
+_OWNERS: Final = {
+    None: _ANY,
+    "vllm": "vLLM",
+    "sglang": "SGLang",
+    "tensorrt_llm": "TensorRT-LLM",
+    "llama_cpp": "llama.cpp",
+    "ollama": "Ollama",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +96,17 @@ def _lines() -> Table:
         for name, fact in FACTS.items():
             meaning = meaning.replace(f"{{{name}}}", f"[{fact.label}]")
         known = owners.setdefault(meaning, [])
-        owner = ENGINES[pattern.engine]
+        owner = _OWNERS[pattern.engine] if pattern.engine in _OWNERS else str(pattern.engine)
         if owner not in known:
             known.append(owner)
     return Table(
-        "Lines that are understood; all others are listed as not understood",
+        "Lines that the reader understands. It lists all others as not understood.",
         Column("Engine", numeric=False),
-        (Column("What the line says", numeric=False),),
-        tuple(Row(Cell(" and ".join(names)), (Cell(meaning),)) for meaning, names in owners.items()),
+        (Column("Meaning of the line", numeric=False),),
+        tuple(
+            Row(Cell(_ANY if _ANY in names else ", ".join(names)), (Cell(meaning),))
+            for meaning, names in owners.items()
+        ),
         css="kv-words",
     )
 
