@@ -77,6 +77,15 @@ def context(site: SiteData) -> LogContext:
     )
 
 
+_OWNERS: Final = {
+    "vllm": "vLLM",
+    "sglang": "SGLang",
+    "tensorrt_llm": "TensorRT-LLM",
+    None: "both",
+}
+"""Names of engines as readers know them, by what a pattern names; None stands on lines that several print."""
+
+
 def _lines() -> Table:
     """One row for each thing that lines mean, with the numbers named."""
     owners: dict[str, list[str]] = {}
@@ -85,7 +94,7 @@ def _lines() -> Table:
         for name, fact in FACTS.items():
             meaning = meaning.replace(f"{{{name}}}", f"[{fact.label}]")
         known = owners.setdefault(meaning, [])
-        owner = {"vllm": "vLLM", "sglang": "SGLang", None: "both"}[pattern.engine]
+        owner = _OWNERS[pattern.engine]
         if owner not in known:
             known.append(owner)
     return Table(
