@@ -24,7 +24,7 @@ OUT         ?= build/export
 UV          ?= uv
 FUZZ        ?= 50
 
-.PHONY: help released-address variation kills site serve test coverage fuzz audit torch-check check format bench export fit wheel release lock venv clean distclean
+.PHONY: help released-address variation kills site serve test coverage fuzz audit torch-check llama-check check format bench export fit wheel release lock venv clean distclean
 
 help: ## list what can be made
 	@printf 'make ...\n'
@@ -64,6 +64,13 @@ torch-check: $(STAMP) ## compare our counts with real tensors of transformers (C
 	@$(TORCH_VENV)/bin/python -m pip install --quiet -e '.[torch-check]'
 	@$(TORCH_VENV)/bin/python -m experiments check $(CONFIGS)
 	@[ -n "$(CONFIGS)" ] || $(TORCH_VENV)/bin/python -m experiments classes --out data/class_check.yaml
+
+# llama.cpp is built from the package's source for the processor, which takes about ten minutes once.
+LLAMA_VENV ?= .venv-llama
+llama-check: $(STAMP) ## compare our buffers with what the real llama.cpp plans for every architecture (ONLY="llama qwen3")
+	@[ -x $(LLAMA_VENV)/bin/python ] || $(BIN)/python -m venv $(LLAMA_VENV)
+	@$(LLAMA_VENV)/bin/python -m pip install --quiet -e . 'llama-cpp-python==0.3.36'
+	@$(LLAMA_VENV)/bin/python -m experiments llama-check $(ONLY) $(if $(ONLY),,--out data/llama_cpp/check.yaml)
 
 # The tool is in no lock and has an environment of its own. It asks a database of known vulnerabilities, so it
 # needs the network and its answer changes from day to day: no test depends on it. `--strict`, because without it

@@ -47,6 +47,11 @@ def main(arguments: list[str] | None = None) -> int:
     classes.add_argument("only", nargs="*", help="classes or model types; all by default")
     classes.add_argument("--out", type=Path, help="where to write class_check.yaml")
     classes.add_argument("--quick", action="store_true", help="leave out the changes of one key at a time")
+    llama = commands.add_parser(
+        "llama-check", help="compare buffers with what the installed llama.cpp plans (needs llama-cpp-python)"
+    )
+    llama.add_argument("only", nargs="*", help="architectures; all by default")
+    llama.add_argument("--out", type=Path, help="where to write check.yaml")
     one = commands.add_parser("one", help=argparse.SUPPRESS)
     one.add_argument("experiment", choices=tuple(EXPERIMENTS))
     one.add_argument("device")
@@ -60,6 +65,8 @@ def main(arguments: list[str] | None = None) -> int:
     if chosen.command == "classes":
         module = importlib.import_module("experiments.classes")
         return int(module.check_all(chosen.out, chosen.only, changes=not chosen.quick))
+    if chosen.command == "llama-check":
+        return int(importlib.import_module("experiments.llama_check").check_all(chosen.out, chosen.only))
     if chosen.command == "one":
         return _one(chosen.experiment, chosen.device, chosen.out, chosen.share)
     return _run(chosen)

@@ -317,6 +317,12 @@ def entry_of(found: Finding) -> dict[str, Any]:
     }
     if found.theirs is not None:
         entry["parameters"] = found.theirs
+    if found.changes:
+        entry |= {"changes": found.changes, "exact_changes": found.exact_changes}
+    if found.refused_changes:
+        entry["refused_changes"] = found.refused_changes
+    if found.followed_wrongly:
+        entry["followed_wrongly"] = found.followed_wrongly
     if found.status == "refused":
         entry["nearest"] = nearest_class(found.name, None)
     note = ON_PURPOSE.get(found.name) if "differs" in (found.status, found.small) else None

@@ -182,13 +182,18 @@ def _line(outcome: Outcome) -> str:
     return f"{outcome.architecture:16} {outcome.model:44} of {outcome.compared}: {parts}; compute off {outcome.largest:.1%}"
 
 
-def _record(outcomes: list[Outcome]) -> dict[str, Any]:
-    import importlib.metadata
+def _package() -> str:
+    """The package whose library was asked."""
+    import llama_cpp
 
+    return f"llama-cpp-python {llama_cpp.__version__}"
+
+
+def _record(outcomes: list[Outcome]) -> dict[str, Any]:
     return {
         "schema_version": 1,
         "build": load_local_architectures().build,
-        "package": f"llama-cpp-python {importlib.metadata.version('llama_cpp_python')}",
+        "package": _package(),
         "settings": [dict(setting) for setting in SETTINGS],
         "architectures": [
             {

@@ -8,6 +8,7 @@ sparse file of a 70B model takes a few kilobytes of disk. The keys are those tha
 from __future__ import annotations
 
 import struct
+from math import prod
 from pathlib import Path
 from typing import Final
 
@@ -33,12 +34,24 @@ def write_sparse(local: LocalModel, path: Path) -> None:
     head = [b"GGUF", struct.pack("<IQQ", 3, len(tensors), len(keys))]
     head += [_text(key) + _value(value) for key, value in keys.items()]
     offset = 0
+    if local.architecture.name == "gemma4":
+        width = next(
+            m.key_dim for b in local.network.blocks if isinstance(m := b.mixer, Attention) and not m.window
+        )
+        tensors.append(
+            (
+                LocalTensor("rope_freqs", -1, width // 2, 1, 1, TYPES["f32"]),
+                "rope_freqs.weight",
+                (width // 2,),
+            )
+        )
+        head[1] = struct.pack("<IQQ", 3, len(tensors), len(keys))
     for tensor, name, shape in tensors:
         kind = tensor.kind or TYPES["f32"]
         sizes = b"".join(struct.pack("<Q", size) for size in shape)
         head.append(_text(name) + struct.pack("<I", len(shape)) + sizes)
         head.append(struct.pack("<IQ", NUMBERS[kind.name], offset))
-        offset += -(-tensor.nbytes // ALIGNMENT) * ALIGNMENT
+        offset += -(-kind.nbytes(shape[0], prod(shape[1:])) // ALIGNMENT) * ALIGNMENT
     raw = b"".join(head)
     raw += bytes(-len(raw) % ALIGNMENT)
     with path.open("wb") as stream:
@@ -73,13 +86,35 @@ _POST_ATTENTION: Final = frozenset({"gpt-oss", "glm4moe", "qwen35", "qwen35moe",
 
 _EMBEDDING_NORM: Final = frozenset({"lfm2", "lfm2moe"})
 _PLAIN: Final = ("ssm_a", "ssm_d")
+_STATES: Final = {"dt_bias": "ssm_dt.bias", "A_log": "ssm_a", "D": "ssm_d", "second_norm.bias": "ffn_norm.bias",
+                  "layer_scalar": "layer_output_scale"}  # fmt: skip
+_RENAMED: Final = {("hy_v3", "exp_probs_b"): "exp_probs_b", ("dbrx", "ffn_norm"): "attn_output_norm.weight"}
+"""Names that only one architecture uses."""
+
+_GROUPED: Final = ("mamba2", "kda")
+"""Mechanisms whose heads and groups are a dimension of their own (``ssm_a``, ``ssm_d``, ``ssm_norm``)."""
 
 
 def _named(local: LocalModel, tensor: LocalTensor) -> list[tuple[str, tuple[int, ...]]]:
     """Name and shape of a tensor in a file."""
-    name, role = local.architecture.name, tensor.role
+    name, role = local.architecture.name, _STATES.get(tensor.role, tensor.role)
+    mixer = _recurrence(local, tensor.layer)
+    if (name, role) in _RENAMED:
+        return [(f"blk.{tensor.layer}.{_RENAMED[name, role]}", _shape(local, tensor))]
+    if role == "ssm_conv1d" and mixer is not None and mixer.mechanism == "kda":
+        width = tensor.columns * tensor.rows // (3 * (mixer.conv + 1))
+        shape = (mixer.conv + 1, 1, width)
+        return [(f"blk.{tensor.layer}.ssm_conv1d_{part}.weight", shape) for part in "qkv"]
+    if role == "ssm_conv1d" and mixer is not None and mixer.mechanism == "short_conv":
+        role = "shortconv.conv"
+    if role == "ssm_norm" and mixer is not None and mixer.mechanism == "mamba1":
+        widths = {"ssm_dt_norm": mixer.rank, "ssm_b_norm": mixer.state, "ssm_c_norm": mixer.state}
+        return [(f"blk.{tensor.layer}.{part}.weight", (width,)) for part, width in widths.items()]
     if role == "second_norm":
-        late = name in _POST_ATTENTION or _has(local, tensor.layer, "pre_ffw_norm", "ffn_norm")
+        named = _has(local, tensor.layer, "post_attention_norm")
+        late = name in _POST_ATTENTION or (
+            not named and _has(local, tensor.layer, "pre_ffw_norm", "ffn_norm", "post_ffw_norm")
+        )
         role = "post_attention_norm" if late else "ffn_norm"
     if role == "output_norm" and name in _EMBEDDING_NORM:
         role = "token_embd_norm"
@@ -92,13 +127,27 @@ def _named(local: LocalModel, tensor: LocalTensor) -> list[tuple[str, tuple[int,
 
 def _shape(local: LocalModel, tensor: LocalTensor) -> tuple[int, ...]:
     if tensor.role.startswith(("ssm_conv1d", "shortconv.conv")) and not tensor.role.endswith(".bias"):
-        block = local.network.blocks[tensor.layer]
-        mixer = block.mixer if isinstance(block.mixer, Recurrence) else block.second
+        mixer = _recurrence(local, tensor.layer)
         kernel = 1 + (mixer.conv if mixer is not None else 3)
         return (kernel, tensor.columns * tensor.rows // kernel)
+    mixer = _recurrence(local, tensor.layer)
+    if mixer is not None and mixer.mechanism in _GROUPED and tensor.rows == 1:
+        if tensor.role in ("A_log", "D"):
+            return (1, tensor.columns)
+        if tensor.role == "ssm_norm" and mixer.mechanism == "mamba2":
+            return (tensor.columns // mixer.groups, mixer.groups)
+    if tensor.stack > 1 and tensor.role.endswith(".bias"):
+        return (tensor.columns * tensor.rows // tensor.stack, tensor.stack)
     if tensor.stack > 1:
         return (tensor.columns, tensor.rows // tensor.stack, tensor.stack)
     return (tensor.columns, tensor.rows) if tensor.rows > 1 else (tensor.columns,)
+
+
+def _recurrence(local: LocalModel, layer: int) -> Recurrence | None:
+    if layer < 0:
+        return None
+    block = local.network.blocks[layer]
+    return block.mixer if isinstance(block.mixer, Recurrence) else block.second
 
 
 def _has(local: LocalModel, layer: int, *roles: str) -> bool:
@@ -123,8 +172,8 @@ def metadata(local: LocalModel) -> dict[str, Value]:
         "context_length": model.context_tokens,
         "embedding_length": network.hidden,
         "feed_forward_length": _feeds(local),
-        "attention.head_count": [_heads(mixer, model.attention_heads) for mixer in mixers],
-        "attention.head_count_kv": [_kv_heads(mixer) for mixer in mixers],
+        "attention.head_count": _per_layer(name, [_heads(mixer, model.attention_heads) for mixer in mixers]),
+        "attention.head_count_kv": _per_layer(name, [_kv_heads(mixer) for mixer in mixers]),
         "attention.layer_norm_rms_epsilon": 1e-6,
         "attention.layer_norm_epsilon": 1e-5,
         "rope.freq_base": 10000.0,
@@ -150,6 +199,27 @@ def metadata(local: LocalModel) -> dict[str, Value]:
     return keys | {f"{name}.{key}": value for key, value in own.items()}
 
 
+_BY_LAYER: Final = frozenset(
+    {
+        "nemotron_h",
+        "nemotron_h_moe",
+        "lfm2",
+        "lfm2moe",
+        "jamba",
+        "granitehybrid",
+        "kimi-linear",
+        "bailingmoe3",
+        "deci",
+    }
+)
+"""Architectures whose files state heads per layer, 0 where a layer has no attention."""
+
+
+def _per_layer(name: str, numbers: list[int]) -> Value:
+    kinds = set(numbers) - {0}
+    return numbers if name in _BY_LAYER or len(kinds) > 1 else max(kinds, default=0)
+
+
 def _feeds(local: LocalModel) -> Value:
     widths = {
         tensor.layer: tensor.columns
@@ -157,6 +227,13 @@ def _feeds(local: LocalModel) -> Value:
         if tensor.role == "ffn_down" and tensor.layer >= 0
     }
     found = [widths.get(layer, 0) for layer in range(len(local.network.blocks))]
+    if local.architecture.name.startswith("nemotron_h"):
+        # A layer without attention and without a feed-forward network is the recurrent one.
+        dense = local.model.intermediate_size or 1
+        return [
+            0 if block.feed is None else width or dense
+            for block, width in zip(local.network.blocks, found, strict=True)
+        ]
     usual = max(found, default=0) or local.model.intermediate_size or 1
     return [width or 0 for width in found] if len(set(found)) > 1 and 0 not in found else usual
 

@@ -91,7 +91,8 @@ def sentences(text: str) -> list[str]:
     ['Two facts.', 'The 2.5 GiB stay, e.g. here.', 'Is that all?']
     """
     text = " ".join(text.split())
-    return re.split(r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)[”\"')]?\s+(?=[A-Z“\"'(0-9])", text) if text else []
+    begins = r"[A-Z“\"'(0-9*]|kvreport\b|vLLM\b|llama\.cpp|gpt-oss|code\b"
+    return re.split(rf"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)[”\"')]?\s+(?={begins})", text) if text else []
 
 
 def faults(text: str) -> Iterator[str]:

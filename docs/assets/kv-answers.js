@@ -21,14 +21,30 @@
     const site = await load(new URL("site.json", base));
     if (!name || name === site.engine.name || name === "ceiling") return site;
     const other = await load(new URL(`engines/${name}.json`, base));
-    return { ...site, engine: { ...other.engine, default: site.engine.name }, gpus: other.gpus };
+    return {
+      ...site,
+      engine: { ...other.engine, default: site.engine.name },
+      gpus: other.gpus,
+      published: other.models,
+    };
   }
 
   /* A model's facts under an engine. */
   async function modelFor(base, site, slug) {
     const model = await load(new URL(`models/${slug}.json`, base));
     if (site.engine.name === site.engine.default) return model;
+    if (!site.published.includes(slug)) return null;
     return { ...model, ...await load(new URL(`engines/${site.engine.name}/${slug}.json`, base)) };
+  }
+
+  const DEFAULTS_ONLY =
+    "For {engine} this page has numbers for the default memory share and scheduler only; the command line has all.";
+
+  /* The state without the settings that an engine's files do not cover. */
+  function settled(site, state) {
+    const settings = ["share", "batched", "seqs", "eager"];
+    if (site.engine.family !== "sglang" || settings.every((name) => state[name] === undefined)) return state;
+    return { ...state, ...Object.fromEntries(settings.map((name) => [name, undefined])) };
   }
 
   /* Read a form's fields into a state, and write a state into them. */
@@ -94,7 +110,7 @@
       controls = formOf(form, site);
       for (const place of $$("[data-kv-picker]", form)) {
         const name = place.dataset.kvName;
-        pickers[name] = kvreport.picker(place, base, (id) => go({ ...state, [name]: id }));
+        pickers[name] = kvreport.picker(place, base, (id) => go({ ...state, ...unsplit(), [name]: id }));
       }
       for (const field of $$("select, input:not([role=combobox])", form)) {
         field.addEventListener("change", () => changed(field.name));
@@ -104,6 +120,12 @@
       kvreport.go = go;
       kvreport.now = () => state;
     });
+
+    /* Another model or accelerator takes its own number of GPUs, unless the reader chose one. */
+    function unsplit() {
+      const untouched = ["tp", "pp", "dp", "ep", "dcp"].every((name) => state[name] === start[name]);
+      return untouched ? { tp: undefined } : {};
+    }
 
     function changed(name) {
       const change = controls.change(name);
@@ -150,9 +172,16 @@
         const here = await siteFor(base, state.engine);
         const model = await modelFor(base, here, state.model);
         if (mine !== turn) return;
+        if (!model) {
+          const name = site.models.find(([slug]) => slug === state.model)[1];
+          controls.told.textContent = `${here.engine.label} does not run ${name}.`;
+          return done();
+        }
         const gpu = here.gpus.find((one) => one.id === state.gpu);
-        const deployment = kvState.pick(here, model, gpu, state);
-        const one = result.facts(here, model, gpu, state, deployment);
+        const told = settled(here, state);
+        if (told !== state) controls.told.textContent = DEFAULTS_ONLY.replace("{engine}", here.engine.label);
+        const deployment = kvState.pick(here, model, gpu, told);
+        const one = result.facts(here, model, gpu, told, deployment);
         result.show(root, one, result.elsewhere(one));
         page?.render?.(root, one, base);
         names();
@@ -194,5 +223,5 @@
     };
   }
 
-  Object.assign(kvreport, { stateful, siteFor, modelFor });
+  Object.assign(kvreport, { stateful, formOf, siteFor, modelFor });
 })();

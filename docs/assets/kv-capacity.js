@@ -125,9 +125,9 @@
 
   /* [bytes, half width of the error band] of what the engine keeps beside weights and cache. */
   function reserveOf(model, gpu, size, step) {
-    if (step.tokens === gpu.step[0] && step.seqs === gpu.step[1] && !step.eager) {
-      return model.reserve[gpu.reserve][size];
-    }
+    const usual = step.tokens === gpu.step[0] && step.seqs === gpu.step[1] && !step.eager;
+    const listed = usual && model.reserve && model.reserve[gpu.reserve];
+    if (listed) return listed[size];
     const rates = ratesOf(model, gpu, size);
     if (!rates) return null;
     const [multicast, shared] = gpu.outside;

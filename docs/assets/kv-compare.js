@@ -1,427 +1,399 @@
-/* Two to four models, or two to four accelerators, on one boundary chart and in one table. */
+/* Up to six models on one accelerator, or accelerators for one model: one chart, one table, equal numbers of GPUs
+   unless something else is chosen. Needs kv-state.js, kv-chart.js, kv-picker.js, kv-result.js, kv-sizing.js. */
 (function () {
   "use strict";
 
-  const {
-    $,
-    make,
-    count,
-    tokens,
-    roughTokens,
-    gib,
-    load,
-    script,
-    usersCell,
-    readState,
-    writeState,
-    ignoredNote,
-    enliven,
-    units,
-  } = kvreport;
-  const MOST = 4;
+  const { $, make, load, count, gib, tokens, roughTokens, onDevices, ignoredNote, result } = kvreport;
+  const FIELDS = "models gpus gpu model tp weights kv context".split(" ");
+  const TERA = 1e12;
 
   function compare(root) {
-    let site, models, state = {}, ignored = [], view = null, turn = 0;
-
-    const known = new Map();
-
-    load(root.dataset.kvCompare).then((data) => {
-      site = data;
-      models = site.models.map(([slug, name]) => ({ slug, name }));
-      build();
-      restore();
-    }).catch((error) => {
-      $(".kv-said", root).textContent = `The catalogue could not be read (${error.message}).`;
-    });
+    const base = new URL(root.dataset.kvCompare, location.href);
+    const most = Number(root.dataset.kvMost);
+    const form = $("form", root), said = $(".kv-said", root);
+    const field = (name) => form.elements.namedItem(name);
+    const known = new Map(), times = new Map(), pickers = {};
+    let site = null, peaks = null, state = {}, ignored = [], turn = 0, shown = [];
 
     const byModels = () => state.gpus === undefined;
-    const listed = () => (byModels() ? state.models : state.gpus) || [];
+    const key = () => (byModels() ? "models" : "gpus");
+    const listed = () => state[key()] || [];
 
-    function build() {
-      const options = (list) => list.map(([value, label]) => make("option", { value }, label));
-      const modelOptions = models.map((model) => [model.slug, model.name]);
-      const gpuOptions = site.gpus.map((gpu) => [gpu.id, gpu.short]);
-      const add = (name, label, list) => {
-        const select = make(
-          "select",
-          { name: `add-${name}` },
-          make("option", { value: "" }, `add ${label} …`),
-          ...options(list),
-        );
-        select.addEventListener("change", () => {
-          if (select.value) change(name, [...(state[name] || []), select.value]);
-          select.value = "";
-        });
-        return make("label", { class: `kv-add-${name}` }, label, select);
-      };
-      const one = (name, label, list) => {
-        const select = make("select", { name }, ...options(list));
-        select.addEventListener("change", () => {
-          state[name] = [select.value];
-          show();
-          write();
-        });
-        return make("label", { class: `kv-one-${name}` }, label, select);
-      };
-      const mode = make(
-        "select",
-        { name: "what" },
-        make("option", { value: "models" }, "models"),
-        make("option", { value: "gpus" }, "accelerators"),
-      );
-      mode.addEventListener("change", () => {
-        if (mode.value === "gpus") {
-          state = { model: [state.models?.[0] || models[0].slug], gpus: [state.gpu?.[0] || site.gpus[0].id] };
-        } else {state = {
-            gpu: [state.gpus?.[0] || site.gpus[0].id],
-            models: [state.model?.[0] || models[0].slug],
-          };}
-        show();
-        write();
-      });
-      root.replaceChildren(
-        make(
-          "div",
-          { class: "kv-controls" },
-          make("label", {}, "compare", mode),
-          add("models", "a model", modelOptions),
-          one("gpu", "on", gpuOptions),
-          add("gpus", "an accelerator", gpuOptions),
-          one("model", "for", modelOptions),
-          one("tp", "devices", [
-            ["fewest", "fewest that serve"],
-            ...site.sizes.map((n) => [String(n), String(n)]),
-          ]),
-        ),
-        make("div", { class: "kv-chips kv-chosen", "aria-label": "Compared" }),
-        make("p", { class: "kv-said", "aria-live": "polite" }),
-        make(
-          "figure",
-          { class: "kv-figure" },
-          make("ul", { class: "kv-legend kv-lines" }),
-          make("div", {
-            class: "kv-chart",
-            role: "img",
-            tabindex: "0",
-            "aria-label": "Simultaneous users by context, one line for each",
-          }),
-          make("figcaption", {}, "Below a line it fits. Both axes double with every step."),
-        ),
-        make("div", {
-          class: "kv-scroll kv-scroll--open",
-          role: "region",
-          tabindex: "0",
-          "aria-label": "Simultaneous users by context",
-        }, make("table", { class: "kv-table kv-grid" })),
-      );
+    Promise.all(["site.json", "peaks.json"].map((name) => load(new URL(name, base)))).then(
+      ([facts, rates]) => {
+        [site, peaks] = [facts, rates];
+        for (const place of form.querySelectorAll("[data-kv-picker]")) {
+          const name = place.dataset.kvName;
+          pickers[name] = kvreport.picker(place, base, (id) => picked(name, id));
+        }
+        for (const name of ["what", "tp", "per", "weights", "kv", "context"]) {
+          field(name).addEventListener("change", () => changed(name));
+        }
+        form.addEventListener("submit", (event) => event.preventDefault());
+        $("[data-kv-csv]", root).addEventListener("click", download);
+        restore();
+      },
+    ).catch((error) => {
+      said.textContent = `The catalog could not be read (${error.message}).`;
+    });
+
+    /* --- changes ------------------------------------------------------------------------------------------- */
+
+    function picked(name, id) {
+      const list = name.replace("add-", "");
+      if (name.startsWith("add-")) go({ [list]: [...new Set([...(state[list] || []), id])].slice(0, most) });
+      else go({ [name]: id });
     }
 
-    function change(name, values) {
-      state[name] = [...new Set(values)].slice(0, MOST);
+    function changed(name) {
+      const value = field(name).value.trim();
+      if (name === "what") {
+        const first = state.model || listed()[0];
+        if (value === "gpus") go({ gpus: usualGpus(), model: first, models: undefined, gpu: undefined });
+        else {go({
+            models: usualModels(state.model),
+            gpu: (state.gpus || [site.gpus[0].id])[0],
+            gpus: undefined,
+          });}
+        return;
+      }
+      if (name === "context") {
+        const read = value === "" ? undefined : kvState.tokensOf(value);
+        field(name).toggleAttribute("aria-invalid", value !== "" && read === undefined);
+        if (value !== "" && read === undefined) return;
+        go({ context: read });
+        return;
+      }
+      const number = name === "tp" && /^\d+$/.test(value) ? Number(value) : value;
+      const none = value === "" || (name === "weights" && value === "released");
+      go({ [name]: none ? undefined : number });
+    }
+
+    const slugs = () => site.models.map(([slug]) => slug);
+    const usualModels = (first) => {
+      const usual = root.dataset.kvUsual.split(" ").filter((slug) => slugs().includes(slug));
+      return [...new Set([...(first ? [first] : []), ...usual, ...slugs()])].slice(0, 2);
+    };
+    const usualGpus = () => [...new Set([state.gpu || root.dataset.kvGpu, ...site.known])].slice(0, 3);
+
+    function go(change) {
+      state = { ...state, ...change };
+      const { per, ...rest } = state;
+      const search = kvState.search(rest);
+      const address = location.pathname + (per ? `${search}${search ? "&" : "?"}per=${per}` : search);
+      if (address !== location.pathname + location.search) history.pushState(history.state, "", address);
       show();
-      write();
     }
 
-    function write(replace) {
-      writeState(state, replace);
+    function restore() {
+      if (!site) return;
+      ({ state, ignored } = kvState.read(site, FIELDS, ["per"]));
+      const per = new URLSearchParams(location.search).get("per");
+      if (per === "gpu") state.per = per;
+      if (state.gpus && state.models) {
+        ignored.push("models (accelerators are compared)");
+        delete state.models;
+      }
+      if (state.gpus) state.model ||= usualModels()[0];
+      else {
+        state.gpu ||= root.dataset.kvGpu;
+        state.models ||= usualModels();
+      }
+      for (const one of listed().slice(most)) ignored.push(`${key()}=${one}`);
+      state[key()] = listed().slice(0, most);
+      show();
     }
 
-    function pick(model, gpu) {
-      const wanted = state.tp?.[0] && state.tp[0] !== "fewest"
-        ? [site.sizes.indexOf(Number(state.tp[0]))]
-        : site.sizes.map((_, n) => n);
-      const possible = wanted.map((size) =>
-        kvCapacity.configure(site, model, gpu, size, "released", model.kv)
-      ).filter(Boolean);
-      const context = Math.min(8192, model.limit);
-      return possible.find((one) => kvCapacity.serves(one, context)) || possible[possible.length - 1] || null;
-    }
+    /* --- what is compared ---------------------------------------------------------------------------------- */
 
-    function things() {
-      const model = (slug) => known.get(slug);
-      const gpu = (id) => site.gpus.find((one) => one.id === id);
-      const pairs = byModels()
-        ? listed().map((slug) => [model(slug), gpu(state.gpu[0]), model(slug).name, `models/${slug}/`])
-        : listed().map((id) => [model(state.model[0]), gpu(id), gpu(id).short, `gpus/${id}/`]);
-      return pairs.map(([m, g, name, href], n) => {
-        const config = pick(m, g);
-        const label = config && config.size > 1
-          ? (byModels() ? `${name} on ${config.size}` : `${config.size} × ${name}`)
-          : name;
-        return {
-          key: listed()[n],
-          label,
-          href,
-          config,
-          answers: config ? site.contexts.map((c) => kvCapacity.answer(config, c)) : [],
-        };
-      });
-    }
-
-    /* Each model has a file of its own; only those that are compared are read. */
     async function show() {
       const mine = (turn += 1);
-      const wanted = byModels() ? listed() : state.model;
-      const base = new URL("models/", new URL(root.dataset.kvCompare, location.href));
-      await Promise.all(
-        wanted.map(async (slug) => known.set(slug, await load(new URL(`${slug}.json`, base)))),
-      );
-      if (mine === turn) showNow();
+      const wanted = byModels() ? listed() : [state.model];
+      await Promise.all(wanted.flatMap((slug) => [
+        load(new URL(`models/${slug}.json`, base)).then((model) => known.set(slug, model)),
+        load(new URL(`times/${slug}.json`, base)).then(
+          (file) => times.set(slug, file),
+          () => times.set(slug, null),
+        ),
+      ]));
+      if (mine !== turn) return;
+      fill();
+      shown = things();
+      chips();
+      sentence();
+      table();
+      draw();
     }
 
-    function showNow() {
-      $("select[name=what]", root).value = byModels() ? "models" : "gpus";
+    function fill() {
+      field("what").value = key();
+      field("tp").value = state.tp === undefined ? "" : String(state.tp);
+      field("per").value = state.per || "";
+      field("weights").value = state.weights || "released";
+      field("kv").value = state.kv || "";
+      field("context").value = tokens(state.context || kvKernel.USEFUL_TOKENS);
       for (
         const [name, on] of [["add-models", byModels()], ["one-gpu", byModels()], ["add-gpus", !byModels()], [
           "one-model",
           !byModels(),
         ]]
       ) $(`.kv-${name}`, root).hidden = !on;
-      for (const name of ["gpu", "model"]) {
-        if (state[name]) $(`select[name=${name}]`, root).value = state[name][0];
+      const gpu = site.gpus.find((one) => one.id === state.gpu);
+      if (gpu) pickers.gpu.set(gpu.id, gpu.name);
+      const model = known.get(state.model);
+      if (model) pickers.model.set(model.slug, model.name);
+    }
+
+    const asked = (model) => Math.min(state.context || kvKernel.USEFUL_TOKENS, model.limit);
+
+    function pairs() {
+      const gpu = (id) => site.gpus.find((one) => one.id === id);
+      return byModels()
+        ? listed().map((slug) => [slug, known.get(slug), gpu(state.gpu), known.get(slug).name])
+        : listed().map((id) => [id, known.get(state.model), gpu(id), gpu(id).short]);
+    }
+
+    /* The number of GPUs that all get: the fewest on which every one serves; the most there are where none is enough. */
+    function equal(all) {
+      const fits = (size) =>
+        all.every(([, model, gpu]) =>
+          kvState.deployments(site, model, gpu, { ...formats(), tp: size }).some((one) =>
+            kvCapacity.serves(one, asked(model))
+          )
+        );
+      return site.sizes.find(fits) || site.sizes[site.sizes.length - 1];
+    }
+
+    const formats = () => ({ weights: state.weights, kv: state.kv });
+
+    function things() {
+      const all = pairs();
+      const size = state.tp === undefined ? equal(all) : state.tp;
+      return all.map(([id, model, gpu, name]) => {
+        const wanted = { ...formats(), tp: size, context: state.context };
+        const deployment = kvState.pick(site, model, gpu, wanted);
+        const number = deployment ? deployment.devices : size;
+        const label = byModels() ? name : onDevices(number, name);
+        return {
+          id,
+          model,
+          gpu,
+          name,
+          label,
+          deployment,
+          one: result.facts(site, model, gpu, wanted, deployment),
+        };
+      });
+    }
+
+    const per = (
+      requests,
+      deployment,
+    ) => (state.per ? kvKernel.perGpu(requests, deployment.devices) : requests);
+    const figure = (number) => (Number.isInteger(number) ? count(number) : number.toFixed(1));
+
+    /* Tokens per second of one request at the peak rates; null where a rate or the times are not known. */
+    function speed({ model, gpu, deployment }) {
+      const file = times.get(model.slug), rates = peaks.gpus[gpu.id];
+      if (!file || !rates || !deployment) return null;
+      const size = site.sizes.indexOf(deployment.layout.tp);
+      if (!file.weights[deployment.weightFormat]?.[size] || !file.reach[deployment.kvFormat]?.[size]) {
+        return null;
       }
-      $("select[name=tp]", root).value = state.tp?.[0] || "fewest";
-      const all = things();
-      const key = byModels() ? "models" : "gpus";
-      $(".kv-chosen", root).replaceChildren(
-        ...all.map((thing) =>
-          make("button", {
-            type: "button",
-            class: "kv-chip",
-            "aria-label": `Remove ${thing.label}`,
-            onclick: () => change(key, listed().filter((one) => one !== thing.key)),
-          }, `${thing.label} ×`)
-        ),
+      const step = kvSizing.stepOf(
+        file,
+        rates,
+        deployment.weightFormat,
+        deployment.kvFormat,
+        size,
+        deployment.layout.tp,
       );
+      const seconds = kvKernel.decodeSeconds(step, 1, asked(model));
+      return Number.isFinite(seconds) && seconds > 0 ? 1 / seconds : null;
+    }
+
+    /* --- the page ----------------------------------------------------------------------------------------------- */
+
+    function chips() {
+      const remove = (thing, n) => {
+        const rest = listed().filter((one) => one !== thing.id);
+        go({ [key()]: rest });
+        const next = root.querySelectorAll(".kv-chosen button")[Math.min(n, rest.length - 1)];
+        if (next instanceof HTMLElement) next.focus();
+      };
+      $(".kv-chosen", root).replaceChildren(...shown.map((thing, n) =>
+        make("button", {
+          type: "button",
+          class: "kv-chip",
+          "aria-label": `Remove ${thing.name}`,
+          onclick: () => remove(thing, n),
+        }, `${thing.name} ×`)
+      ));
+    }
+
+    function sentence() {
+      const noun = byModels() ? "models" : "accelerators";
       const where = byModels()
-        ? `on ${site.gpus.find((one) => one.id === state.gpu[0]).name}`
-        : `for ${models.find((one) => one.slug === state.model[0]).name}`;
-      const full = listed().length >= MOST
-        ? ` ${MOST} are the most; remove one to add another.`
+        ? `on ${site.gpus.find((one) => one.id === state.gpu).name}`
+        : `for ${known.get(state.model).name}`;
+      const sizes = [...new Set(shown.map((thing) => thing.deployment?.devices).filter(Boolean))];
+      const number = sizes.length === 1
+        ? `${kvreport.plural(sizes[0], "GPUs")} each`
+        : "the fewest GPUs that fit each";
+      const full = listed().length >= most
+        ? ` ${most} is the limit.`
         : listed().length < 2
         ? " Add one to compare with."
         : "";
-      $(".kv-said", root).replaceChildren(
-        `${count(all.length)} ${
-          byModels() ? "models" : "accelerators"
-        } ${where}, ${site.engine.label}, weights as released.${full}`,
+      said.replaceChildren(
+        `${kvreport.plural(shown.length, noun)} ${where}, ${number}, ${site.engine.label}.${full}`,
         ignoredNote(ignored) || "",
       );
-      legend(all);
-      tabulate(all);
-      draw(all);
     }
 
-    function legend(all) {
-      $(".kv-legend", root).replaceChildren(...all.map((thing, n) => {
-        const drawn = (name, attributes, ...inner) => {
-          const element = document.createElementNS("http://www.w3.org/2000/svg", name);
-          for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
-          element.append(...inner);
-          return element;
-        };
-        const line = drawn("line", { class: `kv-line-${n + 1}`, x1: "1", y1: "5", x2: "25", y2: "5" });
-        return make(
-          "li",
-          {},
-          drawn("svg", { width: "26", height: "10", "aria-hidden": "true" }, line),
-          thing.label,
-        );
-      }));
+    const HEADS = [
+      ["GPUs", ""],
+      ["Longest", "tokens"],
+      ["Weights per GPU", "GiB"],
+      ["Memory bandwidth per GPU", "TB/s"],
+      ["Speed bound", "tokens/s"],
+    ];
+
+    function row(thing) {
+      const { deployment, gpu, one } = thing;
+      const bandwidth = peaks.gpus[gpu.id]?.bytes, fast = speed(thing);
+      return {
+        devices: deployment ? deployment.devices : null,
+        requests: deployment
+          ? contexts().map((context) => [context, kvCapacity.serve(deployment, context)])
+          : [],
+        longest: deployment ? deployment.longest : null,
+        weights: deployment ? deployment.weights : null,
+        bandwidth: bandwidth ? bandwidth / TERA : null,
+        speed: fast,
+        one,
+      };
     }
 
-    function tabulate(all) {
+    function table() {
       const up = new URL("../", location.href);
-      const heads = ["", "devices", ...site.contexts.map(tokens), "longest", "weights"].map((text, n) =>
+      const page = (thing) => new URL(byModels() ? `models/${thing.id}/` : `gpus/${thing.id}/`, up).href;
+      const number = (text) => make("td", { class: "kv-num" }, text);
+      const head = (title, unit) =>
         make(
           "th",
-          { scope: "col", class: n ? "kv-num" : false },
-          text || "what",
-          n === site.contexts.length + 3
-            ? make("span", { class: "kv-unit" }, make("span", { class: "kv-gib" }, "GiB"), " each")
-            : null,
-        )
-      );
-      const rows = all.map((thing) =>
-        make(
+          { scope: "col", class: "kv-num" },
+          title,
+          unit ? make("span", { class: "kv-unit" }, unit) : null,
+        );
+      const rows = shown.map((thing) => {
+        const facts = row(thing);
+        const name = make("th", { scope: "row" }, make("a", { href: page(thing) }, thing.name));
+        if (!facts.devices) {
+          const why = result.conclusion(thing.one).replaceAll("**", "");
+          return make(
+            "tr",
+            {},
+            name,
+            make("td", { class: "kv-no kv-why", colspan: contexts().length + 5 }, why),
+          );
+        }
+        return make(
           "tr",
           {},
-          make("th", { scope: "row" }, make("a", { href: new URL(thing.href, up).href }, thing.label)),
-          ...(thing.config
-            ? [
-              make("td", { class: "kv-num" }, String(thing.config.size)),
-              ...thing.answers.map((answer) => usersCell(answer.users, answer.verdict)),
-              make(
-                "td",
-                { class: "kv-num", title: `${count(thing.config.longest)} tokens` },
-                roughTokens(thing.config.longest),
-              ),
-              make(
-                "td",
-                { class: "kv-num kv-size", "data-value": thing.config.weights },
-                gib(thing.config.weights),
-              ),
-            ]
-            : [
-              make(
-                "td",
-                { class: "kv-no kv-why", colspan: site.contexts.length + 3 },
-                "not offered: this split does not exist here",
-              ),
-            ]),
-        )
-      );
-      $("table", root).replaceChildren(
-        make("caption", {}, "Simultaneous users, by context of each request in tokens"),
-        make("thead", {}, make("tr", {}, ...heads)),
+          name,
+          number(String(facts.devices)),
+          ...facts.requests.map(([context, answer]) => cell(answer, thing, context)),
+          number(roughTokens(facts.longest)),
+          number(gib(facts.weights)),
+          number(facts.bandwidth ? facts.bandwidth.toFixed(2) : "unknown"),
+          number(facts.speed ? count(Math.round(facts.speed)) : "unknown"),
+        );
+      });
+      $("#compare-table", root).replaceChildren(
+        make(
+          "caption",
+          {},
+          `Concurrent requests${state.per ? " per GPU" : ""} by context per request (tokens)`,
+        ),
+        make(
+          "thead",
+          {},
+          make(
+            "tr",
+            {},
+            make("th", { scope: "col" }, byModels() ? "Model" : "GPU or accelerator"),
+            head(...HEADS[0]),
+            ...contexts().map((context) => head(tokens(context), "")),
+            ...HEADS.slice(1).map((one) => head(...one)),
+          ),
+        ),
         make("tbody", {}, ...rows),
       );
-      units($("table", root));
     }
 
-    async function draw(all) {
-      const chart = $(".kv-chart", root);
-      const values = all.flatMap((thing) =>
-        thing.answers.map((answer, n) => ({
-          line: thing.label,
-          context: site.contexts[n],
-          users: answer.users,
-          verdict: answer.verdict,
-        }))
-      )
-        .filter((row) =>
-          row.users > 0 && row.verdict !== "context_exceeds_model" && row.verdict !== "weights_exceed_memory"
+    function cell(answer, thing, context) {
+      const made = result.whyCell(answer, thing.one, context);
+      if (state.per && answer.users > 0 && answer.verdict !== "context_exceeds_model") {
+        made.textContent = figure(per(answer.users, thing.deployment));
+      }
+      return made;
+    }
+
+    function draw() {
+      const lines = shown.filter((thing) => thing.deployment).map((thing) => ({
+        name: byModels() ? thing.name : thing.label,
+        points: result.line(thing.deployment, site.contexts)
+          .map(([context, requests]) => [context, per(requests, thing.deployment)])
+          .filter(([, requests]) => requests >= 1),
+      })).filter((line) => line.points.length);
+      const plot = $(".kv-plot", root);
+      plot.closest("figure").hidden = !lines.length;
+      if (lines.length) kvreport.chart(plot, { lines, equal: true });
+    }
+
+    function download() {
+      const heads = [
+        byModels() ? "model" : "gpu",
+        "gpus",
+        ...contexts().map((context) => `requests_at_${context}`),
+        "longest_tokens",
+        "weights_bytes_per_gpu",
+        "bandwidth_tb_per_s_per_gpu",
+        "speed_bound_tokens_per_s",
+      ];
+      const quote = String.fromCharCode(34);
+      const text = (value) => {
+        const plain = value === null || value === undefined ? "" : String(value);
+        return plain.includes(",") ? quote + plain + quote : plain; // ids and numbers hold no quotes
+      };
+      const lines = shown.map((thing) => {
+        const facts = row(thing);
+        const requests = contexts().map((_, n) =>
+          facts.requests[n] ? per(facts.requests[n][1].users, thing.deployment) : null
         );
-      await script("vega.js");
-      view?.finalize();
-      view = null;
-      chart.kvView = undefined;
-      chart.replaceChildren();
-      if (!values.length) {
-        chart.textContent = "None of these serves a single request.";
-        return;
-      }
-      await enliven(chart, specification(all.map((thing) => thing.label), values));
-      view = chart.kvView;
+        return [
+          thing.id,
+          facts.devices,
+          ...requests,
+          facts.longest,
+          facts.weights,
+          facts.bandwidth,
+          facts.speed,
+        ];
+      });
+      const content = [heads, ...lines].map((line) => line.map(text).join(",")).join("\r\n");
+      const link = make("a", {
+        href: URL.createObjectURL(new Blob([`${content}\r\n`], { type: "text/csv" })),
+        download: "kvreport-compare.csv",
+      });
+      link.click();
+      setTimeout(() => URL.revokeObjectURL(link.href), 1000);
     }
 
-    function specification(names, values) {
-      const most = Math.max(...values.map((row) => row.users));
-      const contexts = values.map((row) => row.context);
-      const powers = (low, high, stride = 1) => {
-        const list = [];
-        for (let n = 0; n < 40; n += stride) if (2 ** n >= low && 2 ** n <= high) list.push(2 ** n);
-        return list;
-      };
-      const label =
-        "datum.value >= 1048576 ? datum.value / 1048576 + 'M' : datum.value >= 1024 ? datum.value / 1024 + 'K' : datum.value";
-      return {
-        width: 700,
-        height: 330,
-        data: { values },
-        layer: [
-          { mark: { type: "line", strokeWidth: 2.2 } },
-          {
-            mark: { type: "point", filled: true, size: 34 },
-            params: [{
-              name: "hover",
-              select: {
-                type: "point",
-                fields: ["line"],
-                on: "pointerover",
-                nearest: true,
-                clear: "pointerout",
-              },
-            }],
-          },
-        ],
-        encoding: {
-          x: {
-            field: "context",
-            type: "quantitative",
-            title: "context of each request, tokens",
-            scale: {
-              type: "log",
-              base: 2,
-              nice: false,
-              domain: [Math.min(...contexts), Math.max(...contexts)],
-            },
-            axis: { values: powers(Math.min(...contexts), Math.max(...contexts)), labelExpr: label },
-          },
-          y: {
-            field: "users",
-            type: "quantitative",
-            title: "simultaneous users",
-            scale: { type: "log", base: 2, nice: false, domain: [1, Math.max(2, most * 1.15)] },
-            axis: { values: powers(1, most * 1.15, most > 256 ? 2 : 1), format: ",d" },
-          },
-          color: {
-            field: "line",
-            type: "nominal",
-            legend: null,
-            scale: { domain: names, range: ["var(--kv-l1)", "var(--kv-l2)", "var(--kv-l3)", "var(--kv-l4)"] },
-          },
-          strokeDash: {
-            field: "line",
-            type: "nominal",
-            legend: null,
-            scale: { domain: names, range: [[1, 0], [7, 3], [2, 2], [9, 3, 2, 3]] },
-          },
-          tooltip: [{ field: "line", title: "what" }, {
-            field: "context",
-            title: "tokens each",
-            format: ",d",
-          }, { field: "users", title: "users", format: ",d" }],
-        },
-        config: {
-          background: "transparent",
-          font: "KV Sans",
-          view: { stroke: null },
-          axis: {
-            labelColor: "var(--kv-soft)",
-            titleColor: "var(--kv-soft)",
-            labelFontSize: 12,
-            titleFontSize: 12,
-            titleFontWeight: "normal",
-            gridColor: "var(--kv-grid)",
-            domainColor: "var(--kv-line)",
-            tickColor: "var(--kv-line)",
-          },
-        },
-      };
-    }
-
-    function restore() {
-      if (!site) return;
-      const slugs = models.map((model) => model.slug), ids = site.gpus.map((gpu) => gpu.id);
-      ({ state, ignored } = readState({
-        models: slugs,
-        gpus: ids,
-        gpu: ids,
-        model: slugs,
-        tp: ["fewest", ...site.sizes.map(String)],
-      }));
-      if (state.gpus && state.models) {
-        ignored.push("models (accelerators are compared)");
-        delete state.models;
-      }
-      const first = ids.includes("h100-sxm-80gb") ? "h100-sxm-80gb" : ids[0];
-      if (state.gpus) state.model ||= [slugs[0]];
-      else {
-        state.gpu ||= [first];
-        const usual = root.dataset.kvUsual.split(" ").filter((slug) => slugs.includes(slug));
-        state.models ||= (usual.length > 1 ? usual : slugs).slice(0, 2);
-      }
-      for (const key of ["models", "gpus"]) {
-        if (state[key]?.length > MOST) {
-          ignored.push(...state[key].slice(MOST).map((one) => `${key}=${one}`));
-          state[key] = state[key].slice(0, MOST);
-        }
-      }
-      show();
-    }
-
-    return { restore, release: () => view?.finalize() };
+    const redraw = kvreport.debounce(() => site && draw(), 150);
+    addEventListener("resize", redraw);
+    return { restore, release: () => removeEventListener("resize", redraw) };
   }
 
   kvreport.compare = compare;

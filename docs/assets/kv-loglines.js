@@ -13,7 +13,7 @@
     if (!compiled.has(table)) {
       compiled.set(
         table,
-        table.patterns.map((pattern) => new RegExp(pattern.expression)),
+        table.patterns.map((pattern) => new RegExp(pattern.expression, "s")),
       );
     }
     return compiled.get(table);

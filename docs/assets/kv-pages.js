@@ -40,23 +40,35 @@
 
   const kept = new WeakMap();
 
+  /* Keep a table and its lists as they were printed, before they are first rewritten. */
+  function keepTable(table, list) {
+    if (!kept.has(table)) {
+      kept.set(table, { body: table.tBodies[0].cloneNode(true), groups: list?.cloneNode(true) });
+    }
+  }
+
+  /* The places of the printed rows and list entries, by slug. */
+  function printedOrder(root) {
+    const { body, groups } = kept.get($("#users-table", root));
+    const all = [...$$("tr[id]", body), ...(groups ? $$("span[id]", groups) : [])];
+    return new Map(all.map((one, n) => [one.id.replace(/^of-/, ""), n]));
+  }
+
   /* Put the table back as it was printed. */
   function restoreTable(root) {
     const table = $("#users-table", root);
     if (!table || !kept.has(table)) return;
     const { body, groups } = kept.get(table);
     table.tBodies[0].replaceWith(body.cloneNode(true));
-    $(".kv-groups", root)?.replaceWith(groups.cloneNode(true));
+    if (groups) $(".kv-groups", root)?.replaceWith(groups.cloneNode(true));
   }
 
   /* Every accelerator under the formats and settings of a state, on the fewest GPUs that serve or on those named. */
   function rewrite(root, one) {
     const table = /** @type {HTMLTableElement} */ ($("#users-table", root));
     const list = $(".kv-groups", root);
-    if (!table || !list) return;
-    if (!kept.has(table)) {
-      kept.set(table, { body: table.tBodies[0].cloneNode(true), groups: list.cloneNode(true) });
-    }
+    if (!table) return;
+    keepTable(table, list);
     const { site, model, state } = one;
     const contexts = site.contexts.slice(0, $$("thead th", table).length - 3);
     const rows = [], groups = new Map();
@@ -72,7 +84,7 @@
       }
     }
     table.tBodies[0].replaceChildren(...rows);
-    list.replaceChildren(
+    list?.replaceChildren(
       ...[...groups].sort(([, a], [, b]) => a.length - b.length).flatMap(([reason, members]) =>
         group(reason, members)
       ),
@@ -207,5 +219,5 @@
       },
     },
   };
-  Object.assign(kvreport, { askBox });
+  Object.assign(kvreport, { askBox, restoreTable, keepTable, printedOrder, whyNot });
 })();

@@ -409,6 +409,7 @@
       bar,
       line,
       chartData,
+      figure,
       elsewhere,
       table,
       whyCell,

@@ -318,5 +318,5 @@
     return words.map(quote).join(" ");
   }
 
-  root.kvSizing = { workload, rank, bestOfEach, inverses, whatToRelax, command };
+  root.kvSizing = { stepOf, workload, rank, bestOfEach, inverses, whatToRelax, command };
 })(typeof globalThis === "object" ? globalThis : this);

@@ -188,12 +188,17 @@
       (model.weights[name] || []).some((bytes) => bytes !== null)
     );
 
+  /* The KV format that the engine takes by itself. */
+  const kvOf = (model, gpu) => (model.kvs ? model.kvs[gpu.kind] : model.kv);
+
   /* Every deployment that a state allows, fewest devices first. */
   function deployments(site, model, gpu, state) {
     const formats = weightsOf(site, model);
     const weights = state.weights && formats.includes(state.weights) ? state.weights : formats[0];
     return layouts(site, state)
-      .map((layout) => kvDeploy(site, model, gpu, layout, weights, state.kv || model.kv, asked(state)))
+      .map((layout) =>
+        kvDeploy(site, model, gpu, layout, weights, state.kv || kvOf(model, gpu), asked(state))
+      )
       .filter(Boolean);
   }
 
@@ -238,7 +243,7 @@
     if (layout && layout.nodes > 1) flag("nodes", layout.nodes);
     flag("context_tokens", tokenWords(contextOf(state, model)));
     if (state.weights && state.weights !== "released") flag("weights", state.weights);
-    if (state.kv && state.kv !== model.kv) flag("kv", state.kv);
+    if (state.kv && state.kv !== kvOf(model, gpu)) flag("kv", state.kv);
     if (state.engine && state.engine !== site.engine.default) flag("engine", state.engine);
     if (state.share !== undefined) flag("utilization", state.share);
     if (state.batched) flag("max_batched_tokens", state.batched);
@@ -276,7 +281,7 @@
     if (words.online_weights.includes(deployment.weightFormat)) {
       said.push(flags.weights, deployment.weightFormat);
     }
-    if (deployment.kvFormat !== model.kv) {
+    if (deployment.kvFormat !== kvOf(model, deployment.gpu)) {
       said.push(flags.kv, flags.kv_names[deployment.kvFormat] || deployment.kvFormat);
     }
     if (state.eager) said.push(flags.eager);
@@ -295,6 +300,7 @@
     layouts,
     stateOf,
     weightsOf,
+    kvOf,
     deployments,
     contextOf,
     pick,

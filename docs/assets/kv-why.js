@@ -182,6 +182,31 @@
     }, row.label);
   }
 
+  /* Published start-up logs of the same model and accelerator, once they are read. */
+  async function logs({ model, gpu }, dialog) {
+    const own = document.querySelector("[data-kv-state], [data-kv-base], [data-kv-compare]");
+    if (!(own instanceof HTMLElement)) return;
+    const { kvState: one, kvBase: two, kvCompare: three } = own.dataset;
+    const file = await kvreport.load(new URL("logs.json", new URL(one || two || three, location.href))).catch(
+      () => ({}),
+    );
+    const found = (file[model.slug] || {})[gpu.id] || [];
+    if (!found.length || !dialog.isConnected) return;
+    const line = (log) =>
+      make(
+        "li",
+        {},
+        make("a", { href: log.url, rel: "noopener nofollow" }, log.engine),
+        `: ${kvreport.plural(log.devices, "GPUs")}, ${log.starts ? "starts" : "does not start"}`,
+        log.context_tokens ? ` at ${tokens(log.context_tokens)} tokens` : "",
+        log.pool_gib === null || log.pool_gib === undefined ? "" : `, KV pool ${log.pool_gib} GiB`,
+      );
+    dialog.append(
+      make("h3", {}, "Published start-up logs of this model on this GPU"),
+      make("ul", {}, ...found.map(line)),
+    );
+  }
+
   /* Open the explanation of a case at a context. */
   function explain(one, context) {
     const before = document.activeElement;
@@ -201,6 +226,7 @@
       leverTable(about, context, close),
       ...kvreport.result.commands(about).slice(-2),
     );
+    logs(about, dialog);
     dialog.addEventListener("click", (event) => event.target === dialog && close());
     dialog.addEventListener("close", () => {
       dialog.remove();

@@ -382,12 +382,13 @@
     ["[data-kv-filter]", "textFilter", ["kv-index.js"]],
     ["[data-kv-state]", "stateful", STATE],
     ["[data-kv-ask]", "askBox", STATE],
+    ["[data-kv-gpupage]", "gpuPage", [...STATE, "kv-gpu.js"]],
     ["[data-kv-explore]", "explore", ["kv-kernel.js", "kv-capacity.js", "kv-explore.js"]],
     ["[data-kv-sizer]", "sizer", ["kv-kernel.js", "kv-capacity.js", "kv-sizing.js", "kv-sizer.js"]],
     ["[data-kv-traffic]", "traffic", ["kv-kernel.js", "kv-capacity.js", "kv-traffic.js", "kv-replay.js"]],
     ["[data-kv-log]", "log", ["kv-kernel.js", "kv-capacity.js", "kv-loglines.js", "kv-log.js"]],
     ["[data-kv-yours]", "yours", ["kv-kernel.js", "kv-yours.js"]],
-    ["[data-kv-compare]", "compare", ["kv-kernel.js", "kv-capacity.js", "kv-compare.js"]],
+    ["[data-kv-compare]", "compare", [...STATE, "kv-sizing.js", "kv-compare.js"]],
     ["[data-kv-guess]", "guess", ["kv-book.js"]],
     ["[data-kv-quiz]", "quiz", ["kv-book.js"]],
     ["[data-kv-choice]", "choice", ["kv-book.js"]],
@@ -395,8 +396,23 @@
     ["[data-kv-instrument]", "instrument", ["kv-kernel.js", "kv-lessons.js", "kv-book-instrument.js"]],
   ];
 
+  /* An address that does not exist: offer a search for its last words. */
+  function lost(place) {
+    const asked = decodeURIComponent(location.pathname).split("/").filter(Boolean).pop() || "";
+    const words = asked.replace(/\.(html|md)$/, "").replace(/[^\w.]+|_/g, " ").trim();
+    const home = $("a", place);
+    if (!words || !home) return;
+    const link = make(
+      "a",
+      { href: `${home.getAttribute("href")}?q=${encodeURIComponent(words)}` },
+      `Search for “${words}”`,
+    );
+    place.append(" · ", link);
+  }
+
   let parts = [];
   function start() {
+    $$("[data-kv-lost]").forEach(lost);
     parts.forEach((part) => part?.release?.());
     document.documentElement.classList.remove("no-js");
     document.documentElement.classList.add("js");

@@ -12,6 +12,7 @@ from typing import Final
 
 from kvreport.accounting.parallel import Layout
 from kvreport.catalog.formats import WeightFormat
+from kvreport.catalog.layouts import layout as named_layout
 from kvreport.catalog.model import Component, Model, WeightGroup
 from kvreport.catalog.support import AlignmentRule
 
@@ -60,7 +61,7 @@ def _format(
 ) -> WeightFormat | None:
     """The format that a row is loaded in; None for the model's own type."""
     if asked is None:
-        return None if row.released is None else formats.get(row.released)
+        return None if row.released is None else formats.get(row.released) or named_layout(row.released)
     return asked if row.component in asked.quantises else None
 
 

@@ -577,6 +577,17 @@ def allocate(case: Case, memo: Memo | None = None) -> Allocation:
     )
 
 
+def load_overheads(case: Case, memo: Memo | None = None) -> tuple[int, ...]:
+    """Bytes that loading adds on one device, one number per weight format.
+
+    Args:
+        case: What is laid out; its KV format and share of memory do not matter here.
+        memo: What other cases of the same model have worked out; None to work it out here.
+    """
+    known = Memo() if memo is None else memo
+    return tuple(sum(_overhead(case, form, known).values()) for form in case.weight_formats)
+
+
 def upper_bound(case: Case, ceiling: Engine) -> Case:
     """The same case without an engine: nothing reserved, nothing rounded, in the layout that is stored."""
     return replace(case, engine=ceiling, kv_format=case.stored_format, utilization=None, kv_pool_bytes=None)

@@ -471,6 +471,11 @@ def per_rank(requests: int, data: int) -> int:
     return requests // data
 
 
+def per_gpu(requests: int, devices: int) -> float:
+    """Return the requests of a deployment for each of its devices."""
+    return requests / devices
+
+
 def shortfall(pool: int, block: int, kept: int, request: int, wanted: int) -> int:
     """Return the bytes that a pool lacks for one request, or for the blocks wanted at start; 0 if it does not.
 

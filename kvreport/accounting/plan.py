@@ -13,6 +13,10 @@ from kvreport.accounting.profile import CacheProfile
 class Pool(Protocol):
     """How a budget becomes blocks where that is no plain division."""
 
+    @property
+    def is_division(self) -> bool:
+        """True where nothing takes a part of the budget, so that blocks are a plain division."""
+
     def blocks(self, pool_bytes: xp.ArrayLike) -> Integers:
         """Blocks that requests can take, once other pools have their part."""
 

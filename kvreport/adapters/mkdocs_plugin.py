@@ -28,7 +28,7 @@ from mkdocs.structure.toc import get_toc
 from mkdocs.utils import get_build_date
 
 from kvreport import resources
-from kvreport.adapters import head, search
+from kvreport.adapters import head, lost, search
 from kvreport.adapters.ahead import Ahead
 from kvreport.adapters.book import Book, is_chapter, no_foreign_scripts
 from kvreport.adapters.mount import DEFAULT, Mount
@@ -319,11 +319,14 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
 
     @event_priority(-100)
     def on_post_template(self, output_content: str, *, template_name: str, config: MkDocsConfig) -> str:
-        """Take the theme's scripts from the page that it writes alone."""
-        if template_name != "404.html" or not self.config.policy or self.mount.foreign:
+        """Make the page for unknown addresses helpful, and take the theme's scripts from it: the theme writes it alone."""
+        if template_name != "404.html" or self.mount.foreign:
             return output_content
-        self.policy = Policy(output_content, preview=not self.publishes)
-        return self.policy.applied(output_content)
+        output = lost.page(output_content.replace(*_NAMED_DIALOG, 1), config.site_url or "/", self.known)
+        if not self.config.policy:
+            return output
+        self.policy = Policy(output, preview=not self.publishes)
+        return self.policy.applied(output)
 
     def _on_post_build_write(self, config: MkDocsConfig) -> None:
         """Write the downloads, the feed and the machine-readable files beside the pages."""

@@ -51,7 +51,9 @@ def _layout_namer(own: Keys) -> Callable[[Keys, int, object], str]:
     """What the method writes: GPTQ its index, Marlin no zero points, the others packed zero points."""
     method = (own.text("quant_method") or "").lower()
     packing = f"{own.text('checkpoint_format') or ''} {own.text('packing_format') or ''}"
-    if "marlin" in packing or own.flag("is_marlin_format", default=False):
+    if method == "gptq_marlin_24":
+        return lambda entry, bits, group: f"{integer_form(entry, bits, group, 'sym')}-2of4"
+    if "marlin" in packing or method == "marlin" or own.flag("is_marlin_format", default=False):
         return lambda entry, bits, group: integer_form(entry, bits, group, "sym")
     if method.startswith("gptq"):
         return gptq_form

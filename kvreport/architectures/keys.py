@@ -47,6 +47,12 @@ class Trail:
     derived: list[str] = field(default_factory=list)
 
 
+NAMED_IF_MISSING: Final = frozenset(
+    {"hidden_size", "intermediate_size", "num_experts", "num_hidden_layers", "qk_rope_head_dim", "vocab_size"}
+)
+"""Dimensions that some classes define by others: a config without them is read, and the answer says so."""
+
+
 class Keys:
     """One object of a config, with the defaults of its class.
 
@@ -142,6 +148,10 @@ class Keys:
                 self.trail.restated.add(self.field(names[0]))
             return value
         if default is not None:
+            if names[0] in NAMED_IF_MISSING and not self.null(*names):
+                self.trail.derived.append(
+                    f"{self.field(names[0])} = {default}: not in the config; the definition of the class"
+                )
             return default
         value = self.defaults.get(names[0])
         if value is None:

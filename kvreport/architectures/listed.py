@@ -10,6 +10,8 @@ from importlib import resources
 from math import prod
 from typing import Any, Final, cast, get_args
 
+from pydantic import ValidationError
+
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
 from kvreport.architectures.expressions import MAX_VALUE, evaluate
 from kvreport.architectures.keys import MAX_CONTEXT, MAX_EXPERTS, MAX_LAYERS, MAX_WIDTH, Keys
@@ -272,10 +274,20 @@ def _holds(line: CacheLine, scope: Scope) -> bool:
 
 
 def _cache(line: CacheLine, scope: Scope) -> Cache:
-    def size(name: str, default: str | None = None) -> int:
-        return scope.whole(line.sizes.get(name) or default or "0", f"cache {name}", low=0, high=MAX_CONTEXT)
+    try:
+        return _made_cache(line, scope)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        name = ".".join(map(str, first["loc"]))
+        raise scope.root.fault(f"{line.kind} cache: {name}", first["input"], first["msg"]) from error
 
-    kv, key, value = size("kv"), size("k"), size("v", line.sizes.get("k"))
+
+def _made_cache(line: CacheLine, scope: Scope) -> Cache:
+    def size(name: str, default: str | None = None, low: int = 0) -> int:
+        stated = line.sizes.get(name) or default
+        return scope.whole(stated or "0", f"cache {name}", low=low if stated else 0, high=MAX_CONTEXT)
+
+    kv, key, value = size("kv", low=1), size("k", low=1), size("v", line.sizes.get("k"), low=1)
     match line.kind:
         case "full":
             return FullAttention(kv_heads=kv, key_dim=key, value_dim=value)

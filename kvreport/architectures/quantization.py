@@ -97,7 +97,8 @@ def _by_method(found: Quantization, own: Keys) -> None:
     if _is_compressed(own, method):
         compressed_tensors(found, own)
     elif method.startswith("modelopt") or method == "" or own.has("quantized_layers"):
-        _modelopt(found, own)
+        # ModelOpt's own file and early exports nest what newer ones state at the top.
+        _modelopt(found, own.section("quantization") or own)
     elif method in _METHODS:
         _METHODS[method](found, own)
     else:
@@ -124,6 +125,12 @@ def _mxfp4(found: Quantization, own: Keys) -> None:
     skip(found, own, "modules_to_not_convert")
     found.take(lambda module: ".experts." in module, "mxfp4")
     found.weight_format = "mxfp4"
+
+
+def _everywhere(found: Quantization, own: Keys, form: str) -> None:
+    """One form for every linear layer that is not listed (SGLang's w8a8 checkpoints and others)."""
+    skip(found, own, "modules_to_not_convert", "ignored_layers", "ignore", "exclude_modules")
+    take_layers(found, form)
 
 
 def _mxfp8(found: Quantization, own: Keys) -> None:
@@ -280,6 +287,13 @@ _METHODS: Final[dict[str, Callable[[Quantization, Keys], None]]] = {
     "gptq_marlin": grouped_integers,
     "auto-round": grouped_integers,
     "intel/auto-round": grouped_integers,
+    "inc": grouped_integers,
+    "marlin": grouped_integers,
+    "gptq_marlin_24": grouped_integers,
+    "moe_wna16": grouped_integers,
+    "petit_nvfp4": lambda found, own: _everywhere(found, own, "nvfp4"),
+    "w8a8_fp8": lambda found, own: _everywhere(found, own, "fp8-channel"),
+    "w8a8_int8": lambda found, own: _everywhere(found, own, "int8"),
     "bitsandbytes": bitsandbytes,
     "hqq": hqq,
     "torchao": torchao,

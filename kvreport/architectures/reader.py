@@ -133,6 +133,7 @@ def read_config_report(
         "attention_heads": blueprint.attention_heads,
         "vocabulary": blueprint.vocabulary,
         "intermediate_size": blueprint.intermediate_size,
+        "rotary_axes": _rotary_axes(text),
         "experts": _experts(blueprint),
         "layers": layer_groups(blueprint.layers),
         "weights": weight_groups(blueprint, quantization.released),
@@ -157,6 +158,17 @@ def _open(source: Path | str | Mapping[str, Any], where: str | None) -> tuple[Ke
     beside = None if path.name in QUANTIZER_FILES else quantizer_file(path.parent)
     stem = path.resolve().parent.name if path.name in CONFIG_FILES else path.stem
     return config, beside, place, stem
+
+
+def _rotary_axes(text: Keys) -> int:
+    """Axes that heads rotate by (``mrope_section``); 1 where only a part of each head rotates."""
+    rope = text.section("rope_scaling", "rope_parameters")
+    sections = rope.raw("mrope_section") if rope is not None else None
+    if rope is None or not isinstance(sections, list) or not sections:
+        return 1
+    part = rope.raw("partial_rotary_factor") or text.raw("partial_rotary_factor") or 1
+    whole = isinstance(part, (int, float)) and part >= 1
+    return min(len(sections), 4) if whole else 1
 
 
 def _identity(config: Keys, stem: str) -> str:

@@ -26,6 +26,10 @@ class CheckedClass(Record):
         small: The same of the config made small.
         cache: Cache bytes of the small model, run on a CPU at two lengths.
         parameters: Parameters that transformers allocates for the default config, where it builds.
+        changes: Keys of the small config that were changed one at a time, where transformers builds the result.
+        exact_changes: Changes whose parameters are exact.
+        refused_changes: Changes that are refused by name.
+        followed_wrongly: Keys whose change gives different parameters.
         nearest: The nearest class that is read, where this one is refused.
         note: Why it differs on purpose, or what else a reader must know.
     """
@@ -37,6 +41,10 @@ class CheckedClass(Record):
     small: Status
     cache: Literal["exact", "differs", "not run"]
     parameters: Count | None = None
+    changes: Count = 0
+    exact_changes: Count = 0
+    refused_changes: Count = 0
+    followed_wrongly: tuple[Text, ...] = ()
     nearest: Text | None = None
     note: LongText | None = None
 

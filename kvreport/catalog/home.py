@@ -94,9 +94,17 @@ class Cards(Record):
 
 
 class HomeMachines(Record):
-    """The content of ``home/machines.yaml``."""
+    """The content of ``home/machines.yaml``.
+
+    Attributes:
+        also: Accelerators of the matrix that people have at home, too.
+        apple: Apple's chips.
+        cards: Cards with memory of their own.
+        shared: Other machines whose GPU shares the computer's memory.
+    """
 
     schema_version: Literal[1] = SCHEMA_VERSION
+    also: tuple[Slug, ...] = ()
     apple: AppleChips
     cards: Cards
     shared: tuple[Card, ...]
@@ -186,8 +194,19 @@ def home_accelerators(folder: Path | None = None) -> Mapping[str, Accelerator]:
     Raises:
         CatalogueError: If the file has a fault.
     """
+    machines = load_home_machines(folder)
+    return MappingProxyType({} if machines is None else {one.id: one for one in machines.accelerators()})
+
+
+@lru_cache(maxsize=4)
+def load_home_machines(folder: Path | None = None) -> HomeMachines | None:
+    """Read ``home/machines.yaml``; None for a catalog without it.
+
+    Args:
+        folder: The catalog's folder; None for the published one.
+
+    Raises:
+        CatalogueError: If the file has a fault.
+    """
     path = (folder or data_dir()) / FILE
-    if not path.is_file():
-        return MappingProxyType({})
-    machines = validate(HomeMachines, read_yaml(path, FILE), FILE)
-    return MappingProxyType({one.id: one for one in machines.accelerators()})
+    return validate(HomeMachines, read_yaml(path, FILE), FILE) if path.is_file() else None

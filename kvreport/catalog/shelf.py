@@ -22,6 +22,9 @@ from kvreport.errors import CatalogueError, Fault, shorten
 MAX_FILE_BYTES: Final = 4 << 20
 MAX_JSON_BYTES: Final = 8 << 20
 MAX_DEPTH: Final = 100
+MAX_VALUES: Final = 200_000
+"""Most values in one record, lists and keys included; the largest published one has some thousands."""
+_MAX_SENTENCE: Final = 500
 _MANY_OPENINGS: Final = 3000
 """More signs that open a level than the compiled YAML reader, which descends without a limit, can take."""
 
@@ -222,6 +225,10 @@ def validate(record: type[R], data: object, where: str) -> R:
     if version != SCHEMA_VERSION:
         allowed = f"{SCHEMA_VERSION} (this version of kvreport reads no other)"
         raise CatalogueError([Fault(where, "schema_version", shorten(version), allowed)])
+    if _exceeds(data, MAX_VALUES):
+        raise CatalogueError(
+            [Fault(where, "", f"more than {MAX_VALUES:,} values", f"at most {MAX_VALUES:,} in one record")]
+        )
     try:
         text = json.dumps(data, ensure_ascii=False)
         # JSON writes the lower controls as escapes.
@@ -242,6 +249,19 @@ def validate(record: type[R], data: object, where: str) -> R:
     if faults:
         raise CatalogueError(faults)
     return made
+
+
+def _exceeds(data: object, most: int) -> bool:
+    """True if a document has more values than so many; levels beyond the limit are told elsewhere."""
+    left, waiting = most, [data]
+    while waiting:
+        one = waiting.pop()
+        inner = one.values() if isinstance(one, dict) else one if isinstance(one, list) else ()
+        left -= len(inner)
+        if left < 0:
+            return True
+        waiting.extend(inner)
+    return False
 
 
 def _refuse_unreadable(data: object, where: str) -> None:
@@ -283,8 +303,12 @@ def _allowed(fault: ErrorDetails) -> str:
         return "a value; the field is required"
     if kind == "extra_forbidden":
         return "no such field; see the list of fields, or mend the spelling"
-    message: str = fault["msg"]
-    return message.removeprefix("Value error, ").removeprefix("Input should be ")
+    if kind == "union_tag_invalid":
+        # The library's sentence repeats what was found, however long it is and whatever signs it has.
+        return str(fault["ctx"]["expected_tags"])
+    message: str = fault["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
+    text = message if message.isprintable() else repr(message)[1:-1]
+    return text if len(text) <= _MAX_SENTENCE else text[: _MAX_SENTENCE - 1] + "…"
 
 
 def spoken(name: str) -> str:

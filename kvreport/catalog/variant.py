@@ -1,7 +1,7 @@
 """A quantized copy of a model, written as what differs from it.
 
-A quantizer changes no dimension: the copy has its original's layers and tensors, some of them in another
-format. Its file names the original and says which; everything else is read from the original's file.
+A quantizer changes no dimension, but for a width that it pads so that groups divide it: the copy has its
+original's layers and tensors, some of them in another format. Its file names the original and says which; everything else is read from the original's file.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from kvreport.catalog.base import SCHEMA_VERSION, LongText, Record, Slug, Source, Text, YearMonth
+from kvreport.catalog.base import SCHEMA_VERSION, LongText, Positive, Record, Slug, Source, Text, YearMonth
 from kvreport.catalog.formats import WeightFormat
 from kvreport.catalog.layouts import layout
 from kvreport.catalog.model import Component, Model, ModelId, PublishedTotal, WeightGroup
@@ -34,6 +34,7 @@ class Variant(Record):
         weight_format: Format of every matrix in the layers, and what the copy is called.
         formats: Formats of other components, or of some of these; None keeps one at 16 bits.
         keeps: Parts of module names that stay at 16 bits whatever their component.
+        padded_intermediate_size: The MLP's width after padding with zeros, where the quantizer padded it; else None.
         kv_format: KV format that the copy declares; the original's own packed layouts stay.
         licence: Licence; None for the original's.
         release: Year, or year and month; None for not known.
@@ -47,6 +48,7 @@ class Variant(Record):
     weight_format: Slug
     formats: dict[Component, Slug | None] = Field(default_factory=dict)
     keeps: tuple[Text, ...] = ()
+    padded_intermediate_size: Positive | None = None
     kv_format: Slug | None = None
     licence: Text | None = None
     release: YearMonth | None = None
@@ -73,8 +75,15 @@ def expand(variant: Variant, base: Model, formats: Mapping[str, WeightFormat]) -
     form = formats.get(variant.weight_format) or layout(variant.weight_format)
     converts = form.quantises if form is not None else ()
     by_component = dict.fromkeys(converts, variant.weight_format) | variant.formats
+    width = variant.padded_intermediate_size or base.intermediate_size
     rows = tuple(
-        row.model_copy(update={"released": _form(row, by_component, variant.keeps), "stored_bytes": None})
+        row.model_copy(
+            update={
+                "released": _form(row, by_component, variant.keeps),
+                "stored_bytes": None,
+                "shape": _padded(row, base.intermediate_size, width),
+            }
+        )
         for row in base.weights
     )
     licence = variant.licence or base.licence
@@ -91,12 +100,20 @@ def expand(variant: Variant, base: Model, formats: Mapping[str, WeightFormat]) -
             "weight_format": variant.weight_format,
             "kv_format": variant.kv_format
             or (None if base.kv_format in ("fp8", "nvfp4") else base.kv_format),
+            "intermediate_size": width,
             "weights": rows,
             "published_total": variant.published_total,
             "notes": (*base.notes, *variant.notes),
             "sources": (*variant.sources, *(source for source in inherited if source is not None)),
         }
     )
+
+
+def _padded(row: WeightGroup, width: int | None, padded: int | None) -> tuple[int, ...]:
+    """A row's shape with the MLP's width as the quantizer left it."""
+    if row.component != "dense_mlp" or width is None or padded is None:
+        return row.shape
+    return tuple(padded if side == width else side for side in row.shape)
 
 
 def is_matrix(shape: tuple[int, ...]) -> bool:

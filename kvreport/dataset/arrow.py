@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kvreport.accounting.kernel import UNLIMITED_REQUESTS
 from kvreport.dataset.columns import CAPACITY, Column, Table
 from kvreport.dataset.matrix import Cube
 
@@ -170,13 +171,13 @@ def _numpy(values: pa.Array) -> np.ndarray[Any, Any]:
 
 
 def _plain(values: np.ndarray[Any, Any], column: Column) -> pa.Array:
-    """A numeric array as it lies in memory; not-a-number is empty where the column may be."""
+    """A numeric array as it lies in memory; where the column may be empty, not-a-number and "no limit" are."""
     present = None
     if column.type == "boolean":
         packed = pa.py_buffer(np.packbits(values, bitorder="little"))
         return pa.Array.from_buffers(pa.bool_(), len(values), [None, packed])
     if column.nullable:
-        known = ~np.isnan(values)
+        known = values < UNLIMITED_REQUESTS if column.type == "int64" else ~np.isnan(values)
         present = None if known.all() else pa.py_buffer(np.packbits(known, bitorder="little"))
     return pa.Array.from_buffers(
         arrow_type(column), len(values), [present, pa.py_buffer(np.ascontiguousarray(values))]

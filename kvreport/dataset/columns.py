@@ -218,8 +218,10 @@ CAPACITY: Final = Table(
         Column(
             "max_concurrent_requests_by_memory",
             "int64",
-            "Whole requests of this context that the engine's pool holds at once.",
+            "Whole requests of this context that the engine's pool holds at once; empty where a request holds no "
+            "cache (embedding models), so that memory limits nothing.",
             unit="requests",
+            nullable=True,
             formula="Blocks in the pool / blocks per request, rounded down, times the data ranks.",
             minimum=0,
         ),
@@ -227,8 +229,9 @@ CAPACITY: Final = Table(
             "max_concurrent_requests_ceiling",
             "int64",
             "Whole requests if all usable memory but the weights held cache and nothing were rounded: "
-            "no engine reaches it.",
+            "no engine reaches it. Empty where a request holds no cache.",
             unit="requests",
+            nullable=True,
             formula="(Usable memory - weights) / bytes held by one request, rounded down.",
             minimum=0,
         ),

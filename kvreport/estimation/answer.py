@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from html import escape
 from importlib import import_module
-from typing import Any
+from typing import Any, Final
 
 from kvreport.accounting.budget import Budget
 from kvreport.accounting.capacity import blocks
 from kvreport.accounting.deployment import Deployment
+from kvreport.accounting.kernel import UNLIMITED_REQUESTS
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan
 from kvreport.accounting.profile import CacheProfile
@@ -30,8 +31,8 @@ class AtContext:
     verdict: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields by name."""
-        return {name: getattr(self, name) for name in self.__slots__}
+        """Return the fields by name; None for counts that memory does not limit."""
+        return {name: _limit(name, getattr(self, name)) for name in self.__slots__}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -161,9 +162,9 @@ class Estimate:
             "block_bytes": self.plan.block_bytes,
             "max_concurrency": self.max_concurrency,
             "max_concurrent_requests": self.max_concurrent_requests,
-            "max_concurrent_requests_by_memory": self.max_concurrent_requests_by_memory,
+            "max_concurrent_requests_by_memory": _counted(self.max_concurrent_requests_by_memory),
             "limited_by": self.limited_by,
-            "max_concurrent_requests_ceiling": self.max_concurrent_requests_ceiling,
+            "max_concurrent_requests_ceiling": _counted(self.max_concurrent_requests_ceiling),
             "kv_pool_tokens": self.kv_pool_tokens,
             "max_context_tokens": self.max_context_tokens,
             "verdict": self.verdict,
@@ -191,7 +192,7 @@ class Estimate:
             "data_ranks": copies,
             "max_concurrency": None if self.max_concurrency is None else self.max_concurrency / copies,
             "max_concurrent_requests": self.max_concurrent_requests // copies,
-            "max_concurrent_requests_by_memory": self.max_concurrent_requests_by_memory // copies,
+            "max_concurrent_requests_by_memory": _counted(self.max_concurrent_requests_by_memory // copies),
             "kv_pool_tokens": None if self.kv_pool_tokens is None else self.kv_pool_tokens // copies,
             "gpus": [
                 {
@@ -204,7 +205,7 @@ class Estimate:
                     "total_bytes": int(rank.total_bytes),
                     "kv_pool_bytes": max(int(rank.pool_bytes), 0),
                     "kv_bytes_per_request": int(rank.plan.profile.request_bytes(context)),
-                    "max_concurrent_requests_by_memory": int(rank.own_requests(context)),
+                    "max_concurrent_requests_by_memory": _counted(int(rank.own_requests(context))),
                 }
                 for rank in (self.deployment.ranks if self.deployment else ())
             ],
@@ -241,6 +242,18 @@ class Estimate:
             if request.kv_offload_bytes
             else None,
         }
+
+
+_BY_MEMORY: Final = ("max_concurrent_requests_by_memory", "max_concurrent_requests_ceiling")
+
+
+def _counted(requests: int) -> int | None:
+    """A count for JSON: None where requests hold no cache, so that memory limits nothing."""
+    return None if requests >= UNLIMITED_REQUESTS else requests
+
+
+def _limit(name: str, value: Any) -> Any:  # noqa: ANN401 - any field of a record
+    return _counted(value) if name in _BY_MEMORY else value
 
 
 def layout_to_dict(layout: Layout) -> dict[str, Any]:

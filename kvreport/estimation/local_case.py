@@ -110,6 +110,20 @@ def open_local(model: Model, weights: str | None, file: GgufModel | None) -> tup
         )
     local = read_local(model, known.by_class[model.architecture])
     mix = _released_mix(model) if weights is None or weights.lower() == RELEASED else mix_name(weights)
+    return with_mix(local, mix), mix
+
+
+def with_mix(local: LocalModel, mix: str) -> LocalModel:
+    """The same model with the types of a quantization mix.
+
+    Args:
+        local: The model.
+        mix: The quantizer's name of the mix.
+
+    Raises:
+        InputError: If there is no such mix.
+    """
+    model = local.model
     typed = quantized(
         local.tensors,
         mix,
@@ -119,7 +133,7 @@ def open_local(model: Model, weights: str | None, file: GgufModel | None) -> tup
         wide=model.layer_count == 80 and local.architecture.name in _KNOWN_AS_70B,
         falcon=local.architecture.name == "falcon",
     )
-    return replace(local, tensors=typed), mix
+    return replace(local, tensors=typed)
 
 
 def _kv_heads(model: Model) -> int:

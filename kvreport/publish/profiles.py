@@ -11,23 +11,32 @@ Every size stays below 2^53, so a browser's numbers hold it exactly.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kvreport.accounting.deployment import Allocation, Case, Memo, allocate, plan_blocks, upper_bound
+from kvreport.accounting.deployment import (
+    Allocation,
+    Case,
+    Memo,
+    allocate,
+    load_overheads,
+    plan_blocks,
+    upper_bound,
+)
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan, Serving
 from kvreport.accounting.profile import CacheProfile
 from kvreport.accounting.stages import stages
-from kvreport.accounting.support import judge
+from kvreport.accounting.support import Asked, judge, spread_codes
 from kvreport.accounting.weights import active_parameters, parameters
 from kvreport.catalog.accelerator import Accelerator, current_since
 from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.model import Model
 from kvreport.dataset.matrix import laid_out, left_out
-from kvreport.estimation.request import automatic_kv_format
+from kvreport.errors import InputError
+from kvreport.estimation.request import automatic_kv_format, storable_on
 from kvreport.publish.attention_types import cache_kind
 from kvreport.publish.site_data import SiteData, short_name
 
@@ -35,6 +44,9 @@ SCHEMA: Final = 1
 FOLDER: Final = "downloads/v1"
 _NAMES: Final = ("family", "maker", "kind", "limit", "slots", "kv", "aliases")
 """What tells a model from others, beside its name."""
+ENGINES: Final = ("vllm-0.25", "vllm-0.19", "vllm-0.11", "sglang")
+"""Other engines that pages can switch to (:mod:`kvreport.publish.engine_profiles`), where the catalog has them."""
+BF16: Final = "bf16"
 NONE: Final = -1
 """Index of a plan that cannot be made."""
 
@@ -174,7 +186,8 @@ def site_facts(site: SiteData) -> dict[str, Any]:
 
 def engines(site: SiteData) -> list[dict[str, Any]]:
     """Return the engines that pages can switch to, the site's own first."""
-    listed = (site.engine, site.catalogue.engine("ceiling"))
+    others = (name for name in ENGINES if name in site.catalogue.engines and name != site.engine.name)
+    listed = (site.engine, *map(site.catalogue.engine, others), site.catalogue.engine("ceiling"))
     return [
         {
             "name": engine.name,
@@ -237,53 +250,8 @@ def model_facts(site: SiteData, model: Model, *, further: bool = False) -> dict[
     architecture itself needs, [constant, [[rate, step, cap], …], state], or {kinds: [one for each kind
     of device]} where their kernels lay the format out differently; a cap of 0 is none.
     """
-    grid = site.axes
-    offered = set(grid.layouts_of(model))
     columns = places(site, further=further)
-    parts = [_part(model, place) if place.layout in offered else None for place in columns]
-    made: dict[str, int] = {}
-    kinds = site.device_kinds
-    kind_at = [kinds[gpu.id] for gpu in grid.accelerators]
-    examples = {number: gpu for gpu, number in _by_number(site, kinds)}
-    classes = {number: gpu for gpu, number in _by_number(site, site.reserve_classes)}
-    memo = Memo()
-    memos = [memo if part is model else Memo() for part in parts]
-    caches = grid.caches(model)
-    placed = {}
-    gone = left_out(model, grid)
-    for cache in caches:
-        rows = placed[cache.name] = [[NONE] * len(examples) for _ in columns]
-        for row, place, part in zip(rows, columns, parts, strict=True):
-            if part is None or site.refusal(model):
-                continue
-            for members, laid in laid_out(model, grid, place.layout, cache, memo):
-                stage = sorted((laid, *laid.others), key=lambda rank: rank.layers.start)[place.stage]
-                index = made.setdefault(json.dumps(_plan(stage.plan)), len(made))
-                for number, position in enumerate(members):
-                    # What a release refuses in every weight format is left out, like what cannot be stored.
-                    if isinstance(laid.refused, int) or not laid.refused[number].all():
-                        row[kind_at[position]] = index
-
-    def taken(gpu: Accelerator, number: int) -> Allocation | None:
-        part = parts[number]
-        if part is None:
-            return None
-        return allocate(_case(site, part, gpu, columns[number].layout, None), memos[number])
-
-    numbers = range(len(columns))
-    by_kind = [
-        [each for kind in sorted(examples) if (each := taken(examples[kind], number)) is not None] or None
-        for number in numbers
-    ]
-    formats = [name for name, _ in grid.weight_formats]
-    refused = {
-        name: [
-            site.catalogue.support is not None
-            and judge(site.catalogue.support, site.engine, examples[kind], model, form).verdict is not None
-            for kind in sorted(examples)
-        ]
-        for name, form in grid.weight_formats
-    }
+    work = _Columns(site, model, columns)
     return {
         "slug": model.slug,
         "id": model.id,
@@ -297,40 +265,207 @@ def model_facts(site: SiteData, model: Model, *, further: bool = False) -> dict[
         "parameters": parameters(model),
         "active": active_parameters(model),
         "kv": own_kv(site, model),
-        "weights": {
-            name: [
-                None if each is None or gone[place] else int(each[0].weight_bytes[place])  # type: ignore[index]
-                for each in by_kind
-            ]
-            for place, name in enumerate(formats)
-        },
-        "loaded": {
-            name: [each and _loaded(each, place, refused[name]) for each in by_kind]
-            for place, name in enumerate(formats)
-        },
-        "reserve": [
-            [_kept(each) if (each := taken(gpu, number)) else None for number in numbers]
-            for _, gpu in sorted(classes.items())
-        ],
-        "plans": [json.loads(text) for text in made],
-        "plan": placed,
-        "held": {
-            cache.name: [
-                _held(
-                    [_case(site, part, examples[kind], place.layout, cache) for kind in sorted(examples)],
-                    site,
-                    known,
-                )
-                if part is not None
-                else None
-                for place, part, known in zip(columns, parts, memos, strict=True)
-            ]
-            for cache in caches
-        },
+        "kvs": work.own_kvs(),
+        **work.of_engine(),
+        "weights": work.weights(),
+        "held": work.held(),
     }
 
 
-def reserve_rates(site: SiteData, model: Model) -> dict[str, Any]:
+def engine_facts(site: SiteData, model: Model, *, reserves: Collection[str] = ()) -> dict[str, Any]:
+    """Return what of a model's facts an engine decides, with tensor-parallel sizes only.
+
+    Args:
+        site: What every page may ask, under that engine.
+        model: The model.
+        reserves: Ids of the accelerators whose reserve is listed; it is left out where rates give it.
+    """
+    work = _Columns(site, model, places(site, further=False))
+    plans, placed = work.plans_alone()
+    wanted = {site.reserve_classes[gpu.id] for gpu in site.gpus if gpu.id in reserves}
+    classes = {number: gpu for gpu, number in _by_number(site, site.reserve_classes)}
+    numbers = range(len(work.columns))
+    return {
+        "slots": _waits_for_slots(site, model),
+        "kv": own_kv(site, model),
+        "kvs": work.own_kvs(),
+        "loaded": work.loaded(),
+        "reserve": [
+            [_kept(each) if (each := work.taken(gpu, n)) else None for n in numbers]
+            if number in wanted
+            else None
+            for number, gpu in sorted(classes.items())
+        ]
+        if wanted
+        else None,
+        "plans": plans,
+        "plan": placed,
+    }
+
+
+class _Columns:
+    """A model's facts in each column, under the engine of a site."""
+
+    def __init__(self, site: SiteData, model: Model, columns: tuple[Place, ...]) -> None:
+        offered = set(site.axes.layouts_of(model))
+        self.site, self.model, self.columns = site, model, columns
+        self.parts = [_part(model, place) if place.layout in offered else None for place in columns]
+        memo = Memo()
+        self.memos = [memo if part is model else Memo() for part in self.parts]
+        self.caches = site.axes.caches(model)
+        self.examples = {number: gpu for gpu, number in _by_number(site, site.device_kinds)}
+
+    def taken(self, gpu: Accelerator, number: int) -> Allocation | None:
+        """What is taken of one device in a column."""
+        part = self.parts[number]
+        if part is None:
+            return None
+        case = _case(self.site, part, gpu, self.columns[number].layout, None)
+        return allocate(case, self.memos[number])
+
+    def own_kvs(self) -> list[str] | None:
+        """The KV format that the engine takes by itself on each kind of device; None where it is the same."""
+        site, model = self.site, self.model
+        engine = rules(site.engine)
+        found = [
+            site.catalogue.kv_format(engine.default_kv_format(model, gpu) or BF16).name
+            for _, gpu in sorted(self.examples.items())
+        ]
+        return None if set(found) <= {own_kv(site, model)} else found
+
+    def plans(self) -> tuple[list[Any], dict[str, list[list[int]]]]:
+        """The block plans, and which of them each KV format has in each column on each kind of device."""
+        site, model, grid = self.site, self.model, self.site.axes
+        made: dict[str, int] = {}
+        kind_at = [site.device_kinds[gpu.id] for gpu in grid.accelerators]
+        placed = {}
+        for cache in self.caches:
+            rows = placed[cache.name] = [[NONE] * len(self.examples) for _ in self.columns]
+            for row, place, part in zip(rows, self.columns, self.parts, strict=True):
+                if part is None or site.refusal(model):
+                    continue
+                for members, laid in laid_out(model, grid, place.layout, cache, self.memos[0]):
+                    stage = sorted((laid, *laid.others), key=lambda rank: rank.layers.start)[place.stage]
+                    if stage.plan.pool is not None:
+                        continue  # pools of their own are no division of one pool
+                    index = made.setdefault(json.dumps(_plan(stage.plan)), len(made))
+                    for number, position in enumerate(members):
+                        # What a release refuses in every weight format is left out, like what cannot be stored.
+                        if isinstance(laid.refused, int) or not laid.refused[number].all():
+                            row[kind_at[position]] = index
+        return [json.loads(text) for text in made], placed
+
+    def plans_alone(self) -> tuple[list[Any], dict[str, list[list[int]]]]:
+        """The same of tensor-parallel columns, without laying anything out: a plan for each kind of device."""
+        made: dict[str, int] = {}
+        refused = self.refused()
+        placed = {}
+        for cache in self.caches:
+            rows = placed[cache.name] = [[NONE] * len(self.examples) for _ in self.columns]
+            for row, place, part in zip(rows, self.columns, self.parts, strict=True):
+                if part is None or self.site.refusal(self.model):
+                    continue
+                for kind, gpu in self.examples.items():
+                    if not storable_on(cache, gpu) or all(many[kind] for many in refused.values()):
+                        continue
+                    try:
+                        plan = plan_blocks(_case(self.site, part, gpu, place.layout, cache), self.memos[0])
+                    except InputError:
+                        continue
+                    if (
+                        plan.pool is None or plan.pool.is_division
+                    ):  # pools of their own are no division of one pool
+                        row[kind] = made.setdefault(json.dumps(_plan(plan)), len(made))
+        return [json.loads(text) for text in made], placed
+
+    def refused(self) -> dict[str, list[bool]]:
+        """For each weight format and kind of device, whether the release refuses the model so."""
+        site = self.site
+        return {
+            name: [
+                site.catalogue.support is not None
+                and judge(site.catalogue.support, site.engine, gpu, self.model, form).verdict is not None
+                for _, gpu in sorted(self.examples.items())
+            ]
+            for name, form in site.axes.weight_formats
+        }
+
+    def loaded(self) -> dict[str, list[Any]]:
+        """What loading adds, by weight format and column: one number, or one per kind where they differ."""
+        refused = self.refused()
+        found = []
+        for place, part, memo in zip(self.columns, self.parts, self.memos, strict=True):
+            kinds = [gpu for _, gpu in sorted(self.examples.items())]
+            found.append(
+                None
+                if part is None
+                else [load_overheads(_case(self.site, part, gpu, place.layout, None), memo) for gpu in kinds]
+            )
+        cut = [self.cut(place.layout) for place in self.columns]
+        return {
+            name: [
+                each and _alike_added([one[n] for one in each], [out or cut[at][n] for out in refused[name]])
+                for at, each in enumerate(found)
+            ]
+            for n, (name, _) in enumerate(self.site.axes.weight_formats)
+        }
+
+    def cut(self, layout: Layout) -> list[bool]:
+        """For each weight format, whether the release refuses a layout, because it cuts blocks or lacks stages."""
+        site = self.site
+        forms = [form for _, form in site.axes.weight_formats]
+        if site.catalogue.support is None:
+            return [False] * len(forms)
+        asked = Asked(layout=layout, formats=site.catalogue.weight_formats)
+        return [
+            bool(code) for code in spread_codes(site.catalogue.support, site.engine, self.model, forms, asked)
+        ]
+
+    def of_engine(self) -> dict[str, Any]:
+        """What the engine decides: plans, what loading adds, the reserve."""
+        plans, placed = self.plans()
+        numbers = range(len(self.columns))
+        classes = {number: gpu for gpu, number in _by_number(self.site, self.site.reserve_classes)}
+        return {
+            "loaded": self.loaded(),
+            "reserve": [
+                [_kept(each) if (each := self.taken(gpu, number)) else None for number in numbers]
+                for _, gpu in sorted(classes.items())
+            ],
+            "plans": plans,
+            "plan": placed,
+        }
+
+    def weights(self) -> dict[str, list[int | None]]:
+        """Weights per device by format and column."""
+        gone = left_out(self.model, self.site.axes)
+        some = next(iter(self.examples.values()))
+        each = [self.taken(some, number) for number in range(len(self.columns))]
+        return {
+            name: [
+                None if one is None or gone[place] else int(one.weight_bytes[place])  # type: ignore[index]
+                for one in each
+            ]
+            for place, (name, _) in enumerate(self.site.axes.weight_formats)
+        }
+
+    def held(self) -> dict[str, list[Any]]:
+        """What the architecture itself needs, by KV format and column."""
+        kinds = [gpu for _, gpu in sorted(self.examples.items())]
+        return {
+            cache.name: [
+                None
+                if part is None
+                else _held(
+                    [_case(self.site, part, gpu, place.layout, cache) for gpu in kinds], self.site, known
+                )
+                for place, part, known in zip(self.columns, self.parts, self.memos, strict=True)
+            ]
+            for cache in self.caches
+        }
+
+
+def reserve_rates(site: SiteData, model: Model, *, further: bool = True) -> dict[str, Any]:
     """Return what other scheduler sizes need: the reserve's rates for every column, None without such rules.
 
     A list for each column, in the order of :class:`kvreport.accounting.engines.vllm.reserve.ReserveRates`;
@@ -344,7 +479,7 @@ def reserve_rates(site: SiteData, model: Model) -> dict[str, Any]:
             engine.reserve_rates(_part(model, place), place.layout, nvidia=nvidia)
             if place.layout in offered
             else None
-            for place in places(site, further=True)
+            for place in places(site, further=further)
         ]
         return [None if one is None else list(one) for one in found] if any(found) else None
 
@@ -449,15 +584,13 @@ def _kept(taken: Allocation) -> list[int]:
     return [taken.reserve.total, taken.reserve.uncertainty]
 
 
-def _loaded(each: list[Allocation], place: int, refused: list[bool]) -> int | list[int | None] | None:
-    """Return what loading adds to the weights: one number, or one per kind of device where they differ.
+def _alike_added(added: list[int], refused: list[bool]) -> int | list[int | None] | None:
+    """Return what loading adds: one number, or one per kind of device where they differ.
 
     None where the release refuses the weights.
     """
-    added = [
-        None if out else sum(one.overhead[place].values()) for one, out in zip(each, refused, strict=True)
-    ]
-    return added[0] if len(set(added)) == 1 else added
+    shown = [None if out else one for one, out in zip(added, refused, strict=True)]
+    return shown[0] if len(set(shown)) == 1 else shown
 
 
 def _plan(blocks: BlockPlan) -> list[Any]:

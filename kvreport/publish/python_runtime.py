@@ -37,7 +37,7 @@ PACKED: Final = (".wasm",)
 _ROOMS: Final = ("accounting", "architectures", "catalog", "estimation")
 _MODULES: Final = ("__init__", "errors", "query", "resources", "units", "words")
 _DISTRIBUTIONS: Final = ("pydantic", "annotated-types", "typing-extensions", "typing-inspection", "PyYAML")
-_FACTS: Final = ("accelerators", "engines", "llama_cpp", "formats.yaml", "grid.yaml", "support.yaml")
+_FACTS: Final = ("accelerators", "engines", "home", "llama_cpp", "formats.yaml", "grid.yaml", "support.yaml")
 _UNUSED: Final = frozenset({"..", "v1", "mypy.py"})
 """Parts of paths that are left out: scripts outside the package, pydantic's first version, a plug-in of mypy."""
 

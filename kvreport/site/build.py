@@ -22,6 +22,7 @@ from kvreport.publish import (
     browser,
     embeds,
     engine_changes,
+    engine_profiles,
     feeds,
     headers,
     known_logs,
@@ -48,6 +49,7 @@ from kvreport.site.pages import (
     gpu,
     home,
     index,
+    local,
     log,
     measured,
     sizer,
@@ -72,6 +74,7 @@ PAGE_TYPES: Final = (
     your_model.TYPE,
     traffic.TYPE,
     log.TYPE,
+    local.TYPE,
     data_page.TYPE,
     validation.TYPE,
     claims.TYPE,
@@ -260,6 +263,7 @@ def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
     """Yield (address, content) of every small file beside the pages."""
     yield from profiles.files(site)
     yield from picker.files(site)
+    yield from engine_profiles.files(site)
     yield from sizer_data.files(site)
     for kind in PAGE_TYPES:
         yield from kind.files(site)

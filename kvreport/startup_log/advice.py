@@ -135,7 +135,7 @@ def _fp8_concurrency(reading: Reading, laid: LaidOut | None, longest: int, fits:
         if laid.fp8 is None:
             return None
         own, other = (int(p.profile.request_bytes(longest)) for p in (laid.plan, laid.fp8))
-        return fits * own / other
+        return fits * own / other if other else None
     # Without the model: all of the cache halves, which is the most that there can be.
     stated = reading.text("kv_dtype")
     return 2 * fits if stated is None or stated in TWO_BYTE_KV else None

@@ -80,6 +80,31 @@ class Reading:
         return value if isinstance(value, str) else None
 
 
+def browser_expression(expression: str) -> str:
+    """Return an expression that finds in JavaScript what it finds here.
+
+    ``re.ASCII`` is on here, so a blank is one of six characters. JavaScript knows some twenty more. The
+    browser adds the flag ``s``, because ``.`` leaves out more ends of a line there.
+    """
+    parts, inside, at = [], False, 0
+    named = expression.replace("(?P<", "(?<")
+    while at < len(named):
+        sign = named[at]
+        if sign == "\\":
+            sign = named[at : at + 2]
+            at += 1
+            sign = {"\\s": _JS_BLANKS if inside else f"[{_JS_BLANKS}]", "\\S": f"[^{_JS_BLANKS}]"}.get(
+                sign, sign
+            )
+        elif sign in "[]":
+            inside = sign == "["
+        parts.append(sign)
+        at += 1
+    return "".join(parts)
+
+
+_JS_BLANKS: Final = r"\t-\r "
+
 _BLANKS: Final = " \t\n\v\f\r"
 """What is cut from the ends of a line: in ASCII, because Python and JavaScript have different further blanks."""
 
@@ -155,7 +180,7 @@ def table() -> dict[str, Any]:
             {
                 "name": pattern.name,
                 "engine": pattern.engine,
-                "expression": pattern.expression.replace("(?P<", "(?<"),
+                "expression": browser_expression(pattern.expression),
                 "says": pattern.says,
             }
             for pattern in ALL

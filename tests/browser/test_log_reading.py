@@ -76,6 +76,11 @@ def test_blanks_are_refused(page: Any) -> None:
 @settings(max_examples=examples(100), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=mutated_logs())
 @example(text="\x85# cuda blocks: 190100, # CPU blocks: 0")
+@example(text="Graph capturing finished in \u2028101 secs, took 1.88 GiB")
+@example(
+    text="INFO non-default args: \u2028{'model': 'org/m', 'max_model_len': 262144, 'enforce_eager': True}"
+)
+@example(text="Available\xa0KV cache memory: 3.20\xa0GiB")
 @example(text="\ufeff# cuda blocks: 190100, # CPU blocks: 0\x1f")
 def test_the_browser_reads_what_nobody_wrote_as_python_does(page: Any, text: str) -> None:
     theirs = page.evaluate("([table, text]) => kvLogLines.readLog(table, text)", [table(), text])

@@ -259,3 +259,13 @@ def test_the_site_and_its_search_index_stay_small(folder: Path) -> None:
     # 499 models, a Markdown twin of every page, badges.
     assert beside < 120e6
     assert (folder / "search/search_index.json").stat().st_size < 1e6
+
+
+def test_no_page_shows_internals_or_contradicts_itself(folder: Path, repository: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, repository / "scripts/check_site.py", folder],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[:3000] + done.stderr[-1000:]

@@ -15,7 +15,7 @@ from javascript import deno
 from kvreport import estimate, resources
 from kvreport.catalog.load import load_catalogue
 from kvreport.errors import InputError
-from kvreport.publish import profiles
+from kvreport.publish import engine_profiles, profiles
 from kvreport.publish.browser import script
 from kvreport.publish.page_data import gather
 from kvreport.query import options, url_keys
@@ -136,6 +136,46 @@ def test_pages_answer_as_the_package_does(published):
         }
         assert not differing, (model, gpu, state, differing)
     assert compared > STATES // 3
+
+
+@pytest.mark.parametrize("engine", profiles.ENGINES)
+def test_other_engines_answer_as_the_package_does(published, engine):
+    shared, facts, catalogue = published
+    site = engine_profiles.under(gather(catalogue, models=MODELS, gpus=GPUS, version="test"), engine)
+    here = json.loads(profiles.encode(profiles.site_facts(site)))
+    here["engine"]["default"] = shared["engine"]["name"]
+    usual = {gpu.id for gpu in site.gpus}
+    models = {}
+    for model in site.models:
+        rates = profiles.reserve_rates(site, model, further=False)
+        own = profiles.engine_facts(site, model, reserves=() if rates["rates"] else usual)
+        models[model.id] = facts[model.id] | json.loads(profiles.encode(own | rates))
+    draw = random.Random(7)  # noqa: S311 - examples, no secrets
+    rows = [
+        (model, gpu["id"], {"tp": size, "engine": engine, "context": draw.choice([4096, 32_768])})
+        for model in models
+        for gpu in here["gpus"]
+        for size in (1, 8)
+    ]
+    fields = {key: name for name, key in url_keys().items()}
+    compared = 0
+    for (model, gpu, state), got in zip(
+        rows, run(RUN, {"site": here, "models": models, "rows": rows}), strict=True
+    ):
+        try:
+            named = {fields[key]: value for key, value in state.items()}
+            want = estimate(model, gpu=gpu, catalog=catalogue, **named).to_dict()
+        except InputError:
+            assert got is None, (model, gpu, state)
+            continue
+        if got is None:
+            continue
+        told = {**want, **want["budget"]}
+        compared += 1
+        same = {"max_concurrent_requests", "verdict", "max_context_tokens", "kv_pool_bytes", "weights"}
+        differing = {name: (told[name], got[name]) for name in same if told[name] != got[name]}
+        assert not differing, (model, gpu, state, differing)
+    assert compared > len(rows) // (8 if engine == "sglang" else 4)
 
 
 def test_keys_of_addresses_differ():

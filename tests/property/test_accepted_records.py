@@ -289,3 +289,22 @@ def test_every_accepted_record_has_its_pages(
     except InputError:  # such as that no model is left that the engine runs
         return
     assert len(report.pages) >= 6
+
+
+def test_compression_that_sglang_has_no_pools_for_is_answered_too() -> None:
+    catalog = open_catalogue()
+    model = catalog.model("deepseek-ai/DeepSeek-V4-Flash")
+    layers = tuple(
+        group.model_copy(
+            update={
+                "caches": tuple(
+                    cache.model_copy(update={"stride": 16}) if getattr(cache, "stride", 1) == 128 else cache
+                    for cache in group.caches
+                )
+            }
+        )
+        for group in model.layers
+    )
+    changed_model = model.model_copy(update={"layers": layers})
+    found = estimate(changed_model, gpu="h200-sxm-141gb", tensor_parallel=8, engine="sglang", catalog=catalog)
+    assert found.kv_pool_tokens

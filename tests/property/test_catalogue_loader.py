@@ -27,7 +27,7 @@ from kvreport.catalog.model import Model
 from kvreport.catalog.observation import ObservationsFile
 from kvreport.catalog.peer import PeersFile
 from kvreport.catalog.planner_check import PlannerCheck
-from kvreport.catalog.shelf import read_yaml, validate
+from kvreport.catalog.shelf import MAX_VALUES, read_yaml, validate
 from kvreport.dataset.release import data_version
 from kvreport.errors import CatalogueError, InputError
 from kvreport.estimation.estimate import estimate
@@ -286,3 +286,21 @@ def test_what_is_no_file_is_a_fault(tmp_path: Path) -> None:
         with pytest.raises(CatalogueError) as caught:
             read(place)
         one_line_each(caught.value, where)
+
+
+@pytest.mark.parametrize("tag", ["\n", "é" * 5000])
+def test_a_kind_that_there_is_not_is_one_short_line(tag: str) -> None:
+    data = json.loads(stated("models/deepseek-ai--DeepSeek-V3.2.yaml"))
+    data["layers"][0]["caches"][0]["kind"] = tag
+    assert read_or_faults("model.yaml", lambda: validate(Model, data, "model.yaml")) is None
+
+
+def test_more_values_than_a_record_has_are_refused_before_they_are_looked_at() -> None:
+    data = json.loads(stated("models/deepseek-ai--DeepSeek-V3.2.yaml"))
+    data["weights"][0]["shape"] = [-1] * (MAX_VALUES + 1)
+    start = time.process_time()
+    with pytest.raises(
+        CatalogueError, match="found more than 200,000 values; allowed: at most 200,000 in one record"
+    ):
+        validate(Model, data, "model.yaml")
+    assert time.process_time() - start < 0.5

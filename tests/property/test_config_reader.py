@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from fuzzing import examples
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from reading import read_trimmed as read_config
 
@@ -81,6 +81,9 @@ def configs(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @settings(max_examples=examples(400))
+@example(
+    {"architectures": ["PaddleOCRVLForConditionalGeneration"], "text_config": {"num_attention_heads": 1025}}
+)
 @given(configs())
 def test_any_config_gives_a_model_or_one_clear_sentence(config: dict[str, Any]) -> None:
     try:

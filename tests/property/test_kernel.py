@@ -302,6 +302,7 @@ def drawn(draw: random.Random) -> Callable[[str, Any], Any]:
         "tensor": 64,
         "data": 64,
         "steps": 4,
+        "devices": 64,
     }
     lengths = {
         "context",

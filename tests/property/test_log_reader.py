@@ -7,7 +7,7 @@ import time
 
 import pytest
 from fuzzing import examples
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from startup_logs import LOGS, mutated_logs
 
@@ -65,6 +65,13 @@ def test_any_bytes_are_facts_or_one_clear_sentence(content: bytes) -> None:
 
 
 @settings(max_examples=examples(150))
+@example(
+    text="ValueError: To serve at least one request with the model's max seq len (0), (5.00 GiB KV cache is needed, "
+    "which is larger than the available KV cache memory (3.20 GiB).",
+    model="meta-llama/Llama-3.1-8B-Instruct",
+    gpu=None,
+    tensor_parallel=None,
+)
 @given(
     text=mutated_logs(),
     model=st.sampled_from((None, *MODELS)),

@@ -15,6 +15,7 @@ from huggingface_configs import (
     DEEPSEEK_V3,
     GEMMA_3_27B,
     GPT_OSS_120B,
+    LLAMA_3_1_8B,
     QWEN3_6_27B,
     dims,
     plain,
@@ -233,3 +234,16 @@ def test_every_record_covers_all_layers() -> None:
         assert sorted(index for group in read.layers for index in group.indices) == list(
             range(read.layer_count)
         ), model_id
+
+
+@pytest.mark.parametrize(
+    ("rope", "axes"),
+    [
+        ({"type": "mrope", "mrope_section": [16, 24, 24]}, 3),
+        ({"type": "mrope", "mrope_section": [16, 24, 24], "partial_rotary_factor": 0.25}, 1),
+        ({"type": "default"}, 1),
+        (None, 1),
+    ],
+)
+def test_axes_that_heads_rotate_by_are_read_whatever_the_class(rope: object, axes: int) -> None:
+    assert model({**LLAMA_3_1_8B, "rope_scaling": rope}).rotary_axes == axes

@@ -10,7 +10,9 @@ import pytest
 import kvreport
 from kvreport.accounting.capacity import Limit, Verdict
 from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.kernel import UNLIMITED_REQUESTS
 from kvreport.accounting.plan import Serving
+from kvreport.accounting.support import judge
 from kvreport.catalog.load import load_catalogue
 from kvreport.dataset.columns import CAPACITY
 from kvreport.dataset.grid import axes, parse_shard
@@ -68,6 +70,8 @@ def test_a_random_sample_of_rows_equals_the_estimate_of_the_same_combination(cat
         expected["kv_pool_bytes_per_gpu"] = answer["budget"]["kv_pool_bytes"]
         expected["shortfall_bytes_per_gpu"] = answer["shortfall_bytes"]
         found = {name: row[name] for name in expected}
+        for count in ("max_concurrent_requests_by_memory", "max_concurrent_requests_ceiling"):
+            found[count] = None if found[count] >= UNLIMITED_REQUESTS else found[count]
         for bound in ("decode_ms_lower_bound", "prefill_ms_lower_bound"):
             value = found.pop(bound)
             assert (None if np.isnan(value) else value) == (
@@ -201,3 +205,30 @@ def test_what_is_planned_once_is_planned_alike_everywhere(catalogue):
                 )
                 plans.add((made.block_bytes, made.kept_blocks, made.profile))
             assert len(plans) == 1, (model.id, kv)
+
+
+def test_no_row_is_above_its_engines_limit_and_none_runs_where_support_says_no(catalogue, cubes):
+    """Every model on one accelerator of each kind: caps, refusals, and what refused rows say."""
+    engine = catalogue.engine("vllm")
+    caps = {slug: rules(engine).scheduler(catalogue.accelerator(slug))[1] for slug in KINDS.split(",")}
+    refusals = 0
+    for cube in cubes:
+        running, codes = cube.values["max_concurrent_requests"], cube.values["verdict"]
+        for g, gpu in enumerate(cube.gpus):
+            for t, layout in enumerate(cube.layouts):
+                assert running[g, t].max() <= caps[gpu] * layout.data, (cube.model.id, gpu, layout)
+        starts = codes <= Verdict.TIGHT
+        assert not running[~starts].any(), cube.model.id
+        for g, gpu in enumerate(cube.gpus):
+            for w, name in enumerate(cube.weight_formats):
+                found = judge(
+                    catalogue.support,
+                    engine,
+                    catalogue.accelerator(gpu),
+                    cube.model,
+                    None if name == "released" else catalogue.weight_format(name),
+                )
+                if found.verdict is not None:
+                    refusals += 1
+                    assert not starts[g, :, w][cube.possible[g, :, w]].any(), (cube.model.id, gpu, name)
+    assert refusals

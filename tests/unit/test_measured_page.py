@@ -74,7 +74,7 @@ def test_a_broken_bound_is_said():
 
 def test_what_nothing_was_computed_for_is_not_counted_as_right():
     alone = [read(128, 300, None, relation="none")]
-    assert verdict(measurement(readings=alone).readings) == "1 have nothing computed to be held against."
+    assert verdict(measurement(readings=alone).readings) == "1 has no computed figure to compare with."
 
 
 def test_a_machines_name_is_escaped():

@@ -232,7 +232,7 @@ def test_the_public_glossary_explains_the_terms_of_the_trade():
         "TPOT",
         "TTFT",
         "page",
-        "utilisation",
+        "utilization",
         "KV cache",
     ):
         assert word in words

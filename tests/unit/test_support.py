@@ -8,7 +8,8 @@ import yaml
 
 import kvreport
 from kvreport.accounting.capacity import Verdict
-from kvreport.accounting.support import judge
+from kvreport.accounting.parallel import Layout
+from kvreport.accounting.support import Asked, judge
 from kvreport.catalog.load import load_catalogue
 from kvreport.catalog.shelf import validate
 from kvreport.catalog.support import Support
@@ -169,3 +170,41 @@ def test_a_wrong_rule_is_a_fault(catalogue, field, change) -> None:
     data[field].append(change)
     with pytest.raises(CatalogueError, match=field if change["source"] != "nowhere" else "nowhere"):
         validate(Support, data, "support.yaml")
+
+
+def test_a_padded_width_divides_where_the_originals_does_not(catalogue):
+    padded, plain = (
+        catalogue.model("Qwen/Qwen2.5-72B-Instruct-GPTQ-Int4"),
+        catalogue.model("Qwen/Qwen2.5-72B-Instruct"),
+    )
+    assert (plain.intermediate_size, padded.intermediate_size) == (29568, 29696)
+    engine, gpu = catalogue.engine("vllm"), catalogue.accelerator("h100")
+    asked = Asked(layout=Layout(tensor=8), formats=catalogue.weight_formats)
+    assert judge(catalogue.support, engine, gpu, padded, asked=asked).verdict is None
+    cut = judge(catalogue.support, engine, gpu, plain, catalogue.weight_format("int4"), asked=asked)
+    assert cut.verdict == NO_FORMAT
+    assert "3,696" in cut.reason
+
+
+@pytest.mark.parametrize(("release", "verdict"), [("vllm@0.28.0", NO_FORMAT), ("vllm@0.29.0", None)])
+def test_blocks_of_experts_are_divided_since_a_release(catalogue, release, verdict):
+    found = judge(
+        catalogue.support,
+        catalogue.engine(release),
+        catalogue.accelerator("h100"),
+        catalogue.model("Qwen/Qwen3-235B-A22B-FP8"),
+        asked=Asked(layout=Layout(tensor=8), formats=catalogue.weight_formats),
+    )
+    assert found.verdict == verdict
+
+
+def test_experts_that_stay_whole_are_not_cut(catalogue):
+    for layout in (Layout(tensor=8, expert=True), Layout(data=8, expert=True), Layout(tensor=4)):
+        found = judge(
+            catalogue.support,
+            catalogue.engine("sglang"),
+            catalogue.accelerator("h100"),
+            catalogue.model("Qwen/Qwen3-235B-A22B-FP8"),
+            asked=Asked(layout=layout, formats=catalogue.weight_formats),
+        )
+        assert found.verdict is None, layout

@@ -49,6 +49,11 @@ class StatesFirst:
     block_tokens: int
     states_bytes: int = 0
 
+    @property
+    def is_division(self) -> bool:
+        """False: tokens are rounded up to whole blocks."""
+        return False
+
     def blocks(self, pool_bytes: xp.ArrayLike) -> Integers:
         """Blocks: the tokens that fit, rounded up to whole blocks."""
         rest = xp.maximum(xp.integers(pool_bytes) - self.states_bytes, 0)

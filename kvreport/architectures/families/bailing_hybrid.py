@@ -78,13 +78,17 @@ def bailing_v3(keys: Keys) -> Blueprint:
     full_rank = keys.flag("no_kda_lora")
     around = norms(*_AROUND, width=its.hidden)
     latent = (*latent_tensors(keys, its, rank, rope), *_output_gate(keys, its))
-    kernel = keys.whole("short_conv_kernel_size", "linear_conv_kernel_dim", low=2, high=1 << 10)
+    kernel = keys.optional("linear_conv_kernel_dim", low=2, high=1 << 10) or keys.whole(
+        "short_conv_kernel_size", low=2, high=1 << 10
+    )
     delta = (
         *around,
         *kda_tensors(its.hidden, heads, width, kernel, full_gate=full_rank, full_decay=full_rank),
     )
     group = keys.whole("layer_group_size", high=MAX_LAYERS)
-    tail = its.layers // group * group
+    # The maker's own class lets the layers of an incomplete group attend; transformers' class does not.
+    written = keys.outer.texts("architectures") or ()
+    tail = its.layers if "BailingHybridForCausalLM" in written else its.layers // group * group
     full = _listed(keys, its.layers) or [
         (index + 1) % group == 0 or index >= tail for index in range(its.layers)
     ]
@@ -92,7 +96,7 @@ def bailing_v3(keys: Keys) -> Blueprint:
         (latent_cache(rank, rope), latent) if attends else (kda_state(heads, width, kernel), delta)
         for attends in full
     ]
-    return _model(keys, its, layers)
+    return _model(keys, its, layers, tie=False)
 
 
 @reads("BailingMoeV2_5ForCausalLM", family="Ling", defaults=BAILING_V2_5)
@@ -189,7 +193,9 @@ def _output_gate(keys: Keys, its: Sizes) -> Tensors:
     return linear("attention.g_proj", "attention", its.heads * each, its.hidden, "heads", heads=its.heads)
 
 
-def _model(keys: Keys, its: Sizes, mixers: list[tuple[_Kept, Tensors]]) -> Blueprint:
+def _model(
+    keys: Keys, its: Sizes, mixers: list[tuple[_Kept, Tensors]], *, tie: bool | None = None
+) -> Blueprint:
     width = keys.whole("intermediate_size")
     experts = expert_counts(
         keys, "num_experts", "num_local_experts", per_token=("num_experts_per_tok", "num_experts_per_token")
@@ -198,9 +204,13 @@ def _model(keys: Keys, its: Sizes, mixers: list[tuple[_Kept, Tensors]]) -> Bluep
     first = keys.whole("first_k_dense_replace", low=0, high=MAX_LAYERS)
     dense = gated_mlp(its.hidden, width, bias=bias)
     mixed = mixture(keys, its.hidden, experts[0], bias=bias)
+    kinds = keys.texts("mlp_layer_types", length=its.layers, of=("dense", "sparse"))
+    sparse = (
+        [index >= first for index in range(its.layers)] if kinds is None else [k == "sparse" for k in kinds]
+    )
     layers = [
-        Layer(*kept, (*tensors, *(dense if index < first else mixed)))
-        for index, (kept, tensors) in enumerate(mixers)
+        Layer(*kept, (*tensors, *(mixed if mixes else dense)))
+        for mixes, (kept, tensors) in zip(sparse, mixers, strict=True)
     ]
     predicts = keys.whole("num_nextn_predict_layers", "num_mtp_layers", default=0, low=0, high=64)
     return decoder(
@@ -208,6 +218,7 @@ def _model(keys: Keys, its: Sizes, mixers: list[tuple[_Kept, Tensors]]) -> Bluep
         its,
         layers,
         embed="word_embeddings",
+        tie=tie,
         intermediate=width,
         experts=experts,
         notes=[UNCOUNTED] if predicts else [],

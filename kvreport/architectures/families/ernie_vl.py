@@ -42,7 +42,7 @@ def ernie_vl(keys: Keys) -> Blueprint:
         keys, "moe_num_experts", "num_experts", per_token=("moe_k", "num_experts_per_tok")
     )
     dense = block(its, gated_mlp(its.hidden, width, bias=bias), qkv_bias=bias, output_bias=bias)
-    mixed = block(its, _mixture(keys, its.hidden, experts[0]), qkv_bias=bias, output_bias=bias)
+    mixed = block(its, _mixture(keys, its.hidden, experts[0], bias=bias), qkv_bias=bias, output_bias=bias)
     kept = attention_cache("full", its.kv_heads, its.head_dim)
     layers = [Layer(*kept, mixed if sparse else dense) for sparse in _mixtures(keys, its.layers)]
     nested = keys.outer is not keys
@@ -68,7 +68,7 @@ def _mixtures(keys: Keys, layers: int) -> list[bool]:
     return [index >= start for index in range(layers)]
 
 
-def _mixture(keys: Keys, hidden: int, routed: int) -> Tensors:
+def _mixture(keys: Keys, hidden: int, routed: int, *, bias: bool) -> Tensors:
     widths = keys.wholes("moe_intermediate_size", length=2, low=1) or []
     shared = keys.whole("moe_num_shared_experts", low=0, high=1 << 10) * widths[0]
     tensors: Tensors = ()
@@ -80,7 +80,7 @@ def _mixture(keys: Keys, hidden: int, routed: int) -> Tensors:
         )
     return (
         *tensors,
-        *(gated_mlp(hidden, shared, "mlp.shared_experts", "shared_experts") if shared else ()),
+        *(gated_mlp(hidden, shared, "mlp.shared_experts", "shared_experts", bias=bias) if shared else ()),
     )
 
 

@@ -227,7 +227,8 @@ def kimi_linear(keys: Keys) -> Blueprint:
         else Layer(*kda_state(heads, head_dim, kernel), (*delta, *mlp))
         for full, mlp in zip(_full_layers(keys, inner, its.layers), mlps, strict=True)
     ]
-    return decoder(keys, its, layers, intermediate=width, experts=(routed, per_token))
+    # transformers, modeling_kimi_linear.py: the class ties nothing, whatever the config says.
+    return decoder(keys, its, layers, intermediate=width, experts=(routed, per_token), tie=False)
 
 
 def kda_sizes(keys: Keys) -> tuple[int, int, int]:

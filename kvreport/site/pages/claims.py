@@ -128,11 +128,11 @@ def page(catalogue: Catalogue) -> Page | None:
     agree = counted[Verdict.CONFIRMED] + counted[Verdict.ROUNDED] + counted[Verdict.MEASURED]
     conclusion = (
         f"{len(found)} published figures recomputed: {agree} hold, {counted[Verdict.UNIT_SLIP]} are right in another "
-        f"unit, {counted[Verdict.DEPENDS]} need something unsaid, {counted[Verdict.CONTRADICTED]} are contradicted"
+        f"unit, {counted[Verdict.DEPENDS]} need an assumption that is not stated, {counted[Verdict.CONTRADICTED]} are contradicted"
     )
     sections = [
-        Section("verdicts", "How they came out", render("claims/summary.html", URI, context)),
-        Section("causes", "What explains those that do not hold", render("claims/causes.html", URI, context)),
+        Section("verdicts", "Verdicts by source", render("claims/summary.html", URI, context)),
+        Section("causes", "Causes of the differences", render("claims/causes.html", URI, context)),
     ]
     sections += [
         Section(part.source.key, part.source.title, render("claims/source.html", URI, {"part": part}))
@@ -142,7 +142,7 @@ def page(catalogue: Catalogue) -> Page | None:
         uri=URI,
         kind="tool",
         title="Claims ledger: published figures, recomputed",
-        heading="Published figures, recomputed",
+        heading="Claims ledger: published figures, recomputed",
         description=f"{conclusion}.",
         lead=render("claims/lead.html", URI, {"conclusion": conclusion}),
         sections=tuple(sections),

@@ -1,14 +1,58 @@
-"""The comparison: two to four models or accelerators side by side, in the browser."""
+"""The comparison: up to six models or accelerators next to each other, in the browser."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
+from kvreport.publish.site_data import SiteData
 from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType
-from kvreport.site.pages.explore import context
+from kvreport.site.pages.controls import Controls, kv_choices, layout_choices, weight_choices
+from kvreport.site.pages.gpu import EXAMPLES
+
+MOST: Final = 6
+"""Things compared at once: a chart has six colors that can be told apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompareContext:
+    """The comparison.
+
+    Attributes:
+        controls: The formats and settings on offer.
+        models: Slugs of the models compared first.
+        gpu: The accelerator compared on first.
+        most: Things compared at once.
+    """
+
+    controls: Controls
+    models: tuple[str, ...]
+    gpu: str
+    most: int
+
+
+def context(site: SiteData) -> CompareContext:
+    """Return the comparison's context: two models that people know, on the accelerator that they know best."""
+    gpu = site.known_gpus[0]
+    known = [site.catalogue.models[name] for name in EXAMPLES if name in {model.id for model in site.models}]
+    models = tuple(model.slug for model in (*known, *site.models))
+    return CompareContext(
+        controls=Controls(
+            page="compare",
+            start={},
+            gpu=(gpu, site.catalogue.accelerators[gpu].name),
+            model=(models[0], next(model.name for model in site.models if model.slug == models[0])),
+            layouts=layout_choices(site, further=False),
+            weights=weight_choices(site),
+            kv=kv_choices(site),
+        ),
+        models=tuple(dict.fromkeys(models))[:2],
+        gpu=gpu,
+        most=MOST,
+    )
 
 
 def pages(inputs: Inputs) -> Iterator[Page]:
@@ -19,7 +63,8 @@ def pages(inputs: Inputs) -> Iterator[Page]:
         title="Compare models or GPUs",
         heading="Compare models or GPUs",
         names=("compare", "comparison"),
-        description="Two to four models or accelerators on one boundary chart and in one table.",
+        description="Up to six models or accelerators on one boundary chart and in one table: capacity, memory, "
+        "bandwidth, speed bound.",
         sections=(Section("comparison", "", render("compare/body.html", "compare/", context(inputs.site))),),
     )
 

@@ -31,6 +31,7 @@ class Controls:
         engines: (name, label) of the engines offered.
         contexts: Contexts that the field suggests.
         settings: Whether engine, memory share and scheduler sizes are offered.
+        examples: Slugs of the models that the page's chart shows.
     """
 
     page: str
@@ -43,6 +44,7 @@ class Controls:
     engines: tuple[tuple[str, str], ...] = ()
     contexts: tuple[str, ...] = field(default_factory=lambda: tuple(map(units.human_tokens, USUAL_CONTEXTS)))
     settings: bool = True
+    examples: tuple[str, ...] = ()
 
     @property
     def start_json(self) -> str:

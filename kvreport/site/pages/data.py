@@ -50,7 +50,7 @@ READERS: Final = (("pandas", _PANDAS), ("DuckDB", _DUCKDB), ("Polars", _POLARS))
 """Code that reads the matrix, shown on the page and run by a test."""
 
 NOTES: Final = {
-    "capacity.parquet": "every row, typed, zstd",
+    "capacity.parquet": "every row, typed, zstd-compressed",
     "models.csv": "one row per model",
     "accelerators.csv": "one row per accelerator",
     "datapackage.json": "Frictionless description of every column",
@@ -94,13 +94,13 @@ def page(site: SiteData) -> Page:
         uri="data/",
         kind="data",
         title="Data: downloads and dictionary",
-        heading="Take the numbers",
+        heading="Download the data",
         description=made.headline,
         names=("data", "download", "downloads", "dataset", "Parquet", "CSV"),
         sections=(
             Section("downloads", "Downloads", render("data/files.html", "data/", names)),
             Section("dictionary", "Dictionary", render("data/dictionary.html", "data/", names)),
-            Section("read", "Read it", render("data/read.html", "data/", names)),
+            Section("read", "Read the data", render("data/read.html", "data/", names)),
             Section("changes", "What changed", render("data/changes.html", "data/", names)),
             Section("cite", "Cite", render("data/cite.html", "data/", names)),
         ),
@@ -110,7 +110,7 @@ def page(site: SiteData) -> Page:
 def context(site: SiteData) -> DataContext:
     """Return the data page's context."""
     return DataContext(
-        headline="Every number of this site is a row of one open dataset; the pages are made from it.",
+        headline="Every number on this site comes from one open dataset: one row per model, accelerator, layout, formats and context.",
         facts=tuple(_facts(site)),
         downloads=tuple(_files(site)),
         tables=tuple((table.title, table.description, _dictionary(table)) for table in columns.TABLES),
@@ -128,10 +128,12 @@ def context(site: SiteData) -> DataContext:
 
 def _facts(site: SiteData) -> Iterator[Fact]:
     if site.downloads.rows:
-        yield Fact("rows", units.count(site.downloads.rows), "model × accelerator × size × formats × context")
-    yield Fact("models", units.count(len(site.models)))
-    yield Fact("accelerators", units.count(len(site.gpus)))
-    yield Fact("data release", site.version)
+        yield Fact(
+            "Rows", units.count(site.downloads.rows), "model × accelerator × layout × formats × context"
+        )
+    yield Fact("Models", units.count(len(site.models)))
+    yield Fact("Accelerators", units.count(len(site.gpus)))
+    yield Fact("Data release", site.version)
 
 
 def _files(site: SiteData) -> Iterator[Link]:
@@ -171,12 +173,12 @@ def _dictionary(table: columns.Table) -> Table:
         )
     return Table(
         caption=f"Columns of {table.name}",
-        head=Column("column", numeric=False),
+        head=Column("Column", numeric=False),
         columns=(
-            Column("type", numeric=False),
-            Column("unit", numeric=False),
-            Column("meaning", numeric=False),
-            Column("how it is computed", numeric=False),
+            Column("Type", numeric=False),
+            Column("Unit", numeric=False),
+            Column("Meaning", numeric=False),
+            Column("Formula", numeric=False),
         ),
         rows=tuple(rows),
         name=table.name,

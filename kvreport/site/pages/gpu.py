@@ -138,6 +138,7 @@ def context(site: SiteData, gpu: Accelerator) -> GpuContext:
             weights=weight_choices(site),
             kv=kv_choices(site),
             settings=False,
+            examples=tuple(site.catalogue.models[one.config.model].slug for _, one, _ in _shown(site, gpu)),
         ),
         largest=_largest(site, gpu),
         rates=_rates(gpu),

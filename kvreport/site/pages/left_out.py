@@ -18,8 +18,8 @@ CLASSES: Final = {
 }
 
 CONSTANTS: Final = {
-    "non_framework_bytes": ("outside the framework, on one device", "GiB"),
-    "non_framework_rank_bytes": ("for every further rank, where links multicast", "GiB"),
+    "non_framework_bytes": ("non-framework memory on one device", "GiB"),
+    "non_framework_rank_bytes": ("for every additional rank, where links multicast", "GiB"),
     "unified_bytes": ("on a device that shares its memory with a CPU", "GiB"),
     "graph_bytes_per_layer": ("of a captured graph, per layer", "MB"),
 }
@@ -29,9 +29,9 @@ def lead(found: LeftOut) -> str:
     """Say the headline of the page in one sentence."""
     told = found.summary
     return (
-        f"On {told.logs} vLLM logs of {told.sources} sources, each predicted by constants that were fitted without "
-        f"its source, tokens from model, device and flags alone are off by {told.median_error:.1%} in the median "
-        f"and {told.p90_error:.1%} at the 90th percentile; the 80 % band holds {told.coverage:.0%} of the pools"
+        f"On {told.logs} vLLM logs of {told.sources} sources, each predicted with constants that were fitted without "
+        f"its source: KV pool tokens differ by {told.median_error:.1%} in the median and {told.p90_error:.1%} at the "
+        f"90th percentile. The 80 % band contains {told.coverage:.0%} of the pools"
     )
 
 
@@ -52,8 +52,8 @@ def _classes(found: LeftOut) -> Table:
     rows.append(Row(Cell("all"), (_count(total.logs), _share(total.median_error), _share(total.coverage))))
     return Table(
         "Sources left out of the fit, by class of devices",
-        Column("devices", numeric=False),
-        (Column("logs"), Column("median error"), Column("inside the 80\u00a0% band")),
+        Column("Devices", numeric=False),
+        (Column("Logs"), Column("Median error"), Column("Inside the 80\u00a0% band")),
         tuple(rows),
     )
 
@@ -69,9 +69,9 @@ def _releases(found: LeftOut, validation: Validation) -> Table:
         for name, values in sorted(errors.items())
     ]
     return Table(
-        "Sources left out of the fit, by the record whose rules were applied",
-        Column("record", numeric=False),
-        (Column("logs"), Column("median error"), Column("largest")),
+        "Sources left out of the fit, by engine record",
+        Column("Record", numeric=False),
+        (Column("Logs"), Column("Median error"), Column("Largest")),
         tuple(rows),
     )
 
@@ -92,9 +92,9 @@ def _constants(found: LeftOut) -> Table:
             )
         )
     return Table(
-        "What is fitted: all that no source of the engine states",
-        Column("constant", numeric=False),
-        (Column("value"), Column("80\u00a0% interval")),
+        "Fitted constants: values that no source of the engine states",
+        Column("Constant", numeric=False),
+        (Column("Value"), Column("80\u00a0% interval")),
         tuple(rows),
     )
 
@@ -118,12 +118,12 @@ def _misses(found: LeftOut, validation: Validation) -> Table:
             )
         )
     return Table(
-        "The ten largest misses of sources left out",
-        Column("log", numeric=False),
+        "The ten largest errors on sources left out of the fit",
+        Column("Log", numeric=False),
         (
-            Column("compared", numeric=False),
-            Column("error"),
-            Column("pool"),
+            Column("Compared", numeric=False),
+            Column("Error"),
+            Column("Pool"),
             Column("80\u00a0% band", numeric=False),
         ),
         tuple(rows),

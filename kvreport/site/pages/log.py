@@ -30,6 +30,17 @@ model length is 20960.
 """A made-up start of a server that does not start; its numbers are consistent with each other."""
 
 
+_ANY: Final = "any"
+_OWNERS: Final = {
+    None: _ANY,
+    "vllm": "vLLM",
+    "sglang": "SGLang",
+    "tensorrt_llm": "TensorRT-LLM",
+    "llama_cpp": "llama.cpp",
+    "ollama": "Ollama",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class LogContext:
     """What the log reader's template is given.
@@ -77,15 +88,6 @@ def context(site: SiteData) -> LogContext:
     )
 
 
-_OWNERS: Final = {
-    "vllm": "vLLM",
-    "sglang": "SGLang",
-    "tensorrt_llm": "TensorRT-LLM",
-    None: "both",
-}
-"""Names of engines as readers know them, by what a pattern names; None stands on lines that several print."""
-
-
 def _lines() -> Table:
     """One row for each thing that lines mean, with the numbers named."""
     owners: dict[str, list[str]] = {}
@@ -94,15 +96,15 @@ def _lines() -> Table:
         for name, fact in FACTS.items():
             meaning = meaning.replace(f"{{{name}}}", f"[{fact.label}]")
         known = owners.setdefault(meaning, [])
-        owner = _OWNERS[pattern.engine]
+        owner = _OWNERS[pattern.engine] if pattern.engine in _OWNERS else str(pattern.engine)
         if owner not in known:
             known.append(owner)
     return Table(
-        "Lines that are understood; all others are listed as not understood",
-        Column("engine", numeric=False),
-        (Column("what the line says", numeric=False),),
+        "Lines that the reader understands. It lists all others as not understood.",
+        Column("Engine", numeric=False),
+        (Column("Meaning of the line", numeric=False),),
         tuple(
-            Row(Cell("both" if "both" in names or len(names) > 1 else names[0]), (Cell(meaning),))
+            Row(Cell(_ANY if _ANY in names else ", ".join(names)), (Cell(meaning),))
             for meaning, names in owners.items()
         ),
         css="kv-words",

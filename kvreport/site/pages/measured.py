@@ -89,23 +89,23 @@ class Question:
 QUESTIONS: Final = (
     Question(
         "e1-cache-bytes",
-        "Does the cache hold what the formula says?",
+        "Does the cache have the size that the formula gives?",
         "A prompt is prefilled, and every tensor of the cache is added up: elements times their size. The formula "
         "must equal that to the byte, for heads of every kind, windows, latents, index keys and states.",
         Picture("cache", "context_tokens", "context of the request, tokens", "cache, MiB", units.MIB),
     ),
     Question(
         "e2-batch-memory",
-        "What does a larger batch take?",
+        "How does memory grow with the batch?",
         "Weights and caches follow from shapes. Activations and what the allocator keeps between tensors do not; "
         "attention that writes its scores out needs at least six bytes for each of them.",
         Picture("cache", "batch", "requests in the batch", "cache, MiB", units.MIB),
     ),
     Question(
         "e3-boundary",
-        "Where does memory really end?",
+        "Which batch is the largest that fits?",
         "The largest batch that decodes before the allocator refuses, found by bisection. No batch can be larger "
-        "than the free memory divided by one request's cache; how far short of that it stays is the finding.",
+        "than the free memory divided by one request's cache; the difference is the finding.",
         Picture(
             "largest batch, against the ceiling",
             "context_tokens",
@@ -118,7 +118,7 @@ QUESTIONS: Final = (
         "e4-head-sharing",
         "What does sharing heads save?",
         "One model, built with a KV head for each query head, with groups that share one, and with one for all. "
-        "The cache must be proportional to the number of KV heads, and nothing else may change.",
+        "The cache must be proportional to the number of KV heads, and everything else must stay the same.",
         Picture("cache", "kv_heads", "KV heads", "cache, MiB", units.MIB),
     ),
     Question(
@@ -130,13 +130,13 @@ QUESTIONS: Final = (
     ),
     Question(
         "e6-paged",
-        "What do pages save?",
+        "How much memory does paging save?",
         "Requests of very different lengths, once in pages and once in a row each of the longest one's length. "
         "The pool is made exactly as large as the count of pages says, and every request must be answered.",
     ),
     Question(
         "e7-fixed-costs",
-        "What is gone before a model is there?",
+        "How much memory is in use before a model is loaded?",
         "Memory that the driver counts and the framework's allocator does not know: context, libraries, workspaces.",
     ),
 )
@@ -208,8 +208,8 @@ def page(catalogue: Catalogue) -> Page | None:
     return Page(
         uri=URI,
         kind="tool",
-        title="Measured: real tensors and machines beside the arithmetic",
-        heading="Measured, not only computed",
+        title="Measured: real tensors and machines compared with the formulas",
+        heading="Measurements of real tensors and machines",
         description=conclusion,
         lead=render("measured/lead.html", URI, names),
         sections=tuple(_section(question, found) for question in QUESTIONS),
@@ -278,8 +278,8 @@ def verdict(readings: Sequence[Reading]) -> str:
         )
     rest = len(readings) - len(exact) - len(bounds)
     if rest:
-        parts.append(f"{rest} have nothing computed to be held against")
-    text = "; ".join(parts) or "nothing was read"
+        parts.append(f"{rest} {'has' if rest == 1 else 'have'} no computed figure to compare with")
+    text = "; ".join(parts) or "no readings"
     return f"{text[:1].upper()}{text[1:]}."
 
 
@@ -292,8 +292,8 @@ def _conclusion(found: Sequence[Measurement]) -> str:
     machines = "a GPU and a CPU" if any(one.device == "cuda" for one in found) else "a CPU"
     share = "All" if equal == len(exact) else f"{equal} of"
     text = (
-        f"{share} {len(exact)} sizes of real tensors, from {len(models)} models, equal what the formulas say, "
-        f"to the byte, on {machines}."
+        f"{share} {len(exact)} sizes of real tensors, from {len(models)} models, match the formulas "
+        f"to the byte on {machines}."
     )
     if shaped:
         alike = sum(reading.holds is True for reading in shaped)
@@ -379,12 +379,12 @@ def _summary(question: Question, one: Measurement) -> Table:
         )
     return Table(
         caption=f"{question.title} By case, on {one.machine.label}",
-        head=Column("case", numeric=False),
+        head=Column("Case", numeric=False),
         columns=(
-            Column("readings"),
-            Column("measured against computed", numeric=False),
-            Column("holds"),
-            Column("largest relative difference"),
+            Column("Readings"),
+            Column("Measured against computed", numeric=False),
+            Column("Holds"),
+            Column("Largest relative difference"),
             Column("", numeric=False),
         ),
         rows=tuple(rows),
@@ -417,13 +417,13 @@ def _readings(one: Measurement) -> Table | None:
         return None
     return Table(
         caption=f"Every reading on {one.machine.label}",
-        head=Column("model", numeric=False),
+        head=Column("Model", numeric=False),
         columns=(
-            Column("quantity", numeric=False),
-            Column("at", numeric=False),
-            Column("measured"),
-            Column("computed"),
-            Column("relative difference"),
+            Column("Quantity", numeric=False),
+            Column("Parameters", numeric=False),
+            Column("Measured"),
+            Column("Computed"),
+            Column("Relative difference"),
         ),
         rows=tuple(rows),
         sortable=True,
@@ -436,7 +436,7 @@ def _setting(value: int | str) -> str:
 
 def _figure(value: float | None, unit: str) -> Cell:
     if value is None:
-        return Cell("–", "kv-num", hint="refused or not computed")
+        return Cell("–", "kv-num", hint="refused, or not computed")
     if unit in ("bytes", "requests"):
         return Cell(f"{units.count(value)} {'B' if unit == 'bytes' else ''}".strip(), "kv-num", value=value)
     if unit == "seconds":

@@ -32,7 +32,7 @@ def _simulator(simulator: dict[str, Any]) -> Table:
         )
         rows.append(Row(Cell(shipped_traces()[run["trace"]].label), cells))
     return Table(
-        f"Hit tokens of LRU beside {simulator['name']}, last half of each trace",
+        f"Hit tokens of LRU compared with {simulator['name']}, last half of each trace",
         Column("Trace", numeric=False),
         (
             Column("Cache sizes with equal hits"),
@@ -69,13 +69,13 @@ def _published(checks: dict[str, Any]) -> Table:
         for record in checks["recorded"]
     ]
     return Table(
-        "Published figures about traffic, beside ours",
+        "Published figures about traffic, compared with ours",
         Column("Source", numeric=False),
         (
             Column("Quantity", numeric=False),
             Column("Published"),
-            Column("Found"),
-            Column("Difference explained", numeric=False),
+            Column("Recomputed"),
+            Column("Reason for the difference", numeric=False),
         ),
         tuple(rows),
     )

@@ -14,6 +14,7 @@ import numpy as np
 from markupsafe import Markup
 
 from kvreport import units
+from kvreport.catalog.class_check import load_class_check
 from kvreport.catalog.first_seen import FirstSeen, load_first_seen
 from kvreport.catalog.left_out import LeftOut, load_left_out
 from kvreport.catalog.peer import PeersFile, PoolQuestion, Question, Tool, load_peers
@@ -26,7 +27,14 @@ from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.tables import Cell, Column, Row, Table, count_cell
 from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType
-from kvreport.site.pages import first_sight, known_starts, left_out, traffic_checks
+from kvreport.site.pages import (
+    class_table,
+    first_sight,
+    known_starts,
+    left_out,
+    local_evidence,
+    traffic_checks,
+)
 from kvreport.site.pages.measured import share
 from kvreport.startup_log.observed import Comparison
 
@@ -81,7 +89,11 @@ def page(catalogue: Catalogue) -> Page | None:
     if found is None:
         return None
     peers = load_peers(catalogue.folder)
-    others = [] if peers is None else [("peers", "Beside other tools", _tables(*_beside(catalogue, peers)))]
+    others = (
+        []
+        if peers is None
+        else [("peers", "Comparison with other calculators", _tables(*_beside(catalogue, peers)))]
+    )
     documented = known_starts.of(catalogue)
     if documented:
         others.insert(
@@ -89,14 +101,22 @@ def page(catalogue: Catalogue) -> Page | None:
         )
     checked = load_planner_check(catalogue.folder)
     if checked is not None:
-        others.insert(0, ("planner", "Beside the engine's own planner", _tables(_planner(checked))))
+        others.insert(0, ("planner", "Comparison with vLLM's planner", _tables(_planner(checked))))
     oracle = load_oracle_check(catalogue.folder)
     if oracle is not None:
-        others.insert(1, ("oracle", "Beside SGLang's own configurators", _tables(_oracle(oracle))))
+        others.insert(1, ("oracle", "Comparison with SGLang's configurators", _tables(_oracle(oracle))))
+    classes = load_class_check(catalogue.folder)
+    if classes is not None:
+        others.append(
+            ("classes", "Architectures compared with transformers", _tables(*class_table.tables(classes)))
+        )
     public = catalogue.folder.resolve() == data_dir().resolve()
     if public:
         others.append(
-            ("traffic", "Replayed traffic beside others' results", _tables(*traffic_checks.tables()))
+            ("local", "Local engines: llama.cpp and mlx-lm", _tables(*local_evidence.tables(catalogue)))
+        )
+        others.append(
+            ("traffic", "Comparison with published traffic results", _tables(*traffic_checks.tables()))
         )
     # The public logs are those that the constants were fitted on, and the public site has a page about that.
     return page_of(
@@ -130,24 +150,24 @@ def page_of(
     if blind is not None:
         conclusion = f"{left_out.lead(blind)}. {conclusion}"
         sections.append(
-            ("left-out", "On sources left out of the fit", _tables(*left_out.tables(blind, found)))
+            ("left-out", "Errors on sources left out of the fit", _tables(*left_out.tables(blind, found)))
         )
     if first is not None and first_sight.lead(first):
         conclusion = f"{first_sight.lead(first)}. {conclusion}"
-        sections.insert(0, ("first-sight", "At first sight", _tables(*first_sight.tables(first, found))))
+        sections.insert(0, ("first-sight", "Summary", _tables(*first_sight.tables(first, found))))
     sections += [
-        ("errors", "How far off", _tables(_errors(found), _starts(found))),
-        ("distribution", "The distribution", _distribution(found)),
-        ("where", "By engine and by family", _tables(*_by(found))),
-        ("logs", "Every log", _tables(_cases(found))),
-        ("excluded", "What could not be compared, and why", _tables(_excluded(found))),
+        ("errors", "Prediction errors", _tables(_errors(found), _starts(found))),
+        ("distribution", "Error distribution", _distribution(found)),
+        ("where", "Errors by engine and model family", _tables(*_by(found))),
+        ("logs", "All logs", _tables(_cases(found))),
+        ("excluded", "Logs that cannot be compared", _tables(_excluded(found))),
         *others,
     ]
     return Page(
         uri=URI,
         kind="tool",
-        title="Evidence: predictions beside engines' own logs",
-        heading="Predictions beside what engines printed",
+        title="Evidence: predictions compared with engine logs",
+        heading="Predictions compared with engine logs",
         description=conclusion,
         lead=render("validation/lead.html", URI, {"conclusion": conclusion, "file": FILE, "public": public}),
         sections=tuple(Section(*parts) for parts in sections),
@@ -161,11 +181,11 @@ def _tables(*tables: Table) -> Markup:
 
 def _conclusion(found: Validation) -> str:
     compared = sum(bool(case.comparisons) or case.starts_predicted is not None for case in found.cases)
-    parts = [f"{compared} of {len(found.cases)} published start-up logs say enough to be predicted"]
+    parts = [f"{compared} of {len(found.cases)} published start-up logs contain enough information to test"]
     for quantity, words in (
         ("weights", "weights"),
         ("pool", "pools"),
-        ("tokens given pool", "tokens of a given pool"),
+        ("tokens given pool", "tokens from a logged pool"),
     ):
         one = found.statistic(quantity)
         if one is not None:
@@ -175,8 +195,8 @@ def _conclusion(found: Validation) -> str:
     right = sum(count for predicted, observed, count in found.starts if predicted == observed)
     total = sum(count for _, _, count in found.starts)
     if total:
-        parts.append(f"{right} of {total} starts and refusals told right")
-    return "; ".join(parts) + "."
+        parts.append(f"{right} of {total} starts and refusals predicted correctly")
+    return ". ".join(part[:1].upper() + part[1:] for part in parts) + "."
 
 
 def _statistic_cells(one: Statistic) -> tuple[Cell, ...]:
@@ -189,12 +209,12 @@ def _statistic_cells(one: Statistic) -> tuple[Cell, ...]:
 
 
 _STATISTICS: Final = (
-    Column("logs"),
-    Column("median error"),
+    Column("Logs"),
+    Column("Median error"),
     Column("90th percentile"),
-    Column("largest"),
-    Column("within 1\u00a0%"),
-    Column("median, signed"),
+    Column("Largest"),
+    Column("Within 1\u00a0%"),
+    Column("Median, signed"),
 )
 
 
@@ -207,7 +227,7 @@ def _errors(found: Validation) -> Table:
             if one is not None and (scope == "complete" or before is None or before.count != one.count):
                 rows.append(Row(Cell(words, hint=hint), _statistic_cells(one)))
     return Table(
-        "Relative errors of what was predicted", Column("quantity", numeric=False), _STATISTICS, tuple(rows)
+        "Relative errors of the predictions", Column("Quantity", numeric=False), _STATISTICS, tuple(rows)
     )
 
 
@@ -228,9 +248,9 @@ def _starts(found: Validation) -> Table:
         for predicted in (True, False)
     )
     return Table(
-        "Does it start? Complete logs that show whether it did",
-        Column("", numeric=False),
-        (Column("started"), Column("refused")),
+        "Starts and refusals: complete logs that show whether the engine started",
+        Column("Prediction", numeric=False),
+        (Column("Started"), Column("Refused")),
         rows,
     )
 
@@ -244,17 +264,17 @@ def _planner(found: PlannerCheck) -> Table:
 
     return Table(
         f"Blocks, tokens and concurrency of {found.engine}'s planner, run without a GPU, from config.json alone",
-        Column("", numeric=False),
-        (Column("count"), Column("share")),
+        Column("Compared", numeric=False),
+        (Column("Count"), Column("Share")),
         (
             row("models", found.models),
             row("rows: a model under one set of flags", found.rows),
             row("points: pools and lengths", found.points),
             row("points that are equal", found.equal, found.points),
             row("points within 1\u00a0%", found.near, found.points),
-            row("points that are equal if no flag is inferred", found.equal_as_recorded, found.points),
+            row("points that are equal without inferring a flag", found.equal_as_recorded, found.points),
             row(f"rows that a missing flag is inferred for ({found.inferred_flag})", found.inferred_rows),
-            row("rows left out: their config is not at hand", found.left_out_rows),
+            row("rows left out, because their config is not available", found.left_out_rows),
         ),
     )
 
@@ -274,7 +294,7 @@ def _distribution(found: Validation) -> Markup:
             lines.append((QUANTITIES[quantity], values))
     if not lines:
         return Markup()
-    title = "Error that so many of the logs stay below, up to nine in ten"
+    title = "Share of logs with an error below each value, up to nine in ten"
     drawn = figures.curves(
         figures.Curves(
             title=title,
@@ -325,17 +345,17 @@ def _cases(found: Validation) -> Table:
             for comparison in case.comparisons
         ]
     return Table(
-        "Each printed figure, and what was predicted for it",
-        Column("model, as the log names it", numeric=False),
+        "Printed figures with their predictions",
+        Column("Model, as named in the log", numeric=False),
         (
-            Column("engine", numeric=False),
-            Column("device", numeric=False),
-            Column("quantity", numeric=False),
-            Column("printed"),
-            Column("predicted"),
-            Column("error"),
-            Column("flags", numeric=False),
-            Column("source", numeric=False),
+            Column("Engine", numeric=False),
+            Column("Device", numeric=False),
+            Column("Quantity", numeric=False),
+            Column("Printed"),
+            Column("Predicted"),
+            Column("Error"),
+            Column("Flags", numeric=False),
+            Column("Source", numeric=False),
         ),
         tuple(rows),
         sortable=True,
@@ -352,9 +372,9 @@ def _excluded(found: Validation) -> Table:
         if case.excluded
     )
     return Table(
-        "Logs, or parts of them, that say too little",
-        Column("model, as the log names it", numeric=False),
-        (Column("engine", numeric=False), Column("why", numeric=False)),
+        "Logs, or parts of logs, with too little information",
+        Column("Model, as named in the log", numeric=False),
+        (Column("Engine", numeric=False), Column("Reason", numeric=False)),
         rows,
     )
 
@@ -364,26 +384,26 @@ def _oracle(found: OracleCheck) -> Table:
         ("points: a model under one set of flags on one device", found.points),
         ("tokens, window tokens, states and requests at once all equal", found.equal),
         ("answered by the engine with an error, so not compared", found.refused_by_engine),
-        ("configs that name another class than the catalogue's record", found.other_classes),
+        ("configs that name another class than the catalog's record", found.other_classes),
     )
     return Table(
         f"{found.engine}: its argument resolution and pool configurators run on {found.models} models and "
         f"{len(found.accelerators)} devices, without a GPU",
-        Column("what", numeric=False),
-        (Column("points"),),
+        Column("Compared", numeric=False),
+        (Column("Points"),),
         tuple(Row(Cell(words), (count_cell(number),)) for words, number in rows),
     )
 
 
 def _peers(catalogue: Catalogue, peers: PeersFile) -> Table:
     return Table(
-        f"Requests that fit, as each tool answers; other tools run on {peers.date}",
-        Column("question", numeric=False),
+        f"Requests that fit, by tool. Other tools were run on {peers.date}",
+        Column("Question", numeric=False),
         (
             Column("kvreport, vLLM"),
-            Column("nothing reserved"),
+            Column("Upper bound"),
             *(Column(tool.name, hint=tool.how) for tool in _asked_tools(peers, peers.cases)),
-            Column("said or done by the others", numeric=False),
+            Column("Statements and methods of the other tools", numeric=False),
         ),
         tuple(_asked(catalogue, peers, case) for case in peers.cases),
     )
@@ -395,9 +415,9 @@ def _beside(catalogue: Catalogue, peers: PeersFile) -> Iterator[Table]:
         yield _pools(catalogue, peers)
     if peers.cited:
         yield Table(
-            "Tools that are cited and not run",
-            Column("tool", numeric=False),
-            (Column("why, and what it does better", numeric=False),),
+            "Tools that are cited but were not run",
+            Column("Tool", numeric=False),
+            (Column("Reason, and what the tool does better", numeric=False),),
             tuple(Row(Cell(tool.name, href=tool.url), (Cell(tool.why, "kv-why"),)) for tool in peers.cited),
         )
 
@@ -411,13 +431,13 @@ def _asked_tools(peers: PeersFile, questions: Sequence[Question | PoolQuestion])
 def _pools(catalogue: Catalogue, peers: PeersFile) -> Table:
     tools = _asked_tools(peers, peers.pools)
     return Table(
-        f"Requests in a pool of 40 GiB per device, cache in 16 bits; other tools run on {peers.pools_date or peers.date}",
-        Column("question", numeric=False),
+        f"Requests in a pool of 40 GiB per device, cache in 16 bits. Other tools were run on {peers.pools_date or peers.date}",
+        Column("Question", numeric=False),
         (
             Column("vLLM's own planner"),
             Column("kvreport, vLLM"),
             *(Column(tool.name, hint=tool.how) for tool in tools),
-            Column("said or done by the others", numeric=False),
+            Column("Statements and methods of the other tools", numeric=False),
         ),
         tuple(_pool_row(catalogue, tools, question) for question in peers.pools),
     )

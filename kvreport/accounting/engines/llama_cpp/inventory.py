@@ -16,14 +16,7 @@ from kvreport.catalog.caches import FullAttention, Latent, RecurrentState, Share
 from kvreport.catalog.model import Component, Model, WeightGroup
 
 _MATRIX_MIN = 2
-_PARTS: tuple[Component, ...] = (
-    "attention",
-    "dense_mlp",
-    "routed_experts",
-    "shared_experts",
-    "router",
-    "norms",
-)
+_PARTS: tuple[Component, ...] = ("dense_mlp", "attention", "routed_experts", "shared_experts", "norms")
 _ROLES = frozenset(
     f"{part}{kind}"
     for part in ("attn_", "ffn_")
@@ -214,14 +207,21 @@ def tensors_of(model: Model, *, prediction: bool = False) -> tuple[LocalTensor, 
     return _joined(sorted(found, key=lambda tensor: tensor.layer))
 
 
+def _prediction_role(name: str) -> str:
+    """The role of a prediction block's tensor, which no component tells apart."""
+    for part in _PARTS:
+        role = role_of(name, part)
+        if role in _ROLES:
+            return role
+    return "nextn.norm" if "norm" in name else "nextn.eh_proj"
+
+
 def prediction_tensors(model: Model) -> tuple[LocalTensor, ...]:
     """Tensors of a model's prediction blocks, as one more layer after its own; empty if it has none."""
     found = []
     for row in model.weights:
         if row.component == "mtp":
-            role = next(
-                (role for part in _PARTS if (role := role_of(row.name, part)) in _ROLES), "nextn.eh_proj"
-            )
+            role = _prediction_role(row.name)
             columns, rows = row.shape[-1], prod(row.shape[:-1])
             found.append(LocalTensor(role, model.layer_count, columns, rows * row.count))
     return tuple(found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -21,7 +22,7 @@ from kvreport.accounting.engines.llama_cpp.caches import (
 )
 from kvreport.accounting.engines.llama_cpp.companions import Companions, companion_options
 from kvreport.accounting.engines.llama_cpp.inventory import LocalTensor
-from kvreport.accounting.engines.llama_cpp.network import Attention, LatentAttention, Network
+from kvreport.accounting.engines.llama_cpp.network import Attention, Block, LatentAttention, Network
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.accounting.engines.llama_cpp.placement import LocalDevice, Placement, place, weight_bytes
 from kvreport.accounting.engines.llama_cpp.planner import Backend, assign
@@ -29,6 +30,8 @@ from kvreport.accounting.engines.llama_cpp.planner import sizes as sizes_of
 from kvreport.accounting.engines.llama_cpp.reading import LocalModel
 from kvreport.accounting.engines.llama_cpp.step import Step
 from kvreport.accounting.engines.llama_cpp.types import cache_type
+
+_KEPT_OF_A_KIND: Final = 3
 
 PIPELINE_COPIES: Final = 4
 """Copies of split inputs with pipeline parallelism (``GGML_SCHED_MAX_COPIES``)."""
@@ -160,13 +163,13 @@ def lay_out_local(
     kv = _by_home(cache_bytes(network, options, cells), placement)
     state = _by_home(state_bytes(network, options), placement)
     compute, copies = compute_bytes(local, options, devices, placement, cells)
-    beside = _companion_bytes(local.companions, options, devices, placement, cells)
+    beside, blocks = _companion_bytes(local.companions, options, devices, placement, cells)
     return LocalLayout(
         devices=tuple(
             DeviceBytes(
                 name=device.name,
                 usable=device.usable,
-                weights=weights[index],
+                weights=weights[index] + blocks[index],
                 kv=kv[index],
                 state=state[index],
                 compute=compute[index],
@@ -177,7 +180,7 @@ def lay_out_local(
             for index, device in enumerate(devices)
         ),
         host=HostBytes(
-            weights=weights[-1],
+            weights=weights[-1] + blocks[-1],
             kv=kv[-1],
             state=state[-1],
             compute=compute[-1],
@@ -199,9 +202,9 @@ def _companion_bytes(
     devices: Sequence[LocalDevice],
     placement: Placement,
     cells: Cells,
-) -> list[int]:
-    """What companions take on each device, the host last."""
-    total = [0] * (placement.cpu + 1)
+) -> tuple[list[int], list[int]]:
+    """What companions take on each device, the host last; and the weights of prediction blocks, part of the model's."""
+    total, blocks = [0] * (placement.cpu + 1), [0] * (placement.cpu + 1)
     same = replace(companion_options(options), context=cells.context)
     if companions.prediction is not None:
         # The blocks lie after the last layer, where the output layer is.
@@ -209,13 +212,16 @@ def _companion_bytes(
         own = replace(same, gpu_layers=0 if where == placement.cpu else None)
         if where != placement.cpu:
             own = replace(own, tensor_split=tuple(float(index == where) for index in range(placement.cpu)))
-        _add_layout(total, lay_out_local(companions.prediction, own, devices))
+        layout = lay_out_local(companions.prediction, own, devices)
+        _add_layout(total, layout)
+        blocks = [*(device.weights for device in layout.devices), layout.host.weights]
+        total = [size - weights for size, weights in zip(total, blocks, strict=True)]
     if companions.draft is not None:
         _add_layout(total, lay_out_local(companions.draft, same, devices))
     if companions.projector is not None:
         home = placement.cpu if companions.projector_on_host else 0
         total[home] += companions.projector.weights + companions.projector.compute
-    return total
+    return total, blocks
 
 
 def _add_layout(total: list[int], layout: LocalLayout) -> None:
@@ -247,7 +253,12 @@ def compute_bytes(
         placement: Where layers are.
         cells: Numbers of cells.
     """
-    step = plan_step(local.network, options, cells)
+    network = local.network
+    if len(placement.all_homes | set(placement.caches)) == 1 and not _picks_cells(network):
+        network = _shortened(network)
+        everywhere = replace(options, gpu_layers=0 if placement.output == placement.cpu else None)
+        placement = place(network, everywhere, devices)
+    step = plan_step(network, options, cells)
     backends = (
         *(Backend(device.name, device.align) for device in devices),
         Backend("host", 32),
@@ -261,7 +272,7 @@ def compute_bytes(
         placement.caches,
         placement.output,
     )
-    plain = _planned(local.network, step, homes, backends, PIPELINE_COPIES if pipelined else 1, ())
+    plain = _planned(network, step, homes, backends, PIPELINE_COPIES if pipelined else 1, ())
     on_host = placement.cpu in placement.all_homes
     eager = tuple(
         replace(backend, offloads=device.offloads) for backend, device in zip(backends, devices, strict=False)
@@ -269,8 +280,28 @@ def compute_bytes(
     if not (devices and on_host and options.op_offload and any(device.offloads for device in devices)):
         return list(plain), [0] * len(plain)
     sizes = _sizes_by_shape(local.tensors)
-    grown = _planned(local.network, step, homes, (*eager, backends[-1]), 1, sizes)
+    grown = _planned(network, step, homes, (*eager, backends[-1]), 1, sizes)
     return list(plain), [max(0, after - before) for before, after in zip(plain, grown, strict=True)]
+
+
+def _picks_cells(network: Network) -> bool:
+    """True for sparse attention, whose layers each have an input of their own that is never freed."""
+    return any(isinstance(block.mixer, LatentAttention) and block.mixer.indexer for block in network.blocks)
+
+
+def _shortened(network: Network) -> Network:
+    """The network with three layers of each kind, and its last two.
+
+    Layers of a kind reuse each other's memory, so more of them on one backend need no more. Equal to the whole
+    network's buffer for every model of Ollama's library and every recorded run (``tests/unit/test_llama_cpp.py``).
+    """
+    seen: Counter[Block] = Counter()
+    kept = []
+    for index, block in enumerate(network.blocks):
+        seen[block] += 1
+        if seen[block] <= _KEPT_OF_A_KIND or index >= len(network.blocks) - 2:
+            kept.append(block)
+    return replace(network, blocks=tuple(kept), prediction_layers=0)
 
 
 def _pipelined(options: LocalOptions, devices: Sequence[LocalDevice], placement: Placement) -> bool:

@@ -46,10 +46,14 @@ class CompressedSizes:
 
 
 def is_compressed(model: Model) -> bool:
-    """True if layers keep latents of several tokens each."""
-    return any(
-        isinstance(cache, Latent) and cache.stride > 1 for group in model.layers for cache in group.caches
-    )
+    """True if layers keep latents of several tokens each, at the ratios that SGLang has pools for."""
+    found = {
+        cache.stride
+        for group in model.layers
+        for cache in group.caches
+        if isinstance(cache, Latent) and not cache.window
+    }
+    return bool(found) and found <= set(RINGS)
 
 
 def compressed_sizes(

@@ -129,6 +129,12 @@ class PoolRule:
     shared_window: bool = False
     state_bytes: int = 0
 
+    @property
+    def is_division(self) -> bool:
+        """True for one pool of equal cells: no windows, no states, nothing of fixed size."""
+        others = self.state_bytes or self.fixed_bytes or self.window or self.flags.max_tokens
+        return not others and self.cell_bytes == int(self.cell_bytes)
+
     def blocks(self, pool_bytes: xp.ArrayLike) -> Integers:
         """Pages of the pool that every token of a request takes a slot of."""
         page, most = self.flags.page_tokens, self.flags.max_tokens

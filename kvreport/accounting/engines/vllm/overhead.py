@@ -20,16 +20,6 @@ from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import WeightFormat
 from kvreport.catalog.model import Model, WeightGroup
 
-_SEVERAL_AXES: Final = frozenset(
-    {
-        "Qwen2VLForConditionalGeneration",
-        "Qwen2_5_VLForConditionalGeneration",
-        "Qwen3VLForConditionalGeneration",
-        "Qwen3VLMoeForConditionalGeneration",
-    }
-)
-"""Classes whose whole heads rotate by time, height and width."""
-
 _AXES_FACTOR: Final = 4
 _BLOCK_FLOAT: Final = "mxfp4"
 _SCALED_FLOAT: Final = "nvfp4"
@@ -77,7 +67,7 @@ def _position_table(model: Model) -> int:
     table is that of its whole heads and plain positions.
     """
     widths = {rotary_width(cache) for group in model.layers for cache in group.caches}
-    positions = model.context_tokens * (_AXES_FACTOR if model.architecture in _SEVERAL_AXES else 1)
+    positions = model.context_tokens * (_AXES_FACTOR if model.rotary_axes > 1 else 1)
     return sum(positions * width * SERVED_BYTES for width in widths)
 
 

@@ -24,6 +24,7 @@ from kvreport.site.kit.sources import source_lines
 from kvreport.site.kit.tables import Table
 from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType, moved, names_of
+from kvreport.site.pages import local
 from kvreport.site.pages.controls import Controls, engine_choices, kv_choices, layout_choices, weight_choices
 from kvreport.site.pages.model import speed, traffic
 from kvreport.site.pages.model.boundary import boundary_plot, boundary_request
@@ -141,6 +142,7 @@ def page(inputs: Inputs, model: Model) -> Page:
             ),
             section("weights", "Weights by format", "model/weights.html"),
             section("serve", "Commands", "model/serve.html"),
+            *([at_home] if (at_home := local.at_home_section(inputs, model)) is not None else []),
             section("take", "Download", "model/take.html"),
             section("sources", "Sources", "model/sources.html"),
             section("neighbours", "Similar models", "model/neighbours.html"),

@@ -1,0 +1,168 @@
+"""One model on many machines: what each quantization needs at each context, and the longest context that fits.
+
+The layout of one slot with every layer on one device, as llama.cpp 0c1e57098 makes it. Nothing in it depends on the
+device but the memory, so a model is laid out once and asked about every machine.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kvreport.accounting.engines.llama_cpp.caches import cache_bytes, count_cells, state_bytes
+from kvreport.accounting.engines.llama_cpp.layout import compute_bytes
+from kvreport.accounting.engines.llama_cpp.options import LocalOptions
+from kvreport.accounting.engines.llama_cpp.placement import LocalDevice, place, weight_bytes
+from kvreport.accounting.engines.llama_cpp.reading import LocalModel
+from kvreport.catalog.accelerator import Accelerator
+from kvreport.catalog.llama_cpp import load_local_architectures
+from kvreport.catalog.model import Model
+from kvreport.errors import InputError
+from kvreport.estimation.local_case import local_device, open_local, with_mix
+
+MIXES: Final = ("q8_0", "q6_k", "q5_k_m", "q4_k_m", "q3_k_m", "q2_k")
+"""Quantization mixes of the tables, from the largest."""
+
+CONTEXTS: Final = tuple(1 << power for power in range(12, 21))
+"""Contexts of the tables: 4K to 1M tokens."""
+
+_DEVICE: Final = LocalDevice("device", 1 << 60, offloads=False)
+
+
+@dataclass(frozen=True)
+class AtHome:
+    """A model laid out on one device.
+
+    Attributes:
+        contexts: Contexts that it was laid out for, rising; the model's own is the last.
+        beside_weights: Bytes of caches, states and compute buffer of one slot at each context.
+        weights: Bytes on the device for each mix.
+        host: Bytes of the embedding on the host for each mix.
+        experts: Bytes of the routed experts of each layer for each mix; empty for a dense model.
+    """
+
+    contexts: tuple[int, ...]
+    beside_weights: tuple[int, ...]
+    weights: dict[str, int]
+    host: dict[str, int]
+    experts: dict[str, tuple[int, ...]]
+
+    def longest(self, mix: str, usable: int, context_bytes: int) -> int:
+        """The longest of the contexts that fits, in tokens; 0 if none does.
+
+        Args:
+            mix: Quantization mix.
+            usable: Bytes that a process finds.
+            context_bytes: Bytes that the backend takes for itself.
+        """
+        room = usable - context_bytes - self.weights[mix]
+        count = bisect_right(self.beside_weights, room)
+        return self.contexts[count - 1] if count else 0
+
+    def shortfall(self, mix: str, usable: int, context_bytes: int) -> int:
+        """Bytes missing at the shortest context; 0 if it fits."""
+        return max(0, self.weights[mix] + self.beside_weights[0] + context_bytes - usable)
+
+    def cpu_experts(self, mix: str, usable: int, context_bytes: int, context: int) -> int | None:
+        """The fewest leading layers whose experts have to stay on the CPU; None if that is not enough.
+
+        The device also holds a copy of one layer's experts while it computes on host weights.
+        """
+        place_of = min(bisect_right(self.contexts, context), len(self.contexts)) - 1
+        needed = self.weights[mix] + self.beside_weights[max(place_of, 0)] + context_bytes - usable
+        if needed <= 0:
+            return 0
+        layers = self.experts[mix]
+        needed += max(layers, default=0)
+        for count, size in enumerate(layers, start=1):
+            needed -= size
+            if needed <= 0:
+                return count
+        return None
+
+
+_KNOWN: dict[tuple[int, tuple[str, ...]], tuple[Model, AtHome | None]] = {}
+"""Layouts by the identity of the model, which is kept with them."""
+
+
+def at_home(model: Model, mixes: tuple[str, ...] = MIXES) -> AtHome | None:
+    """Lay a model out for every context and mix, once; None if llama.cpp does not convert it.
+
+    Args:
+        model: The model.
+        mixes: Quantization mixes.
+    """
+    key = (id(model), mixes)
+    if key not in _KNOWN:
+        _KNOWN[key] = (model, _laid_out(model, mixes))
+    return _KNOWN[key][1]
+
+
+def _laid_out(model: Model, mixes: tuple[str, ...]) -> AtHome | None:
+    if model.architecture not in load_local_architectures().by_class:
+        return None
+    try:
+        local, _ = open_local(model, mixes[-1], None)
+        contexts = _contexts(model.context_tokens)
+        beside = _beside(local, contexts)
+        typed = {mix: with_mix(local, mix) for mix in mixes}
+    except InputError:
+        return None
+    options = LocalOptions(context=contexts[0], parallel=1)
+    placement = place(local.network, options, (_DEVICE,))
+    weights = {
+        mix: weight_bytes(one.tensors, placement, options, tied=one.network.tied)
+        for mix, one in typed.items()
+    }
+    return AtHome(
+        contexts=contexts,
+        beside_weights=beside,
+        weights={mix: sizes[0] for mix, sizes in weights.items()},
+        host={mix: sizes[1] for mix, sizes in weights.items()},
+        experts={mix: _experts(one) for mix, one in typed.items()},
+    )
+
+
+def _contexts(longest: int) -> tuple[int, ...]:
+    usual = tuple(tokens for tokens in CONTEXTS if tokens < longest)
+    return (*usual, longest)
+
+
+def _beside(local: LocalModel, contexts: Sequence[int]) -> tuple[int, ...]:
+    """Caches and buffer at each context; the buffer is linear in cells between the first and the last."""
+    first, last = _compute(local, contexts[0]), _compute(local, contexts[-1])
+    span = max(contexts[-1] - contexts[0], 1)
+    found = []
+    for context in contexts:
+        options = LocalOptions(context=context, parallel=1)
+        cells = count_cells(local.network, options, context)
+        held = sum(cache_bytes(local.network, options, cells)) + sum(state_bytes(local.network, options))
+        found.append(held + first + (last - first) * (context - contexts[0]) // span)
+    return tuple(found)
+
+
+def _compute(local: LocalModel, context: int) -> int:
+    options = LocalOptions(context=context, parallel=1)
+    cells = count_cells(local.network, options, context)
+    placement = place(local.network, options, (_DEVICE,))
+    return compute_bytes(local, options, (_DEVICE,), placement, cells)[0][0]
+
+
+def _experts(local: LocalModel) -> tuple[int, ...]:
+    total = [0] * len(local.network.blocks)
+    for tensor in local.tensors:
+        if "_exps" in tensor.role and 0 <= tensor.layer < len(total):
+            total[tensor.layer] += tensor.nbytes
+    return tuple(total) if any(total) else ()
+
+
+def backend_bytes(accelerator: Accelerator, coefficients: dict[str, float]) -> int:
+    """What the backend of a device takes for itself.
+
+    Args:
+        accelerator: The device.
+        coefficients: Constants of llama.cpp's engine record.
+    """
+    return local_device(accelerator, coefficients).context

@@ -1,0 +1,70 @@
+"""The same files under other engines and releases, for the engine switch of the pages.
+
+``downloads/v1/engines/<engine>.json`` has the engine and what the accelerators are under it;
+``downloads/v1/engines/<engine>/<model>.json`` what it decides of a model (:func:`profiles.engine_facts`). The rest,
+weights and what the architecture needs, is the same under every engine and stands in the model's own file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+
+from kvreport.accounting.engines.registry import rules
+from kvreport.catalog.model import Model
+from kvreport.errors import InputError
+from kvreport.publish import profiles
+from kvreport.publish.site_data import SiteData
+
+
+def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
+    """Yield (address, content) of every file."""
+    for name in published(site):
+        other = under(site, name)
+        facts = profiles.site_facts(other)
+        models = [model for model in other.models if runs(other, model)]
+        yield (
+            f"{profiles.FOLDER}/engines/{name}.json",
+            profiles.encode(
+                {key: facts[key] for key in ("schema", "release", "engine", "gpus")}
+                | {"models": [model.slug for model in models]}
+            ),
+        )
+        shape = json.dumps([other.device_kinds, other.reserve_classes], sort_keys=True)
+        usual = {gpu.id for gpu in other.gpus if gpu.is_commonly_rented or gpu.id in other.known_gpus}
+        with site.parts.group(f"engine-{name}") as kept:
+            for model in models:
+                key = site.parts.key(site.parts.of_model(model), shape)
+                content = kept.get(key, partial(_content, other, model, usual))
+                yield f"{profiles.FOLDER}/engines/{name}/{model.slug}.json", content
+
+
+def _content(site: SiteData, model: Model, usual: set[str]) -> bytes:
+    """A model's file; the reserve is listed for the usual accelerators where no rates give it."""
+    rates = profiles.reserve_rates(site, model, further=False)
+    facts = profiles.engine_facts(site, model, reserves=() if rates["rates"] else usual)
+    return profiles.encode(facts | rates)
+
+
+def published(site: SiteData) -> tuple[str, ...]:
+    """Return the names of the engines that the catalog has, without the site's own."""
+    return tuple(
+        name for name in profiles.ENGINES if name in site.catalogue.engines and name != site.engine.name
+    )
+
+
+def under(site: SiteData, name: str) -> SiteData:
+    """Return the same site under another engine."""
+    return replace(site, engine=site.catalogue.engine(name))
+
+
+def runs(site: SiteData, model: Model) -> bool:
+    """Return whether the engine of a site runs a model, as far as a model alone tells."""
+    if site.refusal(model):
+        return False
+    try:
+        return rules(site.engine).reads_format(model.weight_format)
+    except InputError:
+        return False

@@ -1,0 +1,80 @@
+"""Classes of transformers compared with their tensors, on the evidence page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from kvreport.catalog.class_check import CheckedClass, ClassCheck
+from kvreport.site.kit.tables import Cell, Column, Row, Table
+
+GROUPS: Final = {
+    "causal": "Causal language models",
+    "image_text": "Image and text",
+    "multimodal": "Audio and omni",
+    "seq2seq": "Encoder and decoder",
+    "speech": "Speech to text",
+}
+"""Names of the lists of transformers that a class stands in."""
+
+
+def tables(check: ClassCheck) -> Iterator[Table]:
+    """Yield what was counted for each list of classes, and what is not exact, class by class."""
+    yield Table(
+        f"Parameters of the classes of transformers {check.transformers}, compared with torch {check.torch}",
+        Column("List of classes", numeric=False),
+        (
+            Column("Classes"),
+            Column("Exact"),
+            Column("Refused"),
+            Column("Not built by transformers"),
+            Column("Different"),
+            Column("Small variation exact"),
+            Column("Cache exact"),
+            Column("One key changed"),
+            Column("Exact"),
+            Column("Refused"),
+        ),
+        tuple(_row(name, check, group) for group, name in [*GROUPS.items(), (None, "All")]),
+    )
+    odd = [one for one in check.classes if one.status not in ("exact", "not built") or one.small == "differs"]
+    yield Table(
+        "Classes that are refused or differ",
+        Column("Class", numeric=False),
+        (Column("Result", numeric=False), Column("Nearest class or reason", numeric=False)),
+        tuple(Row(Cell(one.name), (Cell(_result(one)), Cell(one.note or one.nearest or ""))) for one in odd),
+        css="kv-words",
+    )
+    followed = [one for one in check.classes if one.followed_wrongly]
+    if followed:
+        yield Table(
+            "Keys whose change gives other parameters than transformers allocates",
+            Column("Class", numeric=False),
+            (Column("Keys", numeric=False),),
+            tuple(Row(Cell(one.name), (Cell(", ".join(one.followed_wrongly)),)) for one in followed),
+            css="kv-words",
+        )
+
+
+def _row(name: str, check: ClassCheck, group: str | None) -> Row:
+    of = [one for one in check.classes if group in (None, one.group)]
+    status = [one.status for one in of]
+    counts = (
+        len(of),
+        status.count("exact"),
+        status.count("refused"),
+        status.count("not built"),
+        status.count("differs"),
+        sum(one.small == "exact" for one in of),
+        sum(one.cache == "exact" for one in of),
+        sum(one.changes for one in of),
+        sum(one.exact_changes for one in of),
+        sum(one.refused_changes for one in of),
+    )
+    return Row(Cell(name), tuple(Cell(f"{count:,}", value=count) for count in counts))
+
+
+def _result(one: CheckedClass) -> str:
+    if one.status == "exact":
+        return "default config exact, small variation different"
+    return {"refused": "refused", "differs": "different"}.get(one.status, one.status)

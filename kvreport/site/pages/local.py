@@ -1,0 +1,408 @@
+"""What runs on a machine at home: a page for each Mac, card and shared-memory machine, and a part of model pages.
+
+Every figure is the layout of one slot by llama.cpp's rules (:mod:`kvreport.estimation.at_home`); Macs also have
+mlx-lm's 4-bit and 8-bit weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache, partial
+from itertools import pairwise
+from typing import Final
+
+from kvreport import units
+from kvreport.accounting.weights import parameters
+from kvreport.catalog.accelerator import Accelerator
+from kvreport.catalog.home import home_accelerators, load_home_machines
+from kvreport.catalog.llama_cpp import load_ollama_names
+from kvreport.catalog.load import Catalogue
+from kvreport.catalog.model import Model
+from kvreport.estimation import estimate
+from kvreport.estimation.at_home import MIXES, AtHome, at_home, backend_bytes
+from kvreport.publish.site_data import SiteData
+from kvreport.resources import data_dir
+from kvreport.site.kit.page import Page, Section, link
+from kvreport.site.kit.tables import Cell, Column, Row, Table
+from kvreport.site.kit.templating import render
+from kvreport.site.page_type import Inputs, PageType
+
+URI: Final = "local/"
+USUAL_MIX: Final = "q4_k_m"
+CONTEXT: Final = 32768
+"""The context of the conclusions: what a coding assistant or a long chat takes."""
+
+MLX_FORMATS: Final = {"mlx4-g64": "MLX 4-bit", "mlx8-g64": "MLX 8-bit"}
+SIZES_GB: Final = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512)
+"""Memory sizes of the table on model pages, in GiB that a process finds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A model that people run at home.
+
+    Attributes:
+        model: The model.
+        at_home: Its layout.
+        ollama: Its name in Ollama's library.
+    """
+
+    model: Model
+    at_home: AtHome
+    ollama: str
+
+
+def machines(catalog: Catalogue) -> tuple[Accelerator, ...]:
+    """Every machine with a page, by maker and name; none for a catalog without the list."""
+    listed = load_home_machines(catalog.folder)
+    if listed is None:
+        return ()
+    own = [catalog.accelerator(name) for name in listed.also]
+    every = [*own, *home_accelerators(catalog.folder).values()]
+    order = {"Apple": 0, "NVIDIA": 1, "AMD": 2, "Intel": 3}
+    return tuple(
+        sorted(every, key=lambda one: (order.get(one.vendor, 9), one.memory.advertised.value, one.name))
+    )
+
+
+def pages(inputs: Inputs) -> Iterator[Page]:
+    """Yield the index and a page for each machine, on the site of the public catalog."""
+    catalog = inputs.site.catalogue
+    if catalog.folder.resolve() != data_dir().resolve():
+        return
+    found, every = _candidates(inputs), machines(catalog)
+    if not found or not every:
+        return
+    yield _index(every, found, catalog)
+    for machine in every:
+        yield _machine(inputs, machine, found, every)
+
+
+_LAID: dict[int, tuple[SiteData, dict[str, AtHome]]] = {}
+"""Layouts of a site's models, by the site's identity; the site is kept with them."""
+
+
+def _laid_out(site: SiteData) -> dict[str, AtHome]:
+    """Every model's layout by id, kept between builds; without the models that llama.cpp does not convert."""
+    if id(site) not in _LAID:
+        found = {}
+        with site.parts.group("at-home") as kept:
+            for model in site.models:
+                # A quantized copy is converted from its original; the original's page has the table.
+                if model.quantized_from is None:
+                    laid = kept.get(site.parts.of_model(model), partial(at_home, model))
+                    if laid is not None:
+                        found[model.id] = laid
+        _LAID.clear()
+        _LAID[id(site)] = (site, found)
+    return _LAID[id(site)][1]
+
+
+def _candidates(inputs: Inputs) -> tuple[Candidate, ...]:
+    """Models of Ollama's library that the site has, by parameters, falling."""
+    names: dict[str, str] = {}
+    for name, held in load_ollama_names().names.items():
+        names.setdefault(held.model, name)
+    found = []
+    for model in inputs.site.models:
+        laid = _laid_out(inputs.site).get(model.id) if model.id in names else None
+        if laid is not None:
+            found.append(Candidate(model, laid, names[model.id]))
+    return tuple(sorted(found, key=lambda one: -parameters(one.model)))
+
+
+@cache
+def _backends(catalog: Catalogue, machine_id: str) -> int:
+    return backend_bytes(catalog.accelerator(machine_id), dict(catalog.engine("llama-cpp").coefficients))
+
+
+def largest(machine: Accelerator, found: tuple[Candidate, ...], backend: int) -> Candidate | None:
+    """The model with most parameters that fits as Q4_K_M at 32K tokens, or at its own limit if that is less."""
+    for one in found:
+        wanted = min(CONTEXT, one.model.context_tokens)
+        if one.at_home.longest(USUAL_MIX, machine.usable_bytes, backend) >= wanted:
+            return one
+    return None
+
+
+def _index(every: tuple[Accelerator, ...], found: tuple[Candidate, ...], catalog: Catalogue) -> Page:
+    rows = []
+    for machine in every:
+        best = largest(machine, found, _backends(catalog, machine.id))
+        rows.append(
+            Row(
+                Cell(machine.name, href=f"{URI}{machine.id}/"),
+                (
+                    Cell(machine.memory.advertised_label or "", value=machine.memory.advertised.value),
+                    Cell(units.gib(machine.usable_bytes), "kv-num", value=machine.usable_bytes),
+                    Cell(best.model.name, href=f"models/{best.model.slug}/") if best else Cell("none"),
+                ),
+                keys=(("vendor", machine.vendor),),
+            )
+        )
+    table = Table(
+        f"Largest model with every layer on the GPU at {units.human_tokens(CONTEXT)} tokens, Q4_K_M, llama.cpp",
+        Column("Machine", numeric=False),
+        (
+            Column("Memory", numeric=False),
+            Column("Usable", "GiB"),
+            Column("Largest model that fits", numeric=False),
+        ),
+        tuple(rows),
+        sortable=True,
+    )
+    return Page(
+        uri=URI,
+        kind="index",
+        title="What runs on your machine: Macs, graphics cards, mini PCs",
+        heading="What runs on your machine",
+        description=f"Which of {len(found)} open models fit on {len(every)} Macs, graphics cards and mini PCs, "
+        "by quantization and context length.",
+        lead=render("local/index.html", URI, {"machines": len(every), "models": len(found)}),
+        sections=(
+            Section("machines", "Machines", render("_only_table.html", URI, {"table": table})),
+            Section("data", "Download", render("local/data.html", URI, {"folder": URI})),
+        ),
+        names=("local", "home", "ollama", "llama.cpp", "gguf", "lm studio", "mlx", "mac", "vram"),
+        boost=1.5,
+    )
+
+
+def _machine(
+    inputs: Inputs, machine: Accelerator, found: tuple[Candidate, ...], every: tuple[Accelerator, ...]
+) -> Page:
+    uri, catalog = f"{URI}{machine.id}/", inputs.site.catalogue
+    backend = _backends(catalog, machine.id)
+    best = largest(machine, found, backend)
+    conclusion = (
+        f"{best.model.name} is the largest model that fits at {units.human_tokens(CONTEXT)} tokens with Q4_K_M"
+        if best
+        else f"no model of the list fits at {units.human_tokens(CONTEXT)} tokens with Q4_K_M"
+    )
+    names = {
+        "machine": machine.name,
+        "usable": units.gib(machine.usable_bytes),
+        "label": machine.memory.advertised_label or units.human_bytes(machine.memory.advertised.value),
+        "note": machine.memory.usable.note or "",
+        "evidence": machine.memory.usable.evidence,
+        "conclusion": conclusion,
+        "backend": units.gib(backend),
+        "apple": machine.vendor == "Apple",
+        "commands": _commands(machine, best, backend),
+        "gpu": f"gpus/{machine.id}/" if f"gpus/{machine.id}/" in inputs.addresses else "",
+        "near": _near(machine, every),
+        "index": URI,
+    }
+    sections = [
+        Section(
+            "models",
+            "Longest context by model and quantization",
+            _table(uri, _contexts(machine, found, backend)),
+        )
+    ]
+    mixtures = _mixtures(machine, found, backend)
+    if mixtures.rows:
+        sections.append(
+            Section("experts", "Larger models with experts in main memory", _table(uri, mixtures))
+        )
+    if machine.vendor == "Apple":
+        sections.append(Section("mlx", "Longest context with MLX", _table(uri, _mlx(inputs, machine, found))))
+    sections.append(Section("commands", "Commands", render("local/commands.html", uri, names)))
+    sections.append(Section("method", "How it is computed", render("local/method.html", uri, names)))
+    return Page(
+        uri=uri,
+        kind="gpu",
+        title=f"What runs on a {machine.name}",
+        heading=f"What runs on a {machine.name}",
+        description=f"{machine.name}: {conclusion}.",
+        lead=render("local/lead.html", uri, names),
+        sections=tuple(sections),
+        names=(machine.id, *machine.aliases, "ollama", "llama.cpp", "gguf"),
+    )
+
+
+def _table(uri: str, table: Table) -> str:
+    return render("_only_table.html", uri, {"table": table})
+
+
+def _contexts(machine: Accelerator, found: tuple[Candidate, ...], backend: int) -> Table:
+    rows = []
+    for one in found:
+        cells = tuple(_cell(one.at_home, mix, machine.usable_bytes, backend) for mix in MIXES)
+        if any(cell.value for cell in cells):
+            rows.append(Row(Cell(one.model.name, href=f"models/{one.model.slug}/", hint=one.ollama), cells))
+    return Table(
+        f"Longest context (tokens) of one slot on a {machine.name} with every layer on the GPU, 16-bit cache",
+        Column("Model", numeric=False),
+        tuple(Column(mix.upper()) for mix in MIXES),
+        tuple(rows),
+        sortable=True,
+    )
+
+
+def _cell(laid: AtHome, mix: str, usable: int, backend: int) -> Cell:
+    longest = laid.longest(mix, usable, backend)
+    if longest:
+        full = longest == laid.contexts[-1]
+        return Cell(units.human_tokens(longest), "kv-num" + (" kv-u6" if full else " kv-u3"), value=longest)
+    short = laid.shortfall(mix, usable, backend)
+    return Cell(f"short by {units.gib(short)} GiB", "kv-no", value=0, hint="at 4K tokens")
+
+
+def _mixtures(machine: Accelerator, found: tuple[Candidate, ...], backend: int) -> Table:
+    """Mixtures that need some experts in main memory at 8K tokens."""
+    rows = []
+    for one in found:
+        layers = one.at_home.cpu_experts(USUAL_MIX, machine.usable_bytes, backend, 8192)
+        if not layers or "unified" in (machine.memory_type or ""):
+            continue
+        moved = sum(one.at_home.experts[USUAL_MIX][:layers]) + one.at_home.host[USUAL_MIX]
+        rows.append(
+            Row(
+                Cell(one.model.name, href=f"models/{one.model.slug}/", hint=one.ollama),
+                (
+                    Cell(f"--n-cpu-moe {layers}", "kv-num", value=layers),
+                    Cell(units.gib(moved), "kv-num", value=moved),
+                ),
+            )
+        )
+    return Table(
+        f"Mixtures of experts on a {machine.name} at 8K tokens, Q4_K_M",
+        Column("Model", numeric=False),
+        (Column("Fewest layers with experts in main memory"), Column("Main memory", "GiB")),
+        tuple(rows),
+        sortable=True,
+    )
+
+
+@cache
+def _mlx_answers(
+    catalog: Catalogue, model_id: str
+) -> tuple[tuple[int, int, tuple[tuple[int, int], ...]], ...]:
+    """Weights, chunk and request bytes at each context, for each of MLX's formats."""
+    found = []
+    for form in MLX_FORMATS:
+        answer = estimate(model_id, gpu="m3-ultra-512", engine="mlx", weights=form, catalog=catalog)
+        sizes = tuple((row.context_tokens, row.kv_bytes_per_request_per_gpu) for row in answer.by_context)
+        found.append((answer.budget.weights, answer.budget.activations, sizes))
+    return tuple(found)
+
+
+def _mlx(inputs: Inputs, machine: Accelerator, found: tuple[Candidate, ...]) -> Table:
+    rows = []
+    for one in found:
+        cells = []
+        for weights, chunk, sizes in _mlx_answers(inputs.site.catalogue, one.model.id):
+            room = machine.usable_bytes - weights - chunk
+            longest = max((context for context, size in sizes if size <= room), default=0)
+            text = units.human_tokens(longest) if longest else f"short by {units.gib(max(-room, 0))} GiB"
+            cells.append(Cell(text, "kv-num kv-u3" if longest else "kv-no", value=longest))
+        if any(cell.value for cell in cells):
+            rows.append(Row(Cell(one.model.name, href=f"models/{one.model.slug}/"), tuple(cells)))
+    return Table(
+        f"Longest context (tokens) of one request on a {machine.name} with mlx-lm, 16-bit cache",
+        Column("Model", numeric=False),
+        tuple(Column(label) for label in MLX_FORMATS.values()),
+        tuple(rows),
+        sortable=True,
+    )
+
+
+def _commands(machine: Accelerator, best: Candidate | None, backend: int) -> list[tuple[str, str]]:
+    """What to run: llama.cpp, Ollama, and mlx-lm on a Mac."""
+    if best is None:
+        return []
+    context = best.at_home.longest(USUAL_MIX, machine.usable_bytes, backend)
+    slug = best.model.id.rpartition("/")[2]
+    found = [
+        ("llama.cpp", f"llama-server -m {slug}-Q4_K_M.gguf -c {context} -np 1"),
+        ("Ollama", f"OLLAMA_CONTEXT_LENGTH={context} ollama serve & ollama run {best.ollama}"),
+        ("Ollama Modelfile", f"FROM {best.ollama}\nPARAMETER num_ctx {context}"),
+        (
+            "kvreport",
+            f"kvreport estimate {best.model.id} --gpu {machine.id} --engine llama-cpp --weights q4_k_m",
+        ),
+    ]
+    if machine.vendor == "Apple":
+        found.insert(2, ("mlx-lm", f"mlx_lm.server --model mlx-community/{slug}-4bit"))
+    return found
+
+
+def _near(machine: Accelerator, every: tuple[Accelerator, ...]) -> list[tuple[str, str]]:
+    """The machines next to this one in memory, of the same maker."""
+    same = [one for one in every if one.vendor == machine.vendor]
+    found = []
+    for before, after in pairwise(same):
+        if after.id == machine.id:
+            found.append(before)
+        if before.id == machine.id:
+            found.append(after)
+    return [(one.name, f"{URI}{one.id}/") for one in found]
+
+
+def at_home_section(inputs: Inputs, model: Model) -> Section | None:
+    """The part of a model's page about machines at home; None where llama.cpp does not convert the model.
+
+    Args:
+        inputs: What pages are made from.
+        model: The model.
+    """
+    laid = _laid_out(inputs.site).get(model.id)
+    if laid is None:
+        return None
+    uri = f"models/{model.slug}/"
+    backend = int(inputs.site.catalogue.engine("llama-cpp").coefficients.get("device_context", 0))
+    rows = []
+    for size in SIZES_GB:
+        cells = tuple(_cell(laid, mix, size << 30, backend) for mix in MIXES)
+        if any(cell.value for cell in cells):
+            rows.append(Row(Cell(f"{size} GiB", value=size), cells))
+    table = Table(
+        f"Longest context (tokens) of {model.name} by usable memory and quantization, every layer on the GPU",
+        Column("Usable memory", numeric=False),
+        tuple(Column(mix.upper()) for mix in MIXES),
+        tuple(rows),
+    )
+    best = next((mix for mix in MIXES if laid.longest(mix, 24 << 30, backend)), None)
+    slug = model.id.rpartition("/")[2]
+    names = {
+        "table": table,
+        "rows": rows,
+        "local": URI if URI in inputs.addresses or _has_pages(inputs) else "",
+        "weights": [(mix.upper(), units.gib(laid.weights[mix] + laid.host[mix])) for mix in MIXES],
+        "command": f"llama-server -m {slug}-{(best or USUAL_MIX).upper()}.gguf -c "
+        f"{laid.longest(best, 24 << 30, backend) if best else 4096} -np 1",
+        "sizer": link(uri, f"sizer/?models={model.slug}&engine=llama-cpp"),
+        "estimate": f"kvreport estimate {model.id} --gpu rtx-4090 --engine llama-cpp --weights q4_k_m --context 32K",
+    }
+    return Section("home", "Run it at home", render("local/at_home.html", uri, names))
+
+
+def _has_pages(inputs: Inputs) -> bool:
+    return inputs.site.catalogue.folder.resolve() == data_dir().resolve()
+
+
+def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
+    """Yield the tables behind the pages: what each model needs, and what each machine has."""
+    if site.catalogue.folder.resolve() != data_dir().resolve():
+        return
+    lines = ["model,weights,context_tokens,device_bytes,host_bytes"]
+    names = {held.model for held in load_ollama_names().names.values()}
+    for name, laid in sorted(_laid_out(site).items()):
+        if name not in names:
+            continue
+        for mix in MIXES:
+            for context, beside in zip(laid.contexts, laid.beside_weights, strict=True):
+                lines.append(f"{name},{mix},{context},{laid.weights[mix] + beside},{laid.host[mix]}")
+    yield f"{URI}needs.csv", ("\n".join(lines) + "\n").encode()
+    rows = ["machine,name,vendor,installed_bytes,usable_bytes,backend_bytes,evidence"]
+    for one in machines(site.catalogue):
+        figure, backend = one.memory, _backends(site.catalogue, one.id)
+        rows.append(
+            f"{one.id},{one.name},{one.vendor},{figure.advertised.value},{one.usable_bytes},{backend},{figure.usable.evidence}"
+        )
+    yield f"{URI}machines.csv", ("\n".join(rows) + "\n").encode()
+
+
+TYPE: Final = PageType("local", pages, files=files)

@@ -1,0 +1,106 @@
+"""The part of the evidence page about local engines: public logs, and llama.cpp's own planner."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+from kvreport import units
+from kvreport.catalog.llama_check import LlamaCheck, load_llama_check
+from kvreport.evidence.local_logs import Judged, LogScore, judge
+from kvreport.site.kit.tables import Cell, Column, Row, Table
+
+if TYPE_CHECKING:
+    from kvreport.catalog.load import Catalogue
+
+_WORDS: Final = {True: "fits", False: "does not fit", None: ""}
+
+
+@cache
+def of(catalogue: Catalogue) -> LogScore:
+    """Compare the published logs, once."""
+    return judge(catalogue)
+
+
+def tables(catalogue: Catalogue) -> Iterator[Table]:
+    """Public logs with their totals, and every architecture that was planned by llama.cpp itself."""
+    score = of(catalogue)
+    yield Table(
+        f"Totals of {len(score.judged)} public logs: {score.median_error:.1%} off in the median, {score.p90_error:.1%} at "
+        f"the 90th percentile. Fits or not: {score.right} of {score.said} right",
+        Column("Log", numeric=False),
+        (
+            Column("Engine", numeric=False),
+            Column("Model", numeric=False),
+            Column("Printed", "MiB"),
+            Column("Predicted", "MiB"),
+            Column("Error"),
+            Column("Log says", numeric=False),
+            Column("Prediction", numeric=False),
+            Column("Source", numeric=False),
+        ),
+        tuple(_log(one) for one in score.judged),
+        sortable=True,
+    )
+    checked = load_llama_check(catalogue.folder)
+    if checked is not None:
+        yield _checked(checked)
+
+
+def _log(one: Judged) -> Row:
+    printed = sum(one.log.printed.values())
+    ours = sum(one.ours.values()) if one.log.printed else 0.0
+    error = one.total_error
+    source = one.log.source
+    web = source.startswith("https://")
+    return Row(
+        Cell(one.log.id),
+        (
+            Cell(one.log.engine),
+            Cell(one.log.model),
+            Cell(f"{printed:,.0f}", "kv-num", value=printed),
+            Cell(f"{ours:,.0f}", "kv-num", value=ours),
+            Cell("" if error is None else f"{error:+.1%}", "kv-num", value=abs(error or 0.0)),
+            Cell(_WORDS[one.log.fits]),
+            Cell(_WORDS[one.fits]),
+            Cell(source.split("/")[2] if web else source, href=source if web else ""),
+        ),
+    )
+
+
+def _checked(found: LlamaCheck) -> Table:
+    good = [one for one in found.architectures if one.error is None]
+    compared = sum(one.compared for one in good)
+    exact = sum(one.compute for one in good)
+    rows = tuple(
+        Row(
+            Cell(one.architecture),
+            (
+                Cell(one.model),
+                Cell(units.count(one.compared), "kv-num", value=one.compared),
+                *(
+                    Cell(units.count(number), "kv-num", value=number)
+                    for number in (one.kv, one.state, one.output, one.compute)
+                ),
+                Cell(f"{one.largest_difference:.1%}", "kv-num", value=one.largest_difference),
+            ),
+        )
+        for one in good
+    )
+    return Table(
+        f"Buffers that llama.cpp {found.build} plans for {len(good)} architectures: {exact} of {compared} compute buffers "
+        f"equal to the printed digit ({found.package}, processor only)",
+        Column("Architecture", numeric=False),
+        (
+            Column("Shape of", numeric=False),
+            Column("Settings"),
+            Column("Cache equal"),
+            Column("State equal"),
+            Column("Output equal"),
+            Column("Compute equal"),
+            Column("Largest difference"),
+        ),
+        rows,
+        sortable=True,
+    )

@@ -1,0 +1,162 @@
+"""Configs that nobody here wrote: keys changed one at a time, quantizers' methods, misspelt dimensions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kvreport.accounting.weights import parameters, whole_row_bytes
+from kvreport.architectures import read_config
+from kvreport.architectures.reader import read_config_report
+from kvreport.catalog.load import open_catalogue
+from kvreport.errors import InputError
+from kvreport.site.pages import class_table
+
+LLAMA: dict[str, Any] = {
+    "architectures": ["LlamaForCausalLM"],
+    "hidden_size": 4096,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "intermediate_size": 14336,
+    "vocab_size": 128256,
+    "max_position_embeddings": 8192,
+    "tie_word_embeddings": False,
+    "torch_dtype": "bfloat16",
+}
+LINEAR = 32 * (4096 * 4096 * 2 + 2 * 1024 * 4096 + 3 * 14336 * 4096)
+"""Elements of the linear layers."""
+PLAIN = (2 * 128256 * 4096 + 65 * 4096) * 2
+"""Bytes of embedding, head and norms."""
+
+
+def stored(quantization: dict[str, Any], **more: Any) -> int:
+    model = read_config(LLAMA | {"quantization_config": quantization} | more)
+    return sum(whole_row_bytes(model, open_catalogue().weight_formats))
+
+
+@pytest.mark.parametrize(
+    ("quantization", "weights"),
+    [
+        # A packed weight, and a 16-bit scale per group.
+        ({"quant_method": "marlin", "bits": 4, "group_size": 128}, LINEAR // 2 + LINEAR // 128 * 2),
+        # Packed zero points too.
+        (
+            {"quant_method": "inc", "bits": 4, "group_size": 64, "sym": True},
+            LINEAR // 2 + LINEAR // 64 * 2 + LINEAR // 128,
+        ),
+        (
+            {"quant_method": "moe_wna16", "bits": 4, "group_size": 64},
+            LINEAR // 2 + LINEAR // 64 * 2 + LINEAR // 128,
+        ),
+        # A scale of 4 bytes per output channel.
+        ({"quant_method": "w8a8_fp8"}, LINEAR + 32 * (2 * 4096 + 2 * 1024 + 2 * 14336 + 4096) * 4),
+        ({"quant_method": "w8a8_int8"}, LINEAR + 32 * (2 * 4096 + 2 * 1024 + 2 * 14336 + 4096) * 4),
+        # 2:4: half of the weights, and two bits of position for each kept one.
+        (
+            {"quant_method": "gptq_marlin_24", "bits": 4, "group_size": 128},
+            LINEAR // 4 + LINEAR // 2 // 4 + LINEAR // 128 * 2,
+        ),
+        # Half a byte and a scale of one byte per 16, and two scales of 4 bytes for each matrix.
+        ({"quant_method": "petit_nvfp4"}, LINEAR // 2 + LINEAR // 16 + 32 * 7 * 8),
+    ],
+)
+def test_methods_of_engines_are_layouts(quantization: dict[str, Any], weights: int) -> None:
+    assert stored(quantization) == pytest.approx(PLAIN + weights, rel=1e-6)
+
+
+def test_modelopt_nests_what_newer_exports_state_at_the_top() -> None:
+    nested = {"quant_method": "modelopt", "quantization": {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8"}}
+    model = read_config(LLAMA | {"quantization_config": nested})
+    assert (model.weight_format, model.kv_format) == ("fp8-tensor", "fp8")
+
+
+@pytest.mark.parametrize("key", ["headdim", "head_dmi", "head_size", "d_head", "attention_head_dim"])
+def test_a_misspelt_head_width_is_refused(key: str) -> None:
+    with pytest.raises(InputError, match=f"head_dim: found nothing, but {key} = 256"):
+        read_config(LLAMA | {key: 256})
+
+
+def test_a_stated_head_width_is_taken() -> None:
+    assert read_config(LLAMA | {"head_dim": 256, "head_size": 64}).layers[0].caches[0].key_dim == 256  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("config", "sentence"),
+    [
+        (
+            {"architectures": ["PhiForCausalLM"], "intermediate_size": None},
+            "",
+        ),
+        (
+            {"architectures": ["PhiForCausalLM"]},
+            "intermediate_size = 8192: not in the config",
+        ),
+        (
+            {"architectures": ["HunYuanMoEV1ForCausalLM"], "intermediate_size": 4096, "head_dim": 64},
+            "num_experts = 1: not in the config",
+        ),
+    ],
+)
+def test_a_dimension_defined_by_others_is_named(config: dict[str, Any], sentence: str) -> None:
+    sizes = {
+        "hidden_size": 2048,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 32,
+        "vocab_size": 1024,
+        "max_position_embeddings": 2048,
+    }
+    said = " ".join(read_config_report(sizes | config, assume_defaults=True).assumptions)
+    assert sentence in said
+    if not sentence:
+        assert "intermediate_size" not in said
+
+
+LING: dict[str, Any] = {
+    "hidden_size": 512,
+    "num_hidden_layers": 5,
+    "layer_group_size": 4,
+    "num_attention_heads": 8,
+    "intermediate_size": 1024,
+    "vocab_size": 1024,
+    "num_experts": 8,
+    "moe_intermediate_size": 128,
+}
+
+
+def test_layers_after_the_last_whole_group_of_ling_3_follow_the_class() -> None:
+    """transformers' class lets every fourth layer attend; the maker's lets an incomplete group attend."""
+    counts = {
+        name: {
+            group.caches[0].kind: group.count
+            for group in read_config(LING | {"architectures": [name]}, assume_defaults=True).layers
+        }
+        for name in ("BailingHybridForCausalLM", "BailingMoeV3ForCausalLM")
+    }
+    assert counts["BailingHybridForCausalLM"] == {"state": 4, "latent": 1}
+    assert counts["BailingMoeV3ForCausalLM"] == {"state": 3, "latent": 2}
+
+
+def test_ling_3_obeys_the_list_of_its_mlps() -> None:
+    def total(**keys: Any) -> int:
+        return parameters(
+            read_config(LING | {"architectures": ["BailingHybridForCausalLM"]} | keys, assume_defaults=True)
+        )
+
+    listed = ["dense"] + ["sparse"] * 4
+    assert total(mlp_layer_types=listed, first_k_dense_replace=3) == total(first_k_dense_replace=1)
+
+
+def test_the_table_of_classes_names_what_is_not_exact() -> None:
+    from kvreport.catalog.class_check import load_class_check
+    from kvreport.resources import data_dir
+
+    check = load_class_check(data_dir())
+    assert check is not None
+    summary, odd, *_ = class_table.tables(check)
+    total = summary.rows[-1].cells[0].value
+    assert total == len(check.classes)
+    refused = {row.head.text for row in odd.rows}
+    assert {one.name for one in check.classes if one.status == "refused"} <= refused

@@ -1,0 +1,104 @@
+"""Machines at home: tables of quantization by context, published logs, and the pages' answers."""
+
+from __future__ import annotations
+
+import pytest
+
+from kvreport.accounting.engines.llama_cpp.layout import lay_out_local
+from kvreport.accounting.engines.llama_cpp.options import LocalOptions
+from kvreport.accounting.engines.llama_cpp.placement import LocalDevice
+from kvreport.catalog.llama_check import load_llama_check
+from kvreport.catalog.load import Catalogue, load_catalogue
+from kvreport.estimation.at_home import MIXES, at_home
+from kvreport.estimation.local_case import open_local
+from kvreport.evidence.local_logs import judge, load_local_logs
+from kvreport.site.pages.local import Candidate, largest, machines
+
+GIB = 1 << 30
+
+
+@pytest.fixture(scope="module")
+def catalog() -> Catalogue:
+    return load_catalogue()
+
+
+@pytest.mark.parametrize("name", ["Qwen/Qwen3-30B-A3B", "google/gemma-3-12b-it", "Qwen/Qwen3.5-9B"])
+def test_tables_agree_with_layouts(catalog: Catalogue, name: str) -> None:
+    """The longest context of a table fits when laid out, and the next one does not."""
+    laid = at_home(catalog.model(name))
+    assert laid is not None
+    for mix in ("q8_0", "q4_k_m"):
+        local, _ = open_local(catalog.model(name), mix, None)
+        for usable in (8 * GIB, 12 * GIB, 24 * GIB):
+            device = [LocalDevice("device", usable, offloads=False)]
+            longest = laid.longest(mix, usable, 0)
+            for context in laid.contexts:
+                fits = lay_out_local(local, LocalOptions(context=context, parallel=1), device).fits
+                assert fits == (context <= longest), (mix, usable, context)
+
+
+def test_experts_in_main_memory(catalog: Catalogue) -> None:
+    """The fewest layers of the table fit when laid out with as many experts on the CPU."""
+    model = catalog.model("Qwen/Qwen3-30B-A3B")
+    laid = at_home(model)
+    assert laid is not None
+    layers = laid.cpu_experts("q4_k_m", 12 * GIB, 0, 8192)
+    assert layers is not None
+    local, _ = open_local(model, "q4_k_m", None)
+    device = [LocalDevice("device", 12 * GIB)]
+    assert lay_out_local(local, LocalOptions(context=8192, parallel=1, cpu_moe=layers), device).fits
+    assert not lay_out_local(local, LocalOptions(context=8192, parallel=1, cpu_moe=layers - 3), device).fits
+    assert laid.cpu_experts("q4_k_m", 24 * GIB, 0, 8192) == 0
+    assert laid.cpu_experts("q4_k_m", GIB, 0, 8192) is None
+
+
+def test_a_class_without_conversion_has_no_table(catalog: Catalogue) -> None:
+    """GPT-J is not converted."""
+    assert at_home(catalog.model("EleutherAI/gpt-j-6b")) is None
+
+
+def test_larger_machines_run_larger_models(catalog: Catalogue) -> None:
+    """The conclusion of a machine's page never gets smaller with more memory."""
+    found = []
+    for name in ("Qwen/Qwen3-32B", "Qwen/Qwen3-8B", "Qwen/Qwen3-0.6B"):
+        laid = at_home(catalog.model(name))
+        assert laid is not None
+        found.append(Candidate(catalog.model(name), laid, name))
+    every = {one.id: one for one in machines(catalog)}
+    assert len(every) > 90
+    best = [largest(every[one], tuple(found), 0) for one in ("m1-8", "m4-pro-24", "m4-max-64")]
+    assert [one.ollama if one else None for one in best] == [
+        "Qwen/Qwen3-0.6B",
+        "Qwen/Qwen3-8B",
+        "Qwen/Qwen3-32B",
+    ]
+
+
+def test_public_logs_are_told_right(catalog: Catalogue) -> None:
+    """Totals within 2 % in the median and 6 % at the 90th percentile; fits or not right in 95 % of the logs."""
+    score = judge(catalog)
+    assert len(score.judged) == len(load_local_logs().logs) >= 20
+    assert score.median_error <= 0.02
+    assert score.p90_error <= 0.06
+    assert score.right >= 0.95 * score.said
+    assert score.said >= 15
+
+
+def test_mixes_are_sorted(catalog: Catalogue) -> None:
+    """From the largest to the smallest file."""
+    laid = at_home(catalog.model("Qwen/Qwen3-8B"))
+    assert laid is not None
+    sizes = [laid.weights[mix] for mix in MIXES]
+    assert sizes == sorted(sizes, reverse=True)
+
+
+def test_what_the_real_llama_cpp_planned() -> None:
+    """Caches, states and outputs of every compared architecture are equal; so are nearly all compute buffers."""
+    found = load_llama_check()
+    assert found is not None
+    good = [one for one in found.architectures if one.error is None]
+    assert len(good) >= 60
+    for one in good:
+        assert one.kv == one.state == one.output == one.compared, one.architecture
+    compared = sum(one.compared for one in good)
+    assert sum(one.within_2_percent for one in good) >= 0.95 * compared

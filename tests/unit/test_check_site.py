@@ -1,0 +1,54 @@
+"""The check of a built site: what readers see."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def site_check(repository):
+    spec = importlib.util.spec_from_file_location("check_site", repository / "scripts/check_site.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    yield module
+    sys.modules.pop("check_style", None)
+
+
+def page(lead: str, cells: str = "", more: str = "") -> str:
+    heads = "<tr><th>GPU</th><th>Devices</th><th>8K</th></tr>"
+    table = f'<table id="users-table">{heads}{cells}</table>'
+    return f'<main><nav>None</nav><article><p class="kv-lead">{lead}</p>{table}{more}</article></main>'
+
+
+ROW = "<tr><th>H100 <small>NVIDIA</small></th><td>1</td><td>54</td></tr>"
+
+
+def test_a_page_that_agrees_with_itself_has_no_fault(site_check):
+    lead = "A serves <strong>54 concurrent requests</strong> of 8K tokens each on <strong>one H100</strong>."
+    assert list(site_check.faults(page(lead, ROW, "<code>may_fit</code>"))) == []
+
+
+def test_a_headline_that_differs_from_the_table_is_a_fault(site_check):
+    (fault,) = site_check.faults(page("A: 45 users at 8K on one H100.", ROW))
+    assert fault.startswith("the headline says 45, the table 54")
+
+
+def test_a_headline_that_denies_what_the_table_has_is_a_fault(site_check):
+    (fault,) = site_check.faults(page("No accelerator serves A.", ROW))
+    assert fault.startswith("the headline says that nothing serves, the table has “H100")
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("KV: fp8_ds_mla_v4", "an internal name"),
+        ("1 requests fit", "singular"),
+        ("None GiB", "a missing value"),
+    ],
+)
+def test_what_no_reader_should_see_is_a_fault(site_check, text, what):
+    (fault,) = site_check.faults(page("", more=f"<p>{text}</p>"))
+    assert f": {what}, in" in fault
