@@ -36,6 +36,7 @@ import yaml
 
 from kvreport.accounting.deployment import allocate
 from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.engines.vllm.profiling import Shape, graph_layers
 from kvreport.accounting.engines.vllm.reserve import device_class, multicasts
 from kvreport.accounting.kernel import captured_graphs
 from kvreport.catalog.engine import Engine
@@ -123,7 +124,8 @@ def measured(start: Start, source: str) -> Iterable[Row]:
         return
     kept = rules(start.engine).reserve(start.model, device, case.step)
     weight = 1.0 if observation.complete else ASSUMED_WEIGHT
-    graphs = captured_graphs(case.serving.max_seqs, case.serving.max_batched_tokens) * start.model.layer_count
+    captured = captured_graphs(case.serving.max_seqs, case.serving.max_batched_tokens)
+    graphs = captured * graph_layers(Shape.of(start.model))
     further = float((observation.tensor_parallel or 1) - 1) * multicasts(device)
     shared = float(device_class(device) == "unified")
     if shared and not observation.complete:
