@@ -235,7 +235,7 @@ class Sizing:
         lines = [
             f"requests in flight: {work.concurrent:g} x {work.burst:g} burst = {work.peak:,} at the peak",
             (
-                f"pool per GPU: {gib(found.total_bytes)} GiB usable, of which the engine takes its share, less "
+                f"pool per GPU: {gib(found.total_bytes)} GiB usable; the engine's share of them, less "
                 f"{gib(found.weight_bytes)} weights and {gib(found.reserve_bytes)} reserve = "
                 f"{gib(found.pool_bytes)} GiB"
             ),
@@ -279,11 +279,11 @@ def _spread(found: Deployment) -> str:
 
 _BINDS: Final = {
     "weights": "the weights leave no room for more",
-    "cache": "the cache binds",
-    "state": "the recurrent states bind",
-    "max_seqs": "the engine's limit of requests at once binds",
-    "time": "the time targets bind",
-    "context": "one longest request binds",
+    "cache": "the cache is the limit",
+    "state": "the recurrent states are the limit",
+    "max_seqs": "max_num_seqs is the limit",
+    "time": "the time targets are the limit",
+    "context": "one longest request is the limit",
 }
 
 
