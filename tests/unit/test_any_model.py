@@ -160,3 +160,42 @@ def test_the_table_of_classes_names_what_is_not_exact() -> None:
     assert total == len(check.classes)
     refused = {row.head.text for row in odd.rows}
     assert {one.name for one in check.classes if one.status == "refused"} <= refused
+
+
+def test_lists_by_layer_may_go_on_with_prediction_layers() -> None:
+    """Some quantizers write the entries of prediction layers too (``indexer_types`` of GLM's NVFP4 copies)."""
+    config = {
+        "architectures": ["Qwen3MoeForCausalLM"],
+        "hidden_size": 64,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 16,
+        "intermediate_size": 128,
+        "vocab_size": 256,
+        "num_experts": 4,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 32,
+        "max_position_embeddings": 512,
+        "num_nextn_predict_layers": 1,
+    }
+    glm = config | {
+        "architectures": ["GlmMoeDsaForCausalLM"],
+        "n_routed_experts": 4,
+        "n_shared_experts": 1,
+        "kv_lora_rank": 32,
+        "q_lora_rank": 32,
+        "qk_rope_head_dim": 8,
+        "qk_nope_head_dim": 8,
+        "v_head_dim": 16,
+        "index_head_dim": 16,
+        "index_n_heads": 2,
+        "index_topk": 64,
+        "first_k_dense_replace": 1,
+        "indexer_types": ["full", "shared", "full"],
+    }
+    plain = read_config(glm, assume_defaults=True)
+    longer = read_config(glm | {"indexer_types": ["full", "shared", "full", "full"]}, assume_defaults=True)
+    assert plain.layers == longer.layers
+    with pytest.raises(InputError, match="indexer_types: found 'a list of 5'"):
+        read_config(glm | {"indexer_types": ["full"] * 5}, assume_defaults=True)
