@@ -199,3 +199,19 @@ def test_lists_by_layer_may_go_on_with_prediction_layers() -> None:
     assert plain.layers == longer.layers
     with pytest.raises(InputError, match="indexer_types: found 'a list of 5'"):
         read_config(glm | {"indexer_types": ["full"] * 5}, assume_defaults=True)
+
+
+def test_routers_and_streams_keep_the_width_of_their_checkpoints() -> None:
+    """MiniMax M2 stores its routers in float32; DeepSeek-V4 its hyper-connections, and its hash table in int64."""
+    catalog = open_catalogue()
+    minimax = catalog.models["MiniMaxAI/MiniMax-M2.7"]
+    assert sum(whole_row_bytes(minimax, catalog.weight_formats)) == pytest.approx(230_121_630_720, rel=1e-6)
+    sizes = {"hidden_size": 256, "num_hidden_layers": 2, "num_attention_heads": 8, "vocab_size": 512}
+    for name, parts in (
+        ("MiniMaxM2ForCausalLM", {"block_sparse_moe.gate": "fp32", "e_score_correction_bias": "fp32"}),
+        ("DeepseekV4ForCausalLM", {"hc_attn_fn": "fp32", "hc_head_fn": "fp32", "tid2eid": "int64"}),
+    ):
+        model = read_config(sizes | {"architectures": [name]}, assume_defaults=True)
+        for part, form in parts.items():
+            found = {row.released for row in model.weights if part in row.name}
+            assert found == {form}, (name, part)
