@@ -21,8 +21,8 @@ def of_model(
 
     Args:
         model: The model.
-        best: The series that the first line speaks of, or None where it says that nothing serves the model.
-        shown: Index of the context that it speaks of.
+        best: The series that the first line names, or None where it says that nothing serves the model.
+        shown: Index of the context that it names.
         answer: The estimate that it was written from.
         grid: The accelerators that serve the model.
 
@@ -41,9 +41,7 @@ def of_model(
             f"{best.users[shown]} on {best.config.gpu} at {best.contexts[shown]} tokens"
         )
     if all(row.anchor != f"on-{best.config.gpu}" for row in grid.rows):
-        raise InputError(
-            f"page of {model.id}: the table lacks {best.config.gpu}, which the first line speaks of"
-        )
+        raise InputError(f"page of {model.id}: the table lacks {best.config.gpu}, which the first line names")
 
 
 def of_gpu(gpu: Accelerator, alone: int, grid: Table) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from kvreport import units
 from kvreport.accounting.weights import active_parameters, parameters
+from kvreport.catalog.load import RELEASED
 from kvreport.catalog.model import Model
 from kvreport.estimation import Estimate
 from kvreport.publish.attention_types import attention_label, cache_kind
@@ -192,7 +193,7 @@ def context(site: SiteData, model: Model, best: Series | None) -> ModelContext:
         slug=model.slug,
         model_id=model.id,
         headline=headline(site, model, best, answer),
-        conditions=conditions(site, model, kv_format),
+        conditions=conditions(site, model, kv_format) if best else "",
         facts=tuple(_facts(model, best, shown)),
         strip=diagrams.strip(model),
         chart=boundary_plot(site, model, best, answer),
@@ -271,7 +272,8 @@ def _facts(model: Model, best: Series | None, shown: int | None) -> Iterator[Fac
     if best is not None and shown is not None:
         number = best.config.tensor_parallel
         split = "" if number == 1 else f"per GPU, on {number} GPUs"
-        yield Fact("Weights as released", f"{units.gib(best.weight_bytes)} GiB", split)
+        named = "Weights as released" if best.config.weight_format == RELEASED else "Weights"
+        yield Fact(named, f"{units.gib(best.weight_bytes)} GiB", split)
         at = f"at {units.human_tokens(best.contexts[shown])} tokens"
         yield Fact(
             "KV cache per token",
@@ -320,6 +322,8 @@ def _estimate_command(model: Model, best: Series | None) -> str:
     parts = ["kvreport", "estimate", model.id, "--gpu", best.config.gpu]
     if best.config.tensor_parallel > 1:
         parts += ["--tensor-parallel", str(best.config.tensor_parallel)]
+    if best.config.weight_format != RELEASED:
+        parts += ["--weights", best.config.weight_format]
     shown = headline_index(best, model)
     parts += ["--context", units.human_tokens(best.contexts[shown]).replace(",", "")]
     return shlex.join(parts)
