@@ -8,6 +8,7 @@ sparse file of a 70B model takes a few kilobytes of disk. The keys are those tha
 from __future__ import annotations
 
 import struct
+from math import prod
 from pathlib import Path
 from typing import Final
 
@@ -50,7 +51,7 @@ def write_sparse(local: LocalModel, path: Path) -> None:
         sizes = b"".join(struct.pack("<Q", size) for size in shape)
         head.append(_text(name) + struct.pack("<I", len(shape)) + sizes)
         head.append(struct.pack("<IQ", NUMBERS[kind.name], offset))
-        offset += -(-tensor.nbytes // ALIGNMENT) * ALIGNMENT
+        offset += -(-kind.nbytes(shape[0], prod(shape[1:])) // ALIGNMENT) * ALIGNMENT
     raw = b"".join(head)
     raw += bytes(-len(raw) % ALIGNMENT)
     with path.open("wb") as stream:
@@ -87,7 +88,10 @@ _EMBEDDING_NORM: Final = frozenset({"lfm2", "lfm2moe"})
 _PLAIN: Final = ("ssm_a", "ssm_d")
 _STATES: Final = {"dt_bias": "ssm_dt.bias", "A_log": "ssm_a", "D": "ssm_d", "second_norm.bias": "ffn_norm.bias",
                   "layer_scalar": "layer_output_scale"}  # fmt: skip
-_GROUPED: Final = ("mamba2",)
+_RENAMED: Final = {("hy_v3", "exp_probs_b"): "exp_probs_b", ("dbrx", "ffn_norm"): "attn_output_norm.weight"}
+"""Names that only one architecture uses."""
+
+_GROUPED: Final = ("mamba2", "kda")
 """Mechanisms whose heads and groups are a dimension of their own (``ssm_a``, ``ssm_d``, ``ssm_norm``)."""
 
 
@@ -95,6 +99,12 @@ def _named(local: LocalModel, tensor: LocalTensor) -> list[tuple[str, tuple[int,
     """Name and shape of a tensor in a file."""
     name, role = local.architecture.name, _STATES.get(tensor.role, tensor.role)
     mixer = _recurrence(local, tensor.layer)
+    if (name, role) in _RENAMED:
+        return [(f"blk.{tensor.layer}.{_RENAMED[name, role]}", _shape(local, tensor))]
+    if role == "ssm_conv1d" and mixer is not None and mixer.mechanism == "kda":
+        width = tensor.columns * tensor.rows // (3 * (mixer.conv + 1))
+        shape = (mixer.conv + 1, 1, width)
+        return [(f"blk.{tensor.layer}.ssm_conv1d_{part}.weight", shape) for part in "qkv"]
     if role == "ssm_conv1d" and mixer is not None and mixer.mechanism == "short_conv":
         role = "shortconv.conv"
     if role == "ssm_norm" and mixer is not None and mixer.mechanism == "mamba1":
@@ -124,7 +134,7 @@ def _shape(local: LocalModel, tensor: LocalTensor) -> tuple[int, ...]:
     if mixer is not None and mixer.mechanism in _GROUPED and tensor.rows == 1:
         if tensor.role in ("A_log", "D"):
             return (1, tensor.columns)
-        if tensor.role == "ssm_norm":
+        if tensor.role == "ssm_norm" and mixer.mechanism == "mamba2":
             return (tensor.columns // mixer.groups, mixer.groups)
     if tensor.stack > 1 and tensor.role.endswith(".bias"):
         return (tensor.columns * tensor.rows // tensor.stack, tensor.stack)

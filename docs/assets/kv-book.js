@@ -186,7 +186,7 @@
       const good = options.findIndex((one) => one.right);
       said.textContent = option.right
         ? `${"ABCDE"[picked]} is right.`
-        : `You said ${"ABCDE"[picked]}; the answer is ${"ABCDE"[good]}. ${plain(option.why)}`;
+        : `You said ${"ABCDE"[picked]}; the answer is ${"ABCDE"[good]}. ${option.why}`;
       $$("input", group).forEach((input, n) => {
         input.checked = n === picked;
         input.disabled = true;
@@ -222,9 +222,6 @@
     if (Number.isInteger(kept) && options[kept]) show(kept);
     return null;
   }
-
-  /* An explanation as text: its marks are for the page, not for the line that is read aloud. */
-  const plain = (html) => new DOMParser().parseFromString(html, "text/html").body.textContent;
 
   function quiz(root) {
     if (root.dataset.kvReady) return null;
@@ -283,7 +280,7 @@
         root.classList.add("kv-solved");
         remember(name, value);
         $("details", root).open = true;
-      } else if (trap) said.textContent = `Not this one. ${plain(trap[1])}`;
+      } else if (trap) said.textContent = `Not this one. ${trap[1]}`;
       else said.textContent = `Not yet: too ${value > answer ? "high" : "low"}, ${distance(value, answer)}.`;
     });
     $(".kv-ask", root).after(form, said);

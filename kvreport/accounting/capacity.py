@@ -74,7 +74,10 @@ class Verdict(IntEnum):
 def blocks(pool_bytes: xp.ArrayLike, plan: Plan) -> Integers:
     """Whole blocks in a pool, those that the engine keeps for itself included."""
     pool = xp.maximum(xp.integers(pool_bytes), 0)
-    return plan.pool.blocks(pool) if plan.pool is not None else cast(Integers, pool // plan.block_bytes)
+    # A model without caches has blocks of nothing in SGLang's plan.
+    return (
+        plan.pool.blocks(pool) if plan.pool is not None else cast(Integers, pool // (plan.block_bytes or 1))
+    )
 
 
 def beside(pool_bytes: xp.ArrayLike, plan: Plan, context_tokens: xp.ArrayLike) -> Integers | None:

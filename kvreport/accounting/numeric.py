@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
@@ -32,9 +33,14 @@ INFINITY = math.inf
 
 def is_plain(*values: object) -> bool:
     """True if every value is a Python number (or a numpy float, which is one)."""
-    return all(isinstance(value, int | float) for value in values)
+    # A loop: this is asked hundreds of thousands of times, and a generator costs more than its answers.
+    for value in values:  # noqa: SIM110
+        if not isinstance(value, (int, float)):
+            return False
+    return True
 
 
+@cache
 def numpy() -> Any:  # noqa: ANN401 - the module
     """Numpy itself, for code that only ever meets arrays. Imported when first asked for."""
     return import_module("numpy")

@@ -211,10 +211,22 @@ def codes(
     Devices of one maker, capability and architecture are judged once. :func:`spread_codes` has what a layout adds.
     """
     ruling = support.ruling(engine.family, engine.version)
-    known: dict[tuple[str, str | None, str], list[int]] = {}
+    # What a judgement asks of a model; a catalog has few different answers.
+    asked = (
+        engine.family,
+        engine.version,
+        model.architecture in ruling.missing and model.architecture not in ruling.ran,
+        model.weight_format,
+        model.dtype if dtype is None else dtype,
+        bool(model.experts),
+        cache_kinds(model),
+        tuple(None if form is None else form.name for form in weight_formats),
+        None if kv_format is None else kv_format.name,
+    )
+    known = support.judged
     rows = []
     for device in accelerators:
-        kind = (device.vendor, device.compute_capability, device.architecture)
+        kind = (asked, device.vendor, device.compute_capability, device.architecture)
         if kind not in known:
             known[kind] = [
                 _on_device(ruling, engine, device, model, form, kv_format, dtype).code

@@ -35,9 +35,9 @@ _RULES: Final[tuple[tuple[str, str, str | None], ...]] = (
     # bitsandbytes before plain bits: unsloth writes -bnb-4bit
     (r"(?:-unsloth)?-bnb-4bit", "bnb-4bit-dq", "NF4, doubly quantized, every linear layer"),
     (r"(?:-unsloth)?-bnb-8bit", "int8", None),
-    (r"-AWQ(?:-4bit|-INT4|-w4a16)?", "int4", _G128),
+    (r"(?:-int4)?-AWQ(?:-4bit|-INT4|-w4a16)?", "int4", _G128),
     (r"-AWQ-8bit", "int8-g128-zp", _G128),
-    (r"-GPTQ(?:-Int4|-4bit|-w4a16)?(?:-g?128g?)?", "gptq4-g128", _G128),
+    (r"-GPTQ(?:-Int4|-4bit?|-4b|-w4a16)?(?:-g?128g?)?", "gptq4-g128", _G128),
     (r"-GPTQ-(?:Int8|8bit)", "gptq8-g128", _G128),
     (r"-GPTQ-(?:Int3|3bit)", "gptq3-g128", _G128),
     (r"(?:-int4)?-AutoRound(?:-GPTQ|-AWQ)?(?:-int4)?", "int4", _G128),
@@ -71,6 +71,20 @@ _BPW: Final = re.compile(
     re.IGNORECASE,
 )
 _GGUF: Final = re.compile(rf"[-_.](?:i1-)?GGUF(?::({_GGUF_TYPES}))?$", re.IGNORECASE)
+
+
+_ADDRESS: Final = re.compile(r"^(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/", re.IGNORECASE)
+_BEYOND_NAME: Final = re.compile(r"/(?:tree|blob|resolve|raw|discussions)/.*$|/$")
+
+
+def repository_name(text: str) -> str:
+    """Return the name of a repository that was given by its address, as browsers and Ollama write it; others as is.
+
+    >>> repository_name("https://huggingface.co/Qwen/Qwen3-32B/tree/main")
+    'Qwen/Qwen3-32B'
+    """
+    found = _ADDRESS.match(text)
+    return text if found is None else _BEYOND_NAME.sub("", text[found.end() :])
 
 
 def quantized_name(name: str) -> QuantizedName | None:

@@ -43,6 +43,17 @@ def inline(text: str) -> str:
     return _LINK.sub(r'<a href="\2">\1</a>', made)
 
 
+def plain(text: str) -> str:
+    """Return text without its marks, for a line that is read aloud.
+
+    >>> plain("`a` is **less** than [b](b.md)")
+    'a is less than b'
+    """
+    for pattern in (_CODE, _STRONG, _LINK):
+        text = pattern.sub(r"\1", text)
+    return text
+
+
 def identity(*parts: str) -> str:
     """Return a short name that the same texts always give, for ids and for what a browser stores."""
     return sha256("\0".join(parts).encode()).hexdigest()[:8]

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from kvreport.book.html import Html, identity, inline
+from kvreport.book.html import Html, identity, inline, plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ def exercise(
         digits: Decimals of the answer as shown.
     """
     name = identity("exercise", ask)
-    caught = json.dumps([[value, text] for value, text in (traps or {}).items()], ensure_ascii=False)
+    caught = json.dumps([[value, plain(text)] for value, text in (traps or {}).items()], ensure_ascii=False)
     mistakes = "".join(
         f"<li>{value:,.{digits}f} {escape(unit)}: {inline(text)}</li>"
         for value, text in (traps or {}).items()
@@ -162,7 +162,7 @@ def _choice(kind: str, lead: str, one: Item) -> str:
         raise ValueError(f"{one.ask!r}: two to five answers, one of them right")
     name = identity(kind, one.ask)
     options = "".join(
-        f'<li{" data-right" if option.right else ""} data-why="{escape(inline(option.why), quote=True)}">'
+        f'<li{" data-right" if option.right else ""} data-why="{escape(plain(option.why), quote=True)}">'
         f"{inline(option.text)}</li>"
         for option in one.options
     )
@@ -174,7 +174,7 @@ def _choice(kind: str, lead: str, one: Item) -> str:
         if not option.right
     )
     return (
-        f'<section class="kv-{kind} kv-choice" data-kv-choice="{name}" aria-labelledby="kv-ask-{name}">'
+        f'<section class="kv-{"item" if kind == "quiz" else kind} kv-choice" data-kv-choice="{name}" aria-labelledby="kv-ask-{name}">'
         f'<p class="kv-ask" id="kv-ask-{name}">{lead}{inline(one.ask)}</p>'
         f'<ol class="kv-options" type="A">{options}</ol>'
         f'<details class="kv-predict"><summary>Show the answer</summary>'

@@ -31,6 +31,7 @@ class LocalArchitecture(Record):
         rotary_windows_only: True if only window layers rotate, where a model has windows.
         weighted_inputs: True if experts' inputs are weighted, not their outputs.
         positions: Position numbers per token.
+        shared_picks: True if layers without an indexer use the cells that an earlier layer picked.
         fused_experts: True if a converted file holds gate and up of all experts in one tensor.
     """
 
@@ -48,6 +49,7 @@ class LocalArchitecture(Record):
     weighted_inputs: bool = False
     positions: Count = 1
     fused_experts: bool = False
+    shared_picks: bool = False
 
 
 class LocalArchitectures(Record):

@@ -145,6 +145,7 @@ class Observation(Record):
         towers: What is said about vision or audio.
         needs: What a prediction must know beyond a model on equal devices: layouts, draft models,
             a memory limit; the source's own keywords.
+        cause: Why a prediction misses it, where it misses and the cause is known or supposed.
         unusable: Why no prediction can be compared with it; None where one can.
     """
 
@@ -188,6 +189,7 @@ class Observation(Record):
     unusable: LongText | None = None
     printed: Printed
     completeness: Literal["full", "partial", "assumed_defaults"]
+    cause: LongText | None = None
     notes: LongText | None = None
     origin: Origin
 

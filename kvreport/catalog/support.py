@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from functools import lru_cache
 from typing import Annotated, Literal, NamedTuple, Self, TypeVar
 
@@ -211,6 +211,12 @@ class Support(Record):
     lora_ranks: tuple[RankRule, ...] = ()
     sources: Annotated[tuple[Source, ...], Field(min_length=1)]
     _known: dict[tuple[str, str | None], Ruling] = PrivateAttr(default_factory=dict)
+    _judged: dict[Hashable, list[int]] = PrivateAttr(default_factory=dict)
+
+    @property
+    def judged(self) -> dict[Hashable, list[int]]:
+        """Codes worked out before, by all that they depend on; many models share few of them."""
+        return self._judged
 
     def ruling(self, family: str, version: str | None) -> Ruling:
         """The rules that are about a release; found once for each."""

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvreport.cli.output import Add, add_data_option, table, write, write_json
+from kvreport.cli.output import Add, add_data_option, add_fetch_options, table, write, write_json
 from kvreport.units import count
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ _EPILOG = """\
 examples:
   kvreport log vllm.log
   kvreport log vllm.log --gpu H100
+  kvreport log vllm.log --model ORG/NAME --fetch
   journalctl -u vllm | kvreport log - --model Qwen/Qwen2.5-7B
   llama-server -m model.gguf 2>&1 | kvreport log - --model Qwen/Qwen3-30B-A3B
 """
@@ -44,6 +45,7 @@ def register(add: Add) -> None:
     command.add_argument("--weights", metavar="FORMAT", help="weight format (as released)")
     command.add_argument("--kv", metavar="FORMAT", help="KV format, if the log does not say")
     command.add_argument("--format", choices=("text", "json"), default="text", help="what to print (text)")
+    add_fetch_options(command)
     add_data_option(command)
 
 
@@ -59,7 +61,11 @@ def _run(options: argparse.Namespace) -> int:
     log_text = content.decode("utf-8", errors="replace")
     if looks_like_llama_cpp(log_text):
         local = diagnose_local(
-            log_text[:MAX_CHARACTERS], model=options.model, catalog=open_catalogue(options.data)
+            log_text[:MAX_CHARACTERS],
+            model=options.model,
+            fetch=options.fetch,
+            revision=options.revision,
+            catalog=open_catalogue(options.data),
         )
         if options.format == "json":
             write_json(local.to_dict())
@@ -74,6 +80,8 @@ def _run(options: argparse.Namespace) -> int:
         tensor_parallel=options.tensor_parallel,
         weights=options.weights,
         kv=options.kv,
+        fetch=options.fetch,
+        revision=options.revision,
         catalog=open_catalogue(options.data),
     )
     if options.format == "json":

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvreport.cli.output import Add, add_data_option, table, write, write_json
+from kvreport.cli.output import Add, add_data_option, add_fetch_options, table, write, write_json
 from kvreport.errors import InputError, shorten
 from kvreport.units import count, gib
 
@@ -93,6 +93,7 @@ def register(add: Add) -> None:
         action="store_true",
         help="prefill and decode in pools of their own, on the best GPU",
     )
+    add_fetch_options(command)
     command.add_argument("--top", type=int, default=10, metavar="N", help="deployments to print (10)")
     command.add_argument("--format", choices=("text", "json"), default="text", help="what to print (text)")
     add_data_option(command)
@@ -104,6 +105,8 @@ def _run(options: argparse.Namespace) -> int:
     from kvreport.estimation.size import size
 
     if options.trace is not None:
+        if options.fetch or options.revision:
+            raise InputError("fetch: found together with --trace; allowed: a model that is known")
         if options.disaggregated:
             raise InputError("disaggregated: found together with --trace; allowed: a workload in numbers")
         return _run_trace(options)
@@ -140,6 +143,8 @@ def _run(options: argparse.Namespace) -> int:
         utilization=options.utilization,
         max_seqs=options.max_seqs,
         disaggregated=options.disaggregated,
+        fetch=options.fetch,
+        revision=options.revision,
         catalog=open_catalogue(options.data),
     )
     if options.format == "json":

@@ -62,7 +62,7 @@ def estimate_local(query: Query, catalog: Catalogue) -> LocalEstimate | None:
         return None
     if isinstance(query.engine, str):
         engine = at_release(engine, query.engine)
-    asked = with_base_model(query)
+    asked = with_base_model(query, catalog)
     case = open_query(asked, engine, catalog)
     changed: tuple[str, ...] = ()
     if query.fit or case.engine_sets_context:

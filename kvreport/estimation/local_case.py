@@ -34,6 +34,7 @@ from kvreport.catalog.load import RELEASED, Catalogue
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError, shorten
 from kvreport.estimation.request import Request, resolve_model
+from kvreport.estimation.variants import gguf_base
 from kvreport.query import Query
 from kvreport.units import parse_bytes
 
@@ -73,14 +74,21 @@ def is_gguf(model: object) -> bool:
     return isinstance(model, str | Path) and str(model).lower().endswith(".gguf")
 
 
-def with_base_model(query: Query) -> Query:
-    """Replace a name of Ollama's library by its base model and mix; other queries stay as they are."""
+def with_base_model(query: Query, catalog: Catalogue) -> Query:
+    """Replace a name of Ollama's library, or of a GGUF repository, by its base model and mix.
+
+    Other queries stay as they are.
+    """
     if not isinstance(query.model, str) or Path(query.model).exists():
         return query
     found = load_ollama_names().find(query.model)
-    if found is None:
+    if found is not None:
+        return replace(query, model=found.model, weights=query.weights or found.format)
+    gguf = gguf_base(query.model, catalog)
+    if gguf is None:
         return query
-    return replace(query, model=found.model, weights=query.weights or found.format)
+    base, mix = gguf
+    return replace(query, model=base, weights=query.weights or mix)
 
 
 def open_local(model: Model, weights: str | None, file: GgufModel | None) -> tuple[LocalModel, str]:

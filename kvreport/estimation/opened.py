@@ -22,6 +22,13 @@ class Opened:
     not_read: tuple[str, ...] = ()
 
 
+def said_of(opened: Opened) -> tuple[str, ...]:
+    """What has to be said about how a model was read, one sentence each."""
+    if not opened.not_read:
+        return opened.assumptions
+    return (*opened.assumptions, f"Keys of the config that were not read: {', '.join(opened.not_read)}.")
+
+
 def listed(model: Model) -> Opened:
     """A catalogue's model; where nobody has read its quantizer, that its format is taken is said."""
     if model.release_known:

@@ -11,6 +11,7 @@ from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.extras import Draft, own_prediction_layer, with_draft
 from kvreport.accounting.parallel import MOST_RANKS, Layout
 from kvreport.accounting.plan import Serving
+from kvreport.architectures.names import repository_name
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat, WeightFormat
@@ -173,6 +174,8 @@ def open_model(
     """
     if isinstance(model, Model):
         return Opened(model)
+    if isinstance(model, str):
+        model = repository_name(model)
     # A reader for every family costs a tenth of a second; a catalogue's model needs none.
     if str(model).lower().endswith(".gguf"):
         from kvreport.architectures.gguf import read_gguf  # noqa: PLC0415

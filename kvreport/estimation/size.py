@@ -33,7 +33,8 @@ from kvreport.estimation.alternatives import levers, what_to_relax
 from kvreport.estimation.answer import layout_to_dict
 from kvreport.estimation.commands import Served, Server, checkpoint_note, nodes_note, serving_command
 from kvreport.estimation.disaggregated import Disaggregated, disaggregate
-from kvreport.estimation.request import AUTO, refuse_unsupported, resolve_model
+from kvreport.estimation.opened import said_of
+from kvreport.estimation.request import AUTO, open_model, refuse_unsupported
 from kvreport.units import count, gib, human_bytes, parse_tokens
 
 TENSOR_PARALLEL: Final = (1, 2, 4, 8)
@@ -322,6 +323,8 @@ def size(
     utilization: float | None = None,
     max_seqs: int | None = None,
     disaggregated: bool = False,
+    fetch: bool = False,
+    revision: str | None = None,
     catalog: Catalogue | None = None,
 ) -> Sizing:
     """Rank the deployments that serve a workload.
@@ -356,6 +359,8 @@ def size(
         utilization: Share of memory; None for the engine's default.
         max_seqs: Requests at once per data rank; None for the engine's default.
         disaggregated: True for pools of their own for prefill and decode; the ranking is then that of decode.
+        fetch: True to ask the Hub for models that are not known.
+        revision: Branch, tag or commit of the Hub's repositories.
         catalog: Where names are looked up; None for the public catalogue.
 
     Raises:
@@ -365,10 +370,11 @@ def size(
     known = open_catalogue() if catalog is None else catalog
     policy = known.engine(engine)
     names = [models] if isinstance(models, str) else list(models)
-    records = [resolve_model(name, known) for name in names]
+    opened = [open_model(name, known, fetch=fetch, revision=revision) for name in names]
+    records = [one.model for one in opened]
     for record in records:
         refuse_unsupported(record, policy)
-    assumed: list[str] = []
+    assumed = [sentence.rstrip(".") for one in opened for sentence in said_of(one)]
     requests = _requests(concurrent, users, requests_per_minute, latency_s, assumed)
     longest = _tokens("context", context)
     written = _tokens("output", output) if output is not None else kernel.default_output(longest)
@@ -492,7 +498,7 @@ def _offers(
         )
     if available is not None and available < 1:
         raise InputError(f"available: found {available}; allowed: at least 1")
-    return [Offer(known.accelerators[slug], available, priced.get(slug)) for slug in slugs]
+    return [Offer(known.accelerator(slug), available, priced.get(slug)) for slug in slugs]
 
 
 def _weight_format(known: Catalogue, name: str) -> tuple[str, Any]:

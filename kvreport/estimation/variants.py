@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from kvreport.architectures.names import QuantizedName, quantized_name
+import re
+from typing import Final
+
+from kvreport.architectures.names import QuantizedName, quantized_name, repository_name
 from kvreport.catalog.base import Source
 from kvreport.catalog.formats import WeightFormat
+from kvreport.catalog.llama_cpp import load_ollama_names
 from kvreport.catalog.load import Catalogue
 from kvreport.catalog.model import Model
 from kvreport.catalog.variant import Variant, expand
 from kvreport.errors import InputError
+
+_GGUF_MIX: Final = re.compile(r"(?:i?q|tq)\d[\w]*")
+"""Mixes of llama.cpp: their tensors have several types, which its own rules decide."""
 
 
 def by_name(name: str, catalogue: Catalogue) -> tuple[Model, tuple[str, ...]] | None:
@@ -17,22 +24,50 @@ def by_name(name: str, catalogue: Catalogue) -> tuple[Model, tuple[str, ...]] | 
     Returns:
         The model under its own name, and what was taken for granted; None if the name does not say
         what it was made from, or that model is not known.
+
+    Raises:
+        InputError: If the name says a mix of types, which only llama.cpp's rules lay out.
     """
-    said = quantized_name(name)
+    ollama = load_ollama_names().find(name)
+    if ollama is not None:
+        said: QuantizedName | None = QuantizedName((ollama.model,), ollama.format.lower())
+    else:
+        said = quantized_name(name)
     base = _base(said, catalogue) if said is not None else None
     if said is None or base is None:
         return None
     form = catalogue.weight_formats.get(said.weights)
     if form is None and said.weights in ("bf16", "f16", "fp16"):
         form = catalogue.weight_formats["bf16"]
+    if form is None and _GGUF_MIX.fullmatch(said.weights):
+        raise InputError(
+            f"model: found {name!r}, which is {base.id} in {said.weights}, a mix of types; allowed: {base.id} with "
+            f"--engine llama-cpp --weights {said.weights}, or the GGUF file"
+        )
     if form is None:
         return None
+    if ollama is not None:
+        sentence = f"{name} is the name in Ollama's library of {base.id} in {form.label}."
+        return quantized(base, form, f"ollama/{name}"), (sentence,)
     usual = f" ({said.usual})" if said.usual else ""
     sentence = (
         f"{name} is not in the catalogue; by its name it is {base.id} in {form.label}{usual}. "
         "Its own config says it exactly: --fetch, or the path of its config.json."
     )
     return quantized(base, form, name if "/" in name else f"{base.id.partition('/')[0]}/{name}"), (sentence,)
+
+
+def gguf_base(name: str, catalogue: Catalogue) -> tuple[Model, str] | None:
+    """Return the model that a GGUF repository's name means, and its mix; None for other names.
+
+    Args:
+        name: ``org/name-GGUF`` with or without ``:Q4_K_M``, or its address.
+        catalogue: Where the model is looked up.
+    """
+    plain = repository_name(name)
+    said = quantized_name(plain) if "gguf" in plain.lower() else None
+    base = _base(said, catalogue) if said is not None else None
+    return None if said is None or base is None else (base, said.weights)
 
 
 def _base(said: QuantizedName, catalogue: Catalogue) -> Model | None:

@@ -13,7 +13,8 @@ from typing import Final
 from kvreport.catalog.load import Catalogue, open_catalogue
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
-from kvreport.estimation.request import resolve_model
+from kvreport.estimation.opened import said_of
+from kvreport.estimation.request import open_model
 from kvreport.startup_log.advice import changes, plan_agrees, shorter
 from kvreport.startup_log.findings import Comparison, Diagnosis
 from kvreport.startup_log.further import NOT_FOLLOWED
@@ -41,6 +42,8 @@ def diagnose(
     tensor_parallel: int | None = None,
     weights: str | None = None,
     kv: str | None = None,
+    fetch: bool = False,
+    revision: str | None = None,
     catalog: Catalogue | None = None,
 ) -> Diagnosis:
     """Read a log and compare it.
@@ -52,6 +55,8 @@ def diagnose(
         tensor_parallel: Devices of one replica, where the log does not say.
         weights: Weight format; None for as released.
         kv: KV format, where the log does not say.
+        fetch: True to ask the Hub for a model that is not known.
+        revision: Branch, tag or commit of the Hub's repository.
         catalog: Where names are looked up; None for the public catalogue.
 
     Raises:
@@ -60,7 +65,7 @@ def diagnose(
     reading = read_lines(text)
     known = open_catalogue() if catalog is None else catalog
     notes: list[str] = []
-    record = _model(reading, model, known, notes)
+    record = _model(reading, model, known, notes, fetch=fetch, revision=revision)
     device = known.accelerator(gpu) if gpu else None
     laid = log_case(reading, record, known, device, tensor_parallel, weights, kv, notes)
     pool = pool_of(reading, laid)
@@ -118,10 +123,20 @@ def _assumed(reading: Reading, laid: LaidOut | None) -> list[str]:
     return notes
 
 
-def _model(reading: Reading, given: str | None, known: Catalogue, notes: list[str]) -> Model | None:
-    if given is not None:
-        return resolve_model(given, known)
+def _model(
+    reading: Reading,
+    given: str | None,
+    known: Catalogue,
+    notes: list[str],
+    *,
+    fetch: bool,
+    revision: str | None,
+) -> Model | None:
     stated = reading.text("model")
+    if given is not None or (fetch and stated is not None):
+        opened = open_model(given or stated or "", known, fetch=fetch, revision=revision)
+        notes += said_of(opened)
+        return opened.model
     if stated is None:
         notes.append("The log does not name its model; say which it is, and its numbers are checked.")
         return None

@@ -14,7 +14,8 @@ from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.load import Catalogue, open_catalogue
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
-from kvreport.estimation.request import resolve_model
+from kvreport.estimation.opened import said_of
+from kvreport.estimation.request import open_model
 from kvreport.startup_log.llama_cpp import LlamaStart, read_start
 from kvreport.units import GIB, count
 
@@ -141,13 +142,20 @@ class LocalDiagnosis:
 
 
 def diagnose_local(
-    text: str, *, model: str | None = None, catalog: Catalogue | None = None
+    text: str,
+    *,
+    model: str | None = None,
+    fetch: bool = False,
+    revision: str | None = None,
+    catalog: Catalogue | None = None,
 ) -> LocalDiagnosis:
     """Read a start of llama.cpp or Ollama, and compare it.
 
     Args:
         text: The log.
         model: The model, whose sizes are compared with the log's.
+        fetch: True to ask the Hub for a model that is not known.
+        revision: Branch, tag or commit of the Hub's repository.
         catalog: Where names are looked up; None for the public catalog.
 
     Raises:
@@ -164,7 +172,9 @@ def diagnose_local(
     if model is None:
         notes.append("Say which model it is (--model), and the log's cache is compared with ours.")
     else:
-        computed = _computed(start, resolve_model(model, known), known, notes)
+        opened = open_model(model, known, fetch=fetch, revision=revision)
+        notes += said_of(opened)
+        computed = _computed(start, opened.model, known, notes)
     return LocalDiagnosis(start, computed, tuple(_changes(start)), tuple(notes))
 
 

@@ -256,3 +256,55 @@ def test_an_estimate_of_a_copy_says_so() -> None:
         catalog=CATALOGUE,
     ).to_dict()
     assert "Qwen/Qwen3-32B" in answer["assumptions"][0]
+
+
+def test_sizes_and_logs_fetch_too(hub: FakeHub, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sized = ["size", NAME, "--concurrent", "4", "--context", "2K", "--gpu", "h100-sxm-80gb"]
+    assert main(sized) == 2
+    assert "--fetch" in capsys.readouterr().err
+    assert main([*sized, "--fetch", "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["deployments"][0]["model"] == NAME
+    log = tmp_path / "vllm.log"
+    log.write_text(f"vllm serve {NAME} --max-model-len 2048\nAvailable KV cache memory: 3.20 GiB\n")
+    assert main(["log", str(log), "--fetch"]) == 0
+    assert "does not know" not in capsys.readouterr().out
+    assert any(f"/{NAME}/resolve/" in path for path in hub.asked)
+    assert main(["log", str(log), "--model", "some-org/Locked", "--fetch"]) == 2
+    assert "gated" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "form"),
+    [
+        ("llama3.1:8b", "ollama/llama3.1-8b", "q4_k_m"),
+        ("gpt-oss:20b", "ollama/gpt-oss-20b", "mxfp4"),
+        ("https://huggingface.co/Qwen/Qwen3-32B/tree/main", "Qwen/Qwen3-32B", "bf16"),
+        ("hf.co/bartowski/Qwen_Qwen3-32B-GGUF:Q4_K_M", "bartowski/Qwen_Qwen3-32B-GGUF-Q4_K_M", "q4_k_m"),
+        ("ISTA-DASLab/gemma-3-27b-it-GPTQ-4b-128g", "ISTA-DASLab/gemma-3-27b-it-GPTQ-4b-128g", "gptq4-g128"),
+        ("gaunernst/gemma-3-27b-it-int4-awq", "gaunernst/gemma-3-27b-it-int4-awq", "int4"),
+    ],
+)
+def test_names_as_people_copy_them_are_a_model_in_a_format(name: str, model: str, form: str) -> None:
+    found = open_model(name, CATALOGUE).model
+    assert (found.id, found.weight_format) == (model, form)
+
+
+@pytest.mark.parametrize(
+    "name", ["bartowski/Meta-Llama-3.1-8B-Instruct-GGUF:Q5_K_M", "llama3.1:8b-instruct-q5_K_M"]
+)
+def test_a_mix_of_types_is_laid_out_by_llama_cpp(name: str) -> None:
+    with pytest.raises(InputError, match="--engine llama-cpp --weights q5_k_m"):
+        open_model(name, CATALOGUE)
+    by_name_ = estimate(name, gpu="rtx-4090", context_tokens=4096, engine="llama-cpp")
+    plainly = estimate(
+        "meta-llama/Llama-3.1-8B-Instruct",
+        gpu="rtx-4090",
+        context_tokens=4096,
+        engine="llama-cpp",
+        weights="q5_k_m",
+    )
+    assert by_name_.weight_bytes_per_gpu == plainly.weight_bytes_per_gpu
+
+
+def test_one_layout_has_one_name() -> None:
+    assert CATALOGUE.weight_format("mlx-4bit").name == CATALOGUE.weight_formats["mlx4-g64"].name == "mlx4-g64"

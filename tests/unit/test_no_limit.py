@@ -32,3 +32,9 @@ def test_rows_are_empty_where_memory_limits_nothing_and_nowhere_else():
             empty = table.column(name).null_count
             assert empty == (table.num_rows if cube.model.id == POOLING else 0)
         assert pc.max(table.column("max_concurrent_requests")).as_py() <= 1024
+
+
+def test_sglang_answers_for_a_model_without_caches():
+    found = kvreport.estimate(POOLING, gpu="h100-sxm-80gb", engine="sglang").to_dict()
+    assert found["max_concurrent_requests_by_memory"] is None
+    assert found["verdict"] == "fits"

@@ -114,6 +114,7 @@ def _misses(found: LeftOut, validation: Validation) -> Table:
                     Cell(f"{log.error:+.1%}", "kv-num", value=log.error),
                     Cell(f"{log.pool_error_bytes / GIB:+.2f} GiB", "kv-num", value=log.pool_error_bytes),
                     Cell("inside" if log.covered else "outside"),
+                    Cell((observation.cause if observation else None) or "Not known"),
                 ),
             )
         )
@@ -125,6 +126,7 @@ def _misses(found: LeftOut, validation: Validation) -> Table:
             Column("Error"),
             Column("Pool"),
             Column("80\u00a0% band", numeric=False),
+            Column("Cause", numeric=False),
         ),
         tuple(rows),
     )

@@ -254,7 +254,7 @@ def compute_bytes(
         cells: Numbers of cells.
     """
     network = local.network
-    if len(placement.all_homes | set(placement.caches)) == 1:
+    if len(placement.all_homes | set(placement.caches)) == 1 and not _picks_cells(network):
         network = _shortened(network)
         everywhere = replace(options, gpu_layers=0 if placement.output == placement.cpu else None)
         placement = place(network, everywhere, devices)
@@ -282,6 +282,11 @@ def compute_bytes(
     sizes = _sizes_by_shape(local.tensors)
     grown = _planned(network, step, homes, (*eager, backends[-1]), 1, sizes)
     return list(plain), [max(0, after - before) for before, after in zip(plain, grown, strict=True)]
+
+
+def _picks_cells(network: Network) -> bool:
+    """True for sparse attention, whose layers each have an input of their own that is never freed."""
+    return any(isinstance(block.mixer, LatentAttention) and block.mixer.indexer for block in network.blocks)
 
 
 def _shortened(network: Network) -> Network:

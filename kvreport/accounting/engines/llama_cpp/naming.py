@@ -75,7 +75,7 @@ _RULES: Final[tuple[tuple[Component | None, str, str], ...]] = (
     ("recurrent", r"(in_proj_qkv|qkv_proj|query_key_value)$", "attn_qkv"),
     ("recurrent", r"(in_proj_z|output_gate)$", "attn_gate"),
     ("recurrent", r"in_proj_a$", "ssm_alpha"),
-    ("recurrent", r"(in_proj_b|b_proj)$", "ssm_beta"),
+    ("recurrent", r"(in_proj_b|(^|\.)b_proj)$", "ssm_beta"),
     ("recurrent", r"in_proj", "ssm_in"),
     ("recurrent", r"x_proj$", "ssm_x"),
     ("recurrent", r"dt_proj$", "ssm_dt"),

@@ -232,6 +232,9 @@ class _Reader:
         heads = self.model.attention_heads
         rank = roles.get("attn_q_a")
         proj = roles.get("indexer.proj")
+        owned = indexer
+        if indexer is None and self.architecture.shared_picks:
+            indexer = self._any_indexer
         return LatentAttention(
             heads=heads,
             query_rank=0 if rank is None else rank.rows,
@@ -243,7 +246,14 @@ class _Reader:
             indexer=None
             if indexer is None
             else Indexer(proj.rows if proj is not None else 64, indexer.index_dim, indexer.top_k or 2048),
+            owns_indexer=owned is not None,
         )
+
+    @property
+    def _any_indexer(self) -> kinds.Indexer | None:
+        """The indexer whose picks layers without one of their own use."""
+        caches = (cache for group in self.model.layers for cache in group.caches)
+        return next((cache for cache in caches if isinstance(cache, kinds.Indexer)), None)
 
     def _feed(self, index: int, roles: Roles) -> FeedForward | Mixture | None:
         dense = _dense(roles, "ffn_up", "ffn_gate", "ffn_down")

@@ -8,8 +8,10 @@ tensor-parallel group adds to it, and what a captured graph takes per layer.
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
-from typing import Final, Self
+from dataclasses import dataclass, fields
+from functools import cache
+from operator import attrgetter
+from typing import Any, Final, Self
 
 from kvreport.accounting import kernel
 from kvreport.accounting.engines.base import Reserve, constant
@@ -86,6 +88,11 @@ class ReserveRates:
     encoded: float
     encoded_per_token: float
 
+    @property
+    def flat(self) -> Any:  # noqa: ANN401 - a tuple of as many floats as there are fields
+        """The rates in order, as the kernel takes them (``dataclasses.astuple`` copies each, ten times slower)."""
+        return _in_order()(self)
+
     @classmethod
     def of(
         cls,
@@ -142,6 +149,11 @@ class ReserveRates:
         )
 
 
+@cache
+def _in_order() -> attrgetter[tuple[float, ...]]:
+    return attrgetter(*(one.name for one in fields(ReserveRates)))
+
+
 def reserve(
     model: Model,
     engine: Engine,
@@ -190,7 +202,7 @@ def reserve(
         sorts=sorts,
         nvidia=nvidia,
     )
-    flat = astuple(rates)
+    flat = rates.flat
     asked = context_tokens or model.context_tokens
     activations = kernel.activation_bytes(flat, max_batched_tokens, max_seqs, asked, own_expert_kernels)
     shared = round(constant(engine, "unified_bytes")) if device_class == "unified" else 0

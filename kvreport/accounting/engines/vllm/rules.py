@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import Final
 
 from kvreport.accounting.engines.base import EngineRules, Reserve, Step, constant
@@ -119,7 +119,8 @@ class Vllm(EngineRules):
         rates = reserve.ReserveRates.of(
             model, self.engine, tensor_parallel=layout.tensor, expert_parallel=layout.expert, nvidia=nvidia
         )
-        return astuple(rates)
+        flat: tuple[float, ...] = rates.flat
+        return flat
 
     def runs_as_on_nvidia(self, accelerator: Accelerator) -> bool:
         """True on NVIDIA's devices: elsewhere the first model runner may serve the model."""

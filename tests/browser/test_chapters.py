@@ -1,0 +1,291 @@
+"""The lab of the chapters in a real browser: with the keyboard only, without scripts, and in print.
+
+The page under test is made from the same pieces as a chapter, under the site's strict policy. What an
+instrument shows is compared with Python at every position that its table has.
+"""
+
+from __future__ import annotations
+
+import http.server
+import shutil
+import threading
+from collections.abc import Iterator
+from functools import partial
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import chapters
+import pytest
+from bs4 import BeautifulSoup
+
+from kvreport.book.chapter import (
+    Goal,
+    Instrument,
+    Output,
+    Slider,
+    choose,
+    exercise,
+    guess,
+    instrument,
+    item,
+    quiz,
+    right,
+    wrong,
+)
+from kvreport.book.instruments import evaluate, shown
+from kvreport.publish import browser as generated
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("tiny-site")]
+
+ASSETS = Path(__file__).parents[2] / "docs" / "assets"
+CHAPTERS = Path(__file__).parents[2] / "docs" / "chapters"
+POLICY = (
+    "default-src 'self'; img-src 'self' data:; style-src 'self'; script-src 'self'; object-src 'none'; "
+    "base-uri 'none'; form-action 'self'"
+)
+MACHINE = Instrument(
+    "A machine",
+    (
+        Slider("context", "Context per request (tokens)", (1024, 2048, 4096, 8192), 0, "tokens"),
+        Slider("number", "Concurrent requests", (1, 2, 4, 8), 0),
+    ),
+    (
+        Output("cache", "KV cache", "all_requests_bytes", (0, "terms", "context", "number"), "GiB.2"),
+        Output("state", "Memory", "memory_state", ("cache", "room"), "words:fits|out of memory"),
+    ),
+    {"terms": [(131_072, 1, 0)], "room": 2**30},
+    bar=(("cache", "KV cache", "cache"),),
+    limit="room",
+    limit_label="room",
+    goals=(Goal("Run out of memory.", "state", 1), Goal("Come back.", "state", 0)),
+)
+PIECES = (
+    guess("How many fit?", 7, unit="requests", low=0, high=1000, why="Because **memory** ends.")
+    + choose(
+        "Which grows?",
+        right("The cache", "It grows."),
+        wrong("The weights", "Weights are `fixed`."),
+    )
+    + exercise(
+        "**1.** How many bytes?",
+        131_072,
+        unit="bytes",
+        solution="2 × …",
+        traps={65_536: "A factor of **2** is missing."},
+    )
+    + instrument(MACHINE)
+    + quiz(
+        item("First?", right("Yes", "So it is."), wrong("No", "The common wrong answer.")),
+        item("Second?", wrong("No", "Not at all."), right("Yes", "So it is.")),
+    )
+)
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    """A file server that says nothing."""
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def document(body: str) -> str:
+    names = ("kvreport.css", "book.css")
+    styles = "".join(f'<link rel="stylesheet" href="assets/{name}">' for name in names)
+    return (
+        f'<!doctype html><html lang="en" class="no-js"><head><meta charset="utf-8"><title>Lab</title>'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">{styles}'
+        f'<script src="assets/kvreport.js" defer></script></head>'
+        f'<body><main class="md-content"><div class="md-typeset"><h1>Lab</h1>{body}</div></main></body></html>'
+    )
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
+    folder = tmp_path_factory.mktemp("lab")
+    shutil.copytree(ASSETS, folder / "assets")
+    (folder / generated.ADDRESS).write_text(generated.script(), encoding="utf-8")
+    (folder / generated.LESSONS_ADDRESS).write_text(generated.lessons_script(), encoding="utf-8")
+    (folder / "index.html").write_text(document(PIECES.html), encoding="utf-8")
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield folder, f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture(scope="module")
+def chromium(chromium_path: str, chromium_flags: list[str]) -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=chromium_path, args=chromium_flags)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def page(chromium: Any, lab: tuple[Path, str]) -> Iterator[Any]:
+    faults: list[str] = []
+    context = chromium.new_context()
+    opened = context.new_page()
+    opened.set_default_timeout(5000)
+    opened.on("pageerror", lambda error: faults.append(str(error)))
+    opened.on("console", lambda said: faults.append(said.text) if said.type == "error" else None)
+    opened.goto(lab[1])
+    opened.wait_for_selector(".kv-live")
+    opened.wait_for_selector(".kv-lock")
+    yield opened
+    assert [fault for fault in faults if "favicon" not in fault and "404" not in fault] == []
+    context.close()
+
+
+def reach(page: Any, selector: str) -> None:
+    """Press Tab until the element has the focus: what cannot be reached so is not usable by keyboard."""
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        if page.evaluate("selector => document.activeElement.matches(selector)", selector):
+            return
+    raise AssertionError(f"{selector} is not reached with Tab")
+
+
+def test_a_prediction_is_locked_compared_and_remembered_with_the_keyboard_only(page: Any) -> None:
+    root = page.locator("[data-kv-guess]")
+    assert root.locator("details").is_hidden()
+    reach(page, ".kv-guess .kv-field")
+    page.keyboard.type("5000")
+    page.keyboard.press("Enter")
+    assert root.locator(".kv-said").inner_text() == "Enter a number from 0 to 1,000."
+    page.keyboard.press("Control+A")
+    page.keyboard.type("40")
+    page.keyboard.press("Enter")
+    assert root.locator(".kv-said").inner_text() == "You said 40; the answer is 7 requests: off by 5.7×."
+    assert root.locator("details").get_attribute("open") is not None
+    assert root.locator(".kv-said").get_attribute("role") == "status"
+    assert page.evaluate("Object.keys(localStorage)") == ["kv-book"]
+    page.reload()
+    page.wait_for_selector(".kv-guess .kv-again")
+    assert "You said 40" in root.locator(".kv-said").inner_text()
+    reach(page, ".kv-guess .kv-again")
+    page.keyboard.press("Enter")
+    assert root.locator("details").is_hidden()
+    assert page.evaluate("document.activeElement.matches('.kv-guess .kv-field')")
+
+
+def test_a_prediction_can_be_skipped(page: Any) -> None:
+    reach(page, ".kv-guess .kv-skip")
+    page.keyboard.press("Enter")
+    assert page.locator("[data-kv-guess] details").is_visible()
+    assert "7 requests" in page.locator("[data-kv-guess] details").inner_text()
+
+
+def test_a_choice_explains_the_wrong_answer(page: Any) -> None:
+    root = page.locator(".kv-guess.kv-choice")
+    reach(page, ".kv-guess.kv-choice input")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    assert root.locator(".kv-said").inner_text() == "You said B; the answer is A. Weights are fixed."
+    assert root.locator(".kv-wrong").count() == 1
+    assert root.locator("fieldset").get_attribute("aria-labelledby") == root.locator(".kv-ask").get_attribute(
+        "id"
+    )
+
+
+def test_an_exercise_is_checked_and_names_the_mistake(page: Any) -> None:
+    root = page.locator("[data-kv-exercise]")
+    reach(page, ".kv-exercise .kv-field")
+    said = root.locator(".kv-said")
+    for entered, answer in (
+        ("", "Enter a number."),
+        ("65,536", "Not this one. A factor of 2 is missing."),
+        ("1000000", "Not yet: too high, off by 7.6×."),
+        ("131072", "Right."),
+    ):
+        page.keyboard.press("Control+A")
+        page.keyboard.press("Delete")
+        page.keyboard.type(entered)
+        page.keyboard.press("Enter")
+        assert said.inner_text() == answer
+
+
+def test_an_instrument_is_driven_out_of_memory_and_back(page: Any) -> None:
+    box = "[data-kv-instrument]"
+    reach(page, f"{box} input[type=range]")
+    slider = page.locator(f"{box} input[type=range]").first
+    assert slider.get_attribute("aria-valuetext") == "1K"
+    for _ in range(3):
+        page.keyboard.press("ArrowRight")
+    assert slider.get_attribute("aria-valuetext") == "8K"
+    reach(page, f"{box} input[type=range]")
+    page.keyboard.press("ArrowRight")
+    expected = evaluate(MACHINE, {"context": 8192, "number": 2})
+    readings = page.locator(f"{box} dd").all_inner_texts()
+    assert readings == [shown(expected["cache"], "GiB.2"), "out of memory"]
+    assert page.locator(f"{box} .kv-done").count() == 1
+    page.keyboard.press("ArrowLeft")
+    assert page.locator(f"{box} .kv-said").inner_text() == "Every step is done."
+    assert "room 1.0 GiB" in page.locator(f"{box} svg").get_attribute("aria-label")
+
+
+def test_a_quiz_counts(page: Any) -> None:
+    for place, step in ((0, 0), (1, 0)):
+        field = page.locator(".kv-quiz .kv-choice").nth(place)
+        field.locator("input").nth(step).focus()
+        page.keyboard.press("Space")
+        page.keyboard.press("Enter")
+    assert page.locator(".kv-score").inner_text() == "1 right of 2 answered, 2 questions."
+
+
+def test_everything_is_there_without_scripts_and_in_print(chromium: Any, lab: tuple[Path, str]) -> None:
+    context = chromium.new_context(java_script_enabled=False)
+    plain = context.new_page()
+    plain.goto(lab[1])
+    assert plain.locator(".kv-options li").first.is_visible()
+    plain.locator("[data-kv-guess] summary").click()
+    assert "7 requests" in plain.locator("[data-kv-guess] details").inner_text()
+    assert plain.locator(".kv-instrument table").is_visible()
+    context.close()
+    printed = chromium.new_page()
+    printed.set_default_timeout(5000)
+    printed.goto(lab[1])
+    printed.wait_for_selector(".kv-live")
+    printed.emulate_media(media="print")
+    assert printed.locator(".kv-instrument table").is_visible()
+    assert printed.locator(".kv-panel").first.is_hidden()
+    printed.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert all(one.is_visible() for one in printed.locator("details p").all())
+    printed.close()
+
+
+@pytest.mark.parametrize("number", ["02", "05", "08", "09", "10", "14"])
+def test_instruments_of_a_chapter_show_what_their_tables_say(
+    chromium: Any, lab: tuple[Path, str], number: str
+) -> None:
+    folder, address = lab
+    path = next(CHAPTERS.glob(f"{number}-*.py"))
+    found = BeautifulSoup(chapters.page(path), "html.parser").select(".kv-instrument")
+    (folder / f"{number}.html").write_text(document("".join(map(str, found))), encoding="utf-8")
+    page = chromium.new_page()
+    page.set_default_timeout(5000)
+    page.goto(f"{address}{number}.html")
+    page.wait_for_selector(".kv-live")
+    for n, root in enumerate(found):
+        labels = [label.get_text() for label in root.select("thead th")]
+        box = page.locator(".kv-instrument").nth(n)
+        sliders = box.locator("input[type=range]")
+        for row in root.select("tbody tr"):
+            cells = [unescape(cell.get_text()) for cell in row.select("th, td")]
+            for place in range(sliders.count()):
+                slider = sliders.nth(place)
+                most = int(slider.get_attribute("max") or 0)
+                for step in range(most + 1):
+                    slider.evaluate(
+                        "(one, at) => { one.value = at; one.dispatchEvent(new Event('input')); }", step
+                    )
+                    if slider.get_attribute("aria-valuetext") == cells[place]:
+                        break
+                assert slider.get_attribute("aria-valuetext") == cells[place]
+            assert box.locator("dd").all_inner_texts() == cells[sliders.count() :], labels
+    page.close()
