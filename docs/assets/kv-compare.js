@@ -186,6 +186,12 @@
       });
     }
 
+    /* The contexts of the table: up to the longest that any of the models supports. */
+    const contexts = () => {
+      const limit = Math.max(...shown.map((thing) => thing.model.limit));
+      return site.contexts.filter((context, n) => context <= limit || n === 0);
+    };
+
     const per = (
       requests,
       deployment,
@@ -200,7 +206,7 @@
       if (!file.weights[deployment.weightFormat]?.[size] || !file.reach[deployment.kvFormat]?.[size]) {
         return null;
       }
-      const step = kvSizing.stepOf(
+      const step = kvCapacity.demandOf(
         file,
         rates,
         deployment.weightFormat,

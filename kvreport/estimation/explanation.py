@@ -280,7 +280,8 @@ def _block_lines(estimate: Estimate) -> Iterator[str]:
         )
         if plan.pool is not None:
             divided = f"of {estimate.budget.kv_pool_bytes:,} B, {total:,} blocks of {plan.block_bytes:,} B are for tokens"
-        yield f"{label}: {divided}; one request of {tokens:,} tokens takes {each_blocks:,} blocks ({each:,} B)"
+        noun = "block" if each_blocks == 1 else "blocks"
+        yield f"{label}: {divided}; one request of {tokens:,} tokens takes {each_blocks:,} {noun} ({each:,} B)"
         most = beside(estimate.budget.kv_pool_bytes, plan, tokens)
         if most is not None and each_blocks * int(most) <= total:
             yield (

@@ -184,7 +184,7 @@ def boundary(data: Boundary) -> alt.LayerChart:
 
 
 def landscape(data: Landscape) -> alt.LayerChart:
-    """Draw every model: weights as released across, bytes per further token up, both log."""
+    """Draw every model: released weights across, cache per token up, both logarithmic, the extremes named."""
     import altair as alt
 
     rows = [asdict(mark) for mark in data.marks]
@@ -208,27 +208,43 @@ def landscape(data: Landscape) -> alt.LayerChart:
         .encode(
             x=alt.X(
                 "weights_gib:Q",
-                title="weights as released, GiB",
+                title="Released weights (GiB)",
                 scale=alt.Scale(type="log", base=2, nice=False, padding=8),
                 axis=alt.Axis(values=[2**n for n in range(-3, 12)], format=",~r"),
             ),
             y=alt.Y(
                 "token_kib:Q",
-                title="cache of one further token at full context, KiB",
+                title="KV cache per token at full context (KiB)",
                 scale=alt.Scale(type="log", base=2, nice=False, padding=8),
                 axis=alt.Axis(values=[2**n for n in range(-3, 14)], format=",~r"),
             ),
             color=colour,
             shape=shape,
             tooltip=[
-                alt.Tooltip("name:N", title="model"),
-                alt.Tooltip("weights_gib:Q", title="weights, GiB", format=",.1f"),
-                alt.Tooltip("token_kib:Q", title="per token, KiB", format=",.1f"),
-                alt.Tooltip("kind:N", title="cache"),
+                alt.Tooltip("name:N", title="Model"),
+                alt.Tooltip("weights_gib:Q", title="Weights (GiB)", format=",.1f"),
+                alt.Tooltip("token_kib:Q", title="KV cache per token (KiB)", format=",.1f"),
+                alt.Tooltip("kind:N", title="Attention type"),
             ],
         )
     )
-    return _finish(alt.layer(chart))
+    named = [asdict(mark) for mark in extremes(data)]
+    names = (
+        alt.Chart(alt.Data(values=named))
+        .mark_text(align="right", dx=-6, dy=-8, fontSize=10)
+        .encode(x="weights_gib:Q", y="token_kib:Q", text="name:N", color=colour)
+    )
+    return _finish(alt.layer(chart, names))
+
+
+def extremes(data: Landscape) -> tuple[Mark, ...]:
+    """Return the marks worth a name: of each kind the largest model, and the one with the most cache per token."""
+    found = {}
+    for kind in data.kinds:
+        marks = [mark for mark in data.marks if mark.kind == kind]
+        for mark in (max(marks, key=lambda m: m.weights_gib), max(marks, key=lambda m: m.token_kib)):
+            found[mark.name] = mark
+    return tuple(found.values())
 
 
 def _finish(chart: alt.LayerChart | alt.FacetChart) -> alt.LayerChart:

@@ -61,13 +61,13 @@ def _runs(found: FirstSeen) -> Table:
             )
     return Table(
         "Logs at first sight, by the day they were predicted",
-        Column("logs of", numeric=False),
+        Column("Logs of", numeric=False),
         (
-            Column("logs"),
-            Column("median error"),
+            Column("Logs"),
+            Column("Median error"),
             Column("90th percentile"),
-            Column("pools in the band"),
-            Column("starts predicted correctly"),
+            Column("Pools in the band"),
+            Column("Starts predicted correctly"),
         ),
         tuple(rows),
     )
@@ -98,13 +98,13 @@ def _logs(found: FirstSeen, validation: Validation) -> Table:
         )
     return Table(
         "Every log at first sight, and with the rules of today",
-        Column("log", numeric=False),
+        Column("Log", numeric=False),
         (
-            Column("record", numeric=False),
-            Column("all flags known", numeric=False),
-            Column("first error"),
+            Column("Record", numeric=False),
+            Column("All flags known", numeric=False),
+            Column("First error"),
             Column("80\u00a0% band", numeric=False),
-            Column("error now"),
+            Column("Error now"),
         ),
         tuple(rows),
     )

@@ -169,7 +169,11 @@ def page_of(
         title="Evidence: predictions compared with engine logs",
         heading="Predictions compared with engine logs",
         description=conclusion,
-        lead=render("validation/lead.html", URI, {"conclusion": conclusion, "file": FILE, "public": public}),
+        lead=render(
+            "validation/lead.html",
+            URI,
+            {"conclusion": conclusion.split(". "), "file": FILE, "public": public},
+        ),
         sections=tuple(Section(*parts) for parts in sections),
         names=("validation", "evidence", "accuracy", "error"),
     )
