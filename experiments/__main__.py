@@ -52,6 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     llama.add_argument("only", nargs="*", help="architectures; all by default")
     llama.add_argument("--out", type=Path, help="where to write check.yaml")
+    commands.add_parser("mlx-check", help="compare cache bytes with the installed mlx-lm's cache classes")
     one = commands.add_parser("one", help=argparse.SUPPRESS)
     one.add_argument("experiment", choices=tuple(EXPERIMENTS))
     one.add_argument("device")
@@ -65,6 +66,8 @@ def main(arguments: list[str] | None = None) -> int:
     if chosen.command == "classes":
         module = importlib.import_module("experiments.classes")
         return int(module.check_all(chosen.out, chosen.only, changes=not chosen.quick))
+    if chosen.command == "mlx-check":
+        return int(importlib.import_module("experiments.mlx_check").main())
     if chosen.command == "llama-check":
         return int(importlib.import_module("experiments.llama_check").check_all(chosen.out, chosen.only))
     if chosen.command == "one":

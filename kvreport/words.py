@@ -42,6 +42,9 @@ TWO_BYTE_KV: Final[frozenset[str]] = frozenset(ALL["two_byte_kv"])
 CHANGES: Final[dict[str, str]] = ALL["changes"]
 """What to change after a start-up, by the change's name; ``{value}`` is put in."""
 
+COMMAND_NOTES: Final[dict[str, str]] = ALL["command_notes"]
+"""What a serving command cannot say by itself; values are put in."""
+
 RELAX: Final[dict[str, str]] = ALL["relax"]
 """Why nothing serves a workload and what would, by the reason of a ranking; values are put in."""
 

@@ -102,7 +102,11 @@ def published() -> Iterator[tuple[str, Any]]:
         downloads=NOTHING,
         site_url="https://example.org/",
     )
-    for address, content in (*profiles.files(site), *embeds.files(site), *engine_changes.files(site)):
+    for address, content in (
+        *profiles.files(site, profiles.every_model(site)),
+        *embeds.files(site),
+        *engine_changes.files(site),
+    ):
         kind = {"downloads/v1/models": "model", "badge": "badge"}.get(address.rpartition("/")[0])
         kind = kind or {"downloads/v1/site.json": "site", engine_changes.NAMES[1]: "engine-releases"}.get(
             address

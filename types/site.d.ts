@@ -5,7 +5,7 @@
 type Configuration = Record<string, any>;
 
 interface CapacityScript {
-  unpack(site: any, size: number, packed: any): any[];
+  demandOf(times: any, peaks: any, weightFormat: string, kvFormat: string, size: number, ranks: number): any;
   configure(
     site: any,
     model: any,
@@ -58,6 +58,8 @@ declare var kvLessons: any;
 declare var kvState: any;
 declare var kvResult: any;
 declare var kvSizing: any;
+declare var kvMatrix: any;
+declare var kvQueries: any;
 declare var kvLogLines: any;
 declare var kvTraffic: any;
 declare var kvreport: any;

@@ -6,44 +6,6 @@
 
   const kernel = root.kvKernel;
 
-  /* The models of a file of one size only, made to look like those of all sizes. What a field has for
-     one model stands in each list at the model's place in site.models. */
-  function unpack(site, size, packed) {
-    const kinds = 1 + Math.max(...site.gpus.map((gpu) => gpu.kind));
-    const none = new Array(kinds).fill(-1);
-    const at = (value) => site.sizes.map((one) => (one === size ? value : null));
-    const spread = (row) =>
-      site.sizes.map((
-        one,
-      ) => (one === size ? (Array.isArray(row) ? row : new Array(kinds).fill(row)) : none));
-    return site.models.map(([slug, name], n) => {
-      const each = (group, call) =>
-        Object.fromEntries(
-          Object.entries(packed[group]).filter(([, list]) => list[n] !== null || group !== "plan").map((
-            [key, list],
-          ) => [key, call(list[n])]),
-        );
-      return {
-        slug,
-        name,
-        id: slug.replace("--", "/"),
-        family: packed.family[n],
-        maker: packed.maker[n],
-        kind: packed.kind[n],
-        limit: packed.limit[n],
-        slots: packed.slots[n],
-        kv: packed.kv[n],
-        aliases: packed.aliases[n],
-        weights: each("weights", at),
-        loaded: each("loaded", at),
-        held: each("held", at),
-        reserve: packed.reserve.map((list) => at(list[n])),
-        plans: packed.plans[n],
-        plan: each("plan", spread),
-      };
-    });
-  }
-
   /* What is asked beside model, device and formats; nothing of it is the engine's default.
      later: leave the longest context to be asked for; share: memory share; batched: tokens of one step;
      seqs: requests at once; eager: no graphs; ceiling: nothing reserved, nothing rounded. */
@@ -235,5 +197,35 @@
     return users > 0 && kernel.words.serving_verdicts.includes(verdict);
   }
 
-  root.kvCapacity = { unpack, configure, reserveParts, answer, deploy, serve, serves };
+  /* A known rate, or NaN: null stands for unknown in JSON. */
+  const rate = (value) => (value === null || value === undefined ? NaN : value);
+
+  /**
+   * What a step asks of one device: a model's times file for one pair of formats and size, and the
+   * device's rates.
+   * @returns {Step}
+   */
+  function demandOf(times, peaks, weightFormat, kvFormat, size, ranks) {
+    const [dense, expert, body, head] = times.weights[weightFormat][size];
+    /** @returns {Work[]} */
+    const work = (operations) =>
+      Object.entries(operations).map(([kind, each]) => [each, rate(peaks.rates[kind])]);
+    return {
+      ranks,
+      denseBytes: dense,
+      expertBytes: expert,
+      experts: times.experts[0],
+      expertsPerToken: times.experts[1],
+      body: work(body),
+      head: work(head),
+      reaches: times.reach[kvFormat][size],
+      attentionRate: rate(peaks.rates[times.attention[kvFormat]]),
+      stateBytes: times.state[size],
+      reducedBytes: times.reduced,
+      bytesRate: rate(peaks.bytes),
+      linkRate: rate(peaks.link),
+    };
+  }
+
+  root.kvCapacity = { configure, demandOf, reserveParts, answer, deploy, serve, serves };
 })(typeof globalThis === "object" ? globalThis : this);

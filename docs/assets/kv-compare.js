@@ -200,7 +200,7 @@
       if (!file.weights[deployment.weightFormat]?.[size] || !file.reach[deployment.kvFormat]?.[size]) {
         return null;
       }
-      const step = kvSizing.stepOf(
+      const step = kvCapacity.demandOf(
         file,
         rates,
         deployment.weightFormat,

@@ -1,5 +1,5 @@
-/* The explorer: the whole matrix, evaluated in the browser from the published profiles. Only what the
-   filters leave is computed; a choice too wide to list says so. */
+/* The explorer's page: filters with counts, an answer in a sentence, the rows that serve first. The numbers
+   come from kv-matrix.js, which fetches what a question needs. */
 (function () {
   "use strict";
 
@@ -18,433 +18,116 @@
     ignoredNote,
     debounce,
     matches,
+    onDevices,
     units,
+    wake,
+    copy,
   } = kvreport;
-  const MOST = 400000; /* rows that are evaluated at once */
+  const words = () => kvKernel.words;
+  const KEPT = 20000; /* rows that are kept of a wide choice, the best ones */
+  const COUNTED = 150000; /* rows of which a filter's counts are made */
   const PAGE = 50; /* rows shown at first */
   const FEW = 8; /* choices of a long list that are shown at first */
   const START = { gpu: ["h100-sxm-80gb"], context: ["8192"], tp: ["1"], weights: ["released"], kv: ["own"] };
 
+  function human(n) {
+    for (const [unit, factor] of Object.entries({ T: 1e12, B: 1e9, M: 1e6 })) {
+      if (n >= factor) {
+        const value = n / factor;
+        return `${value.toFixed(value >= 100 ? 0 : value >= 10 ? 1 : 2)}${unit}`;
+      }
+    }
+    return count(n);
+  }
+
   function explore(root) {
-    let site,
-      models = [],
+    let matrix = null,
+      site = null,
       state = {},
       ignored = [],
-      found = { rows: [], total: 0 },
+      found = null,
       shown = PAGE,
-      said,
-      table,
-      facets = [],
-      inputs = { text: null, least: null },
-      turn = 0;
-    const bySize = new Map();
+      turn = 0,
+      several = false,
+      awake = false;
+    /** @type {any[]} */
+    let facets = [];
+    /** @type {Record<string, any>} */
+    const view = {};
+    const base = new URL(root.dataset.kvExplore, location.href);
+    const file = (name) => load(new URL(name, base));
 
-    load(root.dataset.kvExplore).then(async (data) => {
-      site = data;
-      models = await ofSize(site.sizes[0]);
+    Promise.all([file("site.json"), file("explore/models.json")]).then(([shared, common]) => {
+      site = shared;
+      matrix = kvMatrix.open((name) => file(`explore/${name}.json`), site, common);
+      if (!site.gpus.some((gpu) => gpu.id === START.gpu[0])) START.gpu = [site.gpus[0].id];
       build();
       restore();
+      wake().then(() => {
+        awake = true;
+        further(turn);
+      });
     }).catch((error) => {
       $(".kv-said", root).textContent =
-        `The catalogue could not be read (${error.message}). The data page has every row.`;
+        `The catalog could not be read (${error.message}). The data page has every row.`;
     });
 
-    /* The models with the numbers of one tensor-parallel size; each size is a file of its own. */
-    async function ofSize(size) {
-      if (!bySize.has(size)) {
-        const packed = await load(
-          new URL(`explore/${size}.json`, new URL(root.dataset.kvExplore, location.href)),
-        );
-        bySize.set(
-          size,
-          kvCapacity.unpack(site, size, packed).map((model) => ({
-            ...model,
-            text: [model.name, model.id, model.family, model.maker, model.kind, ...model.aliases].join(" ")
-              .toLowerCase(),
-          })),
-        );
-      }
-      return bySize.get(size);
-    }
+    /* --- columns: [id, title, value of a row, numeric, unit, help] ------------------------------------- */
 
-    const wantedSizes = () => site.sizes.filter((n) => !state.tp || state.tp.includes(String(n)));
+    const speedOf = (row) => {
+      if (!row.speed && awake) row.speed = 1 / matrix.decodeSeconds(row); // NaN until the rates are there
+      return row.speed || 0;
+    };
+    const unlimited = (n) => n >= kvKernel.UNLIMITED_REQUESTS;
+    const month = (text) => (text ? Number(text.replace("-", "").padEnd(6, "0")) : 0);
 
-    function axes() {
-      const frequent = (values) => {
-        const counts = new Map();
-        for (const value of values) counts.set(value, (counts.get(value) || 0) + 1);
-        return [...counts].sort((a, b) => b[1] - a[1]).map(([value]) => value);
-      };
-      const distinct = (values) => [...new Set(values)].sort();
-      const most = site.gpus.some((gpu) => gpu.id === START.gpu[0]) ? null : site.gpus[0].id;
-      if (most) START.gpu = [most];
-      const known = new Set(site.known);
-      const gpus = [
-        ...site.known.map((id) => site.gpus.find((gpu) => gpu.id === id)),
-        ...site.gpus.filter((gpu) => !known.has(gpu.id)),
-      ];
-      return [
-        { key: "gpu", label: "accelerator", many: true, values: gpus.map((gpu) => [gpu.id, gpu.short]) },
-        { key: "context", label: "context", values: site.contexts.map((n) => [String(n), tokens(n)]) },
-        { key: "tp", label: "devices", values: site.sizes.map((n) => [String(n), String(n)]) },
-        { key: "weights", label: "weights", values: site.weight_formats.map((one) => [one.name, one.label]) },
-        {
-          key: "kv",
-          label: "KV cache",
-          values: [["own", "the model's own"], ...site.kv_formats.map((one) => [one.name, one.label])],
-        },
-        { key: "verdict", label: "verdict", values: Object.entries(kvKernel.words.verdict_labels) },
-        {
-          key: "kind",
-          label: "remembers by",
-          values: distinct(models.map((model) => model.kind)).map((kind) => [kind, kind]),
-        },
-        {
-          key: "maker",
-          label: "maker",
-          many: true,
-          values: frequent(models.map((model) => model.maker)).map((maker) => [maker, maker]),
-        },
-      ];
-    }
-
-    function build() {
-      const text = make("input", {
-        type: "search",
-        name: "name",
-        placeholder: "llama 70b, mla, qwen …",
-        autocomplete: "off",
-      });
-      const least = make("input", { type: "number", name: "users", min: 0, step: 1, placeholder: "0" });
-      text.addEventListener(
-        "input",
-        debounce(() => {
-          set("name", text.value ? [text.value] : [], true);
-        }, 90),
-      );
-      least.addEventListener(
-        "input",
-        debounce(() => {
-          set("users", least.value ? [least.value] : [], true);
-        }, 90),
-      );
-      facets = axes();
-      const fields = facets.map((facet) => {
-        const box = make("div", { class: "kv-chips" });
-        facet.chips = new Map();
-        facet.reveal = ([value, label]) => {
-          if (facet.chips.has(value)) return;
-          const chip = make("button", {
-            type: "button",
-            class: "kv-chip",
-            "aria-pressed": "false",
-            value,
-            onclick: () => {
-              const now = new Set(state[facet.key] || []);
-              if (!now.delete(value)) now.add(value);
-              set(facet.key, [...now]);
-            },
-          }, label);
-          facet.chips.set(value, chip);
-          box.insertBefore(chip, more);
-        };
-        const rest = facet.many ? facet.values.length - FEW : 0;
-        const more = rest > 0
-          ? make("button", {
-            type: "button",
-            class: "kv-chip kv-more",
-            onclick: () => {
-              facet.values.forEach(facet.reveal);
-              more.remove();
-            },
-          }, `${rest} more`)
-          : null;
-        if (more) box.append(more);
-        facet.values.slice(0, rest > 0 ? FEW : undefined).forEach(facet.reveal);
-        return make("fieldset", {}, make("legend", {}, facet.label), box);
-      });
-      inputs = { text, least };
-      said = make("p", { class: "kv-said", "aria-live": "polite" });
-      table = make("table", { class: "kv-table kv-grid kv-explored", id: "explore-table" });
-      root.replaceChildren(
-        make(
-          "div",
-          { class: "kv-controls" },
-          make("label", {}, "model ", text),
-          make("label", {}, "at least, users ", least),
-        ),
-        make("div", { class: "kv-facets" }, ...fields),
-        said,
-        make("div", {
-          class: "kv-scroll",
-          role: "region",
-          tabindex: "0",
-          "aria-label": "The rows that the filters leave",
-        }, table),
-        make("p", { class: "kv-after" }),
-      );
-    }
-
-    /** @type {[string, (row: any) => any, boolean?, string?][]} */
+    /** @type {[string, string, (row: any) => any, boolean, string, string][]} */
     const COLUMNS = [
-      ["model", (row) => row.config.model.name, false],
-      ["accelerator", (row) => row.config.gpu.short, false],
-      ["devices", (row) => row.config.size, true],
-      ["context", (row) => row.context, true],
-      ["users", (row) => row.users, true],
-      ["ceiling", (row) => row.ceiling, true],
-      ["longest", longest, true],
-      ["weights", (row) => row.config.weightFormat, false],
-      ["KV cache", (row) => row.config.kvFormat, false],
-      ["weights", (row) => row.config.weights, true, "each"],
-      ["pool", (row) => row.config.pool, true, "each"],
-      ["one request", (row) => row.request, true, "each"],
+      ["model", "Model", (row) => row.config.model.name, false, "", ""],
+      [
+        "requests",
+        "Concurrent requests",
+        (row) => row.users,
+        true,
+        "",
+        "Requests of this context that the whole deployment runs at once",
+      ],
+      ["gpu", "GPU", (row) => row.config.gpu.short, false, "", ""],
+      ["tp", "GPUs", (row) => row.config.size, true, "", "Tensor-parallel size (--tensor-parallel-size)"],
+      ["context", "Context", (row) => row.context, true, "tokens", "Tokens of each request"],
+      ["parameters", "Parameters", (row) => row.config.model.parameters, true, "", ""],
+      ["active", "Active", (row) => row.config.model.active, true, "", "Parameters that one token uses"],
+      ["released", "Released", (row) => month(row.config.model.release), true, "", ""],
+      [
+        "speed",
+        "Speed bound",
+        speedOf,
+        true,
+        "tokens/s",
+        "Most tokens per second that one request can get while all of them run: bytes read / bandwidth",
+      ],
+      ["longest", "Longest context", longest, true, "tokens", "The longest single request that fits"],
+      [
+        "bound",
+        "Upper bound",
+        (row) => row.ceiling,
+        true,
+        "requests",
+        "Requests if the engine needed no memory of its own",
+      ],
+      ["weights", "Weight format", (row) => row.config.weightFormat, false, "", ""],
+      ["kv", "KV format", (row) => row.config.kvFormat, false, "", ""],
+      ["weight-bytes", "Weights", (row) => row.config.weights, true, "each", "On each GPU"],
+      ["pool", "KV pool", (row) => row.config.pool, true, "each", "On each GPU"],
+      [
+        "request-bytes",
+        "One request",
+        (row) => row.request,
+        true,
+        "each",
+        "KV cache of one request on each GPU",
+      ],
     ];
-
-    function set(key, values, replace) {
-      if (values.length) state[key] = values;
-      else delete state[key];
-      shown = PAGE;
-      show();
-      writeState(Object.keys(state).length ? state : { show: "all" }, replace);
-    }
-
-    function search() {
-      const wanted = (model) =>
-        (!state.name || matches(model.text, state.name[0])) &&
-        (!state.kind || state.kind.includes(model.kind)) &&
-        (!state.maker || state.maker.includes(model.maker));
-      const gpus = site.gpus.filter((gpu) => !state.gpu || state.gpu.includes(gpu.id));
-      const forms = site.weight_formats.map((one) => one.name).filter((name) =>
-        !state.weights || state.weights.includes(name)
-      );
-      const contexts = site.contexts.filter((n) => !state.context || state.context.includes(String(n)));
-      const least = Number(state.users?.[0] || 0);
-      const caches = (model) =>
-        Object.keys(model.plan).filter((name) =>
-          !state.kv || state.kv.includes(name) || (state.kv.includes("own") && name === model.kv)
-        );
-      let total = 0;
-      const possible = [];
-      for (const tp of wantedSizes()) {
-        const size = site.sizes.indexOf(tp);
-        for (const model of bySize.get(tp).filter(wanted)) {
-          for (const form of forms) {
-            if (model.weights[form]?.[size] === null) continue;
-            for (const cache of caches(model)) {
-              for (const gpu of gpus) {
-                if (model.plan[cache][size][gpu.kind] < 0) continue;
-                total += contexts.length;
-                if (total <= MOST) possible.push([model, gpu, size, form, cache]);
-              }
-            }
-          }
-        }
-      }
-      if (total > MOST) return { rows: [], total, wide: true };
-      const rows = [];
-      for (const [model, gpu, size, form, cache] of possible) {
-        const config = kvCapacity.configure(site, model, gpu, size, form, cache, true);
-        for (const context of contexts) {
-          const answer = { ...kvCapacity.answer(config, context), config, context };
-          if (state.verdict && !state.verdict.includes(answer.verdict)) continue;
-          if (least && !(answer.users >= least && kvKernel.words.serving_verdicts.includes(answer.verdict))) {
-            continue;
-          }
-          rows.push(answer);
-        }
-      }
-      return { rows, total };
-    }
-
-    async function show() {
-      const mine = (turn += 1);
-      await Promise.all(site.sizes.filter((n) => wantedSizes().includes(n) || bySize.has(n)).map(ofSize));
-      if (mine === turn) showNow();
-    }
-
-    function showNow() {
-      for (const facet of facets) {
-        for (const value of state[facet.key] || []) facet.reveal(facet.values.find(([one]) => one === value));
-        for (const [value, chip] of facet.chips) {
-          chip.setAttribute("aria-pressed", Boolean(state[facet.key]?.includes(value)));
-        }
-      }
-      if (inputs.text.value !== (state.name?.[0] || "")) inputs.text.value = state.name?.[0] || "";
-      if (inputs.least.value !== (state.users?.[0] || "")) inputs.least.value = state.users?.[0] || "";
-      found = search();
-      order();
-      speak();
-      draw();
-    }
-
-    function order() {
-      const asked = state.sort?.[0];
-      if (!asked) return;
-      const [, key] = COLUMNS[Number(asked.replace(/^-/, "")) - 1];
-      const sign = asked.startsWith("-") ? -1 : 1;
-      found.rows.sort((a, b) => {
-        const x = key(a), y = key(b);
-        return sign * (typeof x === "number" ? x - y : x.localeCompare(y, "en", { numeric: true }));
-      });
-    }
-
-    function words() {
-      const parts = state.name ? [`model contains “${state.name[0]}”`] : [];
-      for (const facet of facets) {
-        if (state[facet.key]) {
-          parts.push(
-            `${facet.label} ${
-              state[facet.key].map((value) => (facet.values.find(([one]) => one === value) || [0, value])[1])
-                .join(" or ")
-            }`,
-          );
-        }
-      }
-      if (state.users) parts.push(`at least ${state.users[0]} users`);
-      return parts;
-    }
-
-    function speak() {
-      const parts = words();
-      const start = found.wide
-        ? `${
-          count(found.total)
-        } rows are too many to list here: choose a model, an accelerator or a context, or take the Parquet from the data page.`
-        : `${plural(found.rows.length, "rows")} of ${count(found.total)}`;
-      said.replaceChildren(start, found.wide ? "" : parts.length ? `: ${parts.join("; ")}. ` : ". ");
-      if (!found.wide && !found.rows.length) said.append(culprit(), " ");
-      if (parts.length) {
-        said.append(
-          make("button", {
-            type: "button",
-            class: "kv-chip",
-            onclick: () => {
-              state = {};
-              ignored = [];
-              shown = PAGE;
-              show();
-              writeState({ show: "all" });
-            },
-          }, "clear"),
-          " ",
-        );
-      }
-      if (found.rows.length) {
-        said.append(
-          make("button", { type: "button", class: "kv-button", onclick: download }, "Download as CSV"),
-        );
-      }
-      said.append(ignoredNote(ignored) || "");
-    }
-
-    function culprit() {
-      const kept = state, would = [];
-      for (const key of ["name", "users", ...facets.map((facet) => facet.key)]) {
-        if (!kept[key]) continue;
-        state = { ...kept };
-        delete state[key];
-        if (!wantedSizes().every((n) => bySize.has(n))) continue;
-        const rest = search();
-        if (rest.wide || rest.rows.length) {
-          would.push(
-            `Without ${
-              key === "name"
-                ? "the model's name"
-                : key === "users"
-                ? "the least number of users"
-                : facets.find((facet) => facet.key === key).label
-            } there would be ${rest.wide ? "many" : count(rest.rows.length)}.`,
-          );
-        }
-      }
-      state = kept;
-      return would.length ? would.join(" ") : "No single filter empties it; clear them.";
-    }
-
-    function draw() {
-      const heads = COLUMNS.map(([title, , numeric, unit], n) => {
-        const sorted = state.sort?.[0]?.replace(/^-/, "") === String(n + 1) &&
-          (state.sort[0].startsWith("-") ? "descending" : "ascending");
-        const button = make(
-          "button",
-          {
-            type: "button",
-            class: "kv-sort",
-            onclick: () => {
-              const now = state.sort?.[0];
-              const mine = String(n + 1);
-              set("sort", [
-                now === mine ? `-${mine}` : now === `-${mine}` ? mine : numeric ? `-${mine}` : mine,
-              ], true);
-            },
-          },
-          title,
-          unit
-            ? make("span", { class: "kv-unit" }, make("span", { class: "kv-gib" }, "GiB"), ` ${unit}`)
-            : null,
-        );
-        return make("th", { scope: "col", class: numeric && "kv-num", "aria-sort": sorted }, button);
-      });
-      const body = make("tbody", {}, ...found.rows.slice(0, shown).map(line));
-      table.replaceChildren(
-        make("caption", {}, "Users of the whole deployment; sizes on each device"),
-        make("thead", {}, make("tr", {}, ...heads)),
-        body,
-      );
-      units(table);
-      const left = found.rows.length - shown;
-      $(".kv-after", root).replaceChildren(
-        ...(left > 0
-          ? [make("button", {
-            type: "button",
-            class: "kv-button",
-            onclick: () => {
-              const from = shown;
-              shown += PAGE * 10;
-              body.append(...found.rows.slice(from, shown).map(line));
-              units(table);
-              rest();
-            },
-          }, `Show ${count(Math.min(PAGE * 10, left))} more of ${count(left)}`)]
-          : []),
-      );
-    }
-
-    function rest() {
-      const left = found.rows.length - shown;
-      const button = $(".kv-after button", root);
-      if (left > 0) button.textContent = `Show ${count(Math.min(PAGE * 10, left))} more of ${count(left)}`;
-      else button.remove();
-    }
-
-    function line(row) {
-      const { config } = row;
-      const up = new URL("../", location.href);
-      const size = (value, text) => make("td", { class: "kv-num kv-size", "data-value": value }, text);
-      const number = (value, text) => make("td", { class: "kv-num", "data-value": value }, text);
-      const ownLongest = longest(row);
-      return make(
-        "tr",
-        {},
-        make(
-          "th",
-          { scope: "row" },
-          make("a", { href: new URL(`models/${config.model.slug}/`, up).href }, config.model.name),
-        ),
-        make("td", {}, make("a", { href: new URL(`gpus/${config.gpu.id}/`, up).href }, config.gpu.short)),
-        number(config.size, String(config.size)),
-        number(row.context, tokens(row.context)),
-        usersCell(row.users, row.verdict),
-        number(row.ceiling, count(row.ceiling)),
-        number(ownLongest, roughTokens(ownLongest)),
-        make("td", {}, config.weightFormat),
-        make("td", {}, config.kvFormat),
-        size(config.weights, gib(config.weights)),
-        size(config.pool, gib(config.pool)),
-        size(row.request, gib(row.request, 3)),
-      );
-    }
 
     function longest({ config }) {
       if (config.longest === undefined) {
@@ -458,45 +141,713 @@
       return config.longest;
     }
 
-    function download() {
-      const head =
-        "model,gpu,tensor_parallel,weight_format,kv_format,context_tokens,weight_bytes_per_gpu,kv_bytes_per_token_per_gpu,kv_bytes_per_request_per_gpu,kv_pool_bytes_per_gpu,max_concurrent_requests,max_concurrent_requests_ceiling,max_context_tokens,verdict";
-      const lines = found.rows.map((row) =>
-        [
-          row.config.model.id,
-          row.config.gpu.id,
-          row.config.size,
-          row.config.weightFormat,
-          row.config.kvFormat,
-          row.context,
-          row.config.weights,
-          row.token,
-          row.request,
-          row.config.pool,
-          row.users,
-          row.ceiling,
-          longest(row),
-          row.verdict,
-        ].join(",")
+    /* --- filters ------------------------------------------------------------------------------------------ */
+
+    function axes() {
+      const frequent = (values) => {
+        const counts = new Map();
+        for (const value of values) counts.set(value, (counts.get(value) || 0) + 1);
+        return [...counts].sort((a, b) => b[1] - a[1]).map(([value]) => [value, value]);
+      };
+      const rank = (gpu) => {
+        const known = site.known.indexOf(gpu.id);
+        return known >= 0 ? known : site.known.length + (gpu.rented ? 0 : 1);
+      };
+      const gpus = [...site.gpus].sort((a, b) => rank(a) - rank(b));
+      const kinds = words().attention_types;
+      return [
+        {
+          key: "gpu",
+          label: "GPU or accelerator",
+          single: true,
+          values: gpus.map((gpu) => [gpu.id, gpu.short]),
+          of: (row) => row.config.gpu.id,
+        },
+        {
+          key: "tp",
+          label: "GPUs per deployment",
+          single: true,
+          values: site.sizes.map((n) => [String(n), String(n)]),
+          of: (row) => String(row.config.size),
+        },
+        {
+          key: "context",
+          label: "Context per request (tokens)",
+          single: true,
+          values: site.contexts.map((n) => [String(n), tokens(n)]),
+          of: (row) => String(row.context),
+        },
+        {
+          key: "weights",
+          label: "Weight format",
+          single: true,
+          values: site.weight_formats.map((one) => [one.name, formatLabel(one)]),
+          of: (row) => row.config.weightFormat,
+        },
+        {
+          key: "kv",
+          label: "KV cache format",
+          single: true,
+          values: [["own", "Model default"], ...site.kv_formats.map((one) => [one.name, formatLabel(one)])],
+          of: (row) => row.config.kvFormat,
+        },
+        {
+          key: "kind",
+          label: "Attention type",
+          values: Object.entries(kinds).filter(([id]) => matrix.models.some((model) => model.kind === id)),
+          of: (row) => row.config.model.kind,
+        },
+        {
+          key: "maker",
+          label: "Maker",
+          values: frequent(matrix.models.map((model) => model.maker)),
+          of: (row) => row.config.model.maker,
+        },
+        {
+          key: "verdict",
+          label: "Verdict",
+          values: Object.entries(words().verdict_labels).filter(([id]) =>
+            !["format_not_supported", "engine_does_not_run"].includes(id)
+          ),
+          of: (row) => row.verdict,
+        },
+      ];
+    }
+
+    const formatLabel = (
+      one,
+    ) => (one.name === "released" ? "As released" : one.label.split(/[,(]| in /)[0].trim());
+
+    function build() {
+      facets = axes();
+      const field = (name, title, help, attributes) => {
+        const id = `kv-explore-${name}`;
+        view[name] = make("input", {
+          name,
+          "aria-describedby": id,
+          autocomplete: "off",
+          ...attributes,
+        });
+        view[name].addEventListener("input", debounce(typed, 90));
+        return make(
+          "label",
+          {},
+          `${title} `,
+          view[name],
+          make("small", { id, class: "kv-help" }, help),
+        );
+      };
+      const typed = () => {
+        takeText();
+        apply(true);
+      };
+      view.said = make("p", { class: "kv-said kv-big", "aria-live": "polite" }, "Reading the catalog …");
+      view.why = make("p", { class: "kv-why" });
+      view.actions = make("p", { class: "kv-actions" });
+      view.table = make("table", { class: "kv-table kv-grid kv-explored", id: "explore-table" });
+      view.after = make("p", { class: "kv-after" });
+      view.several = make("button", {
+        type: "button",
+        class: "kv-chip",
+        "aria-pressed": "false",
+        onclick: () => {
+          several = !several;
+          view.several.setAttribute("aria-pressed", String(several));
+        },
+      }, "Select several values per filter");
+      root.replaceChildren(
+        make(
+          "div",
+          { class: "kv-controls" },
+          field("name", "Model name", "Part of a name, id, maker or alias. Example: llama 70b", {
+            type: "search",
+            placeholder: "any model",
+          }),
+          field(
+            "requests",
+            "Minimum concurrent requests",
+            "Default 0: models that do not fit are listed, last.",
+            {
+              type: "number",
+              min: 0,
+              step: 1,
+              placeholder: "0",
+            },
+          ),
+        ),
+        filters(),
+        view.said,
+        view.why,
+        view.actions,
+        make("div", {
+          class: "kv-scroll kv-scroll--open",
+          role: "region",
+          tabindex: "0",
+          "aria-label": "Configurations, those that fit first",
+        }, view.table),
+        view.after,
+        query(),
       );
-      const url = URL.createObjectURL(new Blob([`${head}\n${lines.join("\n")}\n`], { type: "text/csv" }));
-      make("a", { href: url, download: "kvreport-selection.csv" }).click();
+      view.name.addEventListener("focus", () => matrix.aliases().catch(() => {}), { once: true });
+      head();
+    }
+
+    /* The filters; on a narrow screen they wait behind their title, so that the answer comes first. */
+    function filters() {
+      const box = make(
+        "details",
+        { class: "kv-filters" },
+        make("summary", {}, "Filters"),
+        make("div", { class: "kv-facets" }, ...facets.map(fieldset)),
+        make(
+          "p",
+          { class: "kv-note" },
+          "The number next to a value: configurations that fit with this value. ",
+          view.several,
+        ),
+      );
+      box.open = !matchMedia("(max-width: 44.9375em)").matches;
+      return box;
+    }
+
+    function fieldset(facet) {
+      const box = make("div", { class: "kv-chips" });
+      facet.chips = new Map();
+      const rest = facet.values.length > FEW + 2 && !["context", "verdict"].includes(facet.key)
+        ? facet.values.length - FEW
+        : 0;
+      const more = rest
+        ? make("button", {
+          type: "button",
+          class: "kv-chip kv-more",
+          "aria-expanded": "false",
+          onclick: () => {
+            const next = facet.values[FEW][0];
+            facet.values.forEach(facet.reveal);
+            more.remove();
+            facet.chips.get(next).focus();
+          },
+        }, `${rest} more`)
+        : null;
+      const chip = (value, label, act) =>
+        make(
+          "button",
+          { type: "button", class: "kv-chip", "aria-pressed": "false", value, onclick: act },
+          label,
+          " ",
+          make("small"),
+        );
+      facet.reveal = ([value, label]) => {
+        if (facet.chips.has(value)) return;
+        const made = chip(
+          value,
+          label,
+          (event) => choose(facet, value, several || event.shiftKey || event.ctrlKey || event.metaKey),
+        );
+        facet.chips.set(value, made);
+        box.insertBefore(made, more);
+      };
+      facet.any = chip("", "Any", () => {
+        takeText();
+        delete state[facet.key];
+        apply();
+      });
+      box.append(facet.any);
+      if (more) box.append(more);
+      facet.values.slice(0, rest ? FEW : undefined).forEach(facet.reveal);
+      return make("fieldset", { "data-facet": facet.key }, make("legend", {}, facet.label), box);
+    }
+
+    /* One value at a time, unless the reader asks for several; makers and attention types add up. */
+    function choose(facet, value, adds) {
+      takeText();
+      const now = new Set(state[facet.key] || []);
+      if (now.has(value)) now.delete(value);
+      else {
+        if (facet.single && !adds) now.clear();
+        now.add(value);
+      }
+      if (now.size) state[facet.key] = [...now];
+      else delete state[facet.key];
+      apply();
+    }
+
+    /* What was typed a moment ago counts too. */
+    function takeText() {
+      for (const name of ["name", "requests"]) {
+        const text = view[name].value.trim();
+        if (text) state[name] = [text];
+        else delete state[name];
+      }
+    }
+
+    function apply(replace) {
+      shown = PAGE;
+      writeState(Object.keys(state).length ? state : { show: "all" }, replace);
+      return show();
+    }
+
+    /* --- the question ------------------------------------------------------------------------------------ */
+
+    function choiceOf(asked) {
+      const has = (key, value) => !asked[key] || asked[key].includes(value);
+      const rank = new Map(facets[0].values.map(([id], n) => [id, n]));
+      return {
+        models: matrix.models.filter((model) =>
+          (!asked.name || matches(textOf(model), asked.name[0])) && has("kind", model.kind) &&
+          has("maker", model.maker)
+        ),
+        gpus: site.gpus.filter((gpu) => has("gpu", gpu.id)).sort((a, b) => rank.get(a.id) - rank.get(b.id)),
+        sizes: site.sizes.map((_, n) => n).filter((n) => has("tp", String(site.sizes[n]))),
+        contexts: site.contexts.filter((n) => has("context", String(n))),
+        forms: site.weight_formats.map((one) => one.name).filter((name) => has("weights", name)),
+        caches: asked.kv || site.kv_formats.map((one) => one.name),
+      };
+    }
+
+    const textOf = (model) =>
+      [model.name, model.id, model.family, model.maker, words().attention_types[model.kind], ...model.aliases]
+        .join(" ").toLowerCase();
+
+    function wantedBy(asked) {
+      const least = Number(asked.requests?.[0] || 0);
+      return (row) =>
+        (!asked.verdict || asked.verdict.includes(row.verdict)) &&
+        (!least || (row.users >= least && kvMatrix.serves(row)));
+    }
+
+    /* Rows that serve come first; then as the reader asked, or what most people look for: the newest models
+       before older ones, originals before copies, more requests before fewer. */
+    function order() {
+      const asked = state.sort?.[0];
+      const column = COLUMNS.find(([id]) => id === asked?.replace(/^-/, ""));
+      const sign = asked?.startsWith("-") ? -1 : 1;
+      const bySort = column
+        ? (a, b) => {
+          const x = column[2](a), y = column[2](b);
+          return sign * (typeof x === "number" ? x - y : x.localeCompare(y, "en", { numeric: true }));
+        }
+        : () => 0;
+      const name = state.name?.[0]?.toLowerCase();
+      const starts = (row) => (name && row.config.model.name.toLowerCase().startsWith(name) ? 1 : 0);
+      return (a, b) =>
+        Number(kvMatrix.serves(b)) - Number(kvMatrix.serves(a)) || bySort(a, b) ||
+        starts(b) - starts(a) || a.config.model.copy - b.config.model.copy ||
+        month(b.config.model.release) - month(a.config.model.release) || b.users - a.users ||
+        a.config.model.place - b.config.model.place;
+    }
+
+    async function show() {
+      const mine = (turn += 1);
+      mark();
+      const choice = choiceOf(state);
+      try {
+        if (state.name) await matrix.aliases();
+        if (!matrix.has(choice)) await matrix.need(choice);
+        if (awake && !matrix.hasBounds(choice)) await matrix.bounds(choice);
+      } catch (error) {
+        view.said.textContent =
+          `The catalog could not be read (${error.message}). The data page has every row.`;
+        return;
+      }
+      if (mine !== turn) return;
+      const asked = choiceOf(state);
+      const many = matrix.rowsOf(asked);
+      const next = await kvMatrix.collect(
+        matrix.rows(asked),
+        wantedBy(state),
+        order(),
+        KEPT,
+        (total) => {
+          view.said.textContent = `Reading ${count(many)} configurations: ${
+            Math.floor(100 * total / many)
+          } %`;
+        },
+        () => mine === turn,
+      );
+      if (!next) return;
+      found = next;
+      speak();
+      draw();
+      if (awake) further(mine);
+    }
+
+    /* What can wait until a reader begins to choose: speeds, then the counts of each filter. */
+    async function further(mine) {
+      if (!found) return;
+      try {
+        const choice = choiceOf(state);
+        if (!matrix.hasBounds(choice)) {
+          show(); // again, with the upper bounds
+          return;
+        }
+        await matrix.speed(choice.sizes, () => file("peaks.json"));
+        if (mine !== turn) return;
+        if (/speed/.test(state.sort?.[0] || "")) found.rows.sort(order());
+        draw();
+        for (const facet of facets) {
+          const freed = { ...state };
+          delete freed[facet.key];
+          const counted = choiceOf(freed);
+          await matrix.need(counted);
+          if (mine !== turn) return;
+          await tally(facet, counted, wantedBy(freed), mine);
+        }
+      } catch { /* the rows are there; the counts are not */ }
+    }
+
+    async function tally(facet, choice, wanted, mine) {
+      const totals = new Map();
+      const many = matrix.rowsOf(choice) <= COUNTED;
+      if (many) {
+        const counting = (row) => {
+          if (wanted(row) && (facet.key === "verdict" || kvMatrix.serves(row))) {
+            totals.set(facet.of(row), (totals.get(facet.of(row)) || 0) + 1);
+            if (facet.key === "kv" && row.config.kvFormat === row.config.model.kv) {
+              totals.set("own", (totals.get("own") || 0) + 1);
+            }
+          }
+          return false;
+        };
+        const done = await kvMatrix.collect(
+          matrix.rows(choice),
+          counting,
+          () => 0,
+          1,
+          () => {},
+          () => mine === turn,
+        );
+        if (!done) return;
+      }
+      for (const [value, chip] of facet.chips) {
+        $("small", chip).textContent = many ? count(totals.get(value) || 0) : "";
+      }
+    }
+
+    /* --- the answer ---------------------------------------------------------------------------------------- */
+
+    function mark() {
+      for (const facet of facets) {
+        for (const value of state[facet.key] || []) {
+          facet.reveal(facet.values.find(([one]) => one === value));
+        }
+        facet.any.setAttribute("aria-pressed", String(!state[facet.key]));
+        for (const [value, chip] of facet.chips) {
+          chip.setAttribute("aria-pressed", String(Boolean(state[facet.key]?.includes(value))));
+        }
+      }
+      for (const name of ["name", "requests"]) {
+        const text = state[name]?.[0] || "";
+        if (view[name].value.trim() !== text && document.activeElement !== view[name]) {
+          view[name].value = text;
+        }
+      }
+      for (const [id, , , numeric] of COLUMNS) {
+        const cell = $(`th[data-column="${id}"]`, view.table);
+        const now = state.sort?.[0];
+        if (now === id) cell.setAttribute("aria-sort", "ascending");
+        else if (now === `-${id}`) cell.setAttribute("aria-sort", "descending");
+        else cell.removeAttribute("aria-sort");
+        cell.dataset.next = numeric ? (now === `-${id}` ? id : `-${id}`) : now === id ? `-${id}` : id;
+      }
+    }
+
+    const labelOf = (key) => {
+      const facet = facets.find((one) => one.key === key);
+      return (state[key] || []).map((value) =>
+        (facet.values.find(([one]) => one === value) || [0, value])[1]
+      );
+    };
+
+    /* The question in words: "2 × RTX 4090, 32K context, as released". */
+    function question() {
+      const parts = [];
+      const gpu = labelOf("gpu"), tp = labelOf("tp");
+      if (gpu.length === 1 && tp.length === 1) parts.push(onDevices(Number(tp[0]), gpu[0]));
+      else {
+        if (gpu.length) parts.push(gpu.join(" or "));
+        if (tp.length) parts.push(`${tp.join(" or ")} ${tp.length === 1 && tp[0] === "1" ? "GPU" : "GPUs"}`);
+      }
+      if (state.context) parts.push(`${labelOf("context").join(" or ")} context`);
+      if (state.weights) parts.push(`weights ${labelOf("weights").join(" or ").replace(/^As /, "as ")}`);
+      if (state.kv && !(state.kv.length === 1 && state.kv[0] === "own")) {
+        parts.push(`KV cache ${labelOf("kv").join(" or ")}`);
+      }
+      for (const key of ["kind", "maker", "verdict"]) if (state[key]) parts.push(labelOf(key).join(" or "));
+      if (state.name) parts.push(`name contains “${state.name[0]}”`);
+      if (state.requests) parts.push(`at least ${plural(Number(state.requests[0]), "requests")}`);
+      return parts.join(", ");
+    }
+
+    function speak() {
+      const asked = question();
+      const all = found.total;
+      view.said.replaceChildren(
+        make("strong", {}, count(found.fit)),
+        ` of ${plural(all, "configurations")} ${found.fit === 1 ? "fits" : "fit"}`,
+        asked ? `: ${asked}.` : ".",
+      );
+      view.why.textContent = found.rows.length ? "" : culprit();
+      const button = (title, act) =>
+        make("button", { type: "button", class: "kv-button", onclick: act }, title);
+      view.actions.replaceChildren(
+        ...[
+          isStart() ? null : button("Clear filters", clear),
+          found.rows.length ? button("Download as CSV", download) : null,
+          copy ? button("Copy link", (event) => copy(location.href, event.currentTarget)) : null,
+        ].filter(Boolean).flatMap((one) => [one, " "]),
+        ignoredNote(ignored) || "",
+      );
+      if (!view.query.hidden) view.asked();
+    }
+
+    const isStart = () =>
+      JSON.stringify(Object.entries(state).sort()) === JSON.stringify(Object.entries(START).sort());
+
+    function clear() {
+      state = structuredClone(START);
+      ignored = [];
+      view.name.value = "";
+      view.requests.value = "";
+      apply();
+      view.name.focus();
+    }
+
+    /* Which filter leaves nothing: rows that there would be without it. */
+    function culprit() {
+      const would = [];
+      for (const key of ["name", "requests", ...facets.map((facet) => facet.key)]) {
+        if (!state[key]) continue;
+        const freed = { ...state };
+        delete freed[key];
+        const choice = choiceOf(freed);
+        if (!matrix.has(choice) || matrix.rowsOf(choice) > COUNTED) continue;
+        const wanted = wantedBy(freed);
+        let rest = 0;
+        for (const row of matrix.rows(choice)) if (wanted(row)) rest += 1;
+        if (!rest) continue;
+        const title = { name: "the model name", requests: "the minimum number of requests" }[key] ||
+          `the filter “${facets.find((facet) => facet.key === key).label}”`;
+        would.push(`Without ${title}: ${count(rest)}.`);
+      }
+      return would.length ? would.join(" ") : "No single filter causes this; clear the filters.";
+    }
+
+    /* --- the table ------------------------------------------------------------------------------------------- */
+
+    function head() {
+      const cells = COLUMNS.map(([id, title, , numeric, unit, help]) => {
+        const label = unit === "each"
+          ? [make("span", { class: "kv-unit" }, make("span", { class: "kv-gib" }, "GiB"), " per GPU")]
+          : unit
+          ? [make("span", { class: "kv-unit" }, unit)]
+          : [];
+        const cell = make("th", {
+          scope: "col",
+          class: numeric && "kv-num",
+          "data-column": id,
+          title: help || null,
+        });
+        cell.append(make(
+          "button",
+          {
+            type: "button",
+            class: "kv-sort",
+            onclick: () => {
+              takeText();
+              state.sort = [cell.dataset.next];
+              apply(true);
+            },
+          },
+          title,
+          ...label,
+        ));
+        return cell;
+      });
+      view.body = make("tbody");
+      view.table.replaceChildren(
+        make(
+          "caption",
+          {},
+          "Requests are for the whole deployment; sizes are per GPU. Rows that fit come first.",
+        ),
+        make("thead", {}, make("tr", {}, ...cells)),
+        view.body,
+      );
+    }
+
+    function draw() {
+      view.body.replaceChildren(...found.rows.slice(0, shown).map(line));
+      units(view.table);
+      rest();
+    }
+
+    function rest() {
+      const left = found.rows.length - shown;
+      const kept = found.rows.length === KEPT
+        ? [
+          ` The table has the best ${count(KEPT)}; `,
+          make("a", { href: "../data/" }, "the data page"),
+          " has every row.",
+        ]
+        : [];
+      view.after.replaceChildren(
+        ...(left > 0
+          ? [make(
+            "button",
+            {
+              type: "button",
+              class: "kv-button",
+              onclick: () => {
+                const from = shown;
+                shown += PAGE * 10;
+                view.body.append(...found.rows.slice(from, shown).map(line));
+                units(view.table);
+                rest();
+              },
+            },
+            left > PAGE * 10 ? `Show ${count(PAGE * 10)} more of ${count(left)}` : `Show ${count(left)} more`,
+          )]
+          : []),
+        ...kept,
+      );
+    }
+
+    /* Unlimited is never a number; before the first move the bound is not there yet. */
+    function bound(row) {
+      if (!unlimited(row.ceiling)) return count(row.ceiling);
+      return row.request > 0 ? "–" : words().attention_types.none;
+    }
+
+    function line(row) {
+      const { config } = row;
+      const { model } = config;
+      const up = new URL("../", location.href);
+      const noCache = unlimited(row.held);
+      const cell = (id, attributes, text) =>
+        make("td", { ...attributes, "data-label": COLUMNS.find(([one]) => one === id)[1] }, text);
+      const number = (id, value, text) => cell(id, { class: "kv-num", "data-value": value }, text);
+      const size = (id, value, text) => cell(id, { class: "kv-num kv-size", "data-value": value }, text);
+      const answer = usersCell(row.users, row.verdict);
+      answer.dataset.value = row.users;
+      answer.dataset.label = "Concurrent requests";
+      if (["cache_exceeds_pool", "weights_exceed_memory", "may_fit"].includes(row.verdict) && row.short > 0) {
+        answer.textContent = `needs ${gib(row.short, 1)} GiB more`;
+      }
+      if (noCache && row.users > 0) answer.title = words().attention_types.none;
+      const speed = speedOf(row);
+      const own = longest(row);
+      const label = (list, name) =>
+        formatLabel(list.find((one) => one.name === name) || { name, label: name });
+      return make(
+        "tr",
+        {},
+        make(
+          "th",
+          { scope: "row" },
+          make("a", { href: new URL(`models/${model.slug}/`, up).href }, model.name),
+        ),
+        answer,
+        cell("gpu", {}, make("a", { href: new URL(`gpus/${config.gpu.id}/`, up).href }, config.gpu.short)),
+        number("tp", config.size, String(config.size)),
+        number("context", row.context, tokens(row.context)),
+        number("parameters", model.parameters, human(model.parameters)),
+        number("active", model.active, human(model.active)),
+        number("released", month(model.release), model.release || "–"),
+        number("speed", speed, speed ? (speed >= 10 ? count(Math.floor(speed)) : speed.toFixed(1)) : "–"),
+        number("longest", own, own ? roughTokens(own) : "–"),
+        number("bound", row.ceiling, bound(row)),
+        cell("weights", {}, label(site.weight_formats, config.weightFormat)),
+        cell("kv", {}, label(site.kv_formats, config.kvFormat)),
+        size("weight-bytes", config.weights, gib(config.weights)),
+        size("pool", config.pool, gib(config.pool)),
+        size("request-bytes", row.request, gib(row.request, 3)),
+      );
+    }
+
+    /* --- taking it away --------------------------------------------------------------------------------------- */
+
+    async function download() {
+      const choice = choiceOf(state);
+      await Promise.all([kvreport.script("kv-queries.js"), matrix.bounds(choice)]);
+      const rows = kvMatrix.collect(
+        matrix.rows(choice),
+        wantedBy(state),
+        order(),
+        KEPT,
+        () => {},
+        () => true,
+      );
+      const text = kvQueries.csv((await rows).rows, longest);
+      const url = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
+      const name = ["kvreport", ...(state.gpu || []), ...(state.context || []), site.release].join("-");
+      make("a", { href: url, download: `${name}.csv` }).click();
       setTimeout(() => URL.revokeObjectURL(url), 1000);
     }
+
+    /* The same filters as a query over the published Parquet file, for DuckDB or pandas. */
+    function query() {
+      const sql = make("code", { tabindex: "0" }), python = make("code", { tabindex: "0" });
+      const block = (title, code) =>
+        make(
+          "div",
+          { class: "kv-command highlight" },
+          make("h3", {}, title),
+          make("pre", {}, code),
+          copy
+            ? make("button", {
+              type: "button",
+              class: "kv-chip",
+              onclick: (event) => copy(code.textContent, event.currentTarget),
+            }, "Copy")
+            : null,
+        );
+      view.query = make("div", { hidden: "" }, block("DuckDB", sql), block("pandas", python));
+      view.asked = () => {
+        const filters = kvQueries.conditions(state, choiceOf(state), site);
+        const place = new URL("../downloads/capacity.parquet", location.href).href;
+        sql.textContent = kvQueries.sql(place, filters, least());
+        python.textContent = kvQueries.pandas(place, filters, least());
+      };
+      const details = make(
+        "details",
+        { class: "kv-query" },
+        make("summary", {}, "Query with SQL"),
+        make(
+          "p",
+          { class: "kv-note" },
+          "These queries apply the filters above to the published Parquet file. Run them where you have DuckDB or pandas; nothing runs in this page.",
+        ),
+        view.query,
+      );
+      details.addEventListener("toggle", () => {
+        view.query.hidden = !details.open;
+        if (details.open) kvreport.script("kv-queries.js").then(view.asked).catch(() => {});
+      });
+      return details;
+    }
+
+    const least = () => Number(state.requests?.[0] || 0);
+
+    /* --- the address ------------------------------------------------------------------------------------------ */
 
     function restore() {
       if (!site) return;
       const known = {
         name: null,
+        requests: null,
         users: null,
         show: ["all"],
-        sort: COLUMNS.flatMap((_, n) => [String(n + 1), `-${n + 1}`]),
+        sort: COLUMNS.flatMap(([id]) => [id, `-${id}`]),
       };
       for (const facet of facets) known[facet.key] = facet.values.map(([value]) => value);
       ({ state, ignored } = readState(known));
-      if (state.users && !/^\d{1,9}$/.test(state.users[0])) {
-        ignored.push(`users=${state.users[0]}`);
-        delete state.users;
+      state.requests ||= state.users; /* the key's name until 2026 */
+      delete state.users;
+      if (!state.requests) delete state.requests;
+      else if (!/^\d{1,9}$/.test(state.requests[0])) {
+        ignored.push(`requests=${state.requests[0]}`);
+        delete state.requests;
       }
       const all = state.show;
       delete state.show;
@@ -504,6 +855,8 @@
         state = structuredClone(START);
         writeState(state, true);
       }
+      view.name.value = state.name?.[0] || "";
+      view.requests.value = state.requests?.[0] || "";
       shown = PAGE;
       show();
     }

@@ -52,14 +52,26 @@
         plots = kvreport.plots(root);
       } else {
         const sizes = kvState.layouts(site, state).map((layout) => layout.tp);
-        const all = await Promise.all(
-          sizes.map((size) => load(new URL(`explore/${size}.json`, base)).then((file) => [size, file])),
-        );
+        const matrix = await opened();
+        const choice = {
+          gpus: [site.gpus.find((one) => one.id === state.gpu)],
+          sizes: sizes.map((size) => site.sizes.indexOf(size)),
+          forms: [...new Set([site.weight_formats[0].name, state.weights].filter(Boolean))],
+          caches: [state.kv || "own"],
+        };
+        await Promise.all([matrix.need(choice), matrix.bounds(choice)]);
         if (mine !== turn) return;
-        fill(all.map(([size, file]) => [size, kvCapacity.unpack(site, size, file)]));
+        fill(sizes.map((size) => [size, matrix.models]));
       }
       root.dataset.kvShown = location.search || "printed";
     }
+
+    /* Every model's numbers, fetched when something is changed. */
+    let matrix = null;
+    const opened = () => {
+      const file = (name) => load(new URL(`explore/${name}.json`, base));
+      return matrix ||= file("models").then((common) => kvMatrix.open(file, site, common));
+    };
 
     /* The best deployment of every model: the fewest GPUs that run what is asked, else the most that there are. */
     function answers(bySize) {

@@ -42,61 +42,14 @@
         if (mine !== turn) return;
       }
       const gpu = site && fields.gpu.value ? site.gpus.find((one) => one.id === fields.gpu.value) : null;
-      const rules = layout(reading, site, model, gpu);
+      const rules = kvLogLines.layout(reading, site, model, gpu);
       const found = kvLogLines.diagnose(reading, rules, gpu && gpu.usable);
       lay(
         reading,
         found,
-        compare(reading, found, model, rules, gpu),
+        compare(reading, found, model, rules),
         notes(reading, site, model, rules, gpu),
       );
-    }
-
-    /* The model's block plan under the log's flags and the current release's rules, where the log is vLLM's. */
-    function layout(reading, site, model, gpu) {
-      if (!site || !model || !["vllm", null].includes(reading.engine)) return null;
-      const size = site.sizes.indexOf(reading.facts.tensor_parallel || 1);
-      const kind = gpu ? gpu.kind : 0;
-      const dtype = reading.facts.kv_dtype;
-      const kv = dtype === undefined || dtype === "auto"
-        ? model.kv
-        : ["bfloat16", "float16"].includes(dtype)
-        ? "bf16"
-        : dtype;
-      const plan = (name) => {
-        const index = size < 0 || !(name in model.plan) ? -1 : model.plan[name][size][kind];
-        return index < 0 ? null : model.plans[index];
-      };
-      const own = plan(kv);
-      if (!own) return null;
-      const other = kv === "bf16" ? plan("fp8") : null;
-      const supposed = (gpu || site.gpus.find((one) => one.kind === kind)).step;
-      const tokens = reading.facts.max_batched_tokens || supposed[0];
-      const rows = Math.min(reading.facts.max_seqs || supposed[1], tokens);
-
-      const terms = (made) => kvKernel.tokensInFlight(made[3], site.engine.in_flight, tokens, supposed[0]);
-      const bytes = (made) => (length) => kvKernel.requestBytes(made[2], terms(made), length);
-      const [block, kept, constant] = own;
-      return {
-        kv,
-        size,
-        tokens,
-        rows,
-        own: bytes(own),
-        fp8: other && bytes(other),
-        block,
-        longest: (pool, limit) =>
-          kvKernel.longestContext(kvKernel.freeBytes(pool, block, kept), constant, terms(own), limit),
-        requests: (pool, length) => kvKernel.numRequests(pool, block, kept, bytes(own)(length)),
-        current: currentRelease(reading, site),
-      };
-    }
-
-    function currentRelease(reading, site) {
-      const stated = /^v?(\d+)\.(\d+)/.exec(reading.facts.engine_version || "");
-      if (!stated || site.engine.since === null) return true;
-      const [major, minor] = site.engine.since.split(".").map(Number);
-      return Number(stated[1]) > major || (Number(stated[1]) === major && Number(stated[2]) >= minor);
     }
 
     /* Flags of the log that change memory and that the published data cannot follow. */
@@ -111,15 +64,12 @@
       return names;
     }
 
-    function compare(reading, found, model, rules, gpu) {
+    function compare(reading, found, model, rules) {
       const rows = [];
       const facts = reading.facts;
       const add = (name, predicted) => rows.push([name, facts[name], predicted]);
       if (!model || !rules) return rows;
-      const added = model.loaded.released[rules.size];
-      const weights = model.weights.released[rules.size] +
-        (Array.isArray(added) ? added[gpu ? gpu.kind : 0] : added);
-      if (facts.weights && weights) add("weights", weights);
+      if (facts.weights && rules.weights) add("weights", rules.weights);
       if (rules.current && found.pool > 0 && found.longest) {
         const request = rules.own(found.longest);
         if (facts.concurrency) add("concurrency", kvKernel.concurrency(found.pool, rules.block, request));
@@ -128,24 +78,8 @@
         }
         if (facts.needed) add("needed", request);
       }
-      if (gpu && rules.current && facts.kv_pool > 0 && weights) {
-        const rates = model.rates && model.rates[rules.size];
-        const reserve = rates
-          ? kvKernel.reserveBytes(
-            rates,
-            rules.tokens,
-            rules.rows,
-            Boolean(facts.eager),
-            gpu.own,
-            gpu.outside[0],
-            gpu.outside[1],
-            found.longest || model.limit,
-          )
-          : model.reserve[gpu.reserve][rules.size][0];
-        const share = facts.utilization === undefined
-          ? gpu.memory
-          : kvKernel.engineMemory(gpu.usable, facts.utilization);
-        add("kv_pool", kvKernel.poolBytes(share, weights, reserve));
+      if (rules.poolOf && rules.current && facts.kv_pool > 0 && rules.weights) {
+        add("kv_pool", Math.max(rules.poolOf(rules.size, rules.rows), 0));
       }
       return rows;
     }
@@ -155,11 +89,11 @@
       if (!model) {
         said.push(
           reading.facts.model
-            ? `The catalogue does not know ${reading.facts.model}; choose the model that it is a copy of.`
+            ? `The catalog does not know ${reading.facts.model}; choose the model that it is a copy of.`
             : "The log does not name its model; choose it, and its numbers are checked.",
         );
       }
-      if (!gpu) said.push("Choose the accelerator, and the pool itself is predicted.");
+      if (!gpu) said.push("Choose the GPU, and the KV pool itself is predicted.");
       if (model && !["vllm", null].includes(reading.engine)) {
         said.push("This page checks block plans of vLLM; kvreport log checks those of other engines, too.");
       }
@@ -170,7 +104,7 @@
       } else if (rules) {
         const missed = ignored(reading.facts);
         said.push(
-          `Computed with the rules of ${site.engine.label} and the log’s own length, cache type, tensor-parallel size, utilisation, step and graphs; what it does not state is the engine’s default.`,
+          `Computed with the rules of ${site.engine.label} and the log’s own context, cache type, tensor-parallel size, memory share, batched tokens and graphs. What the log does not state is the engine’s default.`,
         );
         if (missed.length) {
           said.push(
@@ -198,9 +132,9 @@
       }
       if (compared.length) {
         children.push(
-          make("h2", {}, "Beside our numbers"),
+          make("h2", {}, "Compared with the formula"),
           grid(
-            "The log’s numbers beside those of the formula",
+            "The log’s numbers and those of the formula",
             ["", "log", "formula", "difference"],
             compared.map(([name, stated, predicted]) => [
               table.facts[name].label,

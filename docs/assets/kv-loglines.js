@@ -112,9 +112,114 @@
     return how === "least" ? Math.min(known, stated) : Math.max(known, stated);
   }
 
-  /* What to change, from the log's own numbers; `layout` refines it where the model is known:
-     {own: bytes of a request at a length, fp8: the same with an FP8 cache or null, longest(pool, limit), requests(pool, length)}. */
-  function diagnose(reading, layout, total) {
+  /* The model's block plan under a log's flags and the current release's rules; null where the log is another
+     engine's. `own` and `fp8` are bytes of a request at a length, `poolOf` the pool at a size and a number of
+     requests at once; it is null where the accelerator is not known. */
+  function layout(reading, site, model, gpu) {
+    if (!site || !model || !["vllm", null].includes(reading.engine)) return null;
+    const facts = reading.facts;
+    const size = site.sizes.indexOf(facts.tensor_parallel || 1);
+    const kind = gpu ? gpu.kind : 0;
+    const dtype = facts.kv_dtype;
+    const kv = dtype === undefined || dtype === "auto"
+      ? model.kv
+      : kernel.words.two_byte_kv.includes(dtype)
+      ? "bf16"
+      : dtype;
+    const planOf = (name, place) => {
+      const index = place < 0 || !(name in model.plan) ? -1 : model.plan[name][place][kind];
+      return index < 0 ? null : model.plans[index];
+    };
+    const own = planOf(kv, size);
+    if (!own) return null;
+    const other = kv === "bf16" ? planOf("fp8", size) : null;
+    const supposed = (gpu || site.gpus.find((one) => one.kind === kind)).step;
+    const tokens = facts.max_batched_tokens || supposed[0];
+    const rows = kernel.maxNumSeqsOf(facts.max_seqs || supposed[1], tokens);
+    const terms = (made) => kernel.tokensInFlight(made[3], site.engine.in_flight, tokens, supposed[0]);
+    const bytes = (made) => (length) => kernel.requestBytes(made[2], terms(made), length);
+    const [block, kept, constant] = own;
+    const weightsAt = (place) => {
+      const added = model.loaded.released[place];
+      return model.weights.released[place] + (Array.isArray(added) ? added[kind] : added);
+    };
+    const longest = facts.max_model_len || facts.concurrency_len || model.limit;
+    const poolOf = (place, seqs) => {
+      const rates = ((gpu.runner && model.other_rates) || model.rates)?.[place];
+      const [multicast, shared] = gpu.outside;
+      const eager = Boolean(facts.eager);
+      const reserve = rates
+        ? kernel.reserveBytes(rates, tokens, seqs, eager, gpu.own, multicast, shared, longest)
+        : model.reserve[gpu.reserve][place][0];
+      const memory = facts.utilization === undefined
+        ? gpu.memory
+        : kernel.engineMemory(gpu.usable, facts.utilization);
+      return kernel.poolLeft(memory, weightsAt(place), reserve);
+    };
+    return {
+      size,
+      sizes: site.sizes,
+      rows,
+      own: bytes(own),
+      fp8: other && bytes(other),
+      at: (place) => {
+        const made = planOf(kv, place);
+        return made && bytes(made);
+      },
+      weights: weightsAt(size),
+      poolOf: gpu ? poolOf : null,
+      block,
+      longest: (pool, limit) =>
+        kernel.longestContext(kernel.freeBytes(pool, block, kept), constant, terms(own), limit),
+      requests: (pool, length) => kernel.numRequests(pool, block, kept, bytes(own)(length)),
+      concurrency: (pool, length) => kernel.concurrency(pool, block, bytes(own)(length)),
+      current: currentRelease(reading, site),
+    };
+  }
+
+  function currentRelease(reading, site) {
+    const stated = /^v?(\d+)\.(\d+)/.exec(reading.facts.engine_version || "");
+    if (!stated || site.engine.since === null) return true;
+    const [major, minor] = site.engine.since.split(".").map(Number);
+    return Number(stated[1]) > major || (Number(stated[1]) === major && Number(stated[2]) >= minor);
+  }
+
+  /* What gives the cache a place at all, where weights and the engine's own memory leave none. */
+  function room(facts, rules, pool, device, longest) {
+    const found = [];
+    const needed = facts.needed ?? (rules && longest ? rules.own(longest) : 1);
+    const share = facts.utilization;
+    if (share !== undefined && share < RAISED && device && kernel.raisedPool(pool, share, device) >= needed) {
+      found.push({ change: "utilization", value: RAISED, concurrency: null });
+    }
+    if (rules?.poolOf) {
+      const now = rules.poolOf(rules.size, rules.rows);
+      const enough = kernel.words.fewer_requests.find((seqs) =>
+        seqs < rules.rows && pool + rules.poolOf(rules.size, seqs) - now >= needed
+      );
+      if (enough) found.push({ change: "fewer_requests", value: enough, concurrency: null });
+    }
+    return [...found, ...moreDevices(rules, pool, longest)];
+  }
+
+  /* Twice, four or eight times the devices, the first that suffices for one longest request. */
+  function moreDevices(rules, pool, longest) {
+    if (!rules?.poolOf || pool === null) return [];
+    const now = rules.poolOf(rules.size, rules.rows);
+    for (const factor of [2, 4, 8]) {
+      const place = rules.sizes.indexOf(rules.sizes[rules.size] * factor);
+      const own = place < 0 ? null : rules.at(place);
+      if (!own) continue;
+      const freed = rules.poolOf(place, rules.rows) - now;
+      if (pool + freed >= (longest ? own(longest) : 1)) {
+        return [{ change: "tensor_parallel", value: rules.sizes[place], concurrency: null }];
+      }
+    }
+    return [];
+  }
+
+  /* What to change, from the log's own numbers; `rules` (see layout) refine it where the model is known. */
+  function diagnose(reading, rules, total) {
     const facts = reading.facts;
     const longest = facts.concurrency_len || facts.max_model_len || null;
     let pool = facts.kv_pool ?? null;
@@ -122,26 +227,25 @@
       pool = facts.key_bytes + facts.value_bytes;
     }
     const device = facts.total_memory || total || null;
-    const fits = concurrency(facts, longest, pool);
+    const fits = concurrency(facts, longest, pool, rules);
     const changes = [];
-    if (fits !== null && longest !== null && fits < 1) {
-      const shorter = facts.estimated_len ??
-        (layout && pool > 0
-          ? layout.longest(pool, longest) || null
-          : facts.storable ?? facts.kv_tokens ?? null);
+    if (pool !== null && pool <= 0) changes.push(...room(facts, rules, pool, device, longest));
+    else if (fits !== null && longest !== null && fits < 1) {
+      const shorter = fittingLength(facts, rules, pool, longest);
       if (shorter) changes.push({ change: "max_model_len", value: shorter, concurrency: 1 });
-      const halved = layout
-        ? (layout.fp8 ? fits * layout.own(longest) / layout.fp8(longest) : null)
+      const halved = rules
+        ? (rules.fp8 ? fits * rules.own(longest) / rules.fp8(longest) : null)
         : facts.kv_dtype === undefined || kernel.words.two_byte_kv.includes(facts.kv_dtype)
         ? 2 * fits
         : null;
       if (halved !== null && halved >= 1) {
         changes.push({ change: "kv_dtype", value: "fp8", concurrency: halved });
       }
-      if (facts.utilization !== undefined && facts.utilization < RAISED && device && pool > 0) {
+      if (facts.utilization !== undefined && facts.utilization < RAISED && device && pool) {
         const raised = kernel.concurrencyAt(fits, pool, facts.utilization, RAISED, device);
         if (raised >= 1) changes.push({ change: "utilization", value: RAISED, concurrency: raised });
       }
+      if (changes.length < 2) changes.push(...moreDevices(rules, pool, longest));
     }
     if (
       fits !== null && facts.max_seqs !== undefined && fits >= 1 && fits < facts.max_seqs &&
@@ -156,26 +260,39 @@
         concurrency: null,
       });
     }
+    const agreed = Boolean(rules && pool > 0 && longest) &&
+      (!facts.concurrency || kernel.agrees(rules.concurrency(pool, longest), facts.concurrency));
     const shorter = [];
     for (const part of longest ? [1, 2, 4, 8] : []) {
       const length = Math.floor(longest / part);
       if (length < 1) continue;
-      if (layout && pool > 0) shorter.push([length, layout.requests(pool, length)]);
+      if (agreed) shorter.push([length, rules.requests(pool, length)]);
       else if (facts.concurrency !== undefined) {
         shorter.push([length, Math.floor((facts.concurrency * longest) / length)]);
-      } else if (facts.kv_tokens !== undefined) shorter.push([length, Math.floor(facts.kv_tokens / length)]);
+      } else if (tokensOf(facts)) shorter.push([length, Math.floor(tokensOf(facts) / length)]);
     }
     return { concurrency: fits, longest, pool, changes, shorter };
   }
 
-  function concurrency(facts, longest, pool) {
+  /* The longest request that fits: the engine's word, our plan's, in proportion, or the tokens it can store. */
+  function fittingLength(facts, rules, pool, longest) {
+    if (facts.estimated_len !== undefined) return facts.estimated_len;
+    if (rules && pool > 0) return rules.longest(pool, longest) || null;
+    if (facts.needed && pool > 0) return kernel.proportionalLength(longest, pool, facts.needed) || null;
+    return facts.storable || tokensOf(facts) || null;
+  }
+
+  const tokensOf = (facts) => facts.full_tokens || facts.kv_tokens || null;
+
+  function concurrency(facts, longest, pool, rules) {
     if (facts.concurrency !== undefined) return facts.concurrency;
     if (pool !== null && pool <= 0) return 0;
     if (facts.needed && pool !== null) return Math.max(pool, 0) / facts.needed;
-    const tokens = facts.kv_tokens || facts.storable;
-    return longest && tokens !== undefined ? tokens / longest : null;
+    const tokens = tokensOf(facts) || facts.storable;
+    if (longest && tokens) return tokens / longest;
+    return longest && rules && pool !== null ? rules.concurrency(pool, longest) : null;
   }
 
-  const api = { readLog, diagnose, show, explain };
+  const api = { readLog, layout, diagnose, show, explain };
   root.kvLogLines = api;
 })(typeof globalThis === "object" ? globalThis : this);

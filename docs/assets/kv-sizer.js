@@ -9,12 +9,14 @@
     count,
     gib,
     memoryBar,
-    onDevices,
     load,
     readState,
     writeState,
     ignoredNote,
     debounce,
+    copy,
+    plural,
+    picker,
     units,
   } = kvreport;
   const LENGTHS = ["context", "prompt", "output", "average", "prefix"];
@@ -43,21 +45,46 @@
   function sizer(form) {
     const box = $("[data-kv-sized]");
     const base = new URL(form.dataset.kvSizer, location.href);
-    const fields = Object.fromEntries($$("input, select", form).map((field) => [field.name, field]));
-    const start = Object.fromEntries(Object.entries(fields).map(([name, field]) => [name, field.value]));
-    const known = Object.fromEntries(
-      Object.entries(fields).map(([name, field]) => [
-        name,
-        field.options ? Array.from(field.options, (o) => o.value) : null,
-      ]),
+    const layoutWords = JSON.parse($("template.kv-layouts", form).content.textContent);
+    const pickers = Object.fromEntries(
+      $$("[data-kv-picker]", form).map((place) => {
+        const name = place.dataset.kvName;
+        const made = picker(place, base, () => {
+          write();
+          show();
+        });
+        return [name, made];
+      }),
     );
+    const named = (field) => field.name && !(field.name in pickers);
+    const fields = Object.fromEntries(
+      $$("input, select", form).filter(named).map((field) => [field.name, field]),
+    );
+    const values = {
+      get: (name) => (name in pickers ? pickers[name].value() : fields[name].value.trim()),
+      set: (name, value) => {
+        if (name in pickers) pickers[name].set(value, nameOf(name, value));
+        else fields[name].value = value;
+      },
+    };
+    const names = [...Object.keys(pickers), ...Object.keys(fields)];
+    const start = Object.fromEntries(names.map((name) => [name, values.get(name)]));
+    const advanced = $("details.kv-advanced", form);
+    /** @type {any} */
+    let catalog = null;
     let turn = 0;
+
+    function nameOf(kind, id) {
+      if (!id) return kind === "gpu" ? "Any" : "";
+      if (kind === "model") return (catalog.models.find(([slug]) => slug === id) || [id, id])[1];
+      return (catalog.gpus.find((gpu) => gpu.id === id) || { name: id }).name;
+    }
 
     /* What the form says, or the first field that cannot be read. */
     function read(site) {
       const asked = {};
       for (const name of [...LENGTHS, ...NUMBERS]) {
-        const text = fields[name].value.trim();
+        const text = values.get(name);
         if (!text) continue;
         const value = LENGTHS.includes(name)
           ? parseTokens(text)
@@ -66,9 +93,9 @@
           : NaN;
         if (Number.isNaN(value)) {
           return {
-            error: `“${text}” is no ${LENGTHS.includes(name) ? "length: write 8192, 32K or 1M" : "number"} (${
-              label(fields[name])
-            }).`,
+            error: `${label(fields[name])}: “${text}” is not a ${
+              LENGTHS.includes(name) ? "length; write 8192, 32K or 1M" : "number"
+            }.`,
           };
         }
         asked[name] = value;
@@ -80,16 +107,18 @@
       }
       let prices = null;
       for (const part of fields.prices.value.split(",").map((text) => text.trim()).filter(Boolean)) {
-        const match = /^([a-z0-9.-]+)\s*=\s*(\d+(?:\.\d+)?)$/i.exec(part);
-        const gpu = match && site.gpus.find((one) => one.id === match[1].toLowerCase());
-        if (!gpu || !(Number(match[2]) > 0)) {
+        const match = /^(.+?)\s*=\s*(\d+(?:\.\d+)?)$/.exec(part);
+        const found = match && gpusCalled(site, match[1]);
+        if (!found || found.length !== 1 || !(Number(match[2]) > 0)) {
           return {
-            error: `“${part}” is no price: write an accelerator’s address and a price above 0, such as ${
-              site.gpus[0].id
-            }=2.5.`,
+            error: found && found.length > 1
+              ? `Prices: “${match[1]}” may be ${
+                found.slice(0, 4).map((gpu) => gpu.id).join(" or ")
+              }; write one of them.`
+              : `Prices: “${part}” is not a price; write a GPU and a price above 0, such as h100=2.5.`,
           };
         }
-        (prices ||= {})[gpu.id] = Number(match[2]);
+        (prices ||= {})[found[0].id] = Number(match[2]);
       }
       return {
         asked: {
@@ -113,11 +142,37 @@
       };
     }
 
-    const label = (field) => field.parentElement.firstChild.textContent.trim();
+    const label = (field) => form.querySelector(`label[for="${field.id}"]`).textContent.trim();
+
+    /* The accelerators that a reader may mean: one by its id or short name, else all whose name begins so. */
+    function gpusCalled(site, text) {
+      const plain = (name) => name.toLowerCase().replace(/[^a-z0-9]/g, "");
+      const wanted = plain(text);
+      const exact = site.gpus.filter((gpu) => [gpu.id, gpu.short, gpu.name].map(plain).includes(wanted));
+      return exact.length ? exact.slice(0, 1) : site.gpus.filter((gpu) => plain(gpu.id).startsWith(wanted));
+    }
+
+    /* Requests, people and the time that a request takes belong together: filling one in fills in or empties others. */
+    function complete(changed) {
+      if (changed === "users" && values.get("users")) {
+        values.set("concurrent", "");
+        if (!values.get("rate")) values.set("rate", "0.5");
+        if (!values.get("latency")) values.set("latency", "15");
+      }
+      if (changed === "concurrent" && values.get("concurrent")) {
+        for (const name of ["users", "rate", "latency"]) values.set(name, "");
+      }
+      if (["prompt", "output"].includes(changed) && catalog) {
+        const least = parseTokens(values.get("prompt") || "0") + parseTokens(values.get("output") || "0");
+        const context = parseTokens(values.get("context") || "0");
+        const next = catalog.contexts.find((n) => n >= least);
+        if (context < least && next) values.set("context", kvreport.tokens(next));
+      }
+    }
 
     async function show(ignored = []) {
       const mine = ++turn;
-      const slug = fields.model.value;
+      const slug = values.get("model");
       let site, peaks, model, times;
       try {
         [site, peaks, model, times] = await Promise.all(
@@ -128,12 +183,13 @@
       } catch (error) {
         if (mine === turn) {
           box.replaceChildren(
-            make("p", { class: "kv-said" }, `The catalogue could not be read (${error.message}).`),
+            make("p", { class: "kv-said" }, `The catalog could not be read (${error.message}).`),
           );
         }
         return;
       }
       if (mine !== turn) return;
+      catalog = site;
       const given = read(site);
       const made = given.error ? given : kvSizing.workload(given.asked);
       if (made.error) {
@@ -142,20 +198,18 @@
       }
       const kv = { own: [model.kv], fp8: ["fp8"], any: [...new Set([model.kv, "fp8"])] }[fields.kv.value]
         .filter((name) => name in model.plan);
-      const gpus = fields.gpu.value ? [fields.gpu.value] : given.prices ? Object.keys(given.prices) : null;
+      const gpus = values.get("gpu") ? [values.get("gpu")] : given.prices ? Object.keys(given.prices) : null;
       const choices = {
         gpus,
         weights: fields.weights.value.split(","),
         kv,
-        sizes: null,
+        layouts: null,
         available: given.available,
         prices: given.prices,
       };
       const ranking = kvSizing.rank(site, peaks, model, times, made.work, choices);
       if (!gpus) {
-        made.assumed.push(
-          "no accelerator was named, so those that more than one cloud rents out come first, each by the memory that it takes in all",
-        );
+        made.assumed.push("no GPU was named, so current GPUs that clouds rent out come first");
       }
       if (!ranking.deployments.length) {
         refuse(kvSizing.whatToRelax(site, made.work, choices, ranking), ignored);
@@ -165,9 +219,11 @@
         site,
         peaks,
         model,
+        times,
+        given,
         work: made.work,
         assumed: made.assumed,
-        listed: kvSizing.bestOfEach(ranking.deployments),
+        listed: gpus?.length === 1 ? everyWay(ranking.deployments) : kvSizing.bestOfEach(ranking.deployments),
         all: ranking.deployments,
         priced: Boolean(given.prices),
         alike: Boolean(gpus),
@@ -175,50 +231,93 @@
     }
 
     function refuse(sentence, ignored) {
-      box.replaceChildren(make("p", { class: "kv-big kv-refused" }, sentence), ignoredNote(ignored) || "");
+      box.replaceChildren(
+        make("p", { class: "kv-big kv-refused", "aria-live": "polite" }, sentence),
+        ignoredNote(ignored) || "",
+      );
       box.dataset.kvState = "refused";
     }
 
+    /* On one kind of GPU: the best of each layout and pair of formats. */
+    function everyWay(deployments) {
+      const seen = new Map();
+      for (const one of deployments) {
+        const key = [one.layout.label, one.weightFormat, one.kv].join();
+        if (!seen.has(key)) seen.set(key, one);
+      }
+      return [...seen.values()];
+    }
+
+    const gpusOf = (n, name) => `${count(n)} × ${name}`;
+
+    /* "2 replicas of 4 GPUs + 1 spare" */
+    function replicasOf(best, work) {
+      const each = best.layout.devices > 1 ? ` of ${best.layout.devices} GPUs` : "";
+      const spares = work.spares ? ` + ${plural(work.spares, "spares")}` : "";
+      return `${plural(best.replicas[1], "replicas")}${each}${spares}`;
+    }
+
+    /* The question as it was asked: "For 500 people (62.5 concurrent requests, 125 at peak)". */
+    function questionOf(asked, work) {
+      const concurrent = +work.concurrent.toFixed(1);
+      const requests = `${concurrent.toLocaleString("en-US")} concurrent ${
+        concurrent === 1 ? "request" : "requests"
+      }`;
+      const peak = work.peak > concurrent ? `${count(work.peak)} at peak` : "";
+      if (asked.users) {
+        return `For ${count(asked.users)} people (${[requests, peak].filter(Boolean).join(", ")})`;
+      }
+      return `For ${requests}${peak ? ` (${peak})` : ""}`;
+    }
+
+    const formatOf = (list, name) =>
+      name === "released" ? "As released" : (list.find((one) => one.name === name) || { label: name }).label;
+
     function lay(answer, ignored) {
-      const { site, peaks, model, work, assumed, listed } = answer;
+      const { site, peaks, model, times, given, work, assumed, listed } = answer;
       const best = listed[0];
       const back = kvSizing.inverses(peaks, best, work);
-      const lines = arithmetic(best, back, work);
+      const lines = arithmetic(answer, best, back);
       const smaller = best.sure
         ? answer.all.filter((one) => one.gpu === best.gpu && one.devices < best.devices).sort((a, b) =>
           a.devices - b.devices
         )[0]
         : null;
-      const commands = ["vllm", "sglang"].map((server) =>
-        kvSizing.command(
-          server,
-          best,
-          work,
-          model.kv,
-          server === "vllm" ? site.engine.utilization : back.fractions && back.fractions.highest,
-        )
+      const commands = {
+        vllm: kvSizing.command("vllm", best, work, model.kv, site.engine.utilization),
+        sglang: back.fractions && kvSizing.runsOnSglang(times, best)
+          ? kvSizing.command("sglang", best, work, model.kv, back.fractions.highest)
+          : null,
+      };
+      const headline = make(
+        "p",
+        { class: "kv-big", "aria-live": "polite" },
+        `${questionOf(given.asked, work)} of ${model.name}: `,
+        make("strong", {}, gpusOf(best.devices, best.gpu.short)),
+        ` (${replicasOf(best, work)})${
+          best.sure ? "." : ", but only just: within the error of the estimate."
+        }`,
       );
       box.replaceChildren(
-        make(
-          "p",
-          { class: "kv-big" },
-          make("strong", {}, onDevices(best.devices, best.gpu.short)),
-          ` ${best.devices === 1 ? "serves" : "serve"} ${count(work.peak)} requests of ${
-            count(work.mean)
-          } tokens on ${model.name}${best.sure ? "." : ", but only just: within the error of the estimate."}`,
-        ),
+        headline,
         ignoredNote(ignored) || "",
         smaller
           ? make(
             "p",
             { class: "kv-note" },
-            `Within the error of the estimate ${onDevices(smaller.devices, best.gpu.short)} hold it, too: ${
-              smaller.replicas[2]
-            } × ${smaller.ranks}, ${count(smaller.each)} users each.`,
+            `Within the error of the estimate, ${gpusOf(smaller.devices, best.gpu.short)} may do: ${
+              replicasOf(smaller, work)
+            }, ${plural(smaller.each, "requests")} per replica.`,
           )
           : "",
         sideBySide(best, work),
-        bar(best, back),
+        make("h2", {}, "Start it"),
+        ...["vllm", "sglang"].filter((server) => commands[server]).map((server) => command(commands[server])),
+        ...notes(site, best).map((text) => make("p", { class: "kv-note" }, text)),
+        make("h2", {}, "Alternatives"),
+        ranked(listed, answer),
+        make("h2", {}, "Why this layout"),
+        layouts(answer, best),
         make("h2", {}, "How it is computed"),
         make("div", {
           class: "kv-steps",
@@ -226,32 +325,24 @@
           tabindex: "0",
           "aria-label": "The arithmetic with its numbers",
         }, make("ol", {}, ...lines.map((line) => make("li", {}, line)))),
-        make("h2", {}, "Others that serve it"),
-        ranked(listed, answer),
-        make("h2", {}, "Serve it"),
-        ...commands.map(command),
         make(
           "p",
           { class: "kv-note" },
           `${site.engine.label}. ${
             assumed.length ? `Assumed: ${assumed.join("; ")}. ` : ""
-          }Times are bounds at peak rates, never promises; what surely fits comes first, then ${
-            answer.priced ? "the price" : "the memory taken in all"
-          } decides.`,
+          }Times are lower bounds at a share of the peak rates, not a guarantee.`,
         ),
         make(
           "p",
-          {},
+          { class: "kv-actions" },
           ...[
-            ["copy link", () => navigator.clipboard.writeText(location.href)],
+            ["Copy link", (event) => copy(location.href, event.currentTarget)],
             [
-              "copy as Markdown",
-              () => navigator.clipboard.writeText(markdown(answer, best, lines, commands)),
+              "Copy answer as Markdown",
+              (event) => copy(markdown(answer, best, lines, commands), event.currentTarget),
             ],
             ["JSON", () => save(JSON.stringify(json(answer, best, back, commands), null, 2))],
-          ].flatMap((
-            [name, act],
-          ) => [make("button", { type: "button", class: "kv-button", onclick: act }, name), " "]),
+          ].map(([name, act]) => make("button", { type: "button", class: "kv-button", onclick: act }, name)),
         ),
       );
       units(box);
@@ -259,14 +350,75 @@
       box.kvAnswer = json(answer, best, back, commands);
     }
 
+    /* What the commands cannot say by themselves, in Python's words. */
+    function notes(site, best) {
+      const { checkpoint, nodes, nodes_by_data, nodes_by_rank } = kvKernel.words.command_notes;
+      const fill = (text, given) => text.replace(/\{(\w+)\}/g, (_, name) => given[name]);
+      const found = [];
+      if (best.weightFormat !== "released" && !kvKernel.words.online_weights.includes(best.weightFormat)) {
+        found.push(fill(checkpoint, {
+          model: best.model.id,
+          format: formatOf(site.weight_formats, best.weightFormat),
+        }));
+      }
+      if (best.layout.nodes > 1) {
+        const vllm = best.layout.dp > 1 ? nodes_by_data : nodes_by_rank;
+        found.push(fill(nodes, { nodes: best.layout.nodes, vllm }));
+      }
+      return found;
+    }
+
+    /* The same GPU and formats in every layout that serves: one bar each, bytes of one GPU. */
+    function layouts(answer, best) {
+      const { site, model, work } = answer;
+      const seen = new Map();
+      for (const one of answer.all) {
+        const alike = one.gpu === best.gpu && one.weightFormat === best.weightFormat && one.kv === best.kv;
+        if (alike && !seen.has(one.layout.label)) seen.set(one.layout.label, one);
+      }
+      const shown = [...seen.values()].sort((a, b) => a.devices - b.devices || b.each - a.each);
+      const not = site.layouts.filter((layout) =>
+        !seen.has(layout.label) &&
+        layout.places.every((place) =>
+          kvCapacity.configure(site, model, best.gpu, place, best.weightFormat, best.kv, true)
+        )
+      );
+      return make(
+        "div",
+        { class: "kv-multiples" },
+        ...shown.map((one) => {
+          const share = kvKernel.shareOfPeak(work.peak, one.each);
+          const figure = bar(one, kvKernel.replicasFor(share, one.layout.dp));
+          $("figcaption", figure).replaceChildren(
+            make("strong", {}, `${layoutWords[one.layout.label]}: ${plural(one.devices, "GPUs")}`),
+            `, ${replicasOf(one, work)}, ${plural(one.each, "requests")} per replica, limited by ${
+              kvKernel.words.limits[one.binds]
+            }${one === best ? "." : one.sure ? "." : "; within the error of the estimate."}`,
+          );
+          figure.prepend($("figcaption", figure));
+          if (one.layout === best.layout) figure.classList.add("kv-chosen");
+          return figure;
+        }),
+        not.length
+          ? make(
+            "p",
+            { class: "kv-note" },
+            `Does not hold the workload on ${best.gpu.short}: ${
+              not.map((layout) => layoutWords[layout.label]).join(", ")
+            }.`,
+          )
+          : null,
+      );
+    }
+
     function sideBySide(best, work) {
       const columns = [
-        ["on average", Math.ceil(work.concurrent), best.replicas[0]],
-        [`at the peak (× ${work.burst})`, work.peak, best.replicas[1]],
+        ["On average", Math.ceil(work.concurrent), best.replicas[0]],
+        [`At peak (× ${work.burst})`, work.peak, best.replicas[1]],
         [
           work.spares
-            ? `with ${work.spares === 1 ? "one spare" : `${work.spares} spares`} (N+${work.spares})`
-            : "without a spare",
+            ? `With ${work.spares === 1 ? "one spare" : `${work.spares} spares`} (N+${work.spares})`
+            : "Without spares",
           work.peak,
           best.replicas[2],
         ],
@@ -302,12 +454,12 @@
           make(
             "tbody",
             {},
-            row("requests in flight", ([, requests]) => count(requests)),
-            row(`replicas of ${best.ranks}`, ([, , replicas]) => count(replicas)),
-            row("GPUs", ([, , replicas]) => count(replicas * best.ranks)),
-            row("room for", ([, , replicas]) => count(replicas * best.each)),
+            row("Concurrent requests", ([, requests]) => count(requests)),
+            row("Replicas", ([, , replicas]) => count(replicas)),
+            row("GPUs", ([, , replicas]) => count(replicas * best.layout.devices)),
+            row("Requests that fit", ([, , replicas]) => count(replicas * best.each)),
             row(
-              "room left",
+              "Headroom",
               ([, requests, replicas]) => `${Math.round((replicas * best.each / requests - 1) * 100)} %`,
             ),
           ),
@@ -315,51 +467,50 @@
       );
     }
 
-    function bar(best, back) {
-      const used = Math.min(back.each * (best.request - best.shared), best.pool);
-      const state = Math.min(back.each * best.state, used);
+    function bar(best, each) {
+      const used = Math.min(each * (best.request - best.shared), best.pool);
+      const state = Math.min(each * best.state, used);
       return memoryBar(
         "Memory of one GPU",
         [
           ["weights", "weights", best.weights],
-          ["cache", "cache of its share of the peak", used - state + best.shared],
+          ["cache", "KV cache at peak", used - state + best.shared],
           ["state", "recurrent states", state],
-          ["reserve", "activations and reserve", best.reserve],
+          ["reserve", "activations, graphs and runtime", best.reserve],
           ["free", "free pool", Math.max(best.pool - used - best.shared, 0)],
           [
             "free",
-            "not taken by the engine",
+            "not used by the engine",
             Math.max(best.total - best.weights - best.reserve - best.pool, 0),
           ],
         ],
         best.total,
-        `Memory of one GPU at the peak: ${count(back.each)} requests on each replica.`,
+        "",
       );
     }
 
-    function arithmetic(best, back, work) {
+    function arithmetic({ site, work }, best, back) {
       const shared = best.shared
-        ? `, of which ${gib(best.shared, 3)} GiB of prefix are held once for all`
+        ? `; ${gib(best.shared, 3)} GiB of that is the shared prefix, held once for all`
         : "";
+      const { layout } = best;
       const lines = [
-        `requests in flight: ${+work.concurrent.toFixed(1)} × ${work.burst} burst = ${
-          count(work.peak)
-        } at the peak`,
-        `pool per GPU: the engine’s share of ${gib(best.total)} GiB, less ${gib(best.weights)} weights and ${
-          gib(best.reserve)
-        } reserve = ${gib(best.pool)} GiB`,
+        `concurrent requests: ${+work.concurrent.toFixed(1)} × ${work.burst} = ${count(work.peak)} at peak`,
+        `KV pool per GPU: the engine’s share (${site.engine.utilization}) of ${gib(best.total)} GiB − ${
+          gib(best.weights)
+        } weights − ${gib(best.reserve)} activations, graphs and runtime = ${gib(best.pool)} GiB`,
         `one request of ${count(work.mean)} tokens holds ${gib(best.request, 3)} GiB per GPU${shared}`,
-        `a replica of ${best.ranks} holds ${count(best.held)} of them and serves ${
+        `one replica (${layoutWords[layout.label]}) holds ${count(best.held)} of them and runs ${
           count(best.each)
-        }; what binds: ${kvKernel.words.limits[best.binds]}`,
+        }; limited by ${kvKernel.words.limits[best.binds]}`,
         `replicas: ${count(work.peak)} / ${count(best.each)} = ${
           best.replicas[1]
-        } at the peak, + ${work.spares} spare = ${best.replicas[2]}`,
-        `GPUs: ${best.replicas[2]} × ${best.ranks} = ${best.devices}`,
+        } at peak, + ${work.spares} spare = ${best.replicas[2]}`,
+        `GPUs: ${best.replicas[2]} × ${layout.devices} = ${best.devices}`,
       ];
       if (!Number.isNaN(best.tpot)) {
         lines.push(
-          `a step with ${count(back.each)} requests takes at least ${
+          `a decode step with ${count(back.share)} requests takes at least ${
             (best.tpot * 1e3).toFixed(1)
           } ms, about ${(best.tpot / work.efficiency * 1e3).toFixed(1)} ms at ${
             Math.round(work.efficiency * 100)
@@ -374,42 +525,47 @@
         );
       }
       lines.push(
-        `smallest pool that would do: ${gib(back.pool)} GiB per GPU${
-          back.utilization === null ? "" : `, a utilisation of ${back.utilization} (vLLM)`
+        `smallest KV pool that holds the peak: ${gib(back.pool)} GiB per GPU${
+          back.utilization === null
+            ? ""
+            : `, a memory share of ${back.utilization} (--gpu-memory-utilization)`
         }`,
       );
       lines.push(
         back.fractions
-          ? `static memory fraction that works (SGLang): ${back.fractions.lowest} to ${back.fractions.highest}`
-          : "no static memory fraction works (SGLang): cache and working memory together are too large",
+          ? `--mem-fraction-static that works (SGLang): ${back.fractions.lowest} to ${back.fractions.highest}`
+          : "no --mem-fraction-static works (SGLang): KV cache and working memory together are too large",
       );
-      lines.push(`longest request that all of them could have at once: ${count(back.longest)} tokens`);
+      lines.push(`longest context that all of them could have at once: ${count(back.longest)} tokens`);
       return lines;
     }
 
     function ranked(listed, answer) {
-      const { priced } = answer;
+      const { priced, site } = answer;
+      const alone = new Set(listed.map((one) => one.gpu.id)).size === 1;
       const up = new URL("../", location.href);
-      const heads = [
-        "accelerator",
-        "GPUs",
-        "replicas × size",
-        "weights",
-        "cache",
-        "users each",
-        "room left",
-        "memory in all",
-        ...(priced ? ["per hour"] : []),
-        "what binds",
+      const formats = (one) => formatOf(site.weight_formats, one.weightFormat);
+      /** @type {[string, (one: any) => any, boolean][]} */
+      const prices = priced ? [["Price per hour", (one) => one.price.toFixed(2), true]] : [];
+      /** @type {[string, (one: any) => any, boolean][]} */
+      const columns = [
+        ["GPUs", (one) => count(one.devices), true],
+        ["Replicas × GPUs", (one) => `${one.replicas[2]} × ${one.layout.devices}`, true],
+        ["Layout", (one) => layoutWords[one.layout.label], false],
+        ["Requests per replica", (one) => `${count(one.each)}${one.sure ? "" : " (tight)"}`, true],
+        ["Headroom", (one) => `${Math.round(one.headroom * 100)} %`, true],
+        ["Memory", (one) => gib(one.memory, 0), true],
+        ...prices,
+        ["Weights", formats, false],
+        ["KV cache", (one) => formatOf(site.kv_formats, one.kv), false],
+        ["Limited by", (one) => kvKernel.words.limits[one.binds], false],
       ];
-      const numeric = new Set([
-        "GPUs",
-        "replicas × size",
-        "users each",
-        "room left",
-        "memory in all",
-        "per hour",
-      ]);
+      const cell = (one, [title, value, numeric]) => {
+        const attributes = title === "Memory"
+          ? { class: "kv-num kv-size", "data-value": one.memory }
+          : { class: numeric ? "kv-num" : false };
+        return make("td", attributes, value(one));
+      };
       const rows = listed.slice(0, 20).map((one) =>
         make(
           "tr",
@@ -419,50 +575,40 @@
             { scope: "row" },
             make("a", { href: new URL(`gpus/${one.gpu.id}/`, up).href }, one.gpu.short),
           ),
-          ...[[one.devices, count(one.devices)], [null, `${one.replicas[2]} × ${one.ranks}`]].map((
-            [, text],
-          ) => make("td", { class: "kv-num" }, text)),
-          make("td", {}, one.weightFormat),
-          make("td", {}, one.kv),
-          make("td", {
-            class: `kv-num${one.sure ? "" : " kv-tight"}`,
-            title: one.sure ? false : "tight: within the error of the estimate",
-          }, count(one.each)),
-          make("td", { class: "kv-num" }, `${Math.round(one.headroom * 100)} %`),
-          make("td", { class: "kv-num kv-size", "data-value": one.memory }, gib(one.memory, 0)),
-          ...(priced ? [make("td", { class: "kv-num" }, one.price.toFixed(2))] : []),
-          make("td", {}, kvKernel.words.limits[one.binds]),
+          ...columns.map((column) => cell(one, column)),
+        )
+      );
+      const heads = [["GPU", null, false], ...columns].map(([title, , numeric]) =>
+        make(
+          "th",
+          { scope: "col", class: numeric ? "kv-num" : false },
+          title,
+          title === "Memory" ? make("span", { class: "kv-unit kv-gib" }, "GiB") : null,
         )
       );
       return make(
         "div",
-        { class: "kv-scroll", role: "region", tabindex: "0", "aria-label": "Deployments, best first" },
+        {
+          class: "kv-scroll kv-scroll--open",
+          role: "region",
+          tabindex: "0",
+          "aria-label": "Deployments, best first",
+        },
         make(
           "table",
           { class: "kv-table" },
           make(
             "caption",
             {},
-            `The best deployment on each of ${count(listed.length)} accelerators${
-              answer.alike ? "" : ", commonly rented ones first"
-            }${listed.length > 20 ? "; the first 20" : ""}`,
+            `${
+              alone
+                ? `The best deployment of each layout on ${listed[0].gpu.short}`
+                : `The best deployment on each of ${plural(listed.length, "GPU types")}${
+                  answer.alike ? "" : ", commonly rented ones first"
+                }`
+            }${listed.length > 20 ? "; the first 20 are shown" : ""}. Headroom is above the peak.`,
           ),
-          make(
-            "thead",
-            {},
-            make(
-              "tr",
-              {},
-              ...heads.map((text) =>
-                make(
-                  "th",
-                  { scope: "col", class: numeric.has(text) ? "kv-num" : false },
-                  text,
-                  text === "memory in all" ? make("span", { class: "kv-unit kv-gib" }, "GiB") : null,
-                )
-              ),
-            ),
-          ),
+          make("thead", {}, make("tr", {}, ...heads)),
           make("tbody", {}, ...rows),
         ),
       );
@@ -472,8 +618,8 @@
       const button = make("button", {
         type: "button",
         class: "kv-chip",
-        onclick: () => navigator.clipboard.writeText(text),
-      }, "copy");
+        onclick: (event) => copy(text, event.currentTarget),
+      }, "Copy");
       return make(
         "div",
         { class: "highlight kv-command" },
@@ -487,7 +633,8 @@
       const one = (found) => ({
         gpu: found.gpu.id,
         devices: found.devices,
-        tensor_parallel: found.ranks,
+        tensor_parallel: found.layout.tp,
+        layout: found.layout.label,
         replicas: { baseline: found.replicas[0], burst: found.replicas[1], with_spares: found.replicas[2] },
         weight_format: found.weightFormat,
         kv_format: found.kv,
@@ -519,35 +666,37 @@
           smallest_utilization: back.utilization,
           mem_fraction_static: back.fractions,
           longest_context_tokens: back.longest,
-          commands: { vllm: commands[0], sglang: commands[1] },
+          commands,
         },
       };
     }
 
     function markdown(answer, best, lines, commands) {
-      const { model, work, assumed, listed } = answer;
+      const { model, work, assumed, listed, given, site } = answer;
       const cell = (text) => String(text).replace(/\|/g, "\\|");
       return [
-        `## ${count(work.peak)} requests of ${count(work.mean)} tokens on ${model.name}`,
+        `## ${questionOf(given.asked, work)} of ${model.name}`,
         "",
-        `**${onDevices(best.devices, best.gpu.name)}**, ${
-          best.replicas[2]
-        } replicas of ${best.ranks}, weights ${best.weightFormat}, cache ${best.kv}.`,
+        `**${gpusOf(best.devices, best.gpu.name)}** (${replicasOf(best, work)}), ${
+          layoutWords[best.layout.label]
+        }, weights ${formatOf(site.weight_formats, best.weightFormat).toLowerCase()}, KV cache ${
+          formatOf(site.kv_formats, best.kv)
+        }.`,
         "",
         ...lines.map((line) => `- ${line}`),
         "",
-        "| accelerator | GPUs | replicas × size | users each | GiB in all |",
-        "| --- | ---: | ---: | ---: | ---: |",
+        "| GPU | GPUs | Replicas × GPUs | Layout | Requests per replica | Memory (GiB) |",
+        "| --- | ---: | ---: | --- | ---: | ---: |",
         ...listed.slice(0, 10).map((one) =>
-          `| ${cell(one.gpu.name)} | ${one.devices} | ${one.replicas[2]} × ${one.ranks} | ${one.each} | ${
-            gib(one.memory, 0)
-          } |`
+          `| ${cell(one.gpu.name)} | ${one.devices} | ${one.replicas[2]} × ${one.layout.devices} | ${
+            layoutWords[one.layout.label]
+          } | ${one.each} | ${gib(one.memory, 0)} |`
         ),
         "",
-        ...commands.flatMap((text) => ["```sh", text, "```"]),
+        ...Object.values(commands).filter(Boolean).flatMap((text) => ["```sh", text, "```"]),
         "",
         assumed.length ? `Assumed: ${assumed.join("; ")}.` : "",
-        location.href,
+        `${site.engine.label}, data ${site.release}: ${location.href}`,
         "",
       ].join("\n");
     }
@@ -563,30 +712,55 @@
 
     function write(replace) {
       const state = {};
-      for (const name of Object.keys(fields)) {
-        const value = fields[name].value.trim();
+      for (const name of names) {
+        const value = values.get(name);
         if (value !== start[name]) state[name] = value === "" ? "none" : value;
       }
+      mark();
       writeState(state, replace);
     }
 
-    function restore() {
-      const open = Object.fromEntries(
-        Object.entries(known).map(([name, values]) => [name, values && [...values, "none"]]),
-      );
-      const { state, ignored } = readState(open);
-      for (const [name, field] of Object.entries(fields)) {
-        const asked = state[name]?.[0];
-        field.value = asked === "none" ? "" : asked ?? start[name];
+    /* Which workload the fields are those of. */
+    function mark() {
+      for (const chip of $$("[data-preset]", form)) {
+        const asked = presetOf(chip);
+        const same = PRESET.every((name) => values.get(name) === (asked[name] ?? ""));
+        chip.setAttribute("aria-pressed", String(same));
       }
+    }
+
+    const presetOf = (chip) =>
+      Object.fromEntries(chip.dataset.preset.split(" ").map((pair) => pair.split("=")));
+    const PRESET = [...LENGTHS, ...NUMBERS].filter((name) => name !== "available" && name !== "efficiency");
+
+    async function restore() {
+      catalog ||= await load(new URL("site.json", base)).catch(() => null);
+      const ids = { model: catalog?.models.map(([slug]) => slug), gpu: catalog?.gpus.map((gpu) => gpu.id) };
+      const known = Object.fromEntries(names.map((name) => [
+        name,
+        name in ids
+          ? ids[name] && [...ids[name], "none"]
+          : fields[name].options
+          ? [...Array.from(fields[name].options, (option) => option.value), "none"]
+          : null,
+      ]));
+      const { state, ignored } = readState(known);
+      for (const name of names) {
+        const asked = state[name]?.[0];
+        values.set(name, asked === "none" ? "" : asked ?? start[name]);
+      }
+      const hidden = Object.keys(state).some((name) => fields[name] && advanced.contains(fields[name]));
+      if (hidden) advanced.open = true;
+      mark();
       return show(ignored);
     }
 
-    const typed = debounce(() => {
+    const typed = debounce((name) => {
+      complete(name);
       write(true);
       show();
-    }, 60);
-    for (const field of Object.values(fields)) {
+    }, 120);
+    for (const [name, field] of Object.entries(fields)) {
       field.addEventListener(
         "input",
         field.options
@@ -594,16 +768,19 @@
             write();
             show();
           }
-          : typed,
+          : () => typed(name),
       );
     }
     form.addEventListener("submit", (event) => event.preventDefault());
+    $("[data-kv-any]", form).addEventListener("click", () => {
+      values.set("gpu", "");
+      write();
+      show();
+    });
     for (const chip of $$("[data-preset]", form)) {
       chip.addEventListener("click", () => {
-        const values = Object.fromEntries(chip.dataset.preset.split(" ").map((pair) => pair.split("=")));
-        for (const name of [...LENGTHS, ...NUMBERS]) {
-          if (name !== "available" && name !== "efficiency") fields[name].value = values[name] ?? "";
-        }
+        const asked = presetOf(chip);
+        for (const name of PRESET) values.set(name, asked[name] ?? "");
         write();
         show();
       });

@@ -7,43 +7,17 @@
   const { kvKernel: kernel, kvCapacity: capacity } = root;
   const { MAX_REQUESTS } = kernel;
 
-  /* A known rate, or NaN: null stands for unknown in JSON. */
-  const rate = (value) => (value === null || value === undefined ? NaN : value);
-
-  /**
-   * What a step asks of one device: a model's times file for one pair of formats and size, and the
-   * device's rates.
-   * @returns {Step}
-   */
-  function stepOf(times, peaks, weightFormat, kvFormat, size, ranks) {
-    const [dense, expert, body, head] = times.weights[weightFormat][size];
-    /** @returns {Work[]} */
-    const work = (operations) =>
-      Object.entries(operations).map(([kind, each]) => [each, rate(peaks.rates[kind])]);
-    return {
-      ranks,
-      denseBytes: dense,
-      expertBytes: expert,
-      experts: times.experts[0],
-      expertsPerToken: times.experts[1],
-      body: work(body),
-      head: work(head),
-      reaches: times.reach[kvFormat][size],
-      attentionRate: rate(peaks.rates[times.attention[kvFormat]]),
-      stateBytes: times.state[size],
-      reducedBytes: times.reduced,
-      bytesRate: rate(peaks.bytes),
-      linkRate: rate(peaks.link),
-    };
-  }
-
-  /* The largest batch, up to what memory holds, that meets the time targets. */
-  function fastEnough(step, work, held) {
+  /* The largest batch of one data rank, up to what memory holds, that meets the time targets. Pipeline stages
+     work on as many micro-batches at once, and a prompt may pass through them in chunks. */
+  function fastEnough(step, work, held, stages) {
     const first = kernel.prefillSeconds(step, work.prompt, work.prefix);
-    if (work.ttft !== null && !(first <= work.ttft * work.efficiency)) return 0;
-    return work.tpot === null ? held : kernel.fastBatch(step, work.mean, work.tpot * work.efficiency, held);
+    if (work.ttft !== null && !(first <= work.ttft * stages * work.efficiency)) return 0;
+    if (work.tpot === null) return held;
+    const most = kernel.replicasFor(held, stages);
+    return Math.min(kernel.fastBatch(step, work.mean, work.tpot * work.efficiency, most) * stages, held);
   }
 
+  /* Average requests of which a pool holds this rank's part; 0 if one of the longest does not fit. */
   const replicaRequests = ({ block, kept, constant, terms }, pool, work) =>
     kernel.replicaRequests(pool, block, kept, constant, terms, work.mean, work.longest, work.prefix);
 
@@ -152,8 +126,10 @@
 
   /* --- ranking ------------------------------------------------------------------------------------------ */
 
+  const isTensorOnly = (layout) => layout.devices === layout.tp && !layout.ep && layout.dcp === 1;
+
   /* Deployments that serve the workload, best first, as kvreport.accounting.ranking.rank has them.
-     choices: {gpus: ids or null, weights: names, kv: names, sizes: counts or null, available: n or null,
+     choices: {gpus: ids or null, weights: names, kv: names, layouts: labels or null, available: n or null,
      prices: {id: price} or null}. */
   function rank(site, peaks, model, times, work, choices) {
     const found = [], refused = {}, fastest = { tpot: NaN, ttft: NaN };
@@ -165,87 +141,96 @@
     for (const gpu of site.gpus) {
       if (choices.gpus && !choices.gpus.includes(gpu.id)) continue;
       const limits = peaks.gpus[gpu.id];
-      site.sizes.forEach((ranks, size) => {
-        if ((choices.sizes && !choices.sizes.includes(ranks)) || ranks > limits.node) return;
+      for (const layout of site.layouts) {
+        if (choices.layouts && !choices.layouts.includes(layout.label)) continue;
+        if (layout.devices > layout.nodes * limits.node) continue;
+        if (!gpu.linked && !isTensorOnly(layout)) continue;
         for (const kv of choices.kv) {
           for (const weightFormat of choices.weights) {
-            const config = capacity.configure(site, model, gpu, size, weightFormat, kv);
-            if (!config) continue;
-            const [block, kept, constant, terms] = model.plans[model.plan[kv][size][gpu.kind]];
-            const plan = { block, kept, constant, terms };
-            const uncertainty = model.reserve[gpu.reserve][size][1];
-            const pool = gpu.memory - config.resident - config.reserve;
-            if (pool <= 0) {
+            const stages = layout.places.map((place) =>
+              capacity.configure(site, model, gpu, place, weightFormat, kv, true)
+            );
+            if (stages.some((stage) => stage === null)) continue;
+            if (stages.some((stage) => stage.pool <= 0)) {
               refuse("weights");
               continue;
             }
-            const held = replicaRequests(plan, pool, work);
+            const holding = stages.map((stage) => replicaRequests(stage, stage.pool, work));
+            const held = Math.min(...holding);
             if (!held) {
               refuse("context");
               continue;
             }
-            const step = stepOf(times, limits, weightFormat, kv, size, ranks);
-            const fast = fastEnough(step, work, held);
+            const stage = stages[holding.indexOf(held)];
+            const step = capacity.demandOf(times, limits, weightFormat, kv, layout.places[0], layout.tp);
+            const fast = fastEnough(step, work, held, layout.pp);
             const each = Math.min(fast, limits.seqs);
-            const first = kernel.prefillSeconds(step, work.prompt, work.prefix);
+            const first = kernel.prefillSeconds(step, work.prompt, work.prefix) / layout.pp;
             if (!each) {
               refuse("time");
               fastest.tpot = least(fastest.tpot, kernel.decodeSeconds(step, 1, work.mean));
               fastest.ttft = least(fastest.ttft, first);
               continue;
             }
-            const average = kernel.replicasFor(Math.max(1, Math.ceil(work.concurrent)), each);
-            const peak = kernel.replicasFor(work.peak, each);
+            const all = kernel.ofAllRanks(each, layout.dp);
+            const average = kernel.replicasFor(Math.max(1, Math.ceil(work.concurrent)), all);
+            const peak = kernel.replicasFor(work.peak, all);
             const replicas = [average, peak, peak + work.spares];
-            const devices = replicas[2] * ranks;
+            const devices = replicas[2] * layout.devices;
             if (choices.available && devices > choices.available) {
               refuse("available");
               continue;
             }
-            const surely = Math.min(replicaRequests(plan, pool - uncertainty, work), limits.seqs);
+            const surely = Math.min(
+              limits.seqs,
+              ...stages.map((one) => replicaRequests(one, one.pool - one.uncertainty, work)),
+            );
+            const { block, kept, constant, terms } = stage;
             const request = kernel.requestBytes(constant, terms, work.mean);
             const price = choices.prices ? choices.prices[gpu.id] : undefined;
+            const batch = kernel.microBatch(kernel.shareOfPeak(work.peak, all), layout.dp, layout.pp);
             found.push({
               model,
               gpu,
-              ranks,
-              size,
+              layout,
+              ranks: layout.tp,
               weightFormat,
               kv,
-              plan,
-              pool,
-              uncertainty,
+              plan: { block, kept, constant, terms },
+              pool: stage.pool,
+              uncertainty: stage.uncertainty,
               total: gpu.usable,
-              weights: config.resident,
-              reserve: config.reserve,
+              weights: stage.resident,
+              reserve: stage.reserve,
               request,
               shared: kernel.sharedBytes(terms, work.prefix),
-              state: config.heldConstant,
-              held,
-              each,
+              state: stage.heldConstant,
+              held: kernel.ofAllRanks(held, layout.dp),
+              each: all,
               replicas,
               devices,
               memory: devices * gpu.usable,
               price: price === undefined ? null : price * devices,
-              headroom: replicas[1] * each / work.peak - 1,
-              sure: surely * peak >= work.peak,
+              headroom: replicas[1] * all / work.peak - 1,
+              sure: kernel.ofAllRanks(surely, layout.dp) * peak >= work.peak,
               binds: kernel.whatLimits(request, constant, held, fast, limits.seqs),
-              tpot: kernel.decodeSeconds(step, kernel.replicasFor(work.peak, peak), work.mean),
+              tpot: kernel.decodeSeconds(step, batch, work.mean),
               ttft: first,
             });
           }
         }
-      });
+      }
     }
     const priced = choices.prices && found.every((one) => one.price !== null);
     const before = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
     const billed = (one) => Math.ceil(one.devices / one.gpu.machine) * one.gpu.machine; // whole machines are paid for
     const first = !choices.gpus && !choices.prices; // nobody has said which there are: those that clouds rent come first
     found.sort((a, b) =>
-      b.sure - a.sure || (first ? b.gpu.rental - a.gpu.rental || billed(a) - billed(b) : 0) ||
+      Number(b.sure) - Number(a.sure) || (first ? b.gpu.rental - a.gpu.rental || billed(a) - billed(b) : 0) ||
       (priced ? a.price - b.price : 0) ||
       a.memory - b.memory || a.devices - b.devices ||
-      b.each - a.each || before(a.gpu.id, b.gpu.id) || a.ranks - b.ranks
+      b.each - a.each || before(a.gpu.id, b.gpu.id) || a.ranks - b.ranks ||
+      before(a.layout.label, b.layout.label)
     );
     return { deployments: found, refused, fastest };
   }
@@ -256,22 +241,23 @@
     return [...seen.values()];
   }
 
-  /* The questions backwards, for one deployment. */
+  /* The questions backwards, for one deployment; requests are those of one data rank. */
   function inverses(peaks, found, work) {
-    const each = kernel.replicasFor(work.peak, found.replicas[1]);
+    const share = kernel.shareOfPeak(work.peak, found.each);
+    const each = kernel.replicasFor(share, found.layout.dp);
     const { block, kept, constant, terms } = found.plan;
     const pool = kernel.poolFor(block, kept, constant, terms, each, work.mean, work.longest, work.prefix);
     const utilization = kernel.utilizationFor(pool, found.weights, found.reserve, found.total);
-    const keeps = peaks.gpus[found.gpu.id].kept[found.size];
+    const keeps = peaks.gpus[found.gpu.id].kept[found.layout.label];
     const lowest = kernel.lowestStaticFraction(pool, found.weights, found.total);
     const highest = keeps === null ? -1 : kernel.highestStaticFraction(keeps, found.total);
-    const free = kernel.freeBytes(found.pool, block, kept);
     return {
+      share,
       each,
       pool,
       utilization: utilization <= 1 ? utilization : null,
       fractions: lowest > highest ? null : { lowest, highest },
-      longest: kernel.longestContext(Math.floor(free / each), constant, terms, found.model.limit),
+      longest: kernel.boundaryContext(found.pool, block, kept, constant, terms, each, found.model.limit),
     };
   }
 
@@ -302,14 +288,35 @@
 
   /* --- commands -------------------------------------------------------------------------------------------- */
 
+  /* Whether SGLang runs a deployment; Python asks its rules for each layout, KV format and kind of device. */
+  function runsOnSglang(times, found) {
+    const runs = times.sglang?.[found.kv]?.[found.layout.places[0]];
+    return Boolean(Array.isArray(runs) ? runs[found.gpu.kind] : runs);
+  }
+
   const quote = (word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replace(/'/g, "'\"'\"'")}'`);
 
+  /* The command that serves a deployment, as kvreport.estimation.commands.serving_command says it. */
   function command(server, found, work, own, share) {
     const flags = kernel.words.serve[server];
+    const sglang = server === "sglang";
+    const { layout } = found;
+    const ranks = kernel.stageRanks(layout.tp, layout.dp);
     const words = [...flags.start, found.model.id];
-    if (found.ranks > 1) words.push(flags.tensor_parallel, String(found.ranks));
+    const across = sglang ? ranks : layout.tp;
+    if (across > 1) words.push(flags.tensor_parallel, String(across));
+    if (layout.pp > 1) words.push(flags.pipeline_parallel, String(layout.pp));
+    if (layout.dp > 1) words.push(flags.data_parallel, String(layout.dp), ...flags.data_attention);
+    if (layout.ep) words.push(...flags.expert_parallel, ...(sglang ? [String(ranks)] : []));
+    if (layout.dcp > 1) words.push(flags.decode_context_parallel, String(layout.dcp));
+    if (layout.nodes > 1) {
+      const local = Math.floor(layout.dp / layout.nodes);
+      if (!sglang && local > 0 && layout.dp > 1) words.push("--data-parallel-size-local", String(local));
+      else words.push("--nnodes", String(layout.nodes));
+    }
     words.push(flags.context, String(work.longest));
-    words.push(flags.max_num_seqs, String(Math.max(found.each, 1)));
+    const each = Math.max(Math.floor(found.each / layout.dp), 1);
+    words.push(flags.max_num_seqs, String(each * (sglang ? layout.dp : 1)));
     if (share !== null) words.push(flags.share, String(share));
     if (kernel.words.online_weights.includes(found.weightFormat)) {
       words.push(flags.weights, found.weightFormat);
@@ -318,5 +325,5 @@
     return words.map(quote).join(" ");
   }
 
-  root.kvSizing = { stepOf, workload, rank, bestOfEach, inverses, whatToRelax, command };
+  root.kvSizing = { workload, rank, bestOfEach, inverses, whatToRelax, runsOnSglang, command };
 })(typeof globalThis === "object" ? globalThis : this);

@@ -193,6 +193,36 @@
     };
   }
 
+  /* When the reader has begun to do something, or has been here for a while. */
+  let awake = null;
+  function wake() {
+    awake ||= new Promise((done) => {
+      const events = ["pointermove", "pointerdown", "keydown", "scroll", "touchstart"];
+      const ready = () => {
+        events.forEach((name) => removeEventListener(name, ready));
+        done();
+      };
+      events.forEach((name) => addEventListener(name, ready, { passive: true, once: true }));
+      setTimeout(ready, 6000);
+    });
+    return awake;
+  }
+
+  /* Put text on the clipboard, and say so on the button that was pressed. */
+  function copy(text, button) {
+    const said = (words) => {
+      button.dataset.kvLabel ||= button.textContent;
+      button.textContent = words;
+      setTimeout(() => {
+        button.textContent = button.dataset.kvLabel;
+      }, 2000);
+    };
+    return navigator.clipboard.writeText(text).then(
+      () => said("Copied"),
+      () => said("Copying is not allowed here"),
+    );
+  }
+
   const matches = (text, query) =>
     query.toLowerCase().split(/\s+/).filter(Boolean).every((word) => text.includes(word));
 
@@ -382,9 +412,15 @@
     ["[data-kv-filter]", "textFilter", ["kv-index.js"]],
     ["[data-kv-state]", "stateful", STATE],
     ["[data-kv-ask]", "askBox", STATE],
-    ["[data-kv-gpupage]", "gpuPage", [...STATE, "kv-gpu.js"]],
-    ["[data-kv-explore]", "explore", ["kv-kernel.js", "kv-capacity.js", "kv-explore.js"]],
-    ["[data-kv-sizer]", "sizer", ["kv-kernel.js", "kv-capacity.js", "kv-sizing.js", "kv-sizer.js"]],
+    ["[data-kv-gpupage]", "gpuPage", [...STATE, "kv-matrix.js", "kv-gpu.js"]],
+    ["[data-kv-explore]", "explore", ["kv-kernel.js", "kv-capacity.js", "kv-matrix.js", "kv-explore.js"]],
+    ["[data-kv-sizer]", "sizer", [
+      "kv-kernel.js",
+      "kv-capacity.js",
+      "kv-picker.js",
+      "kv-sizing.js",
+      "kv-sizer.js",
+    ]],
     ["[data-kv-traffic]", "traffic", ["kv-kernel.js", "kv-capacity.js", "kv-traffic.js", "kv-replay.js"]],
     ["[data-kv-log]", "log", ["kv-kernel.js", "kv-capacity.js", "kv-loglines.js", "kv-log.js"]],
     ["[data-kv-yours]", "yours", ["kv-kernel.js", "kv-yours.js"]],
@@ -459,10 +495,12 @@
     readState,
     writeState,
     ignoredNote,
+    copy,
     debounce,
     matches,
     units,
     enliven,
+    wake,
     start,
   };
 

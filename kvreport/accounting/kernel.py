@@ -584,6 +584,16 @@ def replicas_for(requests: int, each: int) -> int:
     return -(-requests // each)
 
 
+def share_of_peak(peak: int, each: int) -> int:
+    """Return the requests of the peak that one replica runs, if as many replicas as needed share them evenly."""
+    return -(-peak // replicas_for(peak, max(each, 1)))
+
+
+def micro_batch(requests: int, data_ranks: int, stages: int) -> int:
+    """Return the requests of one micro-batch of a data rank: stages work on as many of them at once."""
+    return replicas_for(replicas_for(requests, data_ranks), stages)
+
+
 def what_limits(request: int, constant: int, held: int, fast: int, max_num_seqs: int) -> str:
     """Return what keeps one more request from a replica, as the command line names it.
 
@@ -721,6 +731,27 @@ def fast_batch(step: Step, context: int, target: float, held: int) -> int:
 
 
 # --- start-up logs -----------------------------------------------------------------------------------
+
+PROPORTION_KEPT: Final = 0.95
+"""Share of a proportional length that is offered: windows and states make a shorter request cost more."""
+
+AGREES_WITHIN: Final = 0.02
+"""A plan that is further than this from a log's own figure is not used for other lengths."""
+
+
+def proportional_length(longest: int, pool: int, needed: int) -> int:
+    """Return a length, in whole blocks of 16, that a pool surely holds of which ``longest`` needs ``needed`` bytes."""
+    return int(longest * pool / needed * PROPORTION_KEPT) // 16 * 16
+
+
+def agrees(computed: float, stated: float) -> bool:
+    """Return whether a computed concurrency is the one that a log states."""
+    return abs(computed / stated - 1) <= AGREES_WITHIN
+
+
+def raised_pool(pool: int, share: float, total: int) -> float:
+    """Return a pool after raising the memory share of a device of ``total`` bytes as far as is safe."""
+    return pool + (RAISED_UTILIZATION - share) * total
 
 
 def concurrency_at(fits: float, pool: int, share: float, raised: float, total: int) -> float:

@@ -18,7 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from kvreport.accounting import deployment
+from kvreport.accounting import deployment, kernel
 from kvreport.accounting.demand import Demand, demand
 from kvreport.accounting.deployment import Case, Memo, device_class, lay_out
 from kvreport.accounting.engines.registry import rules
@@ -299,9 +299,14 @@ class _Group:
             self.demand, self.peaks, work.prompt_tokens, cached_tokens=work.shared_prefix_tokens
         )
         alone = decode_seconds(self.demand, self.peaks, np.ones(total.shape), work.mean_tokens)
-        share = np.maximum(each, 1) * layout.data
-        share = np.ceil(work.peak / np.ceil(work.peak / share))
-        batch = np.ceil(np.ceil(share / layout.data) / layout.pipeline)
+        batch = np.asarray(
+            [
+                kernel.micro_batch(
+                    kernel.share_of_peak(work.peak, max(one, 1) * layout.data), layout.data, layout.pipeline
+                )
+                for one in each.tolist()
+            ]
+        )
         step = decode_seconds(self.demand, self.peaks, batch, work.mean_tokens)
         first = np.broadcast_to(first, total.shape) / layout.pipeline
         out = stages[0].refused
@@ -419,7 +424,12 @@ def _layouts(model: Model, choices: Choices) -> list[Layout]:
 
 
 def _stands(layout: Layout, device: Accelerator) -> bool:
-    """True if each of the layout's nodes has devices enough."""
+    """True if each of the layout's nodes has devices enough, and a scale-up link where more than tensors are split.
+
+    The published matrix keeps to the same rule (:mod:`kvreport.dataset.grid`).
+    """
+    if not layout.is_tensor_only and device.interconnect_bytes_per_s is None:
+        return False
     return layout.devices <= layout.nodes * (device.devices_per_node or USUAL_NODE)
 
 

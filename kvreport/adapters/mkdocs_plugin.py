@@ -12,10 +12,10 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import urljoin
 
 import yaml
@@ -41,6 +41,7 @@ from kvreport.catalog.load import open_catalogue
 from kvreport.dataset.release import data_version
 from kvreport.errors import Fault, InputError
 from kvreport.processes import exit_on_signals
+from kvreport.publish.compact import compact_script, compact_style
 from kvreport.site.build import Report, build
 from kvreport.site.kit import fonts, links, templating
 from kvreport.site.kit.page import Page, Section, link
@@ -63,6 +64,7 @@ _NAMED_DIALOG = (
 
 STYLES = ("assets/fonts.css", "assets/kvreport.css", "assets/book.css")
 SCRIPTS = ("assets/kvreport.js",)
+COMPACT: Final[dict[str, Callable[[str], str]]] = {".js": compact_script, ".css": compact_style}
 
 
 class KvreportConfig(Config):
@@ -190,9 +192,8 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
             level = InclusionLevel.INCLUDED if in_nav else InclusionLevel.NOT_IN_NAV
             files.append(File.generated(config, uri, content=_front_matter(page), inclusion=level))
         for path in sorted(resources.assets_dir().rglob("*")):
-            uri = self.mount.at(f"assets/{path.relative_to(resources.assets_dir()).as_posix()}")
-            if path.is_file() and files.get_file_from_path(uri) is None:
-                files.append(File.generated(config, uri, abs_src_path=str(path)))
+            if path.is_file():
+                self._take_asset(path, files, config)
         for uri, content in self.report.assets:
             files.append(File.generated(config, self.mount.at(uri), content=content))
         if not self.mount.foreign:
@@ -202,6 +203,22 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         self.known = {"" if url in (".", "./") else url.removesuffix("index.html") for url in self.known}
         self.known |= {*map(self.mount.at, self.report.file_names), "search/search_index.json"}
         return files
+
+    def _take_asset(self, path: Path, files: Files, config: MkDocsConfig) -> None:
+        """Announce one of our assets, scripts and styles without comments; a project's own file goes first."""
+        uri = self.mount.at(f"assets/{path.relative_to(resources.assets_dir()).as_posix()}")
+        known = files.get_file_from_path(uri)
+        if known is not None and (known.abs_src_path is None or not path.samefile(known.abs_src_path)):
+            return
+        shorten = COMPACT.get(path.suffix)
+        if shorten is None:
+            if known is None:
+                files.append(File.generated(config, uri, abs_src_path=str(path)))
+            return
+        if known is not None:
+            files.remove(known)
+        text = path.read_text(encoding="utf-8")
+        files.append(File.generated(config, uri, content=shorten(text)))
 
     def _take_book(self, files: Files, config: MkDocsConfig) -> None:
         """Take what is written by hand, and refuse quantities that nothing computes.

@@ -9,8 +9,9 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import TypeVar
 
-from kvreport.accounting.deployment import Alike, device_class
+from kvreport.accounting.deployment import device_class
 from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.fleet import Alike
 from kvreport.accounting.kv_cache import held
 from kvreport.accounting.parallel import Layout, check_tensor_parallel, suits
 from kvreport.accounting.plan import Serving

@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kvreport.accounting.demand import Demand, demand
-from kvreport.accounting.deployment import Case, Deployment, Memo, bound_of, lay_out_fleet
+from kvreport.accounting.deployment import Case, Deployment, Memo, bound_of
+from kvreport.accounting.fleet import lay_out_fleet
 from kvreport.accounting.numeric import Integers
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import Serving

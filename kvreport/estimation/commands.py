@@ -6,7 +6,7 @@ import shlex
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from kvreport.words import ONLINE_WEIGHTS, SERVE
+from kvreport.words import COMMAND_NOTES, ONLINE_WEIGHTS, SERVE
 
 Server = Literal["vllm", "sglang", "tensorrt_llm", "llama_cpp"]
 
@@ -65,22 +65,15 @@ def checkpoint_note(served: Served) -> str | None:
     """Say what the command cannot: that a checkpoint in another format must be found first."""
     if served.weight_format == "released" or served.weight_format in ONLINE_WEIGHTS:
         return None
-    return f"The command needs a checkpoint of {served.model} in {served.weight_format}; put its id in its place."
+    return COMMAND_NOTES["checkpoint"].format(model=served.model, format=served.weight_format)
 
 
 def nodes_note(served: Served) -> str | None:
     """Say what the command cannot where a replica stands in several servers: who is first, and which this is."""
     if served.nodes == 1:
         return None
-    vllm = (
-        "--data-parallel-address and --data-parallel-start-rank"
-        if served.data_parallel > 1
-        else "--master-addr and --node-rank"
-    )
-    return (
-        f"One replica stands in {served.nodes} nodes: run the command on each, with the first node's address and "
-        f"this node's place ({vllm} in vLLM, --dist-init-addr and --node-rank in SGLang)."
-    )
+    vllm = COMMAND_NOTES["nodes_by_data" if served.data_parallel > 1 else "nodes_by_rank"]
+    return COMMAND_NOTES["nodes"].format(nodes=served.nodes, vllm=vllm)
 
 
 def _words(server: Server, served: Served) -> list[str]:

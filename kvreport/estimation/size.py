@@ -498,7 +498,7 @@ def _offers(
         )
     if available is not None and available < 1:
         raise InputError(f"available: found {available}; allowed: at least 1")
-    return [Offer(known.accelerators[slug], available, priced.get(slug)) for slug in slugs]
+    return [Offer(known.accelerator(slug), available, priced.get(slug)) for slug in slugs]
 
 
 def _weight_format(known: Catalogue, name: str) -> tuple[str, Any]:

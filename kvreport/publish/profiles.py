@@ -1,8 +1,7 @@
 """What a browser needs to answer by itself: profiles, weights and reserves, as small JSON.
 
 Published under ``downloads/v1/``: ``site.json`` (accelerators, formats, contexts), one file per
-model, ``explore.json`` with all of them, and ``explore/<size>.json`` with the numbers of one
-tensor-parallel size each, for a quick first look. From these, ``docs/assets/kv-capacity.js``
+model, and ``explore.json`` with all of them. From these, ``docs/assets/kv-capacity.js``
 evaluates the same arithmetic as :mod:`kvreport.accounting`; a test holds it equal to the dataset,
 row by row.
 Every size stays below 2^53, so a browser's numbers hold it exactly.
@@ -11,7 +10,7 @@ Every size stays below 2^53, so a browser's numbers hold it exactly.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -42,8 +41,6 @@ from kvreport.publish.site_data import SiteData, short_name
 
 SCHEMA: Final = 1
 FOLDER: Final = "downloads/v1"
-_NAMES: Final = ("family", "maker", "kind", "limit", "slots", "kv", "aliases")
-"""What tells a model from others, beside its name."""
 ENGINES: Final = ("vllm-0.25", "vllm-0.19", "vllm-0.11", "sglang")
 """Other engines that pages can switch to (:mod:`kvreport.publish.engine_profiles`), where the catalog has them."""
 BF16: Final = "bf16"
@@ -79,35 +76,44 @@ def places(site: SiteData, *, further: bool) -> tuple[Place, ...]:
     return (*plain, *staged)
 
 
-def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
-    """Yield (address, content) of every JSON file, byte-identical for the same catalogue."""
-    shared = site_facts(site)
-    yield f"{FOLDER}/site.json", encode(shared)
-    everything = []
+def every_model(site: SiteData) -> list[tuple[bytes, dict[str, Any]]]:
+    """Return each model's file, and its facts at the tensor-parallel sizes, which several files are made from."""
     sizes = len(site.axes.tensor_parallel)
     # The other models decide which formats the lists have; their names decide nothing.
-    shape = encode({name: value for name, value in shared.items() if name != "models"})
+    shape = encode({name: value for name, value in site_facts(site).items() if name != "models"})
     with site.parts.group("profiles") as kept:
-        for model in site.models:
 
-            def make(model: Model = model) -> tuple[bytes, dict[str, Any]]:
+        def one(model: Model) -> tuple[bytes, dict[str, Any]]:
+            def make() -> tuple[bytes, dict[str, Any]]:
                 facts = model_facts(site, model, further=True)
                 own = {"schema": SCHEMA, "release": site.version, **facts, **reserve_rates(site, model)}
                 return encode(own), of_sizes(facts, sizes)
 
             content, few = kept.get(site.parts.key(site.parts.of_model(model), shape), make)
-            everything.append(few)
-            yield f"{FOLDER}/models/{model.slug}.json", content
-    yield f"{FOLDER}/explore.json", encode({"site": shared, "models": everything})
-    for place, size in enumerate(shared["sizes"]):
-        yield f"{FOLDER}/explore/{size}.json", encode(of_size(everything, place))
+            return content, few
+
+        return [one(model) for model in site.models]
+
+
+def files(site: SiteData, everything: Sequence[tuple[bytes, dict[str, Any]]]) -> Iterator[tuple[str, bytes]]:
+    """Yield (address, content) of every JSON file, byte-identical for the same catalog.
+
+    Args:
+        site: The catalog.
+        everything: What :func:`every_model` returns.
+    """
+    shared = site_facts(site)
+    yield f"{FOLDER}/site.json", encode(shared)
+    for model, (content, _) in zip(site.models, everything, strict=True):
+        yield f"{FOLDER}/models/{model.slug}.json", content
+    models = [facts for _, facts in everything]
+    yield f"{FOLDER}/explore.json", encode({"site": shared, "models": models})
 
 
 def names(site: SiteData) -> tuple[str, ...]:
     """Return the addresses of :func:`files` without making them."""
     models = tuple(f"{FOLDER}/models/{model.slug}.json" for model in site.models)
-    sizes = tuple(f"{FOLDER}/explore/{size}.json" for size in site.catalogue.grid.tensor_parallel)
-    return (f"{FOLDER}/site.json", *models, f"{FOLDER}/explore.json", *sizes)
+    return (f"{FOLDER}/site.json", *models, f"{FOLDER}/explore.json")
 
 
 def encode(value: object) -> bytes:
@@ -514,54 +520,6 @@ def _held(cases: list[Case], site: SiteData, memo: Memo) -> list[Any] | dict[str
         profile = plan_blocks(upper_bound(case, site.axes.ceiling), memo).profile
         each.append([*_profile(profile), profile.state_bytes])
     return each[0] if all(one == each[0] for one in each) else {"kinds": each}
-
-
-def of_size(everything: list[dict[str, Any]], place: int) -> dict[str, Any]:
-    """Return every model with the numbers of one tensor-parallel size only, for a quick first look.
-
-    A list for each field, its models in the order of ``site.json``, which has their names: like
-    stands beside like, and it travels a third smaller than a list of models.
-    """
-    used = [
-        sorted({index for rows in facts["plan"].values() for index in rows[place] if index >= 0})
-        for facts in everything
-    ]
-    where = [{index: position for position, index in enumerate(indices)} | {NONE: NONE} for indices in used]
-    return {
-        **{name: [facts[name] for facts in everything] for name in _NAMES},
-        "plans": [
-            [facts["plans"][index] for index in indices]
-            for facts, indices in zip(everything, used, strict=True)
-        ],
-        "plan": {
-            kv: [
-                _alike([new[index] for index in facts["plan"][kv][place]]) if kv in facts["plan"] else None
-                for facts, new in zip(everything, where, strict=True)
-            ]
-            for kv in _members(everything, "plan")
-        },
-        "reserve": [
-            [facts["reserve"][number][place] for facts in everything]
-            for number in range(max((len(facts["reserve"]) for facts in everything), default=0))
-        ],
-        **{
-            group: {
-                name: [facts[group][name][place] if name in facts[group] else None for facts in everything]
-                for name in _members(everything, group)
-            }
-            for group in ("weights", "loaded", "held")
-        },
-    }
-
-
-def _members(everything: list[dict[str, Any]], group: str) -> list[str]:
-    """Names that any model has in a group, in the order in which they first come."""
-    return list(dict.fromkeys(name for facts in everything for name in facts[group]))
-
-
-def _alike(indices: list[int]) -> int | list[int]:
-    """Return one number for a list that has only one."""
-    return indices[0] if len(set(indices)) == 1 else indices
 
 
 def own_kv(site: SiteData, model: Model) -> str:

@@ -9,11 +9,14 @@ holds its answers equal to Python's over many workloads.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from kvreport.accounting.demand import Demand, Reach, demand
+from kvreport.accounting.deployment import Case, plan_blocks
 from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.parallel import Layout
+from kvreport.accounting.plan import Serving
 from kvreport.accounting.profile import UNBOUNDED
 from kvreport.accounting.ranking import USUAL_NODE
 from kvreport.accounting.roofline import MULTIPLIES, Peaks
@@ -21,17 +24,40 @@ from kvreport.accounting.sizing import MAX_REQUESTS, sglang_reserve
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.model import Model
-from kvreport.publish.profiles import FOLDER, SCHEMA, encode
+from kvreport.errors import InputError
+from kvreport.estimation.request import refuse_unsupported
+from kvreport.publish.profiles import FOLDER, SCHEMA, encode, places, site_facts
 from kvreport.publish.site_data import SiteData
 
 NOTHING_SEEN: Final = -1
+UNNAMED_KV: Final = "bf16"
+"""The KV format that engines take without being told."""
 
 
-def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
-    """Yield (address, content) of every JSON file, byte-identical for the same catalogue."""
+def every_model(site: SiteData) -> list[dict[str, Any]]:
+    """Return :func:`times_facts` of every model, which several files are made from."""
+    # Kinds of devices, formats and layouts decide the lists; the other models decide nothing.
+    shape = encode({name: value for name, value in site_facts(site).items() if name != "models"})
+    with site.parts.group("times") as kept:
+        return [
+            kept.get(
+                site.parts.key(site.parts.of_model(model), shape),
+                lambda model=model: times_facts(site, model),  # type: ignore[misc]
+            )
+            for model in site.models
+        ]
+
+
+def files(site: SiteData, everything: Sequence[dict[str, Any]]) -> Iterator[tuple[str, bytes]]:
+    """Yield (address, content) of every JSON file, byte-identical for the same catalog.
+
+    Args:
+        site: The catalog.
+        everything: What :func:`every_model` returns.
+    """
     yield f"{FOLDER}/peaks.json", encode(peaks_facts(site))
-    for model in site.models:
-        yield f"{FOLDER}/times/{model.slug}.json", encode({"schema": SCHEMA, **times_facts(site, model)})
+    for model, facts in zip(site.models, everything, strict=True):
+        yield f"{FOLDER}/times/{model.slug}.json", encode({"schema": SCHEMA, **facts})
 
 
 def names(site: SiteData) -> tuple[str, ...]:
@@ -44,7 +70,7 @@ def peaks_facts(site: SiteData) -> dict[str, Any]:
 
     ``gpus[id]``: ``bytes`` per second of memory, ``rates`` by operand type, ``link`` bytes per second
     in one direction (each null where not known), ``seqs`` (requests that the engine runs at once),
-    ``node`` (devices of a server), ``kept`` (bytes that SGLang keeps by itself, by size).
+    ``node`` (devices of a server), ``kept`` (bytes that SGLang keeps by itself, by layout).
     """
     return {
         "schema": SCHEMA,
@@ -54,48 +80,95 @@ def peaks_facts(site: SiteData) -> dict[str, Any]:
 
 
 def times_facts(site: SiteData, model: Model) -> dict[str, Any]:
-    """Return what a step demands, in the order of the sizes of ``site.json``.
+    """Return what a step demands, with a column for each of :func:`kvreport.publish.profiles.places`.
 
-    ``weights[format][size]`` is [dense bytes, expert bytes, {type: operations per token}, {type:
-    operations of the output head}]; ``reach[kv][size]`` is a list of [bytes per entry, operations,
+    ``weights[format][column]`` is [dense bytes, expert bytes, {type: operations per token}, {type:
+    operations of the output head}]; ``reach[kv][column]`` is a list of [bytes per entry, operations,
     operations while prefilling, cap (0: none, -1: nothing is seen), tokens per entry, chunked, constant entries].
     """
     grid = site.axes
-    sizes = grid.parallel_sizes(model)
+    offered = set(grid.layouts_of(model))
+    columns = [place.layout if place.layout in offered else None for place in places(site, further=True)]
     caches = grid.caches(model)
-    first = caches[0]
+    forms = dict(grid.weight_formats)
+    first, plain = caches[0], next(iter(forms))
 
-    def asked(form: str, cache: KvFormat, size: int) -> Demand:
-        return demand(model, dict(grid.weight_formats)[form], grid.formats, cache, tensor_parallel=size)
+    def asked(form: str, cache: KvFormat, layout: Layout) -> Demand:
+        whole = demand(model, forms[form], grid.formats, cache, tensor_parallel=layout.tensor)
+        return whole.shared_by(layout.data).interleaved(layout.decode_context)
 
+    any_layout = next(layout for layout in columns if layout is not None)
     return {
         "slug": model.slug,
         "experts": [model.experts.routed, model.experts.per_token] if model.experts else [0, 0],
-        "reduced": asked(grid.weight_formats[0][0], first, sizes[0]).reduced_bytes_per_token,
-        "state": [
-            asked(grid.weight_formats[0][0], first, size).state_bytes_touched if size in sizes else None
-            for size in grid.tensor_parallel
-        ],
+        "reduced": asked(plain, first, any_layout).reduced_bytes_per_token,
+        "state": [layout and asked(plain, first, layout).state_bytes_touched for layout in columns],
         "weights": {
-            form: [
-                _weights(asked(form, first, size)) if size in sizes else None for size in grid.tensor_parallel
-            ]
-            for form, _ in grid.weight_formats
+            form: [layout and _weights(asked(form, first, layout)) for layout in columns] for form in forms
         },
         "reach": {
             cache.name: [
-                [_reach(reach) for reach in asked(grid.weight_formats[0][0], cache, size).reaches]
-                if size in sizes
-                else None
-                for size in grid.tensor_parallel
+                layout and [_reach(reach) for reach in asked(plain, cache, layout).reaches]
+                for layout in columns
             ]
             for cache in caches
         },
-        "attention": {
-            cache.name: asked(grid.weight_formats[0][0], cache, sizes[0]).attention_multiplies
-            for cache in caches
-        },
+        "attention": {cache.name: asked(plain, cache, any_layout).attention_multiplies for cache in caches},
+        "sglang": _runs_on_sglang(site, model, columns, caches),
     }
+
+
+def _runs_on_sglang(
+    site: SiteData, model: Model, columns: Sequence[Layout | None], caches: Sequence[KvFormat]
+) -> dict[str, list[Any]] | None:
+    """Whether SGLang runs a model: by KV format and column 0, 1, or one of them for each kind of device.
+
+    None where there is no such engine, or it does not run the model at all. The block plan is made for the first
+    layout only: what a release refuses for others, it refuses by its flags.
+    """
+    engine = site.catalogue.engines.get("sglang")
+    if engine is None:
+        return None
+    try:
+        refuse_unsupported(model, engine)
+    except InputError:
+        return None
+    kinds = site.device_kinds
+    examples = {kinds[gpu.id]: gpu for gpu in reversed(site.gpus)}
+    devices = [examples[kind] for kind in sorted(examples)]
+    first = next(layout for layout in columns if layout is not None)
+
+    def planned(own: KvFormat | None) -> bool:
+        tokens, rows = rules(engine).scheduler(devices[0])
+        serving = Serving(max_batched_tokens=tokens, max_seqs=rows)
+        formats = site.catalogue.weight_formats
+        try:
+            plan_blocks(
+                Case(
+                    model=model,
+                    engine=engine,
+                    accelerators=(devices[0],),
+                    formats=formats,
+                    kv_format=own,
+                    layout=first,
+                    serving=serving,
+                )
+            )
+        except InputError:
+            return False
+        return True
+
+    def each(own: KvFormat | None, layout: Layout | None) -> int | list[int] | None:
+        if layout is None:
+            return None
+        found = [int(rules(engine).supports(model, own, device, layout) is None) for device in devices]
+        return found[0] if len(set(found)) == 1 else found
+
+    answer = {}
+    for cache in caches:
+        own = None if cache.name == UNNAMED_KV else cache
+        answer[cache.name] = [each(own, layout) for layout in columns] if planned(own) else [0] * len(columns)
+    return answer
 
 
 def _device(site: SiteData, gpu: Accelerator) -> dict[str, Any]:
@@ -108,12 +181,14 @@ def _device(site: SiteData, gpu: Accelerator) -> dict[str, Any]:
         "link": _known(float(peaks.link_bytes_per_s)),
         "seqs": rules(site.engine).scheduler(gpu)[1] if site.engine.device_classes else MAX_REQUESTS,
         "node": gpu.devices_per_node or USUAL_NODE,
-        "kept": [
-            sglang_reserve(gpu.usable_bytes, default.max_batched_tokens, default.max_seqs, size)
+        "kept": {
+            layout.label: sglang_reserve(
+                gpu.usable_bytes, default.max_batched_tokens, default.max_seqs, layout.devices
+            )
             if default
             else None
-            for size in site.axes.tensor_parallel
-        ],
+            for layout in dict.fromkeys(place.layout for place in places(site, further=True))
+        },
     }
 
 

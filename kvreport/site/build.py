@@ -23,6 +23,7 @@ from kvreport.publish import (
     embeds,
     engine_changes,
     engine_profiles,
+    explorer_data,
     feeds,
     headers,
     known_logs,
@@ -32,6 +33,7 @@ from kvreport.publish import (
     schemas,
     sizer_data,
 )
+from kvreport.publish.compact import compact_script
 from kvreport.publish.downloads import FOLDER, NOTHING, Downloads, prepare
 from kvreport.publish.page_data import gather
 from kvreport.publish.parts import Parts
@@ -261,10 +263,12 @@ def _twins(finished: Sequence[Page], site_url: str, parts: Parts) -> list[tuple[
 
 def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
     """Yield (address, content) of every small file beside the pages."""
-    yield from profiles.files(site)
+    everything, times = profiles.every_model(site), sizer_data.every_model(site)
+    yield from profiles.files(site, everything)
+    yield from explorer_data.files(site, [facts for _, facts in everything], times)
     yield from picker.files(site)
     yield from engine_profiles.files(site)
-    yield from sizer_data.files(site)
+    yield from sizer_data.files(site, times)
     for kind in PAGE_TYPES:
         yield from kind.files(site)
     yield from feeds.files(site)
@@ -276,8 +280,8 @@ def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
 
 
 def _assets(cache: Path) -> Iterator[tuple[str, bytes]]:
-    yield browser.ADDRESS, browser.script().encode()
-    yield browser.LESSONS_ADDRESS, browser.lessons_script().encode()
+    yield browser.ADDRESS, compact_script(browser.script()).encode()
+    yield browser.LESSONS_ADDRESS, compact_script(browser.lessons_script()).encode()
     found = False
     for name, content in fonts.web_fonts(cache):
         found = True

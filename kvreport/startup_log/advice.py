@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+from kvreport import words
 from kvreport.accounting import kernel
 from kvreport.accounting.capacity import longest_context, users
 from kvreport.accounting.deployment import allocate, lay_out
@@ -14,13 +15,8 @@ from kvreport.startup_log.findings import Change
 from kvreport.startup_log.laid_out import TWO_BYTE_KV, LaidOut, longest_of, tokens_of
 from kvreport.startup_log.reading import Reading
 
-FEWER_REQUESTS: Final = (256, 64, 16)
+FEWER_REQUESTS: Final[tuple[int, ...]] = tuple(words.ALL["fewer_requests"])
 """Requests at once that are tried, where sampling from many rows of logits takes the cache's place."""
-
-PROPORTION_KEPT: Final = 0.95
-
-AGREES_WITHIN: Final = 0.02
-"""A plan that is further than this from the log's own figure is not used for other lengths."""
 
 
 def changes(
@@ -75,7 +71,7 @@ def _room(reading: Reading, laid: LaidOut | None, pool: int, total: int | None) 
     needed = _one_request(reading, laid)
     share = reading.number("utilization")
     raisable = share is not None and share < RAISED_UTILIZATION and total
-    if raisable and pool + (RAISED_UTILIZATION - (share or 0)) * (total or 0) >= needed:
+    if raisable and kernel.raised_pool(pool, share or 0, total or 0) >= needed:
         found.append(Change("utilization", RAISED_UTILIZATION))
     if laid is not None and laid.deployment.case.accelerators:
         case = laid.deployment.case
@@ -125,8 +121,7 @@ def _fitting_length(reading: Reading, laid: LaidOut | None, pool: int | None, lo
         return int(longest_context(pool, laid.plan, longest)) or None
     needed = reading.whole("needed")
     if needed and pool is not None and pool > 0:
-        # In proportion: windows and states make a shorter request dearer than that, so some is taken off.
-        return int(longest * pool / needed * PROPORTION_KEPT) // 16 * 16 or None
+        return kernel.proportional_length(longest, pool, needed) or None
     return reading.whole("storable") or tokens_of(reading)
 
 
@@ -160,4 +155,4 @@ def plan_agrees(reading: Reading, laid: LaidOut, pool: int) -> bool:
     stated, longest = reading.number("concurrency"), longest_of(reading)
     if not stated or not longest:
         return True
-    return abs(float(laid.of_pool(pool).concurrency(longest)) / stated - 1) <= AGREES_WITHIN
+    return kernel.agrees(float(laid.of_pool(pool).concurrency(longest)), stated)

@@ -12,7 +12,7 @@ from kvreport.accounting.capacity import Verdict
 from kvreport.catalog.load import load_catalogue
 from kvreport.dataset.grid import axes
 from kvreport.dataset.matrix import cube_of
-from kvreport.publish import profiles
+from kvreport.publish import explorer_data, profiles, sizer_data
 from kvreport.publish.browser import script as browser_script
 from kvreport.publish.page_data import gather
 
@@ -43,23 +43,35 @@ ANSWER = """({site, models, rows}) => {
     return {compared, wrong: wrong.slice(0, 5), count: wrong.length};
 }"""
 
-# The explorer's files hold one size each, field by field; they must give the same configurations.
-UNPACKED = """({site, models, packed, rows}) => {
+# The explorer's files are parts; put together they must give the same configurations.
+PUT_TOGETHER = """async ({site, models, parts, rows}) => {
     const by = Object.fromEntries(models.map((model) => [model.id, model]));
     const gpus = Object.fromEntries(site.gpus.map((gpu) => [gpu.id, gpu]));
-    const small = Object.fromEntries(site.sizes.map((size) => [
-        size, Object.fromEntries(kvCapacity.unpack(site, size, packed[size]).map((model) => [model.id, model]))]));
+    const asked = [];
+    const get = (name) => { asked.push(name); return Promise.resolve(parts[name]); };
+    const matrix = kvMatrix.open(get, site, parts.models);
+    await matrix.need({gpus: site.gpus, sizes: [0], forms: ["released"], caches: ["own"]});
+    const first = asked.length;
+    const all = {gpus: site.gpus, sizes: site.sizes.map((_, n) => n),
+        forms: site.weight_formats.map((one) => one.name), caches: ["own", ...site.kv_formats.map((one) => one.name)]};
+    await matrix.need(all);
+    await matrix.bounds(all);
+    await matrix.aliases();
+    const small = Object.fromEntries(matrix.models.map((model) => [model.id, model]));
     const wrong = [];
     let compared = 0;
     const facts = (config) => JSON.stringify(config && {...config, model: null});
     for (const [id, gpu, size, weights, kv] of rows) {
         const place = site.sizes.indexOf(size);
         const whole = kvCapacity.configure(site, by[id], gpus[gpu], place, weights, kv);
-        const part = kvCapacity.configure(site, small[size][id], gpus[gpu], place, weights, kv);
+        const part = kvCapacity.configure(site, small[id], gpus[gpu], place, weights, kv);
         compared += 1;
         if (facts(whole) !== facts(part)) wrong.push([id, gpu, size, weights, kv]);
     }
-    return {compared, wrong: wrong.slice(0, 5)};
+    for (const model of models) {
+        if (JSON.stringify(small[model.id].aliases) !== JSON.stringify(model.aliases)) wrong.push(model.id);
+    }
+    return {compared, wrong: wrong.slice(0, 5), once: new Set(asked).size === asked.length, first};
 }"""
 
 COLUMNS = (
@@ -122,13 +134,17 @@ def test_the_browser_answers_as_the_dataset_does(repository, chromium_path, chro
         page.add_script_tag(path=str(repository / "docs/assets/kv-capacity.js"))
         data = json.loads(profiles.encode({"site": shared, "models": models, "rows": rows}))
         found = page.evaluate(ANSWER, data)
-        packed = {
-            size: json.loads(profiles.encode(profiles.of_size(models, place)))
-            for place, size in enumerate(shared["sizes"])
+        page.add_script_tag(path=str(repository / "docs/assets/kv-matrix.js"))
+        parts = {
+            address.removeprefix(f"{profiles.FOLDER}/explore/").removesuffix(".json"): json.loads(content)
+            for address, content in explorer_data.files(site, models, sizer_data.every_model(site))
         }
-        unpacked = page.evaluate(UNPACKED, {**data, "packed": packed})
+        together = page.evaluate(PUT_TOGETHER, {**data, "parts": parts})
         browser.close()
     assert found["compared"] == len(rows)
     assert found["count"] == 0, found["wrong"]
-    assert unpacked["compared"] > ROWS // 2
-    assert unpacked["wrong"] == []
+    assert together["compared"] > ROWS // 2
+    assert together["wrong"] == []
+    # What the first question needs is fetched alone, and nothing twice.
+    assert together["once"]
+    assert together["first"] < len(parts) / 4

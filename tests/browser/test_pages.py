@@ -228,14 +228,11 @@ def test_a_stale_filter_is_said_and_an_empty_result_explained(visit):
 
 
 def test_the_tools_say_what_of_an_address_they_ignore_and_what_empties_a_result(visit):
-    page = visit.go("explore/?gpu=h100-sxm-80gb&kv=fp5&flavour=vanilla&users=many&context=8192&name=zzz")
-    said = page.locator(".kv-explore .kv-said")
-    said.wait_for()
-    page.wait_for_function("document.querySelector('.kv-said').textContent.includes('Ignored')")
-    for ignored in ("kv=fp5", "flavour=vanilla", "users=many"):
-        assert ignored in said.inner_text().split("Ignored")[1]
-    assert "model contains “zzz”" in said.inner_text()
-    assert "Without the model's name there would be" in said.inner_text()
+    page = visit.go("explore/?gpu=h100-sxm-80gb&tp=1&kv=fp5&flavour=vanilla&users=many&context=8192&name=zzz")
+    page.wait_for_selector(".kv-explore .kv-ignored")
+    for ignored in ("kv=fp5", "flavour=vanilla", "requests=many"):
+        assert ignored in page.locator(".kv-explore .kv-ignored").inner_text()
+    assert "name contains “zzz”" in page.locator(".kv-explore .kv-said").inner_text()
     assert page.locator("#explore-table tbody tr").count() == 0
     page = visit.go("sizer/?context=4K&weights=fp5&flavour=vanilla&gpu=gone")
     page.wait_for_function("document.querySelector('[data-kv-sized]').dataset.kvState === 'sized'")
@@ -256,16 +253,6 @@ def test_the_front_page_leads_to_the_pages_that_the_site_has(visit):
     page = visit.go("")
     doors = page.locator(".kv-doors a").all_inner_texts()
     assert doors == ["Models", "GPUs", "Explore", "Compare", "Sizer", "Log", "Data"]
-
-
-def test_the_explorer_s_sizes_switch_to_gb(visit):
-    page = visit.go("explore/?name=llama+70b&gpu=h100-sxm-80gb&context=8192&tp=4&weights=released&kv=own")
-    cell = page.locator("#explore-table tbody td.kv-size").first
-    cell.wait_for()
-    before = float(cell.inner_text())
-    page.locator("#explore-table .kv-units").click()
-    assert float(cell.inner_text()) == pytest.approx(before * 2**30 / 1e9, abs=0.01)
-    assert "GB" in page.locator("#explore-table thead").inner_text()
 
 
 def test_a_column_sorts_both_ways(visit):
@@ -311,34 +298,6 @@ def test_the_front_page_answers_another_question(visit):
     again = visit.page.url
     page.goto(again)
     page.wait_for_function("document.querySelector('.kv-big').textContent.includes('Qwen3.6')")
-
-
-def test_the_explorer_filters_says_so_and_hands_out_rows_of_the_dataset(visit, tiny_site):
-    import pandas as pd
-
-    page = visit.go("explore/")
-    page.wait_for_selector("#explore-table tbody tr")
-    assert visit.query()["gpu"] == ["h100-sxm-80gb"]
-    before = page.evaluate("performance.now()")
-    page.locator("fieldset", has_text="devices").locator(".kv-chip[value='2']").click()
-    page.wait_for_function("document.querySelector('.kv-said').textContent.includes('devices 1 or 2')")
-    page.locator(".kv-chip[value=tight]").click()
-    page.locator(".kv-chip[value=fits]").click()
-    assert page.evaluate("performance.now()") - before < 5_000
-    page.wait_for_function("document.querySelector('.kv-said').textContent.includes('verdict tight or fits')")
-    said = page.locator(".kv-said").inner_text()
-    with page.expect_download() as waiting:
-        page.get_by_role("button", name="Download as CSV").click()
-    selection = pd.read_csv(waiting.value.path())
-    assert len(selection) == int(said.split(" row", 1)[0].replace(",", ""))
-    keys = ["model", "gpu", "tensor_parallel", "weight_format", "kv_format", "context_tokens"]
-    whole = pd.read_parquet(tiny_site.folder / "downloads/capacity.parquet")
-    both = selection.merge(
-        whole.astype({key: selection[key].dtype for key in keys}), on=keys, suffixes=("", "_published")
-    )
-    assert len(both) == len(selection)
-    for name in selection.columns.difference(keys):
-        assert (both[name].astype(str) == both[f"{name}_published"].astype(str)).all(), name
 
 
 def test_a_comparison_overlays_two_models(visit):

@@ -38,6 +38,7 @@ CATALOGUE = open_catalogue()
 # Every field of a deployment that both sides have; times are compared within rounding.
 EXACT = (
     "gpu",
+    "layout",
     "ranks",
     "weights",
     "kv",
@@ -137,6 +138,7 @@ def in_python(model: str, work: dict[str, Any], options: dict[str, Any]) -> Rank
             kv_formats={name: CATALOGUE.kv_format(name) for name in options["kv"]},
             all_kv_formats=CATALOGUE.kv_formats,
             tensor_parallel=tuple(site(model).axes.tensor_parallel),
+            layouts=() if options["layouts"] else tuple(site(model).axes.layouts),
             current_since=None
             if options["gpus"] is not None or prices
             else current_since(CATALOGUE.accelerators.values()),
@@ -152,7 +154,7 @@ IN_BROWSER = """([data, works, options]) => works.map((work) => {
     refused: found.refused,
     relax: found.deployments.length ? null : kvSizing.whatToRelax(data.site, work, options, found),
     deployments: found.deployments.map((one) => ({
-      gpu: one.gpu.id, ranks: one.ranks, weights: one.weightFormat, kv: one.kv, each: one.each, held: one.held,
+      gpu: one.gpu.id, layout: one.layout.label, ranks: one.ranks, weights: one.weightFormat, kv: one.kv, each: one.each, held: one.held,
       replicas: one.replicas, devices: one.devices, memory: one.memory, sure: one.sure, binds: one.binds,
       request: one.request, tpot: Number.isNaN(one.tpot) ? null : one.tpot, ttft: Number.isNaN(one.ttft) ? null : one.ttft,
     })),
@@ -169,7 +171,7 @@ def data(model: str) -> dict[str, Any]:
             {
                 "site": profiles.site_facts(here),
                 "peaks": sizer_data.peaks_facts(here),
-                "model": profiles.model_facts(here, record),
+                "model": profiles.model_facts(here, record, further=True),
                 "times": sizer_data.times_facts(here, record),
             }
         )
@@ -186,7 +188,7 @@ def test_the_browser_ranks_as_python_does(page: Any, model: str) -> None:
         "gpus": None,
         "weights": ["released", "fp8"],
         "kv": kv,
-        "sizes": None,
+        "layouts": None,
         "available": None,
         "prices": None,
     }
@@ -211,6 +213,7 @@ def test_the_browser_ranks_as_python_does(page: Any, model: str) -> None:
         for theirs, ours in zip(answer["deployments"], ranking.deployments, strict=True):
             mine = {
                 "gpu": ours.offer.accelerator.id,
+                "layout": ours.layout.label,
                 "ranks": ours.tensor_parallel,
                 "weights": ours.weight_format,
                 "kv": ours.kv_format,
@@ -240,7 +243,7 @@ def test_prices_and_limits_order_alike(page: Any) -> None:
         "gpus": ["h100-sxm-80gb", "h200-sxm-141gb", "a100-sxm-80gb"],
         "weights": ["fp8"],
         "kv": ["fp8"],
-        "sizes": None,
+        "layouts": None,
         "available": 8,
         "prices": {"h100-sxm-80gb": 2.0, "h200-sxm-141gb": 9.0, "a100-sxm-80gb": 1.5},
     }
@@ -249,8 +252,8 @@ def test_prices_and_limits_order_alike(page: Any) -> None:
     for work, answer in zip(works, answers, strict=True):
         ranking = in_python(model, work, options)
         assert answer["refused"] == ranking.refused
-        assert [(one["gpu"], one["ranks"]) for one in answer["deployments"]] == [
-            (one.offer.accelerator.id, one.tensor_parallel) for one in ranking.deployments
+        assert [(one["gpu"], one["layout"]) for one in answer["deployments"]] == [
+            (one.offer.accelerator.id, one.layout.label) for one in ranking.deployments
         ]
 
 
@@ -265,11 +268,13 @@ ASK = """([data, asked, options]) => {
     peak: made.work.peak, devices: best.devices, pool: back.pool, utilization: back.utilization,
     fractions: back.fractions, longest: back.longest, mean: made.work.mean,
     vllm: kvSizing.command("vllm", best, made.work, data.model.kv, data.site.engine.utilization),
-    sglang: kvSizing.command("sglang", best, made.work, data.model.kv, back.fractions && back.fractions.highest),
+    layout: best.layout.label,
+    sglang: !kvSizing.runsOnSglang(data.times, best) ? null : kvSizing.command("sglang", best, made.work, data.model.kv, back.fractions && back.fractions.highest),
   };
 }"""
 
 
+@pytest.mark.parametrize("model", [MODELS[0], "deepseek-ai/DeepSeek-V3"])
 @pytest.mark.parametrize(
     "asked",
     [
@@ -287,13 +292,12 @@ ASK = """([data, asked, options]) => {
         },
     ],
 )
-def test_the_inverses_and_commands_are_pythons(page: Any, asked: dict[str, Any]) -> None:
-    model = MODELS[0]
+def test_the_inverses_and_commands_are_pythons(page: Any, model: str, asked: dict[str, Any]) -> None:
     options = {
-        "gpus": ["h100-sxm-80gb"],
-        "weights": ["fp8"],
+        "gpus": ["h200-sxm-141gb"],
+        "weights": ["released"],
         "kv": ["fp8"],
-        "sizes": None,
+        "layouts": None,
         "available": None,
         "prices": None,
     }
@@ -308,16 +312,18 @@ def test_the_inverses_and_commands_are_pythons(page: Any, asked: dict[str, Any])
     }
     ours = size(
         model,
-        gpus=["h100-sxm-80gb"],
-        weights=["fp8"],
+        gpus=["h200-sxm-141gb"],
+        weights=["released"],
         kv=["fp8"],
-        layouts=(),
         catalog=CATALOGUE,
         **{words.get(name, name): value for name, value in asked.items()},
     )
     facts = ours.describe(ours.ranking.deployments[0])
     assert theirs == {
         "peak": ours.workload.peak,
+        "layout": facts["layout"]["label"]
+        if "label" in facts["layout"]
+        else ours.ranking.deployments[0].layout.label,
         "mean": ours.workload.mean_tokens,
         "devices": facts["devices"],
         "pool": facts["smallest_pool_bytes"],
@@ -348,7 +354,7 @@ def test_what_python_refuses_the_browser_refuses(page: Any, asked: dict[str, Any
         "gpus": None,
         "weights": ["fp8"],
         "kv": ["fp8"],
-        "sizes": None,
+        "layouts": None,
         "available": None,
         "prices": None,
     }
@@ -360,7 +366,6 @@ def test_what_python_refuses_the_browser_refuses(page: Any, asked: dict[str, Any
             MODELS[0],
             weights=["fp8"],
             kv=["fp8"],
-            layouts=(),
             catalog=CATALOGUE,
             **{words.get(name, name): value for name, value in asked.items()},
         )
@@ -375,7 +380,7 @@ def test_the_whole_catalogue_is_ranked_at_once(page: Any) -> None:
         "gpus": None,
         "weights": ["released", "fp8", "int4"],
         "kv": ["bf16", "fp8"],
-        "sizes": None,
+        "layouts": None,
         "available": None,
         "prices": None,
     }

@@ -8,6 +8,7 @@ from kvreport.catalog.home import home_accelerators
 from kvreport.catalog.load import Catalogue, load_catalogue
 from kvreport.errors import InputError
 from kvreport.estimation import estimate
+from kvreport.estimation.size import size
 
 
 @pytest.fixture(scope="module")
@@ -67,3 +68,12 @@ def test_memory_states_any_other_size(catalog: Catalogue) -> None:
         catalog=catalog,
     )
     assert answer.budget.total_bytes == 60 << 30
+
+
+def test_sizing_knows_every_size(catalog: Catalogue) -> None:
+    """``size --gpu`` takes names that the matrix does not have."""
+    found = size(
+        "Qwen/Qwen3-8B", context=4096, gpus=["rtx-4070-12gb"], weights=["q4_k_m"], engine="llama-cpp",
+        concurrent=1, catalog=catalog,
+    ).to_dict()  # fmt: skip
+    assert found["deployments"][0]["gpu"] == "rtx-4070-12gb"

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kvreport.accounting.engines.base import Step
 from kvreport.accounting.engines.llama_cpp.fit import fit
 from kvreport.accounting.engines.llama_cpp.layout import LocalLayout, lay_out_local
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions, parse_overrides
@@ -18,6 +19,8 @@ from kvreport.accounting.engines.llama_cpp.quantize import mix_name
 from kvreport.accounting.engines.llama_cpp.reading import LocalModel
 from kvreport.accounting.engines.llama_cpp.search import fewest_cpu_experts, longest_context, most_slots
 from kvreport.accounting.engines.ollama import automatic_batch
+from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.parallel import Layout
 from kvreport.catalog.llama_cpp import load_ollama_names
 from kvreport.catalog.load import Catalogue, load_catalogue
 from kvreport.errors import InputError
@@ -474,3 +477,15 @@ def test_ollama_batches_by_headroom() -> None:
     assert automatic_batch(65536, 15 * gib, 24 * gib) == 1024
     assert automatic_batch(65536, 19 * gib, 24 * gib) == 512
     assert automatic_batch(8192, gib, 8 * gib, flash_off=True, card_bytes=8 * gib) == 256
+
+
+def test_sizing_counts_buffers(catalogue: Catalogue) -> None:
+    """Without an estimate's placement the trunk counts the compute buffer and the backend's part, too."""
+    engine = rules(catalogue.engine("llama-cpp"))
+    step = Step(max_batched_tokens=1, max_seqs=1, layout=Layout(), context_tokens=8192)
+    card, mac = catalogue.accelerator("rtx-4090"), catalogue.accelerator("m4-max-128")
+    model = catalogue.model("meta-llama/Llama-3.1-8B-Instruct")
+    found = engine.reserve(model, card, step)
+    assert found.activations / MIB == pytest.approx(116, abs=8)
+    assert found.non_framework == 457 * MIB
+    assert engine.reserve(model, mac, step).non_framework == 512 * MIB

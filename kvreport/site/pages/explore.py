@@ -48,10 +48,10 @@ def pages(inputs: Inputs) -> Iterator[Page]:
     yield Page(
         uri="explore/",
         kind="tool",
-        title="Explore the whole matrix",
-        heading="Explore the whole matrix",
-        names=("explore", "explorer", "matrix", "filter"),
-        description="Every model, accelerator, size, weight format, KV format and context: filter, sort, download.",
+        title="Explore every configuration",
+        heading="Explore every configuration",
+        names=("explore", "explorer", "matrix", "filter", "which model fits"),
+        description="Which models fit on which GPUs, for how many concurrent requests: filter, sort, download, query.",
         sections=(Section("matrix", "", render("explore/body.html", "explore/", context(inputs.site))),),
     )
 
@@ -81,8 +81,8 @@ def _example(site: SiteData) -> Table:
         cells = tables.user_cells(one.users, one.verdicts)
         rows.append(Row(Cell(model.name, href=f"models/{model.slug}/"), cells))
     return Table(
-        caption=f"Users on one {site.gpu_name(gpu)}, by context",
-        head=Column("model", numeric=False),
+        caption=f"Concurrent requests on one {site.gpu_name(gpu)}, by context",
+        head=Column("Model", numeric=False),
         columns=tables.context_columns(site.contexts),
         rows=tuple(rows),
         css="kv-grid",

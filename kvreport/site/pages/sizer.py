@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from kvreport import units
+from kvreport.accounting.parallel import Layout
 from kvreport.catalog.load import RELEASED
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
@@ -17,10 +19,11 @@ from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType
+from kvreport.site.pages.controls import layout_words
 from kvreport.words import LIMITS
 
 URI: Final = "sizer/"
-TITLE: Final = "Which GPUs, how many, with which flags"
+TITLE: Final = "Size a deployment"
 EXAMPLES: Final = ("meta-llama/Llama-3.1-70B-Instruct", "meta-llama/Llama-3.1-8B-Instruct")
 """Models that the page starts with, where the catalogue has them; else its first one."""
 
@@ -42,7 +45,7 @@ class Preset:
 
 PRESETS: Final = (
     Preset(
-        "chat",
+        "Chat",
         ("context=8K", "prompt=1500", "output=400", "prefix=500", "users=500", "rate=0.5", "latency=15",
          "burst=2", "spares=1", "ttft=1000", "tpot=50"),
     ),
@@ -52,15 +55,71 @@ PRESETS: Final = (
          "ttft=2000", "tpot=50"),
     ),
     Preset(
-        "coding agent",
+        "Coding agent",
         ("context=128K", "prompt=40000", "output=2000", "prefix=12000", "concurrent=20", "burst=2", "spares=1",
          "ttft=10000", "tpot=30"),
     ),
+    Preset("Batch", ("context=8K", "prompt=3000", "output=500", "concurrent=256", "burst=1", "spares=0")),
     Preset(
-        "long document",
+        "Long document",
         ("context=128K", "prompt=100000", "output=2000", "concurrent=4", "burst=1", "spares=0", "ttft=60000"),
     ),
 )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field to type into.
+
+    Attributes:
+        name: Its name in the address.
+        label: What it is, with its unit.
+        help: What it means, its default and an example.
+        flag: The engine's flag, or "".
+        value: What it begins with.
+        mode: The keyboard that a phone shows.
+    """
+
+    name: str
+    label: str
+    help: str
+    value: str = ""
+    mode: str = "decimal"
+    flag: str = ""
+
+
+FIELDS: Final = (
+    Field("concurrent", "Concurrent requests", "In flight on average. Example: 64.", "64"),
+    Field(
+        "users",
+        "People (instead of requests)",
+        "Uses requests per person and latency. Example: 500.",
+        "",
+        "numeric",
+    ),
+    Field("prompt", "Prompt (tokens)", "Average length. Example: 1500.", "1500", "text"),
+    Field("output", "Output (tokens)", "Average length. Example: 400.", "400", "text"),
+    Field("ttft", "First token (ms)", "Default: none. Example: 1000."),
+    Field("tpot", "Per output token (ms)", "Default: none. Example: 50."),
+    Field(
+        "context",
+        "Max context (tokens)",
+        "Longest request allowed. Default: 8K.",
+        "8K",
+        "text",
+        "--max-model-len",
+    ),
+    Field("average", "Average tokens per request", "Default: the prompt and half of the output.", "", "text"),
+    Field("prefix", "Shared prefix (tokens)", "Cached once for all requests. Default: 0.", "", "text"),
+    Field("burst", "Peak ÷ average", "Peak requests over average requests. Default: 1.", "1.5"),
+    Field("spares", "Spare replicas", "Replicas that may fail. Default: 0.", "1", "numeric"),
+    Field("rate", "Requests per person and minute", "Needed with people. Example: 0.5."),
+    Field("latency", "End-to-end latency (s)", "Time that one request takes. Needed with people."),
+    Field("efficiency", "Efficiency (share of peak)", "What a server reaches of the peak rates.", "0.6"),
+    Field("available", "GPUs available", "Default: as many as needed. Example: 8.", "", "numeric"),
+    Field("prices", "Prices per GPU and hour", "Any currency. Example: h100=2.5, b200=5.", "", "text"),
+)
+"""The fields, those of the short form first the advanced ones after them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +128,9 @@ class SizerContext:
 
     Attributes:
         folder: Address of the machine-readable files.
-        models: (slug, name) of every model.
-        model: Slug of the model to start with.
-        gpus: (slug, name) of every accelerator.
+        model: (slug, name) of the model to start with.
+        fields: The fields to type into.
+        layouts: What each published layout is called, by its label, as JSON.
         weights: (value, label) of the weight formats; values are names joined by commas.
         presets: Workloads to start from.
         example: One ranking, for readers without JavaScript.
@@ -79,9 +138,9 @@ class SizerContext:
     """
 
     folder: str
-    models: tuple[tuple[str, str], ...]
-    model: str
-    gpus: tuple[tuple[str, str], ...]
+    model: tuple[str, str]
+    fields: tuple[Field, ...]
+    layouts: str
     weights: tuple[tuple[str, str], ...]
     presets: tuple[Preset, ...]
     example: Table
@@ -96,8 +155,8 @@ def page(site: SiteData) -> Page:
         title=TITLE,
         heading=TITLE,
         names=("sizer", "size a deployment", "capacity planning", "how many GPUs"),
-        description="From users, lengths and time targets to accelerators, replicas, formats and flags, ranked; "
-        "computed in the browser from the published data.",
+        description="From people, lengths and latency targets to GPUs, replicas, layouts and commands, ranked in "
+        "your browser.",
         sections=(Section("sizer", "", render("sizer/body.html", URI, context(site))),),
     )
 
@@ -106,18 +165,28 @@ def context(site: SiteData) -> SizerContext:
     """Return what the template is given."""
     model = _example(site)
     longest = min(LONGEST_EXAMPLE, model.context_tokens)
-    formats = [(name, form.label if form else "as released") for name, form in site.axes.weight_formats]
+    formats = [(name, form.label if form else "As released") for name, form in site.axes.weight_formats]
     formats.sort(key=lambda pair: pair[0] != RELEASED)
     return SizerContext(
         folder=f"{FOLDER}/",
-        models=tuple((m.slug, m.name) for m in site.models),
-        model=model.slug,
-        gpus=tuple((g.id, g.name) for g in site.gpus),
-        weights=(*formats, (",".join(name for name, _ in formats), "any of them")),
+        model=(model.slug, model.name),
+        fields=FIELDS,
+        layouts=json.dumps({layout.label: _words(layout) for layout in _layouts(site)}, ensure_ascii=False),
+        weights=(*formats, (",".join(name for name, _ in formats), "Any of these")),
         presets=PRESETS,
         example=_table(site, model, longest),
         command=f"kvreport size {model.id} --concurrent 64 --context {longest} --burst 1.5 --spares 1",
     )
+
+
+def _layouts(site: SiteData) -> list[Layout]:
+    plain = [Layout(tensor=size) for size in site.axes.tensor_parallel]
+    return [*plain, *(Layout(**one.model_dump()) for one in site.catalogue.grid.layouts)]
+
+
+def _words(layout: Layout) -> str:
+    """What divides the model in a layout; its GPUs stand next to it."""
+    return f"TP {layout.tensor}" if layout.is_tensor_only else layout_words(layout).partition(": ")[2]
 
 
 def _example(site: SiteData) -> Model:
@@ -127,14 +196,16 @@ def _example(site: SiteData) -> Model:
 
 def _table(site: SiteData, model: Model, longest: int) -> Table:
     caption = (
-        f"64 requests of {units.count(longest)} tokens on {model.name}, bursts of 1.5, one spare replica"
+        f"64 concurrent requests (96 at peak) of {model.name}, at most {units.count(longest)} tokens each, "
+        "one spare replica"
     )
     columns = (
         Column("GPUs"),
-        Column("replicas × size"),
-        Column("users each"),
-        Column("memory in all", "GiB"),
-        Column("what binds", numeric=False),
+        Column("Replicas × GPUs"),
+        Column("Layout", numeric=False),
+        Column("Requests per replica"),
+        Column("Memory", "GiB"),
+        Column("Limited by", numeric=False),
     )
     try:
         found = size(
@@ -144,12 +215,12 @@ def _table(site: SiteData, model: Model, longest: int) -> Table:
             burst=1.5,
             spare_replicas=1,
             gpus=() if len(site.gpus) == len(site.catalogue.accelerators) else [g.id for g in site.gpus],
-            layouts=(),
+            layouts=None,
             catalog=site.catalogue,
         )
     except InputError as error:
-        return Table(f"{caption}: {error}", Column("accelerator", numeric=False), (), ())
-    return Table(caption, Column("accelerator", numeric=False), columns, tuple(_rows(site, found)))
+        return Table(f"{caption}: {error}", Column("GPU", numeric=False), (), ())
+    return Table(caption, Column("GPU", numeric=False), columns, tuple(_rows(site, found)))
 
 
 def _rows(site: SiteData, found: Sizing) -> list[Row]:
@@ -158,6 +229,7 @@ def _rows(site: SiteData, found: Sizing) -> list[Row]:
         cells = (
             Cell(units.count(one.devices), "kv-num", one.devices),
             Cell(f"{one.replicas[-1]} × {one.layout.devices}", "kv-num"),
+            Cell(_words(one.layout)),
             Cell(units.count(one.users_each), "kv-num", one.users_each),
             Cell(units.gib(one.memory_bytes, 0), "kv-num kv-size", one.memory_bytes),
             Cell(LIMITS[one.binds]),

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
 
-from kvreport.accounting.engines.base import EngineRules
+from kvreport.accounting.engines.base import EngineRules, Reserve, Step
+from kvreport.accounting.engines.llama_cpp.caches import count_cells
 from kvreport.accounting.engines.llama_cpp.cells import cell_plan
 from kvreport.accounting.engines.llama_cpp.inventory import LocalTensor
+from kvreport.accounting.engines.llama_cpp.layout import compute_bytes
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
+from kvreport.accounting.engines.llama_cpp.placement import LocalDevice, place
+from kvreport.accounting.engines.llama_cpp.reading import read_local
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan, Serving
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.formats import KvFormat
+from kvreport.catalog.llama_cpp import LocalArchitecture
 from kvreport.catalog.model import Model
 
 
@@ -46,6 +51,22 @@ class LlamaCpp(EngineRules):
         del model, total_bytes, tensors, architecture
         return options
 
+    def reserve(self, model: Model, accelerator: Accelerator, step: Step) -> Reserve:
+        """The compute buffer of one slot with the whole context, and what the backend takes for itself.
+
+        Where single layers lie is known only to an estimate: here every layer is on the device.
+        """
+        apple = accelerator.vendor.lower() == "apple"
+        own = self.engine.coefficients.get("device_context_metal" if apple else "device_context", 0.0)
+        compute = _compute_bytes(model, step.context_tokens or model.context_tokens)
+        return Reserve(
+            activations=compute, non_framework=int(own), graphs=0, uncertainty=int(own + 0.02 * compute)
+        )
+
+    def reserve_class(self, accelerator: Accelerator) -> Hashable:
+        """Metal's backend takes another amount than others do."""
+        return accelerator.vendor.lower() == "apple"
+
     def plan(
         self,
         model: Model,
@@ -58,3 +79,22 @@ class LlamaCpp(EngineRules):
         """Every cell is allocated at start, rounded to 256."""
         del layout, accelerator
         return cell_plan(model, kv_format, serving)
+
+
+_COMPUTE: dict[tuple[int, int], tuple[Model, int]] = {}
+"""Compute buffers by the model's identity and the context; the model is kept with them."""
+
+_PLAIN: Final = LocalArchitecture(name="plain", classes=("plain",), windows=True)
+_DEVICE: Final = (LocalDevice("device", 1 << 60, offloads=False),)
+
+
+def _compute_bytes(model: Model, context: int) -> int:
+    """The compute buffer with traits that tensors and shapes show; an estimate also knows the architecture's own."""
+    key = (id(model), context)
+    if key not in _COMPUTE:
+        local = read_local(model, _PLAIN)
+        options = LocalOptions(context=context, parallel=1)
+        cells = count_cells(local.network, options, context)
+        placement = place(local.network, options, _DEVICE)
+        _COMPUTE[key] = (model, compute_bytes(local, options, _DEVICE, placement, cells)[0][0])
+    return _COMPUTE[key][1]

@@ -1,0 +1,247 @@
+/* The matrix in the browser, put together from the files of downloads/v1/explore/ as they are needed, and
+   evaluated for what filters leave. No page here: a test holds it equal to the models' own files. */
+(function (root) {
+  "use strict";
+
+  const kernel = root.kvKernel;
+  const { configure, answer, demandOf } = root.kvCapacity;
+  const SLICE_MS = 24; /* longest stretch of work between two looks at the page */
+
+  const NOTHING = Object.freeze([]);
+  const NO_BOUND = Object.freeze([0, NOTHING, 0]); /* until what the architecture needs is fetched */
+
+  /**
+   * Open the matrix.
+   * @param {(name: string) => Promise<any>} get Fetches a file of the folder by its name.
+   * @param {any} site site.json
+   * @param {any} common explore/models.json
+   */
+  function open(get, site, common) {
+    const models = site.models.map(([slug, name], n) => ({
+      slug,
+      name,
+      id: slug.replace("--", "/"),
+      place: n,
+      ...Object.fromEntries(Object.entries(common).map(([key, list]) => [key, list[n]])),
+      aliases: NOTHING,
+      weights: {},
+      loaded: {},
+      plans: [],
+      plan: {},
+      held: {},
+      reserve: [],
+      times: null,
+    }));
+    const kinds = 1 + Math.max(...site.gpus.map((gpu) => gpu.kind));
+    const fetched = new Map();
+    const at = (group, name, size) => {
+      const list = (group[name] ||= site.sizes.map(() => null));
+      return (value) => {
+        list[size] = value;
+      };
+    };
+
+    const readers = {
+      weights: (size, form, packed) =>
+        models.forEach((model, n) => {
+          at(model.weights, form, size)(packed.weights[n]);
+          at(model.loaded, form, size)(packed.loaded[n]);
+        }),
+      cache: (size, cache, packed) =>
+        models.forEach((model, n) => {
+          const name = cache === "own" ? model.kv : cache;
+          if (packed.plan[n] === null || model.plan[name]?.[size]) return;
+          const first = model.plans.length;
+          model.plans.push(...packed.plans[n]);
+          const moved = (index) => (index < 0 ? index : index + first);
+          const row = packed.plan[n];
+          at(model.plan, name, size)(
+            Array.isArray(row) ? row.map(moved) : new Array(kinds).fill(moved(row)),
+          );
+          at(model.held, name, size)(NO_BOUND);
+        }),
+      held: (size, cache, packed) =>
+        models.forEach((model, n) => {
+          const name = cache === "own" ? model.kv : cache;
+          if (packed.held[n] !== null) at(model.held, name, size)(packed.held[n]);
+        }),
+      reserve: (size, number, packed) => {
+        const { band } = site.gpus.find((gpu) => gpu.reserve === number);
+        models.forEach((model, n) => {
+          const bytes = packed.reserve[n];
+          at(model.reserve, number, size)(
+            bytes === null ? null : [bytes, kernel.errorBytes(band[0], band[1], bytes)],
+          );
+        });
+      },
+    };
+
+    /* Fetch a file once and let its reader spread it over the models. */
+    function part(name, read) {
+      if (!fetched.has(name)) {
+        const coming = get(name).then((packed) => {
+          read(packed);
+          fetched.get(name).done = true;
+        });
+        fetched.set(name, coming);
+        coming.catch(() => fetched.delete(name));
+      }
+      return fetched.get(name);
+    }
+
+    const sized = (group, size, name) =>
+      part(
+        `${site.sizes[size]}/${group}-${name}`,
+        (packed) => readers[group](size, name, packed),
+      );
+
+    const ready = (name) => Boolean(fetched.get(name)?.done);
+
+    /* The names of the files that a choice needs. */
+    function partsOf(choice) {
+      const classes = [...new Set(choice.gpus.map((gpu) => gpu.reserve))];
+      return choice.sizes.flatMap((size) => [
+        ...choice.forms.map((form) => ["weights", size, form]),
+        ...choice.caches.map((cache) => ["cache", size, cache]),
+        ...classes.map((number) => ["reserve", size, number]),
+      ]);
+    }
+
+    const need = (choice) =>
+      Promise.all(partsOf(choice).map(([group, size, name]) => sized(group, size, name)));
+
+    const has = (choice) =>
+      partsOf(choice).every(([group, size, name]) => ready(`${site.sizes[size]}/${group}-${name}`));
+
+    /* What the upper bound and the bytes per token are made of; rows made before do not have them. */
+    const bounds = (choice) =>
+      Promise.all(
+        choice.sizes.flatMap((size) => choice.caches.map((cache) => sized("held", size, cache))),
+      );
+    const hasBounds = (choice) =>
+      choice.sizes.every((size) =>
+        choice.caches.every((cache) => ready(`${site.sizes[size]}/held-${cache}`))
+      );
+
+    const aliases = () =>
+      part("aliases", (packed) => {
+        models.forEach((model, n) => {
+          model.aliases = packed.aliases[n];
+        });
+      });
+
+    /* What decode steps demand, and the accelerators' rates, for the column of speeds. */
+    let peaks = null;
+    async function speed(sizes, getPeaks) {
+      peaks ||= await getPeaks();
+      await Promise.all(sizes.map((size) =>
+        part(`${site.sizes[size]}/speed`, (packed) => {
+          models.forEach((model, n) => {
+            model.times ||= {
+              experts: packed.experts[n],
+              reduced: packed.reduced[n],
+              attention: {},
+              state: [],
+              weights: {},
+              reach: {},
+            };
+            const { times } = model;
+            times.state[size] = packed.state[n];
+            for (const [form, list] of Object.entries(packed.weights)) at(times.weights, form, size)(list[n]);
+            for (const [cache, list] of Object.entries(packed.reach)) at(times.reach, cache, size)(list[n]);
+            for (const [cache, list] of Object.entries(packed.attention)) times.attention[cache] = list[n];
+          });
+        })
+      ));
+    }
+
+    /* Lower bound of a decode step of all requests that run, in seconds; NaN where not known. */
+    function decodeSeconds(row) {
+      const { config, context, users } = row;
+      const { model } = config;
+      if (!peaks || users < 1 || typeof model.times?.state[config.place] !== "number") return NaN;
+      return kernel.decodeSeconds(
+        demandOf(
+          model.times,
+          peaks.gpus[config.gpu.id],
+          config.weightFormat,
+          config.kvFormat,
+          config.place,
+          config.size,
+        ),
+        users,
+        context,
+      );
+    }
+
+    /* The caches of a model that a choice names; "own" is its default. */
+    const cachesOf = (model, caches) =>
+      caches.includes("own") && !caches.includes(model.kv) ? [model.kv, ...caches] : caches;
+
+    /* Every configuration of a choice that the engine can be asked for, in order; contexts are left out. */
+    function* configurations(choice) {
+      for (const size of choice.sizes) {
+        for (const model of choice.models) {
+          for (const form of choice.forms) {
+            if (!model.weights[form]?.[size]) continue;
+            for (const cache of cachesOf(model, choice.caches)) {
+              const kinds = model.plan[cache]?.[size];
+              if (!kinds) continue;
+              for (const gpu of choice.gpus) {
+                if (kinds[gpu.kind] >= 0) yield [model, gpu, size, form, cache];
+              }
+            }
+          }
+        }
+      }
+    }
+
+    /* How many rows a choice has, without evaluating them. */
+    function rowsOf(choice) {
+      let found = 0;
+      for (const _ of configurations(choice)) found += 1;
+      return found * choice.contexts.length;
+    }
+
+    /* The rows of a choice. */
+    function* rows(choice) {
+      for (const [model, gpu, size, form, cache] of configurations(choice)) {
+        const config = configure(site, model, gpu, size, form, cache, true);
+        if (!config) continue;
+        config.place = size;
+        for (const context of choice.contexts) {
+          yield { ...answer(config, context), config, context };
+        }
+      }
+    }
+
+    return { site, models, need, has, bounds, hasBounds, aliases, speed, decodeSeconds, rowsOf, rows };
+  }
+
+  const serves = (row) => row.users > 0 && kernel.words.serving_verdicts.includes(row.verdict);
+
+  /**
+   * Evaluate many rows in slices, so that the page stays awake: {rows, total, fit}; `rows` are the best by
+   * `order`, at most `most` of them. `progress` is told the numbers so far; `alive` says whether to go on.
+   */
+  async function collect(source, wanted, order, most, progress, alive) {
+    let rows = [], total = 0, fit = 0, until = performance.now() + SLICE_MS;
+    for (const row of source) {
+      total += 1;
+      if (wanted(row)) {
+        if (serves(row)) fit += 1;
+        rows.push(row);
+        if (rows.length >= 2 * most) rows = rows.sort(order).slice(0, most);
+      }
+      if (total % 256 === 0 && performance.now() > until) {
+        await new Promise((done) => setTimeout(done));
+        if (!alive()) return null;
+        progress(total, fit);
+        until = performance.now() + SLICE_MS;
+      }
+    }
+    return { rows: rows.sort(order).slice(0, most), total, fit };
+  }
+
+  root.kvMatrix = { open, collect, serves };
+})(typeof globalThis === "object" ? globalThis : this);

@@ -1,0 +1,116 @@
+"""Compare our cache bytes with mlx-lm's own cache classes, on shapes; they import on a processor without a Mac.
+
+One layer of each kind is filled with a prompt in chunks of 2,048 tokens and then token by token, as
+``mlx_lm.generate`` does; the bytes that the class holds are multiplied by the layers of the kind.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from kvreport.accounting.engines.mlx import PREFILL_STEP
+from kvreport.catalog import caches as kinds
+from kvreport.catalog.load import load_catalogue
+from kvreport.catalog.model import Model
+from kvreport.estimation import estimate
+
+MODELS: Final = (
+    "meta-llama/Llama-3.2-1B-Instruct", "Qwen/Qwen3-4B", "google/gemma-3-12b-it", "openai/gpt-oss-20b",
+    "deepseek-ai/DeepSeek-V2-Lite", "mistralai/Mistral-7B-v0.1",
+)  # fmt: skip
+CONTEXTS: Final = (200, 2048, 2176, 5000)
+"""Below a step, a chunk, a benchmark's length, and a length that is no multiple of anything."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One model at one length: bytes that mlx-lm's classes hold, and ours."""
+
+    model: str
+    context: int
+    theirs: int
+    ours: int
+
+
+def cache_module() -> types.ModuleType:
+    """Import ``mlx_lm.models.cache`` without the rest of the package, which needs a tokenizer."""
+    spec = importlib.util.find_spec("mlx_lm")
+    root = Path(str(spec.origin)).parent if spec and spec.origin else Path()
+    for name in ("mlx_lm", "mlx_lm.models"):
+        if name not in sys.modules:
+            package = types.ModuleType(name)
+            package.__path__ = [str(root if name == "mlx_lm" else root / "models")]
+            sys.modules[name] = package
+    return importlib.import_module("mlx_lm.models.cache")
+
+
+def rows() -> Iterator[Row]:
+    """Compare every model at every length."""
+    catalog, classes = load_catalogue(), cache_module()
+    for name in MODELS:
+        model = catalog.model(name)
+        for context in CONTEXTS:
+            answer = estimate(
+                model, gpu="m3-ultra-512", engine="mlx", context_tokens=context, catalog=catalog
+            )
+            yield Row(name, context, theirs(model, classes, context), answer.kv_bytes_per_request_per_gpu)
+
+
+def theirs(model: Model, classes: Any, context: int) -> int:  # noqa: ANN401 - a module
+    """Bytes that mlx-lm's classes hold after a prompt and its answer, all layers."""
+    total = 0
+    for group in model.layers:
+        for cache in group.caches:
+            total += _filled(cache, classes, context) * group.count
+    return total
+
+
+def _filled(cache: Any, classes: Any, context: int) -> int:  # noqa: ANN401 - one of several records
+    import mlx.core as mx
+
+    if isinstance(cache, kinds.SlidingWindow):
+        held, heads, widths = (
+            classes.RotatingKVCache(max_size=cache.window, keep=0),
+            cache.kv_heads,
+            (cache.key_dim, cache.value_dim),
+        )
+    elif isinstance(cache, kinds.FullAttention):
+        held, heads, widths = classes.KVCache(), cache.kv_heads, (cache.key_dim, cache.value_dim)
+    elif isinstance(cache, kinds.Latent):
+        held, heads, widths = classes.KVCache(), 1, (cache.latent_dim, cache.rope_dim)
+    else:
+        return 0
+    most, done = 0, 0
+    prompt = max(context - 128, 1)
+    while done < context:
+        size = min(PREFILL_STEP, prompt - done) if done < prompt else 1
+        held.update_and_fetch(*(mx.zeros((1, heads, size, width), dtype=mx.float16) for width in widths))
+        done += size
+        parts = [part for part in (held.keys, held.values) if part is not None]
+        most = max(most, sum(part.nbytes for part in parts))
+    return most
+
+
+def main() -> int:
+    """Print a line for each model and length; the exit status is 1 if a model without windows differs at all.
+
+    What a window layer holds before it is full depends on where the prompt ends, which an estimate does not know.
+    """
+    wrong = 0
+    catalog = load_catalogue()
+    for row in rows():
+        off = row.ours / row.theirs - 1
+        model = catalog.model(row.model)
+        windows = any(isinstance(one, kinds.SlidingWindow) for group in model.layers for one in group.caches)
+        wrong += off != 0 and not windows
+        print(
+            f"{row.model:36} {row.context:6,} tokens: mlx-lm {row.theirs:14,} B, ours {row.ours:14,} B ({off:+.2%})"
+        )
+    return int(wrong > 0)

@@ -1,0 +1,235 @@
+"""The halves of a deployment: what is taken of a device, and how requests are laid into the pool that is left."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from kvreport.accounting import numeric as xp
+from kvreport.accounting.budget import Budget
+from kvreport.accounting.case import TOWERS, Case, Memo
+from kvreport.accounting.engines.base import NOTHING, Reserve
+from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.extras import lora_bytes
+from kvreport.accounting.numeric import Integers
+from kvreport.accounting.plan import BlockPlan
+from kvreport.accounting.weights import ComponentBytes, weights_by_component
+from kvreport.catalog.accelerator import Accelerator
+from kvreport.catalog.engine import Engine
+from kvreport.catalog.formats import KvFormat, WeightFormat
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allocation:
+    """What is taken of a device before requests come. Bytes are per device.
+
+    A number is an ``int`` for one device and one format, else an array: ``[device]`` for ``total_bytes``,
+    ``[format]`` for weights, ``[device, format]`` for the pool.
+
+    Attributes:
+        case: What was laid out.
+        components: Weight bytes by component, one entry per weight format.
+        overhead: What loading adds, by what it is for, one entry per weight format.
+        weight_bytes: Tensors of the checkpoint.
+        resident_bytes: Weights as loaded.
+        reserve: What the engine keeps beside weights and cache.
+        total_bytes: Memory that a process finds.
+        memory_bytes: What the engine may take of it.
+        pool_bytes: Left for the cache; negative where nothing is.
+        uncertainty_bytes: Half width of the pool's error band.
+    """
+
+    case: Case
+    components: tuple[ComponentBytes, ...]
+    overhead: tuple[dict[str, int], ...]
+    weight_bytes: int | Integers
+    resident_bytes: int | Integers
+    reserve: Reserve
+    total_bytes: int | Integers
+    memory_bytes: int | Integers
+    pool_bytes: int | Integers
+    uncertainty_bytes: int | Integers
+
+    @property
+    def budget(self) -> Budget:
+        """The same as a record, for one device and one format."""
+        return Budget(
+            total_bytes=int(self.total_bytes),
+            utilization=self.case.rules.share(self.case.utilization),
+            weights=int(self.resident_bytes),
+            activations=int(self.reserve.activations),
+            non_framework=int(self.reserve.non_framework),
+            graphs=int(self.reserve.graphs),
+            kv_pool_bytes=max(int(self.pool_bytes), 0),
+            uncertainty_bytes=int(self.uncertainty_bytes),
+        )
+
+
+def allocate(case: Case, memo: Memo | None = None) -> Allocation:
+    """The first half of :func:`lay_out`: weights, load overhead, reserve and the pool that is left.
+
+    Args:
+        case: What is laid out; its KV format does not matter here.
+        memo: What other cases of the same model have worked out; None to work it out here.
+    """
+    known = Memo() if memo is None else memo
+    engine = case.rules
+    components = tuple(shared_weights(case, form, known) for form in case.weight_formats)
+    overhead = tuple(shared_overhead(case, form, known) for form in case.weight_formats)
+    tensors = [sum(parts.values()) for parts in components]
+    resident = [size + sum(added.values()) for size, added in zip(tensors, overhead, strict=True)]
+    kept = shared_reserve(case, known)
+    total = [one.usable_bytes for one in case.accelerators]
+    memory = [engine.memory_bytes(size, case.utilization) for size in total]
+    scalar = not case.many and len(resident) == 1 and len(total) <= 1
+    totals = (total or [0])[0] if scalar else xp.integers(total)
+    weights = resident[0] if scalar else xp.integers(resident)
+    given = case.kv_pool_bytes
+    return Allocation(
+        case=case,
+        components=components,
+        overhead=overhead,
+        weight_bytes=tensors[0] if scalar else xp.integers(tensors),
+        resident_bytes=weights,
+        reserve=kept,
+        total_bytes=totals,
+        memory_bytes=(memory or [0])[0] if scalar else xp.integers(memory)[:, None],
+        pool_bytes=(
+            engine.pool_bytes(column(totals), weights, kept.total, case.utilization)
+            if given is None
+            else given
+        ),
+        uncertainty_bytes=kept.uncertainty if given is None else 0,
+    )
+
+
+def load_overheads(case: Case, memo: Memo | None = None) -> tuple[int, ...]:
+    """Bytes that loading adds on one device, one number per weight format.
+
+    Args:
+        case: What is laid out; its KV format and share of memory do not matter here.
+        memo: What other cases of the same model have worked out; None to work it out here.
+    """
+    known = Memo() if memo is None else memo
+    return tuple(sum(shared_overhead(case, form, known).values()) for form in case.weight_formats)
+
+
+def plan_blocks(case: Case, memo: Memo | None = None) -> BlockPlan:
+    """The second half of :func:`lay_out`: how requests are laid into the pool, whatever its size.
+
+    Args:
+        case: What is laid out; its weight formats and share of memory do not matter here.
+        memo: What other cases of the same model have worked out; None to work it out here.
+
+    Raises:
+        InputError: If the combination is impossible, saying why and what would work.
+    """
+    known = Memo() if memo is None else memo
+    known.get(("checked", case.layout), lambda: case.layout.check(case.model))
+    return shared_plan(case, known)
+
+
+def shared_plan(case: Case, known: Memo) -> BlockPlan:
+    """The block plan of a case, worked out once for all that it is the same for."""
+    return known.get(_plan_key(case, known), lambda: new_plan(case))
+
+
+def new_plan(case: Case) -> BlockPlan:
+    """The block plan of a case, worked out."""
+    return case.rules.plan(
+        case.model,
+        serving=case.serving,
+        kv_format=case.kv_format,
+        layout=case.layout,
+        accelerator=case.accelerator,
+    )
+
+
+def shared_reserve(case: Case, known: Memo) -> Reserve:
+    """The reserve of a case, worked out once for each class of devices and step."""
+    device, engine = case.accelerator, case.rules
+    if device is None:
+        return NOTHING
+    step = case.step
+    kept = known.get(
+        ("reserve", case.engine.name, engine.reserve_class(device), step),
+        lambda: engine.reserve(case.model, device, step),
+    )
+    return engine.given_share_reserve(kept, engine.share(case.utilization), case.model, device, step)
+
+
+def plan_depends(case: Case, known: Memo) -> tuple[bool, bool]:
+    """Whether a plan is the same on every device, and whether scheduler sizes change it."""
+    engine = case.rules
+    return known.get(
+        ("decides", case.engine.name),
+        lambda: (engine.same_on_every_device(case.model), engine.reserves_for_steps(case.model)),
+    )
+
+
+def _plan_key(case: Case, known: Memo) -> Hashable:
+    """What decides a block plan; where nothing of a device or of the scheduler does, they are left out."""
+    engine, serving, name = case.rules, case.serving, case.engine.name
+    alike, steps = plan_depends(case, known)
+    kind: Hashable = None if alike else engine.kernel_class(case.accelerator)
+    step = (serving.max_batched_tokens, serving.max_seqs) if steps else None
+    rest = (
+        serving.block_tokens,
+        serving.prefix_caching,
+        serving.draft_tokens,
+        serving.draft_in_model,
+        serving.hybrid_manager,
+        serving.sequences,
+    )
+    return "plan", name, stored_key(case.kv_format), kind, step, rest, case.layout
+
+
+def stored_key(form: KvFormat | None) -> Hashable:
+    """A KV format as a key: kernels may give one name different bytes on different devices."""
+    return None if form is None else (form.name, form.scale_bytes, form.scale_every, form.wide_rope_bytes)
+
+
+def shared_weights(case: Case, form: WeightFormat | None, known: Memo) -> ComponentBytes:
+    """Weight bytes on one rank by component, worked out once for each format and layout."""
+    without = None if case.images else TOWERS | frozenset(case.model.not_loaded)
+    return known.get(
+        ("weights", format_name(form), case.layout, case.images),
+        lambda: weights_by_component(
+            case.model,
+            form,
+            case.formats,
+            case.layout.tensor,
+            without=without,
+            expert_ranks=case.layout.expert_ranks,
+            whole_experts=case.layout.expert,
+        ),
+    )
+
+
+def shared_overhead(case: Case, form: WeightFormat | None, known: Memo) -> dict[str, int]:
+    """What loading adds on one rank, by what it is for, worked out once for each format and class of kernels."""
+    device, engine = case.accelerator, case.rules
+    adapters = lora_bytes(case.model, case.layout, *case.lora_slots)
+    if device is None:
+        return {}
+    added = known.get(
+        ("overhead", case.engine.name, format_name(form), engine.kernel_class(device), case.layout),
+        lambda: engine.load_overhead(case.model, form, case.formats, device, case.layout),
+    )
+    return added | {"lora_adapters": adapters} if adapters else added
+
+
+def format_name(form: WeightFormat | None) -> str | None:
+    """A weight format as a key; None is as released."""
+    return None if form is None else form.name
+
+
+def column(total: int | Integers) -> int | Integers:
+    """A number per device with an axis for weight formats after it."""
+    return total if isinstance(total, int) else total[:, None]
+
+
+def device_class(engine: Engine, accelerator: Accelerator) -> Hashable:
+    """What of an accelerator decides a deployment: one case can hold all accelerators of a class."""
+    asked = rules(engine)
+    return asked.reserve_class(accelerator), asked.kernel_class(accelerator)

@@ -1,0 +1,120 @@
+"""A case: one model under one engine, with records for names, and the memo that many cases share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from kvreport.accounting.engines.base import EngineRules, Step
+from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.parallel import Layout
+from kvreport.accounting.plan import Serving
+from kvreport.catalog.accelerator import Accelerator
+from kvreport.catalog.engine import Engine
+from kvreport.catalog.formats import KvFormat, WeightFormat
+from kvreport.catalog.model import Component, Model
+from kvreport.catalog.support import Support
+
+TOWERS: Final[frozenset[Component]] = frozenset({"vision", "audio"})
+"""Components that an engine told to serve text only does not load."""
+
+
+SINGLE: Final = Layout()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One model under one engine, every name resolved to a record.
+
+    Attributes:
+        model: The model.
+        engine: The engine.
+        accelerators: The device, or several that the engine treats alike (:func:`device_class`); empty where
+            a log does not name it.
+        weight_formats: The format that the model is converted to, or several; None is as released.
+        formats: Weight formats by name, for what released tensors carry.
+        kv_format: How growing caches are stored; None for the type that the model is served in.
+        layout: How the model is spread over devices.
+        serving: Scheduler sizes and flags that change the block plan.
+        utilization: Share of memory; None for the engine's default.
+        kv_pool_bytes: A pool per device given by hand, which replaces the budget.
+        eager: True if no graphs are captured.
+        images: False if the engine was told to serve text only.
+        sorts: True if sampling sorts all logits.
+        lora_slots: LoRA adapters held on a device at once, and their largest rank.
+        context_tokens: The longest request that the engine was told to take; None for the model's longest.
+        many: True for arrays even where there is one device and one format.
+        replica: The accelerators of one data rank, place by place, where they differ; else empty.
+        dtype: The type to compute in; None is the checkpoint's own.
+        support: What engines' releases run on; None not to judge it.
+    """
+
+    model: Model
+    engine: Engine
+    accelerators: tuple[Accelerator, ...]
+    weight_formats: tuple[WeightFormat | None, ...] = (None,)
+    formats: Mapping[str, WeightFormat]
+    kv_format: KvFormat | None = None
+    layout: Layout = SINGLE
+    serving: Serving
+    utilization: float | None = None
+    kv_pool_bytes: int | None = None
+    eager: bool = False
+    images: bool = True
+    sorts: bool = False
+    lora_slots: tuple[int, int] = (0, 0)
+    context_tokens: int | None = None
+    many: bool = False
+    replica: tuple[Accelerator, ...] = ()
+    dtype: str | None = None
+    support: Support | None = None
+
+    @property
+    def accelerator(self) -> Accelerator | None:
+        """The device whose kernels and defaults stand for all; None where it is not known."""
+        return self.accelerators[0] if self.accelerators else None
+
+    @property
+    def rules(self) -> EngineRules:
+        """What the engine does with memory."""
+        return rules(self.engine)
+
+    @property
+    def step(self) -> Step:
+        """What decides the engine's reserve beside model and device."""
+        return Step(
+            max_batched_tokens=self.serving.max_batched_tokens,
+            max_seqs=self.serving.max_seqs,
+            layout=self.layout,
+            eager=self.eager,
+            images=self.images,
+            sorts=self.sorts,
+            context_tokens=self.context_tokens,
+        )
+
+    @property
+    def stored_format(self) -> KvFormat | None:
+        """``kv_format`` in the layout that the engine gives it on this device."""
+        return self.rules.stored_format(self.model, self.kv_format, self.accelerator)
+
+
+T = TypeVar("T")
+
+
+class Memo:
+    """Parts of one model's deployments that many of them share. One per model; forget it after.
+
+    A plan depends on a device only through its kernels, a reserve only through its class: a table of a
+    hundred accelerators computes each a few times.
+    """
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._known: dict[Hashable, object] = {}
+
+    def get(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What is known under ``key``, made if it is not. Errors are not kept."""
+        if key not in self._known:
+            self._known[key] = make()
+        return self._known[key]  # type: ignore[return-value]

@@ -1,0 +1,128 @@
+"""The explorer's numbers, cut so that the first question asks for little.
+
+Published under ``downloads/v1/explore/``. Every file is a list for each field, with its models in the order of
+``site.json``: alike stands beside alike, which travels a third smaller than a list of models. The explorer
+fetches what a question needs and the rest when a reader begins to choose:
+
+- ``models.json``: what does not depend on a device: attention type, limit, parameters, release.
+- ``aliases.json``: other names, for the text filter.
+- ``<size>/weights-<format>.json``: weights at a tensor-parallel size, and what loading adds.
+- ``<size>/cache-<format>.json``: block plans; ``cache-own.json`` has each model's default KV format.
+- ``<size>/held-<format>.json``: what the architecture itself needs, for the upper bound.
+- ``<size>/reserve-<class>.json``: the reserve's bytes on accelerators of one class; their error is a formula.
+- ``<size>/speed.json``: what a decode step demands, as in ``times/<slug>.json``.
+
+``docs/assets/kv-matrix.js`` puts them together again; a test holds the result equal to the models' own files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from kvreport.publish.profiles import FOLDER, NONE, encode
+from kvreport.publish.site_data import SiteData
+
+OWN: Final = "own"
+"""The name of the file with each model's default KV format."""
+
+_COMMON: Final = ("family", "maker", "kind", "limit", "slots", "kv")
+_SHOWN_DIGITS: Final = 4
+"""Digits of a parameter count that the explorer shows and sorts by; exact counts do not compress."""
+
+Facts = dict[str, Any]
+
+
+def files(site: SiteData, models: Sequence[Facts], times: Sequence[Facts]) -> Iterator[tuple[str, bytes]]:
+    """Yield (address, content) of every file.
+
+    Args:
+        site: The catalog.
+        models: :func:`kvreport.publish.profiles.model_facts` of every model.
+        times: :func:`kvreport.publish.sizer_data.times_facts` of every model.
+    """
+    for name, content in _files(site, models, times):
+        yield f"{FOLDER}/explore/{name}.json", encode(content)
+
+
+def _files(site: SiteData, models: Sequence[Facts], times: Sequence[Facts]) -> Iterator[tuple[str, Facts]]:
+    yield "models", _common(site, models)
+    yield "aliases", {"aliases": [facts["aliases"] for facts in models]}
+    for place, size in enumerate(site.axes.tensor_parallel):
+        for form, _ in site.axes.weight_formats:
+            yield f"{size}/weights-{form}", _weights(models, form, place)
+        for cache in (OWN, *site.kv_names):
+            yield f"{size}/cache-{cache}", _caches(models, cache, place)
+            yield f"{size}/held-{cache}", {"held": [_held(facts, cache, place) for facts in models]}
+        for number in range(max((len(facts["reserve"]) for facts in models), default=0)):
+            yield (
+                f"{size}/reserve-{number}",
+                {"reserve": [_first(facts["reserve"][number][place]) for facts in models]},
+            )
+        yield f"{size}/speed", _speed(site, times, place)
+
+
+def _common(site: SiteData, models: Sequence[Facts]) -> Facts:
+    return {
+        **{name: [facts[name] for facts in models] for name in _COMMON},
+        "release": [model.release for model in site.models],
+        "copy": [int(model.quantized_from is not None) for model in site.models],
+        "parameters": [_rounded(facts["parameters"]) for facts in models],
+        "active": [_rounded(facts["active"]) for facts in models],
+    }
+
+
+def _weights(models: Sequence[Facts], form: str, place: int) -> Facts:
+    return {
+        group: [facts[group][form][place] if form in facts[group] else None for facts in models]
+        for group in ("weights", "loaded")
+    }
+
+
+def _caches(models: Sequence[Facts], cache: str, place: int) -> Facts:
+    """Plans in one KV format, each model's own numbered from 0."""
+    plans: list[list[Any]] = []
+    plan: list[int | list[int] | None] = []
+    for facts in models:
+        name = facts["kv"] if cache == OWN else cache
+        indices = facts["plan"][name][place] if name in facts["plan"] else None
+        used = sorted({index for index in indices or () if index >= 0})
+        where = {index: number for number, index in enumerate(used)} | {NONE: NONE}
+        plans.append([facts["plans"][index] for index in used])
+        plan.append(None if indices is None else _alike([where[index] for index in indices]))
+    return {"plans": plans, "plan": plan}
+
+
+def _held(facts: Facts, cache: str, place: int) -> Any:  # noqa: ANN401 - a list, or one for each kind of device
+    name = facts["kv"] if cache == OWN else cache
+    return facts["held"][name][place] if name in facts["held"] else None
+
+
+def _first(reserve: list[int] | None) -> int | None:
+    return None if reserve is None else reserve[0]
+
+
+def _speed(site: SiteData, times: Sequence[Facts], place: int) -> Facts:
+    """What a decode step of one request reads and computes, in every format."""
+    return {
+        "experts": [facts["experts"] for facts in times],
+        "reduced": [facts["reduced"] for facts in times],
+        "state": [facts["state"][place] for facts in times],
+        "weights": {
+            form: [facts["weights"][form][place] for facts in times] for form, _ in site.axes.weight_formats
+        },
+        "reach": {
+            cache: [facts["reach"][cache][place] if cache in facts["reach"] else None for facts in times]
+            for cache in site.kv_names
+        },
+        "attention": {cache: [facts["attention"].get(cache) for facts in times] for cache in site.kv_names},
+    }
+
+
+def _alike(indices: list[int]) -> int | list[int]:
+    """Return one number for a list that has only one."""
+    return indices[0] if len(set(indices)) == 1 else indices
+
+
+def _rounded(count: int) -> int:
+    return int(float(f"{count:.{_SHOWN_DIGITS}g}"))

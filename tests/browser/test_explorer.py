@@ -1,0 +1,314 @@
+"""The explorer in a real browser: ordinary questions answered as the package answers them."""
+
+from __future__ import annotations
+
+import http.server
+import re
+import threading
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pandas as pd
+import pytest
+
+from kvreport import estimate
+from kvreport.catalog.load import open_catalogue
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("tiny-site")]
+
+KEYS = ["model", "gpu", "tensor_parallel", "weight_format", "kv_format", "context_tokens"]
+FIRST = "#explore-table tbody tr:first-child"
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    """A file server that says nothing."""
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture(scope="module")
+def address(tiny_site) -> Iterator[str]:
+    server = http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), partial(Quiet, directory=str(tiny_site.folder))
+    )
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture(scope="module")
+def browser(chromium_path, chromium_flags) -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=chromium_path, args=chromium_flags)
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def page(browser) -> Iterator[Any]:
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, bypass_csp=True)
+    context.grant_permissions(["clipboard-read", "clipboard-write"])
+    opened = context.new_page()
+    faults: list[str] = []
+    opened.on("pageerror", lambda error: faults.append(str(error)))
+    opened.on("console", lambda said: faults.append(said.text) if said.type == "error" else None)
+    yield opened
+    context.close()
+    assert faults == []
+
+
+def answered(page: Any) -> str:
+    """The answer's sentence, once the filters that were chosen last are answered."""
+    page.wait_for_function("document.querySelector('.kv-explore .kv-said strong')")
+    page.wait_for_timeout(150)
+    said: str = page.locator(".kv-explore .kv-said").inner_text()
+    return said
+
+
+def choose(page: Any, facet: str, value: str) -> None:
+    page.locator(f"fieldset[data-facet={facet}] .kv-chip[value='{value}']").click()
+
+
+def rows(page: Any) -> list[dict[str, str]]:
+    """The table's rows, each a cell by its column's title."""
+    found: list[dict[str, str]] = page.eval_on_selector_all(
+        "#explore-table tbody tr",
+        """rows => rows.map((row) => ({Model: row.cells[0].innerText.trim(), Verdict: row.cells[1].className,
+            ...Object.fromEntries(Array.from(row.cells).slice(1).map((cell) => [cell.dataset.label, cell.innerText.trim()]))}))""",
+    )
+    return found
+
+
+def test_from_home_which_models_fit_two_rtx_4090_at_32k_for_four_requests(page, address, tiny_site):
+    page.goto(address)
+    page.locator(".md-tabs a[href*='explore/']").click()
+    answered(page)
+    # Five choices, none of which has to be taken back.
+    choose(page, "gpu", "rtx-4090")
+    choose(page, "tp", "2")
+    choose(page, "context", "32768")
+    page.fill("input[name=requests]", "4")
+    choose(page, "weights", "int4")
+    page.wait_for_function("location.search.includes('requests=4') && location.search.includes('int4')")
+    said = answered(page)
+    assert "2 × RTX 4090, 32K context, weights INT4" in said
+    assert "at least 4 requests" in said
+    shown = rows(page)
+    assert shown
+    catalogue = open_catalogue(tiny_site.catalogue)
+    names = {model.name: model.id for model in catalogue.models.values()}
+    for row in shown:
+        ours = estimate(
+            names[row["Model"]],
+            gpu="RTX 4090",
+            tensor_parallel=2,
+            context_tokens="32K",
+            weights="int4",
+            catalog=catalogue,
+        )
+        assert row["Concurrent requests"] == f"{ours.max_concurrent_requests:,}"
+    fitting = {
+        name
+        for name, model in names.items()
+        if catalogue.model(model).context_tokens >= 32768
+        and estimate(
+            model, gpu="RTX 4090", tensor_parallel=2, context_tokens="32K", weights="int4", catalog=catalogue
+        ).max_concurrent_requests
+        >= 4
+    }
+    assert {row["Model"] for row in shown} == fitting
+
+
+def test_the_largest_model_that_fits_one_h100_is_first_after_one_click(page, address, tiny_site):
+    page.goto(f"{address}explore/")
+    answered(page)
+    page.click("th[data-column=parameters] button")
+    assert parse_qs(urlsplit(page.url).query)["sort"] == ["-parameters"]
+    answered(page)
+    shown = [row for row in rows(page) if row["Verdict"].startswith("kv-u")]
+    catalogue = open_catalogue(tiny_site.catalogue)
+    from kvreport.accounting.weights import parameters
+
+    serving = [
+        model
+        for model in catalogue.models.values()
+        if estimate(model.id, gpu="H100", context_tokens="8K", catalog=catalogue).max_concurrent_requests > 0
+    ]
+    assert shown[0]["Model"] == max(serving, key=parameters).name
+    # The focus stays on the head that was pressed, so that a second press turns the order.
+    assert page.evaluate("document.activeElement.closest('th')?.dataset.column") == "parameters"
+    page.keyboard.press("Enter")
+    answered(page)
+    assert page.get_attribute("th[data-column=parameters]", "aria-sort") == "ascending"
+
+
+def test_rows_that_serve_come_first_and_others_say_what_they_lack(page, address, tiny_site):
+    page.goto(f"{address}explore/")
+    answered(page)
+    shown = rows(page)
+    serving = [row["Verdict"].startswith("kv-u") for row in shown]
+    assert serving == sorted(serving, reverse=True)
+    assert not all(serving)
+    catalogue = open_catalogue(tiny_site.catalogue)
+    large = next(row for row in shown if row["Model"] == "Llama 3.1 70B")
+    ours = estimate("meta-llama/Llama-3.1-70B-Instruct", gpu="H100", context_tokens="8K", catalog=catalogue)
+    assert large["Concurrent requests"] == f"needs {ours.shortfall_bytes / 2**30:.1f} GiB more"
+
+
+def test_the_speed_bound_is_the_packages(page, address, tiny_site):
+    page.goto(
+        f"{address}explore/?gpu=h100-sxm-80gb&tp=1&context=8192&weights=released&kv=own&name=llama+3.1+8b"
+    )
+    answered(page)
+    page.mouse.move(300, 300)
+    page.wait_for_function(
+        "document.querySelector('#explore-table td[data-label=\"Speed bound\"]').innerText !== '–'"
+    )
+    whole = pd.read_parquet(tiny_site.folder / "downloads/capacity.parquet")
+    row = whole[
+        (whole["model"] == "meta-llama/Llama-3.1-8B-Instruct")
+        & (whole["gpu"] == "h100-sxm-80gb")
+        & (whole["layout"] == "tp1")
+        & (whole["weight_format"] == "released")
+        & (whole["kv_format"] == "bf16")
+        & (whole["context_tokens"] == 8192)
+    ].iloc[0]
+    # The dataset rounds its milliseconds down to three digits.
+    least = float(row["decode_ms_lower_bound"])
+    assert int(1000 / (least + 0.1)) <= int(rows(page)[0]["Speed bound"]) <= 1000 / least
+
+
+def test_a_wide_choice_is_answered_and_clear_leads_back_to_the_start(page, address, tiny_site):
+    page.goto(f"{address}explore/")
+    start = answered(page)
+    for facet in ("gpu", "tp", "context", "weights", "kv"):
+        page.locator(f"fieldset[data-facet={facet}] .kv-chip[value='']").click()
+    page.wait_for_function("location.search === '?show=all'")
+    page.wait_for_function("!document.querySelector('.kv-said').innerText.includes('Reading')")
+    said = answered(page)
+    fit, total = (int(text.replace(",", "")) for text in re.findall(r"[\d,]+", said)[:2])
+    whole = pd.read_parquet(tiny_site.folder / "downloads/capacity.parquet")
+    plain = whole[(whole["layout"] == "tp" + whole["tensor_parallel"].astype(str))]
+    asked = plain[~plain["verdict"].isin(["format_not_supported", "engine_does_not_run"])]
+    assert total == len(asked)
+    assert fit == int(asked["verdict"].isin(["fits", "tight"]).sum())
+    assert page.locator("#explore-table tbody tr").count() == 50
+    page.get_by_role("button", name="Clear filters").click()
+    page.wait_for_function("location.search.includes('gpu=h100')")
+    assert answered(page) == start
+
+
+def test_counts_stand_next_to_each_value(page, address, tiny_site):
+    page.goto(f"{address}explore/")
+    answered(page)
+    page.mouse.move(300, 300)
+    page.wait_for_function(
+        "document.querySelector('fieldset[data-facet=verdict] .kv-chip[value=fits] small').innerText !== ''"
+    )
+    counts = page.eval_on_selector_all(
+        "fieldset[data-facet=gpu] .kv-chip[value]:not([value=''])",
+        "chips => chips.map((chip) => [chip.value, chip.querySelector('small').innerText])",
+    )
+    whole = pd.read_parquet(tiny_site.folder / "downloads/capacity.parquet")
+    here = whole[
+        (whole["layout"] == "tp1")
+        & (whole["weight_format"] == "released")
+        & (whole["kv_format"] == "bf16")
+        & (whole["context_tokens"] == 8192)
+        & whole["verdict"].isin(["fits", "tight"])
+    ]
+    for gpu, shown in counts:
+        assert int(shown) == int((here["gpu"] == gpu).sum()), gpu
+
+
+def test_what_is_typed_is_never_lost(page, address):
+    page.goto(f"{address}explore/")
+    answered(page)
+    # The click comes before the text field's own pause is over.
+    page.evaluate(
+        """() => {
+          const name = document.querySelector("input[name=name]");
+          name.value = "llama";
+          name.dispatchEvent(new Event("input"));
+          document.querySelector("fieldset[data-facet=context] .kv-chip[value='16384']").click();
+        }"""
+    )
+    page.wait_for_function("location.search.includes('name=llama') && location.search.includes('16384')")
+    assert page.input_value("input[name=name]") == "llama"
+    assert {row["Model"].split()[0] for row in rows(page)} == {"Llama"}
+
+
+def test_the_csv_and_the_queries_give_the_rows_that_are_shown(page, address, tiny_site):
+    page.goto(
+        f"{address}explore/?gpu=h100-sxm-80gb&gpu=mi300x&tp=2&context=8192&kind=full&kv=own&verdict=fits"
+    )
+    said = answered(page)
+    whole = pd.read_parquet(tiny_site.folder / "downloads/capacity.parquet")
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name="Download as CSV").click()
+    assert waiting.value.suggested_filename.startswith("kvreport-h100-sxm-80gb-mi300x-8192-")
+    selection = pd.read_csv(waiting.value.path())
+    assert len(selection) == int(said.split(" ")[0].replace(",", ""))
+    plain = whole[whole["layout"] == "tp" + whole["tensor_parallel"].astype(str)]
+    both = selection.merge(
+        plain.astype({key: selection[key].dtype for key in KEYS}), on=KEYS, suffixes=("", "_published")
+    )
+    assert len(both) == len(selection)
+    for name in selection.columns.difference(KEYS):
+        assert (both[name].astype(str) == both[f"{name}_published"].astype(str)).all(), name
+
+    page.locator(".kv-query summary").click()
+    page.wait_for_function(
+        "document.querySelectorAll('.kv-query code')[1].innerText.includes('read_parquet')"
+    )
+    sql, python = page.eval_on_selector_all(".kv-query code", "codes => codes.map((code) => code.innerText)")
+    published = f"{address}downloads/capacity.parquet"
+    assert f"FROM '{published}'" in sql
+    assert "gpu IN ('h100-sxm-80gb', 'mi300x')" in sql
+    found: dict[str, Any] = {}
+    # The page's own text is run, over the same file on disk.
+    exec(python.replace(published, str(tiny_site.folder / "downloads/capacity.parquet")), found)  # noqa: S102
+    shown = set(map(tuple, selection[KEYS].astype(str).to_numpy()))
+    assert set(map(tuple, found["rows"][KEYS].astype(str).to_numpy())) == shown
+
+
+def test_a_phone_gets_cards_with_the_answer_before_the_filters(browser, address):
+    context = browser.new_context(viewport={"width": 360, "height": 740}, has_touch=True, bypass_csp=True)
+    page = context.new_page()
+    page.goto(f"{address}explore/")
+    answered(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    assert not page.locator("fieldset[data-facet=gpu]").is_visible()
+    assert page.locator(".kv-said").bounding_box()["y"] < 740
+    card = page.locator(FIRST)
+    assert card.bounding_box()["width"] <= 360
+    page.locator(".kv-filters summary").click()
+    assert page.locator("fieldset[data-facet=gpu]").is_visible()
+    context.close()
+
+
+def test_the_answer_is_printed(page, address):
+    page.goto(f"{address}explore/")
+    answered(page)
+    page.emulate_media(media="print")
+    assert page.locator(".kv-said").is_visible()
+    assert page.locator(FIRST).is_visible()
+    assert not page.locator(".kv-facets").is_visible()
+
+
+def test_sizes_switch_to_gb(page, address):
+    page.goto(f"{address}explore/?name=llama+70b&gpu=h100-sxm-80gb&context=8192&tp=4&weights=released&kv=own")
+    cell = page.locator("#explore-table tbody td.kv-size").first
+    cell.wait_for()
+    before = float(cell.inner_text())
+    page.locator("#explore-table .kv-units").click()
+    assert float(cell.inner_text()) == pytest.approx(before * 2**30 / 1e9, abs=0.01)
+    assert "GB" in page.locator("#explore-table thead").inner_text()
