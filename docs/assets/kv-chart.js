@@ -117,7 +117,7 @@
       if (data.limit) {
         const x = this.x(data.limit);
         box.append(
-          svg("line", { class: "kv-limit", x1: x, x2: x, y1: top, y2: bottom }),
+          svg("line", { class: "kv-limit-line", x1: x, x2: x, y1: top, y2: bottom }),
           text(x, top - 8, `model limit ${tokens(data.limit)}`, { "text-anchor": "end" }),
         );
       }

@@ -186,6 +186,12 @@
       });
     }
 
+    /* The contexts of the table: up to the longest that any of the models supports. */
+    const contexts = () => {
+      const limit = Math.max(...shown.map((thing) => thing.model.limit));
+      return site.contexts.filter((context, n) => context <= limit || n === 0);
+    };
+
     const per = (
       requests,
       deployment,

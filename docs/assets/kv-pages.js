@@ -128,6 +128,8 @@
         const over = kvKernel.over(widest.weights, gpu.usable);
         return [say("weights"), figure("note_over", over > 0 ? over : answer.short)];
       }
+      case "context_exceeds_model":
+        return [say("limit"), ""];
       case "max_seqs_exceeds_states":
         return [say("seqs"), ""];
       case "may_fit":

@@ -194,7 +194,8 @@
   /* Every deployment that a state allows, fewest devices first. */
   function deployments(site, model, gpu, state) {
     const formats = weightsOf(site, model);
-    const weights = state.weights && formats.includes(state.weights) ? state.weights : formats[0];
+    const own = formats.includes(model.form) ? model.form : formats[0];
+    const weights = state.weights && formats.includes(state.weights) ? state.weights : own;
     return layouts(site, state)
       .map((layout) =>
         kvDeploy(site, model, gpu, layout, weights, state.kv || kvOf(model, gpu), asked(state))

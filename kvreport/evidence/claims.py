@@ -5,8 +5,8 @@ figure at the figure's own printed precision. The kindest reading is tried first
 
 1. the words as they stand agree to the last digit: *confirmed*; to the printed digits: *confirmed
    within its rounding*;
-2. they agree if powers of 1,024 were printed under the name of powers of 1,000, or the reverse:
-   *unit slip*;
+2. they agree if powers of 1,024 were printed under the name of powers of 1,000, or the reverse, and no other
+   mistake is needed: *unit slip* (a model's rounded size, such as 7B, is a fair reading of its parameters);
 3. another reading agrees, or the figure lies between readings that are equally fair: *depends on
    an unstated assumption*, which is named;
 4. nothing agrees: *contradicted*, by a factor, with the cause where a known mistake produces the
@@ -46,7 +46,7 @@ class Verdict(StrEnum):
 MEANINGS: Final[Mapping[Verdict, str]] = {
     Verdict.CONFIRMED: "the arithmetic gives this figure exactly",
     Verdict.ROUNDED: "the arithmetic gives this figure to the digits that are printed",
-    Verdict.UNIT_SLIP: "right in powers of 1,024, printed under the name of powers of 1,000, or the reverse",
+    Verdict.UNIT_SLIP: "right in powers of 1,024, printed under the name of powers of 1,000, or the reverse; with a second mistake it is contradicted",
     Verdict.DEPENDS: "right only with something that the source does not say, which the ledger names",
     Verdict.CONTRADICTED: "no fair reading gives this figure; the ledger says by what factor and, if found, why",
     Verdict.MEASURED: "a measurement; the arithmetic bounds it and does not contradict it",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Final, TypeVar
@@ -15,7 +15,7 @@ from kvreport.estimation.request import AUTO
 from kvreport.publish.downloads import NOTHING, Downloads
 from kvreport.publish.parts import Parts
 from kvreport.publish.series import USEFUL_TOKENS, Config, Series, series
-from kvreport.publish.site_data import KNOWN_GPUS, SiteData
+from kvreport.publish.site_data import KNOWN_GPUS, SiteData, page_format
 
 CEILING: Final = "ceiling"
 """The policy that runs every model: those that the engine does not run have their page too."""
@@ -58,6 +58,9 @@ def gather(
         released[cube.model.id] = series(cube)
         if number % _EVERY == 0:
             progress(f"matrix: {number} of {len(released_axes.models)} models")
+    for form, unread in _unread(released_axes.models).items():
+        taken = replace(axes(catalogue, models=models, gpus=gpus, weights=[form], kv=[AUTO]), models=unread)
+        released |= {cube.model.id: series(cube) for cube in matrix(taken)}
     accelerators = tuple(released_axes.accelerators)
     known = next((gpu for gpu in KNOWN_GPUS if any(a.id == gpu for a in accelerators)), accelerators[0].id)
     every_format = axes(catalogue, models=models, gpus=known)
@@ -79,6 +82,16 @@ def gather(
         progress=progress,
         parts=kept,
     )
+
+
+def _unread(models: Iterable[Model]) -> dict[str, tuple[Model, ...]]:
+    """Models whose stored formats nobody has read, by the format that their pages take."""
+    found: dict[str, tuple[Model, ...]] = {}
+    for model in models:
+        form = page_format(model)
+        if form != RELEASED:
+            found[form] = (*found.get(form, ()), model)
+    return found
 
 
 def _short(catalogue: Catalogue) -> list[int]:

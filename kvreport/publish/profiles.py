@@ -37,7 +37,7 @@ from kvreport.dataset.matrix import laid_out, left_out
 from kvreport.errors import InputError
 from kvreport.estimation.request import automatic_kv_format, storable_on
 from kvreport.publish.attention_types import cache_kind
-from kvreport.publish.site_data import SiteData, short_name
+from kvreport.publish.site_data import SiteData, page_format, short_name
 
 SCHEMA: Final = 1
 FOLDER: Final = "downloads/v1"
@@ -270,6 +270,7 @@ def model_facts(site: SiteData, model: Model, *, further: bool = False) -> dict[
         "slots": _waits_for_slots(site, model),
         "parameters": parameters(model),
         "active": active_parameters(model),
+        "form": page_format(model),
         "kv": own_kv(site, model),
         "kvs": work.own_kvs(),
         **work.of_engine(),

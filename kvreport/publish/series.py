@@ -191,6 +191,8 @@ def refusal_of(candidates: Sequence[Series], usable_bytes: int) -> Refusal:
             return Refusal("seqs", number, 0)
         case "may_fit":
             return Refusal("may_fit", number, short)
+        case "context_exceeds_model":
+            return Refusal("limit", 0, 0)
         case "engine_does_not_run":
             return Refusal("support", 0, 0)
         case "format_not_supported":

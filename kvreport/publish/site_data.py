@@ -13,6 +13,7 @@ from kvreport.accounting.support import device_signature
 from kvreport.accounting.weights import parameters
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
+from kvreport.catalog.load import RELEASED
 from kvreport.catalog.model import Model
 from kvreport.dataset.grid import Axes, Fleet, axes
 from kvreport.estimation.request import AUTO, storable_on
@@ -186,6 +187,19 @@ def best_series(site: SiteData, model: Model) -> Series | None:
         return (one.longest < model.context_tokens, one.config.tensor_parallel)
 
     return min(serving, key=order) if serving else None
+
+
+def page_format(model: Model) -> str:
+    """Return the weight format that a model's page takes where nothing is chosen.
+
+    As released; where nobody has read which formats the repository stores, the one that its name or its maker
+    says, among those that every model is computed in.
+    """
+    if model.release_known:
+        return RELEASED
+    if model.weight_format.startswith(("int4", "awq", "gptq", "nvfp4", "mxfp4")):
+        return "int4"
+    return "fp8" if model.weight_format.startswith("fp8") else "bf16"
 
 
 def short_name(accelerator: Accelerator) -> str:

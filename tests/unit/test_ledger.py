@@ -300,7 +300,7 @@ def test_the_headline_counts_add_up(ledger_document, entries):
 
 
 def test_every_cause_leads_to_a_claim(ledger_document, entries):
-    soup = BeautifulSoup(ledger_document.sections[1].html, "html.parser")
+    soup = BeautifulSoup(ledger_document.sections[0].html, "html.parser")
     targets = [a["href"].removeprefix("#") for a in soup.select("td:first-child a")]
     assert targets
     assert set(targets) <= set(entries)
@@ -309,6 +309,23 @@ def test_every_cause_leads_to_a_claim(ledger_document, entries):
     first = soup.tbody.find("tr")
     assert "parameters / (12 × layers)" in first.text
     assert [cell.text for cell in first.select(".kv-num")] == ["31", "4.47"]
+    leading, rest = soup.select("tbody")
+    assert len(leading.select("tr")) == 12
+    assert rest.find_parent("details") is not None
+
+
+def test_one_rule_tells_a_unit_slip_from_a_contradiction(entries):
+    # The digits of another unit alone are a slip; a second mistake makes it a contradiction.
+    assert entries["s3-l2-weights"].verdict == Verdict.UNIT_SLIP
+    assert entries["s2-rag-three-h200"].verdict == Verdict.CONTRADICTED
+    for entry in entries.values():
+        if entry.verdict == Verdict.UNIT_SLIP:
+            assert not entry.cause
+
+
+def test_claims_about_overhead_and_usage_are_in_the_ledger(entries):
+    for name in ("s3-kv-usage", "s5-framework-overhead", "s5-oom-share", "s5-flash-activations"):
+        assert name in entries
 
 
 def test_a_catalogue_without_claims_has_no_ledger(tmp_path):

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 URI: Final = "evidence/claims/"
 FILE: Final = "evidence/claims.json"
+LEADING: Final = 12
+"""Causes that stand at the head of the page."""
 _CSS: Final = {
     Verdict.UNIT_SLIP: "unit-slip",
     Verdict.DEPENDS: "depends",
@@ -88,7 +90,8 @@ class LedgerContext:
 
     Attributes:
         parts: The publications, in order.
-        findings: What explains the figures that do not hold, the most frequent first.
+        findings: What explains the figures that do not hold, the most frequent first; the page leads with them.
+        rest: Further causes, each of fewer claims.
         verdicts: Name, meaning and number of claims of each verdict.
         total: Number of claims.
         file: Address of the machine-readable ledger.
@@ -96,6 +99,7 @@ class LedgerContext:
 
     parts: tuple[Part, ...]
     findings: tuple[Finding, ...]
+    rest: tuple[Finding, ...]
     verdicts: tuple[tuple[str, str, int], ...]
     total: int
     file: str
@@ -131,8 +135,10 @@ def page(catalogue: Catalogue) -> Page | None:
         f"unit, {counted[Verdict.DEPENDS]} need an assumption that is not stated, {counted[Verdict.CONTRADICTED]} are contradicted"
     )
     sections = [
+        Section(
+            "causes", "The most common causes of wrong figures", render("claims/causes.html", URI, context)
+        ),
         Section("verdicts", "Verdicts by source", render("claims/summary.html", URI, context)),
-        Section("causes", "Causes of the differences", render("claims/causes.html", URI, context)),
     ]
     sections += [
         Section(part.source.key, part.source.title, render("claims/source.html", URI, {"part": part}))
@@ -158,10 +164,11 @@ def _context(sources: Sequence[ClaimsFile], found: Sequence[Entry], quantities: 
         parts.append(
             Part(file.source, note, tuple(_line(entry) for entry in own), tuple(summary(own).values()))
         )
-    counted = summary(found)
+    counted, findings = summary(found), _findings(found)
     return LedgerContext(
         parts=tuple(parts),
-        findings=_findings(found),
+        findings=findings[:LEADING],
+        rest=findings[LEADING:],
         verdicts=tuple((v.value, MEANINGS[v], counted[v]) for v in Verdict),
         total=len(found),
         file=FILE,

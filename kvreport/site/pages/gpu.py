@@ -22,6 +22,7 @@ from kvreport.site.kit.sources import evidence_cell, source_cell, source_lines
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType, names_of
+from kvreport.site.pages import agreement
 from kvreport.site.pages.controls import Controls, kv_choices, layout_choices, weight_choices
 from kvreport.site.pages.model.headline import plain
 
@@ -120,6 +121,7 @@ def context(site: SiteData, gpu: Accelerator) -> GpuContext:
     """Return an accelerator's page."""
     serving = {model.id: site.serving(model, gpu.id) for model in site.models}
     grid, groups = _grid(site, gpu, serving)
+    agreement.of_gpu(gpu, len(_alone(site, gpu)), grid)
     return GpuContext(
         slug=gpu.id,
         headline=headline(site, gpu),
@@ -149,11 +151,16 @@ def context(site: SiteData, gpu: Accelerator) -> GpuContext:
     )
 
 
-def headline(site: SiteData, gpu: Accelerator) -> tuple[tuple[str, bool], ...]:
-    """Return the conclusion in one sentence, as (text, emphasised) pieces."""
-    alone = [
+def _alone(site: SiteData, gpu: Accelerator) -> list[Model]:
+    """The models that a single one serves."""
+    return [
         m for m in site.models if any(s.serves and s.config.tensor_parallel == 1 for s in site.on(m, gpu.id))
     ]
+
+
+def headline(site: SiteData, gpu: Accelerator) -> tuple[tuple[str, bool], ...]:
+    """Return the conclusion in one sentence, as (text, emphasised) pieces."""
+    alone = _alone(site, gpu)
     pieces: list[tuple[str, bool]] = [
         (f"{units.gib(gpu.usable_bytes, 1)} GiB", True),
         (" usable. A single GPU serves ", False),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final, cast
 
 from kvreport.accounting import capacity
-from kvreport.catalog.load import RELEASED
 from kvreport.catalog.model import Model
 from kvreport.estimation import Estimate, estimate
 from kvreport.publish.series import Series
@@ -122,7 +121,7 @@ def _users_at_limit(site: SiteData, one: Series, model: Model) -> int:
             gpu=one.config.gpu,
             tensor_parallel=one.config.tensor_parallel,
             context_tokens=model.context_tokens,
-            weights=RELEASED,
+            weights=one.config.weight_format,
             kv=one.config.kv_format,
             engine=site.engine.name,
             catalog=site.catalogue,

@@ -11,7 +11,7 @@ from kvreport.catalog.load import RELEASED
 from kvreport.catalog.model import Model
 from kvreport.estimation import Estimate, estimate
 from kvreport.publish.series import Series
-from kvreport.publish.site_data import SiteData, devices
+from kvreport.publish.site_data import SiteData, devices, page_format
 from kvreport.site.kit import diagrams
 from kvreport.site.kit.elements import Bar
 from kvreport.words import SENTENCES, Pieces, pieces
@@ -38,6 +38,14 @@ def headline(site: SiteData, model: Model, best: Series | None, answer: Estimate
     refusal = site.refusal(model)
     if refusal:
         return pieces(SENTENCES["refused"].format(engine=site.engine.label, model=model.name, reason=refusal))
+    if best is None and model.context_tokens < min(site.contexts):
+        return pieces(
+            SENTENCES["below_grid"].format(
+                model=model.name,
+                limit=units.human_tokens(model.context_tokens),
+                context=units.human_tokens(min(site.contexts)),
+            )
+        )
     if best is None:
         most = max(site.catalogue.grid.tensor_parallel)
         return pieces(SENTENCES["nowhere"].format(model=model.name, most=most))
@@ -84,7 +92,7 @@ def headline_estimate(site: SiteData, model: Model, best: Series) -> Estimate:
         gpu=best.config.gpu,
         tensor_parallel=best.config.tensor_parallel,
         context_tokens=best.contexts[shown],
-        weights=RELEASED,
+        weights=best.config.weight_format,
         kv=best.config.kv_format,
         engine=site.engine.name,
         catalog=site.catalogue,
@@ -103,9 +111,10 @@ def first_sentence(told: Pieces) -> str:
 
 def conditions(site: SiteData, model: Model, kv_format: str) -> str:
     """Say under which engine and formats a number holds."""
-    weights = site.catalogue.weight_formats.get(model.weight_format)
+    form = page_format(model)
+    weights = site.catalogue.weight_formats.get(model.weight_format if form == RELEASED else form)
     cache = site.catalogue.kv_formats.get(kv_format)
-    return SENTENCES["conditions"].format(
+    return SENTENCES["conditions" if form == RELEASED else "conditions_unread"].format(
         engine=site.engine.label,
         weights=weights.label if weights else model.weight_format,
         kv=cache.label if cache else kv_format,

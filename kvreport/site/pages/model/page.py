@@ -9,9 +9,10 @@ from typing import Any, Final
 
 from kvreport import units
 from kvreport.accounting.weights import active_parameters, parameters
+from kvreport.catalog.load import RELEASED
 from kvreport.catalog.model import Model
 from kvreport.estimation import Estimate
-from kvreport.publish.attention_types import cache_kind
+from kvreport.publish.attention_types import attention_label, cache_kind
 from kvreport.publish.downloads import FOLDER
 from kvreport.publish.series import Config, Series
 from kvreport.publish.site_data import SiteData, devices
@@ -24,7 +25,7 @@ from kvreport.site.kit.sources import source_lines
 from kvreport.site.kit.tables import Table
 from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType, moved, names_of
-from kvreport.site.pages import local
+from kvreport.site.pages import agreement, local
 from kvreport.site.pages.controls import Controls, engine_choices, kv_choices, layout_choices, weight_choices
 from kvreport.site.pages.model import speed, traffic
 from kvreport.site.pages.model.boundary import boundary_plot, boundary_request
@@ -187,11 +188,12 @@ def context(site: SiteData, model: Model, best: Series | None) -> ModelContext:
     answer = headline_estimate(site, model, best) if best else None
     kv_format = best.config.kv_format if best else _any_kv(site, model)
     grid, groups = users_table(site, model)
+    agreement.of_model(model, best, shown, answer, grid)
     return ModelContext(
         slug=model.slug,
         model_id=model.id,
         headline=headline(site, model, best, answer),
-        conditions=conditions(site, model, kv_format),
+        conditions=conditions(site, model, kv_format) if best else "",
         facts=tuple(_facts(model, best, shown)),
         strip=diagrams.strip(model),
         chart=boundary_plot(site, model, best, answer),
@@ -266,11 +268,12 @@ def _facts(model: Model, best: Series | None, shown: int | None) -> Iterator[Fac
         units.human_parameters(total),
         f"{units.human_parameters(active)} active" if active != total else "",
     )
-    yield Fact("Attention type", cache_kind(model))
+    yield Fact("Attention type", attention_label(cache_kind(model)))
     if best is not None and shown is not None:
         number = best.config.tensor_parallel
         split = "" if number == 1 else f"per GPU, on {number} GPUs"
-        yield Fact("Weights as released", f"{units.gib(best.weight_bytes)} GiB", split)
+        named = "Weights as released" if best.config.weight_format == RELEASED else "Weights"
+        yield Fact(named, f"{units.gib(best.weight_bytes)} GiB", split)
         at = f"at {units.human_tokens(best.contexts[shown])} tokens"
         yield Fact(
             "KV cache per token",
@@ -319,6 +322,8 @@ def _estimate_command(model: Model, best: Series | None) -> str:
     parts = ["kvreport", "estimate", model.id, "--gpu", best.config.gpu]
     if best.config.tensor_parallel > 1:
         parts += ["--tensor-parallel", str(best.config.tensor_parallel)]
+    if best.config.weight_format != RELEASED:
+        parts += ["--weights", best.config.weight_format]
     shown = headline_index(best, model)
     parts += ["--context", units.human_tokens(best.contexts[shown]).replace(",", "")]
     return shlex.join(parts)

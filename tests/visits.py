@@ -1,0 +1,76 @@
+"""A browser on the tiny site, for the tests that look at pages: fixtures and a page with what went wrong on it."""
+
+from __future__ import annotations
+
+import http.server
+import threading
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    """A file server that says nothing."""
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture(scope="module")
+def address(tiny_site) -> Iterator[str]:
+    server = http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), partial(Quiet, directory=str(tiny_site.folder))
+    )
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture(scope="module")
+def browser(chromium_path, chromium_flags) -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=chromium_path, args=chromium_flags)
+        yield started
+        started.close()
+
+
+class Visit:
+    """A page, and what went wrong on it."""
+
+    def __init__(self, browser: Any, address: str, **options: Any) -> None:
+        # Playwright waits for a condition by running a text in the page, which our policy refuses;
+        # that the pages themselves keep to it is looked at in test_policy.py.
+        self.context = browser.new_context(bypass_csp=True, **options)
+        self.page = self.context.new_page()
+        self.address = address
+        self.faults: list[str] = []
+        self.page.on("console", self._heard)
+        self.page.on("pageerror", lambda error: self.faults.append(str(error)))
+        self.page.on("request", self._asked)
+        self.page.on(
+            "response", lambda r: self.faults.append(f"{r.status} {r.url}") if r.status >= 400 else None
+        )
+
+    def _heard(self, message: Any) -> None:
+        if message.type in ("error", "warning"):
+            self.faults.append(message.text)
+
+    def _asked(self, request: Any) -> None:
+        if not request.url.startswith((self.address, "data:", "blob:")):
+            self.faults.append(f"asks {request.url}")
+
+    def go(self, uri: str) -> Any:
+        self.page.goto(self.address + uri)
+        self.page.wait_for_selector("html.js")
+        return self.page
+
+    def query(self) -> dict[str, list[str]]:
+        return parse_qs(urlsplit(self.page.url).query)
