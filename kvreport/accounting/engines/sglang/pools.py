@@ -314,7 +314,9 @@ def token_bytes(model: Model, engine: Engine, flags: PoolFlags) -> float:
     (0.5.23 ``pool_configurator.py::DefaultPoolConfigurator``, ``kv_cache_configurator.py::logical_token_capacity``).
     """
     if flags.context_ranks > 1:
-        heads = replace(flags, attention_ranks=max(flags.attention_ranks // flags.context_ranks, 1), context_ranks=1)
+        heads = replace(
+            flags, attention_ranks=max(flags.attention_ranks // flags.context_ranks, 1), context_ranks=1
+        )
         whole = token_bytes(model, engine, heads)
         shared = token_bytes(model, engine, replace(heads, draft_layers=0))
         shared -= index_bytes(model, flags) * shapes.layers(model, engine).indexed
