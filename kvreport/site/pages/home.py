@@ -26,9 +26,9 @@ TITLE: Final = "How many requests fit?"
 DOORS: Final = (
     Link("I have a GPU", "gpus/", "Which models fit on it, for how many requests, at which context."),
     Link(
-        "I have a Mac",
-        "gpus/#apple",
-        "Apple silicon and other unified memory: usable memory and what runs in it.",
+        "I have a Mac or a PC",
+        "local/",
+        "Macs, consumer cards and mini PCs: longest context by model and quantization.",
     ),
     Link("I have a server log", "log/", "Paste a start-up log: each number is explained and checked."),
     Link("I have a model", "models/", "Its page: capacity, memory, commands. Or read your own config.json."),
