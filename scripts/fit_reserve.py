@@ -39,7 +39,7 @@ from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.vllm.profiling import Shape, graph_layers
 from kvreport.accounting.engines.vllm.reserve import device_class, multicasts
 from kvreport.accounting.kernel import captured_graphs
-from kvreport.catalog.engine import Engine
+from kvreport.catalog.engine import Engine, engine_for_version
 from kvreport.catalog.load import Catalogue, load_catalogue
 from kvreport.catalog.observation import Observation, load_observations
 from kvreport.errors import InputError
@@ -172,6 +172,12 @@ def fit(rows: list[Row]) -> dict[str, float]:
     }
 
 
+def record_of(catalogue: Catalogue, engine: Engine) -> str:
+    """The record that an engine's rules are of."""
+    found = engine_for_version(catalogue.engines.values(), engine.family, engine.version)
+    return engine.name if found is None else found.name
+
+
 def without(logs: list[Log], source: str) -> list[Row]:
     """The rows of every other source."""
     return [row for log in logs if log.source != source for row in log.rows]
@@ -210,6 +216,7 @@ def left_out(logs: list[Log]) -> list[dict[str, Any]]:
                     "id": log.observation.id,
                     "source": source,
                     "class": log.group,
+                    "rules": record_of(log.start.catalogue, log.engine),
                     "quantity": best.quantity,
                     "error": round(best.error, 5),
                     "pool_error_bytes": round(missing),

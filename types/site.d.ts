@@ -61,6 +61,7 @@ declare var kvSizing: any;
 declare var kvMatrix: any;
 declare var kvQueries: any;
 declare var kvLogLines: any;
+declare var kvLogLocal: any;
 declare var kvTraffic: any;
 declare var kvreport: any;
 

@@ -9,6 +9,7 @@
     const box = $("[data-kv-logged]");
     const base = new URL(form.dataset.kvLog, location.href);
     const table = JSON.parse($("template.kv-patterns", form).content.textContent);
+    const local = JSON.parse($("template.kv-local", form).content.textContent);
     const example = $("template.kv-example", form).content.textContent;
     const fields = Object.fromEntries($$("textarea, select", form).map((field) => [field.name, field]));
     const slugs = new Map(
@@ -21,6 +22,10 @@
       const text = fields.log.value;
       if (!text) {
         box.replaceChildren();
+        return;
+      }
+      if (kvLogLocal.looksLike(local, text)) {
+        showLocal(text);
         return;
       }
       const reading = kvLogLines.readLog(table, text);
@@ -50,6 +55,34 @@
         compare(reading, found, model, rules),
         notes(reading, site, model, rules, gpu),
       );
+    }
+
+    /* A start of llama.cpp or Ollama: where its bytes are, and what to change. */
+    function showLocal(text) {
+      const start = kvLogLocal.read(local, text);
+      const children = [make("p", { class: "kv-big" }, kvLogLocal.headline(local, start))];
+      const said = kvLogLocal.changes(local, start);
+      if (said.length) {
+        children.push(
+          make("h2", {}, "What to change"),
+          make("ul", {}, ...said.map((one) => make("li", {}, one))),
+        );
+      }
+      const found = kvLogLocal.rows(start);
+      if (found.length) {
+        children.push(
+          make("h2", {}, "Where the memory goes"),
+          grid("Buffers that llama.cpp printed, by device", kvLogLocal.heads, found),
+        );
+      }
+      children.push(
+        make(
+          "p",
+          { class: "kv-note" },
+          "kvreport log --model NAME compares the cache with the formula; kvreport estimate --engine llama-cpp predicts every buffer.",
+        ),
+      );
+      box.replaceChildren(...children);
     }
 
     /* Flags of the log that change memory and that the published data cannot follow. */

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("mkdocs.plugins.kvreport")
 _INDENTS = re.compile(r"\n\s+")
+_SOURCE_MAP = re.compile(r"assets/(?:javascripts|stylesheets)/.*\.map")
 _ANCHOR = re.compile(r'\bid="([^"]+)"')
 
 # The theme's search opens as a dialog without a name, so a screen reader announces nothing.
@@ -195,6 +196,9 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
                 self._take_asset(path, files, config)
         for uri, content in self.report.assets:
             files.append(File.generated(config, self.mount.at(uri), content=content))
+        if not self.mount.foreign:
+            for file in [file for file in files if _SOURCE_MAP.fullmatch(file.src_uri)]:
+                files.remove(file)  # for whoever develops the theme; more than a megabyte
         self.known = {file.url if file.is_documentation_page() else file.dest_uri for file in files}
         self.known = {"" if url in (".", "./") else url.removesuffix("index.html") for url in self.known}
         self.known |= {*map(self.mount.at, self.report.file_names), "search/search_index.json"}

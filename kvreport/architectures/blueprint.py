@@ -30,6 +30,7 @@ class Tensor:
         count: How many there are in the layer (experts).
         linear: True if it is the weight of a linear layer, which quantisers may convert.
         looked_up: True for a table of which a token reads single rows.
+        stored: Format of the checkpoint's own tensor where that is not the model's 16-bit type (``fp32``, ``int64``).
     """
 
     name: str
@@ -40,6 +41,7 @@ class Tensor:
     count: int = 1
     linear: bool = False
     looked_up: bool = False
+    stored: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,7 @@ def weight_groups(blueprint: Blueprint, released: Released) -> tuple[WeightGroup
             tensor.shape,
             tensor.split,
             tensor.heads,
-            released(path, tensor),
+            released(path, tensor) or tensor.stored,
             tensor.looked_up,
         )
         rows[key] = rows.get(key, 0) + tensor.count

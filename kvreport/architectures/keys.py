@@ -239,9 +239,16 @@ class Keys:
             value = list(value)
         if not isinstance(value, list) or len(value) > 100_000:
             raise self.fault(names[0], value, "a list")
+        if length is not None and len(value) == length + self._prediction_layers():
+            # Some quantizers write the entries of prediction layers after those of the layers.
+            value = value[:length]
         if length is not None and len(value) != length:
             raise self.fault(names[0], f"a list of {len(value)}", f"a list of {length}, one entry per layer")
         return value
+
+    def _prediction_layers(self) -> int:
+        stated = self.data.get("num_nextn_predict_layers", 0)
+        return stated if isinstance(stated, int) and 0 < stated <= MAX_LAYERS else 0
 
     def section(self, *names: str, defaults: Mapping[str, Any] | None = None) -> Keys | None:
         """Return an object inside this one, or None where it is missing."""

@@ -200,15 +200,27 @@ def routed_experts(
     return experts(gated_mlp(hidden, width, prefix, names=names, bias=bias, count=count))
 
 
-def router(hidden: int, count: int, name: str = "mlp.gate", *, bias: bool = False) -> Tensors:
-    """The matrix that scores the experts; kept in 16 or 32 bits by every quantiser met so far."""
-    weight = Tensor(f"{name}.weight", "router", (count, hidden))
+def router(
+    hidden: int, count: int, name: str = "mlp.gate", *, bias: bool = False, stored: str | None = None
+) -> Tensors:
+    """The matrix that scores the experts; kept in 16 or 32 bits by every quantiser met so far.
+
+    Args:
+        hidden: Width of the residual stream.
+        count: Routed experts.
+        name: Path below the layer.
+        bias: True for a bias of one number per expert.
+        stored: ``fp32`` for classes whose checkpoints keep it so; None for the model's type.
+    """
+    weight = Tensor(f"{name}.weight", "router", (count, hidden), stored=stored)
     return (weight, Tensor(f"{name}.bias", "router", (count,))) if bias else (weight,)
 
 
-def correction_bias(count: int, name: str = "mlp.gate.e_score_correction_bias") -> Tensors:
-    """One learned offset per expert, added before the choice of experts."""
-    return (Tensor(name, "router", (count,)),)
+def correction_bias(
+    count: int, name: str = "mlp.gate.e_score_correction_bias", *, stored: str | None = None
+) -> Tensors:
+    """One learned offset per expert, added before the choice of experts; ``stored`` as for :func:`router`."""
+    return (Tensor(name, "router", (count,), stored=stored),)
 
 
 def latent_attention(

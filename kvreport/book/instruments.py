@@ -282,7 +282,8 @@ def growth_grid(
             cells.append(f'<td class="{css}">{size / units.GIB:,.1f}{note}</td>')
         body.append(f'<tr><th scope="row">{many:,}</th>{"".join(cells)}</tr>')
     return Html(
-        f'<div class="kv-scroll kv-scroll--open"><table class="kv-table kv-plain kv-grid"><caption>{escape(title)}'
+        f'<div class="kv-scroll kv-scroll--open"><table class="kv-table kv-plain kv-grid"><caption>{escape(title)}.'
+        f" Struck through: out of memory."
         f'</caption><thead><tr><th scope="col">Requests</th>{heads}</tr></thead><tbody>{"".join(body)}</tbody>'
         f"</table></div>"
     )

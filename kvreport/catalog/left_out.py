@@ -73,6 +73,7 @@ class LeftOutLog(Record):
         pool_error_bytes: Signed.
         reserve_bytes: What was predicted beside weights and cache.
         covered: Whether the pool lies inside its band.
+        rules: The engine record whose rules were applied.
     """
 
     id: Slug
@@ -82,6 +83,7 @@ class LeftOutLog(Record):
     pool_error_bytes: Bytes
     reserve_bytes: Bytes
     covered: bool
+    rules: Slug | None = None
 
 
 class LeftOut(Record):
@@ -91,6 +93,10 @@ class LeftOut(Record):
     constants: dict[Slug, Constant]
     summary: Summary
     logs: tuple[LeftOutLog, ...]
+
+    def of_record(self, name: str) -> int:
+        """How many of the logs are of one engine record's releases."""
+        return sum(log.rules == name for log in self.logs)
 
 
 def load_left_out(data_dir: Path) -> LeftOut | None:

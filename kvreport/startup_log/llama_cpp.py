@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
+
+from kvreport.startup_log.reading import browser_expression
 
 MIB: Final = 1 << 20
 
@@ -102,18 +104,27 @@ class LlamaStart:
         return not (self.buffers or self.cells or self.estimated)
 
 
+MARKS: Final = ("llama_kv_cache:", "load_tensors:", "sched_reserve:", "llama_context:")
+"""Words of lines that only llama.cpp prints."""
+
+
+def browser_table() -> dict[str, Any]:
+    """The patterns of this module as plain data, for the reader in the browser."""
+    named = {
+        "buffer": _BUFFER, "cells": _CELLS, "states": _STATES, "offloaded": _OFFLOADED, "free": _FREE, "out": _OUT,
+        "hosts": _HOSTS,
+    }  # fmt: skip
+    return {
+        "marks": list(MARKS),
+        "patterns": {name: browser_expression(found.pattern) for name, found in named.items()},
+        "numbers": {name: browser_expression(found.pattern) for name, found in _NUMBER.items()},
+        "mib": MIB,
+    }
+
+
 def looks_like_llama_cpp(text: str) -> bool:
-    """True if a log has lines that only llama.cpp or an older Ollama prints."""
-    return any(
-        mark in text
-        for mark in (
-            "llama_kv_cache:",
-            "load_tensors:",
-            "sched_reserve:",
-            "llama_context:",
-            "memory.required.",
-        )
-    )
+    """True if a log has lines that only llama.cpp prints."""
+    return any(mark in text for mark in MARKS)
 
 
 def read_start(lines: Iterable[str]) -> LlamaStart:

@@ -13,6 +13,7 @@ import yaml
 from kvreport.catalog.load import Catalogue, load_catalogue
 from kvreport.catalog.observation import load_observations
 from kvreport.resources import data_dir
+from kvreport.site.pages.left_out import confirmed
 
 pytest.importorskip("statsmodels")
 
@@ -103,3 +104,11 @@ def test_a_band_is_calibrated_without_the_source_that_it_is_tested_on(fitting: M
 def test_no_log_of_a_source_is_in_the_fit_without_it(fitting: ModuleType, logs: list[Any]) -> None:
     source = logs[0].source
     assert source not in {row.source for row in fitting.without(logs, source)}
+
+
+def test_a_page_says_how_well_its_engine_s_rules_are_confirmed() -> None:
+    catalogue = load_catalogue()
+    told = confirmed(catalogue, catalogue.engine("vllm"))
+    assert "start-up logs" in told
+    assert "of this release" in told
+    assert confirmed(catalogue, catalogue.engine("sglang")) == ""

@@ -160,3 +160,58 @@ def test_the_table_of_classes_names_what_is_not_exact() -> None:
     assert total == len(check.classes)
     refused = {row.head.text for row in odd.rows}
     assert {one.name for one in check.classes if one.status == "refused"} <= refused
+
+
+def test_lists_by_layer_may_go_on_with_prediction_layers() -> None:
+    """Some quantizers write the entries of prediction layers too (``indexer_types`` of GLM's NVFP4 copies)."""
+    config = {
+        "architectures": ["Qwen3MoeForCausalLM"],
+        "hidden_size": 64,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 16,
+        "intermediate_size": 128,
+        "vocab_size": 256,
+        "num_experts": 4,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 32,
+        "max_position_embeddings": 512,
+        "num_nextn_predict_layers": 1,
+    }
+    glm = config | {
+        "architectures": ["GlmMoeDsaForCausalLM"],
+        "n_routed_experts": 4,
+        "n_shared_experts": 1,
+        "kv_lora_rank": 32,
+        "q_lora_rank": 32,
+        "qk_rope_head_dim": 8,
+        "qk_nope_head_dim": 8,
+        "v_head_dim": 16,
+        "index_head_dim": 16,
+        "index_n_heads": 2,
+        "index_topk": 64,
+        "first_k_dense_replace": 1,
+        "indexer_types": ["full", "shared", "full"],
+    }
+    plain = read_config(glm, assume_defaults=True)
+    longer = read_config(glm | {"indexer_types": ["full", "shared", "full", "full"]}, assume_defaults=True)
+    assert plain.layers == longer.layers
+    with pytest.raises(InputError, match="indexer_types: found 'a list of 5'"):
+        read_config(glm | {"indexer_types": ["full"] * 5}, assume_defaults=True)
+
+
+def test_routers_and_streams_keep_the_width_of_their_checkpoints() -> None:
+    """MiniMax M2 stores its routers in float32; DeepSeek-V4 its hyper-connections, and its hash table in int64."""
+    catalog = open_catalogue()
+    minimax = catalog.models["MiniMaxAI/MiniMax-M2.7"]
+    assert sum(whole_row_bytes(minimax, catalog.weight_formats)) == pytest.approx(230_121_630_720, rel=1e-6)
+    sizes = {"hidden_size": 256, "num_hidden_layers": 2, "num_attention_heads": 8, "vocab_size": 512}
+    for name, parts in (
+        ("MiniMaxM2ForCausalLM", {"block_sparse_moe.gate": "fp32", "e_score_correction_bias": "fp32"}),
+        ("DeepseekV4ForCausalLM", {"hc_attn_fn": "fp32", "hc_head_fn": "fp32", "tid2eid": "int64"}),
+    ):
+        model = read_config(sizes | {"architectures": [name]}, assume_defaults=True)
+        for part, form in parts.items():
+            found = {row.released for row in model.weights if part in row.name}
+            assert found == {form}, (name, part)

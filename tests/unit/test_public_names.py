@@ -17,9 +17,8 @@ ARGUMENTS = {
     "estimate": "model gpu catalog options",
     "load_catalogue": "path",
     "read_config": "source assume_defaults fields",
-    "replay": "trace model gpu tensor_parallel replicas weights kv engine utilization kv_pool max_batched_tokens "
-    "max_seqs context_tokens host_memory host_policy time_to_live_s speed closed_loop efficiency order_only curve "
-    "hit_rate wait_s block_tokens rate limit catalog",
+    "replay": "trace model gpu replicas host_memory host_policy time_to_live_s speed closed_loop efficiency order_only "
+    "curve hit_rate wait_s block_tokens rate limit catalog options",
 }
 """Arguments of public functions. One may be added; one that goes keeps working for a release, with a warning."""
 

@@ -469,3 +469,14 @@ def test_a_price_may_be_given_by_an_alias() -> None:
     ]
     costs = [one.price_per_hour for one in by_alias.ranking.best_of_each()]
     assert costs == sorted(costs)
+
+
+def test_no_command_is_given_for_an_engine_that_refuses_the_deployment() -> None:
+    found = size(
+        "Qwen/Qwen3-30B-A3B-FP8", context=8192, concurrent=16, gpus=["a100-sxm4-80gb"], catalog=CATALOGUE
+    )
+    best = found.ranking.best_of_each()[0]
+    told = found.describe(best)["commands"]
+    assert told["vllm"].startswith("vllm serve")
+    assert told["sglang"] is None
+    assert "fp8" in str(found.refusal("sglang", best))

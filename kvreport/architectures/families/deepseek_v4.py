@@ -73,7 +73,9 @@ def deepseek_v4(keys: Keys) -> Blueprint:
     attention = {ratio: _attention(keys, hidden, ratio) for ratio in set(ratios)}
     caches = {ratio: _caches(keys, ratio) for ratio in set(ratios)}
     mixed = _mixture(keys, hidden, routed)
-    by_hash = Tensor("ffn.gate.tid2eid", "router", (vocabulary_size, per_token), looked_up=True)
+    by_hash = Tensor(
+        "ffn.gate.tid2eid", "router", (vocabulary_size, per_token), looked_up=True, stored="int64"
+    )
     by_score = Tensor("ffn.gate.bias", "router", (routed,))
     built = [
         Layer(
@@ -95,9 +97,9 @@ def deepseek_v4(keys: Keys) -> Blueprint:
         *embedding(vocabulary_size, hidden, "embed"),
         *norm("norm", hidden),
         *(() if tied(keys) else output_head(vocabulary_size, hidden, "head")),
-        Tensor("hc_head_fn", "other", (streams, wide)),
-        Tensor("hc_head_base", "other", (streams,)),
-        Tensor("hc_head_scale", "other", (1,)),
+        Tensor("hc_head_fn", "other", (streams, wide), stored="fp32"),
+        Tensor("hc_head_base", "other", (streams,), stored="fp32"),
+        Tensor("hc_head_scale", "other", (1,), stored="fp32"),
     ]
     return Blueprint(
         hidden_size=hidden,
@@ -225,7 +227,7 @@ def _streams(name: str, hidden: int, streams: int) -> Tensors:
     """Hyper-connections: how parallel residual streams are mixed into and out of a block."""
     mixed = (2 + streams) * streams
     return (
-        Tensor(f"{name}_fn", "other", (mixed, streams * hidden)),
-        Tensor(f"{name}_base", "other", (mixed,)),
-        Tensor(f"{name}_scale", "other", (3,)),
+        Tensor(f"{name}_fn", "other", (mixed, streams * hidden), stored="fp32"),
+        Tensor(f"{name}_base", "other", (mixed,), stored="fp32"),
+        Tensor(f"{name}_scale", "other", (3,), stored="fp32"),
     )

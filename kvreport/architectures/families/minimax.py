@@ -89,8 +89,9 @@ def minimax_m2(keys: Keys) -> Blueprint:
             *self_attention(its.hidden, its.heads, its.kv_heads, its.head_dim),
             *norm("self_attn.q_norm", its.heads * its.head_dim),
             *norm("self_attn.k_norm", its.kv_heads * its.head_dim),
-            *router(its.hidden, routed, f"{_SPARSE_MOE}.gate"),
-            *correction_bias(routed, f"{_SPARSE_MOE}.e_score_correction_bias"),
+            # The tensor table of the released M2.7 lists both in float32.
+            *router(its.hidden, routed, f"{_SPARSE_MOE}.gate", stored="fp32"),
+            *correction_bias(routed, f"{_SPARSE_MOE}.e_score_correction_bias", stored="fp32"),
             *routed_experts(its.hidden, width, routed, f"{_SPARSE_MOE}.experts.*", names=("w1", "w3", "w2")),
         ),
     )

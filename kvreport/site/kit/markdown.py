@@ -49,7 +49,8 @@ class _Writer(HTMLParser):
             self.parts.append("\n- ")
         elif tag == "br":
             self.parts.append(" ")
-        elif tag == "a":
+        elif tag == "a" and self._cells is None:
+            # A table of five hundred rows would be mostly addresses; its first cells name the pages.
             self._links.append(urljoin(self._base, given.get("href") or ""))
             self.parts.append("[")
         elif tag in ("code", "pre"):

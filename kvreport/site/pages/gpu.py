@@ -22,7 +22,7 @@ from kvreport.site.kit.sources import evidence_cell, source_cell, source_lines
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType, names_of
-from kvreport.site.pages import agreement
+from kvreport.site.pages import agreement, left_out
 from kvreport.site.pages.controls import Controls, kv_choices, layout_choices, weight_choices
 from kvreport.site.pages.model.headline import plain
 
@@ -102,7 +102,11 @@ def page(inputs: Inputs, gpu: Accelerator) -> Page:
         title=f"{gpu.name}: {plain(made.headline).rstrip('.')}",
         heading=gpu.name,
         description=f"{gpu.name}: {plain(made.headline)}",
-        lead=render("gpu/lead.html", uri, names),
+        lead=render(
+            "gpu/lead.html",
+            uri,
+            names | {"confirmed": left_out.confirmed(inputs.site.catalogue, inputs.site.engine)},
+        ),
         sections=(
             section("memory", "Memory: advertised and usable", "gpu/memory.html"),
             section("boundary", "Capacity by context length", "gpu/boundary.html"),

@@ -14,6 +14,7 @@ from kvreport.site.kit.elements import Bar, Fact, Link
 from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType, names_of
+from kvreport.site.pages import left_out
 from kvreport.site.pages.controls import Controls, engine_choices, kv_choices, layout_choices, weight_choices
 from kvreport.site.pages.model import page as model_page
 from kvreport.site.pages.model.headline import plain
@@ -22,12 +23,13 @@ EXAMPLES: Final = ("meta-llama/Llama-3.1-8B-Instruct", "meta-llama/Llama-3.1-8B"
 """The example of the front page, where the catalogue has it; else the first model that is served."""
 
 TITLE: Final = "How many requests fit?"
+MAC: Final = "I have a Mac"
 DOORS: Final = (
     Link("I have a GPU", "gpus/", "Which models fit on it, for how many requests, at which context."),
     Link(
-        "I have a Mac",
-        "gpus/#apple",
-        "Apple silicon and other unified memory: usable memory and what runs in it.",
+        "I have a Mac or a PC",
+        "local/",
+        "Macs, consumer cards and mini PCs: longest context by model and quantization.",
     ),
     Link("I have a server log", "log/", "Paste a start-up log: each number is explained and checked."),
     Link("I have a model", "models/", "Its page: capacity, memory, commands. Or read your own config.json."),
@@ -102,7 +104,9 @@ def pages(inputs: Inputs) -> Iterator[Page]:
         names=("how many users", "memory calculator"),
         description=f"{plain(made.answer)} {len(site.models)} models on "
         f"{len(site.gpus)} accelerators, as an open dataset.",
-        lead=render("home/lead.html", "", names),
+        lead=render(
+            "home/lead.html", "", names | {"confirmed": left_out.confirmed(site.catalogue, site.engine)}
+        ),
         sections=(
             Section("boundary", "Capacity by context length", render("home/boundary.html", "", names)),
             Section("commands", "Commands, link and citation", render("home/commands.html", "", names)),
@@ -152,7 +156,7 @@ def context(site: SiteData, model: Model, known: Collection[str]) -> HomeContext
 def _doors(known: Collection[str]) -> Iterator[Link]:
     local = next((address for address in LOCAL if address in known), None)
     for door in DOORS:
-        href = local if local and door.href.startswith("gpus/#") else door.href
+        href = local if local and door.text == MAC else door.href
         if href.partition("#")[0] in known:
             yield Link(door.text, href, door.note)
 

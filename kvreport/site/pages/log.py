@@ -14,6 +14,7 @@ from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType
 from kvreport.startup_log import FACTS, PATTERNS, table
+from kvreport.startup_log.llama_cpp import browser_table
 
 URI: Final = "log/"
 TITLE: Final = "What is this log telling me?"
@@ -50,6 +51,7 @@ class LogContext:
         models: (slug, name) of every model.
         gpus: (slug, name) of every accelerator.
         patterns: Everything that recognises lines, as JSON.
+        local: What recognizes lines of llama.cpp and Ollama, as JSON.
         example: A log to try it with.
         lines: The kinds of lines, for a reader.
     """
@@ -58,6 +60,7 @@ class LogContext:
     models: tuple[tuple[str, str], ...]
     gpus: tuple[tuple[str, str], ...]
     patterns: str
+    local: str
     example: str
     lines: Table
 
@@ -83,6 +86,7 @@ def context(site: SiteData) -> LogContext:
         models=tuple((m.slug, m.name) for m in site.models),
         gpus=tuple((g.id, g.name) for g in site.gpus),
         patterns=json.dumps(table(), separators=(",", ":")),
+        local=json.dumps(browser_table(), separators=(",", ":")),
         example=EXAMPLE,
         lines=_lines(),
     )

@@ -25,7 +25,7 @@ from kvreport.site.kit.sources import source_lines
 from kvreport.site.kit.tables import Table
 from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType, moved, names_of
-from kvreport.site.pages import agreement, local
+from kvreport.site.pages import agreement, left_out, local
 from kvreport.site.pages.controls import Controls, engine_choices, kv_choices, layout_choices, weight_choices
 from kvreport.site.pages.model import speed, traffic
 from kvreport.site.pages.model.boundary import boundary_plot, boundary_request
@@ -120,7 +120,9 @@ def page(inputs: Inputs, model: Model) -> Page:
         title=first_sentence(made.headline) if best else model.name,
         heading=model.name,
         description=conclusion,
-        lead=render("model/lead.html", uri, names),
+        lead=render(
+            "model/lead.html", uri, names | {"confirmed": left_out.confirmed(site.catalogue, site.engine)}
+        ),
         sections=(
             section("boundary", "Capacity by context length", "model/boundary.html"),
             section("users", "Capacity by accelerator", "model/users.html"),

@@ -1,0 +1,154 @@
+/* Start-up lines of llama.cpp and Ollama, read in the browser: kvreport.startup_log.llama_cpp and the part of
+   kvreport.startup_log.local that needs no model. A test holds it equal to Python's. */
+(function (root) {
+  "use strict";
+
+  const GIB = 2 ** 30, SIXTEEN_BIT = ["f16", "bf16"], QUANTIZED_SHARE = 34 / 64;
+  const WORDS = {
+    model: "weights",
+    KV: "cache",
+    RS: "recurrent states",
+    compute: "working memory",
+    output: "output",
+  };
+  const size = (bytes) => `${(bytes / GIB).toFixed(2)} GiB`;
+
+  const looksLike = (table, text) => table.marks.some((mark) => text.includes(mark));
+
+  function expressions(table) {
+    const made = {};
+    for (const [name, text] of Object.entries({ ...table.patterns, ...table.numbers })) {
+      made[name] = new RegExp(text, ["out", "hosts"].includes(name) ? "si" : "s");
+    }
+    return made;
+  }
+
+  function read(table, text) {
+    const find = expressions(table);
+    const mib = (number) => Math.round(Number(number) * table.mib);
+    const start = {
+      buffers: {},
+      cache: 0,
+      states: 0,
+      cells: [],
+      types: null,
+      context: null,
+      slots: null,
+      offloaded: null,
+      free: {},
+      ranOut: false,
+    };
+    for (const line of text.split(/\r\n|\n|\r/)) {
+      readLine(start, line, find, mib, table);
+    }
+    return start;
+  }
+
+  function readLine(start, line, find, mib, table) {
+    let found = find.buffer.exec(line);
+    if (found) {
+      const kinds = start.buffers[found.groups.device] ??= {};
+      kinds[found.groups.kind] = (kinds[found.groups.kind] || 0) + mib(found.groups.mib);
+    } else if ((found = find.cells.exec(line))) {
+      start.cache += mib(found.groups.mib);
+      start.cells.push(Number(found.groups.cells));
+      if (found.groups.key && found.groups.value) start.types = [found.groups.key, found.groups.value];
+    } else if ((found = find.states.exec(line))) {
+      start.states += mib(found.groups.mib);
+    } else if ((found = find.offloaded.exec(line))) {
+      start.offloaded = [Number(found[1]), Number(found[2])];
+    } else if ((found = find.free.exec(line))) {
+      start.free[found[1]] = Number(found[2]) * table.mib;
+    }
+    for (const name of Object.keys(table.numbers)) {
+      found = find[name].exec(line);
+      if (found) start[name] = Number(found[1]);
+    }
+    start.ranOut = start.ranOut || find.out.test(line);
+  }
+
+  const total = (kinds) => Object.values(kinds).reduce((sum, one) => sum + one, 0);
+
+  function taken(table, start, onHost) {
+    const hosts = expressions(table).hosts;
+    return Object.entries(start.buffers)
+      .filter(([name]) => hosts.test(name) === onHost)
+      .reduce((sum, [, kinds]) => sum + total(kinds), 0);
+  }
+
+  function headline(table, start) {
+    const all = `${size(taken(table, start, false))} on devices, ${
+      size(taken(table, start, true))
+    } in host memory`;
+    if (start.ranOut) return `It does not start: memory ran out. Until then it took ${all}.`;
+    if (start.context === null) return `It takes ${all}.`;
+    const slots = start.slots > 1 ? `, shared by ${start.slots} requests` : "";
+    return `It starts with ${start.context.toLocaleString("en-US")} tokens${slots}: ${all}.`;
+  }
+
+  function changes(table, start) {
+    const said = [];
+    const kept = start.offloaded !== null && start.offloaded[0] < start.offloaded[1];
+    if (start.ranOut || kept) {
+      if (start.cache && SIXTEEN_BIT.includes((start.types || SIXTEEN_BIT)[0])) {
+        const saved = start.cache * (1 - QUANTIZED_SHARE);
+        said.push(`store the cache as q8_0 (-ctk q8_0 -ctv q8_0): ${size(saved)} less`);
+      }
+      if (start.context > 1) {
+        const less = start.cache ? `: ${size(start.cache / 2)} less` : "";
+        said.push(`halve the context (-c ${Math.floor(start.context / 2)})${less}`);
+      }
+      if (start.slots > 1) {
+        said.push("serve one request at a time (-np 1), which leaves it the whole context");
+      }
+    }
+    if (start.ranOut) {
+      said.push(
+        start.offloaded
+          ? `leave layers in host memory (-ngl ${Math.floor((start.offloaded[0] * 3) / 4)})`
+          : "leave layers in host memory (a smaller -ngl), or take smaller weights",
+      );
+    } else if (kept) {
+      const more = layersThatFit(table, start);
+      if (more) {
+        said.push(
+          `put ${more.toLocaleString("en-US")} more layers on the device (-ngl ${start.offloaded[0] + more})`,
+        );
+      }
+    }
+    return said;
+  }
+
+  function layersThatFit(table, start) {
+    const [placed, whole] = start.offloaded;
+    const free = total(start.free);
+    const weights = Object.keys(start.free)
+      .reduce((sum, name) => sum + ((start.buffers[name] || {}).model || 0), 0);
+    if (!(placed && free && weights)) return 0;
+    const spare = free - taken(table, start, false) - GIB;
+    return Math.max(0, Math.min(Math.floor(spare / (weights / placed)), whole - placed));
+  }
+
+  /* Rows for a table: device, then bytes by kind, then what was free. */
+  function rows(start) {
+    return Object.entries(start.buffers).map(([device, kinds]) => [
+      device,
+      ...Object.keys(WORDS).map((kind) => (kinds[kind] ? size(kinds[kind]) : "")),
+      size(total(kinds)),
+      start.free[device] ? size(start.free[device]) : "",
+    ]);
+  }
+
+  const heads = [
+    "Device",
+    "Weights",
+    "Cache",
+    "Recurrent states",
+    "Working memory",
+    "Output",
+    "Total",
+    "Free at start",
+  ];
+
+  root.kvLogLocal = { looksLike, read, headline, changes, rows, heads };
+})(globalThis);

@@ -1,0 +1,291 @@
+"""Ranked deployments for a workload, with their inverses, flags, commands and arithmetic in plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import ceil, isnan
+from typing import Any, Final
+
+from kvreport.accounting.capacity import boundary
+from kvreport.accounting.deployment import Case, plan_blocks
+from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.plan import Serving
+from kvreport.accounting.ranking import Deployment, Ranking
+from kvreport.accounting.sizing import (
+    Workload,
+    fraction_interval,
+    pool_for,
+    sglang_reserve,
+    utilization_for,
+)
+from kvreport.accounting.support import Asked, judge
+from kvreport.catalog.engine import Engine
+from kvreport.catalog.load import RELEASED, Catalogue
+from kvreport.errors import InputError
+from kvreport.estimation.answer import layout_to_dict
+from kvreport.estimation.commands import Served, Server, checkpoint_note, nodes_note, serving_command
+from kvreport.estimation.disaggregated import Disaggregated
+from kvreport.estimation.request import refuse_unsupported
+from kvreport.units import count, gib, human_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Sizing:
+    """Ranked deployments for a workload.
+
+    Attributes:
+        workload: The workload as it was understood.
+        ranking: Deployments, best first.
+        levers: What changing one thing does to the best deployment: label, devices, users each.
+        assumptions: What was assumed where nothing was said.
+        catalogue: Where the records are from.
+        engine: Name of the engine whose rules apply.
+        apart: Prefill and decode in pools of their own, where that was asked for.
+    """
+
+    workload: Workload
+    ranking: Ranking
+    levers: tuple[tuple[str, int | None, int], ...]
+    assumptions: tuple[str, ...]
+    catalogue: Catalogue
+    engine: str
+    apart: Disaggregated | None = None
+
+    def to_dict(self, top: int = 10) -> dict[str, Any]:
+        """Return the object that ``kvreport size --format json`` prints."""
+        work = self.workload
+        return {
+            "workload": {
+                "concurrent_requests": work.concurrent,
+                "peak_requests": work.peak,
+                "longest_tokens": work.longest_tokens,
+                "mean_tokens": work.mean_tokens,
+                "prompt_tokens": work.prompt_tokens,
+                "output_tokens": work.output_tokens,
+                "ttft_s": work.ttft_s,
+                "tpot_s": work.tpot_s,
+                "burst": work.burst,
+                "spare_replicas": work.spare_replicas,
+                "shared_prefix_tokens": work.shared_prefix_tokens,
+                "efficiency": work.efficiency,
+            },
+            "engine": self.engine,
+            "assumptions": list(self.assumptions),
+            "deployments": [self.describe(found) for found in self.ranking.best_of_each()[:top]],
+            "combinations": len(self.ranking.deployments),
+            "refused": self.ranking.refused,
+            "levers": [
+                {"change": label, "devices": devices, "users_per_replica": users}
+                for label, devices, users in self.levers
+            ],
+            "disaggregated": None if self.apart is None else self.apart.to_dict(),
+        }
+
+    def describe(self, found: Deployment) -> dict[str, Any]:
+        """Return one deployment with its inverses, flags and commands, in plain values."""
+        work, per_rank = self.workload, self.rank_each(found)
+        needed = pool_for(
+            found.plan, per_rank, work.mean_tokens, work.longest_tokens, work.shared_prefix_tokens
+        )
+        share = utilization_for(needed, found.weight_bytes, found.reserve_bytes, found.total_bytes)
+        longest = int(boundary(found.pool_bytes, found.plan, per_rank, found.model.context_tokens))
+        served = self.served(found)
+        interval = self.fractions(found, needed)
+        average, peak, spared = found.replicas
+        return {
+            "model": found.model.id,
+            "gpu": found.offer.accelerator.id,
+            "tensor_parallel": found.tensor_parallel,
+            "layout": layout_to_dict(found.layout),
+            "weight_format": found.weight_format,
+            "kv_format": found.kv_format,
+            "replicas": {"baseline": average, "burst": peak, "with_spares": spared},
+            "devices": found.devices,
+            "memory_bytes": found.memory_bytes,
+            "price_per_hour": found.price_per_hour,
+            "users_per_replica": found.users_each,
+            "users_held_by_memory": found.users_held,
+            "headroom": round(found.headroom(work.peak), 4),
+            "verdict": "fits" if found.sure else "tight",
+            "binds": found.binds,
+            "total_bytes": found.total_bytes,
+            "weight_bytes_per_gpu": found.weight_bytes,
+            "reserve_bytes_per_gpu": found.reserve_bytes,
+            "kv_pool_bytes_per_gpu": found.pool_bytes,
+            "kv_bytes_per_request_per_gpu": found.request_bytes,
+            "shared_prefix_bytes_per_gpu": found.shared_bytes,
+            "tpot_lower_bound_s": _known(found.tpot_bound_s),
+            "ttft_lower_bound_s": _known(found.ttft_bound_s),
+            "longest_context_tokens": longest,
+            "smallest_pool_bytes": needed,
+            "smallest_utilization": share,
+            "mem_fraction_static": interval,
+            "commands": {
+                "vllm": self._command("vllm", found, served),
+                "sglang": self._command(
+                    "sglang", found, replace(served, share=None if interval is None else interval["highest"])
+                ),
+            },
+            "note": " ".join(filter(None, (checkpoint_note(served), nodes_note(served)))) or None,
+            "tight_devices": None if (smaller := self.tight(found)) is None else smaller.devices,
+        }
+
+    def tight(self, found: Deployment) -> Deployment | None:
+        """A smaller deployment of the same kind that holds the workload within the estimate's error."""
+        alike = (
+            one
+            for one in self.ranking.deployments
+            if one.model.id == found.model.id
+            and one.offer.accelerator.id == found.offer.accelerator.id
+            and one.devices < found.devices
+        )
+        return min(alike, key=lambda one: one.devices, default=None) if found.sure else None
+
+    def peak_each(self, found: Deployment) -> int:
+        """Requests of the peak that one replica carries."""
+        return ceil(self.workload.peak / found.replicas[1])
+
+    def rank_each(self, found: Deployment) -> int:
+        """Requests of the peak that one data rank of a replica carries."""
+        return ceil(self.peak_each(found) / found.layout.data)
+
+    def refusal(self, family: Server, found: Deployment) -> str | None:
+        """Why an engine does not run a deployment's layout and formats, in words; None if it does."""
+        engine, device = self._engine(family), found.offer.accelerator
+        if engine is None:
+            return None
+        own = None if found.kv_format == "bf16" else self.catalogue.kv_format(found.kv_format)
+        reason = rules(engine).supports(found.model, own, device, found.layout)
+        if reason is not None:
+            return reason
+        tokens, rows = rules(engine).scheduler(device)
+        case = Case(
+            model=found.model,
+            engine=engine,
+            accelerators=(device,),
+            formats=self.catalogue.weight_formats,
+            kv_format=own,
+            layout=found.layout,
+            serving=Serving(max_batched_tokens=tokens, max_seqs=rows),
+        )
+        support = self.catalogue.support
+        if support is not None:
+            asked = Asked(layout=found.layout, formats=self.catalogue.weight_formats)
+            form = (
+                None if found.weight_format == RELEASED else self.catalogue.weight_format(found.weight_format)
+            )
+            judged = judge(support, engine, device, found.model, form, own, asked)
+            if judged.verdict is not None:
+                return judged.reason
+        try:
+            refuse_unsupported(found.model, engine, support)
+            plan_blocks(case)
+        except InputError as error:
+            return str(error)
+        return None
+
+    def _command(self, family: Server, found: Deployment, served: Served) -> str | None:
+        """The command, or None for what the engine refuses."""
+        return None if self.refusal(family, found) is not None else serving_command(family, served)
+
+    def served(self, found: Deployment) -> Served:
+        """What the serving command of a deployment must say."""
+        asked = self.catalogue.engine(self.engine)
+        return Served(
+            model=found.model.id,
+            tensor_parallel=found.tensor_parallel,
+            context_tokens=self.workload.longest_tokens,
+            max_seqs=max(found.users_each // found.layout.data, 1),
+            weight_format=found.weight_format,
+            kv_format=found.kv_format,
+            kv_is_own=found.kv_format
+            == (rules(asked).default_kv_format(found.model, found.offer.accelerator) or "bf16"),
+            share=None if (engine := self._engine("vllm")) is None else engine.utilization,
+            pipeline_parallel=found.layout.pipeline,
+            data_parallel=found.layout.data,
+            expert_parallel=found.layout.expert,
+            decode_context_parallel=found.layout.decode_context,
+            nodes=found.layout.nodes,
+        )
+
+    def fractions(self, found: Deployment, pool_bytes: int) -> dict[str, float] | None:
+        """The interval of SGLang's static memory fraction that holds this pool; None if it is empty."""
+        device, engine = found.offer.accelerator, self._engine("sglang")
+        if engine is None:
+            return None
+        default = engine.device_class(device.id, found.total_bytes)
+        kept = sglang_reserve(
+            found.total_bytes, default.max_batched_tokens, default.max_seqs, found.layout.devices
+        )
+        interval = fraction_interval(found.total_bytes, found.weight_bytes, pool_bytes, kept)
+        return None if interval.empty else {"lowest": interval.lowest, "highest": interval.highest}
+
+    def _engine(self, family: str) -> Engine | None:
+        """The engine whose rules were applied if it is of this family, else the family's newest."""
+        asked = self.catalogue.engine(self.engine)
+        if asked.family == family:
+            return asked
+        return self.catalogue.engines.get(family)
+
+    def arithmetic(self, found: Deployment) -> list[str]:
+        """The arithmetic of one deployment, line by line, with its numbers put in."""
+        work = self.workload
+        average, peak, spared = found.replicas
+        own = f" - {human_bytes(found.shared_bytes)} of shared prefix" if found.shared_bytes else ""
+        lines = [
+            f"requests in flight: {work.concurrent:g} x {work.burst:g} burst = {work.peak:,} at the peak",
+            (
+                f"pool per GPU: {gib(found.total_bytes)} GiB usable; the engine's share of them, less "
+                f"{gib(found.weight_bytes)} weights and {gib(found.reserve_bytes)} reserve = "
+                f"{gib(found.pool_bytes)} GiB"
+            ),
+            f"one request of {count(work.mean_tokens)} tokens holds {human_bytes(found.request_bytes)}{own} per GPU",
+            (
+                f"a replica of {found.layout.devices} GPU{'s' * (found.layout.devices > 1)}{_spread(found)} holds "
+                f"{count(found.users_held)} of them and serves {count(found.users_each)}; {_BINDS[found.binds]}"
+            ),
+            (
+                f"replicas: {count(work.peak)} / {count(found.users_each)} = {peak} at the peak "
+                f"({average} on average), + {work.spare_replicas} spare = {spared}"
+            ),
+            f"GPUs: {spared} x {found.layout.devices} = {found.devices}",
+        ]
+        if not isnan(found.tpot_bound_s):
+            lines.append(
+                f"a step with {self.peak_each(found):,} requests takes at least {found.tpot_bound_s * 1e3:.1f} ms"
+                f" at peak rates, about {found.tpot_bound_s / work.efficiency * 1e3:.1f} ms at "
+                f"{work.efficiency:.0%} of them"
+            )
+        if not isnan(found.ttft_bound_s):
+            lines.append(
+                f"a prompt of {count(work.prompt_tokens)} tokens takes at least {found.ttft_bound_s * 1e3:.0f} ms, "
+                f"about {found.ttft_bound_s / work.efficiency * 1e3:.0f} ms"
+            )
+        return lines
+
+
+def _spread(found: Deployment) -> str:
+    """A layout beyond tensor parallelism in words, with what one data rank serves."""
+    layout = found.layout
+    if layout.is_tensor_only:
+        return ""
+    each = (
+        f", {layout.data} data ranks of {count(found.users_each // layout.data)} each"
+        if layout.data > 1
+        else ""
+    )
+    return f" ({layout.label}{each})"
+
+
+_BINDS: Final = {
+    "weights": "the weights leave no room for more",
+    "cache": "the cache is the limit",
+    "state": "the recurrent states are the limit",
+    "max_seqs": "max_num_seqs is the limit",
+    "time": "the time targets are the limit",
+    "context": "one longest request is the limit",
+}
+
+
+def _known(value: float) -> float | None:
+    return None if isnan(value) else value
