@@ -49,7 +49,10 @@ def run(folder: Path, *command: str | Path) -> str:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
-    return "" if done.returncode == 0 else (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+    if done.returncode == 0:
+        return ""
+    lines = [line.strip() for line in done.stderr.splitlines() if line.strip()] or ["no reason given"]
+    return next((line for line in lines if line.lower().startswith("error")), lines[-1])
 
 
 def fetch(lock: dict[str, object], target: Path) -> str:

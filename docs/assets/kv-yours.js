@@ -188,8 +188,8 @@
 
     async function show(model) {
       const controls = choices(model);
-      const result = make("div", { class: "kv-result" });
-      const table = make("div", { class: "kv-result" });
+      const result = make("div", { class: "kv-yours-part" });
+      const table = make("div", { class: "kv-yours-part" });
       box.replaceChildren(
         make("h2", {}, model.name),
         facts(model),

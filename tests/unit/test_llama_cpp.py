@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from kvreport.accounting.engines.base import Step
+from kvreport.accounting.engines.llama_cpp import layout as layout_module
 from kvreport.accounting.engines.llama_cpp.fit import fit
 from kvreport.accounting.engines.llama_cpp.layout import LocalLayout, lay_out_local
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions, parse_overrides
@@ -489,3 +490,22 @@ def test_sizing_counts_buffers(catalogue: Catalogue) -> None:
     assert found.activations / MIB == pytest.approx(116, abs=8)
     assert found.non_framework == 457 * MIB
     assert engine.reserve(model, mac, step).non_framework == 512 * MIB
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "google/gemma-4-E4B-it",
+        "zai-org/GLM-5.2-FP8",
+        "Qwen/Qwen3-Next-80B-A3B-Instruct",
+        "google/gemma-3-12b-it",
+    ],
+)
+def test_a_shortened_graph_needs_as_much(
+    catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Three layers of a kind are planned for all, but not where inputs grow with the layers."""
+    local, options = read(catalogue, name), LocalOptions(context=4096, parallel=1)
+    short = lay_out_local(local, options, devices(1))
+    monkeypatch.setattr(layout_module, "_shortened", lambda network: network)
+    assert lay_out_local(local, options, devices(1)) == short

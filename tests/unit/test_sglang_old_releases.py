@@ -42,3 +42,17 @@ def test_prefill_is_not_captured_up_to_0_5_9(catalogue: Catalogue) -> None:
 
 def test_releases_before_0_5_3_have_no_rules(catalogue: Catalogue) -> None:
     assert engine_for_version(catalogue.engines.values(), "sglang", "0.5.2") is None
+
+
+def test_context_ranks_divide_a_token_s_bytes_but_not_its_index_keys(catalogue: Catalogue) -> None:
+    from kvreport.accounting.engines.sglang.pools import PoolFlags, index_bytes, token_bytes
+
+    engine = catalogue.engine("sglang")
+    latent, grouped = catalogue.model("deepseek-ai/DeepSeek-V3"), catalogue.model("Qwen/Qwen3-8B")
+    one, eight = PoolFlags(2, attention_ranks=8), PoolFlags(2, attention_ranks=8, context_ranks=8)
+    assert token_bytes(latent, engine, eight) == token_bytes(latent, engine, one) / 8
+    # Eight KV heads on one group of eight ranks: each rank holds all of them for an eighth of the tokens.
+    assert token_bytes(grouped, engine, eight) == token_bytes(grouped, engine, one)
+    sparse = catalogue.model("deepseek-ai/DeepSeek-V3.2")
+    kept = index_bytes(sparse, one) * sparse.layer_count
+    assert token_bytes(sparse, engine, eight) - kept == (token_bytes(sparse, engine, one) - kept) / 8

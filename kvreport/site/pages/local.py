@@ -373,7 +373,7 @@ def at_home_section(inputs: Inputs, model: Model) -> Section | None:
         "weights": [(mix.upper(), units.gib(laid.weights[mix] + laid.host[mix])) for mix in MIXES],
         "command": f"llama-server -m {slug}-{(best or USUAL_MIX).upper()}.gguf -c "
         f"{laid.longest(best, 24 << 30, backend) if best else 4096} -np 1",
-        "sizer": link(uri, f"sizer/?models={model.slug}&engine=llama-cpp"),
+        "sizer": link(uri, f"sizer/?models={model.slug}"),
         "estimate": f"kvreport estimate {model.id} --gpu rtx-4090 --engine llama-cpp --weights q4_k_m --context 32K",
     }
     return Section("home", "Run it at home", render("local/at_home.html", uri, names))

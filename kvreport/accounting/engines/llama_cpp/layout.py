@@ -254,7 +254,7 @@ def compute_bytes(
         cells: Numbers of cells.
     """
     network = local.network
-    if len(placement.all_homes | set(placement.caches)) == 1 and not _picks_cells(network):
+    if len(placement.all_homes | set(placement.caches)) == 1 and not _has_inputs_by_layer(network):
         network = _shortened(network)
         everywhere = replace(options, gpu_layers=0 if placement.output == placement.cpu else None)
         placement = place(network, everywhere, devices)
@@ -284,9 +284,10 @@ def compute_bytes(
     return list(plain), [max(0, after - before) for before, after in zip(plain, grown, strict=True)]
 
 
-def _picks_cells(network: Network) -> bool:
-    """True for sparse attention, whose layers each have an input of their own that is never freed."""
-    return any(isinstance(block.mixer, LatentAttention) and block.mixer.indexer for block in network.blocks)
+def _has_inputs_by_layer(network: Network) -> bool:
+    """True where inputs grow with the layers: per-layer embeddings, and the mask of each layer of sparse attention."""
+    sparse = any(isinstance(block.mixer, LatentAttention) and block.mixer.indexer for block in network.blocks)
+    return sparse or network.per_layer > 0
 
 
 def _shortened(network: Network) -> Network:

@@ -83,6 +83,7 @@ def pool_flags(
     return PoolFlags(
         element_bytes=element_bytes(kv_format),
         attention_ranks=layout.tensor,
+        context_ranks=layout.decode_context,
         page_tokens=settings.page_size(model, engine, backend, serving.block_tokens),
         context_tokens=model.context_tokens,
         window_share=serving.window_share or _default_window_share(model),

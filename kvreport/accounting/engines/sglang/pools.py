@@ -41,6 +41,7 @@ class PoolFlags:
     Attributes:
         element_bytes: Bytes of one cached element (``--kv-cache-dtype``).
         attention_ranks: Ranks that divide the heads: tensor ranks over data ranks.
+        context_ranks: Of these, ranks that hold the same heads and divide the tokens (``--dcp-size``).
         page_tokens: ``--page-size``.
         context_tokens: ``--context-length``: the longest request served.
         window_share: ``--swa-full-tokens-ratio``.
@@ -61,6 +62,7 @@ class PoolFlags:
 
     element_bytes: float
     attention_ranks: int = 1
+    context_ranks: int = 1
     page_tokens: int = 1
     context_tokens: int = 1 << 17
     window_share: float = 0.8
@@ -305,8 +307,20 @@ def max_requests(tokens: int, state_slots: int | None, flags: PoolFlags) -> tupl
     return found, limit
 
 
-def token_bytes(model: Model, engine: Engine, flags: PoolFlags) -> int:
-    """Bytes that one token takes in the pool of all layers, index keys and draft layers included."""
+def token_bytes(model: Model, engine: Engine, flags: PoolFlags) -> float:
+    """Bytes that one token takes in the pool of all layers, index keys and draft layers included.
+
+    Context ranks divide the tokens of the layers' caches; index keys and drafts lie on each of them
+    (0.5.23 ``pool_configurator.py::DefaultPoolConfigurator``, ``kv_cache_configurator.py::logical_token_capacity``).
+    """
+    if flags.context_ranks > 1:
+        heads = replace(
+            flags, attention_ranks=max(flags.attention_ranks // flags.context_ranks, 1), context_ranks=1
+        )
+        whole = token_bytes(model, engine, heads)
+        shared = token_bytes(model, engine, replace(heads, draft_layers=0))
+        shared -= index_bytes(model, flags) * shapes.layers(model, engine).indexed
+        return whole - shared + shared / flags.context_ranks
     counted = shapes.layers(model, engine)
     if shapes.latent_of(model) is None:
         width = shapes.token_elements(model, flags.attention_ranks)
