@@ -190,6 +190,11 @@ def engine_for_version(engines: Iterable[Engine], family: str, version: str | No
 
 
 def version_number(text: str) -> tuple[int, ...]:
-    """The leading numbers of a version: ``0.19.2rc1.dev134`` is ``(0, 19, 2)``; empty if none."""
+    """The leading numbers of a version: ``0.19.2rc1.dev134`` is ``(0, 19, 2)``; empty if none.
+
+    A build of a clone without tags (``0.1.dev15312+g0``, ``0.0.0.dev1+g0``) has no number that says anything.
+    """
+    if re.match(r"v?0\.(?:1|0\.0)\.dev\d", text, re.ASCII):
+        return ()
     found = re.search(r"\d+(?:\.\d+)+", text, re.ASCII)
     return tuple(int(part) for part in found[0].split(".")) if found else ()

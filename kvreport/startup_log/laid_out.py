@@ -12,7 +12,7 @@ from kvreport.accounting.deployment import Case, Deployment, lay_out, plan_block
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.plan import BlockPlan, Serving
 from kvreport.catalog.accelerator import Accelerator
-from kvreport.catalog.engine import Engine, engine_for_version
+from kvreport.catalog.engine import Engine, engine_for_version, version_number
 from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.load import Catalogue
 from kvreport.catalog.model import Model
@@ -135,7 +135,7 @@ def _engine(reading: Reading, known: Catalogue) -> Engine:
 def version_of(reading: Reading) -> str | None:
     """The version that wrote a log: as it says, else as the places of its lines tell; None if neither does."""
     stated = reading.text("engine_version")
-    return stated if stated is not None else release_of_places(reading.places)
+    return stated if stated is not None and version_number(stated) else release_of_places(reading.places)
 
 
 def _kv_format(

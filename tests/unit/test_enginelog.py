@@ -10,6 +10,7 @@ import pytest
 from kvreport.errors import InputError
 from kvreport.startup_log import FACTS, PATTERNS, read_log, table
 from kvreport.startup_log.diagnose import diagnose
+from kvreport.startup_log.laid_out import version_of
 
 GIB = 1 << 30
 
@@ -307,3 +308,12 @@ def test_another_share_of_windows_is_read() -> None:
     assert read_log(text).facts["window_share"] == 0.5
     found = {one.fact: one for one in diagnose(text).comparisons}
     assert found["kv_tokens"].predicted > 140_000
+
+
+def test_a_build_of_a_clone_without_tags_is_dated_by_its_lines() -> None:
+    text = (
+        "Initializing a V1 LLM engine (v0.1.dev15312+g44) with config: model='Qwen/Qwen3-8B', max_seq_len=40960\n"
+        "[gpu_worker.py:538] Available KV cache memory: 10.29 GiB\n"
+        "[kv_cache_utils.py:2146] GPU KV cache size: 74,000 tokens\n"
+    )
+    assert (version_of(read_log(text)) or "").startswith("0.25")

@@ -106,8 +106,6 @@ def release_number(version: str) -> Release:
     if len(number) < 2 or not re.search(r"dev|rc", version):
         return number
     patch = number[2] if len(number) > 2 else 0
-    if number[:2] == (0, 1) and len(number) == 2:
-        return ()
     if patch == 0 or number < PATCHES_LEAVE_MAIN:
         return number
     if re.search(r"\.dev0\b", version):
