@@ -417,7 +417,7 @@
     ["[data-kv-state]", "stateful", STATE],
     ["[data-kv-ask]", "askBox", STATE],
     ["[data-kv-gpupage]", "gpuPage", [...STATE, "kv-matrix.js", "kv-gpu.js"]],
-    ["[data-kv-explore]", "explore", ["kv-kernel.js", "kv-capacity.js", "kv-matrix.js", "kv-explore.js"]],
+    ["[data-kv-explore]", "explore", ["kv-core.js", "kv-capacity.js", "kv-matrix.js", "kv-explore.js"]],
     ["[data-kv-sizer]", "sizer", [
       "kv-kernel.js",
       "kv-capacity.js",
@@ -466,8 +466,11 @@
     units();
     const idle = globalThis.requestIdleCallback || ((call) => setTimeout(call, 200));
     if ($('meta[name="kv-release"]') && $("main")) {
+      const begun = $("[data-kv-explore]") ? wake() : Promise.resolve(); // the explorer's numbers go first
       idle(() =>
-        script("kv-share.js").then(() => parts === here && parts.push(kvreport.share($("main")))).catch(
+        begun.then(() => script("kv-share.js")).then(() =>
+          parts === here && parts.push(kvreport.share($("main")))
+        ).catch(
           () => {},
         )
       );

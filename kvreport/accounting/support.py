@@ -16,7 +16,7 @@ from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.model import Model
-from kvreport.catalog.support import DeviceRule, FormatRule, Ruling, Support, numbers, within
+from kvreport.catalog.support import DeviceRule, FormatRule, Lacking, Ruling, Support, numbers, within
 
 CUDA: Final = "NVIDIA"
 """The maker whose devices formats are ruled for by capability."""
@@ -162,17 +162,32 @@ def _attention(ruling: Ruling, engine: Engine, accelerator: Accelerator, model: 
     return None
 
 
+_LACKING: Final[Mapping[Lacking, str]] = {
+    "pipeline": "in pipeline stages",
+    "data": "on several data ranks",
+    "expert": "with experts divided over ranks",
+    "decode_context": "with a cache's tokens divided over ranks",
+    "lora": "with LoRA adapters",
+}
+
+
 def _spread(
     ruling: Ruling, engine: Engine, model: Model, weight_format: WeightFormat | None, asked: Asked
 ) -> Judgement:
     """The part of a judgement that no device changes: stages, adapters, blocks that ranks cut."""
-    wanted = {"pipeline": asked.layout.pipeline > 1, "lora": asked.lora_rank > 0}
-    words = {"pipeline": "in pipeline stages", "lora": "with LoRA adapters"}
+    layout = asked.layout
+    wanted: dict[Lacking, bool] = {
+        "pipeline": layout.pipeline > 1,
+        "data": layout.data > 1,
+        "expert": layout.expert and bool(model.experts),
+        "decode_context": layout.decode_context > 1,
+        "lora": asked.lora_rank > 0,
+    }
     for rule in ruling.lacks:
-        if wanted[rule.lacks] and model.architecture in rule.architectures:
+        if wanted[rule.lacks] and rule.names(model.architecture):
+            what = "models" if rule.architectures is None else model.architecture
             return Judgement(
-                "engine_does_not_run",
-                f"{engine.label} does not run {model.architecture} {words[rule.lacks]}",
+                "engine_does_not_run", f"{engine.label} does not run {what} {_LACKING[rule.lacks]}"
             )
     for ranks in ruling.lora_ranks:
         if asked.lora_rank and asked.lora_rank not in ranks.ranks:

@@ -138,16 +138,25 @@ class ClassRule(Rule):
     architectures: Annotated[tuple[Text, ...], Field(min_length=1)]
 
 
+Lacking = Literal["pipeline", "data", "expert", "decode_context", "lora"]
+"""What a release may lack for a class: ways to spread a model, and adapters."""
+
+
 class LackRule(Rule):
-    """Model classes that a release runs without pipeline stages or without LoRA adapters.
+    """Model classes that a release runs without one of its ways to spread a model, or without LoRA adapters.
 
     Attributes:
         lacks: What the classes do not have.
-        architectures: Classes as ``config.json`` names them.
+        architectures: Classes as ``config.json`` names them; None for every class, where the release has no
+            such flag.
     """
 
-    lacks: Literal["pipeline", "lora"]
-    architectures: Annotated[tuple[Text, ...], Field(min_length=1)]
+    lacks: Lacking
+    architectures: Annotated[tuple[Text, ...], Field(min_length=1)] | None = None
+
+    def names(self, architecture: str | None) -> bool:
+        """Whether the rule is about a class."""
+        return self.architectures is None or architecture in self.architectures
 
 
 class AlignmentRule(Rule):

@@ -208,3 +208,34 @@ def test_experts_that_stay_whole_are_not_cut(catalogue):
             asked=Asked(layout=layout, formats=catalogue.weight_formats),
         )
         assert found.verdict is None, layout
+
+
+@pytest.mark.parametrize(
+    ("engine", "layout", "runs"),
+    [
+        # The parsers of the releases: vllm/engine/arg_utils.py, sglang/srt/server_args.py.
+        ("vllm@0.10.1", Layout(tensor=8, decode_context=2), False),
+        ("vllm@0.11.0", Layout(tensor=8, decode_context=2), True),
+        ("vllm@0.7.3", Layout(tensor=4, expert=True), False),
+        ("vllm@0.8.0", Layout(tensor=4, expert=True), True),
+        ("vllm@0.7.3", Layout(tensor=4, data=2), False),
+        ("vllm@0.8.5", Layout(tensor=4, data=2), True),
+        ("sglang@0.5.13", Layout(tensor=8, decode_context=2), False),
+        ("sglang@0.5.15", Layout(tensor=8, decode_context=2), True),
+    ],
+)
+def test_a_release_without_a_flag_refuses_the_layout(
+    catalogue, engine: str, layout: Layout, runs: bool
+) -> None:
+    model = catalogue.model("Qwen/Qwen3-235B-A22B" if layout.expert else "deepseek-ai/DeepSeek-R1")
+    known = catalogue.engine(engine)
+    judged = judge(
+        catalogue.support,
+        known,
+        catalogue.accelerator("h200-sxm-141gb"),
+        model,
+        None,
+        None,
+        Asked(layout=layout),
+    )
+    assert (judged.verdict is None) == runs, judged.reason

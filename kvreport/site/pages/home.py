@@ -27,7 +27,7 @@ MAC: Final = "I have a Mac"
 DOORS: Final = (
     Link("I have a GPU", "gpus/", "Which models fit on it, for how many requests, at which context."),
     Link(
-        "I have a Mac or a PC",
+        "I have a Mac",
         "local/",
         "Macs, consumer cards and mini PCs: longest context by model and quantization.",
     ),
