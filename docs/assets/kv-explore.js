@@ -57,9 +57,9 @@
     const base = new URL(root.dataset.kvExplore, location.href);
     const file = (name) => load(new URL(name, base));
 
-    Promise.all([file("site.json"), file("explore/models.json")]).then(([shared, common]) => {
-      site = shared;
-      matrix = kvMatrix.open((name) => file(`explore/${name}.json`), site, common);
+    Promise.all([file("explore/site.json"), file("explore/models.json")]).then(([shared, common]) => {
+      matrix = kvMatrix.open((name) => file(`explore/${name}.json`), shared, common);
+      site = matrix.site;
       if (!site.gpus.some((gpu) => gpu.id === START.gpu[0])) START.gpu = [site.gpus[0].id];
       build();
       restore();
@@ -406,7 +406,7 @@
     }
 
     const textOf = (model) =>
-      [model.name, model.id, model.family, model.maker, words().attention_types[model.kind], ...model.aliases]
+      [model.name, model.id, model.maker, words().attention_types[model.kind], ...model.aliases]
         .join(" ").toLowerCase();
 
     function wantedBy(asked) {

@@ -10,13 +10,27 @@
   const NOTHING = Object.freeze([]);
   const NO_BOUND = Object.freeze([0, NOTHING, 0]); /* until what the architecture needs is fetched */
 
+  /* site.json out of what travels: accelerators by field, and names that slugs say left out. */
+  function unpacked(site) {
+    if (Array.isArray(site.gpus)) return site;
+    const fields = Object.entries(site.gpus);
+    return {
+      ...site,
+      models: site.models.map((one) =>
+        Array.isArray(one) ? one : [one, one.slice(one.indexOf("--") + 2).replaceAll("-", " ")]
+      ),
+      gpus: site.gpus.id.map((_, n) => Object.fromEntries(fields.map(([name, list]) => [name, list[n]]))),
+    };
+  }
+
   /**
    * Open the matrix.
    * @param {(name: string) => Promise<any>} get Fetches a file of the folder by its name.
-   * @param {any} site site.json
+   * @param {any} packed explore/site.json, or site.json
    * @param {any} common explore/models.json
    */
-  function open(get, site, common) {
+  function open(get, packed, common) {
+    const site = unpacked(packed);
     const models = site.models.map(([slug, name], n) => ({
       slug,
       name,
@@ -45,7 +59,7 @@
       weights: (size, form, packed) =>
         models.forEach((model, n) => {
           at(model.weights, form, size)(packed.weights[n]);
-          at(model.loaded, form, size)(packed.loaded[n]);
+          at(model.loaded, form, size)(packed.added[packed.loaded[n]]);
         }),
       cache: (size, cache, packed) =>
         models.forEach((model, n) => {
@@ -126,7 +140,7 @@
     const aliases = () =>
       part("aliases", (packed) => {
         models.forEach((model, n) => {
-          model.aliases = packed.aliases[n];
+          model.aliases = [packed.family[n], ...packed.aliases[n]];
         });
       });
 

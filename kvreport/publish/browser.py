@@ -10,16 +10,26 @@ from __future__ import annotations
 import ast
 import inspect
 import json
+import re
 from functools import cache
 from typing import Any, Final
 
-from kvreport import plot, query, words
+from kvreport import plot, query, resources, words
 from kvreport.accounting import kernel, lessons
 from kvreport.estimation import remedies
 from kvreport.publish.javascript import PRELUDE, Translation, camel, translate
 
 ADDRESS: Final = "assets/kv-kernel.js"
 """Where the script stands in the site."""
+
+CORE_ADDRESS: Final = "assets/kv-core.js"
+"""Where the part of the script stands that the explorer computes with."""
+
+CORE_READERS: Final = ("kvreport.js", "kv-capacity.js", "kv-matrix.js", "kv-explore.js")
+"""The scripts of a page that loads :data:`CORE_ADDRESS` instead of :data:`ADDRESS`."""
+
+_USED: Final = re.compile(r"\b(?:kernel|kvKernel)\.(\w+)")
+_USED_WORDS: Final = re.compile(r"\bwords(?:\(\))?\.(\w+)")
 
 LESSONS_ADDRESS: Final = "assets/kv-lessons.js"
 """Where the script of the chapters' instruments stands."""
@@ -48,11 +58,55 @@ def _translation() -> Translation:
 
 def script() -> str:
     """Return the script."""
-    made = _translation()
-    written = json.dumps(shared_words(), ensure_ascii=False, separators=(",", ":"))
+    return _script(_translation(), shared_words())
+
+
+def core_script() -> str:
+    """Return the part of :func:`script` that :data:`CORE_READERS` read; it leaves a whole one as it is."""
+    read = "\n".join((resources.assets_dir() / name).read_text(encoding="utf-8") for name in CORE_READERS)
+    source = _closure(set(_USED.findall(read)))
+    needed = set(_USED_WORDS.findall(read))
+    return _script(
+        translate(source),
+        {name: value for name, value in shared_words().items() if name in needed},
+        "if (root.kvKernel) return;\n",
+    )
+
+
+def _closure(called: set[str]) -> str:
+    """Return the kernel's source with the functions that are called, and what they need, only."""
+    nodes = ast.parse(inspect.getsource(kernel)).body
+    needed = {node.name for node in nodes if isinstance(node, ast.FunctionDef) and camel(node.name) in called}
+    needed |= {name for name in _constants(nodes) if name in called}
+    while True:
+        used = {
+            name.id
+            for node in nodes
+            if isinstance(node, ast.FunctionDef) and node.name in needed
+            for name in ast.walk(node)
+            if isinstance(name, ast.Name)
+        }
+        if used <= needed:
+            break
+        needed |= used
+    kept = [
+        node
+        for node in nodes
+        if (not isinstance(node, ast.FunctionDef) or node.name in needed)
+        and (not isinstance(node, ast.AnnAssign) or ast.unparse(node.target) in needed)
+    ]
+    return "\n".join(ast.unparse(node) for node in kept)
+
+
+def _constants(nodes: list[ast.stmt]) -> list[str]:
+    return [ast.unparse(node.target) for node in nodes if isinstance(node, ast.AnnAssign)]
+
+
+def _script(made: Translation, said: dict[str, Any], guard: str = "") -> str:
+    written = json.dumps(said, ensure_ascii=False, separators=(",", ":"))
     return "\n".join(
         [
-            _HEAD,
+            _HEAD + guard,
             PRELUDE,
             made.body,
             f"const words = {written};",

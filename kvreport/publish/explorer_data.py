@@ -4,8 +4,9 @@ Published under ``downloads/v1/explore/``. Every file is a list for each field, 
 ``site.json``: alike stands beside alike, which travels a third smaller than a list of models. The explorer
 fetches what a question needs and the rest when a reader begins to choose:
 
+- ``site.json``: what the explorer reads of the whole ``site.json``.
 - ``models.json``: what does not depend on a device: attention type, limit, parameters, release.
-- ``aliases.json``: other names, for the text filter.
+- ``aliases.json``: families and other names, for the text filter.
 - ``<size>/weights-<format>.json``: weights at a tensor-parallel size, and what loading adds.
 - ``<size>/cache-<format>.json``: block plans; ``cache-own.json`` has each model's default KV format.
 - ``<size>/held-<format>.json``: what the architecture itself needs, for the upper bound.
@@ -17,17 +18,22 @@ fetches what a question needs and the rest when a reader begins to choose:
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from kvreport.publish.profiles import FOLDER, NONE, encode
+from kvreport.publish.profiles import FOLDER, NONE, encode, site_facts
 from kvreport.publish.site_data import SiteData
 
 OWN: Final = "own"
 """The name of the file with each model's default KV format."""
 
-_COMMON: Final = ("family", "maker", "kind", "limit", "slots", "kv")
-_SHOWN_DIGITS: Final = 4
+_COMMON: Final = ("maker", "kind", "limit", "slots", "kv")
+_SITE: Final = ("release", "engine", "known", "contexts", "sizes", "weight_formats", "kv_formats", "models")
+_GPU: Final = ("id", "short", "usable", "memory", "reserve", "kind", "rented", "step", "band")
+"""What the explorer reads of ``site.json`` and of its accelerators."""
+
+_SHOWN_DIGITS: Final = 3
 """Digits of a parameter count that the explorer shows and sorts by; exact counts do not compress."""
 
 Facts = dict[str, Any]
@@ -46,8 +52,9 @@ def files(site: SiteData, models: Sequence[Facts], times: Sequence[Facts]) -> It
 
 
 def _files(site: SiteData, models: Sequence[Facts], times: Sequence[Facts]) -> Iterator[tuple[str, Facts]]:
+    yield "site", _site(site)
     yield "models", _common(site, models)
-    yield "aliases", {"aliases": [facts["aliases"] for facts in models]}
+    yield "aliases", {name: [facts[name] for facts in models] for name in ("family", "aliases")}
     for place, size in enumerate(site.axes.tensor_parallel):
         for form, _ in site.axes.weight_formats:
             yield f"{size}/weights-{form}", _weights(models, form, place)
@@ -62,6 +69,17 @@ def _files(site: SiteData, models: Sequence[Facts], times: Sequence[Facts]) -> I
         yield f"{size}/speed", _speed(site, times, place)
 
 
+def _site(site: SiteData) -> Facts:
+    """The shared facts; a model is its slug alone where its name is what the slug says."""
+    whole = site_facts(site)
+    plain = [
+        slug if slug.partition("--")[2].replace("-", " ") == name else [slug, name]
+        for slug, name in whole["models"]
+    ]
+    gpus = {name: [gpu[name] for gpu in whole["gpus"]] for name in _GPU}
+    return {**{name: whole[name] for name in _SITE}, "models": plain, "gpus": gpus}
+
+
 def _common(site: SiteData, models: Sequence[Facts]) -> Facts:
     return {
         **{name: [facts[name] for facts in models] for name in _COMMON},
@@ -73,9 +91,14 @@ def _common(site: SiteData, models: Sequence[Facts]) -> Facts:
 
 
 def _weights(models: Sequence[Facts], form: str, place: int) -> Facts:
+    """Weights, and what loading adds as a number in the list of the different ones."""
+    loaded = [facts["loaded"][form][place] if form in facts["loaded"] else None for facts in models]
+    numbers: dict[str, int] = {}
+    places = [numbers.setdefault(json.dumps(each), len(numbers)) for each in loaded]
     return {
-        group: [facts[group][form][place] if form in facts[group] else None for facts in models]
-        for group in ("weights", "loaded")
+        "weights": [facts["weights"][form][place] if form in facts["weights"] else None for facts in models],
+        "added": [json.loads(text) for text in numbers],
+        "loaded": places,
     }
 
 

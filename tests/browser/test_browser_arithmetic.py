@@ -49,7 +49,8 @@ PUT_TOGETHER = """async ({site, models, parts, rows}) => {
     const gpus = Object.fromEntries(site.gpus.map((gpu) => [gpu.id, gpu]));
     const asked = [];
     const get = (name) => { asked.push(name); return Promise.resolve(parts[name]); };
-    const matrix = kvMatrix.open(get, site, parts.models);
+    const matrix = kvMatrix.open(get, parts.site, parts.models);
+    const packed = matrix.site;
     await matrix.need({gpus: site.gpus, sizes: [0], forms: ["released"], caches: ["own"]});
     const first = asked.length;
     const all = {gpus: site.gpus, sizes: site.sizes.map((_, n) => n),
@@ -60,16 +61,17 @@ PUT_TOGETHER = """async ({site, models, parts, rows}) => {
     const small = Object.fromEntries(matrix.models.map((model) => [model.id, model]));
     const wrong = [];
     let compared = 0;
-    const facts = (config) => JSON.stringify(config && {...config, model: null});
+    const facts = (config) => JSON.stringify(config && {...config, model: config.model.name, gpu: config.gpu.short});
     for (const [id, gpu, size, weights, kv] of rows) {
         const place = site.sizes.indexOf(size);
         const whole = kvCapacity.configure(site, by[id], gpus[gpu], place, weights, kv);
-        const part = kvCapacity.configure(site, small[id], gpus[gpu], place, weights, kv);
+        const part = kvCapacity.configure(packed, small[id], packed.gpus.find((one) => one.id === gpu), place, weights, kv);
         compared += 1;
         if (facts(whole) !== facts(part)) wrong.push([id, gpu, size, weights, kv]);
     }
     for (const model of models) {
-        if (JSON.stringify(small[model.id].aliases) !== JSON.stringify(model.aliases)) wrong.push(model.id);
+        const names = [model.family, ...model.aliases];
+        if (JSON.stringify(small[model.id].aliases) !== JSON.stringify(names)) wrong.push(model.id);
     }
     return {compared, wrong: wrong.slice(0, 5), once: new Set(asked).size === asked.length, first};
 }"""
