@@ -70,6 +70,7 @@ class Visit:
     def go(self, uri: str) -> Any:
         self.page.goto(self.address + uri)
         self.page.wait_for_selector("html.js")
+        self.page.mouse.move(3, 3)  # scripts of printed pages wait for a reader
         return self.page
 
     def query(self) -> dict[str, list[str]]:

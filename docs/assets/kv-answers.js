@@ -95,6 +95,17 @@
     return { write, change, told, field };
   }
 
+  /* What a reader changed in the printed form before its script was there. */
+  function early(form) {
+    for (const field of $$("select, input:not([role=combobox])", form)) {
+      const printed = field.options
+        ? (Array.from(field.options).find((one) => one.defaultSelected) || field.options[0]).value
+        : field.defaultValue;
+      if (field.value !== printed) return field.name;
+    }
+    return null;
+  }
+
   /* One page with a state. render(site, model, gpu, state) fills what is the page's own. */
   function stateful(form) {
     const base = new URL(form.dataset.kvState, location.href);
@@ -202,6 +213,7 @@
     const done = () => (root.dataset.kvShown = location.search || "printed");
 
     async function restore() {
+      const touched = turn === 0 && !location.search ? early(form) : null;
       await load(new URL("site.json", base)).then((facts) => (site = facts));
       const also = ["name", "q", ...page?.keys || []];
       const { state: asked, ignored } = kvState.read(site, FIELDS, also);
@@ -210,10 +222,13 @@
       const kept = { ...start };
       if (layout || fresh) { for (const name of ["tp", "pp", "dp", "ep", "dcp", "nodes"]) delete kept[name]; }
       state = { ...kept, ...asked };
-      await show(ignored);
+      if (touched) {
+        await ready;
+        changed(touched);
+      } else await show(ignored);
     }
 
-    restore();
+    kvreport.ready = restore();
     return {
       restore: () => restore(),
       release: () => {
@@ -223,5 +238,5 @@
     };
   }
 
-  Object.assign(kvreport, { stateful, formOf, siteFor, modelFor });
+  Object.assign(kvreport, { stateful, early, formOf, siteFor, modelFor });
 })();

@@ -196,7 +196,7 @@
                 ? make("button", {
                   type: "button",
                   class: "kv-whybutton",
-                  onclick: () => kvreport.explain(one, one.context),
+                  onclick: () => result.why(one, one.context),
                 }, note)
                 : "",
             ),
@@ -208,8 +208,12 @@
     async function restore() {
       site = await load(new URL("site.json", base));
       const { state: asked, ignored } = kvState.read(site, FIELDS, ["name"]);
+      const touched = turn === 0 && !location.search && kvreport.early(form);
       state = { ...start, ...asked, gpu: start.gpu };
-      await show(ignored);
+      await ready;
+      const change = touched ? controls.change(touched) : null;
+      if (change) go({ ...state, ...change });
+      else await show(ignored);
     }
     restore();
     return { restore: () => restore(), release: () => plots?.release() };

@@ -11,8 +11,7 @@
   function askBox(form) {
     const base = new URL(form.dataset.kvAsk, location.href);
     const field = $("input", form), told = $("[data-kv-understood]", form);
-    form.addEventListener("submit", async (event) => {
-      event.preventDefault();
+    const answer = async () => {
       const [site, file] = await Promise.all([
         load(new URL("site.json", base)),
         load(new URL("picker.json", base)),
@@ -22,7 +21,17 @@
       if (found.understood.length) {
         kvreport.go?.({ ...kvreport.now(), ...fresh(found.state), ...found.state });
       }
+    };
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      answer();
     });
+    // The form was sent before its script was there: the question stands in the address.
+    const sent = new URLSearchParams(location.search).get("q");
+    if (sent) {
+      field.value = sent;
+      setTimeout(() => kvreport.ready?.then(answer));
+    }
     return null;
   }
 
@@ -151,7 +160,7 @@
           ? make("button", {
             type: "button",
             class: "kv-whybutton",
-            onclick: () => kvreport.explain(one, one.context),
+            onclick: () => result.why(one, one.context),
           }, note)
           : "",
       ),
@@ -183,7 +192,7 @@
       };
       const deployment = kvState.deployments(site, model, gpu, at).pop();
       if (deployment) {
-        kvreport.explain(result.facts(site, model, gpu, { ...at, context }, deployment), context);
+        result.why(result.facts(site, model, gpu, { ...at, context }, deployment), context);
       }
     };
     load(new URL("site.json", base)).then((site) => {

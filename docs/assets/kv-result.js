@@ -296,12 +296,15 @@
     cell.replaceChildren(
       make(
         "button",
-        { type: "button", class: "kv-whybutton", onclick: () => kvreport.explain(one, context) },
+        { type: "button", class: "kv-whybutton", onclick: () => why(one, context) },
         text,
       ),
     );
     return cell;
   }
+
+  /* The explanation comes with its first opening. */
+  const why = (one, context) => kvreport.script("kv-why.js").then(() => kvreport.explain(one, context));
 
   function cellWords(answer) {
     const short = ["cache_exceeds_pool", "weights_exceed_memory", "may_fit"];
@@ -396,7 +399,7 @@
     if (answer.verdict === "context_exceeds_model") return null;
     return make(
       "button",
-      { type: "button", class: "kv-chip", onclick: () => kvreport.explain(one, context) },
+      { type: "button", class: "kv-chip", onclick: () => why(one, context) },
       "Why, and what would help",
     );
   }
@@ -413,6 +416,7 @@
       elsewhere,
       table,
       whyCell,
+      why,
       cellWords,
       commands,
       command,

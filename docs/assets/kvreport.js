@@ -197,7 +197,7 @@
   let awake = null;
   function wake() {
     awake ||= new Promise((done) => {
-      const events = ["pointermove", "pointerdown", "keydown", "scroll", "touchstart"];
+      const events = ["pointermove", "pointerdown", "keydown", "scroll", "touchstart", "focusin", "input"];
       const ready = () => {
         events.forEach((name) => removeEventListener(name, ready));
         done();
@@ -404,8 +404,12 @@
 
   /* What a page has, the scripts that it takes, and who starts it. They are fetched with the first
      page that needs them. */
-  const STATE = ["kernel", "capacity", "state", "chart", "picker", "ask", "result", "why", "answers", "pages"]
-    .map((name) => `kv-${name}.js`);
+  const scriptsOf = (names) => names.split(" ").map((name) => `kv-${name}.js`);
+  const ANSWER = scriptsOf("kernel capacity state chart picker result");
+  const STATE = [...ANSWER, ...scriptsOf("ask answers pages")];
+  /* Pages that are whole as printed: their scripts come when the reader begins to do something. */
+  const LATE = ["stateful", "askBox", "gpuPage"];
+
   /** @type {[string, string, string[]][]} */
   const PARTS = [
     ["[data-kv-index]", "index", ["kv-index.js"]],
@@ -430,7 +434,7 @@
       "kv-log.js",
     ]],
     ["[data-kv-yours]", "yours", ["kv-kernel.js", "kv-yours.js"]],
-    ["[data-kv-compare]", "compare", [...STATE, "kv-sizing.js", "kv-compare.js"]],
+    ["[data-kv-compare]", "compare", [...ANSWER, "kv-sizing.js", "kv-compare.js"]],
     ["[data-kv-guess]", "guess", ["kv-book.js"]],
     ["[data-kv-quiz]", "quiz", ["kv-book.js"]],
     ["[data-kv-choice]", "choice", ["kv-book.js"]],
@@ -474,7 +478,8 @@
     for (const [mark, name, files] of PARTS) {
       const roots = $$(mark);
       if (!roots.length) continue;
-      Promise.all(files.map(script)).then(() => {
+      const later = LATE.includes(name) && !location.search;
+      (later ? wake() : Promise.resolve()).then(() => Promise.all(files.map(script))).then(() => {
         if (parts === here) parts.push(...roots.map(kvreport[name])); // else another page is shown by now
       }).catch(() => {/* the page is whole without it */});
     }

@@ -43,6 +43,9 @@ GGUF_ENGINES: Final = ("llama-cpp", "ollama")
 
 MAX_FILES: Final = 20
 
+UNNAMED: Final = "local/your-model"
+"""What a config without a name of its own is called."""
+
 
 class YourModel:
     """One model that a reader brought, and questions about it.
@@ -82,7 +85,7 @@ class YourModel:
         if not 0 < len(files) <= MAX_FILES:
             raise InputError(f"files: found {len(files)}; allowed: 1 to {MAX_FILES}")
         with TemporaryDirectory() as folder:
-            home = Path(folder, "your-model")
+            home = Path(folder, UNNAMED.rpartition("/")[2])
             home.mkdir()
             for file, content in files.items():
                 (home / _plain(file)).write_bytes(content)
@@ -98,7 +101,7 @@ class YourModel:
         model = self.model
         return {
             "id": model.id,
-            "name": model.name,
+            "name": "Your model" if model.id == UNNAMED else model.name,
             "architecture": model.architecture,
             "context_tokens": model.context_tokens,
             "weight_format": model.weight_format,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ from startup_logs import LOGS, mutated_logs
 
 from kvreport.catalog.load import open_catalogue
 from kvreport.errors import InputError
+from kvreport.publish import profiles
 from kvreport.publish.browser import script as browser_script
+from kvreport.publish.page_data import gather
 from kvreport.startup_log import diagnose, read_log, table
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
@@ -94,4 +97,64 @@ def test_the_browser_reads_what_nobody_wrote_as_python_does(page: Any, text: str
     assert theirs["unknown"] == [list(one) for one in ours.unknown]
     assert [(one["number"], one["pattern"]) for one in theirs["recognised"]] == [
         (one.number, one.pattern) for one in ours.recognised
+    ]
+
+
+ADVISED = """([table, text, site, model, gpu]) => {
+  const reading = kvLogLines.readLog(table, text);
+  const device = site.gpus.find((one) => one.id === gpu);
+  const rules = kvLogLines.layout(reading, site, model, device);
+  const found = kvLogLines.diagnose(reading, rules, device.usable);
+  return { changes: found.changes, shorter: found.shorter, concurrency: found.concurrency };
+}"""
+
+SHORT_OF_MEMORY = """\
+INFO Initializing a V1 LLM engine (v0.33.0) with config: model='{model}', tensor_parallel_size={ranks}
+vllm serve {model} --max-model-len {length} --gpu-memory-utilization {share} --max-num-batched-tokens 8192
+Model loading took 61.03 GiB
+Available KV cache memory: {pool} GiB
+{further}
+"""
+
+
+@pytest.mark.parametrize(
+    ("ranks", "length", "share", "pool", "further"),
+    [
+        (1, 16384, 0.9, -1.5, ""),  # a higher share, more devices
+        (1, 40960, 0.95, -2.0, ""),  # the share is at its safe limit
+        (1, 40960, 0.92, 4.0, "Maximum concurrency for 40,960 tokens per request: 0.40x"),
+        (2, 40960, 0.8, 1.0, "GPU KV cache size: 8,192 tokens"),
+        (1, 1024, 0.5, -0.1, ""),
+    ],
+)
+def test_the_browser_advises_on_a_known_model_as_python_does(
+    page: Any, ranks: int, length: int, share: float, pool: float, further: str
+) -> None:
+    model, gpu = "Qwen/Qwen3-32B", "h100-sxm-80gb"
+    site = gather(CATALOGUE, models=model, version="test")
+    ((content, _),) = profiles.every_model(site)
+    text = SHORT_OF_MEMORY.format(
+        model=model, ranks=ranks, length=length, share=share, pool=pool, further=further
+    )
+    facts = json.loads(profiles.encode(profiles.site_facts(site)))
+    theirs = page.evaluate(ADVISED, [table(), text, facts, json.loads(content), gpu])
+    ours = diagnose(text, gpu=gpu, catalog=CATALOGUE)
+    assert [(one["change"], one["value"]) for one in theirs["changes"]] == [
+        (one.name, one.value) for one in ours.changes
+    ]
+    assert theirs["shorter"] == [list(pair) for pair in ours.shorter]
+    assert theirs["concurrency"] == pytest.approx(ours.concurrency)
+
+
+def test_without_the_model_a_length_is_found_in_proportion(page: Any) -> None:
+    text = (
+        "vllm serve no/model --max-model-len 32768\nAvailable KV cache memory: 3.20 GiB\n"
+        "To serve at least one request with the models's max seq len (32768), (5.00 GiB KV cache is needed, "
+        "which is larger than the available KV cache memory (3.20 GiB)."
+    )
+    theirs = page.evaluate(READ, [table(), text])
+    ours = diagnose(text, catalog=CATALOGUE)
+    assert ours.changes
+    assert [(one["change"], one["value"]) for one in theirs["changes"]] == [
+        (one.name, one.value) for one in ours.changes
     ]

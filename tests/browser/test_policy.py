@@ -89,7 +89,7 @@ def test_pages_run_under_their_policy_and_break_no_rule_of_it(page, address):
 
 
 def test_charts_come_to_life_without_eval(page, address):
-    page.goto(address + LLAMA)
+    page.goto(address + "models/")
     page.locator(".kv-chart").first.scroll_into_view_if_needed()
     page.mouse.move(500, 500)
     page.wait_for_selector(".kv-chart[data-kv-live] .vega-embed svg", timeout=15_000)
@@ -107,8 +107,9 @@ def test_search_and_the_way_from_page_to_page_are_allowed(page, address):
     page.goto(address + "models/")
     page.locator("#models-table a", has_text="Llama 3.1 8B").first.click()
     page.wait_for_url(f"**/{LLAMA}")
-    page.locator("select[name=weights]").select_option("int4")
-    expect(page.locator(".kv-said").first).to_contain_text("Now")
+    page.locator(".kv-more-fields summary").click()
+    page.locator("#kv-weights").select_option("int4")
+    expect(page.locator("[data-kv-slot=conditions]")).to_contain_text("INT4")
     assert page.evaluate("window.refused") == []
 
 

@@ -34,7 +34,8 @@ class Reader:
         self.page.wait_for_load_state("networkidle")
         self.page.wait_for_function(
             "() => { const root = document.querySelector('[data-kv-shown]');"
-            " return !root || root.dataset.kvShown === (location.search || 'printed'); }"
+            " return document.querySelector('[data-kv-state], [data-kv-gpupage]') === null"
+            " || (root && root.dataset.kvShown === (location.search || 'printed')); }"
         )
 
     def act(self, action: Any) -> None:
@@ -42,6 +43,7 @@ class Reader:
         self.actions += 1
         action()
         self.page.wait_for_timeout(250)
+        self.page.mouse.move(4 + self.actions, 4)
         self.settle()
 
     def ask(self, text: str) -> None:

@@ -509,3 +509,18 @@ def test_a_shortened_graph_needs_as_much(
     short = lay_out_local(local, options, devices(1))
     monkeypatch.setattr(layout_module, "_shortened", lambda network: network)
     assert lay_out_local(local, options, devices(1)) == short
+
+
+@pytest.mark.parametrize(
+    ("name", "layers", "first", "used_mib"),
+    [("Qwen/Qwen3-30B-A3B", 49, r"blk\.33\.ffn_down.*", 22954), ("Qwen/Qwen3-32B", 42, "", 22665)],
+)
+def test_fit_chooses_what_the_real_tool_chose(
+    catalogue: Catalogue, name: str, layers: int, first: str, used_mib: int
+) -> None:
+    """``llama-fit-params -c 8192 -np 1`` of 0c1e57098 with 24,105 MiB free on an RPC device, on sparse Q8_0 files."""
+    card = [LocalDevice("RPC0", 24105 * MIB, align=32, offloads=False)]
+    fitted = fit(read(catalogue, name, "q8_0"), LocalOptions(context=8192, parallel=1, outputs=0), card)
+    assert fitted.options.gpu_layers == layers
+    assert [pattern for pattern, _ in fitted.options.overrides[:1]] == ([first] if first else [])
+    assert fitted.layout.devices[0].total // MIB == used_mib

@@ -47,6 +47,16 @@ class Controls:
     examples: tuple[str, ...] = ()
 
     @property
+    def start_layout(self) -> str:
+        """Label of the layout that the page shows as printed; "" for the fewest GPUs that fit."""
+        return f"tp{self.start['tp']}" if "tp" in self.start else ""
+
+    @property
+    def start_context(self) -> str:
+        """The context that the page shows as printed."""
+        return units.human_tokens(self.start["context"]) if "context" in self.start else "8K"
+
+    @property
     def start_json(self) -> str:
         """The start as the script reads it."""
         return json.dumps(self.start, separators=(",", ":"))

@@ -23,6 +23,7 @@ EXAMPLES: Final = ("meta-llama/Llama-3.1-8B-Instruct", "meta-llama/Llama-3.1-8B"
 """The example of the front page, where the catalogue has it; else the first model that is served."""
 
 TITLE: Final = "How many requests fit?"
+MAC: Final = "I have a Mac"
 DOORS: Final = (
     Link("I have a GPU", "gpus/", "Which models fit on it, for how many requests, at which context."),
     Link(
@@ -155,7 +156,7 @@ def context(site: SiteData, model: Model, known: Collection[str]) -> HomeContext
 def _doors(known: Collection[str]) -> Iterator[Link]:
     local = next((address for address in LOCAL if address in known), None)
     for door in DOORS:
-        href = local if local and door.href.startswith("gpus/#") else door.href
+        href = local if local and door.text == MAC else door.href
         if href.partition("#")[0] in known:
             yield Link(door.text, href, door.note)
 
