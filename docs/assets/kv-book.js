@@ -75,7 +75,7 @@
     const [low, high, answer] = [root.dataset.low, root.dataset.high, root.dataset.answer].map(Number);
     const field = make("input", {
       type: "number",
-      class: "kv-field",
+      class: "kv-entry",
       min: low,
       max: high,
       step: root.dataset.step,
@@ -87,7 +87,7 @@
     const said = status();
     const form = make(
       "form",
-      { class: "kv-answer", novalidate: true },
+      { class: "kv-attempt", novalidate: true },
       field,
       make("span", { id: `kv-unit-${name}`, class: "kv-unit" }, unit),
       make("button", { type: "submit", class: "md-button kv-lock" }, "Lock in"),
@@ -176,7 +176,7 @@
     });
     const form = make(
       "form",
-      { class: "kv-answer kv-answer--choice" },
+      { class: "kv-attempt kv-attempt--choice" },
       group,
       make("button", { type: "submit", class: "md-button kv-lock" }, "Lock in"),
       lock(root),
@@ -253,14 +253,14 @@
     const said = status();
     const field = make("input", {
       type: "text",
-      class: "kv-field",
+      class: "kv-entry",
       inputmode: "decimal",
       autocomplete: "off",
       "aria-labelledby": `kv-ask-${name} kv-unit-${name}`,
     });
     const form = make(
       "form",
-      { class: "kv-answer" },
+      { class: "kv-attempt" },
       field,
       make("span", { id: `kv-unit-${name}`, class: "kv-unit" }, unit),
       make("button", { type: "submit", class: "md-button kv-check" }, "Check"),
