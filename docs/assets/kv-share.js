@@ -292,7 +292,7 @@
           tool("CSV", "Save this table as CSV", () => save(csv(table()), "text/csv", fileName("csv"))),
           tool(
             "Copy as Markdown",
-            "Copy this table as Markdown",
+            "Copy as Markdown: this table",
             (button) => copy(asMarkdown(table()), button),
           ),
         ),
