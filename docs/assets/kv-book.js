@@ -75,7 +75,7 @@
     const [low, high, answer] = [root.dataset.low, root.dataset.high, root.dataset.answer].map(Number);
     const field = make("input", {
       type: "number",
-      class: "kv-entry",
+      class: "kv-blank",
       min: low,
       max: high,
       step: root.dataset.step,
@@ -253,7 +253,7 @@
     const said = status();
     const field = make("input", {
       type: "text",
-      class: "kv-entry",
+      class: "kv-blank",
       inputmode: "decimal",
       autocomplete: "off",
       "aria-labelledby": `kv-ask-${name} kv-unit-${name}`,

@@ -154,7 +154,7 @@ def reach(page: Any, selector: str) -> None:
 def test_a_prediction_is_locked_compared_and_remembered_with_the_keyboard_only(page: Any) -> None:
     root = page.locator("[data-kv-guess]")
     assert root.locator("details").is_hidden()
-    reach(page, ".kv-guess .kv-entry")
+    reach(page, ".kv-guess .kv-blank")
     page.keyboard.type("5000")
     page.keyboard.press("Enter")
     assert root.locator(".kv-said").inner_text() == "Enter a number from 0 to 1,000."
@@ -171,7 +171,7 @@ def test_a_prediction_is_locked_compared_and_remembered_with_the_keyboard_only(p
     reach(page, ".kv-guess .kv-again")
     page.keyboard.press("Enter")
     assert root.locator("details").is_hidden()
-    assert page.evaluate("document.activeElement.matches('.kv-guess .kv-entry')")
+    assert page.evaluate("document.activeElement.matches('.kv-guess .kv-blank')")
 
 
 def test_a_prediction_can_be_skipped(page: Any) -> None:
@@ -195,7 +195,7 @@ def test_a_choice_explains_the_wrong_answer(page: Any) -> None:
 
 def test_an_exercise_is_checked_and_names_the_mistake(page: Any) -> None:
     root = page.locator("[data-kv-exercise]")
-    reach(page, ".kv-exercise .kv-entry")
+    reach(page, ".kv-exercise .kv-blank")
     said = root.locator(".kv-said")
     for entered, answer in (
         ("", "Enter a number."),
