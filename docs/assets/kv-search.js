@@ -14,6 +14,7 @@
       " ",
     ),
   );
+  /** @type {[RegExp, string][]} */
   const AMERICAN = [
     [/is(e|ed|es|er|ers|ing|ation|ations)$/, "iz$1"],
     [/yse(d|s|r)?$/, "yze$1"],
@@ -113,6 +114,7 @@
 
   /* Words of the index that a typed word may mean: [word, how well]. */
   function meant(held, token, unfinished) {
+    /** @type {[string, number][]} */
     const found = [];
     if (held.postings.has(token)) found.push([token, 1]);
     // "llama 3" is also 3.1 and 3.3; a word that is still being typed is any that begins so.

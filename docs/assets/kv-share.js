@@ -67,7 +67,9 @@
   };
   const LABELS = { link: "Link", markdown: "Markdown", bibtex: "BibTeX", embed: "Embed (HTML)" };
 
-  const home = () => new URL("../", document.querySelector('script[src*="assets/kvreport.js"]').src);
+  /** @type {() => HTMLScriptElement} */
+  const script = () => document.querySelector('script[src*="assets/kvreport.js"]');
+  const home = () => new URL("../", script().src);
 
   async function copy(text, button) {
     const before = button.textContent;
