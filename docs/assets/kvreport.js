@@ -466,9 +466,9 @@
     units();
     const idle = globalThis.requestIdleCallback || ((call) => setTimeout(call, 200));
     if ($('meta[name="kv-release"]') && $("main")) {
-      const begun = $("[data-kv-explore]") ? wake() : Promise.resolve(); // the explorer's numbers go first
+      // What the page answers goes first; sharing it comes when the reader has begun to read.
       idle(() =>
-        begun.then(() => script("kv-share.js")).then(() =>
+        wake().then(() => script("kv-share.js")).then(() =>
           parts === here && parts.push(kvreport.share($("main")))
         ).catch(
           () => {},

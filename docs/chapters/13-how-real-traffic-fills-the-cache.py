@@ -416,8 +416,8 @@ quiz(
             "Its whole context",
             "The common wrong answer. Its blocks are cached, and can be evicted at any time.",
         ),
-        right("None", "When a request ends, its blocks stay only until others need the room."),
-        wrong("One block", "Nothing at all is reserved for it."),
+        right("Nothing", "When a request ends, its blocks stay only until others need the room."),
+        wrong("One block", "Not even one block is reserved for it."),
     ),
 )
 

@@ -53,6 +53,11 @@ def wrong(text: str, why: str) -> Option:
     return Option(text, why)
 
 
+def _unit(unit: str, shown: str) -> str:
+    """Return a unit as it stands after a number: ``1 request``, ``2 requests``."""
+    return unit.removesuffix("s") if shown == "1" else unit
+
+
 def guess(
     ask: str, answer: float, *, unit: str, low: float, high: float, why: str, digits: int = 0, step: str = "1"
 ) -> Html:
@@ -80,7 +85,7 @@ def guess(
         f' aria-labelledby="kv-ask-{name}">'
         f'<p class="kv-ask" id="kv-ask-{name}"><strong>Predict.</strong> {inline(ask)}</p>'
         f'<details class="kv-predict"><summary>Show the answer</summary>'
-        f"<p><strong>{shown} {escape(unit)}.</strong> {inline(why)}</p></details></section>"
+        f"<p><strong>{shown} {escape(_unit(unit, shown))}.</strong> {inline(why)}</p></details></section>"
     )
 
 

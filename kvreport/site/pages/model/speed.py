@@ -157,8 +157,8 @@ def _sentence(
         (f"A single request on {on} takes at least ", False),
         (f"{alone * 1e3:.1f} ms", True),
         (" per token; ", False),
-        (f"{units.count(batches[-1])} requests", True),
-        (f" of {units.human_tokens(tokens)} tokens get at most ", False),
+        (f"{units.count(batches[-1])} request{'s' * (batches[-1] != 1)}", True),
+        (f" of {units.human_tokens(tokens)} tokens get{'s' * (batches[-1] == 1)} at most ", False),
         (f"{each[-1]:.0f} tokens/s", True),
         (f" each, {units.count(round(each[-1] * batches[-1]))} in total. ", False),
     ]
@@ -203,7 +203,7 @@ def _drawing(speeds: list[Speeds]) -> tuple[tuple[Path, ...], tuple[Tick, ...], 
             Dot(
                 x(users),
                 y(float(rate)),
-                f"{units.count(users)} requests of {units.human_tokens(tokens)}: {rate:,.1f} tokens/s each, "
+                f"{units.count(users)} request{'s' * (users != 1)} of {units.human_tokens(tokens)}: {rate:,.1f} tokens/s each, "
                 f"{users * rate:,.0f} in total",
             )
             for users, rate in zip(batches, each, strict=True)
