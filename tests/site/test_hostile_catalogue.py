@@ -268,7 +268,13 @@ def document(path: Path) -> BeautifulSoup:
 
 def injected(page: BeautifulSoup) -> list[str]:
     """What the browser would make an element or an attribute of, though it came from a text."""
-    found = [str(node)[:200] for node in page.select("script") if "kvhit" in node.decode_contents()]
+    found = [
+        str(node)[:200]
+        for node in page.select("script")
+        if "kvhit" in node.decode_contents()
+        # JSON-LD is data that nothing runs, as long as no text in it ends the element.
+        and not (node.get("type") == "application/ld+json" and "<" not in node.decode_contents())
+    ]
     for node in page.find_all(True):
         for name, value in node.attrs.items():
             words = value if isinstance(value, str) else " ".join(value)

@@ -373,7 +373,9 @@ def _kib(size_bytes: int) -> str:
 
 def _search_words(*names: str) -> str:
     """Return the words of some names, each once; a word that is inside another finds it, too."""
-    words = sorted({word for name in names for word in name.lower().split()}, key=len, reverse=True)
+    words = sorted(
+        {word for name in names for word in name.lower().split()}, key=lambda word: (-len(word), word)
+    )
     kept: list[str] = []
     for word in words:
         if not any(word in longer for longer in kept):
