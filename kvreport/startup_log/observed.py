@@ -28,7 +28,7 @@ from kvreport.startup_log.local import buffers
 from kvreport.units import GIB, MIB
 
 STATED_WITHIN: Final = 0.005
-"""A stated utilisation is doubted where the printed parts differ from it by more."""
+"""A stated utilization is doubted where the printed parts differ from it by more."""
 
 SAME_DEVICE_WITHIN: Final = 0.005
 """A device whose memory differs by more than this from the catalogue's is not that device as it is."""
@@ -253,7 +253,7 @@ class Start:
         stated, taken = observation.utilization, share_taken(observation)
         if stated is not None and taken is not None and abs(stated - taken) > STATED_WITHIN:
             self.excluded.append(
-                f"utilisation: stated {stated:g}, but the printed parts add up to {taken:g}, which is used"
+                f"utilization: stated {stated:g}, but the printed parts add up to {taken:g}, which is used"
             )
         self.allocation = laid
         pool = max(int(laid.pool_bytes), 0)
@@ -397,7 +397,7 @@ def find_model(catalogue: Catalogue, observation: Observation) -> tuple[Model | 
 
 
 def share_taken(observation: Observation) -> float | None:
-    """The utilisation that an engine ran with.
+    """The utilization that an engine ran with.
 
     Where it printed all parts of its budget, their sum over its memory; a published table may
     state another by mistake. Some releases keep the estimate of their graphs out of the parts

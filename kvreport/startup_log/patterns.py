@@ -213,7 +213,7 @@ PATTERNS: Final[tuple[Pattern, ...]] = (
         "quantization",
         "quantization",
         r"(?!None\b)[A-Za-z0-9_-]+",
-        "The weights are quantised: {quantization}.",
+        "The weights are quantized: {quantization}.",
     ),
     _setting(
         "block_size",
@@ -317,7 +317,7 @@ PATTERNS: Final[tuple[Pattern, ...]] = (
         "vllm_reserved",
         "vllm",
         rf"reserved (?P<kv_pool__gib>{NUMBER}) ?GiB memory for KV Cache",
-        "The cache was given {kv_pool} by hand; the utilisation does not count.",
+        "The KV cache size was set to {kv_pool} by hand. The memory share does not count.",
     ),
     Pattern(
         "vllm_blocks",
