@@ -386,7 +386,8 @@ def test_a_build_that_is_stopped_anywhere_leaves_the_last_good_site(built, mine,
     file.write_text(text.replace("value: 84943715697", "value: 64943715697"), encoding="utf-8")
     stopped = 0
     # Before anything is written, and when so many files of the new site are there.
-    for many in (0, 1, len(before) // 2, len(before) - 2):
+    names = list(before)
+    for many in (0, 1, len(names) // 2, len(names) - 2):
         build = start(config)
         end = time.monotonic() + 120
         while build.poll() is None and time.monotonic() < end:
@@ -399,7 +400,12 @@ def test_a_build_that_is_stopped_anywhere_leaves_the_last_good_site(built, mine,
         if build.returncode == 0:  # it was faster, and put its site in place
             continue
         stopped += 1
-        assert digests(mine / "site") == before
+        found = digests(mine / "site")
+        if found != before:
+            # The signal came behind the exchange of the two sites: then the new one stands, whole.
+            assert many == len(names) - 2
+            build_site(config)
+            assert digests(mine / "site") == found
     assert stopped >= 2
     file.write_text(text, encoding="utf-8")
     build_site(config)
