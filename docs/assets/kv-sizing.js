@@ -24,7 +24,7 @@
   /* --- the workload --------------------------------------------------------------------------------- */
 
   /* Fill in a workload as kvreport.size does: {work, assumed} or {error}. `asked`: context, average,
-     concurrent or users/perMinute/latency, prompt, output, ttft, tpot (seconds), burst, spares, prefix,
+     concurrent, or else users/perMinute/latency, prompt, output, ttft, tpot (seconds), burst, spares, prefix,
      efficiency; null or undefined where nothing is said. */
   function workload(asked) {
     const given = (value) => value !== null && value !== undefined;
@@ -35,11 +35,13 @@
     let concurrent = asked.concurrent;
     if (given(concurrent)) {
       if (rates.some(given)) {
-        return fail("Give either the requests in flight, or users, requests per minute and latency.");
+        return fail(
+          "Enter the concurrent requests, or people with requests per minute and latency, not both.",
+        );
       }
     } else {
       if (!rates.every(given)) {
-        return fail("Give the requests in flight, or users, requests per minute and latency together.");
+        return fail("Enter the concurrent requests, or people with requests per minute and latency.");
       }
       if (!(asked.users > 0 && asked.perMinute > 0 && asked.latency > 0)) {
         return fail("Users, requests per minute and latency must be above 0.");

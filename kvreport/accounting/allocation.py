@@ -33,7 +33,7 @@ class Allocation:
         weight_bytes: Tensors of the checkpoint.
         resident_bytes: Weights as loaded.
         reserve: What the engine keeps beside weights and cache.
-        total_bytes: Memory that a process finds.
+        total_bytes: Memory that a process can use.
         memory_bytes: What the engine may take of it.
         pool_bytes: Left for the cache; negative where nothing is.
         uncertainty_bytes: Half width of the pool's error band.

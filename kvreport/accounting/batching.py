@@ -1,4 +1,4 @@
-"""Continuous batching, step by step: who runs, who waits, who is thrown out, and what it wastes.
+"""Continuous batching, step by step: who runs, who waits, who is preempted, and what it wastes.
 
 A small deterministic simulation of one replica. All requests are there from the start, so the
 answer is the busy server's: the batch it sustains, not a queue's waiting time. Between two events
@@ -76,7 +76,7 @@ class Run:
         output_tokens: Tokens written for requests that ended.
         mean_running: Requests in the batch, averaged over steps.
         peak_running: The largest batch.
-        preemptions: Requests thrown out to make room, each recomputed later.
+        preemptions: Requests preempted to make room, each recomputed later.
         recomputed_tokens: Tokens prefilled a second time because of that.
         stored_share: Share of the pool that held tokens, averaged over steps.
         occupied_share: Share of the pool that was set aside, averaged over steps.
@@ -150,7 +150,7 @@ def simulate(
         lost = server.make_room()
         tally.preemptions += len(lost)
         tally.recomputed += sum(lost)
-        # Who was just thrown out is not let in again before something has changed.
+        # A request that was just preempted is not admitted again before something has changed.
         for tokens in server.admit() if not lost else ():
             tally.seconds += prefill_seconds(tokens) if prefill_seconds else 0.0
         server.finish()

@@ -2,7 +2,7 @@
 
     pool = ceil(usable memory * utilization) - weights - activations - non-framework - graphs
 
-``usable memory`` is what a process finds (not the label on the box). The ``ceiling`` is no
+``usable memory`` is what a process can use (not the label on the box). The ``ceiling`` is no
 engine: it reserves nothing, and its utilization is a share of what the weights leave.
 """
 
@@ -16,7 +16,7 @@ class Budget:
     """Where one device's memory goes, in bytes.
 
     Attributes:
-        total_bytes: Memory that a process finds on the device.
+        total_bytes: Memory that a process can use on the device.
         utilization: Share of it that the engine may take (of what weights leave, for ``ceiling``).
         weights: Weights on the device.
         activations: Activation peak.

@@ -204,7 +204,7 @@ def verdict(
     (``may_fit``); one fits, but would not if the pool were smaller by it (``tight``); it fits.
 
     Args:
-        usable_bytes: Memory that a process finds on the device.
+        usable_bytes: Memory that a process can use on the device.
         weight_bytes: Weights on the device, as loaded.
         pool_bytes: Left for the cache; negative where nothing is.
         plan: The engine's block plan.

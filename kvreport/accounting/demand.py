@@ -69,7 +69,7 @@ class Reach:
         prefill_operations_per_entry: The same while prefilling (MLA computes full keys there).
         cap_tokens: Tokens after which it sees no more, or ``UNBOUNDED``.
         step_tokens: Tokens per entry.
-        chunked: True if sight begins anew every ``cap_tokens``.
+        chunked: True if sight begins again every ``cap_tokens``.
         constant_entries: Entries seen whatever the context (image or encoder tokens).
     """
 

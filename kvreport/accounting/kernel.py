@@ -298,7 +298,7 @@ def verdict(
     """Judge one request; the first that applies.
 
     Args:
-        usable: Memory that a process finds.
+        usable: Memory that a process can use.
         weights: Weights as loaded.
         pool: Left for the cache; negative where nothing is.
         error: Half width of the pool's error band.
@@ -328,7 +328,7 @@ def ceiling_verdict(usable: int, weights: int, requests: int, context: int, limi
     """Judge one request where nothing is reserved and nothing rounded.
 
     Args:
-        usable: Memory that a process finds.
+        usable: Memory that a process can use.
         weights: Weights of the checkpoint.
         requests: What :func:`ceiling_requests` says.
         context: Tokens of the request.

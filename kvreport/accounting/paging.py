@@ -4,7 +4,7 @@ A request of ``prompt`` tokens that will write ``output`` tokens holds ``prompt 
 it has written ``t`` of them. What it *occupies* depends on how memory is handed out: a stretch for
 the longest request allowed, a stretch for a guess, or pages as it grows. The difference is waste,
 and all of it has a closed form; :mod:`kvreport.accounting.batching` simulates the rest (who waits,
-who is thrown out).
+who is preempted).
 
 Sizes here are tokens; one token's bytes are the cache profile's affair.
 """

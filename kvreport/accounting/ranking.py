@@ -107,7 +107,7 @@ class Deployment:
         weight_format: Name of the weight format.
         kv_format: Name of the KV format.
         plan: The engine's block plan.
-        total_bytes: Memory that a process finds.
+        total_bytes: Memory that a process can use.
         weight_bytes: Weights as loaded.
         reserve_bytes: Activations, non-framework memory and graphs.
         pool_bytes: Left for the cache.

@@ -257,7 +257,7 @@ def sglang_reserve(total_bytes: int, chunk_tokens: int, graph_requests: int, ten
     devices of more than 60 GiB (``srt/arg_groups/memory_hook.py``); graphs of prefills are left out.
 
     Args:
-        total_bytes: Memory that a process finds.
+        total_bytes: Memory that a process can use.
         chunk_tokens: Tokens of one prefill chunk.
         graph_requests: Largest decode batch that a graph is captured for.
         tensor_parallel: Devices of one replica.

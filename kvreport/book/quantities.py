@@ -169,7 +169,7 @@ class Quantities:
     # Accelerators ----------------------------------------------------------------------------------
 
     def memory(self, gpu: str) -> int:
-        """Bytes of memory that a process finds on the accelerator."""
+        """Bytes of memory that a process can use on the accelerator."""
         return self._gpu(gpu).usable_bytes
 
     def label_memory(self, gpu: str) -> int:

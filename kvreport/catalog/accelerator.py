@@ -63,7 +63,7 @@ class Memory(Record):
             "80 GB" H100 shows 85.5 * 10^9 bytes to its driver); ``advertised_unit`` is what is meant.
         advertised_label: The maker's words for the whole package, ``80 GB``.
         driver_visible: What the driver reports as total.
-        usable: What a process finds as total (``torch.cuda.mem_get_info`` and the like): the
+        usable: What a process can use as total (``torch.cuda.mem_get_info`` and the like): the
             figure that an engine multiplies its utilisation with.
     """
 
@@ -141,7 +141,7 @@ class Accelerator(Record):
 
     @property
     def usable_bytes(self) -> int:
-        """Memory that a process finds, in bytes."""
+        """Memory that a process can use, in bytes."""
         return self.memory.usable.value
 
     @property

@@ -65,7 +65,7 @@ class Engine(Record):
         version: Version whose rules these are; None for ``ceiling``.
         versions: First version that behaves so, and the first that no longer does (``None``: still).
         utilization: Default share of memory that the engine takes.
-        utilization_of: What ``utilization`` is a share of: all memory that a process finds, or what
+        utilization_of: What ``utilization`` is a share of: all memory that a process can use, or what
             the weights leave of it.
         block_tokens: Default tokens per block.
         kept_blocks: Blocks that the engine keeps for itself (vLLM's null block).
@@ -149,7 +149,7 @@ class Engine(Record):
 
         Args:
             accelerator_id: Its slug, held against ``not_architectures``.
-            usable_bytes: Memory that a process finds on it.
+            usable_bytes: Memory that a process can use on it.
 
         Raises:
             InputError: If the engine's data has no class that small.

@@ -62,7 +62,7 @@ class Card(Record):
 
     Attributes:
         memory_gib: Installed memory, in GiB.
-        usable_mib: What a process finds, where known.
+        usable_mib: What a process can use, where known.
         like: For shared memory: the accelerator whose share applies.
     """
 
@@ -83,7 +83,7 @@ class Cards(Record):
     """Cards with memory of their own.
 
     Attributes:
-        share_found: Share of installed memory that a process finds, by maker.
+        share_found: Share of installed memory that a process can use, by maker.
         share_from: The accelerator whose logs it is from.
         list: The cards.
     """

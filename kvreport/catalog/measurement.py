@@ -43,7 +43,7 @@ class Machine(Record):
         label: The machine's class, as a reader should know it: no host name, no path.
         accelerator: What its driver calls the accelerator; None on a CPU.
         driver: Version of the driver.
-        memory_bytes: Memory that a process finds on the device.
+        memory_bytes: Memory that a process can use on the device.
         note: What else matters for the readings.
     """
 

@@ -384,7 +384,7 @@ ACCELERATORS: Final = Table(
         Column(
             "usable_bytes",
             "int64",
-            "Memory that a process finds as total: what an engine's utilization multiplies.",
+            "Memory that a process can use: what an engine's utilization multiplies.",
             unit="bytes",
             minimum=1,
         ),

@@ -2,7 +2,7 @@
 
 A key is made of the model, the axes, the code and the libraries that compute and compress; whatever
 changes changes the key, so nothing is ever outdated, only unused. A file carries its own digest; one
-that was cut short or damaged is not believed and is written anew.
+that was cut short or damaged is not believed and is written again.
 """
 
 from __future__ import annotations

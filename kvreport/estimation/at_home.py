@@ -54,7 +54,7 @@ class AtHome:
 
         Args:
             mix: Quantization mix.
-            usable: Bytes that a process finds.
+            usable: Bytes that a process can use.
             context_bytes: Bytes that the backend takes for itself.
         """
         room = usable - context_bytes - self.weights[mix]

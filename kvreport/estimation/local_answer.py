@@ -39,7 +39,7 @@ class LocalEstimate(Estimate):
     def to_dict(self) -> dict[str, Any]:
         """Return the object that ``kvreport estimate --format json`` prints."""
         cells = self.local.cells
-        # A class made anew with slots has no cell for super().
+        # A class made again with slots has no cell for super().
         answer = Estimate.to_dict(self)
         answer.update(
             weight_format=self.mix,

@@ -173,7 +173,7 @@ def refusal_of(candidates: Sequence[Series], usable_bytes: int) -> Refusal:
 
     Args:
         candidates: The series, none of which serves; none at all where the model cannot be split so.
-        usable_bytes: Memory that a process finds on one device.
+        usable_bytes: Memory that a process can use on one device.
     """
     if not candidates:
         return Refusal("support", 0, 0)

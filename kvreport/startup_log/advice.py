@@ -64,7 +64,7 @@ def changes(
 def _room(reading: Reading, laid: LaidOut | None, pool: int, total: int | None) -> list[Change]:
     """What gives the cache a place at all, where weights and the engine's own memory leave none.
 
-    Each is laid out anew with our rules, and what it frees is added to what the log states; only what suffices
+    Each is laid out again with our rules, and what it frees is added to what the log states; only what suffices
     for one request of the longest length is offered.
     """
     found = []

@@ -350,7 +350,7 @@ class EngineRules:
         """The cache pool; negative where nothing is left. Arrays broadcast.
 
         Args:
-            total_bytes: Memory that a process finds.
+            total_bytes: Memory that a process can use.
             weight_bytes: Weights on the device, as loaded.
             reserve_bytes: Activations, non-framework memory and graphs together.
             utilization: Share; None for the engine's default.

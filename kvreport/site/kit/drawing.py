@@ -109,7 +109,7 @@ def _drawn(requests: list[Request]) -> Iterable[Drawing]:
 def _inline(svg: str, digest: str) -> str:
     """Make a drawing fit to stand in a page: its ids its own, no role that a reader would announce.
 
-    Ids are numbered anew: the compiler counts on through a process, so the same chart drawn second
+    Ids are numbered again: the compiler counts on through a process, so the same chart drawn second
     would differ from itself drawn first.
     """
     numbers: dict[str, int] = {}

@@ -35,7 +35,7 @@ CONTEXT: Final = 32768
 
 MLX_FORMATS: Final = {"mlx4-g64": "MLX 4-bit", "mlx8-g64": "MLX 8-bit"}
 SIZES_GB: Final = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512)
-"""Memory sizes of the table on model pages, in GiB that a process finds."""
+"""Memory sizes of the table on model pages, in GiB that a process can use."""
 
 
 @dataclass(frozen=True, slots=True)

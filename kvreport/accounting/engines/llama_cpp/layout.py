@@ -43,7 +43,7 @@ class DeviceBytes:
 
     Attributes:
         name: The device.
-        usable: Bytes that a process finds free.
+        usable: Bytes that are free for a process.
         weights: Model weights.
         kv: Keys and values of all slots.
         state: Recurrent states of all slots.

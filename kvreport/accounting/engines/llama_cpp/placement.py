@@ -31,7 +31,7 @@ class LocalDevice:
 
     Attributes:
         name: What the user calls it.
-        usable: Bytes that a process finds free.
+        usable: Bytes that are free for a process.
         context: Bytes that the backend takes for itself and prints nowhere.
         align: Bytes that its allocations are multiples of.
         offloads: True if it takes over large batches of operations on weights in host memory.
