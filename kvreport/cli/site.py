@@ -31,7 +31,10 @@ def register(add: Add) -> None:
     export.add_argument("--models", default="*", metavar="GLOB", help="models by id (default: all)")
     export.add_argument("--gpus", default="*", metavar="GLOB", help="accelerators by id (default: all)")
     export.add_argument(
-        "--docs", metavar="DIR", type=Path, help="folder of Markdown pages to publish too, with their numbers computed"
+        "--docs",
+        metavar="DIR",
+        type=Path,
+        help="folder of Markdown pages to publish too, with their numbers computed",
     )
     export.add_argument("--no-dataset", action="store_true", help="leave the dataset out")
     export.add_argument(

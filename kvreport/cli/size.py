@@ -51,7 +51,9 @@ def register(add: Add) -> None:
     load.add_argument("--average", metavar="TOKENS", help="tokens that a request holds on average")
     load.add_argument("--concurrent", type=float, metavar="N", help="requests in flight at the same time")
     load.add_argument("--users", type=int, metavar="N", help="or: people …")
-    load.add_argument("--requests-per-minute", type=float, metavar="R", help="… and how many each sends per minute …")
+    load.add_argument(
+        "--requests-per-minute", type=float, metavar="R", help="… and how many each sends per minute …"
+    )
     load.add_argument("--latency", metavar="TIME", help="… each taking so long (20s); Little's law")
     load.add_argument("--prompt", metavar="TOKENS", help="prompt length")
     load.add_argument("--output", metavar="TOKENS", help="answer length")
