@@ -80,7 +80,7 @@ def test_settings_and_strings_of_code_are_not_prose(style):
     long = "Not in the config, so the defaults were taken: " + ", ".join(
         f"text_config.key_{n} = {n}" for n in range(20)
     )
-    assert list(style.markdown(long))[0].text.endswith("code, code, code")
+    assert next(iter(style.markdown(long))).text.endswith("code, code, code")
     assert not style.is_prose("cff-version: 1.2.0\nmessage: If you use these figures, please cite them")
 
 
