@@ -142,10 +142,10 @@ def _case(catalogue: Catalogue, observation: Observation) -> Case:
         excluded.append(
             "all: the source does not name the model beyond doubt"
             if observation.model_id is None
-            else "all: the model is not in the catalogue"
+            else "all: the model is not in the catalog"
         )
     if engine is None:
-        excluded.append(f"all: the rules of {observation.engine} are not modelled")
+        excluded.append(f"all: the rules of {observation.engine} are not modeled")
     release: str | None = None
     judged = Judgment()
     if observation.unusable is not None:

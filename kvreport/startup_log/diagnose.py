@@ -149,7 +149,7 @@ def _model(
     try:
         return known.model(stated)
     except InputError:
-        notes.append(f"The catalogue does not know {stated}; name the model that it is a copy of.")
+        notes.append(f"The catalog does not have {stated}; name the model that it is a copy of.")
         return None
 
 

@@ -140,7 +140,7 @@ def test_what_is_missing_is_asked_for() -> None:
     notes = read("GPU KV cache size: 100,000 tokens").notes
     assert any("does not name its model" in note for note in notes)
     assert any("Say which GPU" in note for note in notes)
-    assert any("does not know my/model" in note for note in read(SHORT).notes)
+    assert any("does not have my/model" in note for note in read(SHORT).notes)
 
 
 def test_a_model_given_by_hand_must_be_known() -> None:
