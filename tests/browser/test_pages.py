@@ -11,7 +11,7 @@ from visits import Visit, address, browser
 
 __all__ = ["address", "browser"]  # fixtures
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("tiny-site")]
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 LLAMA = "models/meta-llama--Llama-3.1-8B-Instruct/"
 H100 = "gpus/h100-sxm-80gb/"

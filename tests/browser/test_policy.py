@@ -14,7 +14,7 @@ from serving import HEAR, served
 from kvreport.adapters.export import export
 from kvreport.adapters.policy import Policy, inline
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("tiny-site")]
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 LLAMA = "models/meta-llama--Llama-3.1-8B-Instruct/"
 CARD = Path("embed/index.html")
