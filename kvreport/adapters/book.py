@@ -136,15 +136,15 @@ class Book:
                 [(words, link(page.url, there)) for words, there in self.taken.get(uri, ())],
             )
         case = of_front_matter(page.meta, self.quantities.catalogue)
-        if uri in self.questions:
-            if case is not None and self._has_model(case.model):
-                html = questions.with_case(html, page.url, case, self.quantities.catalogue)
-            html += ways(self._way(uri, -1, page.file), self._way(uri, 1, page.file), "Questions")
         html, faults = prose.resolve(html, self.quantities.about(case), uri)
         if self.terms and self.files is not None:
             home = self.files.get_file_from_path(glossary.PAGE)
             if home is not None and uri != glossary.PAGE:
                 html = glossary.explain(html, self.terms, home.url_relative_to(page.file))
+        if uri in self.questions:
+            if case is not None and self._has_model(case.model):
+                html = questions.with_case(html, page.url, case, self.quantities.catalogue)
+            html += ways(self._way(uri, -1, page.file), self._way(uri, 1, page.file), "Questions")
         return html, dead, faults
 
     def _has_model(self, model: str) -> bool:

@@ -72,4 +72,4 @@ def _tools(uri: str, reader: Reader, catalogue: Catalogue) -> str:
         f'<a data-kv-tool="{name}" href="{escape(link(uri, address), quote=True)}">{escape(words)}</a>'
         for name, words, address in listed
     )
-    return f'<p class="kv-tools"><strong>The same case in the tools:</strong> {links}</p>'
+    return f'<p class="kv-case-tools"><strong>The same case in the tools:</strong> {links}</p>'
