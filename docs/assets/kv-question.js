@@ -7,7 +7,17 @@
   const { $, $$, load, tokens, count, onDevices, ignoredNote } = kvreport;
   const FIELDS = "model gpu tp weights context requests".split(" ");
   const LAYOUT = "tp pp dp ep dcp nodes".split(" ");
-  const UNITS = { KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30, TiB: 2 ** 40, KB: 1e3, MB: 1e6, GB: 1e9, TB: 1e12, K: 1024 };
+  const UNITS = {
+    KiB: 2 ** 10,
+    MiB: 2 ** 20,
+    GiB: 2 ** 30,
+    TiB: 2 ** 40,
+    KB: 1e3,
+    MB: 1e6,
+    GB: 1e9,
+    TB: 1e12,
+    K: 1024,
+  };
   const FAR = 2 ** 29;
 
   /* What cannot be computed, in words that stand on the page in place of a number. */
@@ -27,7 +37,9 @@
   }
 
   const EXTRA = new Set(
-    ("layers growing_layers heads kv_heads component loaded slot_context slot_weights slot_experts").split(" "),
+    ("layers growing_layers heads kv_heads component loaded slot_context slot_weights slot_experts").split(
+      " ",
+    ),
   );
   const TIMED = new Set(["decode_time", "prefill_time", "bandwidth", "peak"]);
 
@@ -50,7 +62,9 @@
       jobs.push(at(`times/${slug}.json`).then((found) => (facts.times = found)));
     }
     for (const name of used.engines) {
-      if (name === site.engine.name || name === "ceiling" || !site.engines.some((one) => one.name === name)) continue;
+      if (name === site.engine.name || name === "ceiling" || !site.engines.some((one) => one.name === name)) {
+        continue;
+      }
       jobs.push(
         Promise.all([at(`engines/${name}.json`), at(`engines/${name}/${slug}.json`).catch(() => null)]).then(
           ([engine, own]) =>
@@ -91,7 +105,10 @@
       const here = name === site.engine.name || name === "ceiling" ? facts : facts.engines.get(name);
       if (!here) throw new NoAnswer("this engine is not published for the browser");
       let own = widened(needed(here.model, "the engine does not run this model"), options.kv);
-      const gpu = needed(here.site.gpus.find((one) => one.id === gpuId), "the engine has no such accelerator");
+      const gpu = needed(
+        here.site.gpus.find((one) => one.id === gpuId),
+        "the engine has no such accelerator",
+      );
       if (options.max_loras) own = withAdapters(own, options);
       const forms = kvState.weightsOf(here.site, own);
       const asked = options.weights || (forms.includes(own.form) ? own.form : forms[0]);
@@ -121,7 +138,9 @@
         sizeOf(options.tp)
       ];
       const more = (one) => (Array.isArray(one) ? one.map(more) : one === null ? null : one + added);
-      const loaded = Object.fromEntries(Object.entries(own.loaded).map(([form, all]) => [form, all.map(more)]));
+      const loaded = Object.fromEntries(
+        Object.entries(own.loaded).map(([form, all]) => [form, all.map(more)]),
+      );
       return { ...own, loaded };
     }
 
@@ -144,7 +163,9 @@
       const form = options.weights || (forms.includes(model.form) ? model.form : forms[0]);
       const times = needed(facts.times, "no times are published for this model");
       const place = sizeOf(options.tp);
-      if (!times.weights[form] || !times.weights[form][place]) throw new NoAnswer("no times for these weights");
+      if (!times.weights[form] || !times.weights[form][place]) {
+        throw new NoAnswer("no times for these weights");
+      }
       const kv = options.kv || model.kv;
       return kvCapacity.demandOf(times, facts.peaks.gpus[gpuId], form, kv, place, options.tp || 1);
     }
@@ -188,14 +209,18 @@
         return kvKernel.concurrency(found.pool, found.block, request);
       },
       loaded: (options) =>
-        options.max_loras * (options.max_lora_rank || 16) * needed(extra, "not published").lora[sizeOf(options.tp)],
+        options.max_loras * (options.max_lora_rank || 16) *
+        needed(extra, "not published").lora[sizeOf(options.tp)],
       kv_per_token: ({ kv, tp, at }) => kvKernel.tokenBytes(held(kv, tp)[1], at || FAR),
       kv_request: ({ kv, tp, tokens: n }) => kvKernel.requestBytes(held(kv, tp)[0], held(kv, tp)[1], n),
       state: ({ tp }) => held(undefined, tp)[0],
       weights: ({ format, tp }) => {
         const forms = kvState.weightsOf(site, model);
         const name = format || (forms.includes(model.form) ? model.form : forms[0]);
-        return needed((model.weights[name] || [])[sizeOf(tp)], "no such weights are published for this model");
+        return needed(
+          (model.weights[name] || [])[sizeOf(tp)],
+          "no such weights are published for this model",
+        );
       },
       memory: () => site.gpus.find((one) => one.id === gpuId).usable,
       bandwidth: () => needed(facts.peaks.gpus[gpuId].bytes, "no bandwidth is published"),
@@ -210,7 +235,9 @@
       decode_time: (options) =>
         known(kvKernel.decodeSeconds(step(options), options.batch || 1, options.tokens || 1024)),
       prefill_time: (options) =>
-        known(kvKernel.prefillSeconds(step({ ...options, kv: undefined }), options.tokens, options.cached || 0)),
+        known(
+          kvKernel.prefillSeconds(step({ ...options, kv: undefined }), options.tokens, options.cached || 0),
+        ),
       slot_context: () => {
         const { contexts, beside, weights } = home();
         const fitting = kvLessons.sizesWithin(beside, room() - weights);
@@ -247,8 +274,12 @@
     if (sign === "()") {
       const [name, given, named] = rest;
       if (name in MATH) return MATH[name](...given.map(of));
-      const options = Object.fromEntries(Object.entries(named).map(([key, one]) => [key, of(one) ?? undefined]));
-      const own = given.slice(ABOUT_GPU.has(name) ? 1 : 0).filter((one) => one[0] !== "$" || !SUBJECTS.has(one[1]));
+      const options = Object.fromEntries(
+        Object.entries(named).map(([key, one]) => [key, of(one) ?? undefined]),
+      );
+      const own = given.slice(ABOUT_GPU.has(name) ? 1 : 0).filter((one) =>
+        one[0] !== "$" || !SUBJECTS.has(one[1])
+      );
       own.forEach((one, n) => (options[(PLACES[name] || [])[n]] = of(one) ?? undefined));
       return words[name](options);
     }
@@ -423,13 +454,17 @@
       const case_ = { ...state, tp: size };
       const { model, gpu: _, ...rest } = case_;
       const targets = {
-        model: [`models/${model}/`, kvState.search({ ...rest, gpu: gpu.id }), `${facts.model.name} on ${
-          onDevices(size, gpu.short)
-        }`],
+        model: [
+          `models/${model}/`,
+          kvState.search({ ...rest, gpu: gpu.id }),
+          `${facts.model.name} on ${onDevices(size, gpu.short)}`,
+        ],
         gpu: [`gpus/${gpu.id}/`, kvState.search({ context: state.context }), `Every model on ${gpu.short}`],
         sizer: [
           "sizer/",
-          `?model=${model}&context=${tokens(state.context).replace(/,/g, "")}&concurrent=${state.requests || 1}`,
+          `?model=${model}&context=${tokens(state.context).replace(/,/g, "")}&concurrent=${
+            state.requests || 1
+          }`,
           null,
         ],
       };

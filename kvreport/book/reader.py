@@ -82,9 +82,7 @@ def of_front_matter(meta: Mapping[str, Any], catalogue: Catalogue) -> Reader | N
         return None
     unknown = set(told) - _FIELDS
     if unknown:
-        raise InputError(
-            f"reader: found {', '.join(sorted(unknown))}; allowed: {', '.join(sorted(_FIELDS))}"
-        )
+        raise InputError(f"reader: found {', '.join(sorted(unknown))}; allowed: {', '.join(sorted(_FIELDS))}")
     model, gpu = catalogue.model(told["model"]), catalogue.accelerator(told["gpu"])
     gpus, requests = int(told.get("gpus", 1)), int(told.get("requests", 1))
     context = units.parse_tokens(str(told.get("context", "8K")))

@@ -106,7 +106,9 @@ def test_every_expression_gives_in_the_browser_what_python_gives(browser, addres
 
 
 def shown(page: Any) -> None:
-    page.wait_for_function("document.querySelector('article').dataset.kvShown === (location.search || 'printed')")
+    page.wait_for_function(
+        "document.querySelector('article').dataset.kvShown === (location.search || 'printed')"
+    )
 
 
 def test_a_question_follows_the_readers_case_and_keeps_it_on_the_way(browser, address, tiny_site):
@@ -132,7 +134,9 @@ def test_a_question_follows_the_readers_case_and_keeps_it_on_the_way(browser, ad
     page.press("#kv-model", "Enter")
     page.wait_for_function("location.search.includes('DeepSeek')")
     shown(page)
-    assert "DeepSeek-V3 on 8 × H100" in page.locator("article").inner_text() or "—" in cells.all_inner_texts()[0]
+    assert (
+        "DeepSeek-V3 on 8 × H100" in page.locator("article").inner_text() or "—" in cells.all_inner_texts()[0]
+    )
     tools = page.locator("[data-kv-tool=model]").get_attribute("href")
     assert tools.startswith("/models/deepseek-ai--DeepSeek-V3/?")
     assert "context=16384" in tools
@@ -163,5 +167,9 @@ def test_a_question_is_complete_without_scripts(browser, address, tiny_site):
     page.goto(f"{address}questions/first/")
     assert page.locator("td:nth-child(2)").all_inner_texts()[1] == "40.00\u00a0GiB"
     assert page.locator("[data-kv-reader]").is_hidden()
-    assert page.locator("[data-kv-tool=sizer]").get_attribute("href").startswith("../../sizer/?model=meta-llama--")
+    assert (
+        page.locator("[data-kv-tool=sizer]")
+        .get_attribute("href")
+        .startswith("../../sizer/?model=meta-llama--")
+    )
     context.close()

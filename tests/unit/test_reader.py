@@ -42,7 +42,9 @@ def test_an_unknown_field_is_refused(catalogue):
 
 def test_values_follow_the_case_and_carry_their_expression(catalogue):
     about = Quantities(catalogue).about(reader.of_text(TEXT, catalogue))
-    html, faults = prose.resolve("{{ MODEL }}: {{ kv_request(MODEL, tokens=CONTEXT) as GiB.1 }}", about, "q.md")
+    html, faults = prose.resolve(
+        "{{ MODEL }}: {{ kv_request(MODEL, tokens=CONTEXT) as GiB.1 }}", about, "q.md"
+    )
     assert not faults
     assert '<span data-kv-case="MODEL">Llama 3.1 8B</span>' in html
     assert "4.0\u00a0GiB" in html
