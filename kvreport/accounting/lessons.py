@@ -159,10 +159,9 @@ def layers_to_move(over: float, layers: Sequence[int]) -> int:
     for one in layers:
         largest = max(largest, one)
     left = over + largest
-    count = 0
+    moved = 0
     for size in layers:
-        left -= size
-        count += 1
-        if left <= 0:
-            return count
-    return -1
+        if left > 0:
+            left -= size
+            moved += 1
+    return -1 if left > 0 else moved

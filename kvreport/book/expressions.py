@@ -257,8 +257,8 @@ def _tree(node: ast.expr) -> Tree:
     match node:
         case ast.Constant(value=bool() | str() | None):
             return ["'", node.value]
-        case ast.Constant(value=int() | float()):
-            return node.value
+        case ast.Constant(value=int() | float() as number):
+            return number
         case ast.Name(id=name):
             return ["$", name]
         case ast.UnaryOp(op=ast.USub(), operand=operand):

@@ -111,7 +111,7 @@ def shown(page: Any) -> None:
     )
 
 
-def test_a_question_follows_the_readers_case_and_keeps_it_on_the_way(browser, address, tiny_site):
+def test_a_question_follows_the_readers_case_and_keeps_it_on_the_way(browser, address):
     visit = Visit(browser, address)
     page = visit.go("questions/first/")
     shown(page)
@@ -152,7 +152,7 @@ def test_a_question_follows_the_readers_case_and_keeps_it_on_the_way(browser, ad
     visit.context.close()
 
 
-def test_what_cannot_be_computed_is_a_dash_with_a_reason(browser, address, tiny_site):
+def test_what_cannot_be_computed_is_a_dash_with_a_reason(browser, address):
     visit = Visit(browser, address)
     page = visit.go("questions/first/?tp=2&context=32K&weights=int4")
     shown(page)
@@ -161,7 +161,7 @@ def test_what_cannot_be_computed_is_a_dash_with_a_reason(browser, address, tiny_
     visit.context.close()
 
 
-def test_a_question_is_complete_without_scripts(browser, address, tiny_site):
+def test_a_question_is_complete_without_scripts(browser, address):
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(f"{address}questions/first/")
