@@ -369,7 +369,7 @@ def at_home_section(inputs: Inputs, model: Model) -> Section | None:
     names = {
         "table": table,
         "rows": rows,
-        "local": URI if URI in inputs.addresses or _has_pages(inputs) else "",
+        "local": URI if URI in inputs.addresses or has_pages(inputs) else "",
         "weights": [(mix.upper(), units.gib(laid.weights[mix] + laid.host[mix])) for mix in MIXES],
         "command": f"llama-server -m {slug}-{(best or USUAL_MIX).upper()}.gguf -c "
         f"{laid.longest(best, 24 << 30, backend) if best else 4096} -np 1",
@@ -379,7 +379,8 @@ def at_home_section(inputs: Inputs, model: Model) -> Section | None:
     return Section("home", "Run it at home", render("local/at_home.html", uri, names))
 
 
-def _has_pages(inputs: Inputs) -> bool:
+def has_pages(inputs: Inputs) -> bool:
+    """True if the site has pages of machines at home: they are of the public catalog."""
     return inputs.site.catalogue.folder.resolve() == data_dir().resolve()
 
 
