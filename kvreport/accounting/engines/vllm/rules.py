@@ -59,6 +59,30 @@ class Vllm(EngineRules):
             accelerator=accelerator,
         )
 
+    def plan_stage(
+        self,
+        whole: Model,
+        layers: range,
+        stage: Model,
+        *,
+        serving: Serving,
+        kv_format: KvFormat | None,
+        layout: Layout,
+        accelerator: Accelerator | None,
+    ) -> BlockPlan:
+        """The stage's layers in the groups of the whole model; a draft's layer runs on the last stage."""
+        del stage
+        last = layers.stop == whole.layer_count
+        return plan.plan(
+            whole,
+            self.engine,
+            serving=serving,
+            kv_format=kv_format,
+            layout=layout,
+            accelerator=accelerator,
+            stage=range(layers.start, layers.stop + 1) if last else layers,
+        )
+
     def same_on_every_device(self, model: Model) -> bool:
         """True for full attention only, in heads that every kernel takes."""
         return kernels.same_on_every_device(model)
