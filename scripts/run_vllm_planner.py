@@ -133,7 +133,8 @@ def _positions(configs: Path, row: dict[str, Any]) -> list[list[int]]:
         fitting = [
             inside
             for groups in _unions(model.layers)
-            if len(inside := sorted(index for group in groups for index in group.indices)) == one["num_layers"]
+            if len(inside := sorted(index for group in groups for index in group.indices))
+            == one["num_layers"]
             and (inside[0], inside[-1]) == (first, last)
         ]
         if not fitting:
@@ -208,7 +209,9 @@ class Planner:
         kinds = {type(spec).__name__ for spec in specs.values()}
         return kinds <= {"MLAAttentionSpec", "MambaSpec"}
 
-    def repeated(self, row: dict[str, Any], positions: list[list[int]]) -> tuple[dict[str, Any], dict[str, Any]]:
+    def repeated(
+        self, row: dict[str, Any], positions: list[list[int]]
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
         """A record whose figures one worker repeats, with what it leaves out, and the specification of each layer.
 
         Left out are whether layers lie side by side in a block, and a state's blocks for checkpoints of a prefill.
@@ -235,7 +238,9 @@ class Planner:
             for one, other in zip(found, recorded, strict=True)
         )
 
-    def run(self, row: dict[str, Any], workers: list[dict[str, Any]], context_ranks: int) -> list[dict[str, Any]]:
+    def run(
+        self, row: dict[str, Any], workers: list[dict[str, Any]], context_ranks: int
+    ) -> list[dict[str, Any]]:
         """Blocks, tokens and concurrency at the lengths and pools of a record."""
         found = []
         for length in row["per_len"]:
@@ -250,7 +255,11 @@ class Planner:
                     made = self.planning.get_kv_cache_configs(config, specs, pools, groups)
                     whole = self.utils.generate_scheduler_kv_cache_config(made)
                     tokens, concurrency = self.utils.get_kv_cache_capacity(config, whole)
-                    entry |= {"num_blocks": whole.num_blocks, "tokens": tokens, "concurrency": round(concurrency, 6)}
+                    entry |= {
+                        "num_blocks": whole.num_blocks,
+                        "tokens": tokens,
+                        "concurrency": round(concurrency, 6),
+                    }
                 except ValueError as error:
                     entry["error"] = recorded.get("error") or str(error).split(".")[0]
                 at.append(entry)
@@ -264,7 +273,9 @@ class Planner:
         )
         empty = types.SimpleNamespace
         return empty(
-            model_config=empty(max_model_len=length, original_max_model_len=length, supports_kv_cache_grouping=False),
+            model_config=empty(
+                max_model_len=length, original_max_model_len=length, supports_kv_cache_grouping=False
+            ),
             parallel_config=empty(
                 tensor_parallel_size=row["tp"],
                 pipeline_parallel_size=stages,

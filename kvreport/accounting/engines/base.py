@@ -212,9 +212,7 @@ class EngineRules:
             accelerator: The device.
         """
         del whole, layers
-        return self.plan(
-            stage, serving=serving, kv_format=kv_format, layout=layout, accelerator=accelerator
-        )
+        return self.plan(stage, serving=serving, kv_format=kv_format, layout=layout, accelerator=accelerator)
 
     def same_on_every_device(self, model: Model) -> bool:
         """True if the plan of this model depends neither on the accelerator nor on scheduler sizes."""

@@ -345,7 +345,9 @@ def _packed_groups(layers: Sequence[tuple[Page, int]]) -> tuple[Group, ...]:
             fitting = max(anchor // bucket[0][0].page_bytes, 1)
             parts = max(parts, -(-sum(size.values()) // fitting))
         groups += [
-            Group(tuple((page, len(range(i, count, parts))) for page, count in bucket if i < count), (i, parts))
+            Group(
+                tuple((page, len(range(i, count, parts))) for page, count in bucket if i < count), (i, parts)
+            )
             for i in range(parts)
         ]
     return tuple(groups)
