@@ -92,11 +92,11 @@ def main() -> None:
             continue
         met.add(key)
         try:
-            row, specs = planner.repeated(row, _positions(given.configs, row))
-        except (ValueError, AssertionError, KeyError, NotImplementedError) as error:
+            whole, specs = planner.repeated(row, _positions(given.configs, row))
+        except (ValueError, AssertionError, KeyError, NotImplementedError, OSError, StopIteration) as error:
             print(f"left out: {row['id']} tp {row['tp']}: {error}", file=sys.stderr)
             continue
-        layers = 1 + max(int(_number(name)) for name in specs)
+        layers = _layers(given.configs, row)
         for stages in STAGES:
             if stages <= layers and row["tp"] in (1, 8):
                 bounds = [planner.indices(layers, rank, stages) for rank in range(stages)]
@@ -104,10 +104,10 @@ def main() -> None:
                     {name: spec for name, spec in specs.items() if first <= _number(name) < last}
                     for first, last in bounds
                 ]
-                _print(row, planner.run(row, workers, 1), pp=stages, partition=[b - a for a, b in bounds])
+                _print(row, planner.run(whole, workers, 1), pp=stages, partition=[b - a for a, b in bounds])
         for ranks in CONTEXT_RANKS:
             if planner.divides(specs, row, ranks):
-                _print(row, planner.run(row, [specs], ranks), dcp=ranks)
+                _print(row, planner.run(whole, [specs], ranks), dcp=ranks)
 
 
 def _print(row: dict[str, Any], lengths: list[dict[str, Any]], **layout: Any) -> None:
@@ -119,14 +119,28 @@ def _number(name: str) -> int:
     return int(re.search(r"\.(\d+)\.", name)[1])  # type: ignore[index]
 
 
+def _config(configs: Path, row: dict[str, Any]) -> dict[str, Any]:
+    content = json.loads((configs / (row["id"].replace("/", "--") + ".json")).read_text())
+    return content.get("config", content)
+
+
+def _layers(configs: Path, row: dict[str, Any]) -> int:
+    """Layers that the config states, those without a cache among them."""
+    config = _config(configs, row)
+    text = next(
+        (config[name] for name in ("text_config", "llm_config", "language_config") if name in config), config
+    )
+    names = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
+    return next(text[name] for name in names if name in text)
+
+
 def _positions(configs: Path, row: dict[str, Any]) -> list[list[int]]:
     """Which layers each specification of a record belongs to: the layers of its kind in the config's own list."""
     from kvreport.architectures import read_config
 
-    if len(row["layer_specs"]) == 1:
+    if len(row["layer_specs"]) == 1 and row["layer_specs"][0]["num_layers"] == _layers(configs, row):
         return [list(range(row["layer_specs"][0]["num_layers"]))]
-    content = json.loads((configs / (row["id"].replace("/", "--") + ".json")).read_text())
-    model = read_config(content.get("config", content), id=row["id"])
+    model = read_config(_config(configs, row), id=row["id"])
     found = []
     for one in row["layer_specs"]:
         first, last = _number(one["first"]), _number(one["last"])
@@ -195,7 +209,7 @@ class Planner:
             "shapes": lambda rows: tuple(map(tuple, rows)),
             "kv_quant_mode": lambda text: self.interface.KVQuantMode[text],
             "tokens_per_state": lambda text: int(text) if Fraction(text).denominator == 1 else Fraction(text),
-            "block_stride_alignment": lambda text: self.multiple(int(str(text).strip("MultipleOf()"))),
+            "block_stride_alignment": lambda text: self.multiple(int(re.findall(r"\d+", str(text))[0])),
             "mamba_type": lambda text: self.interface.MambaAttentionBackendEnum[text.split(".")[-1]],
         }.items():
             if name in values:
