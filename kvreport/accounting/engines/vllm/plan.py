@@ -94,7 +94,7 @@ def plan(
         model=model,
         engine=engine,
         serving=serving,
-        kv_format=_plain(stored_format(model, kv_format, accelerator)),
+        kv_format=_plain(stored_format(model, engine, kv_format, accelerator)),
         tensor_parallel=layout.tensor,
         device=Device.of(accelerator),
     )
@@ -167,10 +167,10 @@ class _Layers:
         self.serving = serving
         self.tensor_parallel = tensor_parallel
         self.device = device
-        self.shape = Traits.of(model)
+        self.shape = Traits.of(model, engine)
         self.kv_format = kv_format
         self.fp8 = kv_format is not None and kv_format.bits == 8
-        if model.architecture in SIXTEEN_BIT_CACHE:
+        if engine.lists(SIXTEEN_BIT_CACHE, model.architecture):
             self.kv_format, self.fp8 = None, False
         caching = serving.prefix_caching
         # Models of states alone never cache by default (config/model.py::is_prefix_caching_supported).
@@ -223,7 +223,7 @@ class _Layers:
     def _adds_draft_layer(self) -> bool:
         """True where a draft of unknown shape is served: one more layer like the last is charged."""
         drafted = bool(self.serving.draft_tokens) and not self.serving.draft_in_model
-        return drafted and self.model.architecture not in SHARED_DRAFTS
+        return drafted and not self.engine.lists(SHARED_DRAFTS, self.model.architecture)
 
     def _page(self, cache: Cache) -> Page | None:
         match cache:
@@ -265,7 +265,7 @@ class _Layers:
         return vector_bytes(key_dim, self.kv_format) + vector_bytes(value_dim, self.kv_format)
 
     def _latent(self, cache: Latent) -> Page:
-        if self.model.architecture in UNCOMPRESSED:
+        if self.engine.lists(UNCOMPRESSED, self.model.architecture):
             return self._attention(uncompressed(self.model))
         self._require_storable("latent")
         if self.shape.packed:
