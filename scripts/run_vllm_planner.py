@@ -131,7 +131,8 @@ def _layers(configs: Path, row: dict[str, Any]) -> int:
         (config[name] for name in ("text_config", "llm_config", "language_config") if name in config), config
     )
     names = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
-    return next(text[name] for name in names if name in text)
+    counted = next((text[name] for name in names if name in text), None)
+    return counted or len(text.get("hybrid_override_pattern") or text["layers_block_type"])
 
 
 def _positions(configs: Path, row: dict[str, Any]) -> list[list[int]]:
@@ -274,7 +275,7 @@ class Planner:
                         "tokens": tokens,
                         "concurrency": round(concurrency, 6),
                     }
-                except ValueError as error:
+                except (ValueError, ZeroDivisionError) as error:  # a stage without any cache
                     entry["error"] = recorded.get("error") or str(error).split(".")[0]
                 at.append(entry)
             found.append({"max_model_len": length["max_model_len"], "at": at})
