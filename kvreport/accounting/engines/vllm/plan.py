@@ -115,7 +115,12 @@ def plan(
     if stage is not None and groups:
         indices = [where for _, where in laid]
         groups = stage_groups(groups, [page for page, _ in pages], indices, stage)
-    if not any(group.layers for group in groups):
+        if not any(group.layers for group in groups):
+            raise InputError(
+                f"{model.id}: pipeline parallel: found a stage of layers {stage.start} to {stage.stop - 1}, none of which "
+                f"has a cache, and the planner of {engine.label} divides by its size; allowed: fewer stages"
+            )
+    if not groups:
         return BlockPlan(block_bytes=1, profile=CacheProfile(()))
     in_tuples = interleaved and len(groups) > 1 and engine.packed_blocks == "tuples"
     size = tuple_block_bytes(groups) if in_tuples else block_bytes(groups, interleaved=interleaved)
