@@ -43,11 +43,10 @@ class AttentionInputs:
     def __init__(self, step: Step, network: Network) -> None:
         self.step = step
         self.positions = graph_input(step.tokens * network.positions, width=I32)
-        mask = F16 if step.flash and step.fused else F32
         per_stream = step.tokens // step.streams
         self.masks = {
-            False: graph_input(step.cells, per_stream, 1, step.streams, width=mask),
-            True: graph_input(step.window_cells, per_stream, 1, step.streams, width=mask),
+            False: _mask(step, step.cells, per_stream),
+            True: _mask(step, step.window_cells, per_stream),
         }
         rows = step.tokens if step.flash else step.tokens * max(1, step.value_padding)
         self.key_cells = {flag: graph_input(step.tokens, width=I64) for flag in (False, True)}
@@ -61,6 +60,13 @@ class AttentionInputs:
         slots = graph_input(step.slots, width=I32)
         self.states_read = view(slots, (step.sequences,))
         self.states_moved = view(slots, (step.slots - step.sequences,))
+
+
+def _mask(step: Step, cells: int, tokens: int) -> Tensor:
+    """The attention mask of one kind of layer: in 16 bits for flash attention, once cast from 32 bits."""
+    flash = step.flash and step.fused
+    filled = graph_input(cells, tokens, 1, step.streams, width=F16 if flash and not step.wide_masks else F32)
+    return Tensor("cast", filled.ne, F16, (filled,)) if flash and step.wide_masks else filled
 
 
 def _rotation(width: int) -> Tensor | None:

@@ -374,6 +374,7 @@ def plan_step(network: Network, options: LocalOptions, cells: Cells) -> Step:
         value_padding=0 if options.uses_flash else widest_values(network),
         rollback=rollback_copies(network, options),
         slots=slots,
+        wide_masks=options.wide_masks,
     )
 
 
