@@ -22,7 +22,7 @@ FIRST_FEW_OUTPUTS: Final = 9450
 OLDEST: Final = 4000
 """Builds before this one (autumn 2024) lay caches out by other rules."""
 
-_BUILD: Final = re.compile(r"^b?(\d{4,6})$")
+_BUILD: Final = re.compile(r"^b?(\d{2,6})$")
 
 
 def build_number(version: str) -> int | None:

@@ -52,18 +52,18 @@ class LlamaCpp(EngineRules):
             architecture: The file's architecture.
         """
         del model, total_bytes, tensors, architecture
-        return for_build(options, self.engine.version)
+        return for_build(options, self.engine.version or "")
 
     def at_release(self, version: str) -> Engine:
-        """The record for one build: ``b9849``, or the commit that the rules are from.
+        """The record for one build such as ``b9849``; a name without a number means the current rules.
 
         Raises:
-            InputError: For anything else, and for builds older than the rules.
+            InputError: For builds that are older than the rules.
         """
-        if version == self.engine.version:
-            return self.engine
         number = build_number(version)
-        if number is None or number < OLDEST:
+        if number is None:
+            return self.engine
+        if number < OLDEST:
             raise InputError(
                 f"engine: found {self.engine.name}@{shorten(version)}; allowed: a build from b{OLDEST}, such as "
                 f"b9849, or {self.engine.version}"
