@@ -264,7 +264,7 @@ def resolve(query: Query, catalog: Catalogue) -> Request:
     if query.utilization is None and engine.reserves:
         assumed.append(f"utilization {policy.utilization:g}: default of {policy.label}")
     if query.context_tokens is None:
-        assumed.append(f"context {record.context_tokens:,} tokens: the model's own limit")
+        assumed.append(f"context {record.context_tokens:,} tokens: the context limit of the model")
     if query.kv.lower() == AUTO:
         assumed.append(f"KV format {cache.name}: what {policy.label} takes when told nothing")
     return Request(
