@@ -68,7 +68,7 @@ def step3p5(keys: Keys) -> Blueprint:
     return _step(keys, "model", ())
 
 
-def _step(keys: Keys, base: str, extra: Tensors, tie: bool | None = None) -> Blueprint:
+def _step(keys: Keys, base: str, extra: Tensors, *, tie: bool | None = None) -> Blueprint:
     heads = keys.whole("num_attention_heads", high=1 << 14)
     its = Sizes(
         hidden=keys.whole("hidden_size"),
