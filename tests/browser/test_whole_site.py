@@ -26,7 +26,6 @@ pytestmark = [
     pytest.mark.browser,
     pytest.mark.slow,
     pytest.mark.timeout(1200),
-    pytest.mark.xdist_group("whole-site"),
 ]
 
 FIRST_LOAD_BYTES = 150_000
@@ -194,9 +193,7 @@ def test_a_first_load_is_light(page: Any, address: str, uri: str) -> None:
         "the search waits until it is opened"
     )
     total = sum(size for path, size in Compressing.sent if path != VEGA)
-    assert 0 < total <= FIRST_LOAD_BYTES, sorted(Compressing.sent, key=lambda one: -one[1])[
-        :12
-    ]
+    assert 0 < total <= FIRST_LOAD_BYTES, sorted(Compressing.sent, key=lambda one: -one[1])[:12]
 
 
 def test_the_search_finds_what_people_type(folder: Path) -> None:

@@ -13,7 +13,7 @@ from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.site.kit.templating import render
 from kvreport.site.pages.measured import share
-from kvreport.startup_log.observed import Comparison
+from kvreport.startup_log.start import Comparison
 
 URI: Final = "evidence/logs/"
 PARENT: Final = "evidence/"
