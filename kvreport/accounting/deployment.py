@@ -242,10 +242,11 @@ def refused(case: Case, known: Memo, *, scalar: bool = False) -> int | Codes:
     asked = Asked(
         layout=case.layout,
         lora_rank=case.lora_slots[1] if case.lora_slots[0] else 0,
+        draft_tokens=case.serving.draft_tokens,
         formats=case.formats,
     )
     spread = known.get(
-        ("refused", engine.name, forms, case.layout, asked.lora_rank),
+        ("refused", engine.name, forms, case.layout, asked.lora_rank, asked.draft_tokens),
         lambda: spread_codes(support, engine, case.model, case.weight_formats, asked),
     )
     if any(spread):
