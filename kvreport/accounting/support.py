@@ -135,7 +135,9 @@ def _on_device(
             f"{ruling.missing[model.architecture]} do",
         )
     if ruling.only is not None and model.architecture is not None and model.architecture not in ruling.only:
-        return Judgement("engine_does_not_run", f"{engine.label} does not have the class {model.architecture}")
+        return Judgement(
+            "engine_does_not_run", f"{engine.label} does not have the class {model.architecture}"
+        )
     form = model.weight_format if weight_format is None else weight_format.name
     refused = _type(ruling, engine, accelerator, model, form, dtype) or _attention(
         ruling, engine, accelerator, model
@@ -171,9 +173,7 @@ def computed_in(
     return _computed_in(support.ruling(engine.family, engine.version), accelerator, model, form, dtype)
 
 
-def _computed_in(
-    ruling: Ruling, accelerator: Accelerator, model: Model, form: str, dtype: str | None
-) -> str:
+def _computed_in(ruling: Ruling, accelerator: Accelerator, model: Model, form: str, dtype: str | None) -> str:
     if dtype is not None:
         return dtype
     unstable = model.architecture in ruling.unstable

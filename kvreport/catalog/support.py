@@ -265,7 +265,9 @@ class Support(Record):
                 lora_ranks=_holding(self.lora_ranks, key),
                 unstable=_names(_holding(self.unstable, key)),
                 ran=_names(_holding(self.classes, key)),
-                only=_names(found) if (found := [one for one in _holding(self.classes, key) if one.only]) else None,
+                only=_names(found)
+                if (found := [one for one in _holding(self.classes, key) if one.only])
+                else None,
                 missing=self._missing(family, version),
             )
         return self._known[key]

@@ -258,7 +258,9 @@ def resolve(query: Query, catalog: Catalogue) -> Request:
     if catalog.support is not None and widens(catalog.support, policy, accelerator, record, form, dtype):
         form = catalog.weight_format(WIDE)
         cache = catalog.kv_format(WIDE) if query.kv.lower() == AUTO else cache
-        assumed.append(f"weights {WIDE}: {policy.label} computes {record.architecture or record.id} in float32 here")
+        assumed.append(
+            f"weights {WIDE}: {policy.label} computes {record.architecture or record.id} in float32 here"
+        )
     for device in dict.fromkeys(one.id for one in devices):
         _check_storable(cache, next(one for one in devices if one.id == device))
     layout.check(record)
@@ -273,7 +275,14 @@ def resolve(query: Query, catalog: Catalogue) -> Request:
     if query.sampler is None:
         assumed += engine.open_choices(record, accelerator, rows)
     if query.utilization is None and engine.reserves:
-        assumed.append(f"utilization {policy.utilization:g}: default of {policy.label}")
+        share = engine.share_on(accelerator, None)
+        if share == policy.utilization:
+            assumed.append(f"utilization {share:g}: default of {policy.label}")
+        else:
+            assumed.append(
+                f"utilization {share:g}: what is surely free at start on {accelerator.name}; the default of "
+                f"{policy.label}, {policy.utilization:g}, is refused there (--gpu-memory-utilization {share:g})"
+            )
     if query.context_tokens is None:
         assumed.append(f"context {record.context_tokens:,} tokens: the model's own limit")
     if query.kv.lower() == AUTO:
@@ -292,7 +301,7 @@ def resolve(query: Query, catalog: Catalogue) -> Request:
         ),
         weight_format=form,
         kv_format=cache,
-        utilization=engine.share(query.utilization),
+        utilization=engine.share_on(accelerator, query.utilization),
         kv_pool_bytes=None if query.kv_pool is None else _field("kv-pool", parse_bytes, query.kv_pool),
         serving=Serving(
             max_batched_tokens=tokens,
