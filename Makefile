@@ -18,7 +18,7 @@ export NO_MKDOCS_2_WARNING := 1
 
 # What may be said on the command line, as in `make test PYTEST_ARGS="-k budget"`.
 PYTHON      ?=
-PYTEST_ARGS ?= -q -n auto --dist loadgroup
+PYTEST_ARGS ?= -q -n auto --dist loadfile --no-loadscope-reorder
 PORT        ?= 8000
 OUT         ?= build/export
 UV          ?= uv

@@ -7,6 +7,7 @@ because nobody can clean up after SIGKILL but those who are left.
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import subprocess
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 _ENDED_BY_SIGNAL: Final = 128
 _PATIENCE_SECONDS: Final = 5.0
+_LAST_PATIENCE_SECONDS: Final = 12.0
 _signalled: list[float] = []
 _FOLLOW: Final = "from kvreport.processes import follow_standard_input as f; f(); import runpy, sys; sys.argv = sys.argv[1:]; "
 
@@ -50,7 +52,22 @@ def _exit(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - as si
         os._exit(_ENDED_BY_SIGNAL + number)
     if not _signalled:
         _signalled.append(now)
+        threading.Thread(target=_insist, args=(number,), name="insist-on-exit", daemon=True).start()
         raise SystemExit(_ENDED_BY_SIGNAL + number)
+
+
+def _insist(number: int) -> None:
+    """End this process if the exit that was asked for does not come.
+
+    An exception raised by a handler is lost where Python ignores exceptions (a finalizer, a weak reference's
+    callback), and one raised inside a lock's own code can leave the lock taken.
+    """
+    time.sleep(_LAST_PATIENCE_SECONDS)
+    try:
+        # Sweeps the temporary folders; CPython has no public name for it.
+        atexit._run_exitfuncs()  # noqa: SLF001
+    finally:
+        os._exit(_ENDED_BY_SIGNAL + number)
 
 
 @contextmanager

@@ -1,12 +1,10 @@
 """Check the language of pages, labels and messages by `scripts/style_rules.yaml`; `make check` runs it.
 
-    python scripts/check_style.py                    # every file, faults beyond the allowance
-    python scripts/check_style.py docs/learn --all   # every fault below a folder
-    python scripts/check_style.py --write            # lower the allowances to what is left
+    python scripts/check_style.py               # every file
+    python scripts/check_style.py docs/learn    # files below a folder
 
 Read are Markdown, chapters' Markdown cells, templates, the strings of the interface in Python and JavaScript, and
-the sentences of YAML and JSON files that pages print. `scripts/style_allow.yaml` has the number of faults that a
-file may still have; the list only shrinks.
+the sentences of YAML and JSON files that pages print.
 """
 
 from __future__ import annotations
@@ -27,7 +25,6 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 HERE = Path(__file__).resolve().parent
-ALLOW = HERE / "style_allow.yaml"
 SCOPE = (
     "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "mkdocs.yml",
     "docs/**/*.md", "docs/chapters/*.py", "docs/assets/*.js", "templates/**/*.html", "kvreport/words.json",
@@ -68,6 +65,7 @@ class Rules:
     spelling: tuple[tuple[re.Pattern[str], str], ...]
     number: re.Pattern[str]
     internal: re.Pattern[str]
+    not_prose: re.Pattern[str]
 
 
 @cache
@@ -81,6 +79,7 @@ def rules() -> Rules:
         tuple((re.compile(rf"\b{p}\w*", re.I), s) for p, s in raw["spelling"].items()),
         re.compile(rf"(?<![\d.,/×x-])\b(1|one) ({'|'.join(raw['nouns'])})\b"),
         re.compile(rf"\b({'|'.join(raw['internal_ids'])})\b"),
+        re.compile("|".join(raw["not_prose"])),
     )
 
 
@@ -149,6 +148,7 @@ def markdown(source: str, first: int = 1) -> Iterator[Text]:
 def _inline(text: str) -> str:
     text = re.sub(r"(`+)[^`]*\1", "code", text)
     text = re.sub(r"!?\[([^\]]*)\](\([^)]*\)|\[[^\]]*\])?", r"\1", text)
+    text = re.sub(r"(?<!\S)[\w.]+ = [^\s,]*[^\s,.]", "code", text)  # a setting and its value
     text = re.sub(r"</?[a-zA-Z][^>]*>|\{:?[.#][^}]*\}|<https?:[^>]*>|https?:\S+", " ", text)
     return text.replace("**", "").replace("__", "")
 
@@ -284,6 +284,8 @@ def is_prose(text: str) -> bool:
     >>> [is_prose(t) for t in ("Nothing fits here", "kv-no kv-why", "--max-len 3", "anew")]
     [True, False, False, False]
     """
+    if rules().not_prose.search(text):
+        return False
     words = re.findall(r"(?<![\w.#@$-])[A-Za-z][a-z’']+(?![\w(=#-])", text)
     if len(words) > 20 and not re.search(r"[.,:;A-Z]", text):
         return False  # a list of names
@@ -346,41 +348,14 @@ def scope(below: Iterable[str] = ()) -> list[Path]:
     return [p for p in every if not chosen or any(p == one or p.is_relative_to(one) for one in chosen)]
 
 
-def allowed() -> dict[str, int]:
-    """Return the number of faults that each file may still have."""
-    return yaml.safe_load(ALLOW.read_text(encoding="utf-8")) or {} if ALLOW.is_file() else {}
-
-
-def write(counts: dict[str, int], before: dict[str, int]) -> None:
-    """Lower the allowances to what is left; none rises."""
-    left = {name: min(n, before.get(name, n)) if before else n for name, n in counts.items() if n}
-    text = (
-        "# Faults that a file may still have, by scripts/check_style.py --write. The numbers only shrink.\n"
-    )
-    ALLOW.write_text(text + (yaml.safe_dump(left, sort_keys=True) if left else "{}\n"), encoding="utf-8")
-
-
 def main(arguments: list[str] | None = None) -> int:
-    """Check files and print their faults; 1 if a file has more than it may."""
+    """Check files and print their faults; 1 if there is one."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("paths", nargs="*", help="files or folders (default: everything)")
-    parser.add_argument("--all", action="store_true", help="print faults within the allowance, too")
-    parser.add_argument("--write", action="store_true", help="lower the allowances to what is left")
-    options = parser.parse_args(arguments)
-    before, over, counts = allowed(), 0, {}
-    for path in scope(options.paths):
-        found = check(path)
-        name = path.relative_to(ROOT).as_posix()
-        counts[name] = len(found)
-        more = len(found) > before.get(name, 0)
-        over += more
-        if found and (more or options.all) and not options.write:
-            print("\n".join(map(str, found)))
-            print(f"{name}: {len(found)} found, {before.get(name, 0)} allowed")
-    if options.write:
-        write(counts if not options.paths else {**before, **counts}, before)
-        return 0
-    return 1 if over else 0
+    found = [fault for path in scope(parser.parse_args(arguments).paths) for fault in check(path)]
+    if found:
+        print("\n".join(map(str, found)))
+    return 1 if found else 0
 
 
 if __name__ == "__main__":

@@ -45,7 +45,8 @@ from kvreport.catalog.observation import Observation, load_observations
 from kvreport.errors import InputError
 from kvreport.evidence.validation import engine_of
 from kvreport.resources import data_dir
-from kvreport.startup_log.observed import Comparison, Start, device_of, find_model, share_taken
+from kvreport.startup_log.observed import device_of, find_model, published_start, share_taken
+from kvreport.startup_log.start import Comparison, Start, diagnose_start
 from kvreport.units import GIB
 
 CONSTANTS = ("non_framework_bytes", "non_framework_rank_bytes", "unified_bytes", "graph_bytes_per_layer")
@@ -104,20 +105,20 @@ def collect(catalogue: Catalogue, observations: Iterable[Observation]) -> list[L
         drafted = observation.speculative and observation.printed.model_load_gib is None
         if model is None or drafted or observation.lora:
             continue
-        start = Start(catalogue, observation, engine, model, own=own)
+        start = published_start(catalogue, observation, engine, model, own=own)
         source = source_of(observation)
         group = device_class(device)
         try:
-            rows = tuple(measured(start, source))
+            rows = tuple(measured(observation, start, source))
         except InputError:
             continue
         found.append(Log(observation, engine, start, source, group, rows))
     return found
 
 
-def measured(start: Start, source: str) -> Iterable[Row]:
+def measured(observation: Observation, start: Start, source: str) -> Iterable[Row]:
     """The figures of one log, each with its counts; the whole reserve where its parts are not printed."""
-    observation, printed = start.observation, start.observation.printed
+    printed = observation.printed
     case = start.case()
     device = start.accelerator
     if device is None or (observation.pipeline_parallel or 1) > 1 or (observation.data_parallel or 1) > 1:
@@ -136,9 +137,9 @@ def measured(start: Start, source: str) -> Iterable[Row]:
         yield Row(source, weight, (1.0, further, shared, 0.0), printed.non_torch_gib * GIB)
         return
     share = share_taken(observation) or start.engine.utilization
-    pool = pool_told(start)
+    pool = pool_told(observation, start)
     load = printed.model_load_gib
-    if pool is None or (load is None and start.weight_format is None):
+    if pool is None or (load is None and start.flags.weight_format is None):
         return
     weights = load * GIB if load is not None else float(allocate(case).resident_bytes)
     whole = share * device.usable_bytes - weights - pool
@@ -146,9 +147,9 @@ def measured(start: Start, source: str) -> Iterable[Row]:
     yield Row(source, weight, (1.0, further, shared, counted), whole - kept.activations)
 
 
-def pool_told(start: Start) -> float | None:
+def pool_told(observation: Observation, start: Start) -> float | None:
     """Bytes of the pool: as printed, else those that the line of tokens takes."""
-    printed, context = start.observation.printed, start.observation.context_tokens
+    printed, context = observation.printed, observation.context_tokens
     if printed.available_kv_gib is not None:
         return printed.available_kv_gib * GIB
     laid = start.laid_out()
@@ -186,18 +187,18 @@ def without(logs: list[Log], source: str) -> list[Row]:
 def predicted(log: Log, constants: dict[str, float]) -> tuple[Comparison | None, float, float] | None:
     """End to end with given constants: tokens (else concurrency, else pool), pool error and reserve in bytes."""
     coefficients = log.engine.coefficients | constants
-    engine = log.engine.model_copy(update={"coefficients": coefficients})
-    observation = log.observation
-    start = Start(log.start.catalogue, observation, engine, log.start.target, own=log.start.own)
-    found = {one.quantity: one for one in start.comparisons()}
+    engine = log.start.engine.model_copy(update={"coefficients": coefficients})
+    judged = diagnose_start(replace(log.start, engine=engine))
+    found = {one.quantity: one for one in judged.comparisons}
     best = next((found[name] for name in ("tokens", "concurrency", "pool") if name in found), None)
-    if best is None or start.allocation is None:
+    laid = judged.deployment
+    if best is None or laid is None or not judged.predicted:
         return None
-    pool = int(start.allocation.pool_bytes)
+    pool = int(laid.pool_bytes)
     missing = pool * (1 - 1 / (1 + best.error)) if best.error > -1 else float(GIB)
     if "pool" in found:
         missing = (found["pool"].predicted - found["pool"].observed) * GIB
-    return best, float(missing), float(start.allocation.reserve.total)
+    return best, float(missing), float(laid.reserve.total)
 
 
 def left_out(logs: list[Log]) -> list[dict[str, Any]]:
@@ -216,7 +217,7 @@ def left_out(logs: list[Log]) -> list[dict[str, Any]]:
                     "id": log.observation.id,
                     "source": source,
                     "class": log.group,
-                    "rules": record_of(log.start.catalogue, log.engine),
+                    "rules": record_of(log.start.known, log.engine),
                     "quantity": best.quantity,
                     "error": round(best.error, 5),
                     "pool_error_bytes": round(missing),

@@ -95,15 +95,23 @@
     return { write, change, told, field };
   }
 
-  /* What a reader changed in the printed form before its script was there. */
-  function early(form) {
-    for (const field of $$("select, input:not([role=combobox])", form)) {
-      const printed = field.options
+  /* The fields that a reader changed before the page could answer: in the printed form, before its script was there,
+     and while its numbers are fetched. Returns what ends the watch and gives their names. */
+  function changedEarly(form) {
+    const printed = (field) =>
+      field.options
         ? (Array.from(field.options).find((one) => one.defaultSelected) || field.options[0]).value
         : field.defaultValue;
-      if (field.value !== printed) return field.name;
-    }
-    return null;
+    const fields = location.search ? [] : $$("select, input:not([role=combobox])", form);
+    const names = new Set(fields.filter((one) => one.value !== printed(one)).map((one) => one.name));
+    const heard = (event) => {
+      if (event.target.matches("select, input:not([role=combobox])")) names.add(event.target.name);
+    };
+    form.addEventListener("change", heard);
+    return () => {
+      form.removeEventListener("change", heard);
+      return [...names].filter(Boolean);
+    };
   }
 
   /* One page with a state. render(site, model, gpu, state) fills what is the page's own. */
@@ -113,6 +121,7 @@
     const root = form.closest(".md-content") || document.body;
     const slots = $$("[data-kv-slot]", root).map((slot) => [slot, Array.from(slot.childNodes)]);
     const page = kvreport.pages?.[form.dataset.kvPage];
+    const early = changedEarly(form);
     let site = null, controls = null, state = { ...start }, turn = 0, plots = null;
     const pickers = {};
 
@@ -138,15 +147,16 @@
       return untouched ? { tp: undefined } : {};
     }
 
-    function changed(name) {
-      const change = controls.change(name);
-      if (change === null) {
-        controls.told.textContent = `“${
-          controls.field(name).value
-        }” is not understood; see the example under the field.`;
-        return;
-      }
-      go({ ...state, ...change });
+    function changed(...names) {
+      const changes = names.map((name) => controls.change(name));
+      const wrong = names.filter((_, n) => changes[n] === null);
+      const shown = names.length > wrong.length && go(Object.assign({ ...state }, ...changes));
+      if (!wrong.length) return;
+      Promise.resolve(shown).then(() => {
+        controls.told.textContent = wrong.map((name) =>
+          `“${controls.field(name).value}” is not understood; see the example under the field.`
+        ).join(" ");
+      });
     }
 
     /* Take a state: into the address, the form and the page. */
@@ -213,8 +223,8 @@
     const done = () => (root.dataset.kvShown = location.search || "printed");
 
     async function restore() {
-      const touched = turn === 0 && !location.search ? early(form) : null;
-      await load(new URL("site.json", base)).then((facts) => (site = facts));
+      await ready;
+      const touched = turn === 0 ? early() : [];
       const also = ["name", "q", ...page?.keys || []];
       const { state: asked, ignored } = kvState.read(site, FIELDS, also);
       const layout = "tp" in asked || "pp" in asked || "dp" in asked || "dcp" in asked;
@@ -222,10 +232,8 @@
       const kept = { ...start };
       if (layout || fresh) { for (const name of ["tp", "pp", "dp", "ep", "dcp", "nodes"]) delete kept[name]; }
       state = { ...kept, ...asked };
-      if (touched) {
-        await ready;
-        changed(touched);
-      } else await show(ignored);
+      if (touched.length) changed(...touched);
+      else await show(ignored);
     }
 
     kvreport.ready = restore();
@@ -238,5 +246,5 @@
     };
   }
 
-  Object.assign(kvreport, { stateful, early, formOf, siteFor, modelFor });
+  Object.assign(kvreport, { stateful, changedEarly, formOf, siteFor, modelFor });
 })();

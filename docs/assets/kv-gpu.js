@@ -13,6 +13,7 @@
     const examples = form.dataset.kvExamples.split(" ").filter(Boolean);
     const root = form.closest(".md-content") || document.body;
     const slots = $$("[data-kv-slot]", root).map((slot) => [slot, Array.from(slot.childNodes)]);
+    const early = kvreport.changedEarly(form);
     let site = null, controls = null, state = { ...start }, turn = 0, plots = null;
 
     const ready = load(new URL("site.json", base)).then((facts) => {
@@ -206,13 +207,11 @@
     }
 
     async function restore() {
-      site = await load(new URL("site.json", base));
-      const { state: asked, ignored } = kvState.read(site, FIELDS, ["name"]);
-      const touched = turn === 0 && !location.search && kvreport.early(form);
-      state = { ...start, ...asked, gpu: start.gpu };
       await ready;
-      const change = touched ? controls.change(touched) : null;
-      if (change) go({ ...state, ...change });
+      const { state: asked, ignored } = kvState.read(site, FIELDS, ["name"]);
+      const touched = turn === 0 ? early() : [];
+      state = { ...start, ...asked, gpu: start.gpu };
+      if (touched.length) go(Object.assign({ ...state }, ...touched.map((name) => controls.change(name))));
       else await show(ignored);
     }
     restore();

@@ -122,7 +122,7 @@
       if (!model) {
         said.push(
           reading.facts.model
-            ? `The catalog does not know ${reading.facts.model}; choose the model that it is a copy of.`
+            ? `The catalog does not have ${reading.facts.model}. Choose the model that it is a copy of.`
             : "The log does not name its model; choose it, and its numbers are checked.",
         );
       }

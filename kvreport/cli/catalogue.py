@@ -9,13 +9,13 @@ from kvreport.cli.output import Add, write, write_text
 
 def register(add: Add) -> None:
     """Add the commands."""
-    model = add("model", _model, "Print a Hugging Face config.json as a catalogue entry (YAML).")
+    model = add("model", _model, "Print a Hugging Face config.json as a catalog entry (YAML).")
     model.add_argument("config", metavar="CONFIG.JSON", help="the file, or a folder that holds one")
     model.add_argument("--id", metavar="ORG/NAME", help="id of the model, if the file does not say it")
 
-    check = add("check", _check, "Validate a catalogue and print every fault at once.")
+    check = add("check", _check, "Validate a catalog and print every fault at once.")
     check.add_argument(
-        "data", nargs="?", metavar="DATA", help="the catalogue's folder (default: the one of this package)"
+        "data", nargs="?", metavar="DATA", help="folder of the catalog (default: the one of this package)"
     )
 
 

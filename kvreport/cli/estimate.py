@@ -44,7 +44,7 @@ def register(add: Add) -> None:
     command.add_argument(
         "model",
         metavar="MODEL",
-        help="catalogue id, slug or alias, a Hub id, or the path of a Hugging Face config.json or its folder",
+        help="catalog id, slug or alias, a Hub id, or the path of a Hugging Face config.json or its folder",
     )
     add_query_options(command)
     command.add_argument(

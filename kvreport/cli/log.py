@@ -36,7 +36,7 @@ def register(add: Add) -> None:
     )
     command.add_argument("file", metavar="FILE", help="the log, or - for standard input")
     command.add_argument(
-        "--model", metavar="MODEL", help="the model, if the log does not name it as the catalogue does"
+        "--model", metavar="MODEL", help="the model, if the log does not name it as the catalog does"
     )
     command.add_argument("--gpu", metavar="GPU", help="the accelerator, to predict the pool")
     command.add_argument(
@@ -105,7 +105,7 @@ def text(found: Diagnosis) -> list[str]:
             "  No line was understood: this reads start-up logs of vLLM, SGLang, TensorRT-LLM, llama.cpp and Ollama."
         )
     if found.comparisons:
-        lines += ["", "Beside our numbers:"]
+        lines += ["", "Compared with our estimate:"]
         lines += [f"  {one.line()}" for one in found.comparisons]
     if found.changes:
         lines += ["", "What to change:"]

@@ -21,11 +21,11 @@ Patterns are shell patterns over ids, in any case; several with commas between.
 
 def register(add: Add) -> None:
     """Add the command."""
-    command = add("matrix", _run, "Write every combination of a catalogue as a dataset.", _EPILOG)
+    command = add("matrix", _run, "Write every combination of a catalog as a dataset.", _EPILOG)
     command.add_argument("--out", required=True, metavar="DIR", help="folder to write into")
     command.add_argument("--models", default="*", metavar="GLOB", help="models, by id (all)")
     command.add_argument("--gpus", default="*", metavar="GLOB", help="accelerators, by slug (all)")
-    command.add_argument("--contexts", metavar="LIST", help="contexts (those of the catalogue's grid)")
+    command.add_argument("--contexts", metavar="LIST", help="contexts (default: those of the catalog's grid)")
     command.add_argument(
         "--tensor-parallel",
         "--tp",

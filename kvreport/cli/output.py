@@ -29,7 +29,7 @@ class Add(Protocol):
 def add_data_option(command: argparse.ArgumentParser) -> None:
     """Add ``--data``, the same in every command."""
     command.add_argument(
-        "--data", metavar="DIR", help="folder of another catalogue (the public one of this package)"
+        "--data", metavar="DIR", help="folder of another catalog (the public one of this package)"
     )
 
 

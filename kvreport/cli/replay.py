@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _EPILOG = """\
 TRACE is a file (Mooncake or Bailian JSON lines, kv-cache-tester sessions, CSV of Azure, BurstGPT or Vidur, CSV of
-lengths, a server's request log), a folder of sessions, or a trace that ships with kvreport:
+lengths, a server's request log) or a folder of sessions. These traces ship with kvreport:
 mooncake-conversation, mooncake-synthetic, claude-code-sessions.
 
 examples:
@@ -38,7 +38,7 @@ def register(add: Add) -> None:
         "trace", metavar="TRACE", help="file, folder of sessions, or name of a shipped trace"
     )
     command.add_argument(
-        "model", metavar="MODEL", help="catalogue id, slug or alias, or the path of a config.json"
+        "model", metavar="MODEL", help="catalog id, slug or alias, or the path of a config.json"
     )
     # Local engines batch otherwise than a server does: no rule here replays them.
     add_query_options(command, without=("home",))

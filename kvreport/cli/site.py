@@ -31,7 +31,10 @@ def register(add: Add) -> None:
     export.add_argument("--models", default="*", metavar="GLOB", help="models by id (default: all)")
     export.add_argument("--gpus", default="*", metavar="GLOB", help="accelerators by id (default: all)")
     export.add_argument(
-        "--docs", metavar="DIR", type=Path, help="hand-written Markdown pages to take along, numbers computed"
+        "--docs",
+        metavar="DIR",
+        type=Path,
+        help="folder of Markdown pages to publish too, with their numbers computed",
     )
     export.add_argument("--no-dataset", action="store_true", help="leave the dataset out")
     export.add_argument(
@@ -42,12 +45,12 @@ def register(add: Add) -> None:
     init = add(
         "init",
         _init,
-        "Write a small, working site project: configuration, a catalogue of one model, CI files.",
+        "Write a small, working site project: configuration, a catalog of one model, CI files.",
         "Then: mkdocs build --strict. Its requirements name every package by hash.",
     )
     init.add_argument("dir", metavar="DIR", type=Path, help="folder to write; absent or empty")
     init.add_argument(
-        "--model", default="meta-llama/Llama-3.1-8B-Instruct", help="example model (catalogue name)"
+        "--model", default="meta-llama/Llama-3.1-8B-Instruct", help="example model (catalog name)"
     )
     init.add_argument(
         "--wheel",
@@ -55,7 +58,7 @@ def register(add: Add) -> None:
         metavar="FILE",
         help="wheel of kvreport that the project shall hold, pinned by its hash",
     )
-    init.add_argument("--gpu", default="h100-sxm-80gb", help="example accelerator (catalogue name)")
+    init.add_argument("--gpu", default="h100-sxm-80gb", help="example accelerator (catalog name)")
 
 
 def _export(options: argparse.Namespace) -> int:

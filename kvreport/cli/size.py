@@ -51,12 +51,14 @@ def register(add: Add) -> None:
     load.add_argument("--average", metavar="TOKENS", help="tokens that a request holds on average")
     load.add_argument("--concurrent", type=float, metavar="N", help="requests in flight at the same time")
     load.add_argument("--users", type=int, metavar="N", help="or: people …")
-    load.add_argument("--requests-per-minute", type=float, metavar="R", help="… each sending so many …")
+    load.add_argument(
+        "--requests-per-minute", type=float, metavar="R", help="… and how many each sends per minute …"
+    )
     load.add_argument("--latency", metavar="TIME", help="… each taking so long (20s); Little's law")
     load.add_argument("--prompt", metavar="TOKENS", help="prompt length")
     load.add_argument("--output", metavar="TOKENS", help="answer length")
     load.add_argument("--ttft", metavar="TIME", help="time to first token to be met, such as 800ms")
-    load.add_argument("--tpot", metavar="TIME", help="time per further token to be met, such as 30ms")
+    load.add_argument("--tpot", metavar="TIME", help="time per output token to be met, such as 30ms")
     load.add_argument("--burst", type=float, default=1.0, metavar="F", help="peak over average (1)")
     load.add_argument(
         "--spares", type=int, default=0, metavar="N", help="replicas that may fail; 1 is N+1 (0)"
@@ -313,7 +315,7 @@ def _read_lengths(path: str) -> Lengths:
             found.append(int(words))
             if len(found) > MAX_SAMPLES:
                 raise InputError(
-                    f"{path}: found more than {MAX_SAMPLES:,} lengths; allowed: up to that; take a sample"
+                    f"{path}: found more than {MAX_SAMPLES:,} lengths; allowed: up to that (take a sample)"
                 )
     return Lengths.of(found)
 
@@ -325,7 +327,7 @@ def _waste(lengths: Lengths) -> list[str]:
     held = sum(lengths.tokens)
     zeros = [0] * len(lengths.tokens)
     rows = [("handed out as", "empty")]
-    rows.append(("a stretch for the longest", f"{1 - held / (lengths.maximum * len(lengths.tokens)):.1%}"))
+    rows.append(("room for the longest", f"{1 - held / (lengths.maximum * len(lengths.tokens)):.1%}"))
     for page in (16, 64, 256):
         pages = int(
             reserved_tokens(

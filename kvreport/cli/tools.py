@@ -111,7 +111,7 @@ def _tools(catalogue: Any) -> list[Any]:  # noqa: ANN401 - functions whose signa
         from kvreport.errors import InputError
 
         if is_config_path(model):  # an assistant passes on what others wrote: no file is read for it
-            raise InputError("model: found the path of a file; allowed: a model of the catalogue")
+            raise InputError("model: found the path of a file; allowed: a model of the catalog")
         return model
 
     def estimate(

@@ -215,7 +215,7 @@ def _request_line(estimate: Estimate) -> str:
     state = estimate.state_bytes_per_request_per_gpu
     constant = f", {state:,} B of them constant" if state else ""
     return (
-        f"one request of {tokens:,} tokens holds {held:,} B ({human_bytes(held)}){constant}; one further "
+        f"one request of {tokens:,} tokens holds {held:,} B ({human_bytes(held)}){constant}; one more "
         f"token adds {estimate.kv_bytes_per_token_per_gpu:,} B"
     )
 
@@ -286,7 +286,7 @@ def _block_lines(estimate: Estimate) -> Iterator[str]:
             )
         laid_out = estimate.kv_bytes_per_token_reserved_per_gpu
         if laid_out != estimate.kv_bytes_per_token_per_gpu:
-            yield f"{label}: laid out in blocks, one further token adds {laid_out:,} B on average"
+            yield f"{label}: laid out in blocks, one more token adds {laid_out:,} B on average"
         total = int(pool_blocks(estimate.budget.kv_pool_bytes, plan))
         each_blocks = each // plan.block_bytes
         divided = (
@@ -332,7 +332,7 @@ def _time_lines(estimate: Estimate) -> Iterator[str]:
         return
     users = estimate.max_concurrent_requests
     yield (
-        f"at the rates on paper, one decode step of {users:,} such request{'s' if users != 1 else ''} takes "
+        f"at the peak rates of the data sheet, one decode step of {users:,} such request{'s' if users != 1 else ''} takes "
         f"at least {step:,.1f} ms and the prefill of one prompt at least {first:,.0f} ms"
     )
 

@@ -284,7 +284,7 @@ def resolve(query: Query, catalog: Catalogue) -> Request:
                 f"{policy.label}, {policy.utilization:g}, is refused there (--gpu-memory-utilization {share:g})"
             )
     if query.context_tokens is None:
-        assumed.append(f"context {record.context_tokens:,} tokens: the model's own limit")
+        assumed.append(f"context {record.context_tokens:,} tokens: the context limit of the model")
     if query.kv.lower() == AUTO:
         assumed.append(f"KV format {cache.name}: what {policy.label} takes when told nothing")
     return Request(

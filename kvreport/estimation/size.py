@@ -209,8 +209,8 @@ def _requests(
         missing = " and ".join(name for name, value in named.items() if value is None)
         found_words = f"{' and '.join(given)} without {missing}" if given else "no number of requests"
         raise InputError(
-            f"workload: found {found_words}; allowed: concurrent (the requests in flight), or users, requests "
-            "per minute and latency together"
+            f"workload: found {found_words}; allowed: concurrent (the requests in flight), or together users, requests "
+            "per minute and latency"
         )
     found = in_flight(users * per_minute / 60, latency_s)
     assumed.append(

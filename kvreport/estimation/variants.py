@@ -51,7 +51,7 @@ def by_name(name: str, catalogue: Catalogue) -> tuple[Model, tuple[str, ...]] | 
         return quantized(base, form, f"ollama/{name}"), (sentence,)
     usual = f" ({said.usual})" if said.usual else ""
     sentence = (
-        f"{name} is not in the catalogue; by its name it is {base.id} in {form.label}{usual}. "
+        f"{name} is not in the catalog; by its name it is {base.id} in {form.label}{usual}. "
         "Its own config says it exactly: --fetch, or the path of its config.json."
     )
     return quantized(base, form, name if "/" in name else f"{base.id.partition('/')[0]}/{name}"), (sentence,)

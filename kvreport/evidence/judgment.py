@@ -16,7 +16,7 @@ import numpy as np
 from kvreport.catalog.load import Catalogue
 from kvreport.catalog.observation import Observation
 from kvreport.evidence.validation import Case, validate
-from kvreport.startup_log.observed import Comparison
+from kvreport.startup_log.start import Comparison
 
 END_TO_END: Final = ("tokens", "concurrency", "pool")
 """Quantities that are predicted from model, device and flags alone; the first that a log prints counts."""

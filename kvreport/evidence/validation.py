@@ -23,9 +23,9 @@ from kvreport.accounting.engines.registry import rules
 from kvreport.catalog.engine import Engine, engine_for_version, version_number
 from kvreport.catalog.load import Catalogue
 from kvreport.catalog.observation import Observation, load_observations
-from kvreport.errors import InputError
-from kvreport.startup_log.observed import Comparison, Start, find_model
+from kvreport.startup_log.observed import find_model, published_start
 from kvreport.startup_log.release import places, release_of_day, release_of_places
+from kvreport.startup_log.start import Comparison, Judgment, diagnose_start
 
 FAMILIES: Final = {
     "vllm": "vllm",
@@ -142,36 +142,30 @@ def _case(catalogue: Catalogue, observation: Observation) -> Case:
         excluded.append(
             "all: the source does not name the model beyond doubt"
             if observation.model_id is None
-            else "all: the model is not in the catalogue"
+            else "all: the model is not in the catalog"
         )
     if engine is None:
-        excluded.append(f"all: the rules of {observation.engine} are not modelled")
-    comparisons: tuple[Comparison, ...] = ()
-    starts: bool | None = None
+        excluded.append(f"all: the rules of {observation.engine} are not modeled")
     release: str | None = None
-    within: bool | None = None
+    judged = Judgment()
     if observation.unusable is not None:
         excluded.append(f"all: {observation.unusable}")
     elif engine is not None and model is not None:
-        start = Start(catalogue, observation, engine, model, own=own)
+        start = published_start(catalogue, observation, engine, model, own=own)
         release = " ".join(part for part in (engine.family, start.engine.version) if part)
-        try:
-            comparisons = tuple(start.comparisons())
-            starts, within = start.starts, start.within_band(comparisons)
-        except InputError as error:
-            excluded.append(f"all: {error}")
-        excluded += start.excluded
+        judged = diagnose_start(start)
+        excluded += judged.excluded
     return Case(
         observation=observation,
         engine=engine.name if engine else None,
         family=model.architecture if model else None,
         complete=observation.complete,
-        comparisons=comparisons,
-        starts_predicted=starts,
+        comparisons=judged.comparisons,
+        starts_predicted=judged.starts,
         starts_observed=_started(observation),
         excluded=tuple(excluded),
         release=release,
-        within_band=within,
+        within_band=judged.within_band,
     )
 
 

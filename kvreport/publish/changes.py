@@ -26,7 +26,7 @@ Figure = Annotated[int, Field(ge=0, lt=1 << 63)]
 _MODEL_FIGURES: Final = {
     "parameters": "parameters",
     "weight_bytes": "bytes of weights as released",
-    "token_bytes": "bytes of one further token at 8K",
+    "token_bytes": "bytes of one more token at 8K",
     "request_bytes": "bytes that one request of 8K reserves",
 }
 _NAMED: Final = 12

@@ -15,7 +15,7 @@ _SUMMARY: Final = (
     "architecture facts, as an open dataset and a site."
 )
 _UNITS: Final = (
-    "Every figure is from formulas unless a page says measured. Sizes are bytes; GiB is 2^30, GB is 10^9; "
+    "Every figure is from formulas unless a page says measured. Sizes are bytes. GiB is 2^30, GB is 10^9, "
     "K tokens is 1,024."
 )
 NAMES: Final = ("data/releases.xml", "llms.txt", "CITATION.cff")

@@ -196,7 +196,7 @@ def _build(
     dataset: bool,
 ) -> Report:
     catalogue = load_catalogue(data)
-    progress(f"catalogue: {len(catalogue.models)} models, {len(catalogue.accelerators)} accelerators")
+    progress(f"catalog: {len(catalogue.models)} models, {len(catalogue.accelerators)} accelerators")
     version = data_version(catalogue.folder)
     published = (
         prepare(

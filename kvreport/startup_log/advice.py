@@ -14,6 +14,7 @@ from kvreport.errors import InputError
 from kvreport.startup_log.findings import Change
 from kvreport.startup_log.laid_out import TWO_BYTE_KV, LaidOut, longest_of, tokens_of
 from kvreport.startup_log.reading import Reading
+from kvreport.startup_log.start import printed_concurrency
 
 FEWER_REQUESTS: Final[tuple[int, ...]] = tuple(words.ALL["fewer_requests"])
 """Requests at once that are tried, where sampling from many rows of logits takes the cache's place."""
@@ -155,4 +156,4 @@ def plan_agrees(reading: Reading, laid: LaidOut, pool: int) -> bool:
     stated, longest = reading.number("concurrency"), longest_of(reading)
     if not stated or not longest:
         return True
-    return kernel.agrees(float(laid.of_pool(pool).concurrency(longest)), stated)
+    return kernel.agrees(printed_concurrency(laid.of_pool(pool), longest), stated)

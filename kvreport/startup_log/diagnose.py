@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.load import Catalogue, open_catalogue
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
@@ -19,19 +20,26 @@ from kvreport.startup_log.advice import changes, plan_agrees, shorter
 from kvreport.startup_log.findings import Comparison, Diagnosis
 from kvreport.startup_log.further import NOT_FOLLOWED
 from kvreport.startup_log.laid_out import (
+    POOL_AS_STATED,
     LaidOut,
-    log_case,
-    longest_of,
+    pasted_start,
     pool_of,
     requests_that_fit,
-    tokens_of,
     version_of,
+    with_fp8,
 )
 from kvreport.startup_log.reading import Reading
 from kvreport.startup_log.reading import read_log as read_lines
+from kvreport.startup_log.start import Judgment, Start, diagnose_start
+from kvreport.units import GIB
 
-POOL_AS_STATED: Final = ("sglang", "tensorrt_llm")
-"""Engines whose pool is not predicted from a log: it lacks what their share is taken of."""
+_QUANTITIES: Final = {
+    "concurrency given pool": "concurrency",
+    "tokens given pool": "kv_tokens",
+    "needed": "needed",
+    "pool": "kv_pool",
+}
+"""What the judge compares, and the fact of a log that states it, in the order of an answer."""
 
 
 def diagnose(
@@ -67,28 +75,27 @@ def diagnose(
     notes: list[str] = []
     record = _model(reading, model, known, notes, fetch=fetch, revision=revision)
     device = known.accelerator(gpu) if gpu else None
-    laid = log_case(reading, record, known, device, tensor_parallel, weights, kv, notes)
-    pool = pool_of(reading, laid)
+    start = None
+    if record is not None:
+        start = pasted_start(reading, record, known, device, tensor_parallel, weights, kv)
+        if tensor_parallel is None and reading.whole("tensor_parallel") is None:
+            notes.append("The log does not state a tensor-parallel size; one GPU is taken.")
+    judgment = Judgment() if start is None else diagnose_start(start)
+    if judgment.error is not None:
+        notes.append(f"No block plan: {judgment.error}.")
+    laid = with_fp8(judgment, known)
+    pool = pool_of(reading, None if laid is None else record)
     total = reading.whole("total_memory") or (device.usable_bytes if device else None)
     fits = requests_that_fit(reading, laid, pool)
-    comparisons: list[Comparison] = []
-    if laid is not None:
-        comparisons += _compare(reading, laid, pool)
-    if device is None and reading.engine not in POOL_AS_STATED:
-        notes.append("Say which GPU it ran on, and the pool itself is predicted, too.")
-    elif device is not None and laid is not None and reading.engine not in POOL_AS_STATED:
-        missing = _not_stated(reading)
-        if missing:
-            notes.append(f"The pool is not predicted: the log does not state {' nor '.join(missing)}.")
-        else:
-            comparisons += _compare_pool(reading, laid)
+    if reading.engine not in POOL_AS_STATED:
+        notes += _pool_notes(start, laid, device)
     if laid is not None and pool is not None and pool > 0 and not plan_agrees(reading, laid, pool):
         notes.append("Our plan is not the log's: cache type, drafts or model differ from what it states.")
     notes += _assumed(reading, laid)
     return Diagnosis(
         reading=reading,
         concurrency=fits,
-        comparisons=tuple(comparisons),
+        comparisons=() if start is None else _comparisons(start, judgment),
         changes=tuple(changes(reading, laid, pool, total, fits)),
         shorter=tuple(shorter(reading, laid, pool)),
         linear=laid is None or (pool is not None and not plan_agrees(reading, laid, pool)),
@@ -96,14 +103,13 @@ def diagnose(
     )
 
 
-def _not_stated(reading: Reading) -> list[str]:
-    """What a prediction of the pool cannot do without: a wrong pool is worse than none."""
-    missing = []
-    if reading.number("utilization") is None:
-        missing.append("its share of memory")
-    if version_of(reading) is None:
-        missing.append("its release")
-    return missing
+def _pool_notes(start: Start | None, laid: LaidOut | None, device: Accelerator | None) -> list[str]:
+    """What a prediction of the pool lacks."""
+    if device is None:
+        return ["Say which GPU it ran on, and the pool itself is predicted, too."]
+    if laid is None or start is None or not start.pool_unclear:
+        return []
+    return [f"The pool is not predicted: the log does not state {' nor '.join(start.pool_unclear)}."]
 
 
 def _assumed(reading: Reading, laid: LaidOut | None) -> list[str]:
@@ -143,36 +149,24 @@ def _model(
     try:
         return known.model(stated)
     except InputError:
-        notes.append(f"The catalogue does not know {stated}; name the model that it is a copy of.")
+        notes.append(f"The catalog does not have {stated}; name the model that it is a copy of.")
         return None
 
 
-def _compare(reading: Reading, laid: LaidOut, pool: int | None) -> list[Comparison]:
+def _comparisons(start: Start, judgment: Judgment) -> tuple[Comparison, ...]:
+    """What was judged, under the names of a log's facts: sizes in bytes."""
+    facts = {start.rules.load_line: "weights", **_QUANTITIES}
+    judged = {one.quantity: one for one in judgment.comparisons}
     found = []
-    stated = reading.whole("weights")
-    if stated:
-        found.append(Comparison("weights", stated, int(laid.deployment.resident_bytes)))
-    longest = longest_of(reading)
-    if pool is None or pool <= 0 or not longest:
-        return found
-    filled = laid.of_pool(pool)
-    if reading.number("concurrency"):
-        fit = float(filled.concurrency(longest))
-        found.append(Comparison("concurrency", reading.number("concurrency") or 0.0, fit))
-    stated = tokens_of(reading)
-    if stated:
-        found.append(Comparison("kv_tokens", float(stated), int(filled.printed_tokens(longest))))
-    if reading.number("needed"):
-        needed = int(laid.plan.profile.request_bytes(longest))
-        found.append(Comparison("needed", reading.number("needed") or 0.0, needed))
-    return found
-
-
-def _compare_pool(reading: Reading, laid: LaidOut) -> list[Comparison]:
-    stated = reading.whole("kv_pool")
-    if not stated:
-        return []
-    return [Comparison("kv_pool", stated, int(laid.deployment.pool_bytes))]
+    for quantity, fact in facts.items():
+        one = judged.get(quantity)
+        if one is None:
+            continue
+        if one.unit == "GiB":
+            found.append(Comparison(fact, int(one.observed * GIB), int(one.predicted * GIB)))
+        else:
+            found.append(Comparison(fact, one.observed, one.predicted))
+    return tuple(found)
 
 
 read_log = diagnose

@@ -1,4 +1,4 @@
-"""A log's flags as a case for the trunk: which release's rules, which cache type, which scheduler sizes."""
+"""A pasted log as a start for the one judge: which release's rules, which flags, which printed figures."""
 
 from __future__ import annotations
 
@@ -8,19 +8,22 @@ from typing import Final
 
 from kvreport import words
 from kvreport.accounting import parallel
-from kvreport.accounting.deployment import Case, Deployment, lay_out, plan_blocks
+from kvreport.accounting.deployment import Case, Deployment, plan_blocks
 from kvreport.accounting.engines.registry import rules
-from kvreport.accounting.plan import BlockPlan, Serving
+from kvreport.accounting.plan import BlockPlan
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine, engine_for_version, version_number
-from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.load import Catalogue
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 from kvreport.startup_log.reading import Reading
 from kvreport.startup_log.release import release_of_places
+from kvreport.startup_log.start import Figures, Flags, Judgment, Start, with_pool
 
 TWO_BYTE_KV: Final = words.TWO_BYTE_KV
+
+POOL_AS_STATED: Final = ("sglang", "tensorrt_llm")
+"""Engines whose pool is not predicted from a log: it lacks what their share is taken of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,65 +50,85 @@ class LaidOut:
 
     def of_pool(self, pool_bytes: int) -> Deployment:
         """The same with the pool that the log states."""
-        return replace(self.deployment, pool_bytes=pool_bytes)
+        return with_pool(self.deployment, pool_bytes)
 
 
-def log_case(
+def pasted_start(
     reading: Reading,
-    model: Model | None,
+    model: Model,
     known: Catalogue,
     device: Accelerator | None,
-    tensor_parallel: int | None,
-    weights: str | None,
-    kv: str | None,
-    notes: list[str],
-) -> LaidOut | None:
-    """The model under the log's flags; None with a note where nothing can be laid out."""
-    if model is None:
-        return None
-    engine = _engine(reading, known)
-    ranks = tensor_parallel or reading.whole("tensor_parallel") or 1
-    if tensor_parallel is None and reading.whole("tensor_parallel") is None:
-        notes.append("The log does not state a tensor-parallel size; one GPU is taken.")
-    longest = reading.whole("max_model_len") or reading.whole("concurrency_len")
-    tokens, rows = rules(engine).scheduler(
-        device,
-        max_batched_tokens=reading.whole("max_batched_tokens"),
-        max_seqs=reading.whole("max_seqs"),
-        context_tokens=longest,
-        images=any(row.component == "vision" for row in model.weights),
-    )
-    form = None if weights is None or weights.lower() == "released" else known.weight_format(weights)
-    try:
-        case = Case(
-            model=model,
-            engine=engine,
-            accelerators=() if device is None else (device,),
-            weight_formats=(form,),
-            formats=known.weight_formats,
-            kv_format=_kv_format(model, engine, device, known, kv or reading.text("kv_dtype")),
+    tensor_parallel: int | None = None,
+    weights: str | None = None,
+    kv: str | None = None,
+) -> Start:
+    """The model under the log's flags, with what the log printed.
+
+    Args:
+        reading: The log.
+        model: The model that it started.
+        known: Engines and formats.
+        device: The accelerator; None if it is not known.
+        tensor_parallel: Devices of one replica, where the log does not say.
+        weights: Weight format; None for as released.
+        kv: KV format, where the log does not say.
+
+    Raises:
+        InputError: If no rules are known for the log's engine.
+    """
+    stated = kv or reading.text("kv_dtype")
+    return Start(
+        known=known,
+        engine=_engine(reading, known),
+        model=model,
+        accelerator=device,
+        flags=Flags(
+            weight_format="released" if weights is None or weights.lower() == "released" else weights,
+            kv_format="bf16" if stated in TWO_BYTE_KV else stated,
             layout=parallel.Layout(
-                tensor=ranks,
+                tensor=tensor_parallel or reading.whole("tensor_parallel") or 1,
                 data=reading.whole("data_parallel") or 1,
                 expert=bool(reading.facts.get("expert_parallel")),
                 decode_context=reading.whole("context_parallel") or 1,
             ),
-            serving=Serving(
-                max_batched_tokens=tokens,
-                max_seqs=rows,
-                block_tokens=reading.whole("block_tokens"),
-                prefix_caching=False if reading.facts.get("no_prefix_caching") else None,
-                window_share=reading.number("window_share"),
-            ),
+            context_tokens=reading.whole("max_model_len") or reading.whole("concurrency_len"),
+            max_batched_tokens=reading.whole("max_batched_tokens"),
+            max_seqs=reading.whole("max_seqs"),
+            block_tokens=reading.whole("block_tokens"),
+            prefix_caching=False if reading.facts.get("no_prefix_caching") else None,
+            window_share=reading.number("window_share"),
             utilization=reading.number("utilization"),
             eager=bool(reading.facts.get("eager")),
             sorts=bool(reading.facts.get("sorts")),
-            context_tokens=longest,
-        )
-        return LaidOut(lay_out(case), _fp8(case, known))
-    except InputError as error:
-        notes.append(f"No block plan: {error}.")
-        return None
+        ),
+        printed=Figures(
+            load=reading.whole("weights"),
+            pool=pool_of(reading, model),
+            tokens=tokens_of(reading),
+            concurrency=reading.number("concurrency"),
+            needed=reading.whole("needed"),
+            length=longest_of(reading),
+        ),
+        pool_unclear=_pool_unclear(reading),
+    )
+
+
+def with_fp8(judgment: Judgment, known: Catalogue) -> LaidOut | None:
+    """What the log's flags make, and the block plan with an FP8 cache; None where nothing is laid out."""
+    laid = judgment.deployment
+    return None if laid is None else LaidOut(laid, _fp8(laid.case, known))
+
+
+def _pool_unclear(reading: Reading) -> tuple[str, ...]:
+    """What a prediction of the pool cannot do without: a wrong pool is worse than none."""
+    if reading.engine in POOL_AS_STATED:
+        return ("what its share is taken of",)
+    missing = []
+    if reading.number("utilization") is None:
+        missing.append("its share of memory")
+    if version_of(reading) is None:
+        missing.append("its release")
+    return tuple(missing)
 
 
 def _several_pools(model: Model) -> bool:
@@ -138,17 +161,9 @@ def version_of(reading: Reading) -> str | None:
     return stated if stated is not None and version_number(stated) else release_of_places(reading.places)
 
 
-def _kv_format(
-    model: Model, engine: Engine, device: Accelerator | None, known: Catalogue, stated: str | None
-) -> KvFormat:
-    if stated is None or stated == "auto":
-        return known.kv_format(rules(engine).default_kv_format(model, device) or "bf16")
-    return known.kv_format("bf16" if stated in TWO_BYTE_KV else stated)
-
-
 def _fp8(case: Case, known: Catalogue) -> BlockPlan | None:
     """The plan with an FP8 cache, or None where that is no change or not possible."""
-    if case.kv_format is None or case.kv_format.bits <= 8:
+    if case.kv_format is not None and case.kv_format.bits <= 8:
         return None
     try:
         return plan_blocks(replace(case, kv_format=known.kv_format("fp8")))
@@ -156,12 +171,12 @@ def _fp8(case: Case, known: Catalogue) -> BlockPlan | None:
         return None
 
 
-def pool_of(reading: Reading, laid: LaidOut | None = None) -> int | None:
+def pool_of(reading: Reading, model: Model | None = None) -> int | None:
     """Bytes of the pool on a device, stated as one or as keys and values.
 
     SGLang prints each of several pools by itself; all of them are what is less free after than before.
     """
-    if laid is not None and reading.engine == "sglang" and _several_pools(laid.deployment.case.model):
+    if model is not None and reading.engine == "sglang" and _several_pools(model):
         before, after = reading.whole("after_load"), reading.whole("after_pool")
         return before - after if before is not None and after is not None else None
     pool = reading.whole("kv_pool")

@@ -6,17 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kvreport.accounting.deployment import Case, plan_blocks
-from kvreport.accounting.plan import Serving
-from kvreport.accounting.profile import CacheProfile
-from kvreport.catalog.engine import Engine
-from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.load import Catalogue, open_catalogue
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 from kvreport.estimation.opened import said_of
 from kvreport.estimation.request import open_model
 from kvreport.startup_log.llama_cpp import LlamaStart, read_start
+from kvreport.startup_log.start import Buffers, Figures, Flags, Start, diagnose_start
 from kvreport.units import GIB, count
 
 SIXTEEN_BIT: Final = ("f16", "bf16")
@@ -34,19 +30,6 @@ WORDS: Final = {
     "compute": "working memory",
     "output": "output",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Buffers:
-    """Bytes that a context of so many cells takes.
-
-    Attributes:
-        cache: Keys and values.
-        states: Recurrent states.
-    """
-
-    cache: int
-    states: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,34 +161,6 @@ def diagnose_local(
     return LocalDiagnosis(start, computed, tuple(_changes(start)), tuple(notes))
 
 
-def buffers(
-    model: Model, engine: Engine, known: Catalogue, form: KvFormat | None, cells: int, sequences: int = 1
-) -> Buffers:
-    """Bytes of keys and values for ``cells`` cells, and of the states of one request."""
-    held = _profile(model, engine, known, form, sequences)
-    cache = sum(
-        term.rate_bytes * -(-min(cells, term.cap_tokens) // term.step_tokens) + term.constant_bytes
-        for term in held.terms
-        if term.kind != "state"
-    )
-    one = _profile(model, engine, known, None, 1)
-    return Buffers(int(cache), int(sum(term.constant_bytes for term in one.terms if term.kind == "state")))
-
-
-def _profile(
-    model: Model, engine: Engine, known: Catalogue, form: KvFormat | None, sequences: int
-) -> CacheProfile:
-    case = Case(
-        model=model,
-        engine=engine,
-        accelerators=(),
-        formats=known.weight_formats,
-        kv_format=form,
-        serving=Serving(1, sequences=sequences),
-    )
-    return plan_blocks(case).profile
-
-
 def _computed(start: LlamaStart, model: Model, known: Catalogue, notes: list[str]) -> Buffers | None:
     cells = max(start.cells, default=start.context or 0)
     keys, values = start.cache_types or ("f16", "f16")
@@ -215,13 +170,19 @@ def _computed(start: LlamaStart, model: Model, known: Catalogue, notes: list[str
     if keys != values:
         notes.append("Keys and values have different types, which our formats have not.")
         return None
-    try:
-        form = None if keys in SIXTEEN_BIT else known.kv_format(keys)
-        found = buffers(model, known.engine("llama-cpp"), known, form, cells, start.slots or 1)
-    except InputError as error:
-        notes.append(f"Nothing is compared: {error}.")
-        return None
-    return Buffers(found.cache, found.states * (start.slots or 1))
+    judgment = diagnose_start(
+        Start(
+            known=known,
+            engine=known.engine("llama-cpp"),
+            model=model,
+            accelerator=None,
+            flags=Flags(kv_format=None if keys in SIXTEEN_BIT else keys, max_seqs=start.slots),
+            printed=Figures(cells=cells, cache=start.kv_bytes or None, states=start.state_bytes or None),
+        )
+    )
+    if judgment.error is not None:
+        notes.append(f"Nothing is compared: {judgment.error}.")
+    return judgment.buffers
 
 
 def _changes(start: LlamaStart) -> Iterator[str]:

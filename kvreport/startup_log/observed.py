@@ -1,315 +1,154 @@
-"""One published start of an engine, predicted from what its source says.
+"""A published observation as a start: its model, device, flags and printed figures for the one judge.
 
-:class:`Start` turns an observation's model, device and flags into a case for the trunk and yields each
-printed figure with its prediction. The evidence page does so for all of them.
+:func:`published_start` makes the record that :func:`kvreport.startup_log.start.diagnose_start` judges.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
-from kvreport.accounting.deployment import Allocation, Case, Deployment, allocate, lay_out
-from kvreport.accounting.engines.base import EngineRules
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.extras import own_prediction_layer, with_draft
 from kvreport.accounting.parallel import Layout
-from kvreport.accounting.plan import Serving
 from kvreport.catalog.accelerator import Accelerator
-from kvreport.catalog.caches import Latent
 from kvreport.catalog.engine import Engine
-from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.load import Catalogue
 from kvreport.catalog.model import Model
 from kvreport.catalog.observation import Observation
-from kvreport.startup_log.local import buffers
+from kvreport.startup_log.start import STATED_WITHIN, Figures, Flags, Start
 from kvreport.units import GIB, MIB
-
-STATED_WITHIN: Final = 0.005
-"""A stated utilization is doubted where the printed parts differ from it by more."""
 
 SAME_DEVICE_WITHIN: Final = 0.005
 """A device whose memory differs by more than this from the catalogue's is not that device as it is."""
 
-LEAST_FREE: Final = 0.95
-"""Below this share of a device, what was free before loading was decided by other processes (SGLang)."""
-
 LAST_DIGIT: Final = 0.006
 """Half of the last digit of a printed concurrency, and a little."""
 
-SAME_RANK_WITHIN: Final = 0.05
-"""A pool and a token line further apart than this are not of one rank."""
 
+def published_start(
+    catalogue: Catalogue, observation: Observation, engine: Engine, model: Model, *, own: bool
+) -> Start:
+    """An observation with the rules and the model to predict it with.
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """One printed figure and its prediction.
-
-    Attributes:
-        quantity: What is compared.
-        predicted: Prediction, in ``unit``.
-        observed: As printed.
-        unit: ``GiB``, ``MiB``, ``tokens`` or ``requests``.
+    Args:
+        catalogue: Accelerators and formats.
+        observation: What was published.
+        engine: The record of its engine.
+        model: The model, or one of the same shapes.
+        own: True if it is the checkpoint itself.
     """
-
-    quantity: str
-    predicted: float
-    observed: float
-    unit: str
-
-    @property
-    def error(self) -> float:
-        """Relative error, signed: positive where the prediction is too high."""
-        return self.predicted / self.observed - 1 if self.observed else float("inf")
-
-
-class Start:
-    """One start of an engine, predicted."""
-
-    def __init__(
-        self, catalogue: Catalogue, observation: Observation, engine: Engine, model: Model, *, own: bool
-    ) -> None:
-        """Take an observation with the rules and the model to predict it with."""
-        self.catalogue = catalogue
-        self.observation = observation
-        self.engine = rules(engine).at_release(observation.engine_version or "")
-        told = {"expert_kernel": observation.expert_kernel} if observation.expert_kernel else {}
-        self.engine = self.engine.model_copy(update=line_printed(observation) | told)
-        self.target = model
-        self.own_draft = drafts_itself(observation, model)
-        self.model = with_draft(model, own_prediction_layer(model)).whole if self.own_draft else model
-        self.weight_format = observation.weight_format if own else observation.shapes_weights
-        self.ranks = observation.tensor_parallel or 1
-        self.own = own
-        self.excluded: list[str] = []
-        self.starts: bool | None = None
-        self.allocation: Allocation | None = None
-        self.accelerator = device_of(catalogue, observation)
-
-    @property
-    def rules(self) -> EngineRules:
-        """What the engine does with memory."""
-        return rules(self.engine)
-
-    def comparisons(self) -> Iterator[Comparison]:
-        """Everything that the source says enough for."""
-        if not self.engine.device_classes:
-            yield from self._buffers()
-            return
-        weights = self._weights()
-        printed = self.observation.printed
-        if weights is not None and printed.model_load_gib is not None:
-            yield Comparison(
-                self.rules.load_line, int(weights.resident_bytes) / GIB, printed.model_load_gib, "GiB"
-            )
-        laid = self.laid_out()
-        if laid is None:
-            return
-        if self.accelerator is None and self.ranks > 1:
-            self.excluded.append("tokens: devices differ or are not named, and the smallest rank decides")
-            return
-        if printed.available_kv_gib is not None and printed.fits is not False:
-            yield from self._lines(laid, int(printed.available_kv_gib * GIB), " given pool")
-        yield from self._end_to_end(laid, known=weights is not None)
-
-    def _weights(self) -> Allocation | None:
-        """The weights of one rank as loaded; None where the source says too little."""
-        observation = self.observation
-        if self.weight_format is None:
-            self.excluded.append("weights: how the checkpoint is stored is not known well enough")
-            return None
-        if observation.speculative and not self.own_draft and observation.printed.model_load_gib is not None:
-            self.excluded.append("weights: a draft model is loaded too")
-            return None
-        case = self.case()
-        if case.layout.pipeline > 1:
-            return lay_out(case)
-        if self.accelerator is None and observation.kernels_of is not None:
-            case = replace(case, accelerators=(self.catalogue.accelerator(observation.kernels_of),))
-        return allocate(case)
-
-    def laid_out(self) -> Deployment | None:
-        """The deployment under the flags of the source; None where it says too little."""
-        observation = self.observation
-        if observation.context_tokens is None and not self.rules.tokens_are_cells:
-            self.excluded.append("tokens: the context is not stated")
-            return None
-        if observation.kv_format is None and not observation.complete:
-            self.excluded.append("tokens: the KV format is not stated")
-            return None
-        if observation.speculative and self._draft_tokens() == 0:
-            self.excluded.append("tokens: the draft model is not described")
-            return None
-        return lay_out(self.case())
-
-    def case(self) -> Case:
-        """What the trunk is asked: the observation's model, device and flags."""
-        observation = self.observation
-        tokens, rows = self._scheduler()
-        named = self.weight_format
-        form = None if named in (None, "released") else self.catalogue.weight_format(named)
-        return Case(
-            model=self.model,
-            engine=self.engine,
-            accelerators=() if self.accelerator is None else (self.accelerator,),
-            weight_formats=(form,),
-            formats=self.catalogue.weight_formats,
-            kv_format=self._kv_format(),
-            layout=self._layout(),
-            serving=Serving(
-                max_batched_tokens=tokens,
-                max_seqs=rows,
-                block_tokens=observation.block_tokens,
-                prefix_caching=_prefix_caching(observation),
-                draft_tokens=self._draft_tokens(),
-                draft_in_model=self.own_draft,
-                window_share=window_share(observation),
-            ),
-            utilization=share_taken(observation),
-            eager=bool(observation.eager),
-            images=serves_images(observation),
-            sorts=bool(observation.sorts),
-            kv_pool_bytes=pool_given(observation),
-            context_tokens=observation.context_tokens,
-            lora_slots=adapter_slots(observation),
-        )
-
-    def _layout(self) -> Layout:
-        observation = self.observation
-        data = observation.data_parallel or 1
-        # SGLang's data-parallel attention divides the tensor-parallel devices among the data ranks.
-        shared = data > 1 and observation.devices == self.ranks
-        return Layout(
-            tensor=max(self.ranks // data, 1) if shared else self.ranks,
-            pipeline=observation.pipeline_parallel or 1,
-            data=data,
-            expert=bool(observation.expert_parallel),
-            decode_context=observation.context_parallel or 1,
-        )
-
-    def _scheduler(self) -> tuple[int, int]:
-        observation = self.observation
-        return self.rules.scheduler(
-            self.accelerator,
-            max_batched_tokens=observation.max_batched_tokens,
-            max_seqs=observation.max_seqs,
-            offline=bool(observation.offline),
-            context_tokens=observation.context_tokens,
-            images=any(row.component == "vision" for row in self.model.weights),
-        )
-
-    def _kv_format(self) -> KvFormat | None:
-        named = self.observation.kv_format
-        if named in (None, "auto"):
-            named = self.rules.default_kv_format(self.model, self.accelerator)
-        return None if named is None else self.catalogue.kv_format(named)
-
-    def _draft_tokens(self) -> int:
-        found = re.search(r"num_speculative_tokens\D+(\d+)", self.observation.speculative or "")
-        return int(found[1]) if found else 0
-
-    def same_rank(self, laid: Deployment) -> bool:
-        """False if the printed pool and tokens cannot belong together: each rank prints its own pool.
-
-        The smallest rank decides the tokens; a source may quote the pool of another.
-        """
-        printed, context = self.observation.printed, self.observation.context_tokens
-        if self.ranks == 1 or printed.available_kv_gib is None or not printed.kv_tokens or context is None:
-            return True
-        pool = int(printed.available_kv_gib * GIB)
-        tokens = int(with_pool(laid, pool).printed_tokens(context))
-        together = abs(tokens / printed.kv_tokens - 1) <= SAME_RANK_WITHIN
-        if not together:
-            self.excluded.append("pool: the quoted pool and tokens are of different ranks")
-        return together
-
-    def _lines(self, laid: Deployment, pool: int, suffix: str) -> Iterator[Comparison]:
-        printed, context = self.observation.printed, self.observation.context_tokens
-        if context is None and self.rules.tokens_are_cells:
-            context = self.model.context_tokens  # its line of tokens does not depend on it
-        if context is None:
-            return
-        if printed.kv_tokens:
-            tokens = with_pool(laid, pool).printed_tokens(context)
-            yield Comparison(f"tokens{suffix}", float(tokens), float(printed.kv_tokens), "tokens")
-        if printed.max_concurrency:
-            held = with_pool(laid, pool)
-            fitting = float(held.concurrency(context))
-            if self.rules.concurrency_is_tokens:
-                fitting = float(held.printed_tokens(context)) / context
-            yield Comparison(f"concurrency{suffix}", fitting, printed.max_concurrency, "requests")
-
-    def _end_to_end(self, laid: Deployment, *, known: bool) -> Iterator[Comparison]:
-        observation = self.observation
-        if not known or self.accelerator is None:
-            self.excluded.append("end to end: model format or device is not stated")
-            return
-        free = observation.printed.free_gpu_gib
-        if observation.static_share and free and free * GIB < LEAST_FREE * self.accelerator.usable_bytes:
-            self.excluded.append(f"end to end: other processes held memory, {free:g} GiB was free")
-            return
-        stated, taken = observation.utilization, share_taken(observation)
-        if stated is not None and taken is not None and abs(stated - taken) > STATED_WITHIN:
-            self.excluded.append(
-                f"utilization: stated {stated:g}, but the printed parts add up to {taken:g}, which is used"
-            )
-        self.allocation = laid
-        pool = max(int(laid.pool_bytes), 0)
-        context = observation.context_tokens
-        if context is not None:
-            self.starts = int(laid.requests(context)) >= 1
-        printed = observation.printed
-        available = printed.available_kv_gib if self.same_rank(laid) else None
-        if available is None and printed.k_gib is not None and printed.v_gib is not None:
-            available = printed.k_gib + printed.v_gib
-        if available is not None and available > 0:
-            yield Comparison("pool", pool / GIB, available, "GiB")
-        if observation.printed.fits is not False:
-            yield from self._lines(laid, pool, "")
-
-    def within_band(self, comparisons: tuple[Comparison, ...]) -> bool | None:
-        """Whether the observed pool lies in the error band of the predicted one; None if it was not predicted.
-
-        A log that prints no pool tells it by its tokens or its concurrency, which grow with it.
-        """
-        found = {one.quantity: one for one in comparisons}
-        one = next((found[name] for name in ("pool", "tokens", "concurrency") if name in found), None)
-        if one is None or self.allocation is None or one.predicted <= 0:
-            return None
-        pool = float(self.allocation.pool_bytes)
-        missing = pool * abs(1 - one.observed / one.predicted)
-        return missing <= float(self.allocation.uncertainty_bytes)
-
-    def _buffers(self) -> Iterator[Comparison]:
-        """llama.cpp prints the buffers of keys, values and states."""
-        observation, printed = self.observation, self.observation.printed
-        cells = printed.context_cells or observation.context_tokens
-        if cells is None:
-            self.excluded.append("buffers: the context is not stated")
-            return
-        if printed.kv_mib is not None:
-            latent = any(isinstance(c, Latent) for group in self.model.layers for c in group.caches)
-            if latent and printed.v_mib:
-                self.excluded.append("buffers: run without MLA, with keys and values of every head")
-            elif observation.kv_format is None:
-                self.excluded.append("buffers: keys and values have different types")
-            else:
-                form = None if observation.kv_format in ("auto", "bf16") else self._kv_format()
-                size = buffers(
-                    self.model, self.engine, self.catalogue, form, cells, observation.max_seqs or 1
-                ).cache
-                yield Comparison("buffers", size / MIB, printed.kv_mib, "MiB")
-        if printed.state_mib is not None:
-            size = buffers(self.model, self.engine, self.catalogue, None, cells).states
-            yield Comparison("states", size / MIB, printed.state_mib, "MiB")
+    release = rules(engine).at_release(observation.engine_version or "")
+    told = {"expert_kernel": observation.expert_kernel} if observation.expert_kernel else {}
+    release = release.model_copy(update=line_printed(observation) | told)
+    drafts = drafts_itself(observation, model)
+    device = device_of(catalogue, observation)
+    named = observation.kernels_of
+    start = Start(
+        known=catalogue,
+        engine=release,
+        model=with_draft(model, own_prediction_layer(model)).whole if drafts else model,
+        accelerator=device,
+        kernels_of=None if named is None else catalogue.accelerator(named),
+        flags=_flags(observation, drafts=drafts, own=own),
+        printed=_figures(observation),
+        published=True,
+    )
+    return replace(
+        start,
+        weights_unclear=_weights_unclear(observation, start.flags, drafts=drafts),
+        plan_unclear=_plan_unclear(observation, start),
+    )
 
 
-def with_pool(laid: Deployment, pool_bytes: int) -> Deployment:
-    """The same with this pool on every device."""
-    others = tuple(replace(one, pool_bytes=pool_bytes) for one in laid.others)
-    return replace(laid, pool_bytes=pool_bytes, others=others)
+def _flags(observation: Observation, *, drafts: bool, own: bool) -> Flags:
+    return Flags(
+        weight_format=observation.weight_format if own else observation.shapes_weights,
+        kv_format=observation.kv_format,
+        layout=_layout(observation),
+        context_tokens=observation.context_tokens,
+        max_batched_tokens=observation.max_batched_tokens,
+        max_seqs=observation.max_seqs,
+        offline=bool(observation.offline),
+        block_tokens=observation.block_tokens,
+        prefix_caching=_prefix_caching(observation),
+        draft_tokens=_draft_tokens(observation),
+        draft_in_model=drafts,
+        window_share=window_share(observation),
+        utilization=share_taken(observation),
+        stated_utilization=observation.utilization,
+        share_of_free=bool(observation.static_share),
+        eager=bool(observation.eager),
+        sorts=bool(observation.sorts),
+        images=serves_images(observation),
+        kv_pool_bytes=pool_given(observation),
+        lora_slots=adapter_slots(observation),
+    )
+
+
+def _figures(observation: Observation) -> Figures:
+    printed = observation.printed
+    halves = None
+    if printed.k_gib is not None and printed.v_gib is not None:
+        halves = (printed.k_gib + printed.v_gib) * GIB
+    return Figures(
+        load=_bytes(printed.model_load_gib),
+        pool=_bytes(printed.available_kv_gib),
+        halves=halves,
+        tokens=printed.kv_tokens,
+        concurrency=printed.max_concurrency,
+        free=_bytes(printed.free_gpu_gib),
+        refused=printed.fits is False,
+        cells=printed.context_cells or observation.context_tokens,
+        cache=_bytes(printed.kv_mib, MIB),
+        values=_bytes(printed.v_mib, MIB),
+        states=_bytes(printed.state_mib, MIB),
+    )
+
+
+def _bytes(size: float | None, unit: int = GIB) -> float | None:
+    return None if size is None else size * unit
+
+
+def _layout(observation: Observation) -> Layout:
+    ranks, data = observation.tensor_parallel or 1, observation.data_parallel or 1
+    # SGLang's data-parallel attention divides the tensor-parallel devices among the data ranks.
+    shared = data > 1 and observation.devices == ranks
+    return Layout(
+        tensor=max(ranks // data, 1) if shared else ranks,
+        pipeline=observation.pipeline_parallel or 1,
+        data=data,
+        expert=bool(observation.expert_parallel),
+        decode_context=observation.context_parallel or 1,
+    )
+
+
+def _weights_unclear(observation: Observation, flags: Flags, *, drafts: bool) -> str | None:
+    if flags.weight_format is None:
+        return "how the checkpoint is stored is not known well enough"
+    if observation.speculative and not drafts and observation.printed.model_load_gib is not None:
+        return "a draft model is loaded too"
+    return None
+
+
+def _plan_unclear(observation: Observation, start: Start) -> str | None:
+    if not start.engine.device_classes:
+        return "keys and values have different types" if observation.kv_format is None else None
+    if observation.context_tokens is None and not start.rules.tokens_are_cells:
+        return "the context is not stated"
+    if observation.kv_format is None and not observation.complete:
+        return "the KV format is not stated"
+    if observation.speculative and start.flags.draft_tokens == 0:
+        return "the draft model is not described"
+    if start.accelerator is None and (observation.tensor_parallel or 1) > 1:
+        return "devices differ or are not named, and the smallest rank decides"
+    return None
+
+
+def _draft_tokens(observation: Observation) -> int:
+    found = re.search(r"num_speculative_tokens\D+(\d+)", observation.speculative or "")
+    return int(found[1]) if found else 0
 
 
 def serves_images(observation: Observation) -> bool:

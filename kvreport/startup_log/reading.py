@@ -124,7 +124,7 @@ def read_log(text: str) -> Reading:
     if len(text) > MAX_CHARACTERS or breaks > MAX_LINES:
         raise InputError(
             f"log: found {len(text):,} characters; allowed: {MAX_CHARACTERS:,} characters in {MAX_LINES:,} "
-            "lines; the start of the log, up to the first request, is enough"
+            "lines (the start of the log, up to the first request, is enough)"
         )
     recognised: list[Recognised] = []
     unknown: list[tuple[int, str]] = []

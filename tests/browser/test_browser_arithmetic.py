@@ -16,7 +16,7 @@ from kvreport.publish import explorer_data, profiles, sizer_data
 from kvreport.publish.browser import script as browser_script
 from kvreport.publish.page_data import gather
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("tiny-site")]
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 EVERY = 9
 """One model in so many is taken: all families come in, and the test stays short."""

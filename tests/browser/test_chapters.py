@@ -36,7 +36,7 @@ from kvreport.book.chapter import (
 from kvreport.book.instruments import evaluate, shown
 from kvreport.publish import browser as generated
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("tiny-site")]
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 ASSETS = Path(__file__).parents[2] / "docs" / "assets"
 CHAPTERS = Path(__file__).parents[2] / "docs" / "chapters"

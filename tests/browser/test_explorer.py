@@ -16,7 +16,7 @@ import pytest
 from kvreport import estimate
 from kvreport.catalog.load import open_catalogue
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("tiny-site")]
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 KEYS = ["model", "gpu", "tensor_parallel", "weight_format", "kv_format", "context_tokens"]
 FIRST = "#explore-table tbody tr:first-child"

@@ -11,7 +11,7 @@ import pytest
 from kvreport.startup_log.llama_cpp import browser_table, looks_like_llama_cpp, read_start
 from kvreport.startup_log.local import diagnose_local
 
-pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
+pytestmark = [pytest.mark.browser]
 
 FITS = """\
 llama_prepare_model_devices: using device Vulkan0 (NVIDIA GeForce RTX 3090) (0000:01:00.0) - 23594 MiB free

@@ -19,7 +19,7 @@ from kvreport.publish.browser import script as browser_script
 from kvreport.publish.page_data import gather
 from kvreport.startup_log import diagnose, read_log, table
 
-pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
+pytestmark = [pytest.mark.browser]
 
 CATALOGUE = open_catalogue()
 

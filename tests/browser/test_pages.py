@@ -11,7 +11,7 @@ from visits import Visit, address, browser
 
 __all__ = ["address", "browser"]  # fixtures
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("tiny-site")]
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 LLAMA = "models/meta-llama--Llama-3.1-8B-Instruct/"
 H100 = "gpus/h100-sxm-80gb/"
@@ -260,3 +260,24 @@ def test_instant_navigation_starts_the_next_page_too(visit):
     page.locator(".kv-more-fields summary").click()
     page.locator("#kv-weights").select_option("int4")
     page.wait_for_function("document.querySelector('[data-kv-shown]')?.dataset.kvShown === '?weights=int4'")
+
+
+@pytest.mark.parametrize("uri", ["", LLAMA, H100])
+def test_what_is_chosen_while_the_numbers_are_on_their_way_is_not_lost(visit, uri):
+    held = []
+    visit.page.route("**/site.json", lambda route: held.append(route))  # noqa: PLW0108 - playwright marks the function
+    page = visit.go(uri)
+    for _ in range(100):
+        if held:
+            break
+        page.wait_for_timeout(50)
+    page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
+    page.locator("#kv-weights").select_option("int4")
+    page.locator("#kv-context").fill("16K")
+    page.locator("#kv-context").blur()
+    for route in held:
+        route.continue_()
+    page.wait_for_url("**weights=int4**")
+    page.wait_for_function("document.querySelector('[data-kv-shown*=int4]')")
+    assert visit.query()["context"] == ["16384"]
+    assert page.locator("#kv-weights").input_value() == "int4"

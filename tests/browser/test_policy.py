@@ -14,7 +14,7 @@ from serving import HEAR, served
 from kvreport.adapters.export import export
 from kvreport.adapters.policy import Policy, inline
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("tiny-site")]
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 LLAMA = "models/meta-llama--Llama-3.1-8B-Instruct/"
 CARD = Path("embed/index.html")
@@ -118,7 +118,7 @@ def test_search_and_the_way_from_page_to_page_are_allowed(page, address):
     page.wait_for_url(f"**/{LLAMA}")
     page.locator(".kv-more-fields summary").click()
     page.locator("#kv-weights").select_option("int4")
-    expect(page.locator("[data-kv-slot=conditions]")).to_contain_text("INT4")
+    expect(page.locator("[data-kv-slot=conditions]")).to_contain_text("INT4", timeout=15_000)
     assert page.evaluate("window.refused") == []
 
 

@@ -15,7 +15,7 @@ from kvreport.catalog.load import open_catalogue
 from kvreport.estimation.size import size
 from kvreport.startup_log import diagnose
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("tiny-site")]
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 ANSWER = "[data-kv-sized][data-kv-state]"
 

@@ -24,7 +24,7 @@ from kvreport.publish.browser import script as browser_script
 from kvreport.publish.page_data import gather
 from kvreport.publish.site_data import SiteData
 
-pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
+pytestmark = [pytest.mark.browser]
 
 MODELS = (
     "meta-llama/Llama-3.1-70B-Instruct",

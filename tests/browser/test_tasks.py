@@ -13,7 +13,7 @@ from visits import Visit, address, browser
 from kvreport import estimate
 from kvreport.catalog.load import load_catalogue
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("tiny-site")]
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 __all__ = ["address", "browser"]  # fixtures
 

@@ -18,7 +18,7 @@ from kvreport.traffic.readers import read_lines
 from kvreport.traffic.reuse import reuse
 from kvreport.traffic.shipped import shipped_traces
 
-pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
+pytestmark = [pytest.mark.browser]
 
 CURVE = """
 ([text, unit, sizes, warmup, computeLast]) => {

@@ -16,7 +16,7 @@ from kvreport.traffic.compact import write_compact
 from kvreport.traffic.generate import Workload, generate
 from kvreport.traffic.trace import MAX_NODES
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("tiny-site")]
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 BOX = "[data-kv-trafficked]"
 MODEL = "meta-llama/Llama-3.1-8B-Instruct"

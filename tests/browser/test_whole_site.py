@@ -26,7 +26,6 @@ pytestmark = [
     pytest.mark.browser,
     pytest.mark.slow,
     pytest.mark.timeout(1200),
-    pytest.mark.xdist_group("whole-site"),
 ]
 
 FIRST_LOAD_BYTES = 150_000

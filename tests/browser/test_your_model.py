@@ -16,7 +16,7 @@ from kvreport import estimate
 from kvreport.architectures import read_config
 from kvreport.publish import python_runtime
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("tiny-site")]
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 CACHE = Path(__file__).resolve().parents[2] / ".cache" / "kvreport"
 SHA = "0123456789abcdef0123456789abcdef01234567"

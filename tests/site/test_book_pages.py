@@ -231,7 +231,7 @@ def attempt(small_book, build_site, monkeypatch):
         path.write_text(text, encoding="utf-8")
 
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("book")]
+pytestmark = [pytest.mark.slow]
 
 
 def test_a_chapter_is_executed_and_its_page_made(attempt):

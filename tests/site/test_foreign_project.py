@@ -12,7 +12,7 @@ import pytest
 import tiny
 from bs4 import BeautifulSoup
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("foreign-site")]
+pytestmark = [pytest.mark.slow]
 
 HOME = """\
 # Our team's handbook

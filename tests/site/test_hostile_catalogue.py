@@ -32,7 +32,7 @@ from kvreport.catalog.shelf import read_json, read_yaml, validate
 from kvreport.errors import CatalogueError, InputError
 from kvreport.publish.changes import Snapshot
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("hostile-site")]
+pytestmark = [pytest.mark.slow]
 
 MODELS = ("meta-llama--Llama-3.1-8B-Instruct", "openai--gpt-oss-20b")
 ACCELERATORS = ("h100-sxm-80gb", "rtx-4090")

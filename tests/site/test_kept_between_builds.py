@@ -21,7 +21,7 @@ import pytest
 import tiny
 from fuzzing import examples
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("kept-site")]
+pytestmark = [pytest.mark.slow]
 
 MODELS = ("meta-llama--Llama-3.1-8B-Instruct", "openai--gpt-oss-20b")
 ACCELERATORS = ("h100-sxm-80gb", "rtx-4090")

@@ -11,7 +11,7 @@ import pytest
 
 from kvreport.publish import schemas
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("tiny-site")]
+pytestmark = [pytest.mark.slow]
 
 
 def read(tiny_site, name):

@@ -21,7 +21,7 @@ REPOSITORY = Path(__file__).parents[2]
 CHAPTERS = sorted((REPOSITORY / "docs" / "chapters").glob("*.py"))
 SITE = "https://example.org/kv/"
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("book")]
+pytestmark = [pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

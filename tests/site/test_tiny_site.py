@@ -17,7 +17,7 @@ from bs4 import BeautifulSoup
 from kvreport import estimate
 from kvreport.catalog.load import load_catalogue
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("tiny-site")]
+pytestmark = [pytest.mark.slow]
 
 LLAMA = "models/meta-llama--Llama-3.1-8B-Instruct/"
 H100 = "gpus/h100-sxm-80gb/"

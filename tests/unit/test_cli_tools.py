@@ -89,5 +89,5 @@ def test_mcp_tools_answer_what_the_commands_answer() -> None:
 
 
 def test_mcp_reads_no_file() -> None:
-    with pytest.raises(Exception, match=r"found the path of a file; allowed: a model of the catalogue"):
+    with pytest.raises(Exception, match=r"found the path of a file; allowed: a model of the catalog"):
         call("estimate", model="/etc/passwd.json", gpu="h100")

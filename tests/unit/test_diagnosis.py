@@ -6,9 +6,13 @@ from pathlib import Path
 import pytest
 
 from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.observation import load_observations
 from kvreport.cli import main
 from kvreport.errors import InputError
+from kvreport.evidence.validation import validate
 from kvreport.startup_log import Diagnosis, diagnose
+from kvreport.startup_log.laid_out import pasted_start
+from kvreport.startup_log.start import printed_concurrency, with_pool
 
 GIB = 1 << 30
 CATALOGUE = open_catalogue()
@@ -136,7 +140,7 @@ def test_what_is_missing_is_asked_for() -> None:
     notes = read("GPU KV cache size: 100,000 tokens").notes
     assert any("does not name its model" in note for note in notes)
     assert any("Say which GPU" in note for note in notes)
-    assert any("does not know my/model" in note for note in read(SHORT).notes)
+    assert any("does not have my/model" in note for note in read(SHORT).notes)
 
 
 def test_a_model_given_by_hand_must_be_known() -> None:
@@ -255,3 +259,35 @@ def test_headline_and_table_come_from_one_plan() -> None:
     assert found.headline.startswith("32.00x")
     assert found.shorter[0] == (32_768, 32)
     assert any("not the log's" in note for note in found.notes)
+
+
+def test_a_published_start_and_its_pasted_log_are_judged_alike() -> None:
+    # obs-011 is the log above, as a record: one judge, so that every shared figure is predicted alike.
+    observations = load_observations(CATALOGUE.folder)
+    (published,) = (one for one in observations if one.printed.kv_tokens == 2_640_144)
+    (case,) = validate(CATALOGUE, [published]).cases
+    judged = {one.quantity: one.predicted for one in case.comparisons}
+    pasted = {one.fact: one.predicted for one in read(GPT_OSS, gpu="a100-sxm-80gb").comparisons}
+    assert pasted["kv_tokens"] == judged["tokens given pool"]
+    assert pasted["concurrency"] == judged["concurrency given pool"]
+
+
+def test_an_early_release_divides_its_tokens_by_the_length() -> None:
+    # vLLM 0.8 printed tokens / length as its concurrency, so a plan that says the same agrees with the log.
+    log = """\
+Initializing a V1 LLM engine (v0.8.3) with config: model='google/gemma-2-9b-it', max_seq_len=8192
+gpu_memory_utilization=0.9
+Available KV cache memory: 40.00 GiB
+"""
+    first = read(log, gpu="h100-sxm-80gb")
+    laid = pasted_start(first.reading, CATALOGUE.model("google/gemma-2-9b-it"), CATALOGUE, None).laid_out()
+    assert laid is not None
+    filled = with_pool(laid, 40 * GIB)
+    tokens, own = int(filled.printed_tokens(8192)), float(filled.concurrency(8192))
+    assert printed_concurrency(filled, 8192) == tokens / 8192
+    found = read(
+        f"{log}Maximum concurrency for 8,192 tokens per request: {tokens / 8192:.2f}x", gpu="h100-sxm-80gb"
+    )
+    (one,) = (one for one in found.comparisons if one.fact == "concurrency")
+    assert one.predicted == tokens / 8192
+    assert not any("Our plan is not" in note for note in found.notes), own

@@ -62,7 +62,10 @@ def test_a_signal_ends_workers_and_helpers_too(tmp_path: Path, name: str) -> Non
     parent.send_signal(number)
     if name in ("SIGTERM", "SIGHUP"):
         parent.send_signal(number)  # as `timeout` does: once to the process, once to its group
-    status = parent.wait(20)
+    try:
+        status = parent.wait(20)
+    finally:
+        parent.kill()
     assert status == {"SIGKILL": -9, "SIGINT": -2}.get(name, 128 + number)
     end = time.monotonic() + 20
     while any(map(lives, children)) and time.monotonic() < end:
@@ -70,6 +73,45 @@ def test_a_signal_ends_workers_and_helpers_too(tmp_path: Path, name: str) -> Non
     assert not any(map(lives, children))
     left = [path.name for path in tmp_path.glob("work-*")]
     assert bool(left) is (name == "SIGKILL")  # nobody can clean up after that but the next
+
+
+DEAF = """
+import sys, time
+from pathlib import Path
+from kvreport import processes
+from kvreport.atomic.workspace import claim
+
+class Deaf:
+    def __del__(self):  # what is raised in here, Python prints and forgets
+        print("ready", flush=True)
+        time.sleep(60)
+
+processes._LAST_PATIENCE_SECONDS = 0.5
+processes.exit_on_signals()
+work = claim(Path(sys.argv[1]), "work-")
+Deaf()
+time.sleep(60)
+"""
+
+
+def test_a_signal_whose_exception_is_lost_ends_the_process_all_the_same(tmp_path: Path) -> None:
+    script = tmp_path / "program.py"
+    script.write_text(DEAF, encoding="utf-8")
+    with subprocess.Popen(
+        [sys.executable, str(script), str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == "ready\n"
+        assert list(tmp_path.glob("work-*"))
+        parent.send_signal(signal.SIGHUP)
+        try:
+            assert parent.wait(20) == 128 + signal.SIGHUP
+        finally:
+            parent.kill()
+    assert not list(tmp_path.glob("work-*"))
 
 
 def end_myself(_: int) -> None:

@@ -392,9 +392,9 @@ def test_observed_lengths_give_the_longest_and_the_average(
     assert main(words) == 0
     shown = capsys.readouterr().out
     # 9,000 of 18,000 tokens with stretches; 63 + 125 + 375 pages of 16 are 9,008; 4 + 8 + 24 of 256 are 9,216.
-    assert "a stretch for the longest   50.0%" in shown
-    assert "pages of 16                  0.1%" in shown
-    assert "pages of 256                 2.3%" in shown
+    assert "room for the longest   50.0%" in shown
+    assert "pages of 16             0.1%" in shown
+    assert "pages of 256            2.3%" in shown
 
 
 @pytest.mark.parametrize("content", ["", "12\nmany\n", "0\n", "-3\n", "99999999999\n"])

@@ -76,10 +76,13 @@ def test_a_field_needs_a_label_and_help(style):
     assert not list(style.labels('<label>GPU <input name="gpu" aria-describedby="gpu-help"></label>'))
 
 
-def test_no_file_has_more_faults_than_it_may(style, capsys):
+def test_settings_and_strings_of_code_are_not_prose(style):
+    long = "Not in the config, so the defaults were taken: " + ", ".join(
+        f"text_config.key_{n} = {n}" for n in range(20)
+    )
+    assert next(iter(style.markdown(long))).text.endswith("code, code, code")
+    assert not style.is_prose("cff-version: 1.2.0\nmessage: If you use these figures, please cite them")
+
+
+def test_no_file_has_a_fault(style, capsys):
     assert style.main([]) == 0, capsys.readouterr().out
-
-
-def test_every_allowance_is_of_a_file_that_is_checked(style):
-    files = {path.relative_to(style.ROOT).as_posix() for path in style.scope()}
-    assert set(style.allowed()) <= files

@@ -257,3 +257,32 @@ def test_gemma_4s_drafter_keeps_no_cache(catalogue: Catalogue) -> None:
 )
 def test_a_build_follows_the_release_that_was_cut_after_it(version: str, number: tuple[int, ...]) -> None:
     assert releases.release_number(version) == number
+
+
+@pytest.mark.parametrize(
+    ("version", "on"), [("0.25.1", False), ("0.26.0", False), ("0.27.1", False), ("0.28.0", True)]
+)
+def test_hybrids_cache_prefixes_by_default_since_0_28(catalogue: Catalogue, version: str, on: bool) -> None:
+    """0.27.1 prints 485,083 tokens for Qwen3.8-27B on an H100: 14 blocks a request, so one state of each group."""
+    engine = rules(catalogue.engine(f"vllm@{version}")).at_release(version)
+    assert engine.state_prefix_caching is on
+
+
+@pytest.mark.parametrize(
+    ("name", "ranks", "gib"),
+    [
+        ("Qwen/Qwen3.8-27B-FP8", 1, 0.93),  # 29.38 GiB were loaded on an MI355X, 28.54 on an H100
+        ("Qwen/Qwen3.8-27B-FP8", 2, 0.54),
+        ("Qwen/Qwen3-4B", 1, 0.0),  # neither FP8 nor experts
+    ],
+)
+def test_rows_of_fp8_are_set_apart_on_amd(catalogue: Catalogue, name: str, ranks: int, gib: float) -> None:
+    from tests.trunk import load_overhead
+
+    model, engine = catalogue.models[name], catalogue.engine("vllm@0.20.2")
+    added = [
+        load_overhead(model, engine, None, catalogue.weight_formats, catalogue.accelerator(gpu), ranks)
+        for gpu in ("mi355x", "h100-sxm-80gb")
+    ]
+    assert added[0].get("row_padding", 0) / GIB == pytest.approx(gib, abs=0.02)
+    assert "row_padding" not in added[1]

@@ -49,7 +49,7 @@ DEEPSEEK_V4: Final = {
     "vocab_size": 129280,
 }
 _OWN_LAYOUT: Final = (
-    "Engines keep this model's latents in their own FP8 layout whatever is asked for; that is its"
+    "Engines keep this model's latents in their own FP8 layout whatever is requested; that is its"
     " format here."
 )
 _WORDS: Final = {

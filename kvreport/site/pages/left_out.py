@@ -37,7 +37,7 @@ def lead(found: LeftOut) -> str:
     told = found.summary
     return (
         f"On {told.logs} vLLM logs of {told.sources} sources, each predicted with constants that were fitted without "
-        f"its source: KV pool tokens differ by {told.median_error:.1%} in the median and {told.p90_error:.1%} at the "
+        f"its source. KV pool tokens differ by {told.median_error:.1%} in the median and {told.p90_error:.1%} at the "
         f"90th percentile. The 80 % band contains {told.coverage:.0%} of the pools"
     )
 

@@ -74,7 +74,7 @@ def page(site: SiteData) -> Page:
         heading=TITLE,
         names=("log", "log reader", "start-up log"),
         description="Paste a start-up log of vLLM or SGLang: every number explained, compared with the formula, and "
-        "what to change. Nothing leaves the page.",
+        "what to change. The log stays in your browser.",
         sections=(Section("log", "", render("log/body.html", URI, context(site))),),
     )
 

@@ -36,7 +36,7 @@ from kvreport.site.pages import (
     traffic_checks,
 )
 from kvreport.site.pages.measured import share
-from kvreport.startup_log.observed import Comparison
+from kvreport.startup_log.start import Comparison
 
 if TYPE_CHECKING:
     from kvreport.catalog.load import Catalogue

@@ -209,11 +209,13 @@ def steps_in_flight(release: Release) -> int:
 
 
 def state_prefix_caching(release: Release) -> bool:
-    """Whether prefix caching is on by default for models that mix attention and states: since 0.26.0.
+    """Whether prefix caching is on by default for models that mix attention and states: since 0.28.0.
 
-    ``config/model.py::is_prefix_caching_supported``. Models of states alone never cache by default.
+    ``engine/arg_utils.py::_set_default_chunked_prefill_and_prefix_caching_args`` takes what
+    ``config/model.py::is_prefix_caching_supported`` says, and excepts these models in 0.26 and 0.27. Models of
+    states alone never cache by default.
     """
-    return release >= (0, 26)
+    return release >= (0, 28)
 
 
 def state_slots(release: Release, *, caching: bool, checkpoint: bool) -> int:
