@@ -134,7 +134,7 @@ def _on_device(
             f"{engine.label} does not have the class {model.architecture}: releases "
             f"{ruling.missing[model.architecture]} do",
         )
-    if ruling.only is not None and model.architecture is not None and model.architecture not in ruling.only:
+    if ruling.only is not None and model.architecture not in ruling.only:
         return Judgement(
             "engine_does_not_run", f"{engine.label} does not have the class {model.architecture}"
         )
@@ -317,7 +317,7 @@ def codes(
         engine.family,
         engine.version,
         model.architecture in ruling.missing and model.architecture not in ruling.ran,
-        ruling.only is None or model.architecture is None or model.architecture in ruling.only,
+        ruling.only is None or model.architecture in ruling.only,
         model.architecture if model.architecture in listed else None,
         model.architecture in ruling.unstable,
         model.weight_format,

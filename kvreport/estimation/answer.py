@@ -114,7 +114,7 @@ class Estimate:
     @property
     def start_shortage_bytes(self) -> int | None:
         """What the engine asks for at start beyond what is free, where that decides the verdict; else None."""
-        if self.deployment.start_shortage is None:
+        if self.deployment is None or self.deployment.start_shortage is None:
             return None
         short, band = map(int, self.deployment.start_shortage)
         by_start = Verdict(int(start_verdict(short, band))).label
