@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from kvreport.accounting import numeric as xp
 from kvreport.accounting.budget import Budget
@@ -171,13 +172,15 @@ def shared_plan(case: Case, known: Memo) -> BlockPlan:
 
 def new_plan(case: Case) -> BlockPlan:
     """The block plan of a case, worked out."""
-    return case.rules.plan(
-        case.model,
-        serving=case.serving,
-        kv_format=case.kv_format,
-        layout=case.layout,
-        accelerator=case.accelerator,
-    )
+    given: dict[str, Any] = {
+        "serving": case.serving,
+        "kv_format": case.kv_format,
+        "layout": case.layout,
+        "accelerator": case.accelerator,
+    }
+    if case.stage_of is not None:
+        return case.rules.plan_stage(*case.stage_of, case.model, **given)
+    return case.rules.plan(case.model, **given)
 
 
 def shared_reserve(case: Case, known: Memo) -> Reserve:

@@ -36,6 +36,7 @@ from kvreport.accounting.stages import stages
 from kvreport.accounting.support import Asked, spread_codes
 from kvreport.accounting.support import codes as refusals
 from kvreport.catalog.engine import Engine
+from kvreport.catalog.model import Model
 from kvreport.units import MAX_BYTES
 
 __all__ = [
@@ -200,11 +201,17 @@ def lay_out(case: Case, memo: Memo | None = None) -> Deployment:
         first = number * layout.tensor
         for places in groups[number].values():
             devices = (case.replica[first + places[0]],) if case.replica else case.accelerators
-            at_stage = replace(case, model=stage.model, accelerators=devices)
+            at_stage = replace(
+                case, model=stage.model, stage_of=_stage_of(case, stage.layers), accelerators=devices
+            )
             where = tuple(place + first for place in places)
             ranks.append(_rank(at_stage, memo_of_stage, stage.layers, where))
     ranks.sort(key=lambda one: int(xp.least(one.pool_bytes)))
     return replace(ranks[0], others=tuple(ranks[1:]))
+
+
+def _stage_of(case: Case, layers: range) -> tuple[Model, range] | None:
+    return None if case.layout.pipeline == 1 else (case.model, layers)
 
 
 def _replica(case: Case) -> list[dict[Hashable, tuple[int, ...]]]:

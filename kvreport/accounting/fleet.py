@@ -68,7 +68,12 @@ def lay_out_fleet(case: Case, alike: Sequence[Alike], memo: Memo) -> Iterator[tu
             one = replace(case, accelerators=(case.accelerators[group.places[0]],), serving=group.serving)
             try:
                 plans = [
-                    shared_plan(one if len(parts) == 1 else replace(one, model=part.model), known)
+                    shared_plan(
+                        one
+                        if len(parts) == 1
+                        else replace(one, model=part.model, stage_of=(case.model, part.layers)),
+                        known,
+                    )
                     for part, known in zip(parts, memos, strict=True)
                 ]
             except InputError:

@@ -160,6 +160,12 @@ class Accelerator(Record):
         return free.value, band or 0
 
     @property
+    def short_name(self) -> str:
+        """What people call it: its shortest alias that is written as a name."""
+        names = [alias for alias in self.aliases if alias[0].isupper() and self.vendor not in alias]
+        return min([*names, self.name], key=len)
+
+    @property
     def is_commonly_rented(self) -> bool:
         """Whether more than one provider rents it out by the hour."""
         return len(self.rented_as) > 1

@@ -34,13 +34,13 @@ class Vllm(EngineRules):
 
     def default_kv_format(self, model: Model, accelerator: Accelerator | None) -> str | None:
         """What the checkpoint declares, else what the device's kernels ask for."""
-        return kernels.default_kv_format(model, accelerator)
+        return kernels.default_kv_format(model, self.engine, accelerator)
 
     def stored_format(
         self, model: Model, kv_format: KvFormat | None, accelerator: Accelerator | None
     ) -> KvFormat | None:
         """The layout that the device's kernels give a format."""
-        return kernels.stored_format(model, kv_format, accelerator)
+        return kernels.stored_format(model, self.engine, kv_format, accelerator)
 
     def plan(
         self,
@@ -61,9 +61,33 @@ class Vllm(EngineRules):
             accelerator=accelerator,
         )
 
+    def plan_stage(
+        self,
+        whole: Model,
+        layers: range,
+        stage: Model,
+        *,
+        serving: Serving,
+        kv_format: KvFormat | None,
+        layout: Layout,
+        accelerator: Accelerator | None,
+    ) -> BlockPlan:
+        """The stage's layers in the groups of the whole model; a draft's layer runs on the last stage."""
+        del stage
+        last = layers.stop == whole.layer_count
+        return plan.plan(
+            whole,
+            self.engine,
+            serving=serving,
+            kv_format=kv_format,
+            layout=layout,
+            accelerator=accelerator,
+            stage=range(layers.start, layers.stop + 1) if last else layers,
+        )
+
     def same_on_every_device(self, model: Model) -> bool:
         """True for full attention only, in heads that every kernel takes."""
-        return kernels.same_on_every_device(model)
+        return kernels.same_on_every_device(model, self.engine)
 
     def reserves_for_steps(self, model: Model) -> bool:
         """True for windows and rings, which hold tokens in flight beside their own."""
