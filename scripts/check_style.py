@@ -130,7 +130,7 @@ def markdown(source: str, first: int = 1) -> Iterator[Text]:
             line = ""
         elif fence or raw.startswith(("    $", "    kvreport", "    make")):
             line = ""
-        ends = not line or re.match(r"([-*+]|\d+\.) |#|\||>|:::|---$|<", line)
+        ends = not line or re.match(r"([-*+]|\d+\.) |#|\||>|:::|---$|<|reader: \{", line)
         if ends and block:
             yield Text(began, _inline(" ".join(block)))
             block = []

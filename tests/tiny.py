@@ -50,6 +50,32 @@ BY_HAND = """\
 """
 
 
+QUESTIONS = {
+    "index": "# Questions\n\n- [First](first.md)\n- [Second](second.md)\n",
+    "first": """\
+---
+description: one question
+reader: {model: llama-3.1-8b, gpu: H100, context: 8K, requests: 40}
+---
+# How many fit?
+
+A short answer.
+
+{{ MODEL }} on {{ GPU }}, requests of {{ CONTEXT }}:
+
+| Quantity | Value |
+| --- | ---: |
+| fits | {{ fits(MODEL, GPU, tokens=CONTEXT, tp=GPUS, weights=WEIGHTS) as requests }} |
+| cache | {{ REQUESTS * kv_request(MODEL, tokens=CONTEXT) as GiB.2 }} |
+| DCP | {{ fits(MODEL, GPU, tokens=CONTEXT, tp=GPUS, dcp=GPUS, weights=WEIGHTS) as requests }} |
+| always | {{ 1 GiB = GiB }} |
+""",
+    "second": "---\nreader: {model: llama-3.1-8b, gpu: H100}\n---\n# Second\n\n{{ MODEL }} has"
+    " {{ parameters(MODEL) as billion.1 }} parameters.\n",
+}
+"""Two questions to a reader's own case, and the list that gives their order."""
+
+
 @dataclass(frozen=True)
 class TinySite:
     """A built site.
@@ -101,11 +127,14 @@ def build_site() -> Callable[[Path], None]:
 
 @pytest.fixture(scope="session")
 def tiny_site(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> TinySite:
-    """The tiny site; one hand-written page beside the generated ones."""
+    """The tiny site; a hand-written page and two questions beside the generated ones."""
     root = tmp_path_factory.mktemp("tiny")
     docs = root / "docs"
     docs.mkdir()
     (docs / "by-hand.md").write_text(BY_HAND, encoding="utf-8")
+    (docs / "questions").mkdir()
+    for name, text in QUESTIONS.items():
+        (docs / "questions" / f"{name}.md").write_text(text, encoding="utf-8")
     catalogue = copy_catalogue(repository, root / "data")
     fetched = repository / ".cache" / "kvreport" / "runtime"
     if fetched.is_dir():

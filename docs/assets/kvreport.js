@@ -408,7 +408,7 @@
   const ANSWER = scriptsOf("kernel capacity state chart picker result");
   const STATE = [...ANSWER, ...scriptsOf("ask answers pages")];
   /* Pages that are whole as printed: their scripts come when the reader begins to do something. */
-  const LATE = ["stateful", "askBox", "gpuPage"];
+  const LATE = ["stateful", "askBox", "gpuPage", "reader"];
 
   /** @type {[string, string, string[]][]} */
   const PARTS = [
@@ -417,6 +417,7 @@
     ["[data-kv-state]", "stateful", STATE],
     ["[data-kv-ask]", "askBox", STATE],
     ["[data-kv-gpupage]", "gpuPage", [...STATE, "kv-matrix.js", "kv-gpu.js"]],
+    ["[data-kv-reader]", "reader", scriptsOf("kernel lessons capacity state picker question")],
     ["[data-kv-explore]", "explore", ["kv-core.js", "kv-capacity.js", "kv-matrix.js", "kv-explore.js"]],
     ["[data-kv-sizer]", "sizer", [
       "kv-kernel.js",

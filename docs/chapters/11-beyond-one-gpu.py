@@ -109,6 +109,42 @@ drawings.gpu_layout(
 )
 
 # %% [markdown]
+# Three ways to put one request of a latent model on four GPUs. Each row is a quarter of the layers, each column a quarter of the tokens.
+
+# %% tags=["hide"]
+split = {
+    name: q.request("deepseek-v3", "H200", tokens=32768, **options) / GiB
+    for name, options in (("TP4", {"tp": 4}), ("PP4", {"pp": 4}), ("DCP4", {"tp": 4, "dcp": 4}))
+}
+assert split["TP4"] > 3.8 * split["PP4"]
+assert split["TP4"] > 3.8 * split["DCP4"]
+drawings.layout_cells(
+    f"TP4: every GPU stores all of the latent, {split['TP4']:.2f} GiB of a request of 32K",
+    "Tensor parallelism copies a latent to every GPU.",
+    4,
+    4,
+    [["0 1 2 3"] * 4] * 4,
+)
+
+# %% tags=["hide"]
+drawings.layout_cells(
+    f"PP4: every GPU stores its own layers, {split['PP4']:.2f} GiB at most",
+    "Pipeline parallelism divides the cache by layers; each GPU has every token of its layers.",
+    4,
+    4,
+    [[str(row)] * 4 for row in range(4)],
+)
+
+# %% tags=["hide"]
+drawings.layout_cells(
+    f"TP4 with DCP4: every GPU stores its own tokens, {split['DCP4']:.2f} GiB",
+    "Decode context parallelism divides the cache by tokens, taken in turn; each GPU has its tokens in every layer.",
+    4,
+    4,
+    [[str(column) for column in range(4)]] * 4,
+)
+
+# %% [markdown]
 # ## The formula
 
 # %% tags=["hide"]

@@ -133,3 +133,35 @@ def resident_sessions(pool: float, running: float, session: float) -> int:
 def left_share(pool: float, running: float) -> float:
     """Return the share of a pool that running requests leave."""
     return ratio(max(pool - running, 0), pool)
+
+
+def sizes_within(sizes: Sequence[int], room: float) -> int:
+    """Return how many of rising sizes are at most ``room``."""
+    found = 0
+    for size in sizes:
+        if size <= room:
+            found += 1
+    return found
+
+
+def layers_to_move(over: float, layers: Sequence[int]) -> int:
+    """Return the fewest leading layers whose experts must leave the device; -1 if all of them are not enough.
+
+    The device also holds a copy of one layer's experts while it computes on weights of the host.
+
+    Args:
+        over: Bytes by which everything on the device exceeds its memory.
+        layers: Bytes of the routed experts of each layer.
+    """
+    if over <= 0:
+        return 0
+    largest = 0
+    for one in layers:
+        largest = max(largest, one)
+    left = over + largest
+    moved = 0
+    for size in layers:
+        if left > 0:
+            left -= size
+            moved += 1
+    return -1 if left > 0 else moved

@@ -20,7 +20,9 @@ from pathlib import Path
 from posixpath import dirname, join, normpath
 from typing import TYPE_CHECKING, Final
 
+from kvreport.adapters import questions
 from kvreport.book import glossary, notebook, prose
+from kvreport.book.reader import of_front_matter
 from kvreport.errors import Fault
 from kvreport.site.kit.page import link
 
@@ -133,14 +135,22 @@ class Book:
                 self._way(uri, 1, page.file),
                 [(words, link(page.url, there)) for words, there in self.taken.get(uri, ())],
             )
-        elif uri in self.questions:
-            html += ways(self._way(uri, -1, page.file), self._way(uri, 1, page.file), "Questions")
-        html, faults = prose.resolve(html, self.quantities, uri)
+        case = of_front_matter(page.meta, self.quantities.catalogue)
+        html, faults = prose.resolve(html, self.quantities.about(case), uri)
         if self.terms and self.files is not None:
             home = self.files.get_file_from_path(glossary.PAGE)
             if home is not None and uri != glossary.PAGE:
                 html = glossary.explain(html, self.terms, home.url_relative_to(page.file))
+        if uri in self.questions:
+            if case is not None and self._has_model(case.model):
+                html = questions.with_case(html, page.url, case, self.quantities.catalogue)
+            html += ways(self._way(uri, -1, page.file), self._way(uri, 1, page.file), "Questions")
         return html, dead, faults
+
+    def _has_model(self, model: str) -> bool:
+        """Whether the site has a page for a model, and so the files that a reader's case needs."""
+        slug = self.quantities.catalogue.model(model).slug
+        return self.files is not None and self.files.get_file_from_path(f"models/{slug}/index.md") is not None
 
     def names(self, uri: str) -> tuple[str, ...]:
         """Return other names under which a search finds a page: its file's, and terms that it explains."""

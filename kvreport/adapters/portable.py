@@ -22,7 +22,7 @@ from kvreport.adapters import policy
 from kvreport.adapters.book import CHAPTERS
 from kvreport.adapters.chapters import executed
 from kvreport.adapters.export import SCRIPTS, STYLES
-from kvreport.book import prose
+from kvreport.book import prose, reader
 from kvreport.book.glossary import chapter_address
 from kvreport.book.quantities import Quantities
 from kvreport.catalog.load import open_catalogue
@@ -156,7 +156,9 @@ def _hand_written(docs: Path, quantities: Quantities) -> Iterator[tuple[str, str
     """
     for path in sorted(docs.rglob("*.md")):
         where = path.relative_to(docs).as_posix()
-        text, faults = prose.resolve(path.read_text(encoding="utf-8"), quantities, where)
+        written = path.read_text(encoding="utf-8")
+        about = quantities.about(reader.of_text(written, quantities.catalogue))
+        text, faults = prose.resolve(written, about, where)
         if faults:
             raise InputError("; ".join(str(fault) for fault in faults))
         yield where, _CHAPTER_LINK.sub(_to_chapter, text)

@@ -28,6 +28,9 @@ _ROLES: Final = {
     "experts": "var(--kv-l5)",
 }
 
+_SHADES: Final = (_CACHE, _STATE, _WEIGHTS, "var(--kv-l5)")
+"""Colors of GPUs where each is drawn with its own; the label says which it is."""
+
 
 def growing_row(tokens: Sequence[str]) -> Html:
     """Draw how a decode step reads the whole row of keys and values and adds one pair to it."""
@@ -216,6 +219,43 @@ def gpu_layout(
         parts.append(_text(x + (wide - 10) / 2, height + 32, name, "middle", small=wide < 80))
         told.append(f"{name}: " + ", ".join(f"{label} {share / limit:.0%}" for _, label, share in contents))
     return _figure(parts, height + 44, title, "; ".join(told) + ".")
+
+
+def layout_cells(title: str, layout: str, layers: int, tokens: int, owners: Sequence[Sequence[str]]) -> Html:
+    """Draw one request's cache as layers x tokens, each cell with the GPUs that hold it.
+
+    Args:
+        title: The layout.
+        layout: What the layout does with the cache, in one sentence.
+        layers: Groups of layers, one row each.
+        tokens: Groups of tokens, one column each.
+        owners: For each row its cells: names of the GPUs that hold the cell, such as ``0`` or ``0 1``.
+    """
+    wide, tall, left, top = 104, 40, 96, 34
+    parts = [_text(left + tokens * wide / 2, 18, "tokens of one request →", "middle")]
+    held: dict[str, int] = {}
+    for row in range(layers):
+        y = top + row * tall
+        parts.append(_text(left - 10, y + 24, f"layers {'ABCDEFGH'[row]}", "end"))
+        for column in range(tokens):
+            names = owners[row][column].split()
+            for name in names:
+                held[name] = held.get(name, 0) + 1
+            x = left + column * wide
+            color = _SHADES[int(names[0]) % len(_SHADES)] if len(names) == 1 else _FREE
+            parts.append(
+                f'<rect x="{x}" y="{y}" width="{wide - 4}" height="{tall - 4}" rx="3" fill="{color}"'
+                f' stroke="{_LINE}"/>'
+            )
+            label = f"GPU {names[0]}" if len(names) == 1 else f"GPU {names[0]}–{names[-1]}"
+            parts.append(
+                _text(x + (wide - 4) / 2, y + 23, label, "middle", ink=len(names) > 1, on=len(names) == 1)
+            )
+    cells = layers * tokens
+    told = ", ".join(f"GPU {name} {count} of {cells} parts" for name, count in sorted(held.items()))
+    copies = sum(held.values()) / cells
+    words = "nothing is copied" if copies == 1 else f"each part is stored {copies:g} times"
+    return _figure(parts, top + layers * tall + 4, title, f"{layout} {told}; {words}.")
 
 
 def _text(

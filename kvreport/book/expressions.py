@@ -17,11 +17,13 @@ import operator
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from kvreport.errors import InputError, shorten
 
 Quantity = Callable[..., float]
+Value = Quantity | float | str | None
+"""What a name of an expression stands for: a function, a number, or a name or nothing as an argument."""
 
 UNITS: Final[Mapping[str, float]] = {
     "": 1,
@@ -95,6 +97,16 @@ _BINARY: Final[Mapping[type[ast.operator], Callable[[float, float], float]]] = {
     ast.FloorDiv: operator.floordiv,
     ast.Pow: math.pow,
 }
+_SIGNS: Final[Mapping[type[ast.operator], str]] = {
+    ast.Add: "+",
+    ast.Sub: "-",
+    ast.Mult: "*",
+    ast.Div: "/",
+    ast.FloorDiv: "//",
+    ast.Pow: "**",
+}
+Tree = int | float | list[Any]
+"""An expression as JSON; see :func:`tree_of`."""
 _FIGURE: Final = re.compile(r"\s*(?P<about>[≈~]\s*)?(?P<value>-?[0-9][0-9,]*(?:\.[0-9]+)?)\s*(?P<unit>\D.*|)")
 
 
@@ -181,7 +193,16 @@ def unit_factor(unit: str) -> float:
     )
 
 
-def evaluate(expression: str, vocabulary: Mapping[str, Quantity | float]) -> float:
+def is_counted(unit: str) -> bool:
+    """Whether a unit is a noun that counts things, and has a singular.
+
+    >>> is_counted("requests"), is_counted("GiB")
+    (True, False)
+    """
+    return unit in _COUNTED or unit in ("tokens", "minutes")
+
+
+def evaluate(expression: str, vocabulary: Mapping[str, Value]) -> float:
     """Compute an expression.
 
     Args:
@@ -210,7 +231,47 @@ def evaluate(expression: str, vocabulary: Mapping[str, Quantity | float]) -> flo
     return value
 
 
-def _walk(node: ast.expr, vocabulary: Mapping[str, Quantity | float]) -> object:
+def names_in(expression: str) -> frozenset[str]:
+    """Return every name that an expression uses.
+
+    >>> sorted(names_in("2 * fits(MODEL, GPU)"))
+    ['GPU', 'MODEL', 'fits']
+    """
+    tree = ast.parse(expression.strip(), mode="eval")
+    return frozenset(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
+
+
+def tree_of(expression: str) -> Tree:
+    """Return an expression as JSON, for a reader of another language.
+
+    A number is itself. Everything else is a list: ``["'", text]`` is a text or null, ``["$", name]`` a name,
+    ``["()", name, arguments, named arguments]`` a call, ``["-", a]`` a negation, and ``[sign, a, b]`` arithmetic.
+
+    >>> tree_of("2 * fits(MODEL, kv='fp8')")
+    ['*', 2, ['()', 'fits', [['$', 'MODEL']], {'kv': ["'", 'fp8']}]]
+    """
+    return _tree(ast.parse(expression.strip(), mode="eval").body)
+
+
+def _tree(node: ast.expr) -> Tree:
+    match node:
+        case ast.Constant(value=bool() | str() | None):
+            return ["'", node.value]
+        case ast.Constant(value=int() | float() as number):
+            return number
+        case ast.Name(id=name):
+            return ["$", name]
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return ["-", _tree(operand)]
+        case ast.BinOp(left=left, op=sign, right=right) if type(sign) in _SIGNS:
+            return [_SIGNS[type(sign)], _tree(left), _tree(right)]
+        case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords):
+            named = {str(keyword.arg): _tree(keyword.value) for keyword in keywords}
+            return ["()", name, [_tree(arg) for arg in args], named]
+    raise InputError(f"found {type(node).__name__}; allowed: numbers, text, + - * / // **, known functions")
+
+
+def _walk(node: ast.expr, vocabulary: Mapping[str, Value]) -> object:
     match node:
         case ast.Constant(value=bool() | int() | float() | str() | None):
             return node.value
@@ -237,7 +298,7 @@ def _walk(node: ast.expr, vocabulary: Mapping[str, Quantity | float]) -> object:
     raise InputError(f"found {type(node).__name__}; allowed: numbers, text, + - * / // **, known functions")
 
 
-def _known(name: str, vocabulary: Mapping[str, Quantity | float]) -> Quantity | float:
+def _known(name: str, vocabulary: Mapping[str, Value]) -> Value:
     if name not in vocabulary:
         raise InputError(f"found the name {name!r}; allowed: {', '.join(sorted(vocabulary))}")
     return vocabulary[name]

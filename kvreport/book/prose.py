@@ -6,9 +6,13 @@ Two forms, in hand-written pages, in chapters, in questions and in the glossary:
     A figure with the expression that it must equal, at its own printed precision. The page shows
     the figure; the build fails if the arithmetic or a catalogue entry no longer gives it.
 
-``{{ fits("llama-3.1-8b", "H100", tokens=8192) as users }}``
+``{{ fits("llama-3.1-8b", "H100", tokens=8192) as requests }}``
     A value printed as it comes, for figures that may move (an engine's estimate). ``as GiB.1``
     prints one decimal.
+
+``{{ MODEL }}``, ``{{ fits(MODEL, GPU, tokens=CONTEXT) as requests }}``
+    On a page that names a reader's case (:mod:`kvreport.book.reader`): the case's names, and values that
+    follow the case that a reader chooses.
 
 The words of the expressions are :mod:`kvreport.book.quantities`. Code is left alone. A quantity
 that stands in prose without either form is a *naked* one: :func:`naked` finds them, and the build
@@ -17,6 +21,7 @@ refuses them unless the reviewed list ``prose-allow.yaml`` names them with a rea
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -27,7 +32,8 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from kvreport.book.expressions import Figure, unit_factor
+from kvreport.book import reader
+from kvreport.book.expressions import Figure, is_counted, names_in, tree_of, unit_factor
 from kvreport.book.quantities import Quantities
 from kvreport.catalog.base import SCHEMA_VERSION, LongText, Record, Text
 from kvreport.catalog.shelf import read_yaml, validate
@@ -135,6 +141,8 @@ def state(source: str, quantities: Quantities) -> str:
     Raises:
         InputError: If the expression cannot be computed or does not give the stated figure.
     """
+    if quantities.reader is not None and source in reader.NAMES:
+        return quantities.reader.names[source]
     stated, equals, expression = source.partition(" = ")
     if equals:
         figure = Figure.parse(stated)
@@ -153,7 +161,8 @@ def state(source: str, quantities: Quantities) -> str:
     value = quantities.compute(match["expression"]) / unit_factor(unit)
     digits = int(match["digits"]) if match["digits"] else 0
     number = f"{value:,.{digits}f}"
-    return f"{number}{'' if unit in _GLUED else chr(0xA0)}{unit}"
+    counted = unit.removesuffix("s") if number == "1" and is_counted(unit) else unit
+    return f"{number}{'' if unit in _GLUED else chr(0xA0)}{counted}"
 
 
 def plain(text: str, quantities: Quantities) -> str:
@@ -166,9 +175,32 @@ def plain(text: str, quantities: Quantities) -> str:
 
 
 def _shown(source: str, quantities: Quantities) -> str:
-    expression = source.partition(" = ")[2] or source.rpartition(" as ")[0]
     text = escape(state(source, quantities))
-    return f'<span class="kv-q" title="{escape(expression.strip(), quote=True)}">{text}</span>'
+    if quantities.reader is not None and source in reader.NAMES:
+        return f'<span data-kv-case="{source}">{text}</span>'
+    expression = (source.partition(" = ")[2] or source.rpartition(" as ")[0]).strip()
+    title = escape(expression, quote=True)
+    return f'<span class="kv-q" title="{title}"{_live(source, expression, quantities)}>{text}</span>'
+
+
+def _live(source: str, expression: str, quantities: Quantities) -> str:
+    """Return the attribute of a value that follows the reader's case; "" for one that does not."""
+    match = _AS.fullmatch(source)
+    if quantities.reader is None or not names_in(expression).intersection(reader.NAMES):
+        return ""
+    if match is None:
+        raise InputError("a figure with = is the same for every reader; write the value with as")
+    unit = match["unit"].strip()
+    told = {
+        "x": tree_of(expression),
+        "per": unit_factor(unit),
+        "digits": int(match["digits"]) if match["digits"] else 0,
+        "unit": unit,
+        "glued": unit in _GLUED,
+        "counted": is_counted(unit),
+    }
+    text = json.dumps(told, ensure_ascii=False, separators=(",", ":"))
+    return f' data-kv-live="{escape(text, quote=True)}"'
 
 
 def markdown_of(path: Path) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from inspect import isfunction
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -19,17 +19,21 @@ from kvreport.accounting import kv_cache, roofline, weights
 from kvreport.accounting.demand import Demand, demand
 from kvreport.accounting.kernel import whole_blocks
 from kvreport.accounting.profile import CacheProfile
-from kvreport.book.expressions import Quantity, evaluate
+from kvreport.book.expressions import Value, evaluate
 from kvreport.catalog.caches import ChunkedAttention, FullAttention, Latent, SlidingWindow
 from kvreport.errors import InputError
+from kvreport.estimation.at_home import AtHome, at_home, backend_bytes
 
 if TYPE_CHECKING:
+    from kvreport.book.reader import Reader
     from kvreport.catalog.accelerator import Accelerator
     from kvreport.catalog.formats import KvFormat
     from kvreport.catalog.load import Catalogue
     from kvreport.catalog.model import Model
 
 N = TypeVar("N", int, float)
+
+_MIX: Final = "q4_k_m"
 
 FAR: Final = 1 << 29
 """A context beyond every window: where one further token costs its long-run price."""
@@ -53,14 +57,16 @@ class Quantities:
 
     Attributes:
         catalogue: Where models, accelerators, formats and engines are looked up.
+        reader: The case that ``MODEL``, ``GPU`` and the like stand for; None without one.
     """
 
     catalogue: Catalogue
+    reader: Reader | None = None
 
     @cached_property
-    def vocabulary(self) -> Mapping[str, Quantity | float]:
+    def vocabulary(self) -> Mapping[str, Value]:
         """Names and what they mean."""
-        words: dict[str, Quantity | float] = {name: getattr(self, name) for name in WORDS}
+        words: dict[str, Value] = {name: getattr(self, name) for name in WORDS}
         words |= {
             "min": min,
             "max": max,
@@ -69,7 +75,11 @@ class Quantities:
             "round": round,
             "sqrt": math.sqrt,
         }
-        return words | dict(CONSTANTS)
+        return words | dict(CONSTANTS) | (dict(self.reader.values) if self.reader else {})
+
+    def about(self, reader: Reader | None) -> Quantities:
+        """Return the vocabulary with a reader's case."""
+        return self if reader is None else replace(self, reader=reader)
 
     def compute(self, expression: str) -> float:
         """Compute an expression in this vocabulary."""
@@ -292,6 +302,33 @@ class Quantities:
         """Tokens of the longest single request that fits."""
         return self._estimate(model, gpu, 8192, options).max_context_tokens
 
+    # One slot of llama.cpp, all layers on one device, 4-bit weights (Q4_K_M) -------------------------
+
+    def slot_context(self, model: str, gpu: str) -> int:
+        """The longest usual context (4K, 8K … or the model's own) of one llama.cpp slot with Q4_K_M weights."""
+        laid = self._at_home(model)
+        return laid.longest(_MIX, self.memory(gpu), self._backend(gpu))
+
+    def slot_weights(self, model: str) -> int:
+        """Bytes of Q4_K_M weights that llama.cpp puts on the device."""
+        return self._at_home(model).weights[_MIX]
+
+    def slot_experts(self, model: str, gpu: str, *, tokens: int) -> int:
+        """The fewest layers whose experts have to stay on the CPU (``--n-cpu-moe``) for a context, Q4_K_M."""
+        found = self._at_home(model).cpu_experts(_MIX, self.memory(gpu), self._backend(gpu), tokens)
+        if found is None:
+            raise InputError(f"slot_experts: {model!r} does not fit {gpu!r} with all experts on the CPU")
+        return found
+
+    def _at_home(self, model: str) -> AtHome:
+        found = at_home(self._model(model))
+        if found is None:
+            raise InputError(f"llama.cpp does not convert {model!r}")
+        return found
+
+    def _backend(self, gpu: str) -> int:
+        return backend_bytes(self._gpu(gpu), dict(self.catalogue.engine("llama-cpp").coefficients))
+
     def _estimate(
         self, model: str, gpu: str, tokens: int, options: Mapping[str, object]
     ) -> estimation.Estimate:
@@ -401,6 +438,6 @@ _OPTIONS: Final[Mapping[str, str]] = {
 WORDS: Final = tuple(
     name
     for name, value in vars(Quantities).items()
-    if isfunction(value) and name[0] != "_" and name != "compute"
+    if isfunction(value) and name[0] != "_" and name not in ("about", "compute")
 )
 """Names of the functions of the vocabulary, in the order in which they are documented."""

@@ -316,7 +316,7 @@ class Catalogue:
         known = {"weights": set(self.weight_formats), "kv": set(self.kv_formats)}
         for field, rules in (("weights", support.weights), ("kv", support.kv)):
             for name in sorted({name for rule in rules for name in rule.formats}):
-                stated = field == "weights" and layout(name) is not None
+                stated = field == "weights" and (layout(name) or layout(f"{name}-g128")) is not None
                 if not stated and not any(
                     form == name or form.startswith(f"{name}-") for form in known[field]
                 ):

@@ -16,6 +16,7 @@ from kvreport.accounting.engines.llama_cpp.layout import compute_bytes
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.accounting.engines.llama_cpp.placement import LocalDevice, place, weight_bytes
 from kvreport.accounting.engines.llama_cpp.reading import LocalModel
+from kvreport.accounting.lessons import layers_to_move, sizes_within
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.llama_cpp import load_local_architectures
 from kvreport.catalog.model import Model
@@ -58,7 +59,7 @@ class AtHome:
             context_bytes: Bytes that the backend takes for itself.
         """
         room = usable - context_bytes - self.weights[mix]
-        count = bisect_right(self.beside_weights, room)
+        count = sizes_within(self.beside_weights, room)
         return self.contexts[count - 1] if count else 0
 
     def shortfall(self, mix: str, usable: int, context_bytes: int) -> int:
@@ -72,15 +73,8 @@ class AtHome:
         """
         place_of = min(bisect_right(self.contexts, context), len(self.contexts)) - 1
         needed = self.weights[mix] + self.beside_weights[max(place_of, 0)] + context_bytes - usable
-        if needed <= 0:
-            return 0
-        layers = self.experts[mix]
-        needed += max(layers, default=0)
-        for count, size in enumerate(layers, start=1):
-            needed -= size
-            if needed <= 0:
-                return count
-        return None
+        moved = layers_to_move(needed, self.experts[mix])
+        return None if moved < 0 else moved
 
 
 _KNOWN: dict[tuple[int, tuple[str, ...]], tuple[Model, AtHome | None]] = {}

@@ -310,6 +310,13 @@ def engine_facts(site: SiteData, model: Model, *, reserves: Collection[str] = ()
     }
 
 
+def format_facts(site: SiteData, model: Model) -> dict[str, Any]:
+    """Return ``plans``, ``plan`` and ``held`` of a model for the KV formats of the site's axes, tensor parallel only."""
+    work = _Columns(site, model, places(site, further=False))
+    plans, placed = work.plans_alone()
+    return {"plans": plans, "plan": placed, "held": work.held()}
+
+
 class _Columns:
     """A model's facts in each column, under the engine of a site."""
 

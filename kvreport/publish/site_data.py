@@ -204,8 +204,7 @@ def page_format(model: Model) -> str:
 
 def short_name(accelerator: Accelerator) -> str:
     """Return what people call an accelerator: its shortest alias that is written as a name."""
-    names = [alias for alias in accelerator.aliases if alias[0].isupper() and accelerator.vendor not in alias]
-    return min([*names, accelerator.name], key=len)
+    return accelerator.short_name
 
 
 def devices(number: int, name: str) -> str:

@@ -30,6 +30,7 @@ from kvreport.publish import (
     picker,
     profiles,
     python_runtime,
+    question_data,
     schemas,
     sizer_data,
 )
@@ -269,6 +270,7 @@ def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
     yield from picker.files(site)
     yield from engine_profiles.files(site)
     yield from sizer_data.files(site, times)
+    yield from question_data.files(site)
     for kind in PAGE_TYPES:
         yield from kind.files(site)
     yield from feeds.files(site)

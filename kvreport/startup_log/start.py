@@ -392,7 +392,8 @@ class _Judging:
         self.predicted = True
         pool = int(laid.pool_bytes)
         if flags.context_tokens is not None:
-            self.starts = int(laid.requests(flags.context_tokens)) >= 1
+            held = int(laid.requests(flags.context_tokens)) >= 1
+            self.starts = held and not int(laid.shortfall(flags.context_tokens))
         available = printed.pool if self._same_rank(laid) else None
         if available is None:
             available = printed.halves

@@ -15,7 +15,7 @@ from tiny import copy_catalogue
 
 from kvreport import resources, words
 from kvreport.adapters import book, search
-from kvreport.book import prose
+from kvreport.book import prose, reader
 from kvreport.book.quantities import Quantities
 from kvreport.build_cache import read_sealed
 from kvreport.catalog.load import open_catalogue
@@ -77,7 +77,9 @@ def test_a_chapter_is_a_lab(path):
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(DOCS).as_posix())
 def test_every_number_stated_in_prose_holds(path, quantities):
-    _, faults = prose.resolve(prose.markdown_of(path), quantities, path.name)
+    text = prose.markdown_of(path)
+    about = quantities.about(reader.of_text(text, quantities.catalogue))
+    _, faults = prose.resolve(text, about, path.name)
     assert [str(fault) for fault in faults] == []
 
 
@@ -105,6 +107,9 @@ def test_a_question_is_answered_with_computed_numbers_in_a_screen(path):
     assert "{{" in text
     assert "https://github.com/" in text
     assert "**How sure:**" in text
+    assert re.search(r"^reader: \{", text, re.MULTILINE), "no reader's case"
+    live = [one for one in re.findall(r"\{\{(.*?)\}\}", text, re.DOTALL) if "MODEL" in one or "GPU" in one]
+    assert len([one for one in live if " as " in one]) >= 2, "no number follows the reader's case"
     assert re.search(r"\]\(\.\./(sizer|models|traffic|log|compare|gpus|evidence)/|`kvreport ", text), (
         "no tool is linked"
     )
@@ -146,7 +151,9 @@ def test_one_per_cent_more_in_the_catalogue_stops_every_page_that_depends_on_it(
 
 
 def _faults(path: Path, catalogue: Path) -> list[object]:
-    return prose.resolve(prose.markdown_of(path), Quantities(open_catalogue(catalogue)), path.name)[1]
+    text, quantities = prose.markdown_of(path), Quantities(open_catalogue(catalogue))
+    about = quantities.about(reader.of_text(text, quantities.catalogue))
+    return prose.resolve(text, about, path.name)[1]
 
 
 # A small book, built -------------------------------------------------------------------------------

@@ -115,3 +115,12 @@ def test_a_drawing_has_a_title_a_description_and_no_color_of_its_own(drawn):
     assert page.svg["aria-labelledby"].split() == [page.title["id"], page.desc["id"]]
     assert len(page.desc.get_text()) >= 20
     assert not re.search(r'(?:fill|stroke)="(?!var\(|none)', drawn.html)
+
+
+def test_a_layout_of_cells_tells_who_holds_what_and_how_often():
+    copied = drawings.layout_cells("TP2", "Copies.", 2, 2, [["0 1"] * 2] * 2).html
+    assert "GPU 0–1" in copied
+    assert "GPU 0 4 of 4 parts, GPU 1 4 of 4 parts; each part is stored 2 times" in copied
+    divided = drawings.layout_cells("PP2", "Divides.", 2, 2, [["0", "0"], ["1", "1"]]).html
+    assert "GPU 0 2 of 4 parts, GPU 1 2 of 4 parts; nothing is copied" in divided
+    assert divided.count("var(--kv-cache)") == divided.count("var(--kv-state)") == 2

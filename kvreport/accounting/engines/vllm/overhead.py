@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from kvreport.accounting.engines.vllm.expert_kernels import TILES, block_float_kernel
-from kvreport.accounting.engines.vllm.releases import release_of
 from kvreport.accounting.kv_cache import SERVED_BYTES, rotary_width
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.weights import format_of, rank_elements
@@ -26,6 +25,10 @@ _SCALED_FLOAT: Final = "nvfp4"
 _WIDENED_SCALES: Final = "bnb-4bit-dq"
 _WIDE_SCALE_BYTES: Final = 4
 _SCALED_TILES: Final = (128, 1)
+
+_PADDED_FORMATS: Final = ("fp8-block", "fp8-tensor")
+_ROW_BYTES: Final = 512
+_ROW_PADDING_BYTES: Final = 256
 
 
 def load_overhead(
@@ -47,14 +50,15 @@ def load_overhead(
         layout: How the weights are divided.
 
     Returns:
-        ``position_table``, ``absorbed_projection``, ``widened_scales`` and ``expert_padding``, where they
-        apply.
+        ``position_table``, ``absorbed_projection``, ``widened_scales``, ``expert_padding`` and ``row_padding``,
+        where they apply.
     """
     parts = {
         "position_table": _position_table(model),
         "absorbed_projection": _absorbed(model, weight_format, formats, layout.tensor),
         "widened_scales": _widened_scales(model, weight_format, formats, layout.tensor),
         "expert_padding": _expert_padding(model, engine, weight_format, formats, accelerator, layout),
+        "row_padding": _row_padding(model, weight_format, formats, accelerator, layout),
     }
     return {name: size for name, size in parts.items() if size}
 
@@ -140,13 +144,48 @@ def _expert_padding(
             routed = model.experts.routed
             count, share = row.count * -(-routed // layout.expert_ranks) // routed, inner
         per_rank = count * share * width
-        kernel = block_float_kernel(release_of(engine), model.architecture, major, engine.expert_kernel)
+        kernel = block_float_kernel(engine, model.architecture, major, engine.expert_kernel)
         inner_tile, width_tile = TILES[kernel] if form.name == _BLOCK_FLOAT else _SCALED_TILES
         padded = count * _up(share, inner_tile) * _up(width, width_tile)
         scaled = form.block and (form.name == _SCALED_FLOAT or kernel != "triton")
         scale_bits = 8 * form.scale_bytes / form.block[1] if scaled and form.block else 0.0
         added += (padded - per_rank) * (form.bits + scale_bits) / 8
     return int(added)
+
+
+def _row_padding(
+    model: Model,
+    weight_format: WeightFormat | None,
+    formats: Mapping[str, WeightFormat],
+    accelerator: Accelerator,
+    layout: Layout,
+) -> int:
+    """Rows on AMD's devices are set apart: 256 bytes after each whose length is a multiple of 512.
+
+    FP8 matrices outside the experts, by blocks or with one scale (``quantization/utils/fp8_utils.py``,
+    ``_maybe_pad_fp8_weight``, read in 0.10.2 and 0.33.0; rows with a scale each are not), and 16-bit experts
+    (``fused_moe/unquantized_fused_moe_method.py``, ``_maybe_pad_weight``, in 0.6.6 and 0.33.0).
+    """
+    if accelerator.vendor.upper() != "AMD":
+        return 0
+    padded = 0
+    for row in model.weights:
+        form = format_of(model, row, weight_format, formats)
+        experts = row.component == "routed_experts"
+        plain = form is None and experts
+        if len(row.shape) < 2 or row.component == "mtp":
+            continue
+        if not plain and (experts or form is None or form.name not in _PADDED_FORMATS):
+            continue
+        elements = rank_elements(row, layout.expert_ranks if experts else layout.tensor)
+        side = row.shape[-1]
+        if row.split == "rows" or row.name.endswith(("o_proj.weight", "out_proj.weight")):
+            side = -(-side // layout.tensor)
+        if experts and not layout.expert and row.name.endswith(("down_proj.weight", "w2.weight")):
+            side = -(-side // layout.expert_ranks)
+        if side * (SERVED_BYTES if plain else 1) % _ROW_BYTES == 0:
+            padded += elements // side
+    return padded * _ROW_PADDING_BYTES
 
 
 def _expert_sides(model: Model, row: WeightGroup) -> tuple[int, int]:

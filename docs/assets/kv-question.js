@@ -1,0 +1,507 @@
+/* Questions that follow a reader's case. The page is printed for one case, and each value carries the expression that
+   gave it. When the reader chooses another model, accelerator or context, the same expressions are computed for it,
+   with the generated formulas. Needs kv-kernel.js, kv-lessons.js, kv-capacity.js, kv-state.js, kv-picker.js. */
+(function () {
+  "use strict";
+
+  const { $, $$, load, tokens, count, onDevices, ignoredNote } = kvreport;
+  const FIELDS = "model gpu tp weights context requests".split(" ");
+  const LAYOUT = "tp pp dp ep dcp nodes".split(" ");
+  const UNITS = {
+    KiB: 2 ** 10,
+    MiB: 2 ** 20,
+    GiB: 2 ** 30,
+    TiB: 2 ** 40,
+    KB: 1e3,
+    MB: 1e6,
+    GB: 1e9,
+    TB: 1e12,
+    K: 1024,
+  };
+  const FAR = 2 ** 29;
+
+  /* What cannot be computed, in words that stand on the page in place of a number. */
+  class NoAnswer extends Error {}
+
+  /* --- facts, fetched once ------------------------------------------------------------------------- */
+
+  /* The names of engines and the words that an expression uses. */
+  function uses(tree, found) {
+    if (!Array.isArray(tree)) return;
+    if (tree[0] === "()") {
+      found.words.add(tree[1]);
+      if (tree[3].engine) found.engines.add(tree[3].engine[1]);
+      if (tree[3].kv) found.kvs.add(tree[3].kv[1]);
+      for (const one of [...tree[2], ...Object.values(tree[3])]) uses(one, found);
+    } else tree.slice(1).forEach((one) => uses(one, found));
+  }
+
+  const EXTRA = new Set(
+    ("layers growing_layers heads kv_heads component loaded slot_context slot_weights slot_experts").split(
+      " ",
+    ),
+  );
+  const TIMED = new Set(["decode_time", "prefill_time", "bandwidth", "peak"]);
+
+  /* Everything that a page's expressions need for a model: the site, the model, and under each engine the same. */
+  async function factsFor(base, slug, used) {
+    const at = (path) => load(new URL(path, base));
+    const site = await at("site.json");
+    const model = await at(`models/${slug}.json`);
+    const facts = { site, model, engines: new Map() };
+    const listed = site.kv_formats.map((one) => one.name);
+    const jobs = [];
+    if ([...used.words].some((word) => EXTRA.has(word)) || [...used.kvs].some((kv) => !listed.includes(kv))) {
+      jobs.push(at(`questions/${slug}.json`).then((found) => (facts.extra = found)));
+    }
+    if ([...used.words].some((word) => word.startsWith("slot_"))) {
+      jobs.push(at("questions.json").then((found) => (facts.machines = found)));
+    }
+    if ([...used.words].some((word) => TIMED.has(word))) {
+      jobs.push(at("peaks.json").then((found) => (facts.peaks = found)));
+      jobs.push(at(`times/${slug}.json`).then((found) => (facts.times = found)));
+    }
+    for (const name of used.engines) {
+      if (name === site.engine.name || name === "ceiling" || !site.engines.some((one) => one.name === name)) {
+        continue;
+      }
+      jobs.push(
+        Promise.all([at(`engines/${name}.json`), at(`engines/${name}/${slug}.json`).catch(() => null)]).then(
+          ([engine, own]) =>
+            facts.engines.set(name, {
+              site: { ...site, engine: { ...engine.engine, default: site.engine.name }, gpus: engine.gpus },
+              model: own && { ...model, ...own },
+            }),
+        ),
+      );
+    }
+    await Promise.all(jobs);
+    return facts;
+  }
+
+  /* --- the words of expressions, as kvreport.book.quantities ------------------------------------------- */
+
+  /* A vocabulary for one case. */
+  function vocabulary(facts, gpuId) {
+    const { site, model, extra } = facts;
+    const needed = (value, words) => {
+      if (value === undefined || value === null) throw new NoAnswer(words);
+      return value;
+    };
+    const sizeOf = (tp = 1) => {
+      const place = site.sizes.indexOf(tp);
+      if (place < 0) throw new NoAnswer("not published for this number of GPUs");
+      return place;
+    };
+
+    /* A model's facts with the KV formats that the matrix leaves out. */
+    const widened = (found, kv) =>
+      kv && !(kv in found.plan) && extra
+        ? { ...found, plans: extra.plans, plan: extra.plan, held: extra.held }
+        : found;
+
+    function deployment(options) {
+      const name = options.engine || site.engine.name;
+      const here = name === site.engine.name || name === "ceiling" ? facts : facts.engines.get(name);
+      if (!here) throw new NoAnswer("this engine is not published for the browser");
+      let own = widened(needed(here.model, "the engine does not run this model"), options.kv);
+      const gpu = needed(
+        here.site.gpus.find((one) => one.id === gpuId),
+        "the engine has no such accelerator",
+      );
+      if (options.max_loras) own = withAdapters(own, options);
+      const forms = kvState.weightsOf(here.site, own);
+      const asked = options.weights || (forms.includes(own.form) ? own.form : forms[0]);
+      if (!forms.includes(asked)) throw new NoAnswer("no such weights are published for this model");
+      const kv = options.kv || kvState.kvOf(own, gpu);
+      if (!own.plan[kv]) throw new NoAnswer("this model cannot have this KV format");
+      const state = {
+        tp: options.tp || 1,
+        pp: options.pp,
+        dp: options.dp,
+        ep: options.ep,
+        dcp: options.dcp,
+        share: options.utilization,
+        batched: options.max_batched_tokens,
+        seqs: options.max_seqs,
+        eager: options.eager,
+        engine: name,
+        weights: asked,
+        kv,
+      };
+      const found = kvState.deployments(here.site, own, gpu, state)[0];
+      return needed(found, "not possible, or not published for the browser");
+    }
+
+    function withAdapters(own, options) {
+      const added = options.max_loras * (options.max_lora_rank || 16) * needed(extra, "not published").lora[
+        sizeOf(options.tp)
+      ];
+      const more = (one) => (Array.isArray(one) ? one.map(more) : one === null ? null : one + added);
+      const loaded = Object.fromEntries(
+        Object.entries(own.loaded).map(([form, all]) => [form, all.map(more)]),
+      );
+      return { ...own, loaded };
+    }
+
+    const answer = (options) => {
+      const found = deployment(options);
+      return [found, kvCapacity.serve(found, options.tokens || 8192)];
+    };
+
+    /* [constant, terms] of what the architecture needs. */
+    function held(kv, tp) {
+      const name = kv || model.kv;
+      const all = needed(widened(model, name).held[name], "this model cannot have this KV format");
+      const one = needed(all[sizeOf(tp)], "this model cannot be divided so");
+      const gpu = site.gpus.find((each) => each.id === gpuId);
+      return one.kinds ? one.kinds[gpu ? gpu.kind : 0] : one;
+    }
+
+    function step(options) {
+      const forms = kvState.weightsOf(site, model);
+      const form = options.weights || (forms.includes(model.form) ? model.form : forms[0]);
+      const times = needed(facts.times, "no times are published for this model");
+      const place = sizeOf(options.tp);
+      if (!times.weights[form] || !times.weights[form][place]) {
+        throw new NoAnswer("no times for these weights");
+      }
+      const kv = options.kv || model.kv;
+      return kvCapacity.demandOf(times, facts.peaks.gpus[gpuId], form, kv, place, options.tp || 1);
+    }
+
+    const known = (seconds) => {
+      if (!Number.isFinite(seconds)) throw new NoAnswer("no rate of this accelerator is published");
+      return seconds;
+    };
+    const home = () => needed(extra.home, "llama.cpp has no layout of this model here");
+    const room = () => {
+      const gpu = site.gpus.find((one) => one.id === gpuId);
+      return gpu.usable - needed(facts.machines.backends[gpuId], "not known for this machine");
+    };
+
+    return {
+      fits: (options) => answer(options)[1].held,
+      runs: (options) => answer(options)[1].users,
+      request: (options) => answer(options)[1].request,
+      shortfall: (options) => answer(options)[1].short,
+      pool: (options) => {
+        const found = deployment(options);
+        return found.ceiling ? kvKernel.poolBytes(found.gpu.usable, found.weights, 0) : found.pool;
+      },
+      reserved: (options) => deployment(options).reserve,
+      uncertainty: (options) => deployment(options).uncertainty,
+      budget_weights: (options) => deployment(options).resident,
+      activations: (options) =>
+        needed(kvCapacity.reserveParts(deployment(options)), "not listed by this engine").activations,
+      longest: (options) => deployment(options).longest,
+      share: () => site.engine.utilization,
+      state_slots: (options) => {
+        const { pool, block } = deployment(options);
+        return kvKernel.wholeBlocks(pool, block);
+      },
+      pool_tokens: (options) => {
+        const [found, { request }] = answer(options);
+        return kvKernel.printedTokens(found.pool, found.block, request, options.tokens || 8192);
+      },
+      concurrency: (options) => {
+        const [found, { request }] = answer(options);
+        return kvKernel.concurrency(found.pool, found.block, request);
+      },
+      loaded: (options) =>
+        options.max_loras * (options.max_lora_rank || 16) *
+        needed(extra, "not published").lora[sizeOf(options.tp)],
+      kv_per_token: ({ kv, tp, at }) => kvKernel.tokenBytes(held(kv, tp)[1], at || FAR),
+      kv_request: ({ kv, tp, tokens: n }) => kvKernel.requestBytes(held(kv, tp)[0], held(kv, tp)[1], n),
+      state: ({ tp }) => held(undefined, tp)[0],
+      weights: ({ format, tp }) => {
+        const forms = kvState.weightsOf(site, model);
+        const name = format || (forms.includes(model.form) ? model.form : forms[0]);
+        return needed(
+          (model.weights[name] || [])[sizeOf(tp)],
+          "no such weights are published for this model",
+        );
+      },
+      memory: () => site.gpus.find((one) => one.id === gpuId).usable,
+      bandwidth: () => needed(facts.peaks.gpus[gpuId].bytes, "no bandwidth is published"),
+      context_limit: () => model.limit,
+      parameters: () => model.parameters,
+      active_parameters: () => model.active,
+      layers: () => extra.layers,
+      growing_layers: () => extra.growing,
+      heads: () => extra.heads,
+      kv_heads: () => needed(extra.kv_heads, "a latent, no KV heads"),
+      component: ({ name }) => extra.components[name] || 0,
+      decode_time: (options) =>
+        known(kvKernel.decodeSeconds(step(options), options.batch || 1, options.tokens || 1024)),
+      prefill_time: (options) =>
+        known(
+          kvKernel.prefillSeconds(step({ ...options, kv: undefined }), options.tokens, options.cached || 0),
+        ),
+      slot_context: () => {
+        const { contexts, beside, weights } = home();
+        const fitting = kvLessons.sizesWithin(beside, room() - weights);
+        return fitting ? contexts[fitting - 1] : 0;
+      },
+      slot_weights: () => home().weights,
+      slot_experts: ({ tokens: n }) => {
+        const { contexts, beside, weights, experts } = home();
+        const place = Math.max(Math.min(kvLessons.sizesWithin(contexts, n), contexts.length) - 1, 0);
+        const moved = kvLessons.layersToMove(weights + beside[place] - room(), experts);
+        if (moved < 0) throw new NoAnswer("too large with all experts on the CPU");
+        return moved;
+      },
+    };
+  }
+
+  /* Where a positional argument goes, after the model and the accelerator. */
+  const PLACES = {
+    kv_per_token: ["kv"],
+    kv_request: ["kv"],
+    weights: ["format"],
+    component: ["name"],
+    loaded: ["name"],
+  };
+  const ABOUT_GPU = new Set(["memory", "bandwidth"]);
+
+  /* The value of an expression; throws NoAnswer where there is none. */
+  function value(tree, words, names) {
+    if (!Array.isArray(tree)) return tree;
+    const [sign, ...rest] = tree;
+    if (sign === "'") return rest[0];
+    if (sign === "$") return rest[0] in names ? names[rest[0]] : UNITS[rest[0]];
+    const of = (one) => value(one, words, names);
+    if (sign === "()") {
+      const [name, given, named] = rest;
+      if (name in MATH) return MATH[name](...given.map(of));
+      const options = Object.fromEntries(
+        Object.entries(named).map(([key, one]) => [key, of(one) ?? undefined]),
+      );
+      const own = given.slice(ABOUT_GPU.has(name) ? 1 : 0).filter((one) =>
+        one[0] !== "$" || !SUBJECTS.has(one[1])
+      );
+      own.forEach((one, n) => (options[(PLACES[name] || [])[n]] = of(one) ?? undefined));
+      return words[name](options);
+    }
+    const [a, b] = rest.map(of);
+    if (b === undefined) return -a;
+    return { "+": a + b, "-": a - b, "*": a * b, "/": a / b, "//": Math.floor(a / b), "**": a ** b }[sign];
+  }
+  const SUBJECTS = new Set(["MODEL", "GPU"]);
+  const MATH = {
+    min: Math.min,
+    max: Math.max,
+    floor: Math.floor,
+    ceil: Math.ceil,
+    round: (x) => Math.round(x),
+    sqrt: Math.sqrt,
+  };
+
+  /* A value as the page prints it. */
+  function shown(found, told) {
+    const size = found / told.per;
+    const number = new Intl.NumberFormat("en-US", {
+      minimumFractionDigits: told.digits,
+      maximumFractionDigits: told.digits,
+      roundingMode: "halfEven", // as Python prints
+    }).format(size);
+    const unit = told.counted && number === "1" ? told.unit.replace(/s$/, "") : told.unit;
+    return told.glued ? number + unit : `${number}\u00a0${unit}`;
+  }
+
+  /* --- the page ------------------------------------------------------------------------------------------ */
+
+  function reader(form) {
+    const base = new URL(form.dataset.kvReader, location.href);
+    const start = JSON.parse($("template.kv-start", form).content.textContent);
+    const root = form.closest("article") || document.body;
+    const told = $("[data-kv-told]", root);
+    const printed = $$("[data-kv-live], [data-kv-case]", root).map((node) => ({
+      node,
+      text: node.textContent,
+      told: node.dataset.kvLive && JSON.parse(node.dataset.kvLive),
+    }));
+    const used = { words: new Set(), engines: new Set(), kvs: new Set() };
+    printed.forEach((one) => one.told && uses(one.told.x, used));
+    const links = $$("[data-kv-tool], .kv-way", root).map((link) => [
+      link,
+      link.getAttribute("href"),
+      link.textContent,
+    ]);
+    const field = (name) => form.elements.namedItem(name);
+    const pickers = {};
+    let site = null, state = { ...start }, turn = 0;
+
+    const ready = load(new URL("site.json", base)).then((facts) => {
+      site = facts;
+      for (const place of $$("[data-kv-picker]", form)) {
+        const name = place.dataset.kvName;
+        pickers[name] = kvreport.picker(place, base, (id) => go({ ...state, tp: fewest(), [name]: id }));
+      }
+      for (const one of $$("select, input:not([role=combobox])", form)) {
+        one.addEventListener("change", () => changed(one.name));
+      }
+      $("[data-kv-reset]", form).addEventListener("click", () => go({ ...start }));
+      form.addEventListener("submit", (event) => event.preventDefault());
+    });
+
+    /* Another model takes its own number of GPUs, unless the reader chose one. */
+    const fewest = () => (state.tp === start.tp ? "fewest" : state.tp);
+
+    const READ = {
+      tp: (text) => (text === "fewest" ? text : Number(text)),
+      weights: (text) => (text === field("weights").options[0].value ? null : text),
+      context: kvState.tokensOf,
+      requests: kvState.tokensOf,
+    };
+
+    function changed(name) {
+      const text = field(name).value.trim();
+      const read = READ[name](text);
+      field(name).toggleAttribute("aria-invalid", read === undefined);
+      if (read === undefined) {
+        told.textContent = `“${text}” is not understood; see the example under the field.`;
+        return;
+      }
+      go({ ...state, [name]: read === null ? undefined : read });
+    }
+
+    function go(next) {
+      state = next;
+      const address = location.pathname + kvState.search(state, start) + location.hash;
+      if (address !== location.pathname + location.search + location.hash) {
+        history.pushState(history.state, "", address);
+      }
+      return show([]);
+    }
+
+    /* The fewest GPUs that hold one request; the most that there are where none does. */
+    function sizeFor(facts) {
+      if (state.tp !== "fewest") return state.tp;
+      const gpu = site.gpus.find((one) => one.id === state.gpu);
+      const { tp: _, ...asked } = state;
+      const found = kvState.pick(site, facts.model, gpu, { ...asked, requests: undefined });
+      return found ? found.layout.tp : 1;
+    }
+
+    async function show(ignored) {
+      const mine = (turn += 1);
+      await ready;
+      told.replaceChildren(ignoredNote(ignored) || "");
+      fill();
+      const search = kvState.search(state, start);
+      $("[data-kv-reset]", form).toggleAttribute("hidden", search === "");
+      if (search === "") {
+        for (const { node, text } of printed) node.replaceChildren(text);
+        for (const [link, href, text] of links) {
+          link.setAttribute("href", href);
+          if (link.dataset.kvTool) link.textContent = text;
+        }
+        return done();
+      }
+      try {
+        const facts = await factsFor(base, state.model, used);
+        if (mine !== turn) return;
+        compute(facts);
+      } catch (error) {
+        told.textContent = `The numbers of this case could not be read (${error.message}).`;
+      }
+      done();
+    }
+
+    function compute(facts) {
+      const gpu = site.gpus.find((one) => one.id === state.gpu);
+      const size = sizeFor(facts);
+      const names = {
+        MODEL: facts.model.name,
+        GPU: onDevices(size, gpu.short),
+        GPUS: size,
+        CONTEXT: state.context,
+        REQUESTS: state.requests || 1,
+        WEIGHTS: state.weights,
+      };
+      const form_ = site.weight_formats.find((one) => one.name === state.weights);
+      const said = {
+        ...names,
+        GPUS: String(size),
+        CONTEXT: tokens(state.context),
+        REQUESTS: count(names.REQUESTS),
+        WEIGHTS: form_ ? form_.label : "as released",
+      };
+      const words = vocabulary(facts, state.gpu);
+      let missing = "";
+      for (const { node, told: expression } of printed) {
+        if (!expression) {
+          node.textContent = said[node.dataset.kvCase];
+          continue;
+        }
+        try {
+          node.textContent = shown(value(expression.x, words, names), expression);
+          node.removeAttribute("data-kv-none");
+        } catch (error) {
+          if (!(error instanceof NoAnswer)) throw error;
+          node.textContent = "—";
+          node.dataset.kvNone = error.message;
+          missing = error.message;
+        }
+      }
+      if (missing) told.append(`A dash stands where there is no number: ${missing}.`);
+      follow(facts, gpu, size);
+    }
+
+    /* Links to the tools and to the questions before and after keep the case. */
+    function follow(facts, gpu, size) {
+      const case_ = { ...state, tp: size };
+      const { model, gpu: _, ...rest } = case_;
+      const targets = {
+        model: [
+          `models/${model}/`,
+          kvState.search({ ...rest, gpu: gpu.id }),
+          `${facts.model.name} on ${onDevices(size, gpu.short)}`,
+        ],
+        gpu: [`gpus/${gpu.id}/`, kvState.search({ context: state.context }), `Every model on ${gpu.short}`],
+        sizer: [
+          "sizer/",
+          `?model=${model}&context=${tokens(state.context).replace(/,/g, "")}&concurrent=${
+            state.requests || 1
+          }`,
+          null,
+        ],
+      };
+      for (const [link, href, text] of links) {
+        const target = targets[link.dataset.kvTool];
+        if (target) {
+          link.setAttribute("href", new URL(`../../${target[0]}`, base).pathname + target[1]);
+          link.textContent = target[2] || text;
+        } else link.setAttribute("href", href + kvState.search(state));
+      }
+    }
+
+    function fill() {
+      field("tp").value = String(state.tp || "fewest");
+      field("weights").value = state.weights || field("weights").options[0].value;
+      field("context").value = tokens(state.context);
+      if (field("requests")) field("requests").value = String(state.requests || 1);
+      const model = site.models.find(([slug]) => slug === state.model);
+      const gpu = site.gpus.find((one) => one.id === state.gpu);
+      if (model) pickers.model?.set(model[0], model[1]);
+      if (gpu) pickers.gpu?.set(gpu.id, gpu.name);
+    }
+
+    const done = () => (root.dataset.kvShown = location.search || "printed");
+
+    async function restore() {
+      await load(new URL("site.json", base)).then((facts) => (site = facts));
+      const { state: asked, ignored } = kvState.read(site, [...new Set([...FIELDS, ...LAYOUT])]);
+      const fresh = (asked.model && asked.model !== start.model) || (asked.gpu && asked.gpu !== start.gpu);
+      state = { ...start, ...(fresh ? { tp: "fewest" } : {}) };
+      for (const name of FIELDS) if (asked[name] !== undefined) state[name] = asked[name];
+      await show(ignored);
+    }
+
+    kvreport.ready = restore();
+    return { restore };
+  }
+
+  Object.assign(kvreport, { reader, questions: { vocabulary, value, shown, factsFor, uses } });
+})();

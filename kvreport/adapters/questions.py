@@ -1,0 +1,75 @@
+"""What a question's page has for its reader: the form of the case, and ways to the tools for the same case."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from html import escape
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlencode
+
+from kvreport import units
+from kvreport.book.reader import Reader, start_json
+from kvreport.catalog.load import RELEASED
+from kvreport.site.kit.page import link
+from kvreport.site.kit.templating import render
+from kvreport.site.pages.controls import USUAL_CONTEXTS
+
+if TYPE_CHECKING:
+    from kvreport.catalog.load import Catalogue
+
+_FIRST_PARAGRAPH: Final = "</p>"
+
+
+def with_case(html: str, uri: str, reader: Reader, catalogue: Catalogue) -> str:
+    """Return a question's page with the form under its short answer, and the ways to the tools at its end.
+
+    Args:
+        html: The page's content, beginning with its title.
+        uri: The page's address.
+        reader: The case that the page names.
+        catalogue: Where names are looked up.
+    """
+    title, mark, rest = html.partition("</h1>")
+    answer, end, more = rest.partition(_FIRST_PARAGRAPH)
+    return f"{title}{mark}{answer}{end}{_form(html, uri, reader, catalogue)}{more}{_tools(uri, reader, catalogue)}"
+
+
+def _form(html: str, uri: str, reader: Reader, catalogue: Catalogue) -> str:
+    model, gpu = catalogue.model(reader.model), catalogue.accelerator(reader.gpu)
+    formats = (
+        (RELEASED, "As released"),
+        *((name, catalogue.weight_format(name).label) for name in catalogue.grid.weight_formats),
+    )
+    names: Mapping[str, Any] = {
+        "start": start_json(reader, model.slug),
+        "model": (model.slug, model.name),
+        "gpu": (gpu.id, gpu.name),
+        "gpus": reader.gpus,
+        "sizes": catalogue.grid.tensor_parallel,
+        "context": units.human_tokens(reader.context),
+        "contexts": tuple(map(units.human_tokens, USUAL_CONTEXTS)),
+        "weights": formats,
+        "form": reader.weights or RELEASED,
+        "requests": reader.requests if "REQUESTS" in html else None,
+    }
+    return str(render("question/reader.html", uri, names))
+
+
+def _tools(uri: str, reader: Reader, catalogue: Catalogue) -> str:
+    """Links to the tools with the page's case; the site's script keeps them in step with the form."""
+    model, gpu = catalogue.model(reader.model), catalogue.accelerator(reader.gpu)
+    context = units.human_tokens(reader.context)
+    case = {"gpu": gpu.id, "tp": reader.gpus, "context": context}
+    if reader.weights:
+        case["weights"] = reader.weights
+    sized = {"model": model.slug, "context": context, "concurrent": max(reader.requests, 1)}
+    listed = (
+        ("model", f"{model.name} on {reader.names['GPU']}", f"models/{model.slug}/?{urlencode(case)}"),
+        ("gpu", f"Every model on {gpu.short_name}", f"gpus/{gpu.id}/?{urlencode({'context': context})}"),
+        ("sizer", "Size a deployment for this case", f"sizer/?{urlencode(sized)}"),
+    )
+    links = " · ".join(
+        f'<a data-kv-tool="{name}" href="{escape(link(uri, address), quote=True)}">{escape(words)}</a>'
+        for name, words, address in listed
+    )
+    return f'<p class="kv-case-tools"><strong>The same case in the tools:</strong> {links}</p>'

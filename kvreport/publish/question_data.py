@@ -1,0 +1,99 @@
+"""What the questions need to answer for any model, beside :mod:`kvreport.publish.profiles`.
+
+Published under ``downloads/v1/questions/``, one small file for each model, read when a reader chooses a case:
+the KV formats that the matrix leaves out, sizes of layers and components, adapter slots, and what one slot of
+llama.cpp takes. ``questions.json`` has what belongs to a machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, Final
+
+from kvreport.accounting.extras import lora_bytes
+from kvreport.accounting.parallel import Layout
+from kvreport.accounting.weights import parameters_by_component
+from kvreport.book.quantities import Quantities
+from kvreport.catalog.model import Model
+from kvreport.errors import InputError
+from kvreport.estimation.at_home import at_home, backend_bytes
+from kvreport.publish.profiles import FOLDER, SCHEMA, encode, format_facts, site_facts
+from kvreport.publish.site_data import SiteData
+
+LLAMA_CPP: Final = "llama-cpp"
+MIX: Final = "q4_k_m"
+"""The quantization that the questions about one machine suppose."""
+
+
+def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
+    """Yield (address, content) of every file, byte-identical for the same catalog."""
+    wide = _every_format(site)
+    shape = encode({name: value for name, value in site_facts(wide).items() if name != "models"})
+    yield f"{FOLDER}/questions.json", encode({"schema": SCHEMA, "backends": _backends(site)})
+    with site.parts.group("questions") as kept:
+        for model in site.models:
+
+            def make(model: Model = model) -> bytes:
+                return encode({"schema": SCHEMA, **model_facts(wide, model)})
+
+            key = site.parts.key(site.parts.of_model(model), shape)
+            yield f"{FOLDER}/questions/{model.slug}.json", kept.get(key, make)
+
+
+def model_facts(site: SiteData, model: Model) -> dict[str, Any]:
+    """Return one model's facts; ``site`` has every KV format.
+
+    ``plans``, ``plan`` and ``held`` are those of :func:`kvreport.publish.profiles.model_facts` for all KV
+    formats and the tensor-parallel sizes; ``lora`` is bytes of one adapter slot of rank one at each size;
+    ``home`` is what one slot of llama.cpp takes with 4-bit weights: contexts, bytes beside the weights at
+    each of them, weights, and the experts of each layer.
+    """
+    q = Quantities(site.catalogue)
+    heads = _known(lambda: q.kv_heads(model.id))
+    sizes = site.axes.tensor_parallel
+    return {
+        "layers": model.layer_count,
+        "growing": q.growing_layers(model.id),
+        "heads": model.attention_heads,
+        "kv_heads": heads,
+        "components": {str(name): size for name, size in parameters_by_component(model).items()},
+        **format_facts(site, model),
+        "lora": [lora_bytes(model, Layout(tensor=size), 1, 1) for size in sizes],
+        "home": _home(model),
+    }
+
+
+def _home(model: Model) -> dict[str, Any] | None:
+    laid = at_home(model)
+    if laid is None or model.quantized_from is not None:
+        return None
+    return {
+        "contexts": list(laid.contexts),
+        "beside": list(laid.beside_weights),
+        "weights": laid.weights[MIX],
+        "experts": list(laid.experts[MIX]),
+    }
+
+
+def _backends(site: SiteData) -> dict[str, int]:
+    """Bytes that llama.cpp's backend takes of each accelerator for itself."""
+    if LLAMA_CPP not in site.catalogue.engines:
+        return {}
+    coefficients = dict(site.catalogue.engine(LLAMA_CPP).coefficients)
+    return {gpu.id: backend_bytes(gpu, coefficients) for gpu in site.gpus}
+
+
+def _every_format(site: SiteData) -> SiteData:
+    """Return the site with every KV format of the catalog on its axes; everything else is the same."""
+    wide = replace(site)
+    every = tuple(site.catalogue.kv_format(name) for name in site.catalogue.kv_formats)
+    vars(wide)["axes"] = replace(site.axes, kv_formats=every)  # what its cached property would compute
+    return wide
+
+
+def _known(ask: Any) -> int | None:  # noqa: ANN401 - any question of the vocabulary
+    try:
+        return int(ask())
+    except InputError:
+        return None

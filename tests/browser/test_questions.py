@@ -1,0 +1,175 @@
+"""Questions that follow a reader's case: the same expressions in the browser, and the page around them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from visits import Visit, address, browser
+
+from kvreport.book import prose, reader
+from kvreport.book.expressions import names_in, tree_of, unit_factor
+from kvreport.book.quantities import Quantities
+from kvreport.catalog.load import open_catalogue
+from kvreport.errors import InputError
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("tiny-site")]
+
+__all__ = ["address", "browser"]  # fixtures
+
+REPOSITORY = Path(__file__).parents[2]
+CASES = (
+    {"model": "llama-3.1-8b", "gpu": "H100", "context": "8K", "requests": 40},
+    {"model": "llama-3.1-70b", "gpu": "B200", "gpus": 2, "context": "32K", "requests": 7, "weights": "fp8"},
+    {"model": "gpt-oss-20b", "gpu": "rtx-4090", "context": "16K", "requests": 3},
+    {"model": "deepseek-v3", "gpu": "B200", "gpus": 8, "context": "128K", "requests": 12},
+    {"model": "qwen3.6-27b", "gpu": "MI300X", "context": "64K", "requests": 20},
+)
+COMPUTE = """async ({base, cases}) => {
+    for (const name of ["kernel", "lessons", "capacity", "state", "picker", "question"]) await kvreport.script(`kv-${name}.js`);
+    const {vocabulary, value, shown, factsFor, uses} = kvreport.questions;
+    const found = [];
+    for (const {slug, gpu, names, asked} of cases) {
+        const used = {words: new Set(), engines: new Set(), kvs: new Set()};
+        asked.forEach((one) => uses(one.x, used));
+        const words = vocabulary(await factsFor(new URL(base), slug, used), gpu);
+        found.push(asked.map((one) => {
+            try { return shown(value(one.x, words, names), one); } catch (error) { return `— ${error.message}`; }
+        }));
+    }
+    return found;
+}"""
+
+
+def expressions() -> list[str]:
+    """Every value of the questions that follows the reader's case."""
+    found = []
+    for path in sorted((REPOSITORY / "docs" / "questions").glob("*.md")):
+        for inner in re.findall(r"\{\{(.*?)\}\}", path.read_text(encoding="utf-8"), re.DOTALL):
+            text = " ".join(inner.split())
+            if " as " in text and names_in(text.rpartition(" as ")[0]).intersection(reader.NAMES):
+                found.append(text)
+    return sorted(set(found))
+
+
+def told(source: str) -> dict[str, Any]:
+    """An expression as the page carries it."""
+    expression, _, unit = source.rpartition(" as ")
+    name, _, digits = unit.partition(".")
+    return {
+        "x": tree_of(expression),
+        "per": unit_factor(name),
+        "digits": int(digits or 0),
+        "unit": name,
+        "glued": name in ("", "×", "%"),
+        "counted": prose.is_counted(name),
+    }
+
+
+def test_every_expression_gives_in_the_browser_what_python_gives(browser, address, tiny_site):
+    catalogue = open_catalogue(tiny_site.catalogue)
+    asked = expressions()
+    assert len(asked) > 120
+    cases, wanted = [], []
+    for one in CASES:
+        case = reader.of_front_matter({"reader": one}, catalogue)
+        quantities = Quantities(catalogue, case)
+        texts = []
+        for source in asked:
+            try:
+                texts.append(prose.state(source, quantities))
+            except InputError:
+                texts.append(None)
+        wanted.append(texts)
+        cases.append(
+            {
+                "slug": catalogue.model(case.model).slug,
+                "gpu": case.gpu,
+                "names": dict(case.values),
+                "asked": [told(source) for source in asked],
+            }
+        )
+    visit = Visit(browser, address)
+    page = visit.go("questions/first/")
+    got = page.evaluate(COMPUTE, {"base": f"{address}downloads/v1/", "cases": cases})
+    compared = 0
+    for case, texts, shown in zip(CASES, wanted, got, strict=True):
+        for source, want, have in zip(asked, texts, shown, strict=True):
+            if have.startswith("— "):
+                continue  # not published for the browser, or not possible: the page says which
+            assert have == want, (case, source)
+            compared += 1
+    assert compared > 0.75 * len(CASES) * len(asked)
+    visit.context.close()
+
+
+def shown(page: Any) -> None:
+    page.wait_for_function(
+        "document.querySelector('article').dataset.kvShown === (location.search || 'printed')"
+    )
+
+
+def test_a_question_follows_the_readers_case_and_keeps_it_on_the_way(browser, address):
+    visit = Visit(browser, address)
+    page = visit.go("questions/first/")
+    shown(page)
+    cells = page.locator("td:nth-child(2)")
+    printed = cells.all_inner_texts()
+    assert printed[1] == "40.00\u00a0GiB"
+    page.fill("#kv-context", "16K")
+    page.press("#kv-context", "Tab")
+    shown(page)
+    assert cells.all_inner_texts()[1] == "80.00\u00a0GiB"
+    assert cells.all_inner_texts()[3] == printed[3]
+    assert "requests of 16K" in page.locator("article").inner_text()
+    assert visit.query() == {"context": ["16384"]}
+    page.fill("#kv-context", "much")
+    page.press("#kv-context", "Tab")
+    assert "is not understood" in page.locator("[data-kv-told]").inner_text()
+    # By keyboard alone: another model, on the fewest GPUs that hold it.
+    page.fill("#kv-model", "DeepSeek")
+    page.wait_for_selector("[role=option]")
+    page.press("#kv-model", "Enter")
+    page.wait_for_function("location.search.includes('DeepSeek')")
+    shown(page)
+    assert (
+        "DeepSeek-V3 on 8 × H100" in page.locator("article").inner_text() or "—" in cells.all_inner_texts()[0]
+    )
+    tools = page.locator("[data-kv-tool=model]").get_attribute("href")
+    assert tools.startswith("/models/deepseek-ai--DeepSeek-V3/?")
+    assert "context=16384" in tools
+    page.locator(".kv-way--after").click()
+    page.wait_for_function("location.pathname.endsWith('/second/')")
+    page.mouse.move(9, 9)
+    shown(page)
+    assert "DeepSeek-V3 has 671.0" in page.locator("article").inner_text().replace("\u00a0", " ")
+    page.locator("[data-kv-reset]").click()
+    shown(page)
+    assert "Llama 3.1 8B has 8.0" in page.locator("article").inner_text().replace("\u00a0", " ")
+    assert visit.faults == []
+    visit.context.close()
+
+
+def test_what_cannot_be_computed_is_a_dash_with_a_reason(browser, address):
+    visit = Visit(browser, address)
+    page = visit.go("questions/first/?tp=2&context=32K&weights=int4")
+    shown(page)
+    assert page.locator("[data-kv-none]").inner_text() == "—"
+    assert "A dash stands where there is no number" in page.locator("[data-kv-told]").inner_text()
+    visit.context.close()
+
+
+def test_a_question_is_complete_without_scripts(browser, address):
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(f"{address}questions/first/")
+    assert page.locator("td:nth-child(2)").all_inner_texts()[1] == "40.00\u00a0GiB"
+    assert page.locator("[data-kv-reader]").is_hidden()
+    assert (
+        page.locator("[data-kv-tool=sizer]")
+        .get_attribute("href")
+        .startswith("../../sizer/?model=meta-llama--")
+    )
+    context.close()

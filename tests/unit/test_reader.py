@@ -1,0 +1,81 @@
+"""The case that a question's numbers are for."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from kvreport.book import prose, reader
+from kvreport.book.quantities import Quantities
+from kvreport.catalog.load import open_catalogue
+from kvreport.errors import InputError
+from kvreport.publish import question_data
+
+TEXT = "---\ndescription: a: b\nreader: {model: llama-3.1-8b, gpu: H100, gpus: 2, context: 32K}\n---\n# Q\n"
+
+
+@pytest.fixture(scope="module")
+def catalogue(repository):
+    return open_catalogue(repository / "data")
+
+
+def test_a_page_names_its_case_in_front_matter(catalogue):
+    case = reader.of_text(TEXT, catalogue)
+    assert case.values["CONTEXT"] == 32768
+    assert case.names["GPU"] == "2 × H100"
+    assert case.names["WEIGHTS"] == "as released"
+    assert json.loads(reader.start_json(case, "slug")) == {
+        "model": "slug",
+        "gpu": "h100-sxm-80gb",
+        "tp": 2,
+        "context": 32768,
+        "requests": 1,
+    }
+    assert reader.of_text("# Q\nreader: {model: x}\n", catalogue) is None
+
+
+def test_an_unknown_field_is_refused(catalogue):
+    with pytest.raises(InputError, match="found users; allowed: context, gpu"):
+        reader.of_front_matter({"reader": {"model": "llama-3.1-8b", "gpu": "H100", "users": 2}}, catalogue)
+
+
+def test_values_follow_the_case_and_carry_their_expression(catalogue):
+    about = Quantities(catalogue).about(reader.of_text(TEXT, catalogue))
+    html, faults = prose.resolve(
+        "{{ MODEL }}: {{ kv_request(MODEL, tokens=CONTEXT) as GiB.1 }}", about, "q.md"
+    )
+    assert not faults
+    assert '<span data-kv-case="MODEL">Llama 3.1 8B</span>' in html
+    assert "4.0\u00a0GiB" in html
+    assert "data-kv-live=" in html
+    assert "data-kv-live" not in prose.resolve("{{ 1 GiB = GiB }}", about, "q.md")[0]
+
+
+def test_a_stated_figure_cannot_follow_a_case(catalogue):
+    about = Quantities(catalogue).about(reader.of_text(TEXT, catalogue))
+    _, faults = prose.resolve("{{ 128 KiB = kv_per_token(MODEL) }}", about, "q.md")
+    assert "the same for every reader" in str(faults[0])
+
+
+def test_one_thing_is_singular(catalogue):
+    quantities = Quantities(catalogue)
+    assert prose.state("2 / 2 as requests", quantities) == "1\u00a0request"
+    assert prose.state("2 as requests", quantities) == "2\u00a0requests"
+    assert prose.state("2 / 2 as GiB.1", quantities).endswith("GiB")
+
+
+def test_a_slot_of_llama_cpp_fits_what_the_estimate_says(catalogue):
+    quantities = Quantities(catalogue)
+    usual = quantities.slot_context("qwen3-32b", "rtx-4090")
+    exact = quantities.longest("qwen3-32b", "rtx-4090", engine="llama-cpp", weights="q4_k_m", parallel=1)
+    assert usual <= exact < 2 * usual
+    moved = quantities.slot_experts("gpt-oss-120b", "rtx-4090", tokens=8192)
+    assert 0 < moved < quantities.layers("gpt-oss-120b")
+    assert quantities.slot_experts("gpt-oss-20b", "rtx-4090", tokens=8192) == 0
+
+
+def test_the_published_mix_is_the_one_of_the_words():
+    from kvreport.book import quantities
+
+    assert quantities._MIX == question_data.MIX
