@@ -169,8 +169,10 @@ class Catalogue:
 
     def _find_engine(self, name: str) -> Engine:
         family, at, version = name.partition("@")
-        if at and self.engine(family).builds and (
-            version == self.engine(family).version or re.fullmatch(r"b?[0-9]{2,6}", version, re.ASCII)
+        if (
+            at
+            and self.engine(family).builds
+            and (version == self.engine(family).version or re.fullmatch(r"b?[0-9]{2,6}", version, re.ASCII))
         ):
             return self.engine(family)
         if at:

@@ -139,7 +139,9 @@ class Axes:
 
     def by_engine(self) -> Iterator[Axes]:
         """Yield the axes in runs of accelerators with one engine, in order; a local engine serves on one device."""
-        for local, run in groupby(self.accelerators, key=lambda device: self.local_engines.get(device.vendor)):
+        for local, run in groupby(
+            self.accelerators, key=lambda device: self.local_engines.get(device.vendor)
+        ):
             devices = tuple(run)
             if local is None or not all(_allowed(refuse_unsupported, model, local) for model in self.models):
                 whole = len(devices) == len(self.accelerators)

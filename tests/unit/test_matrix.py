@@ -114,9 +114,7 @@ def test_a_latent_model_has_no_rows_for_formats_that_cannot_store_it(catalogue):
 
 def test_heads_that_do_not_divide_are_no_rows(catalogue):
     # Qwen2.5 7B has 28 heads.
-    (cube,) = matrix(
-        axes(catalogue, models="Qwen/Qwen2.5-7B", gpus="h100*", tensor_parallel=[1, 2, 4, 8])
-    )
+    (cube,) = matrix(axes(catalogue, models="Qwen/Qwen2.5-7B", gpus="h100*", tensor_parallel=[1, 2, 4, 8]))
     assert cube.tensor_parallel == (1, 2, 4)
 
 

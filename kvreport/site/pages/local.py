@@ -400,7 +400,9 @@ def gpu_section(inputs: Inputs, gpu: Accelerator) -> Section | None:
                 Cell(one.name, href=f"{URI}{one.id}/"),
                 (
                     Cell(units.gib(one.usable_bytes), "kv-num", value=one.usable_bytes),
-                    Cell(best.model.name, href=f"models/{best.model.slug}/") if best else Cell("none of the list"),
+                    Cell(best.model.name, href=f"models/{best.model.slug}/")
+                    if best
+                    else Cell("none of the list"),
                 ),
             )
         )
@@ -416,7 +418,9 @@ def gpu_section(inputs: Inputs, gpu: Accelerator) -> Section | None:
 def chip(machine: Accelerator) -> str:
     """A machine's name without its memory size and core count: what machines of several sizes share."""
     words = machine.name.split(" (")[0].split()
-    return " ".join(word for word in words if not word.removesuffix("GB").isdigit() or not word.endswith("GB"))
+    return " ".join(
+        word for word in words if not word.removesuffix("GB").isdigit() or not word.endswith("GB")
+    )
 
 
 def _has_pages(inputs: Inputs) -> bool:
