@@ -34,7 +34,7 @@ class Stage:
     spread: tuple[str, ...] = ()
 
 
-def stages(model: Model, number: int) -> tuple[Stage, ...]:
+def stages(model: Model, number: int, partition: tuple[int, ...] = ()) -> tuple[Stage, ...]:
     """Divide a model into pipeline stages as vLLM does (``distributed/utils.py::get_pp_indices``, 0.33).
 
     The embedding and the encoders are on the first stage, the output head, the last norm and the prediction
@@ -48,7 +48,7 @@ def stages(model: Model, number: int) -> tuple[Stage, ...]:
     tied = all(row.component != "output_head" for row in model.weights)
     return tuple(
         _stage(model, layers, place, number, tied=tied)
-        for place, layers in enumerate(stage_layers(model.layer_count, number))
+        for place, layers in enumerate(stage_layers(model.layer_count, number, partition))
     )
 
 
