@@ -61,6 +61,10 @@ def _stage(model: Model, layers: range, place: int, number: int, *, tied: bool) 
             rows.append(row if count == row.count else row.model_copy(update={"count": count}))
     values = {name: getattr(model, name) for name in type(model).model_fields}
     values |= {"layers": tuple(_groups(model, layers)), "weights": tuple(rows)}
+    if place < number - 1:
+        # Only the last stage samples, so the measuring run of the others makes no logits
+        # (vLLM 0.33, ``v1/worker/gpu_model_runner.py::profile_run``).
+        values["vocabulary"] = 0
     # Not validated again, and without the properties that the whole model has worked out.
     return Stage(type(model).model_construct(**values), layers, tuple(spread))
 

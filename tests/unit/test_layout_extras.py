@@ -106,7 +106,7 @@ def test_a_published_pipeline_over_unequal_gpus(catalogue: Catalogue) -> None:
     )
     stages = {tuple(rank.places): rank for rank in found.deployment.ranks}
     assert [len(stages[(place,)].layers) for place in (0, 1)] == [16, 32]
-    assert float(stages[(0,)].pool_bytes) / GIB == pytest.approx(3.18, abs=0.25)
+    assert float(stages[(0,)].pool_bytes) / GIB == pytest.approx(3.18, abs=0.35)
 
 
 def test_the_best_partition_holds_more_than_the_even_one(catalogue: Catalogue) -> None:
