@@ -22,17 +22,18 @@ from __future__ import annotations
 import argparse
 import json
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
 from kvreport.accounting import capacity
-from kvreport.accounting.deployment import Case, plan_blocks
+from kvreport.accounting.deployment import Case, lay_out, plan_blocks
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan, Serving
 from kvreport.architectures import read_config
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
-from kvreport.catalog.formats import KvFormat
+from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.load import load_catalogue
 from kvreport.catalog.model import Model
 from kvreport.catalog.planner_check import PlannerCheck
@@ -54,6 +55,7 @@ def main() -> None:
 
     catalogue = load_catalogue()
     engine = catalogue.engine("vllm")
+    forms = catalogue.weight_formats
     models: dict[str, Model | str] = {}
     points, equal, near, without, unread = 0, 0, 0, 0, Counter()
     rows = [json.loads(line) for line in given.records.read_text().splitlines()]
@@ -78,9 +80,9 @@ def main() -> None:
             named = "fp8"
         kv_format = catalogue.kv_format(named) if named else None
         try:
-            recorded_flags = _plan(model, engine, row, kv_format, accelerator)
+            recorded_flags = _plan(model, engine, row, kv_format, accelerator, formats=forms)
             block_plan = (
-                _plan(model, engine, row, kv_format, accelerator, block_tokens=GIVEN_BLOCK)
+                _plan(model, engine, row, kv_format, accelerator, block_tokens=GIVEN_BLOCK, formats=forms)
                 if again
                 else recorded_flags
             )
@@ -102,7 +104,8 @@ def main() -> None:
         if worst and given.list:
             print(
                 f"{row['id']} {row['run']} {row['gpu']} tp{row['tp']} {row['kv_cache_dtype']} "
-                f"worst {worst:.4f}: block {block_plan.block_bytes} ({block_plan.block_tokens} tokens), "
+                f"pp{row.get('pp', 1)} dcp{row['dcp']} worst {worst:.4f}: "
+                f"block {block_plan[0].block_bytes} ({block_plan[0].block_tokens} tokens), "
                 f"recorded {row['pool_bytes_per_block']} ({row['block_size']} tokens)"
             )
     for reason, count in unread.items():
@@ -135,12 +138,13 @@ def _plan(
     accelerator: Accelerator,
     *,
     block_tokens: int | None = None,
-) -> BlockPlan:
+    formats: Mapping[str, WeightFormat],
+) -> list[BlockPlan]:
     case = Case(
         model=model,
         engine=engine,
         accelerators=(accelerator,),
-        formats={},
+        formats=formats,
         serving=Serving(
             max_batched_tokens=row["max_num_batched_tokens"],
             block_tokens=block_tokens,
@@ -148,15 +152,18 @@ def _plan(
             hybrid_manager=not row["disable_hybrid"],
         ),
         kv_format=kv_format,
-        layout=Layout(tensor=row["tp"], decode_context=row["dcp"]),
+        layout=Layout(tensor=row["tp"], decode_context=row["dcp"], pipeline=row.get("pp", 1)),
         kv_pool_bytes=0,
     )
-    return plan_blocks(case)
+    if case.layout.pipeline > 1:
+        return [rank.plan for rank in lay_out(case).ranks]
+    return [plan_blocks(case)]
 
 
 def _flags(row: dict) -> tuple:
     names = ("id", "run", "gpu", "tp", "dcp", "kv_cache_dtype", "enable_prefix_caching")
-    return tuple(row[name] for name in (*names, "max_num_batched_tokens", "disable_hybrid"))
+    flags = (row[name] for name in (*names, "max_num_batched_tokens", "disable_hybrid"))
+    return (*flags, row.get("pp", 1))
 
 
 def _read(folder: Path, model_id: str) -> Model | str:
@@ -171,17 +178,20 @@ def _read(folder: Path, model_id: str) -> Model | str:
         return f"not readable: {error}"
 
 
-def _difference(block_plan: BlockPlan, context: int, at: dict) -> float:
-    """Largest relative difference of blocks, tokens and concurrency; 1 if start and refusal differ."""
+def _difference(plans: list[BlockPlan], context: int, at: dict) -> float:
+    """Largest relative difference of blocks, tokens and concurrency; 1 if start and refusal differ.
+
+    Of several pipeline stages the smallest counts, as the engine takes the blocks of the smallest.
+    """
     pool = at["gib"] * GIB
-    starts = int(capacity.users(pool, block_plan, context)) >= 1
+    starts = min(int(capacity.users(pool, plan, context)) for plan in plans) >= 1
     if "error" in at:
         return 1.0 if starts else 0.0
     if not starts:
         return 1.0
-    found = float(capacity.concurrency(pool, block_plan, context))
+    found = min(float(capacity.concurrency(pool, plan, context)) for plan in plans)
     pairs = [
-        (int(capacity.blocks(pool, block_plan)), at["num_blocks"]),
+        (min(int(capacity.blocks(pool, plan)) for plan in plans), at["num_blocks"]),
         (int(found * context), at["tokens"]),
         (round(found, 6), at["concurrency"]),
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -43,3 +44,20 @@ def test_no_room_is_missing_from_what_a_contract_forbids(repository):
     assert listed["no-frames-below-dataset"] == below_dataset
     assert listed["no-html-below-site"] == below_dataset | {"kvreport.dataset"}
     assert listed["engine-in-adapters"] == rooms(layers) - {"kvreport.adapters"}
+
+
+CLASS_NAME = re.compile(r"[\"'][A-Z][A-Za-z0-9_]+For(?:CausalLM|ConditionalGeneration|[A-Z][a-z]+LM)\b")
+READS_CLASSES = ("architectures", "site")
+"""The config reader's classes are its subject; a page shows one as an example."""
+
+
+def test_no_rule_names_a_class_of_models(repository):
+    """What an engine does by class is a list in its record, read from its source; the code knows traits only."""
+    package = repository / "kvreport"
+    naming = [
+        str(path.relative_to(package))
+        for path in package.rglob("*.py")
+        if path.relative_to(package).parts[0] not in READS_CLASSES
+        and CLASS_NAME.search(path.read_text("utf-8"))
+    ]
+    assert naming == []

@@ -64,6 +64,7 @@ class Engine(Record):
             ``llama_cpp``, ``ceiling``).
         version: Version whose rules these are; None for ``ceiling``.
         versions: First version that behaves so, and the first that no longer does (``None``: still).
+        builds: True if releases are builds with a number (``llama-cpp@b9849``).
         utilization: Default share of memory that the engine takes.
         utilization_of: What ``utilization`` is a share of: all memory that a process can use, or what
             the weights leave of it.
@@ -91,7 +92,8 @@ class Engine(Record):
         captures_no_more_than_run: True if a decode graph is not captured for more requests than may run.
         prefill_graphs_reserved: True if memory is kept for graphs of prefill.
         image_cache_reserved: True if memory is kept for the embeddings of images (``mm_runtime_reservation_gb``).
-        architectures: Lists of model classes in the engine's own source, by what it does with them.
+        architectures: Lists of model classes in the engine's own source, by what it does with them. Where a list
+            changed inside the range of versions, ``name@version`` is the list from that version on.
         coefficients: Fitted constants of the reserve, in bytes or dimensionless, by name.
     """
 
@@ -102,6 +104,7 @@ class Engine(Record):
     version: Text | None = None
     versions: tuple[Text, Text | None] | None = None
     aliases: tuple[Text, ...] = ()
+    builds: bool = False
     utilization: Share
     utilization_of: Literal["memory", "memory_less_weights"] = "memory"
     block_tokens: Annotated[int, Field(ge=1, le=1 << 16)] = 1
@@ -143,6 +146,24 @@ class Engine(Record):
         if sizes and (sizes[-1] or self.device_classes[-1].not_architectures):
             found = f"a last class from {sizes[-1]:,} bytes"
             yield Contradiction("device_classes", found, "a last class with min_bytes 0, for every device")
+
+    def lists(self, kind: str, architecture: str, release: tuple[int, ...] = ()) -> bool:
+        """True if the engine's own list of this kind names a class.
+
+        Args:
+            kind: Name of a list in ``architectures``.
+            architecture: The class that the model's ``config.json`` names.
+            release: The release asked for, where the list changed inside the range; empty for the newest.
+        """
+        if kind in self.architectures:
+            return architecture in self.architectures[kind]
+        dated = {
+            version_number(name.partition("@")[2]): classes
+            for name, classes in self.architectures.items()
+            if name.startswith(f"{kind}@")
+        }
+        known = [first for first in dated if not release or first <= release]
+        return bool(known) and architecture in dated[max(known)]
 
     def device_class(self, accelerator_id: str, usable_bytes: int) -> DeviceClass:
         """Scheduler defaults for one accelerator.

@@ -12,6 +12,12 @@ from kvreport.catalog.load import Catalogue, open_catalogue
 from kvreport.units import GIB
 
 
+def at(catalogue: Catalogue, release: tuple[int, ...]) -> Engine:
+    """The record of a release."""
+    version = ".".join(map(str, (*release, 0)[:3]))
+    return rules(catalogue.engine(f"vllm@{version}")).at_release(version)
+
+
 @pytest.fixture(scope="module")
 def catalogue() -> Catalogue:
     return open_catalogue()
@@ -110,20 +116,27 @@ def test_a_short_context_limits_the_step() -> None:
     ],
 )
 def test_the_second_model_runner_serves_more_with_every_release(
-    release: tuple[int, ...], architecture: str, experts: bool, states: bool, second: bool
+    catalogue: Catalogue,
+    release: tuple[int, ...],
+    architecture: str,
+    experts: bool,
+    states: bool,
+    second: bool,
 ) -> None:
-    assert releases.second_runner(release, architecture, experts=experts, states=states) is second
+    engine = at(catalogue, release)
+    assert releases.second_runner(engine, architecture, experts=experts, states=states) is second
 
 
-def test_quantized_weights_and_rocm_kept_the_first_runner_longer() -> None:
+def test_quantized_weights_and_rocm_kept_the_first_runner_longer(catalogue: Catalogue) -> None:
     asked = {"experts": False, "states": False}
-    assert not releases.second_runner((0, 23), "LlamaForCausalLM", quantized=True, **asked)
-    assert releases.second_runner((0, 24), "LlamaForCausalLM", quantized=True, **asked)
-    assert not releases.second_runner((0, 29), "DeepseekV4ForCausalLM", nvidia=False, **asked)
-    assert releases.second_runner((0, 32), "DeepseekV4ForCausalLM", nvidia=False, **asked)
+    llama, deepseek = "LlamaForCausalLM", "DeepseekV4ForCausalLM"
+    assert not releases.second_runner(at(catalogue, (0, 23)), llama, quantized=True, **asked)
+    assert releases.second_runner(at(catalogue, (0, 24)), llama, quantized=True, **asked)
+    assert not releases.second_runner(at(catalogue, (0, 29)), deepseek, nvidia=False, **asked)
+    assert releases.second_runner(at(catalogue, (0, 32)), deepseek, nvidia=False, **asked)
 
 
-def test_states_are_charged_for_by_release() -> None:
+def test_states_are_charged_for_by_release(catalogue: Catalogue) -> None:
     # MambaSpec.max_memory_usage_bytes, and where num_prefill_checkpoint_blocks is set.
     assert releases.state_slots((0, 27), caching=False, checkpoint=True) == 1
     assert releases.state_slots((0, 28), caching=True, checkpoint=False) == 2
@@ -131,11 +144,13 @@ def test_states_are_charged_for_by_release() -> None:
     kept = [
         release
         for release in ((0, 28), (0, 29), (0, 32), (0, 33))
-        if releases.keeps_checkpoint(release, "gated_deltanet", "Qwen3_5ForConditionalGeneration")
+        if releases.keeps_checkpoint(
+            at(catalogue, release), "gated_deltanet", "Qwen3_5ForConditionalGeneration"
+        )
     ]
     assert kept == [(0, 33)]
-    assert releases.keeps_checkpoint((0, 29), "kda", "KimiK3ForConditionalGeneration")
-    assert not releases.keeps_checkpoint((0, 31), "kda", "Glm5NextForCausalLM")
+    assert releases.keeps_checkpoint(at(catalogue, (0, 29)), "kda", "KimiK3ForConditionalGeneration")
+    assert not releases.keeps_checkpoint(at(catalogue, (0, 31)), "kda", "Glm5NextForCausalLM")
 
 
 def test_builds_between_releases_follow_the_next() -> None:
@@ -164,11 +179,12 @@ def test_a_version_asked_for_has_the_rules_of_that_version(catalogue: Catalogue)
     ],
 )
 def test_one_table_names_the_kernel_of_block_floats(
-    release: tuple[int, ...], architecture: str, major: int, kernel: str
+    catalogue: Catalogue, release: tuple[int, ...], architecture: str, major: int, kernel: str
 ) -> None:
-    assert block_float_kernel(release, architecture, major) == kernel
+    engine = at(catalogue, release)
+    assert block_float_kernel(engine, architecture, major) == kernel
     if major == 9:
-        assert block_float_kernel(release, architecture, major, "triton") == "triton"
+        assert block_float_kernel(engine, architecture, major, "triton") == "triton"
 
 
 @pytest.mark.parametrize(("kernel", "loaded_gib"), [("marlin", 65.97), ("triton", 64.38)])

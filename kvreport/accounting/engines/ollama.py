@@ -16,16 +16,11 @@ from kvreport.accounting.engines.llama_cpp.inventory import LocalTensor
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.accounting.engines.llama_cpp.rules import LlamaCpp
 from kvreport.catalog.caches import FullAttention, SlidingWindow
+from kvreport.catalog.engine import Engine
 from kvreport.catalog.model import Model
 
 CONTEXT_TIERS: Final = ((47 << 30, 262144), (23 << 30, 32768), (0, 4096))
 """Least memory of all devices, and the context that Ollama then takes by itself (``server/routes.go``)."""
-
-ONE_SLOT: Final = frozenset(
-    {"mllama", "qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe", "qwen3next", "lfm2", "lfm2moe", "nemotron_h",
-     "nemotron_h_moe", "nemotron_h_omni"}
-)  # fmt: skip
-"""Architectures that get one slot whatever is asked for (``Scheduler.load`` in ``server/sched.go``)."""
 
 _SMALL_CARD: Final = 8 << 30
 _LARGE, _MEDIUM, _USUAL, _CONSTRAINED = 2048, 1024, 512, 256
@@ -94,6 +89,11 @@ class Ollama(LlamaCpp):
 
     fits_by_itself: ClassVar[bool] = True
 
+    def at_release(self, version: str) -> Engine:
+        """One record for all releases that start llama-server."""
+        del version
+        return self.engine
+
     def local_options(
         self,
         options: LocalOptions,
@@ -102,8 +102,12 @@ class Ollama(LlamaCpp):
         tensors: Sequence[LocalTensor] = (),
         architecture: str = "",
     ) -> LocalOptions:
-        """One slot unless asked for more, every slot with the whole ``num_ctx``, never unified."""
-        slots = 1 if architecture in ONE_SLOT else options.parallel or 1
+        """One slot unless asked for more, every slot with the whole ``num_ctx``, never unified.
+
+        Architectures of the record's list ``one_slot`` get one slot whatever is asked for (``Scheduler.load`` in
+        ``server/sched.go``).
+        """
+        slots = 1 if self.engine.lists("one_slot", architecture) else options.parallel or 1
         each = options.context or default_context(total_bytes, model)
         found = replace(options, parallel=slots, unified=False, context=each * slots)
         if options.ubatch_given:

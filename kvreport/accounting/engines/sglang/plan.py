@@ -113,7 +113,7 @@ def scaled_latents(model: Model, engine: Engine, accelerator: Accelerator | None
         return False
     major = settings.capability(accelerator)
     if major == settings.CONSUMER_BLACKWELL:
-        return shapes.listed(engine, "scaled_on_sm120", model)
+        return engine.lists("scaled_on_sm120", model.architecture)
     return major < settings.BLACKWELL
 
 

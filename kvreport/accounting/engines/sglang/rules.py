@@ -53,7 +53,7 @@ class Sglang(EngineRules):
         self, model: Model, kv_format: KvFormat | None, accelerator: Accelerator | None
     ) -> KvFormat | None:
         """The layout that the device's kernels give a format; they are those that vLLM runs."""
-        return kernels.stored_format(model, kv_format, accelerator)
+        return kernels.stored_format(model, self.engine, kv_format, accelerator)
 
     def plan(
         self,

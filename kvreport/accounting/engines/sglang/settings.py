@@ -172,7 +172,7 @@ def backend_share(backend: str, context_tokens: int) -> float:
 
 def chunk_of(model: Model, engine: Engine, chunk_tokens: int, data_attention: int = 1) -> int:
     """``chunked_prefill_size`` of one data rank; -1 for a class whose prefill is never chunked."""
-    return -1 if shapes.listed(engine, "unchunked", model) else chunk_tokens // data_attention
+    return -1 if engine.lists("unchunked", model.architecture) else chunk_tokens // data_attention
 
 
 def ranks_mib(layout: Layout) -> float:
@@ -235,10 +235,10 @@ def prefill_captured(model: Model, engine: Engine) -> bool:
     )
     if not engine.prefill_graphs_reserved:
         return False
-    if is_compressed(model) or (delta and not shapes.listed(engine, "delta_prefill_graphs", model)):
+    if is_compressed(model) or (delta and not engine.lists("delta_prefill_graphs", model.architecture)):
         return False
     if shapes.takes_images(model, engine):
-        return shapes.listed(engine, "multimodal_prefill_graphs", model)
+        return engine.lists("multimodal_prefill_graphs", model.architecture)
     return True
 
 
@@ -264,14 +264,14 @@ def vision_factor(model: Model, engine: Engine) -> float:
     rows = [row for row in model.weights if row.component == "vision"]
     if not rows:
         return 1.0
-    if shapes.listed(engine, "vision_unread", model):
+    if engine.lists("vision_unread", model.architecture):
         return VISION_SHARE
     layers = max(row.count for row in rows)
     norms = [
         row.shape[0] for row in rows if row.count == layers and len(row.shape) == 1 and "norm" in row.name
     ]
     width = max(norms, default=VISION_WIDTH)
-    if shapes.listed(engine, "vision_layers_unread", model) or layers == 1:
+    if engine.lists("vision_layers_unread", model.architecture) or layers == 1:
         layers = VISION_LAYERS
     size = layers * width**2 / (VISION_LAYERS * VISION_WIDTH**2)
     return VISION_SHARE * max(0.8, min(1.05, 1.0 - 0.1 * (size - 1.0)))
@@ -295,21 +295,21 @@ def attention_backend(
         if major == HOPPER:
             return "fa3"
         if major == BLACKWELL:
-            return "trtllm_mla" if shapes.listed(engine, "latent_trtllm", model) else "flashinfer"
+            return "trtllm_mla" if engine.lists("latent_trtllm", model.architecture) else "flashinfer"
         return "aiter" if amd and model.attention_heads in (16, 128) else "triton"
     if major == BLACKWELL:
-        if shapes.listed(engine, "blackwell_triton", model) and prefix_cache:
+        if engine.lists("blackwell_triton", model.architecture) and prefix_cache:
             return "triton"
-        if shapes.listed(engine, "blackwell_flashinfer", model):
+        if engine.lists("blackwell_flashinfer", model.architecture):
             return "flashinfer"
         return "fa4" if shapes.unequal_heads(model) else "trtllm_mha"
-    if shapes.listed(engine, "triton_attention", model):
+    if engine.lists("triton_attention", model.architecture):
         return "triton"
     if major == HOPPER:
         return "fa3"
     if amd:
         return "aiter"
-    return "triton" if shapes.listed(engine, "sinks", model) else "flashinfer"
+    return "triton" if engine.lists("sinks", model.architecture) else "flashinfer"
 
 
 def page_size(model: Model, engine: Engine, backend: str, given: int | None = None) -> int:
@@ -319,7 +319,9 @@ def page_size(model: Model, engine: Engine, backend: str, given: int | None = No
     if backend == "dsa":
         index = shapes.indexer_of(model)
         return 64 * (index.stride if index else 1)
-    if backend == "fa4" or (shapes.listed(engine, "pages_of_128", model) and backend in WIDE_PAGE_BACKENDS):
+    if backend == "fa4" or (
+        engine.lists("pages_of_128", model.architecture) and backend in WIDE_PAGE_BACKENDS
+    ):
         return 128 if backend == "fa4" else given or 128
     if backend in ("trtllm_mla", "cutedsl_mla", "flashmla"):
         return given if given in (32, 64) else 64
@@ -332,7 +334,7 @@ def states_per_request(model: Model, engine: Engine, *, prefix_cache: bool, over
     """State slots that one running request may hold (``_calculate_mamba_ratio``)."""
     if not prefix_cache:
         return 1
-    tracked = shapes.listed(engine, "state_tracking", model) and overlap
+    tracked = engine.lists("state_tracking", model.architecture) and overlap
     return STATES_HELD + (2 if tracked else 0)
 
 

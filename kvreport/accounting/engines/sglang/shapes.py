@@ -54,18 +54,13 @@ class Layers:
     indexed: int
 
 
-def listed(engine: Engine, kind: str, model: Model) -> bool:
-    """True if the engine's own list of this kind names the model's class."""
-    return model.architecture in engine.architectures.get(kind, ())
-
-
 def layers(model: Model, engine: Engine) -> Layers:
     """Count a model's layers by the pool that SGLang puts them in."""
-    apart = listed(engine, "window_pools", model)
+    apart = engine.lists("window_pools", model.architecture)
     in_window = {id(group) for group in model.layers if apart and _windowed(group.caches)}
     windowed = sum(group.count for group in model.layers if id(group) in in_window)
     states, full = 0, model.layer_count
-    if listed(engine, "state_pools", model):
+    if engine.lists("state_pools", model.architecture):
         states = sum(group.count for group in model.layers if _has(group.caches, RecurrentState))
         full = sum(group.count for group in model.layers if _attends(group.caches))
     indexed = sum(group.count for group in model.layers if _has(group.caches, Indexer))
@@ -85,7 +80,7 @@ def takes_images(model: Model, engine: Engine) -> bool:
     It does for any config with a nested text model, but for a few classes that want ``--enable-multimodal``.
     """
     towers = any(row.component in ("vision", "audio") for row in model.weights)
-    return towers and not listed(engine, "images_off", model)
+    return towers and not engine.lists("images_off", model.architecture)
 
 
 def token_elements(model: Model, attention_ranks: int, *, windowed: bool = False) -> int:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from kvreport.accounting.engines.vllm.releases import Release, vendored_triton_kernels
+from kvreport.accounting.engines.vllm.releases import release_of, vendored_triton_kernels
+from kvreport.catalog.engine import Engine
 
 Kernel = Literal["triton", "marlin", "flashinfer"]
 Tiles = tuple[int, int]
@@ -20,12 +21,13 @@ TILES: Final[dict[Kernel, Tiles]] = {"triton": (1, 256), "marlin": (128, 256), "
 Triton pads the values along the width and leaves the scales.
 """
 
-GPT_OSS: Final = "GptOssForCausalLM"
-"""The class that has a list of kernels of its own since 0.20 (``_get_priority_backends_for_gpt_oss``)."""
+OWN_KERNELS: Final = "expert_kernels"
+"""The engine's list of classes that have a list of kernels of their own: since 0.20 ``_get_priority_backends_for_gpt_oss``,
+before all that the class of the checkpoint's format served (``quantization/mxfp4.py``)."""
 
 
 def block_float_kernel(
-    release: Release, architecture: str, major: int, installed: Literal["marlin", "triton"] | None = None
+    engine: Engine, architecture: str, major: int, installed: Literal["marlin", "triton"] | None = None
 ) -> Kernel:
     """The kernel of MXFP4 experts on an NVIDIA GPU.
 
@@ -33,7 +35,7 @@ def block_float_kernel(
     and were a package of their own before. Since 0.20 only gpt-oss does so.
 
     Args:
-        release: The release.
+        engine: The record of the release.
         architecture: The model's class.
         major: Major compute capability.
         installed: What a log or a user says runs on Hopper; None for how the release is published.
@@ -44,5 +46,6 @@ def block_float_kernel(
         return "marlin"
     if installed is not None:
         return installed
-    listed = release < (0, 20) or architecture == GPT_OSS
+    release = release_of(engine)
+    listed = release < (0, 20) or engine.lists(OWN_KERNELS, architecture, release)
     return "triton" if listed and vendored_triton_kernels(release) else "marlin"

@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from kvreport.accounting.engines.vllm.releases import keeps_checkpoint, release_of
+from kvreport.accounting.engines.vllm.releases import keeps_checkpoint
 from kvreport.accounting.kv_cache import SERVED_BYTES
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.caches import (
@@ -30,23 +30,20 @@ from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.model import Model
 
-_UNCHECKPOINTED: Final = frozenset({"KimiLinearForCausalLM", "OlmoHybridForCausalLM"})
-"""Classes whose state layers cannot hand out a state from inside a prefill."""
+SIXTEEN_BIT_CACHE: Final = "cache_type_ignored"
+"""The engine's list of classes whose attention never sees the flag: their cache stays in the model's type."""
 
-_FP8_LATENT_ON_SM100: Final = frozenset({"GlmMoeDsaForCausalLM"})
-"""Classes whose cache becomes FP8 on Blackwell data-centre GPUs unless the user says otherwise."""
-
-SIXTEEN_BIT_CACHE: Final = frozenset({"FalconForCausalLM", "RWForCausalLM"})
-"""Classes whose attention never sees the flag: their cache stays in the model's type."""
-
-UNCOMPRESSED: Final = frozenset({"MiniCPM3ForCausalLM"})
-"""Classes of latent attention that keep keys and values of every head instead.
+UNCOMPRESSED: Final = "latents_expanded"
+"""The engine's list of classes of latent attention that keep keys and values of every head instead.
 
 0.24 ``models/minicpm3.py``: plain attention, values padded to the width of keys.
 """
 
-SHARED_DRAFTS: Final = frozenset({"Gemma4ForCausalLM", "Gemma4ForConditionalGeneration"})
-"""Classes whose drafter reads the target's cache and keeps none (0.24 ``models/gemma4_mtp.py``)."""
+SHARED_DRAFTS: Final = "drafts_share_cache"
+"""The engine's list of classes whose drafter reads the target's cache and keeps none (0.24 ``models/gemma4_mtp.py``)."""
+
+_FP8_LATENT_ON_SM100: Final = "fp8_cache_on_sm100"
+"""The engine's list of classes whose cache becomes FP8 on Blackwell data-center GPUs unless the user says otherwise."""
 
 _WIDE_HEAD: Final = 512
 """Head width for which Hopper's FP8 kernels want blocks of 64."""
@@ -113,9 +110,9 @@ class Traits:
     widest_head: int
 
     @classmethod
-    def of(cls, model: Model) -> Traits:
-        """Read it off a model's caches."""
-        caches = [_kept(model, cache) for group in model.layers for cache in group.caches]
+    def of(cls, model: Model, engine: Engine) -> Traits:
+        """Read it off a model's caches, as the engine keeps them."""
+        caches = [_kept(model, engine, cache) for group in model.layers for cache in group.caches]
         latents = [cache for cache in caches if isinstance(cache, Latent)]
         indexers = [cache for cache in caches if isinstance(cache, Indexer)]
         heads = [c.key_dim for c in caches if isinstance(c, FullAttention | SlidingWindow)]
@@ -139,11 +136,12 @@ def uncompressed(model: Model) -> FullAttention:
     return FullAttention(kv_heads=model.attention_heads, key_dim=width, value_dim=width)
 
 
-def _kept(model: Model, cache: Cache) -> Cache:
-    return uncompressed(model) if model.architecture in UNCOMPRESSED and isinstance(cache, Latent) else cache
+def _kept(model: Model, engine: Engine, cache: Cache) -> Cache:
+    expanded = isinstance(cache, Latent) and engine.lists(UNCOMPRESSED, model.architecture)
+    return uncompressed(model) if expanded else cache
 
 
-def same_on_every_device(model: Model) -> bool:
+def same_on_every_device(model: Model, engine: Engine) -> bool:
     """True if no device changes the plan: full attention only, in heads that every kernel takes.
 
     Windows reserve for the scheduler's steps, and latents, states and the widest heads have kernels
@@ -151,7 +149,7 @@ def same_on_every_device(model: Model) -> bool:
     """
     caches = [cache for group in model.layers for cache in group.caches]
     plain = all(isinstance(cache, FullAttention | CrossAttention | Shared) for cache in caches)
-    return plain and Traits.of(model).widest_head < _WIDE_HEAD
+    return plain and Traits.of(model, engine).widest_head < _WIDE_HEAD
 
 
 def reserves_for_steps(model: Model) -> bool:
@@ -162,33 +160,33 @@ def reserves_for_steps(model: Model) -> bool:
     )
 
 
-def default_kv_format(model: Model, accelerator: Accelerator | None) -> str | None:
+def default_kv_format(model: Model, engine: Engine, accelerator: Accelerator | None) -> str | None:
     """The KV format that vLLM takes when told ``auto``, by name; None for the model's own type.
 
     What the checkpoint declares, else what the device's kernels ask for: FP8 for GLM-5 on Blackwell
-    data-centre GPUs, and the only layout that sparse latents can have on SM12x.
+    data-center GPUs, and the only layout that sparse latents can have on SM12x.
     """
     device = Device.of(accelerator)
     if model.kv_format is not None or not device.nvidia:
         return model.kv_format
-    if model.architecture in _FP8_LATENT_ON_SM100 and device.major == 10:
+    if device.major == 10 and engine.lists(_FP8_LATENT_ON_SM100, model.architecture):
         return "fp8"
-    sparse = Traits.of(model)
+    sparse = Traits.of(model, engine)
     if sparse.latent is not None and sparse.indexed and not sparse.packed and device.major == 12:
         return "fp8_ds_mla"
     return None
 
 
 def stored_format(
-    model: Model, kv_format: KvFormat | None, accelerator: Accelerator | None
+    model: Model, engine: Engine, kv_format: KvFormat | None, accelerator: Accelerator | None
 ) -> KvFormat | None:
     """What this engine's kernels on this device store when asked for a format.
 
-    Sparse MLA in FP8 (DeepSeek-V3.2, GLM-5): everywhere but on Blackwell data-centre GPUs, whose kernels
+    Sparse MLA in FP8 (DeepSeek-V3.2, GLM-5): everywhere but on Blackwell data-center GPUs, whose kernels
     take plain rows, one latent is FP8 with a float32 scale per 128 elements and a 16-bit rotary part.
     The format keeps its name; its bytes are those of the layout.
     """
-    shape, device = Traits.of(model), Device.of(accelerator)
+    shape, device = Traits.of(model, engine), Device.of(accelerator)
     if shape.latent is None or not shape.indexed or shape.packed or not device.nvidia:
         return kv_format
     if kv_format is None:
@@ -258,8 +256,7 @@ class Kernels:
 
     def _own_checkpoint_tokens(self, cache: RecurrentState) -> int | None:
         fast = self.device.nvidia and self.device.major in (9, 10, 12)
-        kept = keeps_checkpoint(release_of(self.engine), cache.mechanism, self.architecture)
-        if not kept or self.architecture in _UNCHECKPOINTED:
+        if not keeps_checkpoint(self.engine, cache.mechanism, self.architecture):
             return None
         if cache.mechanism == "mamba2":
             return 1

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from kvreport.accounting.engines.vllm.expert_kernels import TILES, block_float_kernel
-from kvreport.accounting.engines.vllm.releases import release_of
 from kvreport.accounting.kv_cache import SERVED_BYTES, rotary_width
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.weights import format_of, rank_elements
@@ -145,7 +144,7 @@ def _expert_padding(
             routed = model.experts.routed
             count, share = row.count * -(-routed // layout.expert_ranks) // routed, inner
         per_rank = count * share * width
-        kernel = block_float_kernel(release_of(engine), model.architecture, major, engine.expert_kernel)
+        kernel = block_float_kernel(engine, model.architecture, major, engine.expert_kernel)
         inner_tile, width_tile = TILES[kernel] if form.name == _BLOCK_FLOAT else _SCALED_TILES
         padded = count * _up(share, inner_tile) * _up(width, width_tile)
         scaled = form.block and (form.name == _SCALED_FLOAT or kernel != "triton")

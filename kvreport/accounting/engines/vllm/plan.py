@@ -18,6 +18,7 @@ from kvreport.accounting.engines.vllm.groups import (
     block_bytes,
     group_layers,
     promote_windows,
+    stage_groups,
     terms_of,
     tuple_block_bytes,
 )
@@ -73,8 +74,18 @@ def plan(
     kv_format: KvFormat | None,
     layout: Layout,
     accelerator: Accelerator | None,
+    stage: range | None = None,
 ) -> BlockPlan:
     """Plan the blocks of one model on one rank.
+
+    Args:
+        model: The whole model.
+        engine: The engine's release.
+        serving: Flags that change the plan.
+        kv_format: How growing caches are stored; None for the type that the model is served in.
+        layout: How the model is spread over devices.
+        accelerator: The device; None for a Hopper GPU.
+        stage: Layers of the pipeline stage that the rank belongs to; None for all.
 
     Raises:
         InputError: If the cache format or the parallel layout is impossible.
@@ -83,7 +94,7 @@ def plan(
         model=model,
         engine=engine,
         serving=serving,
-        kv_format=_plain(stored_format(model, kv_format, accelerator)),
+        kv_format=_plain(stored_format(model, engine, kv_format, accelerator)),
         tensor_parallel=layout.tensor,
         device=Device.of(accelerator),
     )
@@ -92,7 +103,8 @@ def plan(
             f"KV format {kv_format.name if kv_format else 'auto'!r} cannot store the cache of {model.id}: "
             f"{engine.label} has only packed FP8 kernels for it on this device; allowed: auto, fp8"
         )
-    pages = list(layers.pages())
+    laid = list(layers.pages())
+    pages = [(page, len(indices)) for page, indices in laid]
     if not (serving.hybrid_manager and layers.device.hybrid):
         pages = promote_windows(pages)
     interleaved = layers.shape.packed
@@ -100,7 +112,10 @@ def plan(
         groups = group_layers(pages, interleaved=interleaved)
     except ValueError as error:
         raise InputError(f"{model.id}: {engine.label} cannot lay out its cache: {error}") from error
-    if not groups:
+    if stage is not None and groups:
+        indices = [where for _, where in laid]
+        groups = stage_groups(groups, [page for page, _ in pages], indices, stage)
+    if not any(group.layers for group in groups):
         return BlockPlan(block_bytes=1, profile=CacheProfile(()))
     in_tuples = interleaved and len(groups) > 1 and engine.packed_blocks == "tuples"
     size = tuple_block_bytes(groups) if in_tuples else block_bytes(groups, interleaved=interleaved)
@@ -152,10 +167,10 @@ class _Layers:
         self.serving = serving
         self.tensor_parallel = tensor_parallel
         self.device = device
-        self.shape = Traits.of(model)
+        self.shape = Traits.of(model, engine)
         self.kv_format = kv_format
         self.fp8 = kv_format is not None and kv_format.bits == 8
-        if model.architecture in SIXTEEN_BIT_CACHE:
+        if engine.lists(SIXTEEN_BIT_CACHE, model.architecture):
             self.kv_format, self.fp8 = None, False
         caching = serving.prefix_caching
         # Models of states alone never cache by default (config/model.py::is_prefix_caching_supported).
@@ -174,17 +189,17 @@ class _Layers:
         sparse = self.shape.latent is not None and self.shape.indexed
         return self.shape.packed or (sparse and self.device.nvidia and self.device.major == 12)
 
-    def pages(self) -> Iterator[tuple[Page, int]]:
-        """Pages of all layers, with how many layers have each; a draft layer's last."""
+    def pages(self) -> Iterator[tuple[Page, tuple[int, ...]]]:
+        """Pages of all layers, with the layers that have each; a draft layer's last."""
         draft: Page | None = None
         for group in self.model.layers:
             for cache in group.caches:
                 page = self._page(cache)
                 if page is not None:
-                    yield page, group.count
+                    yield page, group.indices
                     draft = page if page.growth == "full" else draft
         if self._adds_draft_layer() and draft is not None:
-            yield draft, 1
+            yield draft, (self.model.layer_count,)
 
     def notes(self, groups: tuple[Group, ...]) -> Iterator[str]:
         """What a reader should know."""
@@ -208,7 +223,7 @@ class _Layers:
     def _adds_draft_layer(self) -> bool:
         """True where a draft of unknown shape is served: one more layer like the last is charged."""
         drafted = bool(self.serving.draft_tokens) and not self.serving.draft_in_model
-        return drafted and self.model.architecture not in SHARED_DRAFTS
+        return drafted and not self.engine.lists(SHARED_DRAFTS, self.model.architecture)
 
     def _page(self, cache: Cache) -> Page | None:
         match cache:
@@ -250,7 +265,7 @@ class _Layers:
         return vector_bytes(key_dim, self.kv_format) + vector_bytes(value_dim, self.kv_format)
 
     def _latent(self, cache: Latent) -> Page:
-        if self.model.architecture in UNCOMPRESSED:
+        if self.engine.lists(UNCOMPRESSED, self.model.architecture):
             return self._attention(uncompressed(self.model))
         self._require_storable("latent")
         if self.shape.packed:

@@ -26,72 +26,6 @@ PATCHES_LEAVE_MAIN: Final[Release] = (0, 11, 2)
 FIRST_ENGINE_ENDS: Final[Release] = (0, 8)
 """The first engine (V0) is the default up to 0.7."""
 
-_V2_CLASSES: Final[tuple[tuple[Release, frozenset[str]], ...]] = (
-    ((0, 22), frozenset({"Qwen3ForCausalLM"})),
-    ((0, 23), frozenset({"LlamaForCausalLM", "MistralForCausalLM", "Qwen3ForCausalLM"})),
-    (
-        (0, 24),
-        frozenset(
-            {
-                "DeepseekV2ForCausalLM",
-                "GraniteMoeForCausalLM",
-                "LlamaForCausalLM",
-                "MistralForCausalLM",
-                "Qwen2MoeForCausalLM",
-                "Qwen3ForCausalLM",
-            }
-        ),
-    ),
-    ((0, 25), frozenset({"DeepseekV2ForCausalLM", "GraniteMoeForCausalLM", "Qwen2MoeForCausalLM"})),
-    (
-        (0, 26),
-        frozenset(
-            {
-                "DeepseekV2ForCausalLM",
-                "GraniteMoeForCausalLM",
-                "InklingForCausalLM",
-                "InklingForConditionalGeneration",
-                "LongcatFlashNgramForCausalLM",
-                "Qwen2MoeForCausalLM",
-            }
-        ),
-    ),
-    (
-        (0, 27),
-        frozenset(
-            {
-                "DeepseekV2ForCausalLM",
-                "GraniteMoeForCausalLM",
-                "InklingForCausalLM",
-                "InklingForConditionalGeneration",
-                "KimiK3ForConditionalGeneration",
-                "LongcatFlashNgramForCausalLM",
-                "Qwen2MoeForCausalLM",
-            }
-        ),
-    ),
-    (
-        (0, 28),
-        frozenset(
-            {
-                "DeepseekV2ForCausalLM",
-                "DeepseekV4ForCausalLM",
-                "GraniteMoeForCausalLM",
-                "InklingForCausalLM",
-                "InklingForConditionalGeneration",
-                "KimiK3ForConditionalGeneration",
-                "LongcatFlashNgramForCausalLM",
-                "Qwen2MoeForCausalLM",
-            }
-        ),
-    ),
-)
-"""Classes that the second model runner serves by default (``config/vllm.py``,
-``DEFAULT_V2_MODEL_RUNNER_ARCHITECTURES``), from the release named on."""
-
-_ROCM_FIRST_RUNNER: Final = frozenset({"DeepseekV32ForCausalLM", "DeepseekV4ForCausalLM"})
-"""Classes that stay with the first runner on ROCm in 0.28 to 0.31 (``ROCM_DEFAULT_MRV1_ARCHITECTURES``)."""
-
 
 def release_number(version: str) -> Release:
     """The release whose rules a version follows; empty where it names none.
@@ -149,7 +83,7 @@ def graphs_reserved(release: Release) -> bool:
 
 
 def second_runner(
-    release: Release,
+    engine: Engine,
     architecture: str,
     *,
     experts: bool,
@@ -162,10 +96,12 @@ def second_runner(
 
     ``config/vllm.py::use_v2_model_runner`` and ``_is_default_v2_model_runner_model``: listed classes from
     0.22 on (unquantized and without experts up to 0.23), all without experts and states from 0.25 on,
-    everything since 0.29.
+    everything since 0.29. The lists are in the engine's record: ``second_runner``
+    (``DEFAULT_V2_MODEL_RUNNER_ARCHITECTURES``), ``second_runner_nvidia`` and ``first_runner_rocm``
+    (``ROCM_DEFAULT_MRV1_ARCHITECTURES``).
 
     Args:
-        release: The release.
+        engine: The record of the release.
         architecture: The model's class.
         experts: True for a mixture of experts.
         states: True if some layers keep a recurrent state.
@@ -173,14 +109,15 @@ def second_runner(
         quantized: True if the weights are quantized.
         nvidia: False on ROCm.
     """
+    release = release_of(engine)
     if release < (0, 22):
         return False
-    if not nvidia and (0, 28) <= release < (0, 32) and architecture in _ROCM_FIRST_RUNNER:
+    if not nvidia and engine.lists("first_runner_rocm", architecture, release):
         return False
     if release >= (0, 29):
         return True
-    listed = architecture in next(names for first, names in reversed(_V2_CLASSES) if release >= first)
-    if not nvidia and release >= (0, 27) and architecture == "KimiK3ForConditionalGeneration":
+    listed = engine.lists("second_runner", architecture, release)
+    if not nvidia and engine.lists("second_runner_nvidia", architecture, release):
         listed = False
     if release < (0, 24):
         return listed and not experts and not quantized
@@ -229,17 +166,20 @@ def state_slots(release: Release, *, caching: bool, checkpoint: bool) -> int:
     return 2 + checkpoint
 
 
-def keeps_checkpoint(release: Release, mechanism: str, architecture: str) -> bool:
+def keeps_checkpoint(engine: Engine, mechanism: str, architecture: str) -> bool:
     """Whether layers of a kind keep a state from inside a prefill in a block of its own.
 
-    Where ``num_prefill_checkpoint_blocks`` is set: Kimi-K3's KDA since 0.29.0
-    (``models/kimi_k3/nvidia/kda.py``), Mamba-2 and every KDA since 0.32.0 (``mamba_mixer2.py``,
-    ``models/glm5next/common/kda.py``), gated DeltaNet since 0.33.0 (``qwen_gdn_linear_attn.py``).
+    Where ``num_prefill_checkpoint_blocks`` is set: Mamba-2 and every KDA since 0.32.0 (``mamba_mixer2.py``,
+    ``models/glm5next/common/kda.py``), gated DeltaNet since 0.33.0 (``qwen_gdn_linear_attn.py``). The engine's
+    record lists classes with layers of their own: ``state_kept`` (Kimi-K3 since 0.29.0,
+    ``models/kimi_k3/nvidia/kda.py``), and ``state_not_kept``, whose layers cannot hand out a state.
     """
-    if mechanism == "kda" and architecture.startswith("KimiK3"):
-        return release >= (0, 29)
+    release = release_of(engine)
+    if engine.lists("state_not_kept", architecture, release):
+        return False
     first: dict[str, Release] = {"mamba2": (0, 32), "kda": (0, 32), "gated_deltanet": (0, 33)}
-    return mechanism in first and release >= first[mechanism]
+    early = mechanism == "kda" and engine.lists("state_kept", architecture, release)
+    return early or (mechanism in first and release >= first[mechanism])
 
 
 def latent_hybrid_tokens(release: Release) -> int:

@@ -113,7 +113,7 @@ class ReserveRates:
         """
         sizes = Shape.of(model)
         release = releases.release_of(engine)
-        second = runs_second(model, sizes, release, nvidia=nvidia)
+        second = runs_second(model, sizes, engine, nvidia=nvidia)
         sampler = releases.sampler(release, second=second, flashinfer=None if nvidia and not sorts else False)
         if sorts:
             sampler = "sort"
@@ -217,10 +217,10 @@ def reserve(
     )
 
 
-def runs_second(model: Model, sizes: Shape, release: releases.Release, *, nvidia: bool = True) -> bool:
+def runs_second(model: Model, sizes: Shape, engine: Engine, *, nvidia: bool = True) -> bool:
     """Whether the second model runner serves a model by default."""
     return releases.second_runner(
-        release,
+        engine,
         model.architecture,
         experts=bool(sizes.experts_per_token),
         states=sizes.states,
