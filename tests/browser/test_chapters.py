@@ -292,7 +292,7 @@ def test_every_piece_of_a_chapter_is_used_with_the_keyboard_only(
         here = page.evaluate(WHERE)
         if here is None and page.evaluate("document.activeElement === document.body"):
             break
-        if here is None or not here["kind"] or here["id"] in used and here["kind"] != "range":
+        if here is None or not here["kind"] or (here["id"] in used and here["kind"] != "range"):
             continue
         if here["kind"] == "range":
             before = page.evaluate("document.activeElement.getAttribute('aria-valuetext')")

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import venv
 import zipfile
 from importlib import metadata
@@ -90,7 +89,7 @@ def clean(wheel, tmp_path_factory) -> Path:
         return python
     (packages,) = folder.glob("lib/python*/site-packages")
     with zipfile.ZipFile(wheel) as content:
-        content.extractall(packages)  # noqa: S202  our own archive
+        content.extractall(packages)
     for name in sorted(required("site")):
         bring(name, packages)
     return python
