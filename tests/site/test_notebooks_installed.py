@@ -72,7 +72,7 @@ def bring(name: str, target: Path) -> None:
     found = metadata.distribution(name)
     for file in found.files or ():
         top = file.parts[0]
-        if top != ".." and top != "__pycache__" and not (target / top).exists():
+        if top not in {"..", "__pycache__"} and not (target / top).exists():
             (target / top).symlink_to(Path(str(found.locate_file(top))).resolve())
 
 
