@@ -88,5 +88,3 @@ def test_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert row["used_bytes"] <= row["usable_bytes"]
     assert main(["size", MOE, "--engine", "ik_llama.cpp", "--context", "16K"]) == 2
     assert "a fork of llama.cpp" in capsys.readouterr().err
-
-
