@@ -148,8 +148,8 @@ class Query:
         "--dtype",
         kind="choice",
         default="auto",
-        choices=("auto", "half", "float16", "bfloat16"),
-        help="16-bit type to compute in (auto: the checkpoint's own)",
+        choices=("auto", "half", "float16", "bfloat16", "float32"),
+        help="type to compute in (auto: the checkpoint's own)",
     )
     assume_defaults: bool = _option(
         "--assume-defaults",

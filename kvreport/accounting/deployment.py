@@ -25,6 +25,7 @@ from kvreport.accounting.allocation import (
     new_plan,
     plan_blocks,
     shared_plan,
+    shortages,
     stored_key,
 )
 from kvreport.accounting.case import SINGLE, Case, Memo
@@ -74,6 +75,8 @@ class Deployment(Allocation):
         others: Ranks that differ: other pipeline stages, other accelerators.
         refused: What the release refuses, whatever the memory: codes of
             :class:`kvreport.accounting.capacity.Verdict`, 0 where it does not; ``[device, format]`` for many.
+        start_shortage: What the engine asks for at start beyond what is free, and the error of that; None if
+            it does not ask.
     """
 
     plan: BlockPlan
@@ -83,6 +86,7 @@ class Deployment(Allocation):
     places: tuple[int, ...] = (0,)
     others: tuple[Deployment, ...] = ()
     refused: int | Codes = 0
+    start_shortage: tuple[int | Integers, int | Integers] | None = None
 
     @property
     def ranks(self) -> tuple[Deployment, ...]:
@@ -128,12 +132,16 @@ class Deployment(Allocation):
             uncertainty_bytes=_spread(column(self.uncertainty_bytes)),
             state_slots_wanted=self.state_slots_wanted,
         )
+        if self.start_shortage is not None:
+            own = xp.maximum(own, capacity.start_verdict(*map(_spread, self.start_shortage)))
         own = xp.maximum(own, self.refused if isinstance(self.refused, int) else self.refused[..., None])
         return _reduce(xp.maximum, xp.codes(own), (one.verdicts(contexts) for one in self.others))
 
     def shortfall(self, contexts: xp.ArrayLike) -> Integers:
         """Bytes per device that one request of each context lacks; 0 where it fits."""
         own = capacity.shortfall(_spread(self.pool_bytes), self.plan, contexts, self.state_slots_wanted)
+        if self.start_shortage is not None:
+            own = xp.integers(xp.maximum(own, _spread(self.start_shortage[0])))
         return _reduce(xp.maximum, own, (one.shortfall(contexts) for one in self.others))
 
     def running(self, held: Integers, codes: Codes) -> Integers:
@@ -230,6 +238,7 @@ def _rank(case: Case, known: Memo, layers: range, places: tuple[int, ...]) -> De
         layers=layers,
         places=places,
         refused=refused(case, known, scalar=isinstance(taken.total_bytes, int)),
+        start_shortage=shortages(case, scalar=isinstance(taken.total_bytes, int)),
     )
 
 
@@ -249,10 +258,11 @@ def refused(case: Case, known: Memo, *, scalar: bool = False) -> int | Codes:
     asked = Asked(
         layout=case.layout,
         lora_rank=case.lora_slots[1] if case.lora_slots[0] else 0,
+        draft_tokens=case.serving.draft_tokens,
         formats=case.formats,
     )
     spread = known.get(
-        ("refused", engine.name, forms, case.layout, asked.lora_rank),
+        ("refused", engine.name, forms, case.layout, asked.lora_rank, asked.draft_tokens),
         lambda: spread_codes(support, engine, case.model, case.weight_formats, asked),
     )
     if any(spread):

@@ -65,6 +65,9 @@ class Memory(Record):
         driver_visible: What the driver reports as total.
         usable: What a process can use as total (``torch.cuda.mem_get_info`` and the like): the
             figure that an engine multiplies its utilisation with.
+        free_at_start: What is free of it when an engine starts and nothing else runs; None where it is all but
+            a context's memory.
+        free_band: Half width of the band that the logs of ``free_at_start`` lie in.
     """
 
     advertised: Figure
@@ -72,6 +75,8 @@ class Memory(Record):
     advertised_label: Text | None = None
     driver_visible: Figure | None = None
     usable: Figure
+    free_at_start: Figure | None = None
+    free_band: Positive | None = None
 
 
 class Rates(Record):
@@ -136,13 +141,23 @@ class Accelerator(Record):
     def with_usable(self, usable_bytes: int) -> Accelerator:
         """The same accelerator with another amount of usable memory, where that can be set."""
         figure = Figure(value=usable_bytes, evidence="derived", note="set by the caller")
-        memory = self.memory.model_copy(update={"usable": figure, "driver_visible": None})
+        memory = self.memory.model_copy(
+            update={"usable": figure, "driver_visible": None, "free_at_start": None, "free_band": None}
+        )
         return self.model_copy(update={"memory": memory})
 
     @property
     def usable_bytes(self) -> int:
         """Memory that a process can use, in bytes."""
         return self.memory.usable.value
+
+    @property
+    def free_at_start(self) -> tuple[int, int]:
+        """Memory that is free when an engine starts, and half the width of its band, in bytes."""
+        free, band = self.memory.free_at_start, self.memory.free_band
+        if free is None:
+            return self.usable_bytes - _CONTEXT_BYTES, _CONTEXT_BAND
+        return free.value, band or 0
 
     @property
     def short_name(self) -> str:
@@ -184,6 +199,12 @@ class Accelerator(Record):
                 "compute_capability", shorten(capability), "a CUDA capability such as '9.0', for NVIDIA"
             )
 
+
+_CONTEXT_BYTES: Final = 569_083_166
+"""What a process's context takes before an engine measures what is free: 0.53 GiB of an H100 ("78.66/79.19 GiB")."""
+
+_CONTEXT_BAND: Final = 268_435_456
+"""Half the width of its band: contexts of 0.3 to 0.8 GiB are logged."""
 
 _CURRENT_YEARS: Final = 5
 """How long a generation counts as current: about two generations of data-center GPUs (A100 2020, H100 2022, B200 2024)."""

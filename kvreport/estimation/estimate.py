@@ -151,6 +151,7 @@ def _reason(request: Request) -> str:
                 layout=request.layout,
                 dtype=request.dtype,
                 lora_rank=request.lora_slots[1] if request.lora_slots[0] else 0,
+                draft_tokens=request.serving.draft_tokens,
                 formats=request.weight_formats,
             ),
         )

@@ -58,6 +58,9 @@ def headline(estimate: Estimate) -> str:
     request = estimate.request
     devices = deployment_words(request)
     context = human_tokens(request.context_tokens)
+    if (estimate.start_shortage_bytes or 0) > 0:
+        word = "does" if estimate.verdict == Verdict.CACHE_EXCEEDS_POOL.label else "may"
+        return f"{request.engine.label} {word} not start on {devices}: {start_sentence(estimate)}"
     match estimate.verdict:
         case Verdict.WEIGHTS_EXCEED_MEMORY.label:
             return f"{request.model.name} does not fit on {devices}: its weights alone are too large"
@@ -94,6 +97,17 @@ def headline(estimate: Estimate) -> str:
         if held >= UNLIMITED_USERS:
             limit = ", limited by max-num-seqs (memory sets no limit)"
     return f"{users:,} {noun} at {context} {verb} on {devices}{beside}{limit}"
+
+
+def start_sentence(estimate: Estimate) -> str:
+    """What the engine asks for at start, and what is free then."""
+    request, device = estimate.request, estimate.request.accelerator
+    free, band = device.free_at_start
+    asked = request.case.rules.memory_bytes(device.usable_bytes, request.utilization)
+    return (
+        f"at start {request.engine.label} asks for {request.utilization:g} of {gib(device.usable_bytes)} GiB "
+        f"({gib(asked)} GiB), and {gib(free)} GiB, {gib(band)} GiB more or less, are free on {device.name} then"
+    )
 
 
 def deployment_words(request: Request) -> str:
@@ -327,6 +341,8 @@ def verdict_sentence(estimate: Estimate) -> str:
     """What the verdict means here, in one sentence."""
     request = estimate.request
     context = human_tokens(request.context_tokens)
+    if estimate.start_shortage_bytes is not None:
+        return f"{estimate.verdict}: {start_sentence(estimate)}"
     match estimate.verdict:
         case Verdict.FITS.label:
             return f"fits: one request of {context} needs no more than the pool surely has"

@@ -11,6 +11,7 @@ from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.extras import Draft, own_prediction_layer, with_draft
 from kvreport.accounting.parallel import MOST_RANKS, Layout
 from kvreport.accounting.plan import Serving
+from kvreport.accounting.support import FLOAT32, WIDE, widens
 from kvreport.architectures.names import repository_name
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
@@ -129,7 +130,7 @@ class Request:
         )
 
 
-_TYPES = {"half": "float16", "float16": "float16", "bfloat16": "bfloat16"}
+_TYPES = {"half": "float16", "float16": "float16", "bfloat16": "bfloat16", "float32": FLOAT32}
 """What ``--dtype`` means; ``auto`` is the checkpoint's own."""
 
 OWN_DRAFT = "mtp"
@@ -248,6 +249,18 @@ def resolve(query: Query, catalog: Catalogue) -> Request:
         (engine.default_kv_format(record, accelerator) or "bf16") if query.kv.lower() == AUTO else query.kv
     )
     cache = as_declared(cache, record, catalog.kv_formats)
+    form = (
+        None
+        if query.weights is None or query.weights.lower() == RELEASED
+        else catalog.weight_format(query.weights)
+    )
+    dtype = _TYPES.get(query.dtype)
+    if catalog.support is not None and widens(catalog.support, policy, accelerator, record, form, dtype):
+        form = catalog.weight_format(WIDE)
+        cache = catalog.kv_format(WIDE) if query.kv.lower() == AUTO else cache
+        assumed.append(
+            f"weights {WIDE}: {policy.label} computes {record.architecture or record.id} in float32 here"
+        )
     for device in dict.fromkeys(one.id for one in devices):
         _check_storable(cache, next(one for one in devices if one.id == device))
     layout.check(record)
@@ -262,7 +275,14 @@ def resolve(query: Query, catalog: Catalogue) -> Request:
     if query.sampler is None:
         assumed += engine.open_choices(record, accelerator, rows)
     if query.utilization is None and engine.reserves:
-        assumed.append(f"utilization {policy.utilization:g}: default of {policy.label}")
+        share = engine.share_on(accelerator, None)
+        if share == policy.utilization:
+            assumed.append(f"utilization {share:g}: default of {policy.label}")
+        else:
+            assumed.append(
+                f"utilization {share:g}: what is surely free at start on {accelerator.name}; the default of "
+                f"{policy.label}, {policy.utilization:g}, is refused there (--gpu-memory-utilization {share:g})"
+            )
     if query.context_tokens is None:
         assumed.append(f"context {record.context_tokens:,} tokens: the context limit of the model")
     if query.kv.lower() == AUTO:
@@ -279,13 +299,9 @@ def resolve(query: Query, catalog: Catalogue) -> Request:
             if query.context_tokens is None
             else _field("context", parse_tokens, query.context_tokens)
         ),
-        weight_format=(
-            None
-            if query.weights is None or query.weights.lower() == RELEASED
-            else catalog.weight_format(query.weights)
-        ),
+        weight_format=form,
         kv_format=cache,
-        utilization=engine.share(query.utilization),
+        utilization=engine.share_on(accelerator, query.utilization),
         kv_pool_bytes=None if query.kv_pool is None else _field("kv-pool", parse_bytes, query.kv_pool),
         serving=Serving(
             max_batched_tokens=tokens,
@@ -306,7 +322,7 @@ def resolve(query: Query, catalog: Catalogue) -> Request:
         assumptions=tuple(assumed),
         not_read=opened.not_read,
         query=query,
-        dtype=_TYPES.get(query.dtype),
+        dtype=dtype,
         support=catalog.support,
     )
 

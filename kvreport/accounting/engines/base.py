@@ -358,6 +358,19 @@ class EngineRules:
         """
         return check_utilization(self.engine.utilization if utilization is None else utilization)
 
+    def share_on(self, accelerator: Accelerator | None, utilization: float | None) -> float:
+        """The share that is taken of a device: as given, or the engine's default there."""
+        del accelerator
+        return self.share(utilization)
+
+    def start_shortage(self, accelerator: Accelerator, utilization: float | None) -> tuple[int, int] | None:
+        """What the engine asks for at start beyond what is free, and the error of that; None if it does not ask.
+
+        Negative where enough is free.
+        """
+        del accelerator, utilization
+        return None
+
     def memory_bytes(self, total_bytes: int, utilization: float | None = None) -> int:
         """What weights, reserve and pool may take together, before anything is subtracted."""
         share = self.share(utilization)
