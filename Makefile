@@ -55,7 +55,7 @@ coverage: $(STAMP) ## measure what the fast tests reach of each room, and hold i
 # something is printed; it becomes an `@example` of the test that found it.
 fuzz: $(STAMP) ## throw random input at config reader, catalogue, command line, log reader and arithmetic
 	@KVREPORT_FUZZ=$(FUZZ) $(BIN)/python -m pytest -q -n auto --timeout 0 \
-		$$(grep -rl 'from hypothesis' tests --include='test_*.py')
+		$$(grep -rlE 'from (hypothesis|fuzzing)' tests --include='test_*.py')
 
 # PyTorch and transformers are gigabytes, and comparing with new ones is the point: they are in no lock and
 # have an environment of their own.

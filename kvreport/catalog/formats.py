@@ -145,6 +145,7 @@ class Grid(Record):
         weight_formats: Weight formats besides ``released``, which every model has.
         kv_formats: KV formats; those that a model's caches cannot be kept in are left out.
         engine: The engine whose answer the matrix carries beside the ceiling.
+        local_engines: The engine of machines on which that one has no platform, by their maker; one device each.
     """
 
     schema_version: Literal[1] = 1
@@ -154,3 +155,4 @@ class Grid(Record):
     weight_formats: tuple[FormatName, ...]
     kv_formats: Annotated[tuple[FormatName, ...], Field(min_length=1)]
     engine: Slug = "vllm"
+    local_engines: dict[Text, Slug] = Field(default_factory=dict)

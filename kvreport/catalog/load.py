@@ -6,6 +6,7 @@ and one accelerator. :func:`load_catalogue` reads everything and reports all fau
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from functools import cached_property, lru_cache
@@ -168,6 +169,12 @@ class Catalogue:
 
     def _find_engine(self, name: str) -> Engine:
         family, at, version = name.partition("@")
+        if (
+            at
+            and self.engine(family).builds
+            and (version == self.engine(family).version or re.fullmatch(r"b?[0-9]{2,6}", version, re.ASCII))
+        ):
+            return self.engine(family)
         if at:
             dated = engine_for_version(self.engines.values(), self.engine(family).family, version)
             if dated is None or not version_number(version):
