@@ -92,7 +92,12 @@ def main() -> None:
         except InputError as error:
             told = [at for length in row["per_len"] for at in length["at"]]
             if all("error" in at for at in told):
-                compared, points, equal, near = compared + 1, points + len(told), equal + len(told), near + len(told)
+                compared, points, equal, near = (
+                    compared + 1,
+                    points + len(told),
+                    equal + len(told),
+                    near + len(told),
+                )
                 continue
             unread[f"{row['id']} tp {row['tp']} {row['kv_cache_dtype']}: {error}"] += 1
             continue

@@ -194,7 +194,8 @@ def lay_out(case: Case, memo: Memo | None = None) -> Deployment:
     groups = _replica(case)
     if layout.pipeline == 1 and len(groups[0]) == 1:
         return _rank(case, known, range(case.model.layer_count), next(iter(groups[0].values())))
-    parts = known.get(("stages", layout.pipeline, layout.partition),
+    parts = known.get(
+        ("stages", layout.pipeline, layout.partition),
         lambda: stages(case.model, layout.pipeline, layout.partition),
     )
     ranks = []

@@ -144,9 +144,7 @@ def _stored_share(stored: int, row: WeightGroup, shape: tuple[int, ...], share: 
     return -(-stored * part * prod(shape) // (whole * prod(row.shape)))
 
 
-def _whole_experts(
-    model: Model, row: WeightGroup, ranks: int, redundant: int = 0
-) -> tuple[int, int] | None:
+def _whole_experts(model: Model, row: WeightGroup, ranks: int, redundant: int = 0) -> tuple[int, int] | None:
     """The share of a layer's experts on the fullest of ``ranks``; None for a row that has none."""
     if row.component != "routed_experts" or model.experts is None or row.split != "experts":
         return None

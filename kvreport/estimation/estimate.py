@@ -12,7 +12,7 @@ from kvreport.accounting.capacity import Limit, Verdict
 from kvreport.accounting.demand import demand
 from kvreport.accounting.deployment import Deployment, Memo, bound_of, lay_out
 from kvreport.accounting.numeric import Reals
-from kvreport.accounting.roofline import Peaks, step_bounds_ms
+from kvreport.accounting.roofline import step_bounds_ms
 from kvreport.accounting.support import Asked, judge
 from kvreport.accounting.weights import active_parameters, parameters, parameters_by_component
 from kvreport.catalog.accelerator import Accelerator

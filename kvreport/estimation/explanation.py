@@ -14,8 +14,8 @@ from kvreport.accounting.capacity import blocks as pool_blocks
 from kvreport.accounting.kv_cache import (
     cache_terms,
     heads_per_rank,
-    state_tensor_bytes,
     pair_bytes,
+    state_tensor_bytes,
     vector_bytes,
 )
 from kvreport.catalog.caches import (

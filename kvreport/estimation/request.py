@@ -106,7 +106,8 @@ class Request:
         return Peaks(
             bytes_per_s=pick(float(one.bytes_per_s) for one in each),
             operations_per_s={
-                name: pick(float(one.operations_per_s[name]) for one in each) for name in first.operations_per_s
+                name: pick(float(one.operations_per_s[name]) for one in each)
+                for name in first.operations_per_s
             },
             link_bytes_per_s=min(known) if known else math.nan,
         )
