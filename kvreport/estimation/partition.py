@@ -24,7 +24,7 @@ def best_partition(request: Request) -> tuple[int, ...]:
     known = Memo()
     value = _value(request, found, known)
     while True:
-        tried = [(one_value, one) for one in _moves(found) if (one_value := _value(request, one, known))]
+        tried = [(_value(request, one, known), one) for one in _moves(found)]
         better = max(tried, default=(value, found))
         if better[0] <= value:
             return found

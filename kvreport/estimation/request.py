@@ -382,12 +382,22 @@ def _devices(query: Query, catalog: Catalogue) -> tuple[Accelerator, ...]:
             one, times = text.strip(), int(number)
         record = one if isinstance(one, Accelerator) else catalog.accelerator(one)
         found += [record] * times
+    sliced = next((one for one in found if one.slice_of), None)
+    if sliced is not None and (len(found) > 1 or _ranks(query) > 1):
+        raise InputError(
+            f"gpu: found {max(len(found), _ranks(query))} devices with {sliced.name}; allowed: one, because slices have no "
+            f"link to each other; or {sliced.slice_of} whole"
+        )
     if not found or len(found) > MOST_RANKS:
         raise InputError(f"gpu: found {len(found)} devices; allowed: 1 to {MOST_RANKS:,}")
     if query.memory is None:
         return tuple(found)
     size = _field("memory", parse_bytes, query.memory)
     return tuple(one.with_usable(size) for one in found)
+
+
+def _ranks(query: Query) -> int:
+    return (query.tensor_parallel or 1) * query.pipeline_parallel * query.data_parallel
 
 
 def _layout(query: Query, devices: int, assumed: list[str]) -> Layout:
