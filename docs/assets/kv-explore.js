@@ -598,7 +598,7 @@
         ].filter(Boolean).flatMap((one) => [one, " "]),
         ignoredNote(ignored) || "",
       );
-      if (!view.query.hidden) view.asked();
+      if (view.queries) view.asked();
     }
 
     const isStart = () =>
@@ -808,6 +808,7 @@
         const place = new URL("../downloads/capacity.parquet", location.href).href;
         sql.textContent = kvQueries.sql(place, filters, least());
         python.textContent = kvQueries.pandas(place, filters, least());
+        view.sql?.set(kvQueries.sql("capacity", filters, least()).replace("'capacity'", "capacity"));
       };
       const details = make(
         "details",
@@ -816,13 +817,26 @@
         make(
           "p",
           { class: "kv-note" },
-          "These queries apply the filters above to the published Parquet file. Run them where you have DuckDB or pandas; nothing runs in this page.",
+          "These queries apply the filters above to the published Parquet file. Run them here, or where you have DuckDB or pandas.",
         ),
         view.query,
       );
       details.addEventListener("toggle", () => {
         view.query.hidden = !details.open;
-        if (details.open) kvreport.script("kv-queries.js").then(view.asked).catch(() => {});
+        if (!details.open) return;
+        const folder = root.dataset.kvSql;
+        Promise.all([kvreport.script("kv-queries.js"), folder ? kvreport.script("kv-sql.js") : null]).then(
+          () => {
+            if (folder && !view.sql) {
+              view.sql = kvSql.panel(
+                new URL(folder, location.href).href,
+                new URL("../downloads/capacity.parquet", location.href).href,
+              );
+              view.query.prepend(view.sql.node);
+            }
+            view.asked();
+          },
+        ).catch(() => {});
       });
       return details;
     }

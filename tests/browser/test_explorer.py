@@ -2,54 +2,24 @@
 
 from __future__ import annotations
 
-import http.server
 import re
-import threading
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pandas as pd
 import pytest
+from visits import address, browser
 
 from kvreport import estimate
 from kvreport.catalog.load import open_catalogue
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
+__all__ = ["address", "browser"]  # fixtures
+
 KEYS = ["model", "gpu", "tensor_parallel", "weight_format", "kv_format", "context_tokens"]
 FIRST = "#explore-table tbody tr:first-child"
-
-
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    """A file server that says nothing."""
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
-@pytest.fixture(scope="module")
-def address(tiny_site) -> Iterator[str]:
-    server = http.server.ThreadingHTTPServer(
-        ("127.0.0.1", 0), partial(Quiet, directory=str(tiny_site.folder))
-    )
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/"
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-@pytest.fixture(scope="module")
-def browser(chromium_path, chromium_flags) -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=chromium_path, args=chromium_flags)
-        yield started
-        started.close()
 
 
 @pytest.fixture
