@@ -267,9 +267,7 @@ def _text(
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{color}{size}>{escape(text)}</text>'
 
 
-def _figure(
-    parts: Sequence[str], height: float, title: str, description: str, width: float = _WIDTH
-) -> Html:
+def _figure(parts: Sequence[str], height: float, title: str, description: str, width: float = _WIDTH) -> Html:
     name = identity("drawing", title, description)
     css = "kv-drawn" if width == _WIDTH else "kv-drawn kv-drawn--small"
     return Html(
