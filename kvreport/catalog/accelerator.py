@@ -187,7 +187,9 @@ class Accelerator(Record):
         part, whole = found.memory
         usable = self.usable_bytes * part // whole - SLICE_SHORT_BYTES
         figure = Figure(
-            value=usable, evidence="derived", note=f"{part}/{whole} of the device's, less 0.19 GiB as on an H100"
+            value=usable,
+            evidence="derived",
+            note=f"{part}/{whole} of the device's, less 0.19 GiB as on an H100",
         )
 
         def share(rate: Figure | None, parts: tuple[int, int]) -> Figure | None:
@@ -195,7 +197,9 @@ class Accelerator(Record):
                 return None
             return rate.model_copy(update={"value": rate.value * parts[0] // parts[1], "evidence": "derived"})
 
-        rates = {name: share(getattr(self.rates, name), found.compute) for name in type(self.rates).model_fields}
+        rates = {
+            name: share(getattr(self.rates, name), found.compute) for name in type(self.rates).model_fields
+        }
         return self.model_copy(
             update={
                 "id": f"{self.id}-{found.name}",
@@ -205,7 +209,12 @@ class Accelerator(Record):
                 "slices": (),
                 "devices_per_node": found.instances,
                 "memory": self.memory.model_copy(
-                    update={"usable": figure, "driver_visible": None, "free_at_start": None, "free_band": None}
+                    update={
+                        "usable": figure,
+                        "driver_visible": None,
+                        "free_at_start": None,
+                        "free_band": None,
+                    }
                 ),
                 "bandwidth_bytes_per_s": share(self.bandwidth_bytes_per_s, found.memory),
                 "rates": self.rates.model_copy(update=rates),

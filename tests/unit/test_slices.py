@@ -22,7 +22,9 @@ def test_a_slice_has_at_most_the_memory_that_the_driver_lists(
     assert listed - 0.15 < found.usable_bytes / GIB <= listed
 
 
-@pytest.mark.parametrize("name", ["h100-sxm-80gb-1g.10gb", "H100:1g.10gb", "H100 MIG 1g.10gb", "h100/1g.10gb"])
+@pytest.mark.parametrize(
+    "name", ["h100-sxm-80gb-1g.10gb", "H100:1g.10gb", "H100 MIG 1g.10gb", "h100/1g.10gb"]
+)
 def test_a_slice_goes_by_several_names(catalogue: Catalogue, name: str) -> None:
     found = catalogue.accelerator(name)
     assert (found.id, found.slice_of) == ("h100-sxm-80gb-1g.10gb", "h100-sxm-80gb")
@@ -40,7 +42,9 @@ def test_a_model_is_served_on_a_slice(catalogue: Catalogue) -> None:
 def test_slices_are_not_joined_and_unknown_ones_are_named(catalogue: Catalogue) -> None:
     with pytest.raises(InputError, match=r"allowed: one, because slices have no link.*h100-sxm-80gb whole"):
         estimate("llama-3.1-8b", gpu="h100:1g.10gb", tensor_parallel=2, catalog=catalogue)
-    with pytest.raises(InputError, match=r"found slice '1g\.11gb' of h100-sxm-80gb; allowed: 1g\.10gb, 1g\.20gb"):
+    with pytest.raises(
+        InputError, match=r"found slice '1g\.11gb' of h100-sxm-80gb; allowed: 1g\.10gb, 1g\.20gb"
+    ):
         catalogue.accelerator("h100:1g.11gb")
     with pytest.raises(InputError, match=r"it has no slices that are known"):
         catalogue.accelerator("rtx-4090:1g.10gb")
