@@ -386,7 +386,7 @@ def _devices(query: Query, catalog: Catalogue) -> tuple[Accelerator, ...]:
     if sliced is not None and (len(found) > 1 or _ranks(query) > 1):
         raise InputError(
             f"gpu: found {max(len(found), _ranks(query))} devices with {sliced.name}; allowed: one, because slices have no "
-            f"link to each other; or {sliced.slice_of} whole"
+            f"link to each other, or {sliced.slice_of} whole"
         )
     if not found or len(found) > MOST_RANKS:
         raise InputError(f"gpu: found {len(found)} devices; allowed: 1 to {MOST_RANKS:,}")
