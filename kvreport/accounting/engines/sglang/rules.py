@@ -182,6 +182,7 @@ class Sglang(EngineRules):
             tensor_parallel=layout.tensor * layout.data,
             pipeline_parallel=layout.pipeline,
             data_attention=layout.data,
+            context_ranks=layout.decode_context,
             chunk_tokens=step.max_batched_tokens,
             max_requests=step.max_seqs if step.max_seqs < MOST_REQUESTS else None,
             graphs=not step.eager,
