@@ -2,6 +2,9 @@
 
     python scripts/check_planner.py RECORDS.jsonl CONFIGS [--list] [--write]
 
+``scripts/run_vllm_planner.py`` makes such records over pipeline stages (``pp``) and decode-context ranks; the figures
+of those are written beside the others.
+
 RECORDS has one line per run of the engine's planner without a GPU: ``id``, ``gpu`` (H100, A100,
 B200), ``tp``, ``dcp``, ``kv_cache_dtype`` (auto or fp8), ``enable_prefix_caching``,
 ``max_num_batched_tokens``, ``run`` and, under ``per_len`` and ``at``, the blocks, tokens and
@@ -22,20 +25,21 @@ from __future__ import annotations
 import argparse
 import json
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
 from kvreport.accounting import capacity
-from kvreport.accounting.deployment import Case, plan_blocks
+from kvreport.accounting.deployment import Case, lay_out, plan_blocks
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan, Serving
 from kvreport.architectures import read_config
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
-from kvreport.catalog.formats import KvFormat
+from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.load import load_catalogue
 from kvreport.catalog.model import Model
-from kvreport.catalog.planner_check import PlannerCheck
+from kvreport.catalog.planner_check import PlannerCheck, load_planner_check
 from kvreport.errors import InputError
 from kvreport.resources import data_dir
 from kvreport.units import GIB
@@ -54,6 +58,7 @@ def main() -> None:
 
     catalogue = load_catalogue()
     engine = catalogue.engine("vllm")
+    forms = catalogue.weight_formats
     models: dict[str, Model | str] = {}
     points, equal, near, without, unread = 0, 0, 0, 0, Counter()
     rows = [json.loads(line) for line in given.records.read_text().splitlines()]
@@ -78,13 +83,22 @@ def main() -> None:
             named = "fp8"
         kv_format = catalogue.kv_format(named) if named else None
         try:
-            recorded_flags = _plan(model, engine, row, kv_format, accelerator)
+            recorded_flags = _plan(model, engine, row, kv_format, accelerator, formats=forms)
             block_plan = (
-                _plan(model, engine, row, kv_format, accelerator, block_tokens=GIVEN_BLOCK)
+                _plan(model, engine, row, kv_format, accelerator, block_tokens=GIVEN_BLOCK, formats=forms)
                 if again
                 else recorded_flags
             )
         except InputError as error:
+            told = [at for length in row["per_len"] for at in length["at"]]
+            if all("error" in at for at in told):
+                compared, points, equal, near = (
+                    compared + 1,
+                    points + len(told),
+                    equal + len(told),
+                    near + len(told),
+                )
+                continue
             unread[f"{row['id']} tp {row['tp']} {row['kv_cache_dtype']}: {error}"] += 1
             continue
         compared += 1
@@ -102,14 +116,25 @@ def main() -> None:
         if worst and given.list:
             print(
                 f"{row['id']} {row['run']} {row['gpu']} tp{row['tp']} {row['kv_cache_dtype']} "
-                f"worst {worst:.4f}: block {block_plan.block_bytes} ({block_plan.block_tokens} tokens), "
+                f"pp{row.get('pp', 1)} dcp{row['dcp']} worst {worst:.4f}: "
+                f"block {block_plan[0].block_bytes} ({block_plan[0].block_tokens} tokens), "
                 f"recorded {row['pool_bytes_per_block']} ({row['block_size']} tokens)"
             )
     for reason, count in unread.items():
         print(f"not compared ({count} rows): {reason}")
     print(f"{repeated} rows repeat the flags of an earlier one: planned with --block-size {GIVEN_BLOCK}")
     print(f"equal without that flag {without} ({without / points:.2%})")
-    if given.write:
+    if given.write and any(row.get("pp", 1) > 1 for row in rows):
+        known = load_planner_check(data_dir())
+        assert known is not None
+        layouts = {
+            "layout_models": len(names),
+            "layout_rows": compared,
+            "layout_points": points,
+            "layout_equal": equal,
+        }
+        _write(known.model_copy(update=layouts))
+    elif given.write:
         found = PlannerCheck(
             engine=f"vLLM {rows[0]['vllm']}",
             models=len(names),
@@ -122,9 +147,13 @@ def main() -> None:
             inferred_flag=f"--block-size {GIVEN_BLOCK}",
             left_out_rows=sum(unread.values()),
         )
-        lines = [f"{name}: {value}" for name, value in found.model_dump().items()]
-        (data_dir() / "planner_check.yaml").write_text("\n".join(lines) + "\n")
+        _write(found)
     print(f"points {points}  equal {equal} ({equal / points:.2%})  within 1 % {near} ({near / points:.2%})")
+
+
+def _write(found: PlannerCheck) -> None:
+    lines = [f"{name}: {value}" for name, value in found.model_dump().items()]
+    (data_dir() / "planner_check.yaml").write_text("\n".join(lines) + "\n")
 
 
 def _plan(
@@ -135,12 +164,13 @@ def _plan(
     accelerator: Accelerator,
     *,
     block_tokens: int | None = None,
-) -> BlockPlan:
+    formats: Mapping[str, WeightFormat],
+) -> list[BlockPlan]:
     case = Case(
         model=model,
         engine=engine,
         accelerators=(accelerator,),
-        formats={},
+        formats=formats,
         serving=Serving(
             max_batched_tokens=row["max_num_batched_tokens"],
             block_tokens=block_tokens,
@@ -148,15 +178,18 @@ def _plan(
             hybrid_manager=not row["disable_hybrid"],
         ),
         kv_format=kv_format,
-        layout=Layout(tensor=row["tp"], decode_context=row["dcp"]),
+        layout=Layout(tensor=row["tp"], decode_context=row["dcp"], pipeline=row.get("pp", 1)),
         kv_pool_bytes=0,
     )
-    return plan_blocks(case)
+    if case.layout.pipeline > 1:
+        return [rank.plan for rank in lay_out(case).ranks]
+    return [plan_blocks(case)]
 
 
 def _flags(row: dict) -> tuple:
     names = ("id", "run", "gpu", "tp", "dcp", "kv_cache_dtype", "enable_prefix_caching")
-    return tuple(row[name] for name in (*names, "max_num_batched_tokens", "disable_hybrid"))
+    flags = (row[name] for name in (*names, "max_num_batched_tokens", "disable_hybrid"))
+    return (*flags, row.get("pp", 1))
 
 
 def _read(folder: Path, model_id: str) -> Model | str:
@@ -171,17 +204,20 @@ def _read(folder: Path, model_id: str) -> Model | str:
         return f"not readable: {error}"
 
 
-def _difference(block_plan: BlockPlan, context: int, at: dict) -> float:
-    """Largest relative difference of blocks, tokens and concurrency; 1 if start and refusal differ."""
+def _difference(plans: list[BlockPlan], context: int, at: dict) -> float:
+    """Largest relative difference of blocks, tokens and concurrency; 1 if start and refusal differ.
+
+    Of several pipeline stages the smallest counts, as the engine takes the blocks of the smallest.
+    """
     pool = at["gib"] * GIB
-    starts = int(capacity.users(pool, block_plan, context)) >= 1
+    starts = min(int(capacity.users(pool, plan, context)) for plan in plans) >= 1
     if "error" in at:
         return 1.0 if starts else 0.0
     if not starts:
         return 1.0
-    found = float(capacity.concurrency(pool, block_plan, context))
+    found = min(float(capacity.concurrency(pool, plan, context)) for plan in plans)
     pairs = [
-        (int(capacity.blocks(pool, block_plan)), at["num_blocks"]),
+        (min(int(capacity.blocks(pool, plan)) for plan in plans), at["num_blocks"]),
         (int(found * context), at["tokens"]),
         (round(found, 6), at["concurrency"]),
     ]

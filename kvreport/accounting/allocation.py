@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from kvreport.accounting import numeric as xp
+from kvreport.accounting.all_to_all import buffer_bytes
 from kvreport.accounting.budget import Budget
 from kvreport.accounting.case import TOWERS, Case, Memo
 from kvreport.accounting.engines.base import NOTHING, Reserve
@@ -55,7 +57,7 @@ class Allocation:
         """The same as a record, for one device and one format."""
         return Budget(
             total_bytes=int(self.total_bytes),
-            utilization=self.case.rules.share(self.case.utilization),
+            utilization=self.case.rules.share_on(self.case.accelerator, self.case.utilization),
             weights=int(self.resident_bytes),
             activations=int(self.reserve.activations),
             non_framework=int(self.reserve.non_framework),
@@ -80,7 +82,8 @@ def allocate(case: Case, memo: Memo | None = None) -> Allocation:
     resident = [size + sum(added.values()) for size, added in zip(tensors, overhead, strict=True)]
     kept = shared_reserve(case, known)
     total = [one.usable_bytes for one in case.accelerators]
-    memory = [engine.memory_bytes(size, case.utilization) for size in total]
+    shares = shares_on(case)
+    memory = [engine.memory_bytes(size, share) for size, share in zip(total, shares, strict=True)]
     scalar = not case.many and len(resident) == 1 and len(total) <= 1
     totals = (total or [0])[0] if scalar else xp.integers(total)
     weights = resident[0] if scalar else xp.integers(resident)
@@ -94,13 +97,47 @@ def allocate(case: Case, memo: Memo | None = None) -> Allocation:
         reserve=kept,
         total_bytes=totals,
         memory_bytes=(memory or [0])[0] if scalar else xp.integers(memory)[:, None],
-        pool_bytes=(
-            engine.pool_bytes(column(totals), weights, kept.total, case.utilization)
-            if given is None
-            else given
-        ),
+        pool_bytes=(pools(case, column(totals), weights, kept.total, shares) if given is None else given),
         uncertainty_bytes=kept.uncertainty if given is None else 0,
     )
+
+
+def shares_on(case: Case) -> list[float]:
+    """The share of memory that the engine takes of each device."""
+    return [case.rules.share_on(one, case.utilization) for one in case.accelerators]
+
+
+def pools(
+    case: Case,
+    total: int | Integers,
+    resident: int | Integers,
+    reserve: int | Integers,
+    shares: Sequence[float],
+) -> int | Integers:
+    """The pools of all devices, each at its own share; sizes as for the engine's ``pool_bytes``."""
+    engine = case.rules
+    if len(set(shares)) <= 1:
+        return engine.pool_bytes(total, resident, reserve, shares[0] if shares else case.utilization)
+    np = xp.numpy()
+    weights, kept = np.broadcast_to(resident, (len(shares), np.shape(resident)[-1])), np.ravel(reserve)
+    rows = [
+        engine.pool_bytes(int(np.ravel(total)[n]), weights[n], int(kept[n if len(kept) > 1 else 0]), share)
+        for n, share in enumerate(shares)
+    ]
+    return xp.integers(rows)
+
+
+def shortages(case: Case, *, scalar: bool) -> tuple[int | Integers, int | Integers] | None:
+    """What the engine asks for at start beyond what is free on each device, and the error; None if it does not ask."""
+    found = [case.rules.start_shortage(one, case.utilization) for one in case.accelerators]
+    asked = [one for one in found if one is not None]
+    if not asked or len(asked) < len(found):
+        return None
+    if scalar:
+        return asked[0]
+    return xp.integers([short for short, _ in asked])[:, None], xp.integers([band for _, band in asked])[
+        :, None
+    ]
 
 
 def load_overheads(case: Case, memo: Memo | None = None) -> tuple[int, ...]:
@@ -136,13 +173,15 @@ def shared_plan(case: Case, known: Memo) -> BlockPlan:
 
 def new_plan(case: Case) -> BlockPlan:
     """The block plan of a case, worked out."""
-    return case.rules.plan(
-        case.model,
-        serving=case.serving,
-        kv_format=case.kv_format,
-        layout=case.layout,
-        accelerator=case.accelerator,
-    )
+    given: dict[str, Any] = {
+        "serving": case.serving,
+        "kv_format": case.kv_format,
+        "layout": case.layout,
+        "accelerator": case.accelerator,
+    }
+    if case.stage_of is not None:
+        return case.rules.plan_stage(*case.stage_of, case.model, **given)
+    return case.rules.plan(case.model, **given)
 
 
 def shared_reserve(case: Case, known: Memo) -> Reserve:
@@ -202,6 +241,7 @@ def shared_weights(case: Case, form: WeightFormat | None, known: Memo) -> Compon
             without=without,
             expert_ranks=case.layout.expert_ranks,
             whole_experts=case.layout.expert,
+            redundant_experts=case.layout.redundant_experts,
         ),
     )
 
@@ -216,7 +256,12 @@ def shared_overhead(case: Case, form: WeightFormat | None, known: Memo) -> dict[
         ("overhead", case.engine.name, format_name(form), engine.kernel_class(device), case.layout),
         lambda: engine.load_overhead(case.model, form, case.formats, device, case.layout),
     )
-    return added | {"lora_adapters": adapters} if adapters else added
+    step = case.serving.max_batched_tokens
+    exchange = (
+        buffer_bytes(case.model, case.layout, case.engine.family, step) if case.layout.all_to_all else 0
+    )
+    further = {"lora_adapters": adapters, "all_to_all_buffers": exchange}
+    return added | {name: size for name, size in further.items() if size}
 
 
 def format_name(form: WeightFormat | None) -> str | None:

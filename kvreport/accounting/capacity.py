@@ -244,6 +244,23 @@ def verdict(
     return xp.codes(codes)
 
 
+def start_verdict(short_bytes: xp.ArrayLike, error_bytes: xp.ArrayLike) -> Codes:
+    """Judge a start by what the engine asks for beyond what is free: codes of :class:`Verdict`.
+
+    Args:
+        short_bytes: What is asked for beyond what is free; negative where enough is.
+        error_bytes: Half width of the band of what is free.
+    """
+    short, error = xp.integers(short_bytes), xp.integers(error_bytes)
+    return xp.codes(
+        xp.select(
+            [short > error, short > 0, short > -error],
+            [Verdict.CACHE_EXCEEDS_POOL, Verdict.MAY_FIT, Verdict.TIGHT],
+            Verdict.FITS,
+        )
+    )
+
+
 def shortfall(
     pool_bytes: xp.ArrayLike,
     plan: Plan,

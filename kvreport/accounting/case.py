@@ -45,6 +45,7 @@ class Case:
         lora_slots: LoRA adapters held on a device at once, and their largest rank.
         context_tokens: The longest request that the engine was told to take; None for the model's longest.
         many: True for arrays even where there is one device and one format.
+        stage_of: The whole model and the layers that ``model`` is of it, where it is a pipeline stage; else None.
         replica: The accelerators of one data rank, place by place, where they differ; else empty.
         dtype: The type to compute in; None is the checkpoint's own.
         support: What engines' releases run on; None not to judge it.
@@ -66,6 +67,7 @@ class Case:
     lora_slots: tuple[int, int] = (0, 0)
     context_tokens: int | None = None
     many: bool = False
+    stage_of: tuple[Model, range] | None = None
     replica: tuple[Accelerator, ...] = ()
     dtype: str | None = None
     support: Support | None = None

@@ -25,6 +25,7 @@ from kvreport.accounting.allocation import (
     new_plan,
     plan_blocks,
     shared_plan,
+    shortages,
     stored_key,
 )
 from kvreport.accounting.case import SINGLE, Case, Memo
@@ -35,6 +36,7 @@ from kvreport.accounting.stages import stages
 from kvreport.accounting.support import Asked, spread_codes
 from kvreport.accounting.support import codes as refusals
 from kvreport.catalog.engine import Engine
+from kvreport.catalog.model import Model
 from kvreport.units import MAX_BYTES
 
 __all__ = [
@@ -73,6 +75,8 @@ class Deployment(Allocation):
         others: Ranks that differ: other pipeline stages, other accelerators.
         refused: What the release refuses, whatever the memory: codes of
             :class:`kvreport.accounting.capacity.Verdict`, 0 where it does not; ``[device, format]`` for many.
+        start_shortage: What the engine asks for at start beyond what is free, and the error of that; None if
+            it does not ask.
     """
 
     plan: BlockPlan
@@ -82,6 +86,7 @@ class Deployment(Allocation):
     places: tuple[int, ...] = (0,)
     others: tuple[Deployment, ...] = ()
     refused: int | Codes = 0
+    start_shortage: tuple[int | Integers, int | Integers] | None = None
 
     @property
     def ranks(self) -> tuple[Deployment, ...]:
@@ -127,12 +132,16 @@ class Deployment(Allocation):
             uncertainty_bytes=_spread(column(self.uncertainty_bytes)),
             state_slots_wanted=self.state_slots_wanted,
         )
+        if self.start_shortage is not None:
+            own = xp.maximum(own, capacity.start_verdict(*map(_spread, self.start_shortage)))
         own = xp.maximum(own, self.refused if isinstance(self.refused, int) else self.refused[..., None])
         return _reduce(xp.maximum, xp.codes(own), (one.verdicts(contexts) for one in self.others))
 
     def shortfall(self, contexts: xp.ArrayLike) -> Integers:
         """Bytes per device that one request of each context lacks; 0 where it fits."""
         own = capacity.shortfall(_spread(self.pool_bytes), self.plan, contexts, self.state_slots_wanted)
+        if self.start_shortage is not None:
+            own = xp.integers(xp.maximum(own, _spread(self.start_shortage[0])))
         return _reduce(xp.maximum, own, (one.shortfall(contexts) for one in self.others))
 
     def running(self, held: Integers, codes: Codes) -> Integers:
@@ -185,18 +194,27 @@ def lay_out(case: Case, memo: Memo | None = None) -> Deployment:
     groups = _replica(case)
     if layout.pipeline == 1 and len(groups[0]) == 1:
         return _rank(case, known, range(case.model.layer_count), next(iter(groups[0].values())))
-    parts = known.get(("stages", layout.pipeline), lambda: stages(case.model, layout.pipeline))
+    parts = known.get(
+        ("stages", layout.pipeline, layout.partition),
+        lambda: stages(case.model, layout.pipeline, layout.partition),
+    )
     ranks = []
     for number, stage in enumerate(parts):
         memo_of_stage = known.get(("memo", layout.pipeline, stage.layers), Memo)
         first = number * layout.tensor
         for places in groups[number].values():
             devices = (case.replica[first + places[0]],) if case.replica else case.accelerators
-            at_stage = replace(case, model=stage.model, accelerators=devices)
+            at_stage = replace(
+                case, model=stage.model, stage_of=_stage_of(case, stage.layers), accelerators=devices
+            )
             where = tuple(place + first for place in places)
             ranks.append(_rank(at_stage, memo_of_stage, stage.layers, where))
     ranks.sort(key=lambda one: int(xp.least(one.pool_bytes)))
     return replace(ranks[0], others=tuple(ranks[1:]))
+
+
+def _stage_of(case: Case, layers: range) -> tuple[Model, range] | None:
+    return None if case.layout.pipeline == 1 else (case.model, layers)
 
 
 def _replica(case: Case) -> list[dict[Hashable, tuple[int, ...]]]:
@@ -223,6 +241,7 @@ def _rank(case: Case, known: Memo, layers: range, places: tuple[int, ...]) -> De
         layers=layers,
         places=places,
         refused=refused(case, known, scalar=isinstance(taken.total_bytes, int)),
+        start_shortage=shortages(case, scalar=isinstance(taken.total_bytes, int)),
     )
 
 
@@ -242,10 +261,11 @@ def refused(case: Case, known: Memo, *, scalar: bool = False) -> int | Codes:
     asked = Asked(
         layout=case.layout,
         lora_rank=case.lora_slots[1] if case.lora_slots[0] else 0,
+        draft_tokens=case.serving.draft_tokens,
         formats=case.formats,
     )
     spread = known.get(
-        ("refused", engine.name, forms, case.layout, asked.lora_rank),
+        ("refused", engine.name, forms, case.layout, asked.lora_rank, asked.draft_tokens),
         lambda: spread_codes(support, engine, case.model, case.weight_formats, asked),
     )
     if any(spread):

@@ -9,10 +9,13 @@ from kvreport.accounting import numeric as xp
 from kvreport.accounting.allocation import (
     Allocation,
     plan_depends,
+    pools,
     shared_overhead,
     shared_plan,
     shared_reserve,
     shared_weights,
+    shares_on,
+    shortages,
 )
 from kvreport.accounting.case import Case, Memo
 from kvreport.accounting.deployment import Deployment, refused
@@ -50,7 +53,10 @@ def lay_out_fleet(case: Case, alike: Sequence[Alike], memo: Memo) -> Iterator[tu
         together; those on which the combination is impossible are with none.
     """
     layout = case.layout
-    parts = memo.get(("stages", layout.pipeline), lambda: stages(case.model, layout.pipeline))
+    parts = memo.get(
+        ("stages", layout.pipeline, layout.partition),
+        lambda: stages(case.model, layout.pipeline, layout.partition),
+    )
     memos = [memo if len(parts) == 1 else memo.get(("memo", layout.pipeline, p.layers), Memo) for p in parts]
     engine = case.rules
     everywhere, by_step = plan_depends(case, memo)
@@ -65,7 +71,12 @@ def lay_out_fleet(case: Case, alike: Sequence[Alike], memo: Memo) -> Iterator[tu
             one = replace(case, accelerators=(case.accelerators[group.places[0]],), serving=group.serving)
             try:
                 plans = [
-                    shared_plan(one if len(parts) == 1 else replace(one, model=part.model), known)
+                    shared_plan(
+                        one
+                        if len(parts) == 1
+                        else replace(one, model=part.model, stage_of=(case.model, part.layers)),
+                        known,
+                    )
                     for part, known in zip(parts, memos, strict=True)
                 ]
             except InputError:
@@ -98,7 +109,10 @@ def _allocate_fleet(case: Case, alike: Sequence[Alike], known: Memo) -> Allocati
     components = tuple(shared_weights(case, form, known) for form in case.weight_formats)
     tensors = xp.integers([sum(parts.values()) for parts in components])
     total = xp.integers([device.usable_bytes for device in devices])
-    memory = xp.integers([engine.memory_bytes(size, case.utilization) for size in total.tolist()])
+    shares = shares_on(case)
+    memory = xp.integers(
+        [engine.memory_bytes(size, share) for size, share in zip(total.tolist(), shares, strict=True)]
+    )
     resident = np.broadcast_to(tensors, (len(devices), len(tensors))).copy()
     kept = np.zeros((4, len(devices)), dtype=np.int64)
     for group in alike:
@@ -120,7 +134,7 @@ def _allocate_fleet(case: Case, alike: Sequence[Alike], known: Memo) -> Allocati
         reserve=reserve,
         total_bytes=total,
         memory_bytes=memory[:, None],
-        pool_bytes=engine.pool_bytes(total[:, None], resident, reserve.total[:, None], case.utilization),
+        pool_bytes=pools(case, total[:, None], resident, reserve.total[:, None], shares),
         uncertainty_bytes=reserve.uncertainty,
     )
 
@@ -132,10 +146,10 @@ def _of_fleet(
     reserve = taken.reserve
     parts = (reserve.activations, reserve.non_framework, reserve.graphs, reserve.uncertainty)
     kept = Reserve(*(xp.integers(part)[positions] for part in parts))
+    own = replace(case, accelerators=tuple(case.accelerators[place] for place in positions), serving=serving)
     return Deployment(
-        case=replace(
-            case, accelerators=tuple(case.accelerators[place] for place in positions), serving=serving
-        ),
+        case=own,
+        start_shortage=shortages(own, scalar=False),
         components=taken.components,
         overhead=(),
         weight_bytes=taken.weight_bytes,

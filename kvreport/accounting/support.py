@@ -16,7 +16,16 @@ from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.model import Model
-from kvreport.catalog.support import DeviceRule, FormatRule, Lacking, Ruling, Support, numbers, within
+from kvreport.catalog.support import (
+    DeviceRule,
+    FormatRule,
+    Lacking,
+    Ruling,
+    Support,
+    TypeRule,
+    numbers,
+    within,
+)
 
 CUDA: Final = "NVIDIA"
 """The maker whose devices formats are ruled for by capability."""
@@ -47,6 +56,11 @@ RUNS: Final = Judgement()
 
 _SINGLE: Final = Layout()
 
+FLOAT32: Final = "float32"
+WIDE: Final = "fp32"
+"""The format of weights and caches that are computed in float32."""
+
+_PLAIN: Final = ("bf16",)
 _IN_FLOAT16: Final = ("int4", "int8", "gptq")
 """Beginnings of the names of formats whose checkpoints name float16 as their type, whatever they were made from."""
 
@@ -59,12 +73,14 @@ class Asked:
         layout: How the model is spread over devices.
         dtype: The type to compute in; None is the checkpoint's own.
         lora_rank: Largest rank of the LoRA adapters; 0 without them.
+        draft_tokens: Tokens drafted per step; 0 without speculative decoding.
         formats: Weight formats by name, for what released tensors carry.
     """
 
     layout: Layout = _SINGLE
     dtype: str | None = None
     lora_rank: int = 0
+    draft_tokens: int = 0
     formats: Mapping[str, WeightFormat] = field(default_factory=dict)
 
 
@@ -118,39 +134,106 @@ def _on_device(
             f"{engine.label} does not have the class {model.architecture}: releases "
             f"{ruling.missing[model.architecture]} do",
         )
-    form = model.weight_format if weight_format is None else weight_format.name
-    if accelerator.vendor == CUDA and accelerator.compute_capability is not None:
-        refused = _type(ruling, engine, accelerator, dtype or _type_of(model, form)) or _attention(
-            ruling, engine, accelerator, model
+    if ruling.only is not None and model.architecture not in ruling.only:
+        return Judgement(
+            "engine_does_not_run", f"{engine.label} does not have the class {model.architecture}"
         )
-        if refused is not None:
-            return refused
+    form = model.weight_format if weight_format is None else weight_format.name
+    refused = _type(ruling, engine, accelerator, model, form, dtype) or _attention(
+        ruling, engine, accelerator, model
+    )
+    if refused is not None:
+        return refused
     kinds = cache_kinds(model)
     cached = None if kv_format is None else kv_format.name
     kept = _format(ruling.kv, engine, accelerator, cached, kinds, "a cache in ")
-    rules = ruling.weights if model.experts else tuple(rule for rule in ruling.weights if not rule.experts)
-    stored = _format(rules, engine, accelerator, form, kinds)
+    stored = _format(rules_of(ruling, model), engine, accelerator, form, kinds, model=model)
     return stored if stored.verdict is not None or kept.verdict is None else kept
 
 
+def computed_in(
+    support: Support,
+    engine: Engine,
+    accelerator: Accelerator,
+    model: Model,
+    weight_format: WeightFormat | None = None,
+    dtype: str | None = None,
+) -> str:
+    """The type that a release computes in: the one asked for, else the checkpoint's own, else what it falls back to.
+
+    Args:
+        support: The rules.
+        engine: The engine's record.
+        accelerator: The device.
+        model: The model, whose class may not be computed in float16.
+        weight_format: What its weights are converted to; None is as released.
+        dtype: The type asked for; None is the checkpoint's own.
+    """
+    form = model.weight_format if weight_format is None else weight_format.name
+    return _computed_in(support.ruling(engine.family, engine.version), accelerator, model, form, dtype)
+
+
+def _computed_in(ruling: Ruling, accelerator: Accelerator, model: Model, form: str, dtype: str | None) -> str:
+    if dtype is not None:
+        return dtype
+    unstable = model.architecture in ruling.unstable
+    lacking = [rule for rule in ruling.types if _lacks_type(rule, accelerator)]
+    own = _type_of(model, form)
+    if own == FLOAT32 and form != WIDE:
+        own = "float16" if lacking else "bfloat16"
+    if own in {rule.dtype for rule in lacking if not rule.casts}:
+        return own
+    if not lacking:
+        return "bfloat16" if unstable and own == "float16" else own
+    return FLOAT32 if unstable else "float16"
+
+
 def _type_of(model: Model, form: str) -> str:
-    return "float16" if form.startswith(_IN_FLOAT16) else model.dtype
+    return FLOAT32 if form == WIDE else "float16" if form.startswith(_IN_FLOAT16) else model.dtype
 
 
-def _type(ruling: Ruling, engine: Engine, accelerator: Accelerator, dtype: str) -> Judgement | None:
-    own = numbers(accelerator.compute_capability or "")
+def _lacks_type(rule: TypeRule, accelerator: Accelerator) -> bool:
+    own = accelerator.compute_capability
+    return accelerator.vendor == CUDA and own is not None and not within(rule, numbers(own))
+
+
+def _type(
+    ruling: Ruling, engine: Engine, accelerator: Accelerator, model: Model, form: str, dtype: str | None
+) -> Judgement | None:
+    computed = _computed_in(ruling, accelerator, model, form, dtype)
     for rule in ruling.types:
-        if rule.dtype == dtype and not within(rule, own) and not rule.casts:
+        if rule.dtype == computed and _lacks_type(rule, accelerator):
+            starts = FLOAT32 if model.architecture in ruling.unstable else "float16"
             return Judgement(
                 "engine_does_not_run",
-                f"{engine.label} computes in {dtype} from compute capability {rule.minimum}; {accelerator.name} "
-                f"has {accelerator.compute_capability} (--dtype float16 starts)",
+                f"{engine.label} computes in {computed} from compute capability {rule.minimum}; {accelerator.name} "
+                f"has {accelerator.compute_capability} (--dtype {starts} starts)",
             )
+    if computed == "float16" and model.architecture in ruling.unstable:
+        return Judgement(
+            "engine_does_not_run",
+            f"{engine.label} does not compute {model.architecture} in float16, for its numerical instability "
+            "(--dtype bfloat16 starts, or float32 where the device lacks it)",
+        )
+    if computed == FLOAT32 and ruling.types and form not in (WIDE, *_PLAIN):
+        return Judgement(
+            "format_not_supported",
+            f"{engine.label} would compute {model.architecture or model.id} in float32 on {accelerator.name}, and "
+            f"{form} weights need a 16-bit type",
+        )
+    if computed == FLOAT32 and form in _PLAIN:
+        return Judgement(
+            "format_not_supported",
+            f"{engine.label} computes {model.architecture} in float32 on {accelerator.name}: its weights and its "
+            f"cache take twice the 16-bit size (--weights {WIDE} --kv {WIDE})",
+        )
     return None
 
 
 def _attention(ruling: Ruling, engine: Engine, accelerator: Accelerator, model: Model) -> Judgement | None:
-    own, kinds = numbers(accelerator.compute_capability or ""), cache_kinds(model)
+    if accelerator.vendor != CUDA or accelerator.compute_capability is None:
+        return None
+    own, kinds = numbers(accelerator.compute_capability), cache_kinds(model)
     for rule in ruling.attention:
         if kinds.issuperset(rule.caches) and own[0] not in rule.generations:
             allowed = ", ".join(f"{one}.x" for one in rule.generations)
@@ -168,6 +251,7 @@ _LACKING: Final[Mapping[Lacking, str]] = {
     "expert": "with experts divided over ranks",
     "decode_context": "with a cache's tokens divided over ranks",
     "lora": "with LoRA adapters",
+    "speculative_pipeline": "in pipeline stages with speculative decoding",
 }
 
 
@@ -182,6 +266,7 @@ def _spread(
         "expert": layout.expert and bool(model.experts),
         "decode_context": layout.decode_context > 1,
         "lora": asked.lora_rank > 0,
+        "speculative_pipeline": layout.pipeline > 1 and asked.draft_tokens > 0,
     }
     for rule in ruling.lacks:
         if wanted[rule.lacks] and rule.names(model.architecture):
@@ -227,10 +312,14 @@ def codes(
     """
     ruling = support.ruling(engine.family, engine.version)
     # What a judgement asks of a model; a catalog has few different answers.
+    listed = {name for rule in ruling.weights for name in rule.architectures or ()}
     asked = (
         engine.family,
         engine.version,
         model.architecture in ruling.missing and model.architecture not in ruling.ran,
+        ruling.only is None or model.architecture in ruling.only,
+        model.architecture if model.architecture in listed else None,
+        model.architecture in ruling.unstable,
         model.weight_format,
         model.dtype if dtype is None else dtype,
         bool(model.experts),
@@ -268,6 +357,30 @@ def device_signature(support: Support, engine: Engine, accelerator: Accelerator)
         *(capability[0] in rule.generations for rule in ruling.attention),
         *(within(rule, capability) for rule in ruling.types),
         *(_refusal(rule, accelerator) is None for rule in formats),
+    )
+
+
+def widens(
+    support: Support,
+    engine: Engine,
+    accelerator: Accelerator,
+    model: Model,
+    weight_format: WeightFormat | None = None,
+    dtype: str | None = None,
+) -> bool:
+    """Whether a release widens a 16-bit checkpoint to float32; arguments as for :func:`computed_in`."""
+    form = model.weight_format if weight_format is None else weight_format.name
+    return (
+        form in _PLAIN
+        and bool(support.ruling(engine.family, engine.version).types)
+        and computed_in(support, engine, accelerator, model, weight_format, dtype) == FLOAT32
+    )
+
+
+def rules_of(ruling: Ruling, model: Model) -> tuple[FormatRule, ...]:
+    """The rules of weight formats that are about a model, by whether it has routed experts."""
+    return tuple(
+        rule for rule in ruling.weights if not (rule.dense if model.experts is not None else rule.experts)
     )
 
 
@@ -313,6 +426,7 @@ def _format(
     form: str | None,
     kinds: Collection[str],
     what: str = "",
+    model: Model | None = None,
 ) -> Judgement:
     own = accelerator.compute_capability
     if form is None:
@@ -320,6 +434,13 @@ def _format(
     found = RUNS
     for rule in rules:
         if not rule.names(form) or (rule.caches and not set(rule.caches).intersection(kinds)):
+            continue
+        if rule.architectures is not None and model is not None:
+            if accelerator.vendor in rule.vendors and model.architecture not in rule.architectures:
+                return Judgement(
+                    "format_not_supported",
+                    f"{engine.label} does not read {form} weights of the class {model.architecture}",
+                )
             continue
         reason = _refusal(rule, accelerator)
         if reason is not None:

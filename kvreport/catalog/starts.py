@@ -43,6 +43,8 @@ class KnownStart(Record):
         options: Further fields of a query; what is not said is the engine's default.
         says: What the source says, in our words.
         url: Its address.
+        first_sight: Whether the release that met the case first predicted it, before any rule was changed for it;
+            None for cases that rules were written from.
     """
 
     id: Slug
@@ -54,6 +56,7 @@ class KnownStart(Record):
     options: dict[Text, Any] = Field(default_factory=dict)
     says: LongText
     url: Annotated[str, StringConstraints(pattern=r"^https://\S+$", max_length=600)]
+    first_sight: bool | None = None
 
 
 class KnownStarts(Record):

@@ -83,25 +83,33 @@ class FormatRule(Rule):
 
     Attributes:
         formats: Names, each of which stands for every layout that begins with it.
+        excluded: Names that begin like one of ``formats`` and that the rule is not about.
         native: The least capability that multiplies in the format; devices below widen it first.
         caches: Kinds of caches that a model has one of; empty for any model.
         experts: True if the rule is only about models with routed experts.
+        dense: True if the rule is only about models without routed experts.
+        architectures: Classes that run in the format, as ``config.json`` names them; None for all.
         vendors: Makers whose devices the rule is about.
         capabilities: The capabilities that run, by name (AMD's); empty for all from ``minimum``.
         generations: Whole numbers of NVIDIA's capabilities that run; empty for all from ``minimum``.
     """
 
     formats: Annotated[tuple[FormatName, ...], Field(min_length=1)]
+    excluded: tuple[FormatName, ...] = ()
     native: CudaCapability | None = None
     caches: tuple[Text, ...] = ()
     experts: bool = False
+    dense: bool = False
+    architectures: Annotated[tuple[Text, ...], Field(min_length=1)] | None = None
     vendors: Annotated[tuple[Vendor, ...], Field(min_length=1)] = ("NVIDIA",)
     capabilities: tuple[Text, ...] = ()
     generations: tuple[int, ...] = ()
 
     def names(self, form: str) -> bool:
         """Whether the rule is about a format."""
-        return any(form == name or form.startswith(f"{name}-") for name in self.formats)
+        return form not in self.excluded and any(
+            form == name or form.startswith(f"{name}-") for name in self.formats
+        )
 
 
 class AttentionRule(Rule):
@@ -128,8 +136,8 @@ class TypeRule(Rule):
     casts: bool
 
 
-class ClassRule(Rule):
-    """Model classes that a family runs in the releases of the range, and in no others.
+class UnstableRule(Rule):
+    """Model classes that a release does not compute in float16, whatever the device.
 
     Attributes:
         architectures: Classes as ``config.json`` names them.
@@ -138,8 +146,20 @@ class ClassRule(Rule):
     architectures: Annotated[tuple[Text, ...], Field(min_length=1)]
 
 
-Lacking = Literal["pipeline", "data", "expert", "decode_context", "lora"]
-"""What a release may lack for a class: ways to spread a model, and adapters."""
+class ClassRule(Rule):
+    """Model classes that a family runs in the releases of the range, and in no others.
+
+    Attributes:
+        architectures: Classes as ``config.json`` names them.
+        only: True if the releases of the range run these classes and no others.
+    """
+
+    architectures: Annotated[tuple[Text, ...], Field(min_length=1)]
+    only: bool = False
+
+
+Lacking = Literal["pipeline", "data", "expert", "decode_context", "lora", "speculative_pipeline"]
+"""What a release may lack for a class: ways to spread a model, adapters, drafting in stages."""
 
 
 class LackRule(Rule):
@@ -201,7 +221,9 @@ class Ruling(NamedTuple):
     lacks: tuple[LackRule, ...]
     alignment: tuple[AlignmentRule, ...]
     lora_ranks: tuple[RankRule, ...]
+    unstable: frozenset[str]
     ran: frozenset[str]
+    only: frozenset[str] | None
     missing: dict[str, str]
 
 
@@ -214,6 +236,7 @@ class Support(Record):
     kv: tuple[FormatRule, ...] = ()
     attention: tuple[AttentionRule, ...] = ()
     types: tuple[TypeRule, ...] = ()
+    unstable: tuple[UnstableRule, ...] = ()
     classes: tuple[ClassRule, ...] = ()
     lacks: tuple[LackRule, ...] = ()
     alignment: tuple[AlignmentRule, ...] = ()
@@ -240,7 +263,11 @@ class Support(Record):
                 lacks=_holding(self.lacks, key),
                 alignment=_holding(self.alignment, key),
                 lora_ranks=_holding(self.lora_ranks, key),
-                ran=frozenset(name for rule in _holding(self.classes, key) for name in rule.architectures),
+                unstable=_names(_holding(self.unstable, key)),
+                ran=_names(_holding(self.classes, key)),
+                only=_names(found)
+                if (found := [one for one in _holding(self.classes, key) if one.only])
+                else None,
                 missing=self._missing(family, version),
             )
         return self._known[key]
@@ -264,6 +291,7 @@ class Support(Record):
             *self.kv,
             *self.attention,
             *self.types,
+            *self.unstable,
             *self.classes,
             *self.lacks,
             *self.alignment,
@@ -273,6 +301,10 @@ class Support(Record):
         if missing:
             raise ValueError(f"source: found {', '.join(missing)}; allowed: a name that 'sources' covers")
         return self
+
+
+def _names(rules: Sequence[ClassRule | UnstableRule]) -> frozenset[str]:
+    return frozenset(name for rule in rules for name in rule.architectures)
 
 
 def _holding(rules: Sequence[R], release: tuple[str, str | None]) -> tuple[R, ...]:

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from kvreport.accounting.budget import Budget
-from kvreport.accounting.capacity import blocks
+from kvreport.accounting.capacity import Verdict, blocks, start_verdict
 from kvreport.accounting.deployment import Deployment
 from kvreport.accounting.kernel import UNLIMITED_REQUESTS
 from kvreport.accounting.parallel import Layout
@@ -110,6 +110,17 @@ class Estimate:
             f"<Estimate {request.model.id} on {request.layout.devices} x {request.accelerator.id}: "
             f"{self.max_concurrent_requests:,} requests at {request.context_tokens:,} tokens, {self.verdict}>"
         )
+
+    @property
+    def start_shortage_bytes(self) -> int | None:
+        """What the engine asks for at start beyond what is free, where that decides the verdict; else None."""
+        if self.deployment is None or self.deployment.start_shortage is None:
+            return None
+        short, band = map(int, self.deployment.start_shortage)
+        by_start = Verdict(int(start_verdict(short, band))).label
+        if by_start == Verdict.FITS.label or by_start != self.verdict:
+            return None
+        return short if short <= 0 or short == self.shortfall_bytes else None
 
     def to_frame(self) -> Any:  # noqa: ANN401 - a pandas data frame; pandas is an extra
         """The contexts as a pandas data frame, one row each. Needs ``kvreport[data]``."""
@@ -266,5 +277,8 @@ def layout_to_dict(layout: Layout) -> dict[str, Any]:
         "expert_parallel": layout.expert,
         "decode_context_parallel": layout.decode_context,
         "nodes": layout.nodes,
+        "pipeline_partition": list(layout.partition) or None,
+        "num_redundant_experts": layout.redundant_experts,
+        "all2all_backend": layout.all_to_all or None,
         "gpus": layout.devices,
     }

@@ -14,6 +14,7 @@ from kvreport.accounting.capacity import blocks as pool_blocks
 from kvreport.accounting.kv_cache import (
     cache_terms,
     heads_per_rank,
+    pair_bytes,
     state_tensor_bytes,
     vector_bytes,
 )
@@ -58,6 +59,9 @@ def headline(estimate: Estimate) -> str:
     request = estimate.request
     devices = deployment_words(request)
     context = human_tokens(request.context_tokens)
+    if (estimate.start_shortage_bytes or 0) > 0:
+        word = "does" if estimate.verdict == Verdict.CACHE_EXCEEDS_POOL.label else "may"
+        return f"{request.engine.label} {word} not start on {devices}: {start_sentence(estimate)}"
     match estimate.verdict:
         case Verdict.WEIGHTS_EXCEED_MEMORY.label:
             return f"{request.model.name} does not fit on {devices}: its weights alone are too large"
@@ -94,6 +98,17 @@ def headline(estimate: Estimate) -> str:
         if held >= UNLIMITED_USERS:
             limit = ", limited by max-num-seqs (memory sets no limit)"
     return f"{users:,} {noun} at {context} {verb} on {devices}{beside}{limit}"
+
+
+def start_sentence(estimate: Estimate) -> str:
+    """What the engine asks for at start, and what is free then."""
+    request, device = estimate.request, estimate.request.accelerator
+    free, band = device.free_at_start
+    asked = request.case.rules.memory_bytes(device.usable_bytes, request.utilization)
+    return (
+        f"at start {request.engine.label} asks for {request.utilization:g} of {gib(device.usable_bytes)} GiB "
+        f"({gib(asked)} GiB), and {gib(free)} GiB, {gib(band)} GiB more or less, are free on {device.name} then"
+    )
 
 
 def deployment_words(request: Request) -> str:
@@ -189,7 +204,8 @@ def _heads(heads: int, tensor_parallel: int) -> str:
 
 
 def _widths(key_dim: int, value_dim: int, kv_format: KvFormat | None) -> str:
-    key, value = vector_bytes(key_dim, kv_format), vector_bytes(value_dim, kv_format)
+    key = vector_bytes(key_dim, kv_format)
+    value = pair_bytes(key_dim, value_dim, kv_format) - key
     if key % key_dim == 0 and key // key_dim * value_dim == value:
         return f"({key_dim} + {value_dim}) x {key // key_dim} B"
     return f"({key} B key + {value} B value)"
@@ -327,6 +343,8 @@ def verdict_sentence(estimate: Estimate) -> str:
     """What the verdict means here, in one sentence."""
     request = estimate.request
     context = human_tokens(request.context_tokens)
+    if estimate.start_shortage_bytes is not None:
+        return f"{estimate.verdict}: {start_sentence(estimate)}"
     match estimate.verdict:
         case Verdict.FITS.label:
             return f"fits: one request of {context} needs no more than the pool surely has"

@@ -110,9 +110,7 @@ def changes(result: Estimate, kv_formats: Mapping[str, KvFormat]) -> Iterator[Ch
             if smaller is not None and _saves(request, smaller) >= _WORTH_CONVERTING:
                 yield Change("weights", f"--weights {name}", replace(request, weight_format=smaller))
         if request.case.rules.reserves:
-            if request.utilization < _MORE_MEMORY:
-                more = replace(request, utilization=_MORE_MEMORY)
-                yield Change("utilization", f"--utilization {_MORE_MEMORY}", more)
+            yield from _shares(result)
             steps = request.serving
             if steps.max_batched_tokens > _SHORT_STEP:
                 short = replace(
@@ -134,6 +132,17 @@ def changes(result: Estimate, kv_formats: Mapping[str, KvFormat]) -> Iterator[Ch
             replace(request, layout=replace(request.layout, tensor=ranks)),
         )
         ranks *= 2
+
+
+def _shares(result: Estimate) -> Iterator[Change]:
+    """Less memory where what is asked for at start is not free, else more."""
+    request = result.request
+    share = _MORE_MEMORY
+    if (result.start_shortage_bytes or 0) > 0:
+        share = request.case.rules.share_on(request.accelerator, None)
+    elif request.utilization >= share:
+        return
+    yield Change("utilization", f"--utilization {share:g}", replace(request, utilization=share))
 
 
 def _saves(request: Request, smaller: WeightFormat) -> float:

@@ -33,7 +33,7 @@ class Term:
     """One step of the waterfall, bytes per GPU; what is taken is negative.
 
     Attributes:
-        term: ``usable``, ``not_taken``, ``weights``, ``load_overhead``, ``activations``, ``non_framework``, ``graphs``,
+        term: ``usable``, ``not_free`` and ``asked`` (where the start is refused for them), ``not_taken``, ``weights``, ``load_overhead``, ``activations``, ``non_framework``, ``graphs``,
             ``kv_pool`` (what is left), ``request`` or ``state_slots``, ``short``.
         size_bytes: Its size.
     """
@@ -143,6 +143,16 @@ def waterfall(result: Estimate) -> tuple[Term, ...]:
     A pool that weights and reserve overdraw is negative here.
     """
     budget, request = result.budget, result.request
+    short = result.start_shortage_bytes
+    if short is not None:
+        free, _ = request.accelerator.free_at_start
+        asked = request.case.rules.memory_bytes(budget.total_bytes, request.utilization)
+        return (
+            Term("usable", budget.total_bytes),
+            Term("not_free", free - budget.total_bytes),
+            Term("asked", -asked),
+            Term("short", -short),
+        )
     overhead = sum(result.loading_bytes.values())
     taken = [("weights", budget.weights - overhead), ("load_overhead", overhead)]
     taken += [

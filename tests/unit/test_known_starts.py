@@ -38,6 +38,12 @@ def test_starts_and_refusals_are_predicted(judged):
         assert sum(one.right for one in chosen) >= WORST * len(chosen), wrong
 
 
+def test_what_was_met_last_says_how_it_was_predicted_at_first_sight(judged):
+    met = [one for one in judged if one.case.first_sight is not None]
+    assert len(met) >= LEAST
+    assert sum(one.case.first_sight for one in met) < sum(one.right for one in met)
+
+
 def test_every_refusal_that_memory_does_not_decide_says_why(judged):
     for one in judged:
         if one.right and not one.case.starts and one.case.about not in ("memory", "states", "context"):

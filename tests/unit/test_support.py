@@ -72,6 +72,29 @@ DOCUMENTED = [
     ("sglang", "mi210", DENSE, None, None, NO_DEVICE),
     ("sglang", "t4", DENSE, "fp8", None, NO_FORMAT),
     ("sglang", "a100-sxm4-80gb", DENSE, "fp8", None, WIDENED),
+    # vLLM until 0.23 reads GGUF files of the classes that transformers converts; 0.24 has no loader.
+    ("vllm@0.14.0", "h100-sxm-80gb", DENSE, "q8_0", None, RUNS),
+    ("vllm@0.14.0", "h100-sxm-80gb", "openai/gpt-oss-20b", "q8_0", None, NO_FORMAT),
+    ("vllm@0.8.5", "h100-sxm-80gb", DENSE, "q4_k_m", None, NO_FORMAT),
+    ("vllm", "h100-sxm-80gb", DENSE, "q8_0", None, NO_FORMAT),
+    ("sglang", "h100-sxm-80gb", DENSE, "q8_0", None, RUNS),
+    ("tensorrt-llm", "h100-sxm-80gb", DENSE, "q8_0", None, NO_FORMAT),
+    # vLLM 0.25: FP8 experts need supports_fp8, which RDNA 3.5 gets with 0.33; dense blocks have a Triton kernel.
+    ("vllm@0.25.0", "ryzen-ai-max-395", "Qwen/Qwen3.6-35B-A3B-FP8", None, None, NO_FORMAT),
+    ("vllm@0.25.0", "ryzen-ai-max-395", "Qwen/Qwen3.6-27B-FP8", None, None, RUNS),
+    ("vllm", "ryzen-ai-max-395", "Qwen/Qwen3.6-35B-A3B-FP8", None, None, RUNS),
+    # vLLM 0.11.0 takes Triton for an FP8 cache before Hopper; later releases take FlashInfer.
+    ("vllm@0.11.0", "rtx-3090", DENSE, None, "fp8", NO_FORMAT),
+    ("vllm@0.20.0", "rtx-3090", DENSE, None, "fp8", RUNS),
+    # SGLang's kernels for sparse latents: 9.x and 10.x until 0.5.19.
+    ("sglang@0.5.12", "rtx-pro-6000-server", SPARSE, None, None, NO_DEVICE),
+    ("sglang", "rtx-pro-6000-server", SPARSE, None, None, RUNS),
+    # vLLM's XPU kernels: FP8 blocks from 0.23, AWQ from 0.24.
+    ("vllm@0.21.0", "arc-pro-b60", "Qwen/Qwen3.6-27B-FP8", None, None, NO_FORMAT),
+    ("vllm", "arc-pro-b60", "Qwen/Qwen3.6-27B-FP8", None, None, RUNS),
+    ("vllm@0.20.0", "arc-b580", "Qwen/Qwen3-4B-AWQ", None, None, NO_FORMAT),
+    # TensorRT-LLM's table of classes has no Whisper for the PyTorch backend.
+    ("tensorrt-llm", "h100-sxm-80gb", "openai/whisper-large-v3", None, None, NO_DEVICE),
     # TensorRT-LLM: Ampere has "FP32, FP16, BF16, INT8, INT4"; Turing and others are not listed.
     ("tensorrt-llm", "a100-sxm4-80gb", DENSE, "fp8", None, NO_FORMAT),
     ("tensorrt-llm", "l40s", DENSE, "fp8", None, RUNS),
@@ -129,7 +152,7 @@ def test_no_row_starts_where_the_release_refuses_and_all_refusals_have_their_cod
             form = cube.weight_formats[weights]
             code = judge(
                 catalogue.support,
-                chosen.engine,
+                catalogue.engine(cube.engine),
                 catalogue.accelerator(cube.gpus[gpu]),
                 cube.model,
                 None if form == "released" else catalogue.weight_format(form),
@@ -239,3 +262,59 @@ def test_a_release_without_a_flag_refuses_the_layout(
         Asked(layout=layout),
     )
     assert (judged.verdict is None) == runs, judged.reason
+
+
+@pytest.mark.parametrize(
+    ("engine", "gpu", "dtype", "weights", "expected"),
+    [
+        # vLLM 0.9.2 to 0.33, _FLOAT16_NOT_SUPPORTED_MODELS: gemma2, gemma3, glm4.
+        ("vllm", "h100", "float16", None, NO_DEVICE),
+        ("vllm", "h100", "bfloat16", None, None),
+        ("vllm", "h100", "auto", None, None),
+        ("vllm@0.8.5", "h100", "float16", None, None),
+        ("vllm", "mi300x", "float16", None, NO_DEVICE),
+        ("vllm", "t4", "float16", None, NO_DEVICE),
+        ("vllm", "t4", "bfloat16", None, NO_DEVICE),
+        ("vllm", "t4", "auto", "int4", NO_FORMAT),
+        ("sglang", "t4", "float16", None, None),
+    ],
+)
+def test_a_class_that_float16_breaks_is_refused_by_release(engine, gpu, dtype, weights, expected) -> None:
+    found = kvreport.estimate(
+        "google/gemma-2-2b-it", gpu=gpu, engine=engine, dtype=dtype, weights=weights, context_tokens=2048
+    )
+    assert (found.verdict in (NO_DEVICE, NO_FORMAT)) == (expected is not None), found.verdict_reason
+    assert expected is None or found.verdict == expected
+
+
+def test_a_class_without_float16_is_computed_in_float32_where_bfloat16_lacks() -> None:
+    wide = kvreport.estimate("google/gemma-2-2b-it", gpu="t4", context_tokens=2048)
+    plain = kvreport.estimate("google/gemma-2-2b-it", gpu="l4", context_tokens=2048)
+    assert (wide.request.weight_format_name, wide.request.kv_format.name) == ("fp32", "fp32")
+    assert wide.weight_bytes_per_gpu == pytest.approx(2 * plain.weight_bytes_per_gpu, rel=1e-3)
+    assert wide.kv_bytes_per_token_per_gpu == 2 * plain.kv_bytes_per_token_per_gpu
+    assert any(line.startswith("weights fp32") for line in wide.request.assumptions)
+    assert kvreport.estimate("google/gemma-3-4b-it", gpu="t4").verdict == "weights_exceed_memory"
+
+
+@pytest.mark.parametrize(
+    ("engine", "model", "pipeline", "runs"),
+    [
+        ("vllm@0.7.3", "deepseek-ai/DeepSeek-R1", 2, False),
+        ("vllm@0.26.0", "Qwen/Qwen3.6-27B-FP8", 2, False),
+        ("vllm@0.26.0", "Qwen/Qwen3.6-27B-FP8", 1, True),
+        ("vllm", "Qwen/Qwen3.6-27B-FP8", 2, True),
+    ],
+)
+def test_drafting_in_stages_is_refused_by_release(engine, model, pipeline, runs) -> None:
+    found = kvreport.estimate(
+        model,
+        gpu="h200",
+        engine=engine,
+        tensor_parallel=4,
+        pipeline_parallel=pipeline,
+        nodes=pipeline,
+        num_speculative_tokens=1,
+        context_tokens=4096,
+    )
+    assert (found.verdict != NO_DEVICE) == runs, found.verdict_reason

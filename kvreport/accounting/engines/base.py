@@ -189,6 +189,31 @@ class EngineRules:
         need = held(model, kv_format, tensor_parallel=layout.tensor, context_parallel=layout.decode_context)
         return BlockPlan(block_bytes=1, profile=need)
 
+    def plan_stage(
+        self,
+        whole: Model,
+        layers: range,
+        stage: Model,
+        *,
+        serving: Serving,
+        kv_format: KvFormat | None,
+        layout: Layout,
+        accelerator: Accelerator | None,
+    ) -> BlockPlan:
+        """How requests are laid into the pool of one pipeline stage: as if the stage were a model of its own.
+
+        Args:
+            whole: The model that the stage is of.
+            layers: Layers of it that the stage runs.
+            stage: Those layers as a model.
+            serving: As for :meth:`plan`, like all that follow.
+            kv_format: How growing caches are stored.
+            layout: How the model is spread over devices.
+            accelerator: The device.
+        """
+        del whole, layers
+        return self.plan(stage, serving=serving, kv_format=kv_format, layout=layout, accelerator=accelerator)
+
     def same_on_every_device(self, model: Model) -> bool:
         """True if the plan of this model depends neither on the accelerator nor on scheduler sizes."""
         del model
@@ -332,6 +357,19 @@ class EngineRules:
             InputError: If it is no share.
         """
         return check_utilization(self.engine.utilization if utilization is None else utilization)
+
+    def share_on(self, accelerator: Accelerator | None, utilization: float | None) -> float:
+        """The share that is taken of a device: as given, or the engine's default there."""
+        del accelerator
+        return self.share(utilization)
+
+    def start_shortage(self, accelerator: Accelerator, utilization: float | None) -> tuple[int, int] | None:
+        """What the engine asks for at start beyond what is free, and the error of that; None if it does not ask.
+
+        Negative where enough is free.
+        """
+        del accelerator, utilization
+        return None
 
     def memory_bytes(self, total_bytes: int, utilization: float | None = None) -> int:
         """What weights, reserve and pool may take together, before anything is subtracted."""

@@ -22,9 +22,11 @@ def of(catalogue: Catalogue) -> tuple[JudgedStart, ...]:
 
 
 def conclusion(found: Sequence[JudgedStart]) -> str:
-    """One sentence: how many were predicted correctly."""
+    """One sentence: how many are predicted correctly now, and how many were at first sight."""
     right = sum(one.right for one in found)
-    return f"Predicted correctly: {right} of {len(found)} documented starts and refusals"
+    met = [one.case.first_sight for one in found if one.case.first_sight is not None]
+    now = f"Predicted correctly: {right} of {len(found)} documented starts and refusals"
+    return f"{now}; at first sight {sum(met)} of {len(met)}" if met else now
 
 
 def tables(found: Sequence[JudgedStart]) -> Iterator[Table]:

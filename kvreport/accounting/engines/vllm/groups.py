@@ -73,9 +73,11 @@ class Group:
 
     Attributes:
         pages: The distinct pages of its layers, with how many layers have each.
+        dealt: Its place among the groups that layers of its pages were dealt to in turn, and how many those are.
     """
 
     pages: tuple[tuple[Page, int], ...]
+    dealt: tuple[int, int] = (0, 1)
 
     @property
     def first(self) -> Page:
@@ -146,6 +148,41 @@ def group_layers(layers: Sequence[tuple[Page, int]], *, interleaved: bool = Fals
     if interleaved and len({page.page_bytes for page, _ in merged}) > 1:
         return _packed_groups(merged)
     return _equal_groups(_merge_equal(_equal_pages(merged)))
+
+
+def stage_groups(
+    groups: Iterable[Group],
+    pages: Sequence[Page],
+    layers: Sequence[Sequence[int]],
+    stage: range,
+) -> tuple[Group, ...]:
+    """What a pipeline stage has of the whole model's groups.
+
+    The engine groups the layers of all stages and gives each worker its layers of every group
+    (``_project_kv_cache_groups_to_worker``): a request takes blocks of all groups on every stage, also of those
+    that have no layer there.
+
+    Args:
+        groups: Groups of the whole model.
+        pages: The pages that they were made of, as :func:`group_layers` took them.
+        layers: The layers that have each.
+        stage: Layers of the stage.
+    """
+    largest = max(page.page_bytes for page in pages)
+    final = {page for group in groups for page, _ in group.pages}
+    where: dict[Page, list[int]] = {}
+    for page, indices in zip(pages, layers, strict=True):
+        where.setdefault(page if page in final else _enlarged(page, largest), []).extend(indices)
+    return tuple(
+        replace(
+            group,
+            pages=tuple(
+                (page, sum(index in stage for index in sorted(where[page])[group.dealt[0] :: group.dealt[1]]))
+                for page, _ in group.pages
+            ),
+        )
+        for group in groups
+    )
 
 
 def block_bytes(groups: Iterable[Group], *, interleaved: bool = False) -> int:
@@ -253,7 +290,7 @@ def _equal_groups(layers: Sequence[tuple[Page, int]]) -> tuple[Group, ...]:
     groups = []
     for page, count in layers:
         chunks = -(-count // size)
-        groups += [Group(((page, len(range(i, count, chunks))),)) for i in range(chunks)]
+        groups += [Group(((page, len(range(i, count, chunks))),), (i, chunks)) for i in range(chunks)]
     return tuple(groups)
 
 
@@ -308,7 +345,9 @@ def _packed_groups(layers: Sequence[tuple[Page, int]]) -> tuple[Group, ...]:
             fitting = max(anchor // bucket[0][0].page_bytes, 1)
             parts = max(parts, -(-sum(size.values()) // fitting))
         groups += [
-            Group(tuple((page, len(range(i, count, parts))) for page, count in bucket if i < count))
+            Group(
+                tuple((page, len(range(i, count, parts))) for page, count in bucket if i < count), (i, parts)
+            )
             for i in range(parts)
         ]
     return tuple(groups)

@@ -18,6 +18,7 @@ from kvreport.accounting.engines.vllm.groups import (
     block_bytes,
     group_layers,
     promote_windows,
+    stage_groups,
     terms_of,
     tuple_block_bytes,
 )
@@ -36,8 +37,8 @@ from kvreport.accounting.kv_cache import (
     heads_per_rank,
     index_bytes,
     latent_bytes,
+    pair_bytes,
     state_tensor_bytes,
-    vector_bytes,
 )
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan, CacheGroup, Serving
@@ -63,6 +64,8 @@ from kvreport.errors import InputError
 _PACKED_ROW: Final = 584
 _PACKED_ALIGNMENT: Final = 576
 _FLOAT32_BYTES: Final = 4
+_KERNEL_TOKENS: Final = 16
+"""The smallest block of the kernels that read packed formats (``turboquant_attn.py``)."""
 
 
 def plan(
@@ -73,8 +76,18 @@ def plan(
     kv_format: KvFormat | None,
     layout: Layout,
     accelerator: Accelerator | None,
+    stage: range | None = None,
 ) -> BlockPlan:
     """Plan the blocks of one model on one rank.
+
+    Args:
+        model: The whole model.
+        engine: The engine's release.
+        serving: Flags that change the plan.
+        kv_format: How growing caches are stored; None for the type that the model is served in.
+        layout: How the model is spread over devices.
+        accelerator: The device; None for a Hopper GPU.
+        stage: Layers of the pipeline stage that the rank belongs to; None for all.
 
     Raises:
         InputError: If the cache format or the parallel layout is impossible.
@@ -92,7 +105,8 @@ def plan(
             f"KV format {kv_format.name if kv_format else 'auto'!r} cannot store the cache of {model.id}: "
             f"{engine.label} has only packed FP8 kernels for it on this device; allowed: auto, fp8"
         )
-    pages = list(layers.pages())
+    laid = list(layers.pages())
+    pages = [(page, len(indices)) for page, indices in laid]
     if not (serving.hybrid_manager and layers.device.hybrid):
         pages = promote_windows(pages)
     interleaved = layers.shape.packed
@@ -100,6 +114,14 @@ def plan(
         groups = group_layers(pages, interleaved=interleaved)
     except ValueError as error:
         raise InputError(f"{model.id}: {engine.label} cannot lay out its cache: {error}") from error
+    if stage is not None and groups:
+        indices = [where for _, where in laid]
+        groups = stage_groups(groups, [page for page, _ in pages], indices, stage)
+        if not any(group.layers for group in groups):
+            raise InputError(
+                f"{model.id}: pipeline parallel: found a stage of layers {stage.start} to {stage.stop - 1}, none of which "
+                f"has a cache, and the planner of {engine.label} divides by its size; allowed: fewer stages"
+            )
     if not groups:
         return BlockPlan(block_bytes=1, profile=CacheProfile(()))
     in_tuples = interleaved and len(groups) > 1 and engine.packed_blocks == "tuples"
@@ -168,23 +190,32 @@ class _Layers:
             if self._is_hybrid()
             else self.kernels.block_tokens(self.serving.block_tokens)
         )
+        self.edges = self._edges()
+        if self.edges:
+            self.block_tokens = self._edge_block()
 
     def only_packed(self) -> bool:
         """True if the model's latents can only be kept in a packed layout on this device."""
         sparse = self.shape.latent is not None and self.shape.indexed
         return self.shape.packed or (sparse and self.device.nvidia and self.device.major == 12)
 
-    def pages(self) -> Iterator[tuple[Page, int]]:
-        """Pages of all layers, with how many layers have each; a draft layer's last."""
+    def pages(self) -> Iterator[tuple[Page, tuple[int, ...]]]:
+        """Pages of all layers, with the layers that have each; a draft layer's last."""
         draft: Page | None = None
         for group in self.model.layers:
             for cache in group.caches:
                 page = self._page(cache)
                 if page is not None:
-                    yield page, group.count
+                    inner = tuple(index for index in group.indices if index not in self.edges)
+                    if len(inner) < len(group.indices) and isinstance(cache, FullAttention):
+                        yield (
+                            self._attention(cache, plain=True),
+                            tuple(index for index in group.indices if index in self.edges),
+                        )
+                    yield page, inner if isinstance(cache, FullAttention) else group.indices
                     draft = page if page.growth == "full" else draft
         if self._adds_draft_layer() and draft is not None:
-            yield draft, 1
+            yield draft, (self.model.layer_count,)
 
     def notes(self, groups: tuple[Group, ...]) -> Iterator[str]:
         """What a reader should know."""
@@ -202,6 +233,9 @@ class _Layers:
             )
         if self._adds_draft_layer():
             yield "one more layer of full attention is charged for drafting"
+        if self.edges:
+            kept = ", ".join(str(index) for index in sorted(self.edges))
+            yield f"layers {kept} stay in 16 bits, as the engine leaves both ends out of packed formats"
         if not self.device.hybrid:
             yield "no hybrid cache manager on this device: windows are charged like full attention"
 
@@ -235,19 +269,44 @@ class _Layers:
             case Shared():
                 return None
 
-    def _attention(self, cache: FullAttention | SlidingWindow | ChunkedAttention | CrossAttention) -> Page:
+    def _edges(self) -> frozenset[int]:
+        """Layers at both ends that a packed format leaves in 16 bits; none of a hybrid's.
+
+        ``turboquant/config.py::get_boundary_skip_layers``.
+        """
+        kept = 0 if self.kv_format is None or self.shape.states else self.kv_format.edge_layers
+        count = self.model.layer_count
+        kept = min(kept, count // 2)
+        return frozenset((*range(kept), *range(count - kept, count)))
+
+    def _edge_block(self) -> int:
+        """The block whose page of packed layers covers 16 tokens of a layer that is left in 16 bits.
+
+        ``platforms/interface.py::_align_heterogeneous_kv_block_size``.
+        """
+        packed = self._attention_bytes_per_token()
+        kept, self.kv_format = self.kv_format, None
+        plain = self._attention_bytes_per_token()
+        self.kv_format = kept
+        align = max(_KERNEL_TOKENS, self.block_tokens)
+        return max(self.block_tokens, align * -(-plain * _KERNEL_TOKENS // (align * packed)))
+
+    def _attention(
+        self, cache: FullAttention | SlidingWindow | ChunkedAttention | CrossAttention, *, plain: bool = False
+    ) -> Page:
         self._require_storable(cache.kind)
         heads = heads_per_rank(cache.kv_heads, self.tensor_parallel)
+        head = pair_bytes(cache.key_dim, cache.value_dim, None if plain else self.kv_format)
         return Page(
             growth="full",
             kind=cache.kind,
-            layout=(heads, cache.key_dim, cache.value_dim),
+            layout=(heads, cache.key_dim, cache.value_dim, *(("plain",) if plain else ())),
             block_tokens=self.block_tokens,
-            content_bytes=self.block_tokens * heads * self._head_bytes(cache.key_dim, cache.value_dim),
+            content_bytes=self.block_tokens * heads * head,
         )
 
     def _head_bytes(self, key_dim: int, value_dim: int) -> int:
-        return vector_bytes(key_dim, self.kv_format) + vector_bytes(value_dim, self.kv_format)
+        return pair_bytes(key_dim, value_dim, self.kv_format)
 
     def _latent(self, cache: Latent) -> Page:
         if self.engine.lists(UNCOMPRESSED, self.model.architecture):

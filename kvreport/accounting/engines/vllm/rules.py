@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -19,6 +20,7 @@ from kvreport.catalog.model import Model
 from kvreport.units import GIB
 
 _ONE_BLOCK_EACH: Final = (0, 20)
+_ASKS_FOR_FREE: Final = (0, 9, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,30 @@ class Vllm(EngineRules):
             kv_format=kv_format,
             layout=layout,
             accelerator=accelerator,
+        )
+
+    def plan_stage(
+        self,
+        whole: Model,
+        layers: range,
+        stage: Model,
+        *,
+        serving: Serving,
+        kv_format: KvFormat | None,
+        layout: Layout,
+        accelerator: Accelerator | None,
+    ) -> BlockPlan:
+        """The stage's layers in the groups of the whole model; a draft's layer runs on the last stage."""
+        del stage
+        last = layers.stop == whole.layer_count
+        return plan.plan(
+            whole,
+            self.engine,
+            serving=serving,
+            kv_format=kv_format,
+            layout=layout,
+            accelerator=accelerator,
+            stage=range(layers.start, layers.stop + 1) if last else layers,
         )
 
     def same_on_every_device(self, model: Model) -> bool:
@@ -129,6 +155,29 @@ class Vllm(EngineRules):
     def error_band(self, accelerator: Accelerator) -> tuple[float, float]:
         """The band of the device's class."""
         return reserve.band(self.engine, reserve.device_class(accelerator))
+
+    def share_on(self, accelerator: Accelerator | None, utilization: float | None) -> float:
+        """The default where that much is free at start, else whole hundredths that surely are (unified memory)."""
+        share = self.share(utilization)
+        if utilization is not None or accelerator is None:
+            return share
+        found = self.start_shortage(accelerator, share)
+        if found is None or found[0] <= 0:
+            return share
+        free, band = accelerator.free_at_start
+        return (free - band) * 100 // accelerator.usable_bytes / 100
+
+    def start_shortage(self, accelerator: Accelerator, utilization: float | None) -> tuple[int, int] | None:
+        """Since 0.9.1 a start is refused whose share of all memory is more than what is free.
+
+        "Free memory on device (…) on startup is less than desired GPU memory utilization" (``v1/worker/utils.py::
+        request_memory``, earlier ``gpu_worker.py::init_device``, 0.9.2 to 0.33.0).
+        """
+        if version_number(self.engine.version or "") < _ASKS_FOR_FREE:
+            return None
+        free, band = accelerator.free_at_start
+        share = self.share_on(accelerator, utilization) if utilization is None else self.share(utilization)
+        return math.ceil(accelerator.usable_bytes * share) - free, band
 
     def state_slots_wanted(self, model: Model, serving: Serving, *, eager: bool) -> int | None:
         """Since 0.20 a model with recurrent states needs a block for every sequence to capture its graphs.
