@@ -136,10 +136,34 @@ def text(
     lines += [] if why is None else _tried_lines(why)
     if isinstance(result, LocalEstimate):
         lines += ["On this machine", *(f"  {line}" for line in inverse_lines(result)), ""]
+    lines += _command_lines(result)
     lines += ["How it is computed", *(f"  {line}" for line in result.explanation)]
     lines += _said("Assumed", request.assumptions)
     lines += _said("Not read", request.not_read)
     return lines
+
+
+def _command_lines(result: Estimate) -> list[str]:
+    """The command that starts what is described, with what it cannot say; nothing where nothing starts."""
+    from kvreport.estimation.commands import (
+        checkpoint_note,
+        estimate_command,
+        nodes_note,
+        served_by,
+        tensorrt_llm_options,
+    )
+    from kvreport.estimation.local_answer import LocalEstimate
+
+    if isinstance(result, LocalEstimate):
+        return []
+    command = estimate_command(result)
+    if command is None:
+        return []
+    served = served_by(result)
+    notes = [note for note in (checkpoint_note(served), nodes_note(served)) if note]
+    if command.endswith("--config options.yaml"):
+        notes.append(f"options.yaml: {tensorrt_llm_options(served)}")
+    return ["Start it with", f"  {command}", *(f"  {note}" for note in notes), ""]
 
 
 def _said(title: str, entries: Sequence[str]) -> list[str]:

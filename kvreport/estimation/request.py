@@ -20,6 +20,7 @@ from kvreport.catalog.load import RELEASED, Catalogue
 from kvreport.catalog.model import Model
 from kvreport.catalog.support import Support
 from kvreport.errors import InputError, shorten
+from kvreport.estimation.commands import OWN_DRAFT
 from kvreport.estimation.opened import Opened, listed
 from kvreport.query import Query
 from kvreport.units import parse_bytes, parse_tokens
@@ -132,9 +133,6 @@ class Request:
 
 _TYPES = {"half": "float16", "float16": "float16", "bfloat16": "bfloat16", "float32": FLOAT32}
 """What ``--dtype`` means; ``auto`` is the checkpoint's own."""
-
-OWN_DRAFT = "mtp"
-"""Names a checkpoint's own prediction layer as its draft."""
 
 AUTO = "auto"
 """The KV format that a checkpoint declares, else the 16-bit type it is served in."""
