@@ -489,7 +489,7 @@
       );
     }
 
-    function arithmetic({ site, work }, best, back) {
+    function arithmetic({ work }, best, back) {
       const shared = best.shared
         ? `; ${gib(best.shared, 3)} GiB of that is the shared prefix, held once for all`
         : "";

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kvreport.accounting.deployment import Case
@@ -239,7 +239,7 @@ def resolve(query: Query, catalog: Catalogue) -> Request:
         else at_release(catalog.engine(query.engine), query.engine)
     )
     devices = _devices(query, catalog)
-    layout = _layout(query, len(devices), assumed)
+    layout = _in_machines(_layout(query, len(devices), assumed), devices[0], assumed)
     accelerator = devices[0]
     refuse_unsupported(record, policy, catalog.support)
     engine = rules(policy)
@@ -374,6 +374,15 @@ def _layout(query: Query, devices: int, assumed: list[str]) -> Layout:
             f"({layout.label}); allowed: one kind of GPU, or one --gpu for each of the {layout.devices}"
         )
     return layout
+
+
+def _in_machines(layout: Layout, device: Accelerator, assumed: list[str]) -> Layout:
+    """The layout over as many machines as its devices need, where that was not stated."""
+    nodes = -(-layout.devices // device.most_per_machine)
+    if layout.nodes > 1 or nodes == 1 or layout.devices % nodes or (layout.data > 1 and layout.data % nodes):
+        return layout
+    assumed.append(f"nodes {nodes}: a machine holds {device.most_per_machine} of {device.name}")
+    return replace(layout, nodes=nodes)
 
 
 def _check_storable(cache: KvFormat, accelerator: Accelerator) -> None:
