@@ -32,6 +32,7 @@ help: ## list what can be made
 
 site: $(STAMP) ## build the whole site into site/: catalogue, dataset, pages, charts, chapters, downloads
 	@$(BIN)/python scripts/fetch_runtime.py
+	@$(BIN)/python scripts/fetch_sql.py
 	@$(BIN)/mkdocs build --strict
 
 serve: site ## build the site and serve it on this machine (PORT=8000)
@@ -40,6 +41,7 @@ serve: site ## build the site and serve it on this machine (PORT=8000)
 
 test: $(STAMP) ## run every test, with a real browser (PYTEST_ARGS="-k name" for some)
 	@$(BIN)/python scripts/fetch_runtime.py
+	@$(BIN)/python scripts/fetch_sql.py
 	@chromium="$$($(BIN)/python tests/ensure_chromium.py)" && \
 		KVREPORT_CHROMIUM="$$chromium" $(BIN)/python -m pytest $(PYTEST_ARGS)
 
@@ -53,7 +55,7 @@ coverage: $(STAMP) ## measure what the fast tests reach of each room, and hold i
 # something is printed; it becomes an `@example` of the test that found it.
 fuzz: $(STAMP) ## throw random input at config reader, catalogue, command line, log reader and arithmetic
 	@KVREPORT_FUZZ=$(FUZZ) $(BIN)/python -m pytest -q -n auto --timeout 0 \
-		$$(grep -rl 'from hypothesis' tests --include='test_*.py')
+		$$(grep -rlE 'from (hypothesis|fuzzing)' tests --include='test_*.py')
 
 # PyTorch and transformers are gigabytes, and comparing with new ones is the point: they are in no lock and
 # have an environment of their own.

@@ -57,6 +57,7 @@ class Finding:
         exact_changes: How many of them were followed exactly.
         refused_changes: How many were refused.
         followed_wrongly: The keys whose change was not followed.
+        differs_on_purpose: The keys that are followed here and not by transformers.
         note: The refusal, or why nothing was built.
     """
 
@@ -72,6 +73,7 @@ class Finding:
     exact_changes: int = 0
     refused_changes: int = 0
     followed_wrongly: list[str] = field(default_factory=list)
+    differs_on_purpose: list[str] = field(default_factory=list)
     note: str = ""
 
 
@@ -196,7 +198,9 @@ def check_class(group: str, model_type: str, name: str, *, changes: bool = True)
             found.changes += 1
             found.exact_changes += status == "exact"
             found.refused_changes += status == "refused"
-            if status == "differs":
+            if status == "differs" and key in CHANGES_ON_PURPOSE.get(name, ()):
+                found.differs_on_purpose.append(key)
+            elif status == "differs":
                 found.followed_wrongly.append(key)
     return found
 
@@ -263,6 +267,9 @@ ON_PURPOSE: Final = {
 }
 """Where our count differs from what transformers allocates, and why."""
 
+CHANGES_ON_PURPOSE: Final = {"MptForCausalLM": ("expansion_ratio",)}
+"""Keys that transformers ignores and other readers of the same checkpoints follow; :data:`ON_PURPOSE` says why."""
+
 
 def check_all(out: Path | None, only: list[str], *, changes: bool = True) -> int:
     """Check every class, print a line for each and write the table.
@@ -323,9 +330,12 @@ def entry_of(found: Finding) -> dict[str, Any]:
         entry["refused_changes"] = found.refused_changes
     if found.followed_wrongly:
         entry["followed_wrongly"] = found.followed_wrongly
+    if found.differs_on_purpose:
+        entry["differs_on_purpose"] = found.differs_on_purpose
     if found.status == "refused":
         entry["nearest"] = nearest_class(found.name, None)
-    note = ON_PURPOSE.get(found.name) if "differs" in (found.status, found.small) else None
+    differs = "differs" in (found.status, found.small) or found.differs_on_purpose
+    note = ON_PURPOSE.get(found.name) if differs else None
     if note:
         entry["note"] = note
     return entry

@@ -42,7 +42,16 @@ def page(path: Path) -> str:
 
 def words(path: Path) -> int:
     """Words that a reader reads once: prose, questions, captions; not code, tables, drawings or folded answers."""
-    text = re.sub(r"<(table|svg|details|pre)\b.*?</\1\s*>", " ", page(path), flags=re.DOTALL)
+    return _counted(page(path), "table|svg|details|pre")
+
+
+def all_words(path: Path) -> int:
+    """Words of everything that can be read: folded answers, options' reasons and tables too, but no drawing or code."""
+    return _counted(page(path), "svg|pre")
+
+
+def _counted(html: str, left_out: str) -> int:
+    text = re.sub(rf"<({left_out})\b.*?</\1\s*>", " ", html, flags=re.DOTALL)
     text = re.sub(r"\{\{\s*([^=}]*?)\s*(?:=|\bas\b).*?\}\}", r" \1 ", text, flags=re.DOTALL)
     text = re.sub(r"\]\([^)]*\)", "]", text)
     return len(_WORD.findall(unescape(re.sub(r"<[^<>]*>", " ", text))))

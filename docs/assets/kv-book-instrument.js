@@ -2,7 +2,7 @@
    arithmetic is kvLessons, translated from Python; this file only moves and shows. */
 (function () {
   "use strict";
-  const { $, make, tokens } = kvreport;
+  const { fixed, $, make, tokens } = kvreport;
   const SVG = "http://www.w3.org/2000/svg";
   const SCALES = { GiB: 2 ** 30, GB: 1e9, MiB: 2 ** 20, KiB: 2 ** 10, ms: 1e-3, "%": 0.01 };
 
@@ -12,8 +12,7 @@
     if (form === "tokens") return tokens(Math.floor(value));
     if (form === "count") return Math.floor(value).toLocaleString("en-US");
     const [unit, digits = "0"] = form.split(".");
-    const places = { minimumFractionDigits: Number(digits), maximumFractionDigits: Number(digits) };
-    const number = (value / (SCALES[unit] || 1)).toLocaleString("en-US", places);
+    const number = fixed(value / (SCALES[unit] || 1), Number(digits));
     return unit === "%" || unit === "×" ? number + unit : `${number} ${unit}`;
   }
 

@@ -4,7 +4,7 @@
 (function () {
   "use strict";
 
-  const { $, $$, load, tokens, count, onDevices, ignoredNote } = kvreport;
+  const { $, $$, load, tokens, count, fixed, onDevices, ignoredNote } = kvreport;
   const FIELDS = "model gpu tp weights context requests".split(" ");
   const LAYOUT = "tp pp dp ep dcp nodes".split(" ");
   const UNITS = {
@@ -300,11 +300,7 @@
   /* A value as the page prints it. */
   function shown(found, told) {
     const size = found / told.per;
-    const number = new Intl.NumberFormat("en-US", {
-      minimumFractionDigits: told.digits,
-      maximumFractionDigits: told.digits,
-      roundingMode: "halfEven", // as Python prints
-    }).format(size);
+    const number = fixed(size, told.digits);
     const unit = told.counted && number === "1" ? told.unit.replace(/s$/, "") : told.unit;
     return told.glued ? number + unit : `${number}\u00a0${unit}`;
   }

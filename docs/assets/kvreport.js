@@ -33,7 +33,10 @@
         digits,
         new Intl.NumberFormat(
           "en-US",
-          digits === undefined ? {} : { minimumFractionDigits: digits, maximumFractionDigits: digits },
+          digits === undefined
+            ? {}
+            // A half goes to the even digit, as where the build prints the same number.
+            : { minimumFractionDigits: digits, maximumFractionDigits: digits, roundingMode: "halfEven" },
         ),
       );
     }
@@ -498,6 +501,7 @@
     $$,
     make,
     count,
+    fixed,
     gib,
     plural,
     tokens,

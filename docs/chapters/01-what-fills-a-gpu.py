@@ -338,7 +338,7 @@ quiz(
         ),
     ),
     item(
-        "A quantized model loads without trouble. Can it still run out of memory?",
+        "Interview question: a quantized model loads without trouble. Can it still run out of memory?",
         wrong(
             "No: once the weights fit, memory is solved",
             "The common wrong answer. Loading tests only the fixed part.",

@@ -21,6 +21,7 @@ from kvreport.book.chapter import (
     claim,
     curves,
     exercise,
+    fold,
     formula,
     growth_grid,
     guess,
@@ -348,6 +349,12 @@ exercise(
 # ## Check yourself
 
 # %% tags=["hide"]
+fold(
+    "Teach it back to a colleague: why does a server that ran all morning run out of memory at noon?",
+    "The cache is bytes per token × tokens × requests. At noon requests are longer and there are more of them, and the two multiply. The weights have not changed.",
+)
+
+# %% tags=["hide"]
 quiz(
     item(
         "What is meant by: “weights are a fixed cost, the KV cache is shaped by traffic”?",
@@ -362,7 +369,7 @@ quiz(
         ),
     ),
     item(
-        "Why plan for concurrency and not only for context length?",
+        "Interview question: why plan for concurrency and not only for context length?",
         wrong(
             "Requests share one cache, so only the longest counts",
             "The common wrong answer: unrelated requests share nothing.",

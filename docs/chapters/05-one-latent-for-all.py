@@ -21,6 +21,7 @@ from kvreport.book.chapter import (
     curves,
     drawings,
     exercise,
+    fold,
     formula,
     guess,
     instrument,
@@ -267,6 +268,12 @@ exercise(
 
 # %% [markdown]
 # ## Check yourself
+
+# %% tags=["hide"]
+fold(
+    "Teach it back to a colleague: what does MLA store, and what does a second GPU not save?",
+    "MLA stores one latent per token and layer. All heads reconstruct their keys and values from it. Tensor parallelism divides heads. A latent has none to divide, so every GPU stores all of it.",
+)
 
 # %% tags=["hide"]
 quiz(

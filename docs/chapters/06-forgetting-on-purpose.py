@@ -22,6 +22,7 @@ from kvreport.book.chapter import (
     claim,
     curves,
     exercise,
+    fold,
     formula,
     guess,
     instrument,
@@ -280,6 +281,12 @@ exercise(
 # ## Check yourself
 
 # %% tags=["hide"]
+fold(
+    "Teach it back to a colleague: why do two models of one size hold such different numbers of requests?",
+    "A window layer stops growing, and a state layer never grows. Only the few full layers grow with every token. A state has its price too: every request pays it, however short.",
+)
+
+# %% tags=["hide"]
 quiz(
     item(
         "Which two numbers describe a hybrid model's cache?",
@@ -308,6 +315,15 @@ quiz(
 )
 
 # %% [markdown]
+# ## One click: eight long requests on your GPU
+#
+# An H100 NVL with a memory share of 0.75, FP8 weights and an FP8 cache holds
+# {{ fits("qwen3.6-27b", "h100-nvl-94gb", tokens=131072, weights="fp8", kv="fp8", utilization=0.75) as requests }} of 128K on Qwen3.6 27B. An
+# engine started with eight such requests in mind overflows. With prompts of 2K it holds
+# {{ fits("qwen3.6-27b", "h100-nvl-94gb", tokens=2048, weights="fp8", kv="fp8", utilization=0.75) as requests }} by memory.
+# [Open this case](../models/Qwen--Qwen3.6-27B/index.md?gpu=h100-nvl-94gb&tp=1&weights=fp8&kv=fp8&context=128K&requests=8&share=0.75),
+# and change the GPU to yours.
+#
 # ## Read on
 #
 # - [Weight quantization is not KV cache quantization](07-weights-are-not-the-cache.py)

@@ -25,6 +25,7 @@ from kvreport.book.chapter import (
     curves,
     drawings,
     exercise,
+    fold,
     formula,
     guess,
     instrument,
@@ -310,6 +311,12 @@ exercise(
 
 # %% [markdown]
 # ## Check yourself
+
+# %% tags=["hide"]
+fold(
+    "Teach it back to a colleague: what did PagedAttention change?",
+    "Before, each request reserved a row for the longest text allowed. Now a request takes a block when its last one is full. At most one block per request is partly empty, so far more requests run.",
+)
 
 # %% tags=["hide"]
 quiz(

@@ -20,6 +20,7 @@ from kvreport.book.chapter import (
     decode_step,
     drawings,
     exercise,
+    fold,
     formula,
     guess,
     instrument,
@@ -229,7 +230,7 @@ def rate(requests: int, kv: str | None = None, faster: float = 1.0) -> float:
     return requests / q.decode_time(MODEL, GPU, batch=requests, tokens=TOKENS, kv=kv) * faster
 
 
-more_fit = int((pool + 0.1 * q.memory(GPU) * 0.92) // each)
+more_fit = int((pool + 0.1 * q.memory(GPU) * q.share(MODEL, GPU)) // each)
 fp8_fit = q.fits(MODEL, GPU, tokens=TOKENS, kv="fp8")
 invest = [
     ["as it is", base_fit, rate(base_fit)],
@@ -310,6 +311,12 @@ exercise(
 
 # %% [markdown]
 # ## Check yourself
+
+# %% tags=["hide"]
+fold(
+    "Teach it back to a colleague: why is a single reader slow and expensive?",
+    "Each step reads all weights, for one request or for a hundred. A single reader uses a small part of the compute. A batch shares the reading until its caches fill the memory.",
+)
 
 # %% tags=["hide"]
 quiz(

@@ -22,6 +22,7 @@ from kvreport.book.chapter import (
     claim,
     curves,
     exercise,
+    fold,
     formula,
     guess,
     instrument,
@@ -318,6 +319,12 @@ exercise(
 
 # %% [markdown]
 # ## Check yourself
+
+# %% tags=["hide"]
+fold(
+    "Teach it back to a colleague: how do accounts become GPUs?",
+    "Requests per second times seconds per request are in flight. Times the burst factor they are the peak. Divide the peak by what one replica holds, round up, and add a spare.",
+)
 
 # %% tags=["hide"]
 quiz(

@@ -329,6 +329,12 @@ fold(
 # ## Check yourself
 
 # %% tags=["hide"]
+fold(
+    "Teach it back to a colleague: what do you check first in a start-up log?",
+    "Divide the available cache memory by the tokens that the engine prints. For a model with full attention this is the bytes of one token. If it is not what the formula gives, a format or a layout is not what you think.",
+)
+
+# %% tags=["hide"]
 quiz(
     item(
         "“Available KV cache memory”: per GPU or in all?",

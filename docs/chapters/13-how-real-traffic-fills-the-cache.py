@@ -392,6 +392,12 @@ exercise(
 # ## Check yourself
 
 # %% tags=["hide"]
+fold(
+    "Teach it back to a colleague: why is a session cheap to continue and costly to resume?",
+    "While you work, the session's blocks are in the prefix cache, and the GPU computes the new tokens only. After a pause other traffic has taken the blocks. The whole context is then prefilled again.",
+)
+
+# %% tags=["hide"]
 quiz(
     item(
         "What decides whether a block hits under LRU?",

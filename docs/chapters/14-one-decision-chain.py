@@ -165,7 +165,21 @@ guess(
     why=f"Memory holds {batch_of['fp8']} average requests. Memory limits the batch before compute does, and reading the caches moves that point further away.",
 )
 
+# %%
+rows = []
+for n in (1, batch_of["fp8"], knee):
+    reading = q.weights(MODEL, "fp8", tp=2) / q.bandwidth(GPU)
+    caches = n * q.kv_request(MODEL, "fp8", tokens=MEAN, tp=2) / q.bandwidth(GPU)
+    multiplying = 2 * n * q.active_parameters(MODEL) / 2 / q.peak(GPU, "fp8")
+    rows.append([n, 1e3 * reading, 1e3 * caches, 1e3 * multiplying])
+table(
+    "One decode step on two H200s, ms at least; a batch beyond memory only for comparison",
+    ["Requests", "Reading weights", "Reading caches", "Multiplying with the weights"],
+    rows,
+)
+
 # %% tags=["hide"]
+assert rows[1][1] + rows[1][2] > rows[1][3]
 takeaway(
     f"Decision 3: fill the memory. The batch of {batch_of['fp8']} stays below {knee}, so each additional request makes tokens cheaper."
 )
@@ -558,6 +572,12 @@ fold(
 
 # %% [markdown]
 # ## Check yourself
+
+# %% tags=["hide"]
+fold(
+    "Teach it back to a colleague: in which order do you decide?",
+    "Slice, formats, batch, latency, requests in flight, layout, cost. Each decision uses the result of the one before. Memory comes first, because batch and price follow from it.",
+)
 
 # %% tags=["hide"]
 quiz(

@@ -35,6 +35,7 @@ from kvreport.adapters.mount import DEFAULT, Mount
 from kvreport.adapters.notebooks import Notebooks, notebooks
 from kvreport.adapters.policy import Policy
 from kvreport.adapters.staging import Staging, stage, warned
+from kvreport.adapters.styles import BOOK, SHARED, Styles
 from kvreport.book import glossary
 from kvreport.book.quantities import Quantities
 from kvreport.catalog.load import open_catalogue
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("mkdocs.plugins.kvreport")
 _INDENTS = re.compile(r"\n\s+")
 _SOURCE_MAP = re.compile(r"assets/(?:javascripts|stylesheets)/.*\.map")
+_SCRIPT = re.compile(r"<script src=(?=\"[^\"]*assets/)")
 _ANCHOR = re.compile(r'\bid="([^"]+)"')
 
 # The theme's search opens as a dialog without a name, so a screen reader announces nothing.
@@ -62,7 +64,7 @@ _NAMED_DIALOG = (
     'data-md-component="search" role="dialog" aria-label="Search"',
 )
 
-STYLES = ("assets/fonts.css", "assets/kvreport.css", "assets/book.css")
+STYLES = ("assets/fonts.css", SHARED, BOOK)
 SCRIPTS = ("assets/kvreport.js",)
 COMPACT: Final[dict[str, Callable[[str], str]]] = {".js": compact_script, ".css": compact_style}
 
@@ -104,6 +106,7 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         self.known: set[str] = set()
         self.book: Book | None = None
         self.policy: Policy | None = None
+        self.styles: Styles | None = None
         self.notebooks: Notebooks | None = None
         self.staging: Staging | None = None
         self.ahead: Ahead | None = None
@@ -129,7 +132,7 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         self.staging = stage(Path(config.site_dir)) if self.publishes else None
         if self.staging is not None:
             config.site_dir = str(self.staging.folder)
-        self.policy = self.notebooks = None
+        self.policy = self.notebooks = self.styles = None
         if self.mount.foreign:
             log.info(
                 "kvreport: every generated page is under %s; the project's own are untouched",
@@ -143,6 +146,8 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         config.extra_javascript[:0] = [script for script in SCRIPTS if script not in present]
         data = Path(self.config.catalogue) if self.config.catalogue else resources.data_dir()
         no_foreign_scripts(config)
+        if self.publishes:
+            self.styles = Styles()
         if self.config.policy:
             # Columns are aligned by an attribute; a style in the page would be refused.
             config.mdx_configs.setdefault("tables", {}).setdefault("use_align_attribute", True)
@@ -314,7 +319,7 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
                 output = self.mount.closed(output, page.url, self.known)
         elif self.mount.foreign:
             return output
-        output = output.replace(*_NAMED_DIALOG, 1)
+        output = _deferred(output.replace(*_NAMED_DIALOG, 1))
         output = _fonts_first(output, page.url, self.known, self.mount)
         if self.report is not None:
             for fault in links.check("" if page.url in (".", "./") else page.url, output, self.known):
@@ -323,7 +328,9 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
 
     @event_priority(-100)
     def _on_post_page_policy(self, output: str, page: HostPage, config: MkDocsConfig) -> str:
-        """State what the finished page may run."""
+        """Leave out of the finished page the styles that it does not use, and state what it may run."""
+        if self.styles is not None:
+            output = self.styles.applied(output)
         if self.policy is None:
             return output
         for kind, found in (("script", self.policy.refused), ("style", self.policy.unstyled)):
@@ -343,7 +350,11 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         """Make the page for unknown addresses helpful, and take the theme's scripts from it: the theme writes it alone."""
         if template_name != "404.html" or self.mount.foreign:
             return output_content
-        output = lost.page(output_content.replace(*_NAMED_DIALOG, 1), config.site_url or "/", self.known)
+        output = lost.page(
+            _deferred(output_content.replace(*_NAMED_DIALOG, 1)), config.site_url or "/", self.known
+        )
+        if self.styles is not None:
+            output = self.styles.applied(output)
         if not self.config.policy:
             return output
         self.policy = Policy(output, preview=not self.publishes)
@@ -363,9 +374,11 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
 
     @event_priority(-100)
     def _on_post_build_publish(self, config: MkDocsConfig) -> None:
-        """Put the site in its place, unless the host is about to refuse it for its warnings."""
+        """Prune the styles and put the site in its place, unless the host is about to refuse it for its warnings."""
         if self.notebooks is not None:
             self.notebooks.finish()
+        if self.styles is not None:
+            self.styles.prune_theme(Path(config.site_dir))
         if self.staging is None:
             return
         config.site_dir = str(self.staging.place)
@@ -430,6 +443,11 @@ def _fonts_first(output: str, url: str, known: Collection[str], mount: Mount) ->
         if face in known
     )
     return output.replace("<title>", f"{ask}<title>", 1)
+
+
+def _deferred(output: str) -> str:
+    """Let scripts wait until a page stands; they run in their order, as at its end."""
+    return _SCRIPT.sub("<script defer src=", output)
 
 
 def _address(page: HostPage) -> str:

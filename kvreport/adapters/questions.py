@@ -52,7 +52,7 @@ def _form(html: str, uri: str, reader: Reader, catalogue: Catalogue) -> str:
         "form": reader.weights or RELEASED,
         "requests": reader.requests if "REQUESTS" in html else None,
     }
-    return str(render("question/reader.html", uri, names))
+    return str(render("_reader.html", uri, names))
 
 
 def _tools(uri: str, reader: Reader, catalogue: Catalogue) -> str:

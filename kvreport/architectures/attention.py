@@ -116,10 +116,9 @@ def grouped_heads(keys: Keys, heads: int, *names: str) -> int:
     if not keys.has(*names):
         default = None if keys.null(*names) else keys.defaults.get(names[0])
         kv_heads = keys.whole(*names, high=heads) if default is not None else heads
-        if default is None and not keys.null(*names):
-            keys.trail.derived.append(
-                f"{keys.field(names[0])} = {heads}: not in the config; one per query head"
-            )
+        if default is None:
+            missing = keys.missing(*names)
+            keys.trail.derived.append(f"{keys.field(names[0])} = {heads}: {missing}; one per query head")
     else:
         kv_heads = keys.whole(*names, high=heads)
     keys.divide("num_attention_heads", heads, names[0], kv_heads)

@@ -107,15 +107,14 @@ def open_context(keys: Keys, usual: int) -> tuple[int, list[str]]:
     return usual, [note]
 
 
-def tied(keys: Keys, *, default: bool = False, text_first: bool = False) -> bool:
-    """Tell whether the output head is the embedding.
+def tied(keys: Keys, *, default: bool = False) -> bool:
+    """Tell whether the output head is the embedding; the word of the whole config counts before its text part's.
 
     Args:
         keys: The (text) config.
         default: What a class without a default of its own does.
-        text_first: True for multimodal classes that obey their text part; most obey the outer one.
     """
-    for place in (keys, keys.outer) if text_first else (keys.outer, keys):
+    for place in (keys.outer, keys):
         if place.has("tie_word_embeddings"):
             return place.flag("tie_word_embeddings")
     return keys.flag("tie_word_embeddings", default=default)
@@ -130,12 +129,24 @@ def outer_tied(keys: Keys) -> bool:
     return keys.outer.flag("tie_word_embeddings", default=False)
 
 
+def inner_tied(keys: Keys) -> bool:
+    """Tell whether the head is the embedding for classes whose text model is a whole class with a head.
+
+    transformers 5.23, ``modeling_llama4.py``: the language model is built from the text config alone.
+    """
+    keys.outer.has("tie_word_embeddings")
+    return keys.flag("tie_word_embeddings", default=False)
+
+
 def either_tied(keys: Keys) -> bool:
     """Tell whether the head is the embedding for config classes that copy their text part's word.
 
-    transformers, ``configuration_llava.py`` and ``configuration_minimax_m3_vl.py``, ``__post_init__``.
+    transformers 5.23, ``__post_init__`` in ``configuration_llava.py``, ``configuration_minimax_m3_vl.py``,
+    ``configuration_glm4v.py``, ``configuration_glm4v_moe.py``, ``configuration_qwen2_vl.py``,
+    ``configuration_qwen2_5_vl.py`` and ``configuration_shieldgemma2.py``.
     """
-    return outer_tied(keys) or keys.flag("tie_word_embeddings", default=False)
+    inner = keys.flag("tie_word_embeddings", default=False)
+    return outer_tied(keys) or inner
 
 
 def expert_counts(

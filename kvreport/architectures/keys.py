@@ -48,7 +48,16 @@ class Trail:
 
 
 NAMED_IF_MISSING: Final = frozenset(
-    {"hidden_size", "intermediate_size", "num_experts", "num_hidden_layers", "qk_rope_head_dim", "vocab_size"}
+    {
+        "ffn_hidden_size",
+        "hidden_size",
+        "intermediate_size",
+        "n_inner",
+        "num_experts",
+        "num_hidden_layers",
+        "qk_rope_head_dim",
+        "vocab_size",
+    }
 )
 """Dimensions that some classes define by others: a config without them is read, and the answer says so."""
 
@@ -110,6 +119,10 @@ class Keys:
         self._look(names)
         return not self.has(*names) and any(name in self.data for name in names)
 
+    def missing(self, *names: str) -> str:
+        """Say how none of the keys has a value: left out, or null."""
+        return "null in the config" if self.null(*names) else "not in the config"
+
     def raw(self, *names: str) -> Any:  # noqa: ANN401 - whatever JSON holds
         """Return the first of the keys that is there and not null, unchecked; else None."""
         self._look(names)
@@ -148,9 +161,9 @@ class Keys:
                 self.trail.restated.add(self.field(names[0]))
             return value
         if default is not None:
-            if names[0] in NAMED_IF_MISSING and not self.null(*names):
+            if names[0] in NAMED_IF_MISSING:
                 self.trail.derived.append(
-                    f"{self.field(names[0])} = {default}: not in the config; the definition of the class"
+                    f"{self.field(names[0])} = {default}: {self.missing(*names)}; the definition of the class"
                 )
             return default
         value = self.defaults.get(names[0])

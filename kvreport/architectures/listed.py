@@ -86,8 +86,8 @@ class Scope:
     def _derived(self, keys: Keys, name: str, path: str) -> Any:  # noqa: ANN401
         formula = self.listed.derived[path]
         value = evaluate(formula, self.look)
-        if not keys.null(name) and isinstance(value, int) and not isinstance(value, bool):
-            keys.trail.derived.append(f"{keys.field(name)} = {value}: not in the config; {formula}")
+        if isinstance(value, int) and not isinstance(value, bool):
+            keys.trail.derived.append(f"{keys.field(name)} = {value}: {keys.missing(name)}; {formula}")
         return value
 
     def _default(self, keys: Keys, name: str, path: str) -> Any:  # noqa: ANN401

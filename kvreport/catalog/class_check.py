@@ -30,6 +30,7 @@ class CheckedClass(Record):
         exact_changes: Changes whose parameters are exact.
         refused_changes: Changes that are refused by name.
         followed_wrongly: Keys whose change gives different parameters.
+        differs_on_purpose: Keys that are followed here and that transformers ignores.
         nearest: The nearest class that is read, where this one is refused.
         note: Why it differs on purpose, or what else a reader must know.
     """
@@ -45,6 +46,7 @@ class CheckedClass(Record):
     exact_changes: Count = 0
     refused_changes: Count = 0
     followed_wrongly: tuple[Text, ...] = ()
+    differs_on_purpose: tuple[Text, ...] = ()
     nearest: Text | None = None
     note: LongText | None = None
 

@@ -64,6 +64,7 @@ class Engine(Record):
             ``llama_cpp``, ``ceiling``).
         version: Version whose rules these are; None for ``ceiling``.
         versions: First version that behaves so, and the first that no longer does (``None``: still).
+        builds: True if releases are builds with a number (``llama-cpp@b9849``).
         utilization: Default share of memory that the engine takes.
         utilization_of: What ``utilization`` is a share of: all memory that a process can use, or what
             the weights leave of it.
@@ -103,6 +104,7 @@ class Engine(Record):
     version: Text | None = None
     versions: tuple[Text, Text | None] | None = None
     aliases: tuple[Text, ...] = ()
+    builds: bool = False
     utilization: Share
     utilization_of: Literal["memory", "memory_less_weights"] = "memory"
     block_tokens: Annotated[int, Field(ge=1, le=1 << 16)] = 1

@@ -6,12 +6,13 @@ and one accelerator. :func:`load_catalogue` reads everything and reports all fau
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from functools import cached_property, lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.base import Record
@@ -34,6 +35,10 @@ T = TypeVar("T")
 
 RELEASED = "released"
 """The weight format that every model has: as its makers published it."""
+
+
+_SLICE: Final = re.compile(r"(?P<device>.+?)[-:/ ](?:mig[-_ ])?(?P<slice>[1-7]g\.[0-9]+gb)", re.IGNORECASE)
+"""A slice of a device: ``h100-1g.10gb``, ``H100:2g.20gb``, ``H200 MIG 1g.18gb``."""
 
 
 class Catalogue:
@@ -139,6 +144,9 @@ class Catalogue:
         exact = _stem(self._accelerators, name)
         if exact is not None:
             return self._accelerators.read(exact)
+        part = _SLICE.fullmatch(name.strip())
+        if part is not None:
+            return self.accelerator(part["device"]).sliced(part["slice"])
         heard = spoken(name)
         matches = {
             record.id: record
@@ -168,6 +176,12 @@ class Catalogue:
 
     def _find_engine(self, name: str) -> Engine:
         family, at, version = name.partition("@")
+        if (
+            at
+            and self.engine(family).builds
+            and (version == self.engine(family).version or re.fullmatch(r"b?[0-9]{2,6}", version, re.ASCII))
+        ):
+            return self.engine(family)
         if at:
             dated = engine_for_version(self.engines.values(), self.engine(family).family, version)
             if dated is None or not version_number(version):

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 from kvreport.cli.output import Add, add_data_option, add_fetch_options, table, write, write_json
 from kvreport.errors import InputError, shorten
-from kvreport.units import count, gib
+from kvreport.units import count, gib, human_tokens, parse_tokens
 
 if TYPE_CHECKING:
     from kvreport.accounting.paging import Lengths
     from kvreport.accounting.ranking import Deployment
+    from kvreport.catalog.load import Catalogue
     from kvreport.estimation.commands import Server
     from kvreport.estimation.size import Sizing
 
@@ -21,6 +22,7 @@ examples:
   kvreport size meta-llama/Llama-3.1-70B-Instruct --concurrent 64 --context 6000 --weights fp8 --kv fp8
   kvreport size Qwen/Qwen2.5-7B --users 500 --requests-per-minute 0.5 --latency 20 --prompt 3000 --output 500 \\
       --context 8K --burst 2 --spares 1 --tpot 30ms --ttft 1s
+  kvreport size Qwen/Qwen3-30B-A3B --engine llama-cpp --gpu rtx-4090 --gpu 'm4-*' --context 32K --concurrent 2
   kvreport size openai/gpt-oss-120b --concurrent 40 --context 32K --price H100=2.5 --price h200-sxm-141gb=3.6
 """
 
@@ -104,6 +106,7 @@ def register(add: Add) -> None:
 def _run(options: argparse.Namespace) -> int:
     from kvreport.accounting.sizing import DEFAULT_EFFICIENCY
     from kvreport.catalog.load import open_catalogue
+    from kvreport.estimation.local_size import is_local
     from kvreport.estimation.size import size
 
     if options.trace is not None:
@@ -114,6 +117,9 @@ def _run(options: argparse.Namespace) -> int:
         return _run_trace(options)
     if options.wait is not None:
         raise InputError("wait: found without --trace; allowed: with a trace, or use --ttft")
+    catalog = open_catalogue(options.data)
+    if is_local(options.engine, catalog):
+        return _run_local(options, catalog)
     lengths = _read_lengths(options.lengths) if options.lengths else None
     if options.context is None and lengths is None:
         raise InputError(
@@ -147,13 +153,56 @@ def _run(options: argparse.Namespace) -> int:
         disaggregated=options.disaggregated,
         fetch=options.fetch,
         revision=options.revision,
-        catalog=open_catalogue(options.data),
+        catalog=catalog,
     )
     if options.format == "json":
         write_json(found.to_dict(max(options.top, 1)))
     else:
         for line in [*text(found, max(options.top, 1)), *(_waste(lengths) if lengths else ())]:
             write(line)
+    return 0
+
+
+def _run_local(options: argparse.Namespace, catalog: Catalogue) -> int:
+    """Machines at home: the best quantization that fits, the layers that do not, and the command."""
+    from kvreport.estimation.local_size import size_local
+
+    if options.context is None:
+        raise InputError("context: found none; allowed: the longest request in tokens, such as 32K")
+    wanted = (options.concurrent or 1) * options.burst
+    found = size_local(
+        options.models,
+        context=parse_tokens(options.context),
+        slots=max(1, -(-int(wanted * 1000) // 1000)),
+        engine=options.engine,
+        gpus=options.gpu,
+        weights=_list(options.weights),
+        cache_type=options.kv,
+        catalog=catalog,
+    )[: max(options.top, 1)]
+    if options.format == "json":
+        write_json([one.to_dict() for one in found])
+        return 0
+    rows = [("machine", "model", "weights", "GPU memory (GiB)", "of", "in host memory", "longest context")]
+    rows += [
+        (
+            one.machine,
+            one.model,
+            one.weights.upper() if one.weights != "file" else "as in the file",
+            gib(one.used),
+            gib(one.usable),
+            one.remainder,
+            human_tokens(one.longest_context) if one.longest_context else "",
+        )
+        for one in found
+    ]
+    slots = f"{found[0].slots} requests" if found[0].slots > 1 else "1 request"
+    write(f"{slots} of {human_tokens(found[0].context)} tokens at once, largest quantization that fits:")
+    write("")
+    for line in table(rows, "<<<>><>"):
+        write(line)
+    write("")
+    write(f"on {found[0].machine}: {found[0].command}")
     return 0
 
 

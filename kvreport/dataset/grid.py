@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
+from itertools import groupby
 from typing import TypeVar
 
 from kvreport.accounting.deployment import device_class
@@ -120,6 +121,7 @@ class Axes:
         formats: All weight formats, for what released tensors carry.
         all_kv_formats: All KV formats, for what checkpoints declare.
         support: What engines' releases run on; None not to judge it.
+        local_engines: Engines of machines that the main one has no platform for, by their maker.
     """
 
     models: tuple[Model, ...]
@@ -133,6 +135,19 @@ class Axes:
     formats: Mapping[str, WeightFormat]
     all_kv_formats: Mapping[str, KvFormat]
     support: Support | None = None
+    local_engines: Mapping[str, Engine] = field(default_factory=dict)
+
+    def by_engine(self) -> Iterator[Axes]:
+        """Yield the axes in runs of accelerators with one engine, in order; a local engine serves on one device."""
+        for local, run in groupby(
+            self.accelerators, key=lambda device: self.local_engines.get(device.vendor)
+        ):
+            devices = tuple(run)
+            if local is None or not all(_allowed(refuse_unsupported, model, local) for model in self.models):
+                whole = len(devices) == len(self.accelerators)
+                yield self if whole else replace(self, fleet=Fleet(devices, self.engine))
+            else:
+                yield replace(self, fleet=Fleet(devices, local), tensor_parallel=(1,), layouts=())
 
     @property
     def rows_per_pair(self) -> int:
@@ -260,6 +275,9 @@ def axes(
         formats=dict(catalogue.weight_formats),
         all_kv_formats=dict(catalogue.kv_formats),
         support=catalogue.support,
+        local_engines={maker: catalogue.engine(name) for maker, name in grid.local_engines.items()}
+        if engine is None
+        else {},
     )
     if not result.models:
         raise InputError(f"models: {policy.label} runs none of those that match {shorten(models)}")

@@ -126,6 +126,7 @@ def axes_digest(axes: Axes) -> bytes:
         *(form.model_dump_json() for form in axes.formats.values()),
         *(form.model_dump_json() for form in axes.all_kv_formats.values()),
         axes.engine.model_dump_json(),
+        *(f"{maker} {engine.model_dump_json()}" for maker, engine in sorted(axes.local_engines.items())),
         axes.ceiling.model_dump_json(),
         axes.support.model_dump_json() if axes.support else "",
         repr((np.__version__, pa.__version__, zlib.ZLIB_RUNTIME_VERSION)),

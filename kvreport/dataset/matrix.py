@@ -76,7 +76,7 @@ class Cube:
 
 
 def matrix(axes: Axes, shard: tuple[int, int] = (1, 1)) -> Iterator[Cube]:
-    """Yield the matrix as cubes, models and accelerators in order; a large model has several.
+    """Yield the matrix as cubes, models and accelerators in order; a large model and one with local machines has several.
 
     Args:
         axes: What to combine.
@@ -86,9 +86,10 @@ def matrix(axes: Axes, shard: tuple[int, int] = (1, 1)) -> Iterator[Cube]:
         model = part.models[0]
         if not _weight_formats(model, part):
             continue
-        cube = cube_of(model, part)
-        if cube.rows:
-            yield cube
+        for piece in part.by_engine():
+            cube = cube_of(model, piece)
+            if cube.rows:
+                yield cube
 
 
 def cube_of(model: Model, axes: Axes) -> Cube:

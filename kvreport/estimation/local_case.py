@@ -255,7 +255,8 @@ def local_device(accelerator: Accelerator, coefficients: Mapping[str, float]) ->
         context=int(own),
         align=32 if apple else 128,
         offloads=not apple,
-        pipelines=accelerator.vendor.lower() == "nvidia",
+        # CUDA, ROCm, Vulkan and Metal all state asynchronous computing and events, which several devices need.
+        pipelines=True,
     )
 
 

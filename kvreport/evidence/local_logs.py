@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -41,7 +41,11 @@ class LogDevice(Record):
 
 
 class LogOptions(Record):
-    """Options of a start, under the names of ``data/llama_cpp/runs.json``."""
+    """Options of a start, under the names of ``data/llama_cpp/runs.json``.
+
+    Attributes:
+        wide_masks: True for a build before pull request 23764 (late May 2026), by its number, its date or its lines.
+    """
 
     ctx: int
     np: int = 1
@@ -54,6 +58,7 @@ class LogOptions(Record):
     cpu_moe: int = 0
     out: int | None = None
     mtp: int = 0
+    wide_masks: bool = False
     overrides: tuple[Text, ...] = ()
 
 
@@ -65,6 +70,7 @@ class LocalLog(Record):
         weights_mib: The printed weights of such a file on its devices.
         printed: MiB by part, as far as the log has them.
         fits: Whether everything fit, as the log says; None where it does not.
+        first_error: For a log found after the rules: the error of its total as first predicted.
     """
 
     id: Slug
@@ -78,6 +84,7 @@ class LocalLog(Record):
     printed: dict[Part, float]
     fits: bool | None = None
     source: Text
+    first_error: float | None = None
 
 
 class LocalLogs(Record):
@@ -123,6 +130,9 @@ class LogScore:
         p90_error: Their 90th percentile.
         right: Logs whose fitting was told right.
         said: Logs that say whether it fit.
+        first_median: Median of the absolute errors at first sight.
+        first_p90: Their 90th percentile.
+        first_count: Logs found after the rules were written.
     """
 
     judged: tuple[Judged, ...]
@@ -130,6 +140,9 @@ class LogScore:
     p90_error: float
     right: int
     said: int
+    first_median: float
+    first_p90: float
+    first_count: int
 
 
 @lru_cache(maxsize=4)
@@ -153,14 +166,22 @@ def judge(catalog: Catalogue) -> LogScore:
     """
     judged = tuple(_judge(log, catalog) for log in load_local_logs().logs)
     errors = sorted(abs(error) for one in judged if (error := one.total_error) is not None)
+    first = sorted(abs(one.log.first_error) for one in judged if one.log.first_error is not None)
     told = [one for one in judged if one.log.fits is not None and one.fits is not None]
     return LogScore(
         judged=judged,
         median_error=median(errors),
-        p90_error=quantiles(errors, n=10, method="inclusive")[-1],
+        p90_error=_p90(errors),
         right=sum(one.fits == one.log.fits for one in told),
         said=len(told),
+        first_median=median(first),
+        first_p90=_p90(first),
+        first_count=len(first),
     )
+
+
+def _p90(errors: Sequence[float]) -> float:
+    return quantiles(errors, n=10, method="inclusive")[-1]
 
 
 def _judge(log: LocalLog, catalog: Catalogue) -> Judged:
@@ -188,7 +209,10 @@ def _judge_llama(log: LocalLog, catalog: Catalogue) -> Judged:
     asked = log.options
     if asked.mtp:
         blocks = quantized(prediction_tensors(model), mix, layers=model.layer_count)
-        local = replace(local, companions=Companions(prediction=prediction_model(local, blocks)))
+        prediction = prediction_model(local, blocks)
+        count = len(prediction.network.blocks) if prediction is not None else 0
+        network = replace(local.network, prediction_layers=count)
+        local = replace(local, network=network, companions=Companions(prediction=prediction))
     options = LocalOptions(
         context=asked.ctx,
         parallel=asked.np,
@@ -202,6 +226,7 @@ def _judge_llama(log: LocalLog, catalog: Catalogue) -> Judged:
         outputs=asked.out,
         draft=asked.mtp,
         mtp=bool(asked.mtp),
+        wide_masks=asked.wide_masks,
         overrides=parse_overrides(asked.overrides),
     )
     devices = tuple(_device(index, one) for index, one in enumerate(log.devices))
@@ -216,7 +241,7 @@ def _device(index: int, device: LogDevice) -> LocalDevice:
         int(device.free_mib * MIB),
         align=32 if device.backend == "metal" else 128,
         offloads=device.backend == "cuda",
-        pipelines=device.backend == "cuda",
+        pipelines=True,
     )
 
 

@@ -259,7 +259,70 @@ def test_everything_is_there_without_scripts_and_in_print(chromium: Any, lab: tu
     printed.close()
 
 
-@pytest.mark.parametrize("number", ["02", "05", "08", "09", "10", "14"])
+WHERE = """() => {
+    const one = document.activeElement;
+    const root = one.closest("[data-kv-guess], [data-kv-exercise], [data-kv-choice], [data-kv-instrument]");
+    return root && {
+        kind: one.type === "range" ? "range" : one.type === "radio" ? "choice" : one.matches(".kv-blank") ? "blank" : "",
+        id: Object.entries(root.dataset).find(([key]) => /^kv(Guess|Exercise|Choice|Instrument)$/.test(key)).join(" "),
+        answer: root.dataset.answer,
+    };
+}"""
+NUMBERS = [f"{number:02}" for number in range(1, 15)]
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_every_piece_of_a_chapter_is_used_with_the_keyboard_only(
+    chromium: Any, lab: tuple[Path, str], number: str
+) -> None:
+    folder, address = lab
+    path = next(CHAPTERS.glob(f"{number}-*.py"))
+    soup = BeautifulSoup(chapters.page(path), "html.parser")
+    pieces = soup.select("section.kv-guess, section.kv-exercise, section.kv-instrument, ol.kv-quiz")
+    (folder / f"k{number}.html").write_text(document("".join(map(str, pieces))), encoding="utf-8")
+    page = chromium.new_page()
+    faults: list[str] = []
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.goto(f"{address}k{number}.html")
+    page.wait_for_selector(".kv-live")
+    page.wait_for_selector(".kv-lock")
+    used: dict[str, str] = {}
+    for _ in range(400):
+        page.keyboard.press("Tab")
+        here = page.evaluate(WHERE)
+        if here is None and page.evaluate("document.activeElement === document.body"):
+            break
+        if here is None or not here["kind"] or (here["id"] in used and here["kind"] != "range"):
+            continue
+        if here["kind"] == "range":
+            before = page.evaluate("document.activeElement.getAttribute('aria-valuetext')")
+            page.keyboard.press("ArrowRight")
+            if page.evaluate("document.activeElement.getAttribute('aria-valuetext')") == before:
+                page.keyboard.press("ArrowLeft")
+            assert page.evaluate("document.activeElement.getAttribute('aria-valuetext')") != before
+            used[here["id"]] = "moved"
+            continue
+        if here["kind"] == "blank":
+            page.keyboard.press("Control+A")
+            page.keyboard.type(here["answer"])
+        else:
+            page.keyboard.press("Space")
+        page.keyboard.press("Enter")
+        name, _, identity = here["id"].partition(" ")
+        mark = {"kvGuess": "guess", "kvExercise": "exercise", "kvChoice": "choice"}[name]
+        said = page.locator(f"[data-kv-{mark}='{identity}'] .kv-said").first.inner_text()
+        used[here["id"]] = said
+        if here["kind"] == "choice":
+            assert "the answer is" in said or "right" in said.lower(), said
+        else:
+            assert "exactly right" in said or "within 5" in said or said.startswith("Right"), (here, said)
+    every = len(soup.select("section.kv-guess, section.kv-exercise, section.kv-instrument, ol.kv-quiz > li"))
+    assert len(used) == every, sorted(used)
+    assert faults == []
+    page.close()
+
+
+@pytest.mark.parametrize("number", NUMBERS)
 def test_instruments_of_a_chapter_show_what_their_tables_say(
     chromium: Any, lab: tuple[Path, str], number: str
 ) -> None:

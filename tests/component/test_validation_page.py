@@ -16,6 +16,7 @@ from kvreport.evidence.validation import Validation
 from kvreport.resources import data_dir
 from kvreport.site.kit.links import check
 from kvreport.site.kit.page import Page
+from kvreport.site.pages import every_log
 from kvreport.site.pages import validation as validation_page
 
 
@@ -38,17 +39,22 @@ def page(catalogue: Catalogue) -> Page:
     return made
 
 
+@pytest.fixture(scope="module")
+def logs(found: Validation) -> Page:
+    return every_log.page(found, validation_page.QUANTITIES)
+
+
 def section(page: Page, name: str) -> BeautifulSoup:
     return BeautifulSoup(next(part.html for part in page.sections if part.id == name), "html.parser")
 
 
-def test_every_printed_figure_has_a_row(page: Page, found: Validation) -> None:
-    rows = section(page, "logs").select("tbody tr")
+def test_every_printed_figure_has_a_row(logs: Page, found: Validation) -> None:
+    rows = section(logs, "logs").select("tbody tr")
     assert len(rows) == sum(len(case.comparisons) for case in found.cases)
 
 
-def test_every_exclusion_is_said(page: Page, found: Validation) -> None:
-    text = section(page, "excluded").get_text()
+def test_every_exclusion_is_said(logs: Page, found: Validation) -> None:
+    text = section(logs, "excluded").get_text()
     assert all(reason in text for case in found.cases for reason in case.excluded)
 
 
@@ -84,7 +90,7 @@ def test_links_within_the_site_lead_to_the_file_the_method_and_models(
     page: Page, catalogue: Catalogue
 ) -> None:
     html = page.lead + "".join(part.html for part in page.sections)
-    known = {validation_page.FILE, "about/engines/", validation_page.URI}
+    known = {validation_page.FILE, "about/engines/", validation_page.URI, every_log.URI}
     known |= {f"models/{model.slug}/" for model in catalogue.models.values()}
     assert list(check(page.uri, html, known)) == []
 
@@ -138,7 +144,9 @@ def test_an_answer_without_a_number_or_a_reason_is_refused(tmp_path: Path) -> No
 def test_a_logs_own_words_are_escaped(found: Validation) -> None:
     case = next(case for case in found.cases if case.comparisons)
     observation = case.observation.model_copy(update={"model": "<script>alert(1)</script>"})
-    made = validation_page.page_of(replace(found, cases=(replace(case, observation=observation),)))
+    made = every_log.page(
+        replace(found, cases=(replace(case, observation=observation),)), validation_page.QUANTITIES
+    )
     html = "".join(part.html for part in made.sections)
     assert "<script>alert" not in html
     assert "&lt;script&gt;alert(1)" in html

@@ -53,6 +53,11 @@ def test_a_chapter_is_read_in_less_than_twelve_minutes(path):
 
 
 @pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
+def test_a_chapter_with_every_answer_and_table_read_takes_less_than_twelve_minutes(path):
+    assert chapters.all_words(path) < LONGEST_WORDS
+
+
+@pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
 def test_a_chapter_is_a_lab(path):
     page = BeautifulSoup(chapters.page(path), "html.parser")
     assert 3 <= len(page.select("section.kv-guess")) <= 6

@@ -11,6 +11,7 @@ from urllib.parse import urldefrag, urljoin, urlsplit
 from xml.etree import ElementTree as ET
 
 import html5lib
+import material
 import pytest
 from bs4 import BeautifulSoup
 
@@ -21,6 +22,8 @@ pytestmark = [pytest.mark.slow]
 
 LLAMA = "models/meta-llama--Llama-3.1-8B-Instruct/"
 H100 = "gpus/h100-sxm-80gb/"
+THEME = Path(material.__file__).parent / "templates/assets/stylesheets"
+ORIGINAL = "".join(sheet.read_text(encoding="utf-8") for sheet in THEME.glob("*.css"))
 
 
 def soup(site, uri: str) -> BeautifulSoup:
@@ -234,6 +237,23 @@ def test_a_first_load_is_small(tiny_site):
             total += len(gzip.compress(content))
         fonts = sum(path.stat().st_size for path in (tiny_site.folder / "assets/fonts").iterdir())
         assert total + fonts < 150_000, (uri, total, fonts)
+
+
+def test_pages_load_only_the_styles_that_the_site_uses(tiny_site):
+    def books(uri: str) -> bool:
+        return bool(soup(tiny_site, uri).select("link[rel=stylesheet][href$='assets/book.css']"))
+
+    assert not any(map(books, ("", LLAMA, "explore/", "sizer/")))
+    sheets = sorted((tiny_site.folder / "assets/stylesheets").glob("*.css"))
+    content = "".join(sheet.read_text(encoding="utf-8") for sheet in sheets)
+    assert len(content) < 100_000
+    used = {name for uri in pages(tiny_site) for name in re.findall(r'class="([^"]*)"', tiny_site.html(uri))}
+    for name in {word for names in used for word in names.split() if word.startswith("md-")}:
+        before = sum(f".{name}{sign}" in ORIGINAL for sign in " .,:>+~{")
+        after = sum(f".{name}{sign}" in content for sign in " .,:>+~{")
+        assert bool(after) == bool(before), name
+    assert ".md-typeset .admonition" in ORIGINAL
+    assert ".md-typeset .admonition" not in content
 
 
 def test_a_broken_catalogue_stops_the_build_with_its_faults(tiny_site, build_site, tmp_path, caplog):

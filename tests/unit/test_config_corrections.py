@@ -73,6 +73,98 @@ def test_which_of_two_keys_ties_the_head(architecture: str, inner: bool, outer: 
     assert (total(model, "output_head") > 0) is has_head
 
 
+QWEN_SECTION = LLAMA_SECTION | {"model_type": "qwen2"}
+
+
+@pytest.mark.parametrize(
+    ("architecture", "inner", "outer", "has_head"),
+    [
+        ("Qwen2AudioForConditionalGeneration", True, False, True),
+        ("Qwen2AudioForConditionalGeneration", False, True, True),
+        ("Qwen2VLForConditionalGeneration", True, False, False),
+        ("Qwen2_5_VLForConditionalGeneration", True, False, False),
+        ("Qwen2_5_VLForConditionalGeneration", False, False, True),
+        ("Glm4vForConditionalGeneration", True, False, False),
+        ("Glm4vMoeForConditionalGeneration", True, False, False),
+        ("GlmOcrForConditionalGeneration", True, False, False),
+        ("PaddleOCRVLForConditionalGeneration", False, False, True),
+        ("PaddleOCRVLForConditionalGeneration", True, False, False),
+        ("MllamaForConditionalGeneration", True, True, True),
+        ("Llama4ForConditionalGeneration", False, True, True),
+        ("Step3p7ForConditionalGeneration", True, False, True),
+    ],
+)
+def test_each_class_asks_its_own_place_whether_the_head_is_tied(
+    architecture: str, inner: bool, outer: bool, has_head: bool
+) -> None:
+    config = {
+        "architectures": [architecture],
+        "text_config": {"tie_word_embeddings": inner},
+        "tie_word_embeddings": outer,
+    }
+    model = read_config(config, assume_defaults=True)
+    assert (total(model, "output_head") > 0) is has_head
+
+
+def test_shieldgemma_2_ties_its_head_if_its_text_part_says_so() -> None:
+    config = {
+        "architectures": ["Gemma3ForConditionalGeneration"],
+        "model_type": "shieldgemma2",
+        "text_config": {"model_type": "gemma3_text"},
+        "tie_word_embeddings": False,
+    }
+    assert not total(read_config(config, assume_defaults=True), "output_head")
+    config["text_config"] = {"model_type": "gemma3_text", "tie_word_embeddings": False}
+    assert total(read_config(config, assume_defaults=True), "output_head")
+
+
+@pytest.mark.parametrize(
+    ("architecture", "heads"),
+    [
+        ("Llama4ForConditionalGeneration", "num_attention_heads"),
+        ("MllamaForConditionalGeneration", "attention_heads"),
+    ],
+)
+def test_an_encoder_s_heads_divide_its_width(architecture: str, heads: str) -> None:
+    config = {
+        "architectures": [architecture],
+        "text_config": {"num_attention_heads": 32},
+        "vision_config": {"hidden_size": 80, heads: 32},
+    }
+    with pytest.raises(InputError, match=rf"vision_config.{heads}: found 32; allowed: a number that divides"):
+        read_config(config, assume_defaults=True)
+
+
+def test_deepseek_v4_has_one_shared_expert() -> None:
+    config = {"architectures": ["DeepseekV4ForCausalLM"], "n_shared_experts": 2}
+    with pytest.raises(InputError, match="n_shared_experts: found 2; allowed: 1"):
+        read_config(config, assume_defaults=True)
+
+
+def test_zamba_shares_one_block_unless_nothing_is_tied() -> None:
+    block = {"architectures": ["ZambaForCausalLM"], "num_hidden_layers": 6}
+    kinds = ["mamba", "hybrid", "mamba", "hybrid", "mamba", "hybrid"]
+    small = block | {"layers_block_type": kinds, "hidden_size": 64, "num_attention_heads": 4}
+    tied, untied = (
+        read_config(small | {"tie_word_embeddings": tie}, assume_defaults=True) for tie in (True, False)
+    )
+    once = total(tied, "dense_mlp")
+    assert once
+    assert total(untied, "dense_mlp") == 3 * once
+
+
+def test_aria_s_projector_has_the_queries_that_its_config_states() -> None:
+    usual, wide = (
+        read_config(
+            {"architectures": ["AriaForConditionalGeneration"], "text_config": {}, **more},
+            assume_defaults=True,
+        )
+        for more in ({}, {"max_value_projector_patch_to_query_dict": 512})
+    )
+    width = next(row.shape[1] for row in usual.weights if row.name.endswith("multi_modal_projector.query"))
+    assert total(wide) - total(usual) == 256 * width
+
+
 def test_muse_glimmer_s_projector_reads_out_hidden_size() -> None:
     wide, narrow = (
         read_config(

@@ -62,6 +62,7 @@ def test_a_random_sample_of_rows_equals_the_estimate_of_the_same_combination(cat
             kv=cube.kv_formats[k],
             context_tokens=cube.contexts[c],
             catalog=catalogue,
+            engine=cube.engine,
         ).to_dict()
         row = {name: values[g, t, w, k, c] for name, values in cube.values.items()}
         row["verdict"] = Verdict(int(row["verdict"])).label
@@ -106,14 +107,14 @@ def test_only_blackwell_keeps_a_cache_in_nvfp4(catalogue):
 
 
 def test_a_latent_model_has_no_rows_for_formats_that_cannot_store_it(catalogue):
-    chosen = axes(catalogue, models="deepseek-ai/DeepSeek-V3", kv=["int8", "fp8"])
+    chosen = axes(catalogue, models="deepseek-ai/DeepSeek-V3", gpus="h100*", kv=["int8", "fp8"])
     (cube,) = matrix(chosen)
     assert cube.kv_formats == ("fp8",)
 
 
 def test_heads_that_do_not_divide_are_no_rows(catalogue):
     # Qwen2.5 7B has 28 heads.
-    (cube,) = matrix(axes(catalogue, models="Qwen/Qwen2.5-7B", tensor_parallel=[1, 2, 4, 8]))
+    (cube,) = matrix(axes(catalogue, models="Qwen/Qwen2.5-7B", gpus="h100*", tensor_parallel=[1, 2, 4, 8]))
     assert cube.tensor_parallel == (1, 2, 4)
 
 
@@ -124,6 +125,21 @@ def test_what_does_not_fit_is_a_row_with_its_verdict(catalogue):
     within = [c for c, tokens in enumerate(cube.contexts) if tokens <= cube.model.context_tokens]
     assert (codes[:, alone, released][..., within] == Verdict.WEIGHTS_EXCEED_MEMORY).all()
     assert (cube.values["max_concurrent_requests"][:, alone, released] == 0).all()
+
+
+def test_macs_have_rows_of_the_engine_that_serves_on_them(catalogue):
+    """vLLM has no platform for a Mac: its rows are mlx-lm's, on one machine, between those of other accelerators."""
+    gpus = "m4-max-128,max-1550,mi300x,l4"
+    found = list(matrix(axes(catalogue, models="Qwen/Qwen3-30B-A3B", gpus=gpus)))
+    assert [(cube.engine, cube.gpus) for cube in found] == [
+        ("vllm", ("l4",)),
+        ("mlx", ("m4-max-128",)),
+        ("vllm", ("max-1550", "mi300x")),
+    ]
+    assert found[1].tensor_parallel == (1,)
+    assert (found[1].values["verdict"] == Verdict.FITS).any()
+    asked = axes(catalogue, models="Qwen/Qwen3-30B-A3B", gpus=gpus, engine="vllm")
+    assert [cube.engine for cube in matrix(asked)] == ["vllm"]
 
 
 def test_users_never_grow_with_the_context_and_never_pass_the_ceiling(cubes):
@@ -209,13 +225,13 @@ def test_what_is_planned_once_is_planned_alike_everywhere(catalogue):
 
 def test_no_row_is_above_its_engines_limit_and_none_runs_where_support_says_no(catalogue, cubes):
     """Every model on one accelerator of each kind: caps, refusals, and what refused rows say."""
-    engine = catalogue.engine("vllm")
-    caps = {slug: rules(engine).scheduler(catalogue.accelerator(slug))[1] for slug in KINDS.split(",")}
     refusals = 0
     for cube in cubes:
+        engine = catalogue.engine(cube.engine)
+        caps = {slug: rules(engine).scheduler(catalogue.accelerator(slug))[1] for slug in cube.gpus}
         running, codes = cube.values["max_concurrent_requests"], cube.values["verdict"]
         for g, gpu in enumerate(cube.gpus):
-            for t, layout in enumerate(cube.layouts):
+            for t, layout in enumerate(cube.layouts if engine.device_classes else ()):
                 assert running[g, t].max() <= caps[gpu] * layout.data, (cube.model.id, gpu, layout)
         starts = codes <= Verdict.TIGHT
         assert not running[~starts].any(), cube.model.id

@@ -152,7 +152,7 @@ def test_no_row_starts_where_the_release_refuses_and_all_refusals_have_their_cod
             form = cube.weight_formats[weights]
             code = judge(
                 catalogue.support,
-                chosen.engine,
+                catalogue.engine(cube.engine),
                 catalogue.accelerator(cube.gpus[gpu]),
                 cube.model,
                 None if form == "released" else catalogue.weight_format(form),

@@ -16,6 +16,7 @@ from kvreport.accounting.engines.llama_cpp.inventory import LocalTensor
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.accounting.engines.llama_cpp.rules import LlamaCpp
 from kvreport.catalog.caches import FullAttention, SlidingWindow
+from kvreport.catalog.engine import Engine
 from kvreport.catalog.model import Model
 
 CONTEXT_TIERS: Final = ((47 << 30, 262144), (23 << 30, 32768), (0, 4096))
@@ -87,6 +88,11 @@ class Ollama(LlamaCpp):
     """The rules of one Ollama release."""
 
     fits_by_itself: ClassVar[bool] = True
+
+    def at_release(self, version: str) -> Engine:
+        """One record for all releases that start llama-server."""
+        del version
+        return self.engine
 
     def local_options(
         self,

@@ -203,22 +203,21 @@ def _attention(keys: Keys, hidden: int, ratio: int) -> Tensors:
 
 def _mixture(keys: Keys, hidden: int, routed: int) -> Tensors:
     width = keys.whole("moe_intermediate_size")
-    shared = keys.whole("n_shared_experts", low=0, high=1 << 10)
+    shared = keys.whole("n_shared_experts", high=1 << 10)
+    if shared != 1:
+        # The release's own model asserts it; transformers 5.23 builds one, vLLM 0.33 a wider one.
+        raise keys.fault("n_shared_experts", shared, "1")
     names = ("w1", "w3", "w2")
     return (
         *router(hidden, routed, "ffn.gate"),
         *experts(gated_mlp(hidden, width, "ffn.experts.*", names=names, count=routed)),
-        *(
-            gated_mlp(
-                hidden,
-                width * shared,
-                "ffn.shared_experts",
-                "shared_experts",
-                names=names,
-                bias=keys.flag("mlp_bias", default=False),
-            )
-            if shared
-            else ()
+        *gated_mlp(
+            hidden,
+            width,
+            "ffn.shared_experts",
+            "shared_experts",
+            names=names,
+            bias=keys.flag("mlp_bias", default=False),
         ),
     )
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from kvreport.architectures.attention import Kind, attention_cache, layer_kinds, window
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
-from kvreport.architectures.decoder import Sizes, context, decoder, sizes
+from kvreport.architectures.decoder import Sizes, context, decoder, either_tied, sizes
 from kvreport.architectures.keys import MAX_LAYERS, Keys
 from kvreport.architectures.registry import reads
 from kvreport.architectures.vision import SIGLIP, section_or_default, siglip
@@ -92,10 +92,20 @@ def gemma3(keys: Keys) -> Blueprint:
     kinds = layer_kinds(
         keys, its.layers, lambda i: "sliding" if (i + 1) % every else "full", ("full", "sliding")
     )
-    return _gemma(keys, its, kinds, FOUR_NORMS, qk_norm=True)
+    # ShieldGemma 2 asks its text part where its own config says no (configuration_shieldgemma2.py).
+    shield = keys.outer.text("model_type") == "shieldgemma2"
+    return _gemma(keys, its, kinds, FOUR_NORMS, qk_norm=True, tie=either_tied(keys) if shield else None)
 
 
-def _gemma(keys: Keys, its: Sizes, kinds: list[Kind], around: tuple[str, ...], *, qk_norm: bool) -> Blueprint:
+def _gemma(
+    keys: Keys,
+    its: Sizes,
+    kinds: list[Kind],
+    around: tuple[str, ...],
+    *,
+    qk_norm: bool,
+    tie: bool | None = None,
+) -> Blueprint:
     width = keys.whole("intermediate_size")
     bias = keys.flag("attention_bias")
     span = window(keys)
@@ -113,6 +123,7 @@ def _gemma(keys: Keys, its: Sizes, kinds: list[Kind], around: tuple[str, ...], *
         keys,
         its,
         layers,
+        tie=tie,
         base="language_model.model" if nested else "model",
         head="language_model.lm_head" if nested else "lm_head",
         intermediate=width,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kvreport.architectures.blueprint import Blueprint, Tensor
-from kvreport.architectures.decoder import decoder, expert_counts, sizes
+from kvreport.architectures.decoder import decoder, either_tied, expert_counts, sizes
 from kvreport.architectures.dense import PRE_NORMS, attention_layers, block
 from kvreport.architectures.families.deepseek import mixture, mixture_pattern
 from kvreport.architectures.families.glm import GLM4, GLM4_MOE, fused_mlp
@@ -50,7 +50,13 @@ def glm4v(keys: Keys) -> Blueprint:
     width = keys.whole("intermediate_size")
     tensors = block(its, fused_mlp(its.hidden, width), around=_AROUND, qkv_bias=True)
     return decoder(
-        keys, its, attention_layers(its, tensors), base=_BASE, extra=_tower(keys), intermediate=width
+        keys,
+        its,
+        attention_layers(its, tensors),
+        tie=either_tied(keys),
+        base=_BASE,
+        extra=_tower(keys),
+        intermediate=width,
     )
 
 
@@ -68,6 +74,7 @@ def glm4v_moe(keys: Keys) -> Blueprint:
         keys,
         its,
         attention_layers(its, each),
+        tie=either_tied(keys),
         base=_BASE,
         extra=_tower(keys),
         intermediate=width,

@@ -6,7 +6,7 @@ from typing import Final
 
 from kvreport.architectures.attention import attention_cache, layer_kinds
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
-from kvreport.architectures.decoder import decoder, expert_counts, sizes, tied
+from kvreport.architectures.decoder import decoder, expert_counts, inner_tied, sizes
 from kvreport.architectures.keys import MAX_CONTEXT, MAX_LAYERS, Keys
 from kvreport.architectures.registry import reads
 from kvreport.architectures.vision import MAX_DEPTH, plain_block, section_or_default, times
@@ -100,7 +100,7 @@ def llama4(keys: Keys) -> Blueprint:
         keys,
         its,
         layers,
-        tie=tied(keys, text_first=True),
+        tie=inner_tied(keys),
         base="language_model.model" if nested else "model",
         head="language_model.lm_head" if nested else "lm_head",
         intermediate=width,

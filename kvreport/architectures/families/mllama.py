@@ -57,7 +57,8 @@ def mllama(keys: Keys) -> Blueprint:
     """Llama 3's layers with gated cross-attention layers between them.
 
     A cross-attention layer holds keys and values of one image at its largest: every tile's patches
-    and class token. Without an image an engine may hold nothing.
+    and class token. Without an image an engine may hold nothing. The class ties no embeddings, whatever its
+    config says (transformers 5.23, ``modeling_mllama.py``).
     """
     its = sizes(keys)
     width = keys.whole("intermediate_size")
@@ -90,6 +91,7 @@ def mllama(keys: Keys) -> Blueprint:
         keys,
         its,
         [image if index in crossing else text for index in range(its.layers)],
+        tie=False,
         base="language_model.model",
         head="language_model.lm_head",
         intermediate=width,

@@ -123,9 +123,15 @@ def qwen3(keys: Keys) -> Blueprint:
 
 
 def dense(
-    keys: Keys, *, qkv_bias: bool, qk_norm: bool, base: str = "model", extra: Tensors = ()
+    keys: Keys,
+    *,
+    qkv_bias: bool,
+    qk_norm: bool,
+    base: str = "model",
+    extra: Tensors = (),
+    tie: bool | None = None,
 ) -> Blueprint:
-    """Attention and a gated MLP in every layer."""
+    """Attention and a gated MLP in every layer; ``tie`` is None to read it from the config."""
     its = sizes(keys)
     width = keys.whole("intermediate_size")
     tensors = (
@@ -136,7 +142,7 @@ def dense(
         Layer(*attention_cache(kind, its.kv_heads, its.head_dim, span=span), tensors)
         for kind, span in qwen_windows(keys, its)
     ]
-    return decoder(keys, its, layers, base=base, intermediate=width, extra=extra)
+    return decoder(keys, its, layers, tie=tie, base=base, intermediate=width, extra=extra)
 
 
 def _attention(keys: Keys, its: Sizes, *, qkv_bias: bool, qk_norm: bool) -> Tensors:

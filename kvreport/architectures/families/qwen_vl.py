@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from kvreport.architectures.blueprint import Blueprint
+from kvreport.architectures.decoder import either_tied
 from kvreport.architectures.families.qwen import QWEN2, QWEN3, QWEN3_MOE, dense, sparse
 from kvreport.architectures.keys import Keys
 from kvreport.architectures.registry import reads
@@ -52,7 +53,7 @@ def _tower(
 def qwen2_vl(keys: Keys) -> Blueprint:
     """Qwen2 with a tower of LayerNorms and a two-matrix MLP."""
     tower = _tower(keys, QWEN2_VISION, qwen2_vision, "visual")
-    return dense(keys, qkv_bias=True, qk_norm=False, extra=tower)
+    return dense(keys, qkv_bias=True, qk_norm=False, extra=tower, tie=either_tied(keys))
 
 
 @reads(
@@ -64,7 +65,7 @@ def qwen2_vl(keys: Keys) -> Blueprint:
 def qwen2_5_vl(keys: Keys) -> Blueprint:
     """Qwen2.5 with a tower of RMSNorms and a gated MLP."""
     tower = _tower(keys, QWEN2_5_VISION, qwen2_5_vision, "visual")
-    return dense(keys, qkv_bias=True, qk_norm=False, extra=tower)
+    return dense(keys, qkv_bias=True, qk_norm=False, extra=tower, tie=either_tied(keys))
 
 
 @reads("Qwen3VLForConditionalGeneration", family="Qwen3-VL", model_types=("qwen3_vl",), defaults=QWEN3_VL)

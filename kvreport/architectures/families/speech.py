@@ -39,7 +39,7 @@ def voxtral(keys: Keys) -> Blueprint:
 @reads("Qwen2AudioForConditionalGeneration", family="Qwen2-Audio", model_types=("qwen2_audio",))
 def qwen2_audio(keys: Keys) -> Blueprint:
     """Qwen2 behind one matrix from the encoder's width."""
-    blueprint = text_model(keys, "qwen2")
+    blueprint = text_model(keys, "qwen2", ties="never")
     audio = section_or_default(keys.outer, "audio_config", WHISPER)
     blueprint.outer += (
         *_whisper(audio),

@@ -6,7 +6,7 @@ from typing import Final
 
 from kvreport.architectures.attention import attention_cache, layer_count, layer_kinds, window
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
-from kvreport.architectures.decoder import Sizes, context, decoder, expert_counts, vocabulary
+from kvreport.architectures.decoder import Sizes, context, decoder, expert_counts, outer_tied, vocabulary
 from kvreport.architectures.keys import MAX_LAYERS, Keys
 from kvreport.architectures.registry import reads
 from kvreport.architectures.vision import MAX_DEPTH, plain_block, section_or_default, times
@@ -58,7 +58,8 @@ STEP_VISION: Final = {
 )
 def step3p7(keys: Keys) -> Blueprint:
     """The text model of Step 3.5, and a vision tower."""
-    return _step(keys, "model.language_model", _vision(keys, keys.whole("hidden_size")))
+    extra = _vision(keys, keys.whole("hidden_size"))
+    return _step(keys, "model.language_model", extra, tie=outer_tied(keys))
 
 
 @reads("Step3p5ForCausalLM", family="Step 3", model_types=("step3p5",), defaults=STEP)
@@ -67,7 +68,7 @@ def step3p5(keys: Keys) -> Blueprint:
     return _step(keys, "model", ())
 
 
-def _step(keys: Keys, base: str, extra: Tensors) -> Blueprint:
+def _step(keys: Keys, base: str, extra: Tensors, *, tie: bool | None = None) -> Blueprint:
     heads = keys.whole("num_attention_heads", high=1 << 14)
     its = Sizes(
         hidden=keys.whole("hidden_size"),
@@ -104,6 +105,7 @@ def _step(keys: Keys, base: str, extra: Tensors) -> Blueprint:
         keys,
         its,
         layers,
+        tie=tie,
         base=base,
         intermediate=keys.whole("intermediate_size"),
         experts=(routed, per_token),

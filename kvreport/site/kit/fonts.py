@@ -20,9 +20,10 @@ PACKAGE: Final = "font-source-sans-pro"
 FACES: Final = {400: "SourceSansPro-Regular.ttf", 600: "SourceSansPro-Semibold.ttf"}
 CHARACTERS: Final = (
     "".join(chr(c) for c in range(0x20, 0x7F))
-    + "".join(chr(c) for c in range(0xA0, 0x100))
-    + "–—‘’“”„…·•×÷−≈≤≥≠±→←↑↓↕′″‑ ⁻¹²³⁴⁵⁶⁷⁸⁹⁰½¼¾§¶†∞√∑€"
+    + "äöüßéèêçñáíóåø\u00a0"
+    + "–—‘’“”„«»…·•×÷−≈≤≥≠±→←↑↓↕′″‑ ⁻¹²³⁴⁵⁶⁷⁸⁹⁰½¼¾§¶†∞√∑€°µ©"
 )
+"""Those of English, of the names that the site cites, and of numbers; what else comes is in the system's own font."""
 FEATURES: Final = ("kern", "tnum", "lnum", "ccmp", "mark")
 
 
@@ -73,6 +74,7 @@ def _cut(source: Path) -> bytes:
     options.layout_features = list(FEATURES)
     options.hinting = False
     options.notdef_outline = True
+    options.name_IDs = [1, 2]
     out = io.BytesIO()
     with TTFont(source, lazy=False, recalcTimestamp=False) as font:
         cutter = Subsetter(options)

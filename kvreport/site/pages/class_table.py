@@ -34,10 +34,13 @@ def tables(check: ClassCheck) -> Iterator[Table]:
             Column("One key changed"),
             Column("Exact"),
             Column("Refused"),
+            Column("Different on purpose"),
+            Column("Wrong"),
         ),
         tuple(_row(name, check, group) for group, name in [*GROUPS.items(), (None, "All")]),
     )
     odd = [one for one in check.classes if one.status not in ("exact", "not built") or one.small == "differs"]
+    odd += [one for one in check.classes if one.differs_on_purpose and one not in odd]
     yield Table(
         "Classes that are refused or differ",
         Column("Class", numeric=False),
@@ -70,11 +73,15 @@ def _row(name: str, check: ClassCheck, group: str | None) -> Row:
         sum(one.changes for one in of),
         sum(one.exact_changes for one in of),
         sum(one.refused_changes for one in of),
+        sum(len(one.differs_on_purpose) for one in of),
+        sum(len(one.followed_wrongly) for one in of),
     )
     return Row(Cell(name), tuple(Cell(f"{count:,}", value=count) for count in counts))
 
 
 def _result(one: CheckedClass) -> str:
+    if one.differs_on_purpose:
+        return f"follows {', '.join(one.differs_on_purpose)}, which transformers ignores"
     if one.status == "exact":
         return "default config exact, small variation different"
     return {"refused": "refused", "differs": "different"}.get(one.status, one.status)

@@ -22,7 +22,7 @@ from kvreport.site.kit.sources import evidence_cell, source_cell, source_lines
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType, names_of
-from kvreport.site.pages import agreement, left_out
+from kvreport.site.pages import agreement, left_out, local
 from kvreport.site.pages.controls import Controls, kv_choices, layout_choices, weight_choices
 from kvreport.site.pages.model.headline import plain
 
@@ -91,7 +91,8 @@ def page(inputs: Inputs, gpu: Accelerator) -> Page:
     """Return an accelerator's page."""
     uri = f"gpus/{gpu.id}/"
     made = context(inputs.site, gpu)
-    names = names_of(made)
+    at_home = local.gpu_section(inputs, gpu)
+    names = names_of(made) | {"local": f"local/{gpu.id}/" if at_home is not None else ""}
 
     def section(anchor: str, title: str, template: str, **more: object) -> Section:
         return Section(anchor, title, render(template, uri, names | more))
@@ -112,6 +113,7 @@ def page(inputs: Inputs, gpu: Accelerator) -> Page:
             section("boundary", "Capacity by context length", "gpu/boundary.html"),
             section("users", "Capacity by model", "gpu/users.html"),
             section("largest", "The largest model that fits", "_only_table.html", table=made.largest),
+            *([at_home] if at_home is not None else []),
             section("rates", "Bandwidth and peak rates", "_only_table.html", table=made.rates),
             section("sources", "Sources", "gpu/sources.html"),
         ),
@@ -165,6 +167,13 @@ def _alone(site: SiteData, gpu: Accelerator) -> list[Model]:
 def headline(site: SiteData, gpu: Accelerator) -> tuple[tuple[str, bool], ...]:
     """Return the conclusion in one sentence, as (text, emphasised) pieces."""
     alone = _alone(site, gpu)
+    if not alone and gpu.vendor in site.catalogue.grid.local_engines:
+        return (
+            (f"{units.gib(gpu.usable_bytes, 1)} GiB", True),
+            (f" usable. {site.engine.label} does not run on it: ", False),
+            ("llama.cpp, Ollama and MLX", True),
+            (" do.", False),
+        )
     pieces: list[tuple[str, bool]] = [
         (f"{units.gib(gpu.usable_bytes, 1)} GiB", True),
         (" usable. A single GPU serves ", False),

@@ -379,6 +379,50 @@ def at_home_section(inputs: Inputs, model: Model) -> Section | None:
     return Section("home", "Run it at home", render("local/at_home.html", uri, names))
 
 
+def gpu_section(inputs: Inputs, gpu: Accelerator) -> Section | None:
+    """The part of an accelerator's page about local engines; None for one that nobody has at home.
+
+    Args:
+        inputs: What pages are made from.
+        gpu: The accelerator.
+    """
+    if not _has_pages(inputs):
+        return None
+    found = _candidates(inputs)
+    kin = [one for one in machines(inputs.site.catalogue) if chip(one) == chip(gpu)]
+    if not found or not any(one.id == gpu.id for one in kin):
+        return None
+    rows = []
+    for one in kin:
+        best = largest(one, found, _backends(inputs.site.catalogue, one.id))
+        rows.append(
+            Row(
+                Cell(one.name, href=f"{URI}{one.id}/"),
+                (
+                    Cell(units.gib(one.usable_bytes), "kv-num", value=one.usable_bytes),
+                    Cell(best.model.name, href=f"models/{best.model.slug}/")
+                    if best
+                    else Cell("none of the list"),
+                ),
+            )
+        )
+    table = Table(
+        f"Largest model at {units.human_tokens(CONTEXT)} tokens with llama.cpp or Ollama, Q4_K_M, one slot",
+        Column("Machine", numeric=False),
+        (Column("Usable memory", "GiB"), Column("Largest model", numeric=False)),
+        tuple(rows),
+    )
+    return Section("local", "With llama.cpp, Ollama and MLX", _table(f"gpus/{gpu.id}/", table))
+
+
+def chip(machine: Accelerator) -> str:
+    """A machine's name without its memory size and core count: what machines of several sizes share."""
+    words = machine.name.split(" (")[0].split()
+    return " ".join(
+        word for word in words if not word.removesuffix("GB").isdigit() or not word.endswith("GB")
+    )
+
+
 def _has_pages(inputs: Inputs) -> bool:
     return inputs.site.catalogue.folder.resolve() == data_dir().resolve()
 

@@ -28,7 +28,9 @@ def tables(catalogue: Catalogue) -> Iterator[Table]:
     score = of(catalogue)
     yield Table(
         f"Totals of {len(score.judged)} public logs: {score.median_error:.1%} off in the median, {score.p90_error:.1%} at "
-        f"the 90th percentile. Fits or not: {score.right} of {score.said} right",
+        f"the 90th percentile. {score.first_count} of them were found after the rules were written: "
+        f"{score.first_median:.1%} and {score.first_p90:.1%} at first sight. "
+        f"Fits or not: {score.right} of {score.said} right",
         Column("Log", numeric=False),
         (
             Column("Engine", numeric=False),
@@ -36,6 +38,7 @@ def tables(catalogue: Catalogue) -> Iterator[Table]:
             Column("Printed", "MiB"),
             Column("Predicted", "MiB"),
             Column("Error"),
+            Column("Error at first sight"),
             Column("Log says", numeric=False),
             Column("Prediction", numeric=False),
             Column("Source", numeric=False),
@@ -51,7 +54,7 @@ def tables(catalogue: Catalogue) -> Iterator[Table]:
 def _log(one: Judged) -> Row:
     printed = sum(one.log.printed.values())
     ours = sum(one.ours.values()) if one.log.printed else 0.0
-    error = one.total_error
+    error, first = one.total_error, one.log.first_error
     source = one.log.source
     web = source.startswith("https://")
     return Row(
@@ -62,6 +65,7 @@ def _log(one: Judged) -> Row:
             Cell(f"{printed:,.0f}", "kv-num", value=printed),
             Cell(f"{ours:,.0f}", "kv-num", value=ours),
             Cell("" if error is None else f"{error:+.1%}", "kv-num", value=abs(error or 0.0)),
+            Cell("" if first is None else f"{first:+.1%}", "kv-num", value=abs(first or 0.0)),
             Cell(_WORDS[one.log.fits]),
             Cell(_WORDS[one.fits]),
             Cell(source.split("/")[2] if web else source, href=source if web else ""),

@@ -15,10 +15,12 @@ from kvreport.errors import InputError
 from kvreport.estimation.size import Sizing, size
 from kvreport.publish.profiles import FOLDER
 from kvreport.publish.site_data import SiteData
+from kvreport.resources import data_dir
 from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType
+from kvreport.site.pages import local
 from kvreport.site.pages.controls import layout_words
 from kvreport.words import LIMITS
 
@@ -63,6 +65,10 @@ PRESETS: Final = (
     Preset(
         "Long document",
         ("context=128K", "prompt=100000", "output=2000", "concurrent=4", "burst=1", "spares=0", "ttft=60000"),
+    ),
+    Preset(
+        "One person at home",
+        ("context=32K", "prompt=4000", "output=1000", "concurrent=1", "burst=1", "spares=0", "tpot=100"),
     ),
 )  # fmt: skip
 
@@ -133,6 +139,7 @@ class SizerContext:
         layouts: What each published layout is called, by its label, as JSON.
         weights: (value, label) of the weight formats; values are names joined by commas.
         presets: Workloads to start from.
+        local: Address of the pages about machines at home; empty without them.
         example: One ranking, for readers without JavaScript.
         command: The command that answers the example.
     """
@@ -143,6 +150,7 @@ class SizerContext:
     layouts: str
     weights: tuple[tuple[str, str], ...]
     presets: tuple[Preset, ...]
+    local: str
     example: Table
     command: str
 
@@ -174,6 +182,7 @@ def context(site: SiteData) -> SizerContext:
         layouts=json.dumps({layout.label: _words(layout) for layout in _layouts(site)}, ensure_ascii=False),
         weights=(*formats, (",".join(name for name, _ in formats), "Any of these")),
         presets=PRESETS,
+        local=local.URI if site.catalogue.folder.resolve() == data_dir().resolve() else "",
         example=_table(site, model, longest),
         command=f"kvreport size {model.id} --concurrent 64 --context {longest} --burst 1.5 --spares 1",
     )

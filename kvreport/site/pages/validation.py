@@ -1,6 +1,7 @@
-"""The evidence page: what engines printed, beside what was predicted for the same start.
+"""The evidence page: the errors of predictions on what engines printed.
 
-Everything here comes from :func:`kvreport.evidence.validation.validate`; nothing is left out of it.
+Everything here comes from :func:`kvreport.evidence.validation.validate`. Each log is on the page of
+:mod:`kvreport.site.pages.every_log`.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType
 from kvreport.site.pages import (
     class_table,
+    every_log,
     first_sight,
     known_starts,
+    layout_evidence,
     left_out,
     local_evidence,
     traffic_checks,
 )
-from kvreport.site.pages.measured import share
-from kvreport.startup_log.start import Comparison
 
 if TYPE_CHECKING:
     from kvreport.catalog.load import Catalogue
@@ -158,9 +159,8 @@ def page_of(
     sections += [
         ("errors", "Prediction errors", _tables(_errors(found), _starts(found))),
         ("distribution", "Error distribution", _distribution(found)),
+        ("layouts", "Errors by layout", _tables(*layout_evidence.tables(found))),
         ("where", "Errors by engine and model family", _tables(*_by(found))),
-        ("logs", "All logs", _tables(_cases(found))),
-        ("excluded", "Logs that cannot be compared", _tables(_excluded(found))),
         *others,
     ]
     return Page(
@@ -172,7 +172,7 @@ def page_of(
         lead=render(
             "validation/lead.html",
             URI,
-            {"conclusion": conclusion.split(". "), "file": FILE, "public": public},
+            {"conclusion": conclusion.split(". "), "file": FILE, "logs": every_log.URI, "public": public},
         ),
         sections=tuple(Section(*parts) for parts in sections),
         names=("validation", "evidence", "accuracy", "error"),
@@ -279,6 +279,16 @@ def _planner(found: PlannerCheck) -> Table:
             row("points that are equal without inferring a flag", found.equal_as_recorded, found.points),
             row(f"rows that a missing flag is inferred for ({found.inferred_flag})", found.inferred_rows),
             row("rows left out, because their config is not available", found.left_out_rows),
+            *(
+                (
+                    row("models over pipeline stages or decode-context ranks", found.layout_models),
+                    row("rows of those: a model under one set of flags in one layout", found.layout_rows),
+                    row("points of those: pools and lengths", found.layout_points),
+                    row("points of those that are equal", found.layout_equal, found.layout_points),
+                )
+                if found.layout_points
+                else ()
+            ),
         ),
     )
 
@@ -324,63 +334,6 @@ def _by(found: Validation) -> list[Table]:
         caption = f"Relative errors by {'engine record' if noun == 'engine' else 'model family'}"
         made.append(Table(caption, Column(noun, numeric=False), _STATISTICS, tuple(rows), sortable=True))
     return made
-
-
-def _cases(found: Validation) -> Table:
-    rows: list[Row] = []
-    for case in found.cases:
-        observation = case.observation
-        ranks = f", {observation.devices} devices" if (observation.devices or 1) > 1 else ""
-        source = observation.origin
-        rows += [
-            Row(
-                Cell(observation.model, hint=observation.id),
-                (
-                    Cell(f"{observation.engine} {observation.engine_version or '(version not said)'}"),
-                    Cell(f"{observation.gpu_named}{ranks}"),
-                    Cell(QUANTITIES[comparison.quantity]),
-                    _value(comparison, comparison.observed),
-                    _value(comparison, comparison.predicted),
-                    Cell(share(comparison.error), "kv-num", value=comparison.error),
-                    Cell("all known" if case.complete else "in part"),
-                    Cell(source.kind, href=source.url or ""),
-                ),
-            )
-            for comparison in case.comparisons
-        ]
-    return Table(
-        "Printed figures with their predictions",
-        Column("Model, as named in the log", numeric=False),
-        (
-            Column("Engine", numeric=False),
-            Column("Device", numeric=False),
-            Column("Quantity", numeric=False),
-            Column("Printed"),
-            Column("Predicted"),
-            Column("Error"),
-            Column("Flags", numeric=False),
-            Column("Source", numeric=False),
-        ),
-        tuple(rows),
-        sortable=True,
-    )
-
-
-def _excluded(found: Validation) -> Table:
-    rows = tuple(
-        Row(
-            Cell(case.observation.model, hint=case.observation.id),
-            (Cell(case.observation.engine), Cell("; ".join(case.excluded))),
-        )
-        for case in found.cases
-        if case.excluded
-    )
-    return Table(
-        "Logs, or parts of logs, with too little information",
-        Column("Model, as named in the log", numeric=False),
-        (Column("Engine", numeric=False), Column("Reason", numeric=False)),
-        rows,
-    )
 
 
 def _oracle(found: OracleCheck) -> Table:
@@ -511,16 +464,11 @@ def _asked(catalogue: Catalogue, peers: PeersFile, case: Question) -> Row:
     return Row(
         Cell(
             f"{model.name} at {units.human_tokens(case.context_tokens)}",
-            hint=f"{devices}{gpu.name}, {formats}, utilisation {case.utilization:g}",
+            hint=f"{devices}{gpu.name}, {formats}, memory share {case.utilization:g}",
             href=f"models/{model.slug}/",
         ),
         (*(count_cell(number) for number in (*ours, *theirs)), Cell("; ".join(notes), "kv-why")),
     )
-
-
-def _value(comparison: Comparison, value: float) -> Cell:
-    digits = 0 if comparison.unit == "tokens" else 2
-    return Cell(f"{value:,.{digits}f} {comparison.unit}", "kv-num", value=value)
 
 
 def _share(value: float) -> str:
@@ -530,10 +478,12 @@ def _share(value: float) -> str:
 
 
 def pages(inputs: Inputs) -> Iterator[Page]:
-    """Yield the page, where the catalog has what it shows."""
-    made = page(inputs.site.catalogue)
-    if made is not None:
+    """Yield the page and that of every log, where the catalog has what they show."""
+    catalogue = inputs.site.catalogue
+    made, found = page(catalogue), of(catalogue)
+    if made is not None and found is not None:
         yield made
+        yield every_log.page(found, QUANTITIES)
 
 
 TYPE: Final = PageType("validation", pages, files=lambda site: files(site.catalogue).items())

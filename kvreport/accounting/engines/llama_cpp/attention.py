@@ -43,11 +43,10 @@ class AttentionInputs:
     def __init__(self, step: Step, network: Network) -> None:
         self.step = step
         self.positions = graph_input(step.tokens * network.positions, width=I32)
-        mask = F16 if step.flash and step.fused else F32
         per_stream = step.tokens // step.streams
         self.masks = {
-            False: graph_input(step.cells, per_stream, 1, step.streams, width=mask),
-            True: graph_input(step.window_cells, per_stream, 1, step.streams, width=mask),
+            False: _mask(step, step.cells, per_stream),
+            True: _mask(step, step.window_cells, per_stream),
         }
         rows = step.tokens if step.flash else step.tokens * max(1, step.value_padding)
         self.key_cells = {flag: graph_input(step.tokens, width=I64) for flag in (False, True)}
@@ -61,6 +60,13 @@ class AttentionInputs:
         slots = graph_input(step.slots, width=I32)
         self.states_read = view(slots, (step.sequences,))
         self.states_moved = view(slots, (step.slots - step.sequences,))
+
+
+def _mask(step: Step, cells: int, tokens: int) -> Tensor:
+    """The attention mask of one kind of layer: in 16 bits for flash attention, once cast from 32 bits."""
+    flash = step.flash and step.fused
+    filled = graph_input(cells, tokens, 1, step.streams, width=F16 if flash and not step.wide_masks else F32)
+    return Tensor("cast", filled.ne, F16, (filled,)) if flash and step.wide_masks else filled
 
 
 def _rotation(width: int) -> Tensor | None:
@@ -178,7 +184,16 @@ def _attend(
     v = _cached_values(step, attn, values, cells)
     sinks = weight(attn.heads, home=home) if attn.sinks else None
     out = attend(
-        graph, step, turned.query, k, v, inputs.masks[windowed], home=home, sinks=sinks, softcap=attn.softcap
+        graph,
+        step,
+        turned.query,
+        k,
+        v,
+        inputs.masks[windowed],
+        home=home,
+        cache_home=cache_home,
+        sinks=sinks,
+        softcap=attn.softcap,
     )
     rotation = inputs.value_rotation[windowed]
     return _hadamard(out, rotation) if rotation is not None else out
@@ -234,6 +249,7 @@ def attend(
     mask: Tensor,
     *,
     home: int,
+    cache_home: int,
     sinks: Tensor | None = None,
     softcap: bool = False,
     up: Tensor | None = None,
@@ -248,6 +264,7 @@ def attend(
         v: Cached values, dense or transposed.
         mask: Attention mask.
         home: Backend of the layer.
+        cache_home: Backend of the layer's cache; scores are computed there (``--no-kv-offload``).
         sinks: Attention sinks, if any.
         softcap: True if scores are capped.
         up: Matrix that widens a latent to value heads, if attention is latent.
@@ -278,6 +295,9 @@ def attend(
             out = mul_mat(up, out)
         out = permute(out, 0, 2, 1, 3)
         out = cont(out, out.ne[0] * out.ne[1], out.ne[2] * out.ne[3])
+        if cache_home != home:
+            # build_attn_mha: from the cache to the attention's output, everything runs where the cache is.
+            out.pinned = cache_home
     graph.expand(out)
     return out
 
@@ -320,7 +340,7 @@ def latent_attention(
     k = view(keys, (width, 1, cells, step.streams), (width * F16, width * F16))
     v = view(k, (attn.latent, 1, cells, step.streams), k.nb[1:])
     up = weight(attn.latent, attn.value_dim, attn.heads, home=home)
-    out = attend(graph, step, query, k, v, mask, home=home, up=up)
+    out = attend(graph, step, query, k, v, mask, home=home, cache_home=cache_home, up=up)
     return mul_mat(weight(out.ne[0], x.ne[0], home=home), out)
 
 

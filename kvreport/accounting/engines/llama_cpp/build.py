@@ -81,6 +81,8 @@ def build_graph(network: Network, step: Step, homes: Homes) -> Graph:
         stream = _layer(_At(graph, network, step, homes, inputs, index), block, stream, picked)
         if per_layer is not None:
             stream = _per_layer_embedding(network, step, homes, index, stream, per_layer)
+        if block.out_scaled:
+            stream = mul(stream, weight(1, home=homes.layers[index]))
     _head(graph, network, homes, stream, rows)
     return graph
 

@@ -255,7 +255,7 @@ def compute_bytes(
     """
     network = local.network
     if len(placement.all_homes | set(placement.caches)) == 1 and not _has_inputs_by_layer(network):
-        network = _shortened(network)
+        network = network if _every_row_leaves(options, cells) else _shortened(network)
         everywhere = replace(options, gpu_layers=0 if placement.output == placement.cpu else None)
         placement = place(network, everywhere, devices)
     step = plan_step(network, options, cells)
@@ -282,6 +282,12 @@ def compute_bytes(
     sizes = _sizes_by_shape(local.tensors)
     grown = _planned(network, step, homes, (*eager, backends[-1]), 1, sizes)
     return list(plain), [max(0, after - before) for before, after in zip(plain, grown, strict=True)]
+
+
+def _every_row_leaves(options: LocalOptions, cells: Cells) -> bool:
+    """True if logits are computed for all tokens: their buffer may go where earlier layers left room, so all count."""
+    tokens = min(cells.context, cells.ubatch)
+    return output_tokens(options, tokens, cells.batch) >= tokens > options.slots
 
 
 def _has_inputs_by_layer(network: Network) -> bool:
@@ -368,6 +374,7 @@ def plan_step(network: Network, options: LocalOptions, cells: Cells) -> Step:
         value_padding=0 if options.uses_flash else widest_values(network),
         rollback=rollback_copies(network, options),
         slots=slots,
+        wide_masks=options.wide_masks,
     )
 
 

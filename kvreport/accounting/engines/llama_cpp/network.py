@@ -200,6 +200,7 @@ class Block:
         post_norms: True for norms on the outputs of mixer and feed-forward.
         pre_norms: True for norms on their inputs.
         own_norm: False if a parallel layer has no second norm.
+        out_scaled: True if the layer's output is multiplied by a weight of its own (Gemma 4).
     """
 
     mixer: Attention | LatentAttention | Recurrence | None
@@ -211,6 +212,7 @@ class Block:
     post_norms: bool = False
     pre_norms: bool = True
     own_norm: bool = False
+    out_scaled: bool = False
     normal: Literal["rms", "layer"] = "rms"
 
 

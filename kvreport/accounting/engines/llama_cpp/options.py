@@ -57,6 +57,7 @@ class LocalOptions:
         ubatch_given: False if nobody stated ``--ubatch-size``, so that Ollama may choose one.
         cache_ram: ``--cache-ram``: bytes that the prompt cache may take.
         checkpoints: ``--ctx-checkpoints``: checkpoints per slot.
+        wide_masks: True for builds that keep attention masks in 32 bits beside the 16-bit copies they use.
     """
 
     context: int = 0
@@ -84,6 +85,7 @@ class LocalOptions:
     ubatch_given: bool = True
     cache_ram: int = DEFAULT_CACHE_RAM
     checkpoints: int = DEFAULT_CHECKPOINTS
+    wide_masks: bool = False
 
     @property
     def slots(self) -> int:

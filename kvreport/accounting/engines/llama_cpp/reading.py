@@ -23,6 +23,9 @@ from kvreport.catalog import caches as kinds
 from kvreport.catalog.llama_cpp import LocalArchitecture
 from kvreport.catalog.model import Model
 
+_OUT_SCALES = ("layer_scalar", "layer_output_scale")
+"""Gemma 4's weight on the output of a layer, as a checkpoint and as a GGUF file name it."""
+
 _SECOND = ("second_norm", "ffn_norm", "post_attention_norm")
 Roles = Mapping[str, LocalTensor]
 
@@ -130,6 +133,7 @@ class _Reader:
             residual_first=self.architecture.residual_first,
             post_norms=post,
             pre_norms="attn_norm" in names or not names,
+            out_scaled=any(role in roles for role in _OUT_SCALES),
             normal="layer" if layered else "rms",
         )
 
@@ -189,7 +193,7 @@ class _Reader:
             window=self._window(cache),
             owns_cache=owns_cache,
             qk_norm=_qk_norm(roles, cache.key_dim),
-            value_norm="layer_scalar" in roles or "layer_output_scale" in roles,
+            value_norm=any(role in roles for role in _OUT_SCALES),
             biased="attn_q.bias" in roles or "attn_qkv.bias" in roles,
             out_bias="attn_output.bias" in roles,
             fused="attn_qkv" in roles and "attn_q" not in roles,

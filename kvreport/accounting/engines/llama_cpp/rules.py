@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from kvreport.accounting.engines.base import EngineRules, Reserve, Step
+from kvreport.accounting.engines.llama_cpp.builds import OLDEST, build_number, for_build
 from kvreport.accounting.engines.llama_cpp.caches import count_cells
 from kvreport.accounting.engines.llama_cpp.cells import cell_plan
 from kvreport.accounting.engines.llama_cpp.inventory import LocalTensor
@@ -17,9 +18,11 @@ from kvreport.accounting.engines.llama_cpp.reading import read_local
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan, Serving
 from kvreport.catalog.accelerator import Accelerator
+from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.llama_cpp import LocalArchitecture
 from kvreport.catalog.model import Model
+from kvreport.errors import InputError, shorten
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,23 @@ class LlamaCpp(EngineRules):
             architecture: The file's architecture.
         """
         del model, total_bytes, tensors, architecture
-        return options
+        return for_build(options, self.engine.version or "")
+
+    def at_release(self, version: str) -> Engine:
+        """The record for one build such as ``b9849``; a name without a number means the current rules.
+
+        Raises:
+            InputError: For builds that are older than the rules.
+        """
+        number = build_number(version)
+        if number is None:
+            return self.engine
+        if number < OLDEST:
+            raise InputError(
+                f"engine: found {self.engine.name}@{shorten(version)}; allowed: a build from b{OLDEST}, such as "
+                f"b9849, or {self.engine.version}"
+            )
+        return self.engine.model_copy(update={"version": f"b{number}"})
 
     def reserve(self, model: Model, accelerator: Accelerator, step: Step) -> Reserve:
         """The compute buffer of one slot with the whole context, and what the backend takes for itself.

@@ -27,6 +27,7 @@ class Step:
         value_padding: Values per token of the widest layer, if the transposed cache pads to it, else 0.
         rollback: Copies of a recurrent state kept for rollback.
         slots: Sequences that states are kept for.
+        wide_masks: True if masks are filled in 32 bits and cast for flash attention.
     """
 
     tokens: int
@@ -44,6 +45,7 @@ class Step:
     value_padding: int = 0
     rollback: int = 0
     slots: int = 1
+    wide_masks: bool = False
 
 
 def norm(x: Tensor, home: int, *, layer_norm: bool = False, weighted: bool = True) -> Tensor:

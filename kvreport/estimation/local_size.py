@@ -1,0 +1,238 @@
+"""Which machine at home serves a workload with llama.cpp or Ollama, with which quantization and flags."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+from kvreport.accounting.engines.llama_cpp.layout import LocalLayout, lay_out_local
+from kvreport.accounting.engines.llama_cpp.network import Mixture
+from kvreport.accounting.engines.llama_cpp.options import LocalOptions
+from kvreport.accounting.engines.llama_cpp.search import fewest_cpu_experts, longest_context, most_gpu_layers
+from kvreport.accounting.engines.ollama import Ollama
+from kvreport.accounting.engines.registry import rules
+from kvreport.catalog.engine import Engine
+from kvreport.catalog.load import RELEASED, Catalogue
+from kvreport.errors import InputError, shorten
+from kvreport.estimation.local import open_query
+from kvreport.estimation.local_case import LocalCase, fullest, refuse_forks, with_base_model, with_mix
+from kvreport.estimation.local_command import flags, ollama_command, ollama_name
+from kvreport.estimation.local_inverse import MIXES_BY_SIZE, fits_machine
+from kvreport.estimation.request import at_release
+from kvreport.query import Query
+
+USUAL_MACHINES: Final = (
+    "rtx-3060-12gb", "rtx-4060ti-16gb", "rtx-4090", "rtx-5090", "ryzen-ai-max-395", "m4-pro-24", "m4-max-64",
+    "m4-max-128", "m3-ultra-512",
+)  # fmt: skip
+"""Machines to size for where none is named: one of each common memory size."""
+
+USUAL_MIX: Final = "q4_k_m"
+"""The mix that keeps part of a model in host memory, where no mix fits whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class HomeDeployment:
+    """A workload on one machine.
+
+    Attributes:
+        model: Model id, or the file.
+        machine: Name of the machine on the command line.
+        weights: Quantization mix; ``file`` for a file's own types.
+        slots: Requests at once (``--parallel``).
+        context: Tokens of each.
+        options: The options of the server.
+        layout: What lies where.
+        longest_context: The longest context of each slot with the same flags; 0 if none fits.
+        command: The command that serves it.
+    """
+
+    model: str
+    machine: str
+    weights: str
+    slots: int
+    context: int
+    options: LocalOptions
+    layout: LocalLayout
+    longest_context: int
+    command: str
+
+    @property
+    def used(self) -> int:
+        """Bytes on the fullest device."""
+        return fullest(self.layout).total
+
+    @property
+    def usable(self) -> int:
+        """Bytes that a process can use there."""
+        return fullest(self.layout).usable
+
+    @property
+    def whole(self) -> bool:
+        """True if every layer and expert is on the device."""
+        return self.options.gpu_layers is None and not self.options.cpu_moe
+
+    @property
+    def remainder(self) -> str:
+        """What stays in host memory, as a flag; empty if nothing does."""
+        if self.options.cpu_moe:
+            return f"--n-cpu-moe {self.options.cpu_moe}"
+        return f"-ngl {self.options.gpu_layers}" if self.options.gpu_layers is not None else ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the object that ``kvreport size --engine llama-cpp --format json`` prints for each machine."""
+        return {
+            "model": self.model,
+            "gpu": self.machine,
+            "weight_format": self.weights,
+            "parallel": self.slots,
+            "context_tokens": self.context,
+            "used_bytes": self.used,
+            "usable_bytes": self.usable,
+            "host_bytes": self.layout.host.total,
+            "n_gpu_layers": self.layout.layers_on_device,
+            "layers": self.layout.layers,
+            "n_cpu_moe": min(self.options.cpu_moe, self.layout.layers),
+            "longest_context_tokens": self.longest_context,
+            "command": self.command,
+        }
+
+
+def is_local(engine: str, catalog: Catalogue) -> bool:
+    """True if an engine allocates everything at start, so that machines are sized by :func:`size_local`."""
+    refuse_forks(engine)
+    return rules(catalog.engine(engine)).allocates_at_start
+
+
+def size_local(
+    models: Sequence[str],
+    *,
+    context: int,
+    slots: int,
+    engine: str,
+    gpus: Sequence[str] = (),
+    weights: Sequence[str] = (RELEASED,),
+    cache_type: str = "auto",
+    catalog: Catalogue,
+) -> tuple[HomeDeployment, ...]:
+    """Find, for each machine, the largest mix that fits whole, else the fewest layers in host memory.
+
+    Args:
+        models: Models, files or names of Ollama's library that would all do.
+        context: Tokens of each request.
+        slots: Requests at once.
+        engine: The engine.
+        gpus: Machines or patterns; the usual ones if none.
+        weights: Mixes to try, from the best; ``released`` tries the usual ones.
+        cache_type: Type of keys and values.
+        catalog: Where names are looked up.
+
+    Returns:
+        What fits, whole models first, then by memory. A mixture that fits whole only below Q4_K_M has a second
+        entry with that mix and some experts in host memory.
+
+    Raises:
+        InputError: If a name is unknown, or nothing fits anywhere.
+    """
+    record = at_release(catalog.engine(engine), engine)
+    found = []
+    for name in models:
+        for machine in _machines(gpus, catalog):
+            asked = Query(
+                model=name,
+                gpu=machine,
+                engine=record,
+                context_tokens=context if isinstance(rules(record), Ollama) else context * slots,
+                parallel=slots,
+                kv=cache_type,
+            )
+            case = open_query(with_base_model(asked, catalog), record, catalog)
+            found += _on(case, machine, weights, context)
+    if not found:
+        raise InputError(
+            f"size: {shorten(', '.join(models))} fits none of the machines, not even with layers in host memory; "
+            "allowed: a shorter --context, fewer --concurrent, or a larger --gpu"
+        )
+    return tuple(sorted(found, key=lambda one: (not one.whole, one.usable, -one.layout.devices[0].weights)))
+
+
+def _machines(patterns: Sequence[str], catalog: Catalogue) -> list[str]:
+    if not patterns:
+        return list(USUAL_MACHINES)
+    every = sorted({*catalog.accelerators, *catalog.home_accelerators})
+    found: list[str] = []
+    for pattern in patterns:
+        matching = [name for name in every if fnmatchcase(name, pattern.lower())]
+        found += matching or [catalog.accelerator(pattern).id]
+    return list(dict.fromkeys(found))
+
+
+def _on(case: LocalCase, machine: str, weights: Sequence[str], context: int) -> list[HomeDeployment]:
+    tried: tuple[str, ...]
+    if case.mix == "file":
+        tried = ("file",)
+    elif list(weights) == [RELEASED]:
+        tried = MIXES_BY_SIZE if case.query.weights is None else (case.mix,)
+    else:
+        tried = tuple(weights)
+    found = []
+    usual = USUAL_MIX if USUAL_MIX in tried else tried[-1]
+    for mix in tried:
+        typed = _typed(case, mix)
+        layout = lay_out_local(typed.local, typed.options, typed.devices)
+        if fits_machine(typed, layout):
+            found.append(_deployed(typed, machine, layout, context))
+            break
+    mixture = any(isinstance(block.feed, Mixture) for block in case.local.network.blocks)
+    small = bool(found) and tried.index(found[0].weights) > tried.index(usual)
+    if not found or (small and mixture):
+        part = _in_part(_typed(case, usual), machine, context)
+        found += [part] if part is not None else []
+    return found
+
+
+def _typed(case: LocalCase, mix: str) -> LocalCase:
+    return case if mix == "file" else replace(case, local=with_mix(case.local, mix), mix=mix)
+
+
+def _in_part(case: LocalCase, machine: str, context: int) -> HomeDeployment | None:
+    """The fewest experts, or else layers, in host memory."""
+    experts = fewest_cpu_experts(case.local, case.options, case.devices)
+    if experts:
+        options = replace(case.options, cpu_moe=experts)
+    else:
+        layers = most_gpu_layers(case.local, case.options, case.devices)
+        if not layers:
+            return None
+        options = replace(case.options, gpu_layers=layers)
+    layout = lay_out_local(case.local, options, case.devices)
+    return _deployed(replace(case, options=options), machine, layout, context)
+
+
+def _deployed(case: LocalCase, machine: str, layout: LocalLayout, context: int) -> HomeDeployment:
+    slots = case.options.slots
+    # The model's own context is that of one slot.
+    model = case.local.model
+    many = model.model_copy(update={"context_tokens": model.context_tokens * slots})
+    longest = longest_context(replace(case.local, model=many), case.options, case.devices)
+    return HomeDeployment(
+        model=str(case.query.model) if case.mix == "file" else case.request.model.id,
+        machine=machine,
+        weights=case.mix,
+        slots=slots,
+        context=context,
+        options=case.options,
+        layout=layout,
+        longest_context=min(longest // slots, model.context_tokens),
+        command=_command(case, case.request.engine),
+    )
+
+
+def _command(case: LocalCase, engine: Engine) -> str:
+    if engine.family == "ollama":
+        return ollama_command(ollama_name(case.request.model.id, case.mix), case.options)
+    stem = case.request.model.id.rpartition("/")[2]
+    file = str(case.query.model) if case.mix == "file" else f"{stem}-{case.mix.upper()}.gguf"
+    return " ".join(["llama-server", "-m", file, *flags(case.options)])

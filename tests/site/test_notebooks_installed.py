@@ -1,0 +1,146 @@
+"""Every chapter as a reader takes it: a wheel with its extra [site] and nothing else, in an empty folder.
+
+The environment is a new one. It holds the wheel, and of the packages here only those that `kvreport[site]` requires,
+directly or not; so a requirement that the extra forgets is missing. `KVREPORT_CLEAN_INSTALL=1` lets pip install the
+same from the package index that it is configured for.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import venv
+import zipfile
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from test_packaging import archive, wheel
+
+from kvreport.book import notebook
+from kvreport.book.quantities import Quantities
+from kvreport.catalog.load import open_catalogue
+
+REPOSITORY = Path(__file__).parents[2]
+CHAPTERS = sorted((REPOSITORY / "docs" / "chapters").glob("*.py"))
+SITE = "https://example.org/kv/"
+RUN = """
+import json, os, pathlib, sys
+import nbformat
+from nbclient import NotebookClient
+import kvreport
+assert pathlib.Path(kvreport.__file__).is_relative_to(sys.prefix), kvreport.__file__
+folder, done = pathlib.Path(sys.argv[1]), {}
+for path in sorted(folder.glob("*.ipynb")):
+    empty = folder / path.stem
+    empty.mkdir()
+    book = nbformat.reads(path.read_text(encoding="utf-8"), as_version=4)
+    NotebookClient(book, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(empty)}}).execute()
+    shown = [one for cell in book.cells if cell.cell_type == "code" for one in cell.outputs]
+    html = "".join(str(one.get("data", {}).get("text/html", "")) for one in shown)
+    done[path.stem] = [html.count("kv-instrument__title"), len(list(empty.iterdir()))]
+print(json.dumps(done))
+"""
+
+pytestmark = [pytest.mark.slow]
+__all__ = ["archive", "wheel"]  # fixtures
+
+
+def required(extra: str) -> set[str]:
+    """Names of the distributions that `kvreport[extra]` installs here, without kvreport."""
+    found: set[tuple[str, str]] = set()
+    todo = [("kvreport", extra), ("kvreport", "")]
+    while todo:
+        name, wanted = todo.pop()
+        if (name, wanted) in found:
+            continue
+        found.add((name, wanted))
+        for text in metadata.requires(name) or ():
+            requirement = Requirement(text)
+            if requirement.marker is not None and not requirement.marker.evaluate({"extra": wanted}):
+                continue
+            child = canonicalize_name(requirement.name)
+            todo += [(child, ""), *((child, one) for one in requirement.extras)]
+    return {name for name, _ in found} - {"kvreport"}
+
+
+def bring(name: str, target: Path) -> None:
+    """Link what a distribution has installed here into another folder of packages."""
+    found = metadata.distribution(name)
+    for file in found.files or ():
+        top = file.parts[0]
+        if top not in {"..", "__pycache__"} and not (target / top).exists():
+            (target / top).symlink_to(Path(str(found.locate_file(top))).resolve())
+
+
+@pytest.fixture(scope="module")
+def clean(wheel, tmp_path_factory) -> Path:
+    """The interpreter of a new environment that has `kvreport[site]` from the wheel."""
+    folder = tmp_path_factory.mktemp("clean") / "environment"
+    real = os.environ.get("KVREPORT_CLEAN_INSTALL") == "1"
+    venv.create(folder, with_pip=real, symlinks=True)
+    python = folder / "bin" / "python"
+    if real:
+        command = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"{wheel}[site]"]
+        subprocess.run(command, check=True)
+        return python
+    (packages,) = folder.glob("lib/python*/site-packages")
+    with zipfile.ZipFile(wheel) as content:
+        content.extractall(packages)
+    for name in sorted(required("site")):
+        bring(name, packages)
+    return python
+
+
+@pytest.fixture(scope="module")
+def downloads(tmp_path_factory) -> Path:
+    """A folder with every chapter's notebook and script, and nothing else."""
+    folder = tmp_path_factory.mktemp("downloads")
+    quantities = Quantities(open_catalogue(REPOSITORY / "data"))
+    for path in CHAPTERS:
+        text = path.read_text(encoding="utf-8")
+        cells = notebook.portable(text, f"chapters/{path.name}", quantities, SITE)
+        (folder / f"{path.stem}.ipynb").write_text(notebook.notebook(cells), encoding="utf-8")
+        (folder / f"{path.stem}.py").write_text(notebook.script(cells), encoding="utf-8")
+    return folder
+
+
+def alone() -> dict[str, str]:
+    """This process's environment without what would lead to the checkout."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_"))}
+    return kept | {"PYTHONUTF8": "1"}
+
+
+def test_the_extra_names_what_the_site_imports():
+    names = required("site")
+    assert {"mkdocs", "altair", "ipykernel", "pyarrow", "nbclient"} <= names
+    assert "playwright" not in names
+
+
+def test_every_notebook_runs_with_the_wheel_alone(clean, downloads):
+    done = subprocess.run(
+        [clean, "-c", RUN, downloads],
+        cwd=downloads,
+        env=alone(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert sorted(told) == [path.stem for path in CHAPTERS]
+    for name, (instruments, files) in told.items():
+        assert instruments >= 1, name
+        assert files == 0, f"{name} leaves files behind"
+
+
+@pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
+def test_every_script_runs_with_the_wheel_alone(clean, downloads, path, tmp_path):
+    done = subprocess.run(
+        [clean, downloads / path.name], cwd=tmp_path, env=alone(), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,137 @@
+"""No silent answer for a config whose core dimension is missing, null or misspelt: every class that is read."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from fuzzing import TIMES, counted
+
+from kvreport.accounting.weights import parameters
+from kvreport.architectures.assumptions import CORE
+from kvreport.architectures.reader import ConfigReading, read_config_report
+from kvreport.architectures.registry import known_classes
+from kvreport.errors import InputError
+
+_ASSUMED = re.compile(r"^(\S+) = (\d+): not in the config; the default of ")
+_CLASSES_STATED = 270
+"""Classes whose whole config follows from their published defaults; the others need lists by layer."""
+
+
+def read(config: dict[str, Any], *, assume_defaults: bool = False) -> ConfigReading:
+    return read_config_report(copy.deepcopy(config), id="local/x", assume_defaults=assume_defaults)
+
+
+def answer(reading: ConfigReading) -> tuple[object, ...]:
+    layers = tuple((group.layers, group.caches) for group in reading.model.layers)
+    return parameters(reading.model), layers
+
+
+def put(config: dict[str, Any], path: str, value: int) -> None:
+    *sections, key = path.split(".")
+    for section in sections:
+        config = config.setdefault(section, {})
+    config[key] = value
+
+
+def stated(name: str) -> dict[str, Any] | None:
+    """Return a config that states every size of a class; None where defaults alone do not make one."""
+    for start in ({}, {"text_config": {}}):
+        config: dict[str, Any] = {"architectures": [name], **start}
+        try:
+            for _ in range(4):
+                found = [_ASSUMED.match(line) for line in read(config, assume_defaults=True).assumptions]
+                for match in filter(None, found):
+                    put(config, match[1], int(match[2]))
+            read(config)
+        except InputError:
+            continue
+        return config
+    return None
+
+
+def sizes(config: dict[str, Any], path: str = "") -> Iterator[str]:
+    """Yield the dotted paths of the core dimensions that a config states."""
+    for key, value in config.items():
+        where = f"{path}.{key}" if path else key
+        if isinstance(value, dict):
+            yield from sizes(value, where)
+        elif key in CORE and isinstance(value, int):
+            yield where
+
+
+def without(config: dict[str, Any], path: str, **instead: object) -> dict[str, Any]:
+    """Return the config without one key, and with others in its place."""
+    copied = copy.deepcopy(config)
+    place = copied
+    *sections, key = path.split(".")
+    for section in sections:
+        place = place[section]
+    place.pop(key)
+    place.update(instead)
+    return copied
+
+
+def misspelt(key: str) -> tuple[str, ...]:
+    middle = len(key) // 2
+    words = key.split("_")
+    found = (
+        key[:-2] + key[-1],
+        key[:middle] + key[middle + 1 :],
+        key.replace("_", ""),
+        words[0] + "".join(word.title() for word in words[1:]),
+        key.replace("_", "-"),
+        key.upper(),
+    )
+    return tuple(word for word in dict.fromkeys(found) if word != key)
+
+
+def decides(config: dict[str, Any], path: str, value: int) -> bool:
+    """Tell whether a key decides any byte: with twice its value, the answer is another or a refusal."""
+    before = answer(read(config))
+    try:
+        return answer(read(without(config, path, **{path.rpartition(".")[2]: 2 * value}))) != before
+    except InputError:
+        return True
+
+
+def is_silent(config: dict[str, Any], key: str) -> bool:
+    counted("configs with a core dimension missing, null or misspelt")
+    try:
+        reading = read(config)
+    except InputError:
+        return False
+    return not any(key in line for line in (*reading.assumptions, *reading.not_read))
+
+
+@pytest.fixture(scope="module")
+def configs() -> dict[str, dict[str, Any]]:
+    found = {name: stated(name) for name in known_classes()}
+    return {name: config for name, config in found.items() if config is not None}
+
+
+def test_most_classes_can_be_stated_in_full(configs: dict[str, dict[str, Any]]) -> None:
+    assert len(configs) >= _CLASSES_STATED
+
+
+def test_no_answer_is_silent_about_a_core_dimension(configs: dict[str, dict[str, Any]]) -> None:
+    silent: list[str] = []
+    tries = 0
+    for name, config in configs.items():
+        for path in sizes(config):
+            key = path.rpartition(".")[2]
+            place: Any = config
+            for part in path.split("."):
+                place = place[part]
+            if not decides(config, path, place):
+                continue
+            words = misspelt(key) if TIMES > 1 else misspelt(key)[:2]
+            tried = [without(config, path), without(config, path, **{key: None})]
+            tried += [without(config, path, **{word: place}) for word in words]
+            tries += len(tried)
+            silent += [f"{name}: {path}" for one in tried if is_silent(one, key)]
+    print(f"{len(configs)} classes, {tries:,} configs, {len(silent)} silent answers")
+    assert not silent
