@@ -33,7 +33,7 @@ from kvreport.accounting.numeric import Codes, Integers, Reals
 from kvreport.accounting.plan import BlockPlan
 from kvreport.accounting.profile import CacheProfile
 from kvreport.accounting.stages import stages
-from kvreport.accounting.support import Asked, spread_codes
+from kvreport.accounting.support import Asked, machine_codes, spread_codes
 from kvreport.accounting.support import codes as refusals
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.model import Model
@@ -194,7 +194,10 @@ def lay_out(case: Case, memo: Memo | None = None) -> Deployment:
     groups = _replica(case)
     if layout.pipeline == 1 and len(groups[0]) == 1:
         return _rank(case, known, range(case.model.layer_count), next(iter(groups[0].values())))
-    parts = known.get(("stages", layout.pipeline), lambda: stages(case.model, layout.pipeline))
+    parts = known.get(
+        ("stages", layout.pipeline, layout.partition),
+        lambda: stages(case.model, layout.pipeline, layout.partition),
+    )
     ranks = []
     for number, stage in enumerate(parts):
         memo_of_stage = known.get(("memo", layout.pipeline, stage.layers), Memo)
@@ -267,6 +270,9 @@ def refused(case: Case, known: Memo, *, scalar: bool = False) -> int | Codes:
     )
     if any(spread):
         found = [[max(pair) for pair in zip(row, spread, strict=True)] for row in found]
+    alone = machine_codes(devices, case.layout)
+    if any(alone):
+        found = [[max(code, one) for code in row] for row, one in zip(found, alone, strict=True)]
     return found[0][0] if scalar else xp.codes(found)
 
 

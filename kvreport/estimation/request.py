@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kvreport.accounting.deployment import Case
@@ -11,17 +12,19 @@ from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.extras import Draft, own_prediction_layer, with_draft
 from kvreport.accounting.parallel import MOST_RANKS, Layout
 from kvreport.accounting.plan import Serving
+from kvreport.accounting.roofline import Peaks
 from kvreport.accounting.support import FLOAT32, WIDE, widens
 from kvreport.architectures.names import repository_name
 from kvreport.catalog.accelerator import Accelerator
-from kvreport.catalog.engine import Engine
+from kvreport.catalog.engine import Engine, version_number
 from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.load import RELEASED, Catalogue
 from kvreport.catalog.model import Model
 from kvreport.catalog.support import Support
 from kvreport.errors import InputError, shorten
+from kvreport.estimation.commands import OWN_DRAFT
 from kvreport.estimation.opened import Opened, listed
-from kvreport.query import Query
+from kvreport.query import Query, options
 from kvreport.units import parse_bytes, parse_tokens
 
 
@@ -48,6 +51,7 @@ class Request:
         draft: A draft model beside it.
         lora_slots: Adapters held at once, and their largest rank.
         kv_offload_bytes: Host memory for evicted blocks.
+        network_bytes_per_s: What a GPU passes to other servers in a second, or None if not stated.
         assumptions: Every value that was not stated.
         not_read: Keys and sections of a config that were not used.
         query: The question as it was asked; None where a program made the request.
@@ -73,6 +77,7 @@ class Request:
     draft: Draft | None = None
     lora_slots: tuple[int, int] = (0, 0)
     kv_offload_bytes: int = 0
+    network_bytes_per_s: int | None = None
     assumptions: tuple[str, ...] = ()
     not_read: tuple[str, ...] = ()
     query: Query | None = None
@@ -83,6 +88,30 @@ class Request:
     def accelerator(self) -> Accelerator:
         """The first device."""
         return self.accelerators[0]
+
+    @property
+    def peaks(self) -> Peaks:
+        """Peak rates that a step is bounded by.
+
+        A tensor-parallel group is as fast as its slowest device, and where it spans servers its partial results pass
+        over the network. Pipeline stages on unequal devices are bounded by the fastest of them, which is weaker.
+        """
+        kinds = {one.id: one for one in self.accelerators}
+        each = [Peaks.of(one) for one in kinds.values()]
+        pick = min if self.layout.pipeline == 1 else max
+        first = each[0]
+        inside = [float(one.link_bytes_per_s) for one in each]
+        if self.network_bytes_per_s and self.layout.tensor > self.layout.devices // self.layout.nodes:
+            inside.append(float(self.network_bytes_per_s))
+        known = [rate for rate in inside if not math.isnan(rate)]
+        return Peaks(
+            bytes_per_s=pick(float(one.bytes_per_s) for one in each),
+            operations_per_s={
+                name: pick(float(one.operations_per_s[name]) for one in each)
+                for name in first.operations_per_s
+            },
+            link_bytes_per_s=min(known) if known else math.nan,
+        )
 
     @property
     def served_model(self) -> Model:
@@ -133,8 +162,11 @@ class Request:
 _TYPES = {"half": "float16", "float16": "float16", "bfloat16": "bfloat16", "float32": FLOAT32}
 """What ``--dtype`` means; ``auto`` is the checkpoint's own."""
 
-OWN_DRAFT = "mtp"
-"""Names a checkpoint's own prediction layer as its draft."""
+LEAST_MEMORY = 1 << 30
+"""The least memory of a device that a question may set."""
+
+BEST = "best"
+"""Asks for the pipeline partition that holds the most requests."""
 
 AUTO = "auto"
 """The KV format that a checkpoint declares, else the 16-bit type it is served in."""
@@ -241,9 +273,11 @@ def resolve(query: Query, catalog: Catalogue) -> Request:
         else at_release(catalog.engine(query.engine), query.engine)
     )
     devices = _devices(query, catalog)
-    layout = _layout(query, len(devices), assumed)
+    layout = _in_machines(_layout(query, len(devices), assumed), devices[0], assumed)
     accelerator = devices[0]
     refuse_unsupported(record, policy, catalog.support)
+    _refuse_unused(query, policy)
+    _say_newer(query, catalog, assumed)
     engine = rules(policy)
     cache = catalog.kv_format(
         (engine.default_kv_format(record, accelerator) or "bf16") if query.kv.lower() == AUTO else query.kv
@@ -319,6 +353,11 @@ def resolve(query: Query, catalog: Catalogue) -> Request:
         kv_offload_bytes=(
             0 if query.kv_offload is None else _field("kv-offload", parse_bytes, query.kv_offload)
         ),
+        network_bytes_per_s=(
+            None
+            if query.network_bandwidth is None
+            else _field("network-bandwidth", parse_bytes, query.network_bandwidth)
+        ),
         assumptions=tuple(assumed),
         not_read=opened.not_read,
         query=query,
@@ -346,12 +385,24 @@ def _devices(query: Query, catalog: Catalogue) -> tuple[Accelerator, ...]:
             one, times = text.strip(), int(number)
         record = one if isinstance(one, Accelerator) else catalog.accelerator(one)
         found += [record] * times
+    sliced = next((one for one in found if one.slice_of), None)
+    if sliced is not None and (len(found) > 1 or _ranks(query) > 1):
+        raise InputError(
+            f"gpu: found {max(len(found), _ranks(query))} devices with {sliced.name}; allowed: one, because slices have no "
+            f"link to each other, or {sliced.slice_of} whole"
+        )
     if not found or len(found) > MOST_RANKS:
         raise InputError(f"gpu: found {len(found)} devices; allowed: 1 to {MOST_RANKS:,}")
     if query.memory is None:
         return tuple(found)
     size = _field("memory", parse_bytes, query.memory)
+    if size < LEAST_MEMORY:
+        raise InputError(f"memory: found {size:,} bytes; allowed: at least 1 GiB, written like 80GiB")
     return tuple(one.with_usable(size) for one in found)
+
+
+def _ranks(query: Query) -> int:
+    return (query.tensor_parallel or 1) * query.pipeline_parallel * query.data_parallel
 
 
 def _layout(query: Query, devices: int, assumed: list[str]) -> Layout:
@@ -369,6 +420,9 @@ def _layout(query: Query, devices: int, assumed: list[str]) -> Layout:
         expert=query.expert_parallel,
         decode_context=query.decode_context_parallel,
         nodes=query.nodes,
+        partition=_partition(query.pipeline_partition),
+        redundant_experts=query.num_redundant_experts,
+        all_to_all=query.all2all_backend or "",
     )
     if devices > 1 and layout.devices != devices:
         raise InputError(
@@ -376,6 +430,63 @@ def _layout(query: Query, devices: int, assumed: list[str]) -> Layout:
             f"({layout.label}); allowed: one kind of GPU, or one --gpu for each of the {layout.devices}"
         )
     return layout
+
+
+def _refuse_unused(query: Query, engine: Engine) -> None:
+    """Refuse flags that the engine does not have: what is ignored would be taken for an answer.
+
+    Raises:
+        InputError: If a flag of the local engines is given for a server, or a rank without adapters.
+    """
+    if engine.family in _SERVERS:
+        for option in options():
+            value = getattr(query, option.name)
+            if option.group == "home" and value != option.default:
+                raise InputError(
+                    f"{option.flags[0].lstrip('-')}: found {shorten(value)} for {engine.label}; allowed with "
+                    "--engine llama-cpp or ollama, whose flag it is"
+                )
+    default = next(option.default for option in options() if option.name == "max_lora_rank")
+    if query.max_lora_rank != default and not query.max_loras:
+        raise InputError(
+            f"max-lora-rank: found {query.max_lora_rank} without adapters; allowed with --max-loras of at least 1"
+        )
+
+
+_SERVERS = frozenset({"vllm", "sglang", "tensorrt_llm"})
+
+
+def _say_newer(query: Query, catalog: Catalogue, assumed: list[str]) -> None:
+    """Say so where a release is asked for that is newer than any that was read."""
+    if isinstance(query.engine, Engine) or "@" not in query.engine:
+        return
+    _, _, asked = query.engine.partition("@")
+    known = catalog.engines.get(catalog.engine(query.engine).family)
+    if known is not None and known.version and version_number(asked) > version_number(known.version):
+        assumed.append(
+            f"release {asked}: newer than {known.version}, the last that was read; its rules are taken"
+        )
+
+
+def _in_machines(layout: Layout, device: Accelerator, assumed: list[str]) -> Layout:
+    """The layout over as many machines as its devices need, where that was not stated."""
+    nodes = -(-layout.devices // device.most_per_machine)
+    if layout.nodes > 1 or nodes == 1 or layout.devices % nodes or (layout.data > 1 and layout.data % nodes):
+        return layout
+    assumed.append(f"nodes {nodes}: a machine holds {device.most_per_machine} of {device.name}")
+    return replace(layout, nodes=nodes)
+
+
+def _partition(text: str | None) -> tuple[int, ...]:
+    """Layers of each stage as given; empty for the engine's own division, and where the best is asked for."""
+    if text is None or text == BEST:
+        return ()
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdigit() and len(part) < 5 for part in parts):
+        raise InputError(
+            f"pipeline-partition: found {shorten(text)}; allowed: the layers of each stage, such as 16,32, or {BEST}"
+        )
+    return tuple(int(part) for part in parts)
 
 
 def _check_storable(cache: KvFormat, accelerator: Accelerator) -> None:
