@@ -245,6 +245,14 @@
       view.why = make("p", { class: "kv-why" });
       view.actions = make("p", { class: "kv-actions" });
       view.table = make("table", { class: "kv-table kv-grid kv-explored", id: "explore-table" });
+      // Hidden until there are rows: what comes above the table first would move it.
+      view.scroll = make("div", {
+        class: "kv-scroll kv-scroll--open",
+        role: "region",
+        tabindex: "0",
+        "aria-label": "Configurations, those that fit first",
+        hidden: "",
+      }, view.table);
       view.after = make("p", { class: "kv-after" });
       view.several = make("button", {
         type: "button",
@@ -279,12 +287,7 @@
         view.said,
         view.why,
         view.actions,
-        make("div", {
-          class: "kv-scroll kv-scroll--open",
-          role: "region",
-          tabindex: "0",
-          "aria-label": "Configurations, those that fit first",
-        }, view.table),
+        view.scroll,
         view.after,
         query(),
       );
@@ -677,6 +680,7 @@
     }
 
     function draw() {
+      view.scroll.hidden = false;
       view.body.replaceChildren(...found.rows.slice(0, shown).map(line));
       units(view.table);
       rest();

@@ -282,3 +282,18 @@ def test_sizes_switch_to_gb(page, address):
     page.locator("#explore-table .kv-units").click()
     assert float(cell.inner_text()) == pytest.approx(before * 2**30 / 1e9, abs=0.01)
     assert "GB" in page.locator("#explore-table thead").inner_text()
+
+
+def test_on_a_phone_nothing_moves_while_the_explorer_answers(browser, address):
+    context = browser.new_context(viewport={"width": 390, "height": 844}, bypass_csp=True)
+    page = context.new_page()
+    page.add_init_script(
+        "window.moved = 0; new PerformanceObserver((list) => list.getEntries().forEach((one) => {"
+        " if (!one.hadRecentInput) window.moved += one.value; })).observe({ type: 'layout-shift', buffered: true })"
+    )
+    page.goto(address + "explore/")
+    answered(page)
+    page.wait_for_selector("#explore-table tbody tr")
+    page.wait_for_timeout(500)
+    assert page.evaluate("window.moved") < 0.1
+    context.close()
