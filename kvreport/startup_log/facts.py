@@ -44,7 +44,6 @@ FACTS: Final[dict[str, Fact]] = {
     "sorts": Fact("sampling sorts", "flag"),
     "no_prefix_caching": Fact("prefixes not cached", "flag"),
     "caches_prefixes": Fact("prefixes cached", "flag"),
-    "state_slots": Fact("recurrent states", "number", "least"),
     "state_blocks": Fact("blocks for recurrent states", "number", "least"),
     "speculative": Fact("speculative decoding", "flag"),
     "lora": Fact("LoRA adapters", "flag"),
