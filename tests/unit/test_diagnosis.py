@@ -297,15 +297,21 @@ Available KV cache memory: 40.00 GiB
     ("text", "headline"),
     [
         (
-            "ValueError: max_num_seqs (1024) exceeds available Mamba cache blocks (694). Each decode sequence "
-            "requires one Mamba cache block, so CUDA graph capture cannot proceed.",
+            (
+                "ValueError: max_num_seqs (1024) exceeds available Mamba cache blocks (694). Each decode sequence "
+                "requires one Mamba cache block, so CUDA graph capture cannot proceed."
+            ),
             "It does not start: max-num-seqs is 1,024, and 694 blocks hold recurrent states. Lower max-num-seqs to 694.",
         ),
         (
-            "ValueError: Free memory on device cuda:0 (12.38/287.69 GiB) on startup is less than desired GPU memory "
-            "utilization (0.92, 264.67 GiB).",
-            "It does not start: it may take 264.67 GiB, and 12.38 GiB are free. Stop what holds the rest, or lower "
-            "gpu-memory-utilization to 0.04.",
+            (
+                "ValueError: Free memory on device cuda:0 (12.38/287.69 GiB) on startup is less than desired GPU memory "
+                "utilization (0.92, 264.67 GiB)."
+            ),
+            (
+                "It does not start: it may take 264.67 GiB, and 12.38 GiB are free. Stop what holds the rest, or lower "
+                "gpu-memory-utilization to 0.04."
+            ),
         ),
         (
             "max_mamba_cache_size=4, mamba_ratio=5, resulting max_num_reqs=0",
@@ -316,12 +322,16 @@ Available KV cache memory: 40.00 GiB
             "1.04x: one request of 786,432 tokens fits.",
         ),
         (
-            "▎ Available KV cache memory: 22.5 GiB\n"
-            "▎ ValueError: To serve at least one request with the model's max seq len (196608),\n"
-            "▎ 23.25 GiB KV cache is needed, which is larger than the available KV cache memory (22.5 GiB).\n"
-            "▎ Based on the available memory, the estimated maximum model length is 190272.",
-            "0.97x: one request of 196,608 tokens does not fit. Lower max-model-len to 190,272: 1.00x; or store the "
-            "cache as fp8 (--kv-cache-dtype fp8): 1.94x.",
+            (
+                "▎ Available KV cache memory: 22.5 GiB\n"
+                "▎ ValueError: To serve at least one request with the model's max seq len (196608),\n"
+                "▎ 23.25 GiB KV cache is needed, which is larger than the available KV cache memory (22.5 GiB).\n"
+                "▎ Based on the available memory, the estimated maximum model length is 190272."
+            ),
+            (
+                "0.97x: one request of 196,608 tokens does not fit. Lower max-model-len to 190,272: 1.00x; or store the "
+                "cache as fp8 (--kv-cache-dtype fp8): 1.94x."
+            ),
         ),
     ],
 )
