@@ -112,6 +112,11 @@ class Estimate:
         )
 
     @property
+    def too_large(self) -> str:
+        """Why the weights do not fit, where they do not."""
+        return "its weights alone are too large"
+
+    @property
     def start_shortage_bytes(self) -> int | None:
         """What the engine asks for at start beyond what is free, where that decides the verdict; else None."""
         if self.deployment is None or self.deployment.start_shortage is None:
