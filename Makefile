@@ -32,6 +32,7 @@ help: ## list what can be made
 
 site: $(STAMP) ## build the whole site into site/: catalogue, dataset, pages, charts, chapters, downloads
 	@$(BIN)/python scripts/fetch_runtime.py
+	@$(BIN)/python scripts/fetch_sql.py
 	@$(BIN)/mkdocs build --strict
 
 serve: site ## build the site and serve it on this machine (PORT=8000)
@@ -40,6 +41,7 @@ serve: site ## build the site and serve it on this machine (PORT=8000)
 
 test: $(STAMP) ## run every test, with a real browser (PYTEST_ARGS="-k name" for some)
 	@$(BIN)/python scripts/fetch_runtime.py
+	@$(BIN)/python scripts/fetch_sql.py
 	@chromium="$$($(BIN)/python tests/ensure_chromium.py)" && \
 		KVREPORT_CHROMIUM="$$chromium" $(BIN)/python -m pytest $(PYTEST_ARGS)
 

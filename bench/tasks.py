@@ -97,13 +97,17 @@ def stream(rows: str, models: str = "*") -> dict[str, float]:
     number = max(1, round(int(rows) / per_context))
     chosen = axes(catalogue, models=models, contexts=[512 * (i + 1) for i in range(number)])
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
-        began = time.perf_counter()
+        used, began = _processor_seconds(), time.perf_counter()
         written = write_partitioned(chosen, Path(folder))
         spent = time.perf_counter() - began
-        size = sum(path.stat().st_size for path in Path(folder).rglob("*.parquet"))
+        used = _processor_seconds() - used
+        files = list(Path(folder).rglob("*.parquet"))
+        size = sum(path.stat().st_size for path in files)
     return {
         "rows": written,
+        "files": len(files),
         "s": spent,
+        "cpu_s": used,
         "rows_per_s": written / spent,
         "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10,
         "bytes": size,

@@ -220,6 +220,37 @@ class Query:
         url="nodes",
     )
 
+    pipeline_partition: str | None = _option(
+        "--pipeline-partition",
+        kind="text",
+        group="layout",
+        metavar="N,N",
+        help="layers of each pipeline stage, or 'best' for those that hold the most requests (the engine's)",
+    )
+    num_redundant_experts: int = _option(
+        "--num-redundant-experts",
+        kind="whole",
+        group="layout",
+        default=0,
+        low=0,
+        high=1 << 16,
+        help="further copies of experts, divided over the expert ranks (0)",
+    )
+    all2all_backend: str | None = _option(
+        "--all2all-backend",
+        kind="choice",
+        group="layout",
+        choices=("allgather_reducescatter", "deepep_high_throughput", "deepep_low_latency"),
+        help="kernels that exchange tokens between expert ranks (allgather_reducescatter)",
+    )
+
+    network_bandwidth: int | str | None = _option(
+        "--network-bandwidth",
+        kind="bytes",
+        group="layout",
+        help="bytes per second that a GPU passes to other servers, such as 50GB (400 Gb/s), for the lower bounds",
+    )
+
     engine: Any = _option(
         "--engine",
         kind="text",

@@ -2,6 +2,9 @@
 
     python scripts/check_planner.py RECORDS.jsonl CONFIGS [--list] [--write]
 
+``scripts/run_vllm_planner.py`` makes such records over pipeline stages (``pp``) and decode-context ranks; the figures
+of those are written beside the others.
+
 RECORDS has one line per run of the engine's planner without a GPU: ``id``, ``gpu`` (H100, A100,
 B200), ``tp``, ``dcp``, ``kv_cache_dtype`` (auto or fp8), ``enable_prefix_caching``,
 ``max_num_batched_tokens``, ``run`` and, under ``per_len`` and ``at``, the blocks, tokens and
@@ -36,7 +39,7 @@ from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.load import load_catalogue
 from kvreport.catalog.model import Model
-from kvreport.catalog.planner_check import PlannerCheck
+from kvreport.catalog.planner_check import PlannerCheck, load_planner_check
 from kvreport.errors import InputError
 from kvreport.resources import data_dir
 from kvreport.units import GIB
@@ -87,6 +90,15 @@ def main() -> None:
                 else recorded_flags
             )
         except InputError as error:
+            told = [at for length in row["per_len"] for at in length["at"]]
+            if all("error" in at for at in told):
+                compared, points, equal, near = (
+                    compared + 1,
+                    points + len(told),
+                    equal + len(told),
+                    near + len(told),
+                )
+                continue
             unread[f"{row['id']} tp {row['tp']} {row['kv_cache_dtype']}: {error}"] += 1
             continue
         compared += 1
@@ -112,7 +124,17 @@ def main() -> None:
         print(f"not compared ({count} rows): {reason}")
     print(f"{repeated} rows repeat the flags of an earlier one: planned with --block-size {GIVEN_BLOCK}")
     print(f"equal without that flag {without} ({without / points:.2%})")
-    if given.write:
+    if given.write and any(row.get("pp", 1) > 1 for row in rows):
+        known = load_planner_check(data_dir())
+        assert known is not None
+        layouts = {
+            "layout_models": len(names),
+            "layout_rows": compared,
+            "layout_points": points,
+            "layout_equal": equal,
+        }
+        _write(known.model_copy(update=layouts))
+    elif given.write:
         found = PlannerCheck(
             engine=f"vLLM {rows[0]['vllm']}",
             models=len(names),
@@ -125,9 +147,13 @@ def main() -> None:
             inferred_flag=f"--block-size {GIVEN_BLOCK}",
             left_out_rows=sum(unread.values()),
         )
-        lines = [f"{name}: {value}" for name, value in found.model_dump().items()]
-        (data_dir() / "planner_check.yaml").write_text("\n".join(lines) + "\n")
+        _write(found)
     print(f"points {points}  equal {equal} ({equal / points:.2%})  within 1 % {near} ({near / points:.2%})")
+
+
+def _write(found: PlannerCheck) -> None:
+    lines = [f"{name}: {value}" for name, value in found.model_dump().items()]
+    (data_dir() / "planner_check.yaml").write_text("\n".join(lines) + "\n")
 
 
 def _plan(

@@ -125,6 +125,7 @@ def _pools(model: Model, engine: Engine, gpu: Accelerator, row: dict[str, Any]) 
         PoolFlags(
             element_bytes=BYTES[row["kv_dtype"]],
             attention_ranks=ranks // data,
+            context_ranks=flags.get("dcp_size", 1),
             page_tokens=resolved.page_tokens,
             context_tokens=row["context_tokens"],
             window_share=flags.get("swa_full_tokens_ratio", usual),

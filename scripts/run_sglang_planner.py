@@ -272,8 +272,10 @@ def run(folder: str, flags: dict[str, Any]) -> dict[str, Any]:
     if pools.mambaish_config is not None:
         budget = pools._handle_max_mamba_cache(budget)
     sized = pools.config_from_budget(int(budget * GIB))
+    # Context ranks hold a token's cache in turns: requests see as many tokens more.
+    held = pools.logical_token_capacity(max_total_num_tokens=sized.max_total_num_tokens)
     return {
-        "tokens": sized.max_total_num_tokens,
+        "tokens": held,
         "window_tokens": sized.swa_max_total_num_tokens,
         "state_slots": schedule.max_mamba_cache_size if pools.mambaish_config is not None else None,
         "max_requests": pools.resolve_max_num_reqs(sized.max_total_num_tokens),

@@ -136,9 +136,10 @@ def tiny_site(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Tin
     for name, text in QUESTIONS.items():
         (docs / "questions" / f"{name}.md").write_text(text, encoding="utf-8")
     catalogue = copy_catalogue(repository, root / "data")
-    fetched = repository / ".cache" / "kvreport" / "runtime"
-    if fetched.is_dir():
-        shutil.copytree(fetched, root / ".cache" / "kvreport" / "runtime")
+    for name in ("runtime", "sql"):
+        fetched = repository / ".cache" / "kvreport" / name
+        if fetched.is_dir():
+            shutil.copytree(fetched, root / ".cache" / "kvreport" / name)
     config = root / "mkdocs.yml"
     text = CONFIGURATION.format(docs=docs, site=root / "site", catalogue=catalogue)
     config.write_text(text, encoding="utf-8")

@@ -60,6 +60,7 @@ declare var kvResult: any;
 declare var kvSizing: any;
 declare var kvMatrix: any;
 declare var kvQueries: any;
+declare var kvSql: any;
 declare var kvLogLines: any;
 declare var kvLogLocal: any;
 declare var kvTraffic: any;

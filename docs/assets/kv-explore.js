@@ -245,6 +245,14 @@
       view.why = make("p", { class: "kv-why" });
       view.actions = make("p", { class: "kv-actions" });
       view.table = make("table", { class: "kv-table kv-grid kv-explored", id: "explore-table" });
+      // Hidden until there are rows: what comes above the table first would move it.
+      view.scroll = make("div", {
+        class: "kv-scroll kv-scroll--open",
+        role: "region",
+        tabindex: "0",
+        "aria-label": "Configurations, those that fit first",
+        hidden: "",
+      }, view.table);
       view.after = make("p", { class: "kv-after" });
       view.several = make("button", {
         type: "button",
@@ -279,12 +287,7 @@
         view.said,
         view.why,
         view.actions,
-        make("div", {
-          class: "kv-scroll kv-scroll--open",
-          role: "region",
-          tabindex: "0",
-          "aria-label": "Configurations, those that fit first",
-        }, view.table),
+        view.scroll,
         view.after,
         query(),
       );
@@ -598,7 +601,7 @@
         ].filter(Boolean).flatMap((one) => [one, " "]),
         ignoredNote(ignored) || "",
       );
-      if (!view.query.hidden) view.asked();
+      if (view.queries) view.asked();
     }
 
     const isStart = () =>
@@ -677,6 +680,7 @@
     }
 
     function draw() {
+      view.scroll.hidden = false;
       view.body.replaceChildren(...found.rows.slice(0, shown).map(line));
       units(view.table);
       rest();
@@ -808,6 +812,7 @@
         const place = new URL("../downloads/capacity.parquet", location.href).href;
         sql.textContent = kvQueries.sql(place, filters, least());
         python.textContent = kvQueries.pandas(place, filters, least());
+        view.sql?.set(kvQueries.sql("capacity", filters, least()).replace("'capacity'", "capacity"));
       };
       const details = make(
         "details",
@@ -816,13 +821,26 @@
         make(
           "p",
           { class: "kv-note" },
-          "These queries apply the filters above to the published Parquet file. Run them where you have DuckDB or pandas; nothing runs in this page.",
+          "These queries apply the filters above to the published Parquet file. Run them here, or where you have DuckDB or pandas.",
         ),
         view.query,
       );
       details.addEventListener("toggle", () => {
         view.query.hidden = !details.open;
-        if (details.open) kvreport.script("kv-queries.js").then(view.asked).catch(() => {});
+        if (!details.open) return;
+        const folder = root.dataset.kvSql;
+        Promise.all([kvreport.script("kv-queries.js"), folder ? kvreport.script("kv-sql.js") : null]).then(
+          () => {
+            if (folder && !view.sql) {
+              view.sql = kvSql.panel(
+                new URL(folder, location.href).href,
+                new URL("../downloads/capacity.parquet", location.href).href,
+              );
+              view.query.prepend(view.sql.node);
+            }
+            view.asked();
+          },
+        ).catch(() => {});
       });
       return details;
     }

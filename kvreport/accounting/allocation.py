@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kvreport.accounting import numeric as xp
+from kvreport.accounting.all_to_all import buffer_bytes
 from kvreport.accounting.budget import Budget
 from kvreport.accounting.case import TOWERS, Case, Memo
 from kvreport.accounting.engines.base import NOTHING, Reserve
@@ -240,6 +241,7 @@ def shared_weights(case: Case, form: WeightFormat | None, known: Memo) -> Compon
             without=without,
             expert_ranks=case.layout.expert_ranks,
             whole_experts=case.layout.expert,
+            redundant_experts=case.layout.redundant_experts,
         ),
     )
 
@@ -254,7 +256,12 @@ def shared_overhead(case: Case, form: WeightFormat | None, known: Memo) -> dict[
         ("overhead", case.engine.name, format_name(form), engine.kernel_class(device), case.layout),
         lambda: engine.load_overhead(case.model, form, case.formats, device, case.layout),
     )
-    return added | {"lora_adapters": adapters} if adapters else added
+    step = case.serving.max_batched_tokens
+    exchange = (
+        buffer_bytes(case.model, case.layout, case.engine.family, step) if case.layout.all_to_all else 0
+    )
+    further = {"lora_adapters": adapters, "all_to_all_buffers": exchange}
+    return added | {name: size for name, size in further.items() if size}
 
 
 def format_name(form: WeightFormat | None) -> str | None:

@@ -105,6 +105,23 @@ def _shifted(indices: tuple[int, ...], first: int) -> str:
     return ",".join(str(index + first) for index in indices)
 
 
+def borrowed_copies(model: Model, tensor_parallel: int) -> int:
+    """Bytes of an embedding and an output head that a draft builds for itself before it takes the target's.
+
+    0 where there is no draft, or one with an embedding of its own.
+
+    Args:
+        model: The target with its draft's layers and weights.
+        tensor_parallel: Ranks that the vocabulary is divided over.
+    """
+    draft = [row.component for row in model.weights if row.name.startswith("draft.")]
+    if not draft or any(component in _BORROWED for component in draft):
+        return 0
+    rows = [row for row in model.weights if row.component == "embedding" and len(row.shape) == 2]
+    rows = [row for row in rows if row.split == "vocabulary"]
+    return sum(2 * row.shape[0] * row.shape[1] * SERVED_BYTES // tensor_parallel for row in rows[:1])
+
+
 def lora_bytes(model: Model, layout: Layout, max_loras: int, max_rank: int) -> int:
     """Bytes of adapter slots on one device.
 

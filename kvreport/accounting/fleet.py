@@ -53,7 +53,10 @@ def lay_out_fleet(case: Case, alike: Sequence[Alike], memo: Memo) -> Iterator[tu
         together; those on which the combination is impossible are with none.
     """
     layout = case.layout
-    parts = memo.get(("stages", layout.pipeline), lambda: stages(case.model, layout.pipeline))
+    parts = memo.get(
+        ("stages", layout.pipeline, layout.partition),
+        lambda: stages(case.model, layout.pipeline, layout.partition),
+    )
     memos = [memo if len(parts) == 1 else memo.get(("memo", layout.pipeline, p.layers), Memo) for p in parts]
     engine = case.rules
     everywhere, by_step = plan_depends(case, memo)

@@ -67,6 +67,17 @@ def vector_bytes(elements: int, kv_format: KvFormat | None = None) -> int:
     return -(-size // kv_format.align_bytes) * kv_format.align_bytes
 
 
+def pair_bytes(key_dim: int, value_dim: int, kv_format: KvFormat | None = None) -> int:
+    """Bytes of one head's key and value of one token, where a format may store values otherwise than keys."""
+    key = vector_bytes(key_dim, kv_format)
+    if kv_format is None or kv_format.value_bits is None:
+        pair = key + vector_bytes(value_dim, kv_format)
+    else:
+        pair = key - int(-value_dim * kv_format.value_bits // 8) + kv_format.value_scale_bytes
+    align = 1 if kv_format is None else kv_format.pair_align_bytes
+    return -(-pair // align) * align
+
+
 def latent_bytes(cache: Latent, kv_format: KvFormat | None = None) -> int:
     """Bytes of one stored latent: the compressed part and the rotary part beside it.
 
@@ -229,7 +240,7 @@ def _heads_bytes(
     tensor_parallel: int,
 ) -> int:
     require_storable(cache.kind, kv_format)
-    head = vector_bytes(cache.key_dim, kv_format) + vector_bytes(cache.value_dim, kv_format)
+    head = pair_bytes(cache.key_dim, cache.value_dim, kv_format)
     return heads_per_rank(cache.kv_heads, tensor_parallel) * head
 
 

@@ -94,19 +94,29 @@ def check_context_parallel(model: Model, tensor_parallel: int, context_parallel:
                 )
 
 
-def stage_layers(layer_count: int, stages: int) -> tuple[range, ...]:
+def stage_layers(layer_count: int, stages: int, partition: tuple[int, ...] = ()) -> tuple[range, ...]:
     """Which layers each pipeline stage runs.
 
     Layers that are left over go one each to the stages before the last, which already has the
     output head.
 
+    Args:
+        layer_count: Layers of the model.
+        stages: Stages to deal them to.
+        partition: Layers of each stage, where they were given (``VLLM_PP_LAYER_PARTITION``).
+
     Raises:
-        InputError: If there are more stages than layers.
+        InputError: If there are more stages than layers, or a partition does not have all of both.
     """
     if not 1 <= stages <= layer_count:
         raise InputError(f"pipeline parallel: found {stages}; allowed: 1 to {layer_count} layers")
-    sizes = [layer_count // stages] * stages
-    for back in range(layer_count % stages):
+    if partition and (len(partition) != stages or sum(partition) != layer_count or min(partition) < 1):
+        given = ",".join(map(str, partition))
+        raise InputError(
+            f"pipeline partition: found {given}; allowed: {stages} numbers of at least 1 with the sum {layer_count}"
+        )
+    sizes = list(partition) or [layer_count // stages] * stages
+    for back in range(0 if partition else layer_count % stages):
         sizes[-2 - back] += 1
     bounds = accumulate(sizes, initial=0)
     return tuple(range(first, last) for first, last in pairwise(bounds))
@@ -123,6 +133,10 @@ class Layout:
         expert: True if routed experts are divided over all ranks of a stage (``tensor`` x ``data``).
         decode_context: Parts that a cache's tokens are divided into, inside the tensor-parallel group.
         nodes: Servers that the devices stand in.
+        partition: Layers of each pipeline stage as given; empty for the engine's own division.
+        redundant_experts: Further copies of experts (``--eplb-config.num_redundant_experts``), which are divided over
+            the ranks with the rest.
+        all_to_all: Kernels that exchange tokens between expert ranks; empty for the engine's default.
     """
 
     tensor: int = 1
@@ -131,6 +145,9 @@ class Layout:
     expert: bool = False
     decode_context: int = 1
     nodes: int = 1
+    partition: tuple[int, ...] = ()
+    redundant_experts: int = 0
+    all_to_all: str = ""
 
     @property
     def devices(self) -> int:
@@ -170,7 +187,12 @@ class Layout:
                 raise InputError(f"{name}: found {number}; allowed: 1 or more")
         check_tensor_parallel(model, self.tensor)
         check_context_parallel(model, self.tensor, self.decode_context)
-        stage_layers(model.layer_count, self.pipeline)
+        stage_layers(model.layer_count, self.pipeline, self.partition)
+        if self.redundant_experts and not self.expert:
+            raise InputError(
+                f"redundant experts: found {self.redundant_experts} without expert parallelism; allowed: "
+                "--expert-parallel, which gives each rank whole experts"
+            )
         if self.expert:
             self._check_experts(model)
         elif self.data > 1:
@@ -199,6 +221,13 @@ class Layout:
             raise InputError(
                 f"{model.id}: expert parallel: found {self.expert_ranks} ranks for {model.experts.routed} experts; "
                 f"allowed: at most {model.experts.routed} ranks"
+            )
+        over = (model.experts.routed + self.redundant_experts) % self.expert_ranks
+        if self.redundant_experts and over:
+            raise InputError(
+                f"{model.id}: redundant experts: found {self.redundant_experts} beside {model.experts.routed} experts on "
+                f"{self.expert_ranks} ranks, which do not get equally many; allowed: "
+                f"{self.redundant_experts + self.expert_ranks - over}, or any number that makes the sum a multiple"
             )
 
 

@@ -34,7 +34,7 @@ class Stage:
     spread: tuple[str, ...] = ()
 
 
-def stages(model: Model, number: int) -> tuple[Stage, ...]:
+def stages(model: Model, number: int, partition: tuple[int, ...] = ()) -> tuple[Stage, ...]:
     """Divide a model into pipeline stages as vLLM does (``distributed/utils.py::get_pp_indices``, 0.33).
 
     The embedding and the encoders are on the first stage, the output head, the last norm and the prediction
@@ -48,7 +48,7 @@ def stages(model: Model, number: int) -> tuple[Stage, ...]:
     tied = all(row.component != "output_head" for row in model.weights)
     return tuple(
         _stage(model, layers, place, number, tied=tied)
-        for place, layers in enumerate(stage_layers(model.layer_count, number))
+        for place, layers in enumerate(stage_layers(model.layer_count, number, partition))
     )
 
 
@@ -61,6 +61,10 @@ def _stage(model: Model, layers: range, place: int, number: int, *, tied: bool) 
             rows.append(row if count == row.count else row.model_copy(update={"count": count}))
     values = {name: getattr(model, name) for name in type(model).model_fields}
     values |= {"layers": tuple(_groups(model, layers)), "weights": tuple(rows)}
+    if place < number - 1:
+        # Only the last stage samples, so the measuring run of the others makes no logits
+        # (vLLM 0.33, ``v1/worker/gpu_model_runner.py::profile_run``).
+        values["vocabulary"] = 0
     # Not validated again, and without the properties that the whole model has worked out.
     return Stage(type(model).model_construct(**values), layers, tuple(spread))
 

@@ -58,6 +58,7 @@ def weights_by_component(
     without: Collection[Component] | None = None,
     expert_ranks: int | None = None,
     whole_experts: bool = False,
+    redundant_experts: int = 0,
 ) -> ComponentBytes:
     """Bytes that one rank holds, by component; components without weights are left out.
 
@@ -72,6 +73,7 @@ def weights_by_component(
             ``tensor_parallel`` (data-parallel attention); None for as many.
         whole_experts: True if a rank holds whole experts (expert parallelism) rather than a slice of each;
             the fullest rank counts (vLLM 0.33, ``fused_moe/layer.py::determine_expert_map``).
+        redundant_experts: Further copies of experts that are divided over the ranks with the rest.
 
     Returns:
         Bytes per rank. Unquantised tensors count 2 bytes per element, as engines serve float32
@@ -86,7 +88,7 @@ def weights_by_component(
     for row in model.weights:
         if row.component not in skipped:
             ranks = expert_ranks if expert_ranks and row.component == "routed_experts" else tensor_parallel
-            share = _whole_experts(model, row, ranks) if whole_experts else None
+            share = _whole_experts(model, row, ranks, redundant_experts) if whole_experts else None
             total[row.component] += _row_bytes(
                 model, row, weight_format, formats, ranks, tied=tied, given_share=share
             )
@@ -142,11 +144,11 @@ def _stored_share(stored: int, row: WeightGroup, shape: tuple[int, ...], share: 
     return -(-stored * part * prod(shape) // (whole * prod(row.shape)))
 
 
-def _whole_experts(model: Model, row: WeightGroup, ranks: int) -> tuple[int, int] | None:
+def _whole_experts(model: Model, row: WeightGroup, ranks: int, redundant: int = 0) -> tuple[int, int] | None:
     """The share of a layer's experts on the fullest of ``ranks``; None for a row that has none."""
     if row.component != "routed_experts" or model.experts is None or row.split != "experts":
         return None
-    return -(-model.experts.routed // ranks), model.experts.routed
+    return -(-(model.experts.routed + redundant) // ranks), model.experts.routed
 
 
 def weight_bytes(

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("mkdocs.plugins.kvreport")
 _INDENTS = re.compile(r"\n\s+")
 _SOURCE_MAP = re.compile(r"assets/(?:javascripts|stylesheets)/.*\.map")
+_SCRIPT = re.compile(r"<script src=(?=\"[^\"]*assets/)")
 _ANCHOR = re.compile(r'\bid="([^"]+)"')
 
 # The theme's search opens as a dialog without a name, so a screen reader announces nothing.
@@ -318,7 +319,7 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
                 output = self.mount.closed(output, page.url, self.known)
         elif self.mount.foreign:
             return output
-        output = output.replace(*_NAMED_DIALOG, 1)
+        output = _deferred(output.replace(*_NAMED_DIALOG, 1))
         output = _fonts_first(output, page.url, self.known, self.mount)
         if self.report is not None:
             for fault in links.check("" if page.url in (".", "./") else page.url, output, self.known):
@@ -349,7 +350,9 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         """Make the page for unknown addresses helpful, and take the theme's scripts from it: the theme writes it alone."""
         if template_name != "404.html" or self.mount.foreign:
             return output_content
-        output = lost.page(output_content.replace(*_NAMED_DIALOG, 1), config.site_url or "/", self.known)
+        output = lost.page(
+            _deferred(output_content.replace(*_NAMED_DIALOG, 1)), config.site_url or "/", self.known
+        )
         if self.styles is not None:
             output = self.styles.applied(output)
         if not self.config.policy:
@@ -440,6 +443,11 @@ def _fonts_first(output: str, url: str, known: Collection[str], mount: Mount) ->
         if face in known
     )
     return output.replace("<title>", f"{ask}<title>", 1)
+
+
+def _deferred(output: str) -> str:
+    """Let scripts wait until a page stands; they run in their order, as at its end."""
+    return _SCRIPT.sub("<script defer src=", output)
 
 
 def _address(page: HostPage) -> str:

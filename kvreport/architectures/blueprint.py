@@ -129,4 +129,5 @@ def weight_groups(blueprint: Blueprint, released: Released) -> tuple[WeightGroup
             }
         )
         for (name, component, shape, split, heads, form, table), count in rows.items()
+        if count  # one stream has no projection to others
     )

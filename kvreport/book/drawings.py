@@ -231,12 +231,12 @@ def layout_cells(title: str, layout: str, layers: int, tokens: int, owners: Sequ
         tokens: Groups of tokens, one column each.
         owners: For each row its cells: names of the GPUs that hold the cell, such as ``0`` or ``0 1``.
     """
-    wide, tall, left, top = 104, 40, 96, 34
+    wide, tall, left, top = 84, 36, 66, 30
     parts = [_text(left + tokens * wide / 2, 18, "tokens of one request →", "middle")]
     held: dict[str, int] = {}
     for row in range(layers):
         y = top + row * tall
-        parts.append(_text(left - 10, y + 24, f"layers {'ABCDEFGH'[row]}", "end"))
+        parts.append(_text(left - 8, y + 21, f"layers {'ABCDEFGH'[row]}", "end"))
         for column in range(tokens):
             names = owners[row][column].split()
             for name in names:
@@ -249,13 +249,14 @@ def layout_cells(title: str, layout: str, layers: int, tokens: int, owners: Sequ
             )
             label = f"GPU {names[0]}" if len(names) == 1 else f"GPU {names[0]}–{names[-1]}"
             parts.append(
-                _text(x + (wide - 4) / 2, y + 23, label, "middle", ink=len(names) > 1, on=len(names) == 1)
+                _text(x + (wide - 4) / 2, y + 21, label, "middle", ink=len(names) > 1, on=len(names) == 1)
             )
     cells = layers * tokens
     told = ", ".join(f"GPU {name} {count} of {cells} parts" for name, count in sorted(held.items()))
     copies = sum(held.values()) / cells
     words = "nothing is copied" if copies == 1 else f"each part is stored {copies:g} times"
-    return _figure(parts, top + layers * tall + 4, title, f"{layout} {told}; {words}.")
+    size = (left + tokens * wide, top + layers * tall + 4)
+    return _figure(parts, size[1], title, f"{layout} {told}; {words}.", width=size[0])
 
 
 def _text(
@@ -266,10 +267,11 @@ def _text(
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{color}{size}>{escape(text)}</text>'
 
 
-def _figure(parts: Sequence[str], height: float, title: str, description: str) -> Html:
+def _figure(parts: Sequence[str], height: float, title: str, description: str, width: float = _WIDTH) -> Html:
     name = identity("drawing", title, description)
+    css = "kv-drawn" if width == _WIDTH else "kv-drawn kv-drawn--small"
     return Html(
-        f'<figure class="kv-figure"><svg viewBox="0 0 {_WIDTH} {height:.0f}" role="img" class="kv-drawn"'
+        f'<figure class="kv-figure"><svg viewBox="0 0 {width:.0f} {height:.0f}" role="img" class="{css}"'
         f' aria-labelledby="kv-t-{name} kv-d-{name}"><title id="kv-t-{name}">{escape(title)}</title>'
         f'<desc id="kv-d-{name}">{escape(description)}</desc>{"".join(parts)}</svg>'
         f"<figcaption>{escape(title)}</figcaption></figure>"

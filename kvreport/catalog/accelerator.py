@@ -20,7 +20,7 @@ from kvreport.catalog.base import (
     Text,
     YearMonth,
 )
-from kvreport.errors import shorten
+from kvreport.errors import InputError, shorten
 
 MAX_FIGURE: Final = 10**18
 """Any size or rate: two hundred times the fastest in the catalogue (5 * 10^15 operations per second)."""
@@ -95,6 +95,27 @@ class Rates(Record):
     fp4: Figure | None = None
 
 
+class Slice(Record):
+    """A part of a device that its driver shows as a device of its own (NVIDIA's multi-instance GPU).
+
+    Attributes:
+        name: The profile's name, ``1g.10gb``.
+        memory: Its parts of the device's memory, and how many parts that has.
+        compute: The same of its multiprocessors.
+        instances: How many of them one device can be divided into.
+    """
+
+    name: Annotated[str, Field(pattern=r"^[1-7]g\.[0-9]{1,3}gb$")]
+    memory: tuple[Positive, Positive]
+    compute: tuple[Positive, Positive]
+    instances: Positive
+
+
+SLICE_SHORT_BYTES: Final = 204_010_947
+"""0.19 GiB: what slices of an H100 lack at most of their share of its memory, as its driver lists them (9.75, 19.62
+and 39.50 GiB of 79.25)."""
+
+
 class Accelerator(Record):
     """An accelerator as an engine sees it: one *device*, even where two share a package.
 
@@ -105,6 +126,8 @@ class Accelerator(Record):
         devices_per_package: Devices that one package shows to software (2 for MI250X).
         devices_per_node: How many devices the usual server holds.
         interconnect_bytes_per_s: Scale-up link of one device, both directions together.
+        slices: Parts that it can be divided into, each a device of its own to software.
+        slice_of: The device that this is a slice of; None for whole devices.
         rented_as: Machine types of large public clouds that have it, one for each provider.
         rented_devices: Devices of the smallest machine that is rented out: a tray of a rack has several.
     """
@@ -129,6 +152,8 @@ class Accelerator(Record):
     pcie: Text | None = None
     power_watts: Figure | None = None
     notes: tuple[LongText, ...] = ()
+    slices: tuple[Slice, ...] = ()
+    slice_of: Slug | None = None
     rented_as: tuple[Text, ...] = ()
     rented_devices: Positive = 1
     sources: Annotated[tuple[Source, ...], Field(min_length=1)]
@@ -145,6 +170,58 @@ class Accelerator(Record):
             update={"usable": figure, "driver_visible": None, "free_at_start": None, "free_band": None}
         )
         return self.model_copy(update={"memory": memory})
+
+    def sliced(self, name: str) -> Accelerator:
+        """One slice of the device, as a device: its share of memory, bandwidth and rates, and no link to others.
+
+        Raises:
+            InputError: If it has no such slice, with those that it has.
+        """
+        found = next((one for one in self.slices if one.name == name.lower()), None)
+        if found is None:
+            known = ", ".join(one.name for one in self.slices)
+            raise InputError(
+                f"accelerator: found slice {shorten(name)} of {self.id}; allowed: "
+                + (known or "the whole device, as it has no slices that are known")
+            )
+        part, whole = found.memory
+        usable = self.usable_bytes * part // whole - SLICE_SHORT_BYTES
+        figure = Figure(
+            value=usable,
+            evidence="derived",
+            note=f"{part}/{whole} of the device's, less 0.19 GiB as on an H100",
+        )
+
+        def share(rate: Figure | None, parts: tuple[int, int]) -> Figure | None:
+            if rate is None:
+                return None
+            return rate.model_copy(update={"value": rate.value * parts[0] // parts[1], "evidence": "derived"})
+
+        rates = {
+            name: share(getattr(self.rates, name), found.compute) for name in type(self.rates).model_fields
+        }
+        return self.model_copy(
+            update={
+                "id": f"{self.id}-{found.name}",
+                "name": f"{self.name}, MIG {found.name}",
+                "aliases": (),
+                "slice_of": self.id,
+                "slices": (),
+                "devices_per_node": found.instances,
+                "memory": self.memory.model_copy(
+                    update={
+                        "usable": figure,
+                        "driver_visible": None,
+                        "free_at_start": None,
+                        "free_band": None,
+                    }
+                ),
+                "bandwidth_bytes_per_s": share(self.bandwidth_bytes_per_s, found.memory),
+                "rates": self.rates.model_copy(update=rates),
+                "interconnect_bytes_per_s": None,
+                "rented_as": (),
+            }
+        )
 
     @property
     def usable_bytes(self) -> int:

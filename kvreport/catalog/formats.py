@@ -85,6 +85,10 @@ class KvFormat(Record):
         scale_bytes: Bytes of one scale.
         scale_every: Elements that share one scale; 0 means one scale per head and token.
         wide_rope_bytes: Bytes per rotary element of a latent if it is kept wider, else 0.
+        value_bits: Bits of one element of a value, where values are stored otherwise than keys; else None.
+        value_scale_bytes: Bytes of one scale of a value, where values are stored otherwise.
+        pair_align_bytes: A key and its value together are padded to a multiple of this.
+        edge_layers: First and last layers that engines keep in 16 bits; none of a model with recurrent states.
         align_bytes: Each stored vector is padded to a multiple of this.
         page_align_bytes: Each page of vectors is padded to a multiple of this.
         stores: Cache kinds that can be kept in it; others stay in the model's type or are refused.
@@ -99,6 +103,10 @@ class KvFormat(Record):
     scale_bytes: Annotated[int, Field(ge=0, le=64)] = 0
     scale_every: Annotated[int, Field(ge=0, le=1 << 20)] = 0
     wide_rope_bytes: Annotated[int, Field(ge=0, le=8)] = 0
+    value_bits: Annotated[float, Field(gt=0, le=64)] | None = None
+    value_scale_bytes: Annotated[int, Field(ge=0, le=64)] = 0
+    pair_align_bytes: Annotated[int, Field(ge=1, le=64)] = 1
+    edge_layers: Annotated[int, Field(ge=0, le=64)] = 0
     align_bytes: Annotated[int, Field(ge=1, le=4096)] = 1
     page_align_bytes: Annotated[int, Field(ge=1, le=4096)] = 1
     stores: Annotated[tuple[CacheKind, ...], Field(min_length=1)]

@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from functools import cached_property, lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.base import Record
@@ -35,6 +35,10 @@ T = TypeVar("T")
 
 RELEASED = "released"
 """The weight format that every model has: as its makers published it."""
+
+
+_SLICE: Final = re.compile(r"(?P<device>.+?)[-:/ ](?:mig[-_ ])?(?P<slice>[1-7]g\.[0-9]+gb)", re.IGNORECASE)
+"""A slice of a device: ``h100-1g.10gb``, ``H100:2g.20gb``, ``H200 MIG 1g.18gb``."""
 
 
 class Catalogue:
@@ -140,6 +144,9 @@ class Catalogue:
         exact = _stem(self._accelerators, name)
         if exact is not None:
             return self._accelerators.read(exact)
+        part = _SLICE.fullmatch(name.strip())
+        if part is not None:
+            return self.accelerator(part["device"]).sliced(part["slice"])
         heard = spoken(name)
         matches = {
             record.id: record

@@ -27,6 +27,10 @@ class PlannerCheck(Record):
         inferred_rows: Rows planned with a flag that the record leaves out.
         inferred_flag: That flag.
         left_out_rows: Rows whose model has no config beside the record.
+        layout_models: Models planned over pipeline stages or decode-context ranks.
+        layout_rows: Rows of those: a model under one set of flags in one layout.
+        layout_points: Pools and lengths, over all those rows.
+        layout_equal: Points of those whose blocks, tokens and concurrency (or refusal) are equal.
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION
@@ -40,6 +44,10 @@ class PlannerCheck(Record):
     inferred_rows: Count
     inferred_flag: Text
     left_out_rows: Count
+    layout_models: Count = 0
+    layout_rows: Count = 0
+    layout_points: Count = 0
+    layout_equal: Count = 0
 
     @model_validator(mode="after")
     def _no_more_than_all(self) -> Self:

@@ -1,13 +1,12 @@
 """The matrix on a cluster: its files as tasks of a Dask scheduler that is there already.
 
-Each task computes and writes one file of the partitioned dataset, so nothing but file names and row counts
-travels back. Workers need this version of kvreport and the same folder (a shared file system). A run that
+Each task computes and writes a few files of the partitioned dataset, so nothing but row counts travels back. Workers need this version of kvreport and the same folder (a shared file system). A run that
 was interrupted, here or on a worker, goes on: files that are there are not computed again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
@@ -20,6 +19,8 @@ from kvreport.errors import InputError, shorten
 
 _PER_THREAD: Final = 4
 """Tasks in flight per thread of the cluster: enough to keep it busy, few enough to stay in little memory."""
+_FILES: Final = 16
+"""Files of a task, at most: one takes a tenth of a second, a few times what handing out a task takes."""
 _SECONDS: Final = 15
 
 
@@ -51,7 +52,7 @@ def write_on_cluster(
     with connected(address) as client:
         enter(out, Manifest.of(axes, shard[1]), replace=replace)
         rows = files = 0
-        for written in _written(client, pieces(axes, shard), out.resolve()):
+        for written in _written(client, list(pieces(axes, shard)), out.resolve()):
             rows += written
             files += bool(written)
             progress(f"{rows:,} rows in {files:,} files")
@@ -84,15 +85,21 @@ def connected(address: str) -> Any:  # noqa: ANN401 - a client; distributed has 
     return client
 
 
-def _written(client: Any, work: Iterator[Piece], folder: Path) -> Iterator[int]:  # noqa: ANN401
-    """Yield the rows of each file as it is finished, with a bounded number of tasks in flight."""
+def _written(client: Any, work: Sequence[Piece], folder: Path) -> Iterator[int]:  # noqa: ANN401
+    """Yield the rows of each file as its task is finished, with a bounded number of tasks in flight."""
     most = max(1, sum(client.nthreads().values())) * _PER_THREAD
+    number = min(_FILES, max(1, len(work) // most))
+    tasks = (tuple(work[at : at + number]) for at in range(0, len(work), number))
     flying = import_module("distributed").as_completed(
-        [client.submit(write_piece, folder, piece, pure=False) for piece in islice(work, most)],
+        [client.submit(_write, folder, task, pure=False) for task in islice(tasks, most)],
         loop=client.loop,
     )
     for future in flying:
-        yield future.result()
+        yield from future.result()
         future.release()
-        for piece in islice(work, 1):
-            flying.add(client.submit(write_piece, folder, piece, pure=False))
+        for task in islice(tasks, 1):
+            flying.add(client.submit(_write, folder, task, pure=False))
+
+
+def _write(folder: Path, task: Sequence[Piece]) -> list[int]:
+    return [write_piece(folder, piece) for piece in task]

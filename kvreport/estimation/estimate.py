@@ -12,7 +12,7 @@ from kvreport.accounting.capacity import Limit, Verdict
 from kvreport.accounting.demand import demand
 from kvreport.accounting.deployment import Deployment, Memo, bound_of, lay_out
 from kvreport.accounting.numeric import Reals
-from kvreport.accounting.roofline import Peaks, step_bounds_ms
+from kvreport.accounting.roofline import step_bounds_ms
 from kvreport.accounting.support import Asked, judge
 from kvreport.accounting.weights import active_parameters, parameters, parameters_by_component
 from kvreport.catalog.accelerator import Accelerator
@@ -22,7 +22,8 @@ from kvreport.estimation.answer import AtContext, Estimate
 from kvreport.estimation.explanation import explain
 from kvreport.estimation.local import estimate_local
 from kvreport.estimation.local_case import engine_of
-from kvreport.estimation.request import Request, resolve
+from kvreport.estimation.partition import best_partition
+from kvreport.estimation.request import BEST, Request, resolve
 from kvreport.query import Query, current_names
 
 STANDARD_CONTEXTS = tuple(1 << power for power in range(11, 21))
@@ -56,7 +57,18 @@ def estimate(
         asked |= engine_of(model)
     query = Query(model=model, gpu=gpu, **asked)
     known = open_catalogue() if catalog is None else catalog
-    return estimate_local(query, known) or answer(resolve(query, known))
+    return estimate_local(query, known) or answer(_partitioned(resolve(query, known)))
+
+
+def _partitioned(request: Request) -> Request:
+    """The question with the best pipeline partition, where that was asked for."""
+    asked = request.query.pipeline_partition if request.query else None
+    if asked != BEST or request.layout.pipeline == 1:
+        return request
+    found = best_partition(request)
+    said = f"pipeline partition {','.join(map(str, found))}: the one that holds the most requests"
+    layout = replace(request.layout, partition=found)
+    return replace(request, layout=layout, assumptions=(*request.assumptions, said))
 
 
 def answer(request: Request) -> Estimate:
@@ -79,7 +91,7 @@ def answer(request: Request) -> Estimate:
         )
         .shared_by(layout.data)
         .interleaved(layout.decode_context),
-        Peaks.of(request.accelerator),
+        request.peaks,
         at[0].max_concurrent_requests // layout.data,
         context,
         layout.pipeline,

@@ -14,6 +14,7 @@ from kvreport.accounting.capacity import blocks as pool_blocks
 from kvreport.accounting.kv_cache import (
     cache_terms,
     heads_per_rank,
+    pair_bytes,
     state_tensor_bytes,
     vector_bytes,
 )
@@ -203,7 +204,8 @@ def _heads(heads: int, tensor_parallel: int) -> str:
 
 
 def _widths(key_dim: int, value_dim: int, kv_format: KvFormat | None) -> str:
-    key, value = vector_bytes(key_dim, kv_format), vector_bytes(value_dim, kv_format)
+    key = vector_bytes(key_dim, kv_format)
+    value = pair_bytes(key_dim, value_dim, kv_format) - key
     if key % key_dim == 0 and key // key_dim * value_dim == value:
         return f"({key_dim} + {value_dim}) x {key // key_dim} B"
     return f"({key} B key + {value} B value)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.extras import Draft, own_prediction_layer, with_draft
 from kvreport.accounting.parallel import MOST_RANKS, Layout
 from kvreport.accounting.plan import Serving
+from kvreport.accounting.roofline import Peaks
 from kvreport.accounting.support import FLOAT32, WIDE, widens
 from kvreport.architectures.names import repository_name
 from kvreport.catalog.accelerator import Accelerator
@@ -48,6 +50,7 @@ class Request:
         draft: A draft model beside it.
         lora_slots: Adapters held at once, and their largest rank.
         kv_offload_bytes: Host memory for evicted blocks.
+        network_bytes_per_s: What a GPU passes to other servers in a second, or None if not stated.
         assumptions: Every value that was not stated.
         not_read: Keys and sections of a config that were not used.
         query: The question as it was asked; None where a program made the request.
@@ -73,6 +76,7 @@ class Request:
     draft: Draft | None = None
     lora_slots: tuple[int, int] = (0, 0)
     kv_offload_bytes: int = 0
+    network_bytes_per_s: int | None = None
     assumptions: tuple[str, ...] = ()
     not_read: tuple[str, ...] = ()
     query: Query | None = None
@@ -83,6 +87,30 @@ class Request:
     def accelerator(self) -> Accelerator:
         """The first device."""
         return self.accelerators[0]
+
+    @property
+    def peaks(self) -> Peaks:
+        """Peak rates that a step is bounded by.
+
+        A tensor-parallel group is as fast as its slowest device, and where it spans servers its partial results pass
+        over the network. Pipeline stages on unequal devices are bounded by the fastest of them, which is weaker.
+        """
+        kinds = {one.id: one for one in self.accelerators}
+        each = [Peaks.of(one) for one in kinds.values()]
+        pick = min if self.layout.pipeline == 1 else max
+        first = each[0]
+        inside = [float(one.link_bytes_per_s) for one in each]
+        if self.network_bytes_per_s and self.layout.tensor > self.layout.devices // self.layout.nodes:
+            inside.append(float(self.network_bytes_per_s))
+        known = [rate for rate in inside if not math.isnan(rate)]
+        return Peaks(
+            bytes_per_s=pick(float(one.bytes_per_s) for one in each),
+            operations_per_s={
+                name: pick(float(one.operations_per_s[name]) for one in each)
+                for name in first.operations_per_s
+            },
+            link_bytes_per_s=min(known) if known else math.nan,
+        )
 
     @property
     def served_model(self) -> Model:
@@ -135,6 +163,9 @@ _TYPES = {"half": "float16", "float16": "float16", "bfloat16": "bfloat16", "floa
 
 OWN_DRAFT = "mtp"
 """Names a checkpoint's own prediction layer as its draft."""
+
+BEST = "best"
+"""Asks for the pipeline partition that holds the most requests."""
 
 AUTO = "auto"
 """The KV format that a checkpoint declares, else the 16-bit type it is served in."""
@@ -319,6 +350,11 @@ def resolve(query: Query, catalog: Catalogue) -> Request:
         kv_offload_bytes=(
             0 if query.kv_offload is None else _field("kv-offload", parse_bytes, query.kv_offload)
         ),
+        network_bytes_per_s=(
+            None
+            if query.network_bandwidth is None
+            else _field("network-bandwidth", parse_bytes, query.network_bandwidth)
+        ),
         assumptions=tuple(assumed),
         not_read=opened.not_read,
         query=query,
@@ -346,12 +382,22 @@ def _devices(query: Query, catalog: Catalogue) -> tuple[Accelerator, ...]:
             one, times = text.strip(), int(number)
         record = one if isinstance(one, Accelerator) else catalog.accelerator(one)
         found += [record] * times
+    sliced = next((one for one in found if one.slice_of), None)
+    if sliced is not None and (len(found) > 1 or _ranks(query) > 1):
+        raise InputError(
+            f"gpu: found {max(len(found), _ranks(query))} devices with {sliced.name}; allowed: one, because slices have no "
+            f"link to each other, or {sliced.slice_of} whole"
+        )
     if not found or len(found) > MOST_RANKS:
         raise InputError(f"gpu: found {len(found)} devices; allowed: 1 to {MOST_RANKS:,}")
     if query.memory is None:
         return tuple(found)
     size = _field("memory", parse_bytes, query.memory)
     return tuple(one.with_usable(size) for one in found)
+
+
+def _ranks(query: Query) -> int:
+    return (query.tensor_parallel or 1) * query.pipeline_parallel * query.data_parallel
 
 
 def _layout(query: Query, devices: int, assumed: list[str]) -> Layout:
@@ -369,6 +415,9 @@ def _layout(query: Query, devices: int, assumed: list[str]) -> Layout:
         expert=query.expert_parallel,
         decode_context=query.decode_context_parallel,
         nodes=query.nodes,
+        partition=_partition(query.pipeline_partition),
+        redundant_experts=query.num_redundant_experts,
+        all_to_all=query.all2all_backend or "",
     )
     if devices > 1 and layout.devices != devices:
         raise InputError(
@@ -376,6 +425,18 @@ def _layout(query: Query, devices: int, assumed: list[str]) -> Layout:
             f"({layout.label}); allowed: one kind of GPU, or one --gpu for each of the {layout.devices}"
         )
     return layout
+
+
+def _partition(text: str | None) -> tuple[int, ...]:
+    """Layers of each stage as given; empty for the engine's own division, and where the best is asked for."""
+    if text is None or text == BEST:
+        return ()
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdigit() and len(part) < 5 for part in parts):
+        raise InputError(
+            f"pipeline-partition: found {shorten(text)}; allowed: the layers of each stage, such as 16,32, or {BEST}"
+        )
+    return tuple(int(part) for part in parts)
 
 
 def _check_storable(cache: KvFormat, accelerator: Accelerator) -> None:

@@ -25,6 +25,16 @@ _DECLARATION: Final = re.compile(
 )
 _NESTED: Final = ("@media", "@supports", "@layer", "@container")
 _SHORTEST_STEM: Final = 6
+_FEATURES: Final = (
+    "md-annotation",
+    "md-version",
+    "md-consent",
+    "md-feedback",
+    "md-source",
+    "tabbed-",
+    "mermaid",
+)
+"""Beginnings of the classes that the theme's script makes for features which a page must have asked for."""
 
 
 class Usage:
@@ -73,7 +83,12 @@ class Usage:
 
     def _is_named(self, escaped: str) -> bool:
         name = escaped.replace("\\", "")
-        return name in self._classes or name in self._words or name.startswith(self._stems or ("\n",))
+        if name in self._classes:
+            return True
+        feature = next((one for one in _FEATURES if name.startswith(one)), None)
+        if feature and not any(one.startswith(feature) for one in self._classes):
+            return False
+        return name in self._words or name.startswith(self._stems or ("\n",))
 
 
 def prune(sheets: Iterable[tuple[str, str]], usage: Usage) -> Iterator[tuple[str, str]]:

@@ -9,7 +9,6 @@ without the tool: nothing is fetched while a site is built.
 
 from __future__ import annotations
 
-import gzip
 import io
 import json
 import zipfile
@@ -23,6 +22,7 @@ from typing import Any, Final
 
 from kvreport import resources
 from kvreport.catalog.shelf import read_yaml
+from kvreport.publish import pinned as pinned_files
 
 FOLDER: Final = "assets/python"
 LOCK: Final = "browser.json"
@@ -30,9 +30,7 @@ KEPT: Final = "runtime"
 """Folder of the cache that holds the fetched files."""
 
 ARCHIVE: Final = "kvreport.zip"
-MANIFEST: Final = "manifest.json"
-PACKED: Final = (".wasm",)
-"""Files that are published compressed: the browser unpacks them while they arrive, whatever the server does."""
+MANIFEST: Final = pinned_files.MANIFEST
 
 _ROOMS: Final = ("accounting", "architectures", "catalog", "estimation")
 _MODULES: Final = ("__init__", "errors", "query", "resources", "units", "words")
@@ -76,16 +74,7 @@ def found(cache: Path) -> dict[str, bytes]:
     Args:
         cache: The build's cache.
     """
-    files: dict[str, bytes] = {}
-    for file in pinned():
-        path = cache / KEPT / file.name
-        if not path.is_file():
-            return {}
-        content = path.read_bytes()
-        if sha256(content).hexdigest() != file.sha256:
-            return {}
-        files[file.name] = content
-    return files
+    return pinned_files.read(cache / KEPT, {file.name: file.sha256 for file in pinned()})
 
 
 def state(cache: Path) -> str:
@@ -103,23 +92,7 @@ def files(cache: Path) -> Iterator[tuple[str, bytes]]:
     if not runtime:
         return
     runtime[ARCHIVE] = archive()
-    listed = []
-    for name, content in runtime.items():
-        packed = name.endswith(PACKED)
-        served = gzip.compress(content, 9, mtime=0) if packed else content
-        address = f"{name}.gz" if packed else name
-        listed.append(
-            {
-                "name": name,
-                "file": address,
-                "bytes": len(served),
-                "packed": packed,
-                "sha256": sha256(served).hexdigest(),
-            }
-        )
-        yield f"{FOLDER}/{address}", served
-    manifest = {"info": lock()["info"], "files": listed}
-    yield f"{FOLDER}/{MANIFEST}", json.dumps(manifest, separators=(",", ":")).encode()
+    yield from pinned_files.publish(FOLDER, runtime, info=lock()["info"])
 
 
 def archive() -> bytes:

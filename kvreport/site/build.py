@@ -33,6 +33,7 @@ from kvreport.publish import (
     question_data,
     schemas,
     sizer_data,
+    sql_runtime,
 )
 from kvreport.publish.compact import compact_script
 from kvreport.publish.downloads import FOLDER, NOTHING, Downloads, prepare
@@ -169,6 +170,7 @@ def build(
         os.environ.get("SOURCE_DATE_EPOCH", ""),
         fonts.state(),
         python_runtime.state(cache),
+        sql_runtime.state(cache),
     )
     state = digest((records, *folders), _PACKAGES, models, *settings)
     kept = recall(cache / "report", state)
@@ -217,16 +219,22 @@ def _build(
         parts=parts,
     )
     requests = (request for kind in PAGE_TYPES for request in kind.requests(site))
-    python = tuple(python_runtime.files(cache))
+    python, sql = tuple(python_runtime.files(cache)), tuple(sql_runtime.files(cache))
     inputs = Inputs(
         site,
         drawing.draw(requests, cache, site.progress),
         runtime_bytes=sum(len(content) for _, content in python),
+        sql_bytes=sum(len(content) for _, content in sql),
     )
     finished = pages(inputs, written)
     return Report(
         pages=finished,
-        assets=(*_assets(cache), *python, *(file for kind in PAGE_TYPES for file in kind.assets(inputs))),
+        assets=(
+            *_assets(cache),
+            *python,
+            *sql,
+            *(file for kind in PAGE_TYPES for file in kind.assets(inputs)),
+        ),
         files=(
             *files(site),
             *_twins(finished, site_url, parts),

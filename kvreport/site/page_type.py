@@ -34,12 +34,14 @@ class Inputs:
         drawings: Every chart that a page type requested, by the request's digest.
         addresses: Pages that the site has so far: the written ones, and those of the types before.
         runtime_bytes: Size of the files that run Python in the browser; 0 for a site without them.
+        sql_bytes: Size of the files that run SQL in the browser; 0 for a site without them.
     """
 
     site: SiteData
     drawings: Mapping[str, Drawing]
     addresses: frozenset[str] = frozenset()
     runtime_bytes: int = 0
+    sql_bytes: int = 0
 
     def drawing(self, chart: Chart | None) -> Drawing | None:
         """Return the drawing of a chart, or None without a chart."""

@@ -2,54 +2,24 @@
 
 from __future__ import annotations
 
-import http.server
 import re
-import threading
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pandas as pd
 import pytest
+from visits import address, browser
 
 from kvreport import estimate
 from kvreport.catalog.load import open_catalogue
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
+__all__ = ["address", "browser"]  # fixtures
+
 KEYS = ["model", "gpu", "tensor_parallel", "weight_format", "kv_format", "context_tokens"]
 FIRST = "#explore-table tbody tr:first-child"
-
-
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    """A file server that says nothing."""
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
-@pytest.fixture(scope="module")
-def address(tiny_site) -> Iterator[str]:
-    server = http.server.ThreadingHTTPServer(
-        ("127.0.0.1", 0), partial(Quiet, directory=str(tiny_site.folder))
-    )
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/"
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-@pytest.fixture(scope="module")
-def browser(chromium_path, chromium_flags) -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=chromium_path, args=chromium_flags)
-        yield started
-        started.close()
 
 
 @pytest.fixture
@@ -312,3 +282,18 @@ def test_sizes_switch_to_gb(page, address):
     page.locator("#explore-table .kv-units").click()
     assert float(cell.inner_text()) == pytest.approx(before * 2**30 / 1e9, abs=0.01)
     assert "GB" in page.locator("#explore-table thead").inner_text()
+
+
+def test_on_a_phone_nothing_moves_while_the_explorer_answers(browser, address):
+    context = browser.new_context(viewport={"width": 390, "height": 844}, bypass_csp=True)
+    page = context.new_page()
+    page.add_init_script(
+        "window.moved = 0; new PerformanceObserver((list) => list.getEntries().forEach((one) => {"
+        " if (!one.hadRecentInput) window.moved += one.value; })).observe({ type: 'layout-shift', buffered: true })"
+    )
+    page.goto(address + "explore/")
+    answered(page)
+    page.wait_for_selector("#explore-table tbody tr")
+    page.wait_for_timeout(500)
+    assert page.evaluate("window.moved") < 0.1
+    context.close()

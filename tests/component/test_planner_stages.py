@@ -11,6 +11,7 @@ from kvreport.accounting.deployment import Case, Deployment, lay_out
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import Serving
 from kvreport.catalog.load import Catalogue, open_catalogue
+from kvreport.errors import InputError
 from kvreport.units import GIB
 
 CONTEXT = 32_768
@@ -64,3 +65,11 @@ def test_a_stage_without_layers_of_a_group_still_gives_it_blocks(catalogue: Cata
     blocks = int(whole.plan.profile.request_bytes(CONTEXT)) // whole.plan.block_bytes
     for rank in staged.ranks:
         assert int(rank.plan.profile.request_bytes(CONTEXT)) // rank.plan.block_bytes == blocks
+
+
+def test_a_stage_without_any_cache_is_refused_as_the_engine_fails_on_it(catalogue: Catalogue) -> None:
+    # Layers 60 to 69 of this model have no attention; the engine's planner divides by the size of their cache.
+    with pytest.raises(
+        InputError, match=r"stage of layers 60 to 69, none of which has a cache.*fewer stages"
+    ):
+        laid(catalogue, "nvidia/Llama-3_3-Nemotron-Super-49B-v1", Layout(pipeline=8))

@@ -84,6 +84,7 @@ def configs(draw: st.DrawFn) -> dict[str, Any]:
 @example(
     {"architectures": ["PaddleOCRVLForConditionalGeneration"], "text_config": {"num_attention_heads": 1025}}
 )
+@example(stated("Gemma3nForCausalLM") | {"altup_num_inputs": 1})
 @given(configs())
 def test_any_config_gives_a_model_or_one_clear_sentence(config: dict[str, Any]) -> None:
     try:

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from kvreport.publish import python_runtime
+from kvreport.publish import python_runtime, sql_runtime
 
-SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "fetch_runtime.py"
+SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 NOWHERE = "http://127.0.0.1:9"
 
 
-def fetch(cache: Path) -> subprocess.CompletedProcess[str]:
+def fetch(cache: Path, script: str) -> subprocess.CompletedProcess[str]:
     registries = {"NPM_CONFIG_REGISTRY": NOWHERE, "PIP_INDEX_URL": NOWHERE, "PIP_RETRIES": "0"}
     return subprocess.run(
-        [sys.executable, SCRIPT, "--cache", cache],
+        [sys.executable, SCRIPTS / script, "--cache", cache],
         capture_output=True,
         text=True,
         check=False,
@@ -29,12 +29,14 @@ def fetch(cache: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_without_a_registry_the_build_goes_on(tmp_path: Path) -> None:
-    done = fetch(tmp_path)
+@pytest.mark.parametrize("script", ["fetch_runtime.py", "fetch_sql.py"])
+def test_without_a_registry_the_build_goes_on(tmp_path: Path, script: str) -> None:
+    done = fetch(tmp_path, script)
     assert done.returncode == 0, done.stderr
     assert "could not be fetched" in done.stdout
     assert len(done.stdout.splitlines()) == 1
-    assert python_runtime.found(tmp_path) == {}
+    assert python_runtime.found(tmp_path) == sql_runtime.found(tmp_path) == {}
+    assert list(sql_runtime.files(tmp_path)) == []
 
 
 def test_what_is_there_and_right_is_not_fetched_again(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kvreport.adapters.styles import Styles
 from kvreport.publish.pruned_style import Usage, prune
 
 
@@ -56,3 +57,17 @@ def test_properties_that_nothing_reads_and_animations_that_nothing_plays_go() ->
     assert pruned(css, "<p class=a>") == (
         f":root{{--icon-a:{icon};color:red}}.a{{mask:var(--icon-a);animation:turn 1s}}@keyframes turn{{to{{x:1}}}}"
     )
+
+
+def test_a_page_without_the_book_s_classes_has_not_the_book_s_styles() -> None:
+    link = '<link rel="stylesheet" href="../assets/book.css">'
+    computed = f'{link}<p>About <span class="kv-q">128 KiB</span></p>'
+    assert Styles().applied(computed) == computed
+    assert Styles().applied(f'{link}<p class="kv-lead">A page</p>') == '<p class="kv-lead">A page</p>'
+
+
+def test_classes_of_a_feature_that_no_page_asks_for_go() -> None:
+    css = ".md-version__list{x:1}.md-search__form{x:2}"
+    script = 'h("ul", "md-version__list"); h("form", "md-search__form")'
+    assert pruned(css, script=script) == ".md-search__form{x:2}"
+    assert pruned(css, '<div class="md-version">', script) == css

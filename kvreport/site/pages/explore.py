@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kvreport import units
+from kvreport.publish import sql_runtime
 from kvreport.publish.site_data import SiteData
 from kvreport.site.kit import tables
 from kvreport.site.kit.page import Page, Section
@@ -33,6 +34,7 @@ class ToolContext:
         example_href: Address of the same table with every model.
         usual: Slugs of well-known models, to begin a comparison with.
         engine: Label of the engine.
+        sql: Folder of the files that run SQL in the browser; "" for a site without them or without the dataset.
     """
 
     data_url: str
@@ -43,6 +45,7 @@ class ToolContext:
     example_href: str
     usual: tuple[str, ...]
     engine: str
+    sql: str
 
 
 def pages(inputs: Inputs) -> Iterator[Page]:
@@ -54,11 +57,17 @@ def pages(inputs: Inputs) -> Iterator[Page]:
         heading="Explore every configuration",
         names=("explore", "explorer", "matrix", "filter", "which model fits"),
         description="Which models fit on which GPUs, for how many concurrent requests: filter, sort, download, query.",
-        sections=(Section("matrix", "", render("explore/body.html", "explore/", context(inputs.site))),),
+        sections=(
+            Section(
+                "matrix",
+                "",
+                render("explore/body.html", "explore/", context(inputs.site, runs_sql=inputs.sql_bytes > 0)),
+            ),
+        ),
     )
 
 
-def context(site: SiteData) -> ToolContext:
+def context(site: SiteData, *, runs_sql: bool = False) -> ToolContext:
     """Return what the explorer and the comparison are given."""
     return ToolContext(
         data_url=DATA,
@@ -69,6 +78,7 @@ def context(site: SiteData) -> ToolContext:
         example_href=f"gpus/{site.known_gpus[0]}/#users",
         usual=tuple(site.catalogue.models[m].slug for m in EXAMPLES if m in site.released),
         engine=site.engine.label,
+        sql=f"{sql_runtime.FOLDER}/" if runs_sql and site.downloads.size("capacity.parquet") else "",
     )
 
 

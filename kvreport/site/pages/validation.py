@@ -33,6 +33,7 @@ from kvreport.site.pages import (
     every_log,
     first_sight,
     known_starts,
+    layout_evidence,
     left_out,
     local_evidence,
     traffic_checks,
@@ -158,6 +159,7 @@ def page_of(
     sections += [
         ("errors", "Prediction errors", _tables(_errors(found), _starts(found))),
         ("distribution", "Error distribution", _distribution(found)),
+        ("layouts", "Errors by layout", _tables(*layout_evidence.tables(found))),
         ("where", "Errors by engine and model family", _tables(*_by(found))),
         *others,
     ]
@@ -277,6 +279,16 @@ def _planner(found: PlannerCheck) -> Table:
             row("points that are equal without inferring a flag", found.equal_as_recorded, found.points),
             row(f"rows that a missing flag is inferred for ({found.inferred_flag})", found.inferred_rows),
             row("rows left out, because their config is not available", found.left_out_rows),
+            *(
+                (
+                    row("models over pipeline stages or decode-context ranks", found.layout_models),
+                    row("rows of those: a model under one set of flags in one layout", found.layout_rows),
+                    row("points of those: pools and lengths", found.layout_points),
+                    row("points of those that are equal", found.layout_equal, found.layout_points),
+                )
+                if found.layout_points
+                else ()
+            ),
         ),
     )
 

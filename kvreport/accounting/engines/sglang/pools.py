@@ -137,11 +137,21 @@ class PoolRule:
         others = self.state_bytes or self.fixed_bytes or self.window or self.flags.max_tokens
         return not others and self.cell_bytes == int(self.cell_bytes)
 
+    @property
+    def turns(self) -> int:
+        """Ranks that hold the tokens of a request in turns; window pools do not (``logical_token_capacity``)."""
+        return self.flags.context_ranks if self.window is None else 1
+
     def blocks(self, pool_bytes: xp.ArrayLike) -> Integers:
         """Pages of the pool that every token of a request takes a slot of."""
         page, most = self.flags.page_tokens, self.flags.max_tokens
         rest = xp.maximum(self._for_tokens(xp.integers(pool_bytes)), 0)
-        if self.cell_bytes:
+        ranks = self.turns
+        if self.cell_bytes and ranks > 1:
+            # A rank counts the rows that it holds, in whole pages; requests see as many tokens on all of them.
+            rows = xp.integers(rest // round(self.cell_bytes * ranks))
+            tokens = rows // page * page * ranks
+        elif self.cell_bytes:
             tokens = xp.integers(rest // self.cell_bytes)
         else:
             tokens = xp.full_like(rest, most or self.flags.context_tokens)
@@ -272,7 +282,7 @@ def size_pools(model: Model, engine: Engine, budget_bytes: int, flags: PoolFlags
                 f"memory: found a window pool of {int(windows)} tokens; allowed: more than the window and one "
                 f"page, {least}"
             )
-    found, limit = max_requests(tokens, None if slots is None else int(slots), flags)
+    found, limit = max_requests(tokens // rule.turns, None if slots is None else int(slots), flags)
     return Pools(
         tokens=tokens,
         cell_bytes=rule.cell_bytes,

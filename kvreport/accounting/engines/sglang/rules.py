@@ -17,6 +17,7 @@ from kvreport.accounting.engines.sglang.plan import default_kv_format, plan
 from kvreport.accounting.engines.sglang.pools import MOST_REQUESTS
 from kvreport.accounting.engines.sglang.refusals import refusal
 from kvreport.accounting.engines.vllm import kernels
+from kvreport.accounting.extras import borrowed_copies
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan, Serving
 from kvreport.catalog.accelerator import Accelerator
@@ -89,8 +90,15 @@ class Sglang(EngineRules):
         accelerator: Accelerator,
         layout: Layout,
     ) -> dict[str, int]:
-        """Position tables, and scales that a release keeps beside those its kernels read."""
-        parts = {"position_table": float_position_table(model)}
+        """Position tables, scales that a release keeps beside those its kernels read, and what a draft lets go of.
+
+        A draft head is built with an embedding and an output head; they are given up for the target's only after
+        the pools were sized (``speculative/eagle_worker_v2.py::alloc_memory_pool``, 0.5.23).
+        """
+        parts = {
+            "position_table": float_position_table(model),
+            "draft_copies": borrowed_copies(model, layout.tensor),
+        }
         if self.engine.loaded_scales_kept and repacks_block_floats(accelerator):
             parts["loaded_scales"] = loaded_scales(model, weight_format, formats, layout.tensor)
         return {name: size for name, size in parts.items() if size}
@@ -182,6 +190,7 @@ class Sglang(EngineRules):
             tensor_parallel=layout.tensor * layout.data,
             pipeline_parallel=layout.pipeline,
             data_attention=layout.data,
+            context_ranks=layout.decode_context,
             chunk_tokens=step.max_batched_tokens,
             max_requests=step.max_seqs if step.max_seqs < MOST_REQUESTS else None,
             graphs=not step.eager,

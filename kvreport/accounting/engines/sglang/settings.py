@@ -101,6 +101,7 @@ def settings(
     tensor_parallel: int = 1,
     pipeline_parallel: int = 1,
     data_attention: int = 1,
+    context_ranks: int = 1,
     chunk_tokens: int | None = None,
     max_requests: int | None = None,
     share: float | None = None,
@@ -120,6 +121,7 @@ def settings(
         tensor_parallel: ``--tp-size``: all ranks, those of data-parallel attention included.
         pipeline_parallel: ``--pp-size``.
         data_attention: ``--dp-size`` with ``--enable-dp-attention``; 1 without.
+        context_ranks: ``--dcp-size``: with it, prefill is not captured as graphs (``cuda_graph_hook.py``).
         chunk_tokens: ``--chunked-prefill-size``, or None for the default.
         max_requests: ``--max-running-requests``, or None.
         share: ``--mem-fraction-static``, or None to work it out.
@@ -145,7 +147,7 @@ def settings(
         chunk_tokens=chunk,
         captured_requests=captured if graphs else 0,
         data_attention=data_attention,
-        prefill=graphs and pipeline_parallel == 1,
+        prefill=graphs and pipeline_parallel == 1 and context_ranks == 1,
     )
     if share is None:
         reserved = reserved_mib(device, chunk, tensor_parallel * pipeline_parallel, captures)

@@ -37,8 +37,8 @@ from kvreport.accounting.kv_cache import (
     heads_per_rank,
     index_bytes,
     latent_bytes,
+    pair_bytes,
     state_tensor_bytes,
-    vector_bytes,
 )
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan, CacheGroup, Serving
@@ -64,6 +64,8 @@ from kvreport.errors import InputError
 _PACKED_ROW: Final = 584
 _PACKED_ALIGNMENT: Final = 576
 _FLOAT32_BYTES: Final = 4
+_KERNEL_TOKENS: Final = 16
+"""The smallest block of the kernels that read packed formats (``turboquant_attn.py``)."""
 
 
 def plan(
@@ -115,7 +117,12 @@ def plan(
     if stage is not None and groups:
         indices = [where for _, where in laid]
         groups = stage_groups(groups, [page for page, _ in pages], indices, stage)
-    if not any(group.layers for group in groups):
+        if not any(group.layers for group in groups):
+            raise InputError(
+                f"{model.id}: pipeline parallel: found a stage of layers {stage.start} to {stage.stop - 1}, none of which "
+                f"has a cache, and the planner of {engine.label} divides by its size; allowed: fewer stages"
+            )
+    if not groups:
         return BlockPlan(block_bytes=1, profile=CacheProfile(()))
     in_tuples = interleaved and len(groups) > 1 and engine.packed_blocks == "tuples"
     size = tuple_block_bytes(groups) if in_tuples else block_bytes(groups, interleaved=interleaved)
@@ -183,6 +190,9 @@ class _Layers:
             if self._is_hybrid()
             else self.kernels.block_tokens(self.serving.block_tokens)
         )
+        self.edges = self._edges()
+        if self.edges:
+            self.block_tokens = self._edge_block()
 
     def only_packed(self) -> bool:
         """True if the model's latents can only be kept in a packed layout on this device."""
@@ -196,7 +206,13 @@ class _Layers:
             for cache in group.caches:
                 page = self._page(cache)
                 if page is not None:
-                    yield page, group.indices
+                    inner = tuple(index for index in group.indices if index not in self.edges)
+                    if len(inner) < len(group.indices) and isinstance(cache, FullAttention):
+                        yield (
+                            self._attention(cache, plain=True),
+                            tuple(index for index in group.indices if index in self.edges),
+                        )
+                    yield page, inner if isinstance(cache, FullAttention) else group.indices
                     draft = page if page.growth == "full" else draft
         if self._adds_draft_layer() and draft is not None:
             yield draft, (self.model.layer_count,)
@@ -217,6 +233,9 @@ class _Layers:
             )
         if self._adds_draft_layer():
             yield "one more layer of full attention is charged for drafting"
+        if self.edges:
+            kept = ", ".join(str(index) for index in sorted(self.edges))
+            yield f"layers {kept} stay in 16 bits, as the engine leaves both ends out of packed formats"
         if not self.device.hybrid:
             yield "no hybrid cache manager on this device: windows are charged like full attention"
 
@@ -250,19 +269,44 @@ class _Layers:
             case Shared():
                 return None
 
-    def _attention(self, cache: FullAttention | SlidingWindow | ChunkedAttention | CrossAttention) -> Page:
+    def _edges(self) -> frozenset[int]:
+        """Layers at both ends that a packed format leaves in 16 bits; none of a hybrid's.
+
+        ``turboquant/config.py::get_boundary_skip_layers``.
+        """
+        kept = 0 if self.kv_format is None or self.shape.states else self.kv_format.edge_layers
+        count = self.model.layer_count
+        kept = min(kept, count // 2)
+        return frozenset((*range(kept), *range(count - kept, count)))
+
+    def _edge_block(self) -> int:
+        """The block whose page of packed layers covers 16 tokens of a layer that is left in 16 bits.
+
+        ``platforms/interface.py::_align_heterogeneous_kv_block_size``.
+        """
+        packed = self._attention_bytes_per_token()
+        kept, self.kv_format = self.kv_format, None
+        plain = self._attention_bytes_per_token()
+        self.kv_format = kept
+        align = max(_KERNEL_TOKENS, self.block_tokens)
+        return max(self.block_tokens, align * -(-plain * _KERNEL_TOKENS // (align * packed)))
+
+    def _attention(
+        self, cache: FullAttention | SlidingWindow | ChunkedAttention | CrossAttention, *, plain: bool = False
+    ) -> Page:
         self._require_storable(cache.kind)
         heads = heads_per_rank(cache.kv_heads, self.tensor_parallel)
+        head = pair_bytes(cache.key_dim, cache.value_dim, None if plain else self.kv_format)
         return Page(
             growth="full",
             kind=cache.kind,
-            layout=(heads, cache.key_dim, cache.value_dim),
+            layout=(heads, cache.key_dim, cache.value_dim, *(("plain",) if plain else ())),
             block_tokens=self.block_tokens,
-            content_bytes=self.block_tokens * heads * self._head_bytes(cache.key_dim, cache.value_dim),
+            content_bytes=self.block_tokens * heads * head,
         )
 
     def _head_bytes(self, key_dim: int, value_dim: int) -> int:
-        return vector_bytes(key_dim, self.kv_format) + vector_bytes(value_dim, self.kv_format)
+        return pair_bytes(key_dim, value_dim, self.kv_format)
 
     def _latent(self, cache: Latent) -> Page:
         if self.engine.lists(UNCOMPRESSED, self.model.architecture):

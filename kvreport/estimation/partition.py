@@ -1,0 +1,58 @@
+"""Which pipeline partition holds the most requests: layers moved between stages until none is gained."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kvreport.accounting.deployment import Deployment, Memo, lay_out
+from kvreport.accounting.parallel import stage_layers
+from kvreport.errors import InputError
+from kvreport.estimation.request import Request
+
+
+def best_partition(request: Request) -> tuple[int, ...]:
+    """The layers of each stage that let the most requests of the asked context run at once.
+
+    It begins with the engine's own division and moves one layer at a time from the stage that holds least to the
+    stage that gains most by it; it ends where no move helps.
+
+    Raises:
+        InputError: If the layout is impossible whatever the partition.
+    """
+    stages = request.layout.pipeline
+    found = tuple(len(one) for one in stage_layers(request.served_model.layer_count, stages))
+    known = Memo()
+    value = _value(request, found, known)
+    while True:
+        tried = [(_value(request, one, known), one) for one in _moves(found)]
+        better = max(tried, default=(value, found))
+        if better[0] <= value:
+            return found
+        value, found = better
+
+
+def _moves(partition: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Every partition with one layer moved from one stage to another."""
+    moved = []
+    for giver, held in enumerate(partition):
+        for taker in range(len(partition)):
+            if giver != taker and held > 1:
+                sizes = list(partition)
+                sizes[giver] -= 1
+                sizes[taker] += 1
+                moved.append(tuple(sizes))
+    return moved
+
+
+def _value(request: Request, partition: tuple[int, ...], known: Memo) -> tuple[float, float]:
+    """What is to be made large: first that every stage has a pool, then the requests at once of the smallest."""
+    at = replace(request, layout=replace(request.layout, partition=partition))
+    try:
+        laid = lay_out(at.case, known)
+    except InputError:
+        return (float("-inf"), 0.0)
+    return min(0.0, *(_pool(rank) for rank in laid.ranks)), float(laid.concurrency(request.context_tokens))
+
+
+def _pool(rank: Deployment) -> float:
+    return float(rank.pool_bytes)

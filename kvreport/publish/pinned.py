@@ -1,0 +1,54 @@
+"""Files from elsewhere that a build publishes: taken from its cache if they are what a lock pins, and listed with digests."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Collection, Iterator, Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+
+MANIFEST: Final = "manifest.json"
+PACKED: Final = (".wasm",)
+"""Files that are published compressed: the browser unpacks them while they arrive, whatever the server does."""
+
+
+def read(folder: Path, digests: Mapping[str, str]) -> dict[str, bytes]:
+    """Return the files of a folder by name; none if one is missing or has another digest."""
+    files: dict[str, bytes] = {}
+    for name, digest in digests.items():
+        path = folder / name
+        if not path.is_file():
+            return {}
+        content = path.read_bytes()
+        if sha256(content).hexdigest() != digest:
+            return {}
+        files[name] = content
+    return files
+
+
+def publish(
+    folder: str, files: Mapping[str, bytes], plain: Collection[str] = (), **facts: object
+) -> Iterator[tuple[str, bytes]]:
+    """Yield (address, content) of each file, and of the manifest that a script reads first.
+
+    Args:
+        folder: Where the files are in the site.
+        files: Contents by name.
+        plain: Names that the manifest leaves out, because the browser loads them by their address.
+        facts: What else the manifest says.
+    """
+    listed: list[dict[str, Any]] = []
+    for name, content in files.items():
+        packed = name.endswith(PACKED)
+        served = gzip.compress(content, 9, mtime=0) if packed else content
+        address = f"{name}.gz" if packed else name
+        if name not in plain:
+            digest = sha256(served).hexdigest()
+            listed.append(
+                {"name": name, "file": address, "bytes": len(served), "packed": packed, "sha256": digest}
+            )
+        yield f"{folder}/{address}", served
+    manifest = {**facts, "files": listed}
+    yield f"{folder}/{MANIFEST}", json.dumps(manifest, separators=(",", ":")).encode()

@@ -1,0 +1,54 @@
+"""Published logs of more than tensor parallelism: how far off they may be at most."""
+
+import math
+
+import pytest
+
+from kvreport.catalog.load import open_catalogue
+from kvreport.evidence.by_layout import Errors, OfLayout, by_layout, kinds
+from kvreport.evidence.validation import Validation, validate
+from kvreport.site.pages import layout_evidence
+
+
+@pytest.fixture(scope="module")
+def found() -> Validation:
+    return validate(open_catalogue())
+
+
+@pytest.fixture(scope="module")
+def errors(found: Validation) -> dict[str, OfLayout]:
+    return {one.kind: one for one in by_layout(found)}
+
+
+def test_the_median_over_all_layouts_drafts_and_adapters_is_within_three_percent(
+    errors: dict[str, OfLayout],
+) -> None:
+    every = errors["any"]
+    assert every.from_flags.count >= 17
+    assert every.from_flags.median < 0.03
+    assert every.from_pool.count >= 12
+    assert every.from_pool.median < 0.002
+
+
+@pytest.mark.parametrize(
+    ("kind", "count", "median"),
+    [("expert", 5, 0.019), ("context", 1, 0.003), ("lora", 3, 0.021), ("draft", 5, 0.046)],
+)
+def test_no_kind_of_layout_is_worse_than_it_was(
+    errors: dict[str, OfLayout], kind: str, count: int, median: float
+) -> None:
+    assert errors[kind].from_flags.count >= count
+    assert errors[kind].from_flags.median < median
+
+
+def test_every_log_is_in_a_row(found: Validation, errors: dict[str, OfLayout]) -> None:
+    assert errors["any"].logs + errors["tensor"].logs == len(found.cases)
+    assert sum(bool(list(kinds(case.observation))) for case in found.cases) == errors["any"].logs
+
+
+def test_the_page_prints_each_row_and_leaves_unknown_errors_empty(found: Validation) -> None:
+    (table,) = layout_evidence.tables(found)
+    assert len(table.rows) == len(by_layout(found))
+    assert all(len(row.cells) == len(table.columns) for row in table.rows)
+    assert Errors.of([]).count == 0
+    assert math.isnan(Errors.of([math.inf]).median)

@@ -1,0 +1,141 @@
+"""What layouts add to the memory, and partitions that are given or chosen."""
+
+import pytest
+
+from kvreport.accounting.all_to_all import low_latency_bytes
+from kvreport.accounting.parallel import stage_layers
+from kvreport.catalog.load import Catalogue, open_catalogue
+from kvreport.errors import InputError
+from kvreport.estimation import Estimate, estimate
+from kvreport.units import GIB
+
+
+@pytest.fixture(scope="module")
+def catalogue() -> Catalogue:
+    return open_catalogue()
+
+
+@pytest.mark.parametrize(
+    ("tokens", "gib"),
+    [(2048, 35.55), (1856, 32.21), (1840, 31.94), (1536, 26.66)],
+)
+def test_low_latency_buffers_are_those_that_were_measured(tokens: int, gib: float) -> None:
+    # vllm-project/vllm issue 57894: width 5,120, 448 experts of which 64 are redundant, 16 ranks
+    assert round(low_latency_bytes(tokens, 5120, 448) / GIB, 2) == gib
+
+
+def wide(catalogue: Catalogue, **more: object) -> Estimate:
+    return estimate(
+        "deepseek-v3",
+        gpu="h200",
+        data_parallel=16,
+        expert_parallel=True,
+        nodes=2,
+        context_tokens=8192,
+        catalog=catalogue,
+        **more,
+    )
+
+
+def test_buffers_of_the_exchange_are_taken_from_the_pool(catalogue: Catalogue) -> None:
+    plain = wide(catalogue, max_batched_tokens=256)
+    fast = wide(catalogue, max_batched_tokens=256, all2all_backend="deepep_low_latency")
+    size = fast.loading_bytes["all_to_all_buffers"]
+    assert size == low_latency_bytes(256, 7168, 256) + GIB
+    assert plain.budget.kv_pool_bytes - fast.budget.kv_pool_bytes == size
+    many = wide(catalogue, max_batched_tokens=256, all2all_backend="deepep_high_throughput")
+    assert many.loading_bytes["all_to_all_buffers"] == 2 * GIB
+    assert "all_to_all_buffers" not in plain.loading_bytes
+
+
+def test_sglang_dispatches_its_own_number_of_tokens(catalogue: Catalogue) -> None:
+    found = wide(catalogue, engine="sglang", all2all_backend="deepep_low_latency")
+    assert found.loading_bytes["all_to_all_buffers"] == low_latency_bytes(128, 7168, 256)
+
+
+def test_buffers_beyond_what_deepep_can_make_are_refused_with_what_would_work(catalogue: Catalogue) -> None:
+    with pytest.raises(InputError, match=r"deepep_low_latency with 8,192 tokens.*--max-batched-tokens"):
+        wide(catalogue, max_batched_tokens=8192, all2all_backend="deepep_low_latency")
+
+
+def test_redundant_experts_are_divided_over_the_ranks_with_the_rest(catalogue: Catalogue) -> None:
+    plain, more = wide(catalogue), wide(catalogue, num_redundant_experts=32)
+    held = plain.weights_by_component["routed_experts"], more.weights_by_component["routed_experts"]
+    assert held[1] * 16 == held[0] * 18  # 256 / 16 = 16 experts on a rank, 288 / 16 = 18
+    assert plain.weights_by_component["attention"] == more.weights_by_component["attention"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"num_redundant_experts": 8}, r"found 8 without expert parallelism; allowed: --expert-parallel"),
+        (
+            {"num_redundant_experts": 5, "data_parallel": 8, "expert_parallel": True},
+            r"found 5 beside 256 experts on 8 ranks.*allowed: 8",
+        ),
+        ({"pipeline_parallel": 2, "pipeline_partition": "10,11"}, r"allowed: 2 numbers .* sum 61"),
+        ({"pipeline_parallel": 2, "pipeline_partition": "a,b"}, r"pipeline-partition: found 'a,b'"),
+        ({"pipeline_parallel": 62}, r"pipeline parallel: found 62; allowed: 1 to 61 layers"),
+        ({"data_parallel": 512, "expert_parallel": True}, r"512 ranks for 256 experts; allowed: at most 256"),
+        ({"tensor_parallel": 8, "nodes": 3}, r"nodes: found 3 for 8 devices; allowed: a divisor of 8"),
+    ],
+)
+def test_impossible_layouts_say_why_and_what_would_work(
+    catalogue: Catalogue, asked: dict[str, object], said: str
+) -> None:
+    with pytest.raises(InputError, match=said):
+        estimate("deepseek-v3", gpu="h200", context_tokens=8192, catalog=catalogue, **asked)
+
+
+def test_a_partition_is_what_was_given() -> None:
+    assert stage_layers(48, 2, (16, 32)) == (range(16), range(16, 48))
+
+
+def test_a_published_pipeline_over_unequal_gpus(catalogue: Catalogue) -> None:
+    # vllm-project/vllm issue 34076: 16 layers on 16 GB and 32 on 32 GB; the first stage had 3.18 GiB left.
+    found = estimate(
+        "Qwen/Qwen3-Coder-30B-A3B-Instruct-FP8",
+        gpu=["rtx-5070ti", "rtx-5090"],
+        pipeline_parallel=2,
+        tensor_parallel=1,
+        pipeline_partition="16,32",
+        utilization=0.9,
+        context_tokens=262_144,
+        engine="vllm@0.15.0",
+        catalog=catalogue,
+    )
+    stages = {tuple(rank.places): rank for rank in found.deployment.ranks}
+    assert [len(stages[(place,)].layers) for place in (0, 1)] == [16, 32]
+    assert float(stages[(0,)].pool_bytes) / GIB == pytest.approx(3.18, abs=0.35)
+
+
+def test_the_best_partition_holds_more_than_the_even_one(catalogue: Catalogue) -> None:
+    asked = {
+        "gpu": ["rtx-4090", "rtx-5090"],
+        "pipeline_parallel": 2,
+        "tensor_parallel": 1,
+        "weights": "int4",
+        "context_tokens": 8192,
+        "catalog": catalogue,
+    }
+    even = estimate("llama-3.1-70b", **asked)
+    best = estimate("llama-3.1-70b", pipeline_partition="best", **asked)
+    every = [
+        estimate("llama-3.1-70b", pipeline_partition=f"{first},{80 - first}", **asked).max_concurrency
+        for first in (30, 32, 34, 36, 38)
+    ]
+    assert best.max_concurrency > even.max_concurrency
+    assert best.max_concurrency >= max(every)
+    assert any(text.startswith("pipeline partition ") for text in best.request.assumptions)
+
+
+def test_a_network_between_servers_slows_the_bound_of_a_group_that_spans_them(catalogue: Catalogue) -> None:
+    asked = {"gpu": "h100", "nodes": 2, "context_tokens": 8192, "catalog": catalogue}
+    group = estimate("llama-3.1-70b", tensor_parallel=8, **asked)
+    slow = estimate("llama-3.1-70b", tensor_parallel=8, network_bandwidth="1GB", **asked)
+    assert slow.prefill_ms_lower_bound > group.prefill_ms_lower_bound
+    staged = {"tensor_parallel": 4, "pipeline_parallel": 2}
+    assert (
+        estimate("llama-3.1-70b", network_bandwidth="1GB", **staged, **asked).prefill_ms_lower_bound
+        == estimate("llama-3.1-70b", **staged, **asked).prefill_ms_lower_bound
+    )
