@@ -7,6 +7,9 @@ import struct
 from pathlib import Path
 
 import pytest
+from brought import F32, Q4_K, Q6_K, TensorRow, gguf_tensors
+from brought import GGUF_KEYS as KEYS
+from brought import gguf_header as header
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,53 +19,11 @@ from kvreport.errors import InputError
 from kvreport.estimation import estimate
 from kvreport.estimation.local_answer import LocalEstimate
 
-F32, Q4_K, Q6_K = 0, 12, 14
 BLOCK = {F32: (1, 4), Q4_K: (256, 144), Q6_K: (256, 210)}
 
 
-def text(value: str) -> bytes:
-    raw = value.encode()
-    return struct.pack("<Q", len(raw)) + raw
-
-
-def header(keys: dict[str, int | str], tensors: list[tuple[str, tuple[int, ...], int]]) -> bytes:
-    """A GGUF header, version 3."""
-    parts = [b"GGUF", struct.pack("<IQQ", 3, len(tensors), len(keys))]
-    for key, value in keys.items():
-        kind = struct.pack("<I", 8) + text(value) if isinstance(value, str) else struct.pack("<II", 4, value)
-        parts.append(text(key) + kind)
-    for name, shape, kind in tensors:
-        sizes = b"".join(struct.pack("<Q", size) for size in shape)
-        parts.append(text(name) + struct.pack("<I", len(shape)) + sizes + struct.pack("<IQ", kind, 0))
-    return b"".join(parts)
-
-
-KEYS: dict[str, int | str] = {
-    "general.architecture": "llama",
-    "llama.block_count": 2,
-    "llama.context_length": 8192,
-    "llama.embedding_length": 512,
-    "llama.feed_forward_length": 1024,
-    "llama.attention.head_count": 8,
-    "llama.attention.head_count_kv": 2,
-}
-
-
-def tensors() -> list[tuple[str, tuple[int, ...], int]]:
-    found: list[tuple[str, tuple[int, ...], int]] = [("token_embd.weight", (512, 1000), Q6_K)]
-    for layer in range(2):
-        found += [
-            (f"blk.{layer}.attn_norm.weight", (512,), F32),
-            (f"blk.{layer}.ffn_norm.weight", (512,), F32),
-            (f"blk.{layer}.attn_q.weight", (512, 512), Q4_K),
-            (f"blk.{layer}.attn_k.weight", (512, 128), Q4_K),
-            (f"blk.{layer}.attn_v.weight", (512, 128), Q6_K),
-            (f"blk.{layer}.attn_output.weight", (512, 512), Q4_K),
-            (f"blk.{layer}.ffn_gate.weight", (512, 1024), Q4_K),
-            (f"blk.{layer}.ffn_up.weight", (512, 1024), Q4_K),
-            (f"blk.{layer}.ffn_down.weight", (1024, 512), Q6_K),
-        ]
-    return [*found, ("output_norm.weight", (512,), F32)]
+def tensors() -> list[TensorRow]:
+    return gguf_tensors(1000, Q6_K)
 
 
 def size_of(rows: list[tuple[str, tuple[int, ...], int]]) -> int:

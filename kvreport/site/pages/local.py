@@ -370,7 +370,7 @@ def at_home_section(inputs: Inputs, model: Model) -> Section | None:
     names = {
         "table": table,
         "rows": rows,
-        "local": URI if URI in inputs.addresses or _has_pages(inputs) else "",
+        "local": URI if URI in inputs.addresses or has_pages(inputs) else "",
         "weights": [(mix.upper(), units.gib(laid.weights[mix] + laid.host[mix])) for mix in MIXES],
         "command": f"llama-server -m {slug}-{(best or USUAL_MIX).upper()}.gguf -c "
         f"{laid.longest(best, 24 << 30, backend) if best else 4096} -np 1",
@@ -387,7 +387,7 @@ def gpu_section(inputs: Inputs, gpu: Accelerator) -> Section | None:
         inputs: What pages are made from.
         gpu: The accelerator.
     """
-    if not _has_pages(inputs):
+    if not has_pages(inputs):
         return None
     found = _candidates(inputs)
     kin = [one for one in machines(inputs.site.catalogue) if chip(one) == chip(gpu)]
@@ -424,7 +424,8 @@ def chip(machine: Accelerator) -> str:
     )
 
 
-def _has_pages(inputs: Inputs) -> bool:
+def has_pages(inputs: Inputs) -> bool:
+    """True if the site has pages of machines at home: they are of the public catalog."""
     return inputs.site.catalogue.folder.resolve() == data_dir().resolve()
 
 
