@@ -2,7 +2,7 @@
 (function () {
   "use strict";
 
-  const { $, $$, make, count, gib, load, debounce } = kvreport;
+  const { $, $$, make, count, gib, load, debounce, grid } = kvreport;
   const MOST_UNKNOWN = 40;
 
   function log(form) {
@@ -285,39 +285,6 @@
       : Number.isInteger(value)
       ? count(value)
       : value.toFixed(2));
-
-    function grid(caption, heads, rows) {
-      return make(
-        "div",
-        { class: "kv-scroll kv-scroll--open", role: "region", tabindex: "0", "aria-label": caption },
-        make(
-          "table",
-          { class: "kv-table" },
-          make("caption", {}, caption),
-          make(
-            "thead",
-            {},
-            make(
-              "tr",
-              {},
-              ...heads.map((text, n) => make("th", { scope: "col", class: n ? "kv-num" : false }, text)),
-            ),
-          ),
-          make(
-            "tbody",
-            {},
-            ...rows.map(([first, ...others]) =>
-              make(
-                "tr",
-                {},
-                make("th", { scope: "row" }, first),
-                ...others.map((text) => make("td", { class: "kv-num" }, text)),
-              )
-            ),
-          ),
-        ),
-      );
-    }
 
     const typed = debounce(show, 120);
     fields.log.addEventListener("input", typed);

@@ -327,6 +327,23 @@ def verdict(
     return FITS
 
 
+def start_verdict(asked: int, free: int, error: int) -> int:
+    """Judge a start by what the engine asks for and what is free then.
+
+    Args:
+        asked: Memory that the engine may take.
+        free: What is free of it at start.
+        error: Half width of the band of what is free.
+    """
+    if asked - free > error:
+        return CACHE_EXCEEDS_POOL
+    if asked > free:
+        return MAY_FIT
+    if asked > free - error:
+        return TIGHT
+    return FITS
+
+
 def ceiling_verdict(usable: int, weights: int, requests: int, context: int, limit: int) -> int:
     """Judge one request where nothing is reserved and nothing rounded.
 
