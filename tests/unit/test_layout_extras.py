@@ -139,3 +139,17 @@ def test_a_network_between_servers_slows_the_bound_of_a_group_that_spans_them(ca
         estimate("llama-3.1-70b", network_bandwidth="1GB", **staged, **asked).prefill_ms_lower_bound
         == estimate("llama-3.1-70b", **staged, **asked).prefill_ms_lower_bound
     )
+
+
+def test_inputs_per_prompt_are_told_in_tokens_and_no_videos_measure_less(catalogue: Catalogue) -> None:
+    name = "Qwen/Qwen2.5-VL-7B-Instruct"
+    asked = {"gpu": "h100", "context_tokens": 32_768, "max_batched_tokens": 65_536, "catalog": catalogue}
+    usual = estimate(name, **asked)
+    still = estimate(name, limit_mm_per_prompt=["image=2", "video=0"], **asked)
+    text = estimate(name, limit_mm_per_prompt=["image=0", "video=0"], **asked)
+    assert usual.budget.activations >= still.budget.activations > text.budget.activations
+    told = still.to_dict()["extras"]["encoder"]
+    assert told["limits"] == {"image": 2, "video": 0}
+    assert told["tokens_of_images_per_prompt"] == 2 * told["tokens_per_largest_image"]
+    assert told["cache_bytes_per_largest_image"] == told["tokens_per_largest_image"] * 3584 * 2
+    assert text.to_dict()["extras"]["encoder"]["tokens_per_largest_image"] is None
