@@ -3,10 +3,11 @@
 import pytest
 
 from kvreport.accounting.all_to_all import low_latency_bytes
-from kvreport.accounting.parallel import stage_layers
+from kvreport.accounting.parallel import Layout, stage_layers
 from kvreport.catalog.load import Catalogue, open_catalogue
 from kvreport.errors import InputError
 from kvreport.estimation import Estimate, estimate
+from kvreport.estimation.size import size
 from kvreport.units import GIB
 
 
@@ -153,3 +154,36 @@ def test_inputs_per_prompt_are_told_in_tokens_and_no_videos_measure_less(catalog
     assert told["tokens_of_images_per_prompt"] == 2 * told["tokens_per_largest_image"]
     assert told["cache_bytes_per_largest_image"] == told["tokens_per_largest_image"] * 3584 * 2
     assert text.to_dict()["extras"]["encoder"]["tokens_per_largest_image"] is None
+
+
+@pytest.mark.parametrize(
+    ("name", "layout"),
+    [
+        ("tp8", Layout(tensor=8)),
+        ("tp2-dp8-ep", Layout(tensor=2, data=8, expert=True, nodes=2)),
+        ("PP2-tp8", Layout(tensor=8, pipeline=2, nodes=2)),
+        ("tp8-dcp8", Layout(tensor=8, decode_context=8)),
+    ],
+)
+def test_a_layout_is_read_from_its_name(name: str, layout: Layout) -> None:
+    assert Layout.named(name) == layout
+    assert Layout.named(layout.label) == layout
+
+
+@pytest.mark.parametrize("text", ["", "8", "tp8-tp4", "tp0", "ep8", "tpx", "tp8 dp2", "tp99999"])
+def test_what_is_no_layout_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="layout: found"):
+        Layout.named(text)
+
+
+def test_layouts_that_are_named_are_tried(catalogue: Catalogue) -> None:
+    asked = {"gpus": ["h200"], "context": "32K", "concurrent": 64, "catalog": catalogue}
+    found = size(["zai-org/GLM-5"], layouts=[Layout.named("tp2-dp8-ep"), Layout.named("dp32-ep")], **asked)
+    best = found.ranking.deployments[0]
+    assert best.devices == 32  # 744B parameters in 16 bits; the grid's own layouts take 64
+    assert best.layout.label in ("dp8-tp2-ep", "dp32-ep")
+
+
+def test_unequal_gpus_are_sent_to_the_estimate(catalogue: Catalogue) -> None:
+    with pytest.raises(InputError, match=r"unequal GPUs.*--gpu rtx-4090 --gpu rtx-5090 --pipeline-parallel"):
+        size(["llama-3.1-8b"], gpus=["rtx-4090 + rtx-5090"], context="8K", concurrent=4, catalog=catalogue)
