@@ -192,7 +192,13 @@ class Layout:
         found: dict[str, int] = {}
         for part in text.strip().lower().split("-"):
             match = _DEGREE.fullmatch(part)
-            if match is None or match["way"] in found:
+            expert = match is not None and match["way"] == "ep"
+            if (
+                match is None
+                or match["way"] in found
+                or (expert and match["degree"])
+                or not (expert or match["degree"])
+            ):
                 raise InputError(
                     f"layout: found {shorten(text)}; allowed: tp, pp, dp and dcp with a number, and ep, joined by "
                     "hyphens, such as tp2-dp8-ep"
