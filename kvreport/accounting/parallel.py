@@ -204,11 +204,7 @@ class Layout:
                     "hyphens, such as tp2-dp8-ep"
                 )
             found[match["way"]] = int(match["degree"] or 1)
-        if (
-            min(found.values()) < 1
-            or max(found.values()) > MOST_RANKS
-            or (match["way"] == "ep" and match["degree"])
-        ):
+        if min(found.values()) < 1 or max(found.values()) > MOST_RANKS:
             raise InputError(f"layout: found {shorten(text)}; allowed: degrees from 1 to {MOST_RANKS}")
         made = cls(
             tensor=found.get("tp", 1),
