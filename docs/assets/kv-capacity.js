@@ -132,7 +132,7 @@
     const { model, gpu, block, kept, pool } = config;
     const request = kernel.requestBytes(config.constant, config.terms, context);
     const own = kernel.requestBytes(config.heldConstant, config.heldTerms, context);
-    const verdict = kernel.verdict(
+    const judged = kernel.verdict(
       gpu.usable,
       config.resident,
       config.left,
@@ -144,6 +144,8 @@
       context,
       model.limit,
     );
+    const [free, band] = gpu.free || [config.memory, 0];
+    const verdict = Math.max(judged, kernel.startVerdict(config.memory, free, band));
     const held = kernel.numRequests(pool, block, kept, request);
     return {
       users: kernel.runningRequests(verdict, held, config.seqs),
@@ -152,7 +154,10 @@
       ceiling: kernel.ceilingRequests(gpu.usable, config.weights, own),
       request,
       verdict: kernel.words.verdicts[verdict],
-      short: kernel.shortfall(config.left, block, kept, request, config.wanted),
+      short: Math.max(
+        kernel.shortfall(config.left, block, kept, request, config.wanted),
+        config.memory - free,
+      ),
       token: kernel.tokenBytes(config.heldTerms, context),
     };
   }

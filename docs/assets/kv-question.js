@@ -441,6 +441,9 @@
           missing = error.message;
         }
       }
+      if (state.context > facts.model.limit) {
+        told.append(`${facts.model.name} supports at most ${tokens(facts.model.limit)} tokens. `);
+      }
       if (missing) told.append(`A dash stands where there is no number: ${missing}.`);
       follow(facts, gpu, size);
     }

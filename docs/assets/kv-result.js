@@ -131,7 +131,7 @@
 
   /* --- parts -------------------------------------------------------------------------------------------- */
 
-  function bar({ deployment, context, gpu, state, site }) {
+  function bar({ deployment, context, gpu, state }) {
     if (!deployment) return null;
     const at = Math.min(context, deployment.model.limit);
     const { users, request } = kvCapacity.serve(deployment, at);
@@ -147,7 +147,7 @@
     ];
     const used = parts.reduce((sum, [, , bytes]) => sum + bytes, 0);
     const free = gpu.usable - used;
-    const share = state.share ?? site.engine.utilization;
+    const share = state.share ?? gpu.share;
     const total = Math.max(gpu.usable, used);
     return memoryBar(
       "Memory of one GPU",

@@ -284,7 +284,7 @@
         )[0]
         : null;
       const commands = {
-        vllm: kvSizing.command("vllm", best, work, model.kv, site.engine.utilization),
+        vllm: kvSizing.command("vllm", best, work, model.kv, best.gpu.share),
         sglang: back.fractions && kvSizing.runsOnSglang(times, best)
           ? kvSizing.command("sglang", best, work, model.kv, back.fractions.highest)
           : null,
@@ -489,14 +489,14 @@
       );
     }
 
-    function arithmetic({ site, work }, best, back) {
+    function arithmetic({ work }, best, back) {
       const shared = best.shared
         ? `; ${gib(best.shared, 3)} GiB of that is the shared prefix, held once for all`
         : "";
       const { layout } = best;
       const lines = [
         `concurrent requests: ${+work.concurrent.toFixed(1)} × ${work.burst} = ${count(work.peak)} at peak`,
-        `KV pool per GPU: the engine’s share (${site.engine.utilization}) of ${gib(best.total)} GiB − ${
+        `KV pool per GPU: the engine’s share (${best.gpu.share}) of ${gib(best.total)} GiB − ${
           gib(best.weights)
         } weights − ${gib(best.reserve)} activations, graphs and runtime = ${gib(best.pool)} GiB`,
         `one request of ${count(work.mean)} tokens holds ${gib(best.request, 3)} GiB per GPU${shared}`,

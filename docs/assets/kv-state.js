@@ -278,7 +278,9 @@
     said.push(flags.context, String(context));
     if (state.batched) said.push(flags.batched, String(state.batched));
     if (state.seqs) said.push(flags.max_num_seqs, String(state.seqs));
-    if (state.share !== undefined) said.push(flags.share, String(state.share));
+    const usual = deployment.gpu.share === site.engine.utilization ? undefined : deployment.gpu.share;
+    const share = state.share ?? usual;
+    if (share !== undefined) said.push(flags.share, String(share));
     if (words.online_weights.includes(deployment.weightFormat)) {
       said.push(flags.weights, deployment.weightFormat);
     }

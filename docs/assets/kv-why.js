@@ -11,10 +11,10 @@
 
   /* [words, bytes, role] of each step from the usable memory to what is missing. */
   function steps(one, context) {
-    const { deployment, gpu, site, state } = one;
+    const { deployment, gpu, state } = one;
     const label = (name, values = {}) => kvreport.result.fill(words.waterfall[name], values);
     const parts = kvCapacity.reserveParts(deployment);
-    const share = state.share ?? site.engine.utilization;
+    const share = state.share ?? gpu.share;
     const { request } = kvCapacity.serve(deployment, Math.min(context, deployment.model.limit));
     const states = deployment.wanted * deployment.block;
     const need = states > request ? ["states", states] : ["request", request];
@@ -96,7 +96,7 @@
         found.push([`Weights in ${weights.toUpperCase()} (--weights ${weights})`, { weights }]);
       }
     }
-    if ((state.share ?? site.engine.utilization) < LEVERS.utilization) {
+    if ((state.share ?? gpu.share) < LEVERS.utilization) {
       found.push([`Memory share ${LEVERS.utilization}`, { share: LEVERS.utilization }]);
     }
     if (deployment.tokens > LEVERS.batched) {

@@ -317,11 +317,13 @@ quiz(
 # %% [markdown]
 # ## One click: eight long requests on your GPU
 #
-# An H100 NVL with a memory share of 0.75, FP8 weights and an FP8 cache holds
-# {{ fits("qwen3.6-27b", "h100-nvl-94gb", tokens=131072, weights="fp8", kv="fp8", utilization=0.75) as requests }} of 128K on Qwen3.6 27B. An
-# engine started with eight such requests in mind overflows. With prompts of 2K it holds
-# {{ fits("qwen3.6-27b", "h100-nvl-94gb", tokens=2048, weights="fp8", kv="fp8", utilization=0.75) as requests }} by memory.
-# [Open this case](../models/Qwen--Qwen3.6-27B/index.md?gpu=h100-nvl-94gb&tp=1&weights=fp8&kv=fp8&context=128K&requests=8&share=0.75),
+# Qwen3.6 27B runs with FP8 weights, an FP8 cache, a memory share of 0.75 and `--max-num-seqs 8`. Do eight requests of 128K fit? A calculator
+# that lets all {{ 64 layers = layers("qwen3.6-27b") }} grow needs
+# {{ 128 GiB = 8 * kv_bytes(layers=64, kv_heads=4, head_dim=256, bytes=1, tokens=131072) }} and overflows. In truth
+# {{ 16 layers = growing_layers("qwen3.6-27b") }} grow. An H100 NVL then holds
+# {{ fits("qwen3.6-27b", "h100-nvl-94gb", tokens=131072, weights="fp8", kv="fp8", utilization=0.75, max_seqs=8) as requests }}, an H100 SXM
+# {{ fits("qwen3.6-27b", "H100", tokens=131072, weights="fp8", kv="fp8", utilization=0.75, max_seqs=8) as requests }}.
+# [Open this case](../models/Qwen--Qwen3.6-27B/index.md?gpu=h100-sxm-80gb&tp=1&weights=fp8&kv=fp8&context=128K&requests=8&share=0.75&seqs=8),
 # and change the GPU to yours.
 #
 # ## Read on

@@ -96,6 +96,9 @@ COMFORTABLE_SPARE_BYTES: Final = 8 << 30
 """Free memory of a running SGLang server beyond which its guide raises the static fraction
 (``docs/advanced_features/hyperparameter_tuning.md``)."""
 
+OTHER_WEIGHTS: Final = 0.2
+"""A log whose weights are further than this from ours loads another format: its pool is not compared."""
+
 STATE_OPERATIONS: Final = 4
 """Operations per element of a recurrent state and token: multiply-add to update, and to read."""
 
@@ -320,6 +323,23 @@ def verdict(
     if request > free_bytes(pool, block, kept) or whole_blocks(pool, block) < wanted:
         return MAY_FIT
     if request > free_bytes(pool - error, block, kept) or whole_blocks(pool - error, block) < wanted:
+        return TIGHT
+    return FITS
+
+
+def start_verdict(asked: int, free: int, error: int) -> int:
+    """Judge a start by what the engine asks for and what is free then.
+
+    Args:
+        asked: Memory that the engine may take.
+        free: What is free of it at start.
+        error: Half width of the band of what is free.
+    """
+    if asked - free > error:
+        return CACHE_EXCEEDS_POOL
+    if asked > free:
+        return MAY_FIT
+    if asked > free - error:
         return TIGHT
     return FITS
 

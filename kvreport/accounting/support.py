@@ -111,6 +111,9 @@ def judge(
     on_device = _on_device(ruling, engine, accelerator, model, weight_format, kv_format, asked.dtype)
     if on_device.verdict is not None:
         return on_device
+    alone = _machine(accelerator, asked.layout)
+    if alone.verdict is not None:
+        return alone
     spread = _spread(ruling, engine, model, weight_format, asked)
     return on_device if spread.verdict is None else spread
 
@@ -283,6 +286,23 @@ def _spread(
             )
     cut = cut_block(ruling.alignment, model, weight_format, asked.formats, asked.layout)
     return RUNS if cut is None else Judgement("format_not_supported", f"{engine.label}: {cut}")
+
+
+def _machine(accelerator: Accelerator, layout: Layout) -> Judgement:
+    """Whether so many devices stand in so many machines, where a device is a computer's own chip."""
+    held = accelerator.most_per_machine * layout.nodes
+    if not accelerator.is_computer or layout.devices <= held:
+        return RUNS
+    return Judgement(
+        "engine_does_not_run",
+        f"{layout.devices} x {accelerator.name} are {layout.devices // accelerator.most_per_machine} machines "
+        f"(--nodes {layout.devices // accelerator.most_per_machine}), not {layout.nodes}",
+    )
+
+
+def machine_codes(accelerators: Sequence[Accelerator], layout: Layout) -> list[int]:
+    """The codes of what no machine holds, one for each device."""
+    return [_machine(device, layout).code for device in accelerators]
 
 
 def spread_codes(

@@ -237,6 +237,17 @@ class Accelerator(Record):
         return free.value, band or 0
 
     @property
+    def is_computer(self) -> bool:
+        """True for a computer's own chip, which cannot be put beside others in one machine."""
+        return self.form_factor in _COMPUTERS
+
+    @property
+    def most_per_machine(self) -> int:
+        """How many devices one machine can hold: what a board, a tray or a computer has; eight cards or more."""
+        usual = self.devices_per_node or _CARDS
+        return max(usual, _CARDS) if self.form_factor in _CARD_FORMS else usual
+
+    @property
     def short_name(self) -> str:
         """What people call it: its shortest alias that is written as a name."""
         names = [alias for alias in self.aliases if alias[0].isupper() and self.vendor not in alias]
@@ -276,6 +287,11 @@ class Accelerator(Record):
                 "compute_capability", shorten(capability), "a CUDA capability such as '9.0', for NVIDIA"
             )
 
+
+_COMPUTERS: Final = frozenset({"SoC", "SoM", "APU", "Desktop"})
+_CARD_FORMS: Final = frozenset({None, "PCIe", "PCIe LP"})
+_CARDS: Final = 8
+"""Cards that a server or a self-made rig holds, whatever is usual for them."""
 
 _CONTEXT_BYTES: Final = 569_083_166
 """What a process's context takes before an engine measures what is free: 0.53 GiB of an H100 ("78.66/79.19 GiB")."""

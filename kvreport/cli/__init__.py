@@ -52,6 +52,19 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise InputError(f"{cut(message)} (see {self.prog} --help)")
 
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Parse, and refuse a flag that is given twice where once is meant; argparse would keep the last."""
+        words = list(sys.argv[1:] if args is None else args)
+        for action in self._actions:
+            if type(action).__name__ != "_StoreAction" or not action.option_strings:
+                continue
+            times = sum(word.partition("=")[0] in action.option_strings for word in words)
+            if times > 1:
+                raise InputError(f"{action.option_strings[0]}: found {times} times; allowed: once")
+        return super().parse_known_args(words, namespace)
+
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of every command and option."""

@@ -59,11 +59,14 @@ def register(add: Add) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from kvreport.catalog.load import open_catalogue
+    from kvreport.errors import InputError
     from kvreport.estimation import estimate
     from kvreport.estimation.local_answer import LocalEstimate
     from kvreport.estimation.remedies import remedies
     from kvreport.estimation.why_not import why_not
 
+    if options.require is not None and options.require < 1:
+        raise InputError(f"require: found {options.require}; allowed: a whole number of at least 1")
     catalogue = open_catalogue(options.data)
     result = estimate(options.model, catalog=catalogue, **query_values(options))
     why = None if isinstance(result, LocalEstimate) else why_not(result, catalogue)
@@ -136,10 +139,34 @@ def text(
     lines += [] if why is None else _tried_lines(why)
     if isinstance(result, LocalEstimate):
         lines += ["On this machine", *(f"  {line}" for line in inverse_lines(result)), ""]
+    lines += _command_lines(result)
     lines += ["How it is computed", *(f"  {line}" for line in result.explanation)]
     lines += _said("Assumed", request.assumptions)
     lines += _said("Not read", request.not_read)
     return lines
+
+
+def _command_lines(result: Estimate) -> list[str]:
+    """The command that starts what is described, with what it cannot say; nothing where nothing starts."""
+    from kvreport.estimation.commands import (
+        checkpoint_note,
+        estimate_command,
+        nodes_note,
+        served_by,
+        tensorrt_llm_options,
+    )
+    from kvreport.estimation.local_answer import LocalEstimate
+
+    if isinstance(result, LocalEstimate):
+        return []
+    command = estimate_command(result)
+    if command is None:
+        return []
+    served = served_by(result)
+    notes = [note for note in (checkpoint_note(served), nodes_note(served)) if note]
+    if command.endswith("--config options.yaml"):
+        notes.append(f"options.yaml: {tensorrt_llm_options(served)}")
+    return ["Start it with", f"  {command}", *(f"  {note}" for note in notes), ""]
 
 
 def _said(title: str, entries: Sequence[str]) -> list[str]:

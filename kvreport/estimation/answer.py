@@ -16,6 +16,7 @@ from kvreport.accounting.kv_cache import SERVED_BYTES
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan
 from kvreport.accounting.profile import CacheProfile
+from kvreport.estimation.commands import estimate_command
 from kvreport.estimation.request import Request
 
 
@@ -114,6 +115,11 @@ class Estimate:
         )
 
     @property
+    def too_large(self) -> str:
+        """Why the weights do not fit, where they do not."""
+        return "its weights alone are too large"
+
+    @property
     def start_shortage_bytes(self) -> int | None:
         """What the engine asks for at start beyond what is free, where that decides the verdict; else None."""
         if self.deployment is None or self.deployment.start_shortage is None:
@@ -182,6 +188,7 @@ class Estimate:
             "max_context_tokens": self.max_context_tokens,
             "verdict": self.verdict,
             "verdict_reason": self.verdict_reason or None,
+            "command": estimate_command(self),
             "shortfall_bytes": self.shortfall_bytes,
             "uncertainty_bytes": self.budget.uncertainty_bytes,
             "layout": layout_to_dict(request.layout),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kvreport.accounting.deployment import Case
@@ -16,14 +16,15 @@ from kvreport.accounting.roofline import Peaks
 from kvreport.accounting.support import FLOAT32, WIDE, widens
 from kvreport.architectures.names import repository_name
 from kvreport.catalog.accelerator import Accelerator
-from kvreport.catalog.engine import Engine
+from kvreport.catalog.engine import Engine, version_number
 from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.load import RELEASED, Catalogue
 from kvreport.catalog.model import Model
 from kvreport.catalog.support import Support
 from kvreport.errors import InputError, shorten
+from kvreport.estimation.commands import OWN_DRAFT
 from kvreport.estimation.opened import Opened, listed
-from kvreport.query import Query
+from kvreport.query import Query, options
 from kvreport.units import parse_bytes, parse_tokens
 
 
@@ -164,8 +165,8 @@ class Request:
 _TYPES = {"half": "float16", "float16": "float16", "bfloat16": "bfloat16", "float32": FLOAT32}
 """What ``--dtype`` means; ``auto`` is the checkpoint's own."""
 
-OWN_DRAFT = "mtp"
-"""Names a checkpoint's own prediction layer as its draft."""
+LEAST_MEMORY = 1 << 30
+"""The least memory of a device that a question may set."""
 
 BEST = "best"
 """Asks for the pipeline partition that holds the most requests."""
@@ -275,9 +276,11 @@ def resolve(query: Query, catalog: Catalogue) -> Request:
         else at_release(catalog.engine(query.engine), query.engine)
     )
     devices = _devices(query, catalog)
-    layout = _layout(query, len(devices), assumed)
+    layout = _in_machines(_layout(query, len(devices), assumed), devices[0], assumed)
     accelerator = devices[0]
     refuse_unsupported(record, policy, catalog.support)
+    _refuse_unused(query, policy)
+    _say_newer(query, catalog, assumed)
     engine = rules(policy)
     limits = _inputs(query.limit_mm_per_prompt)
     cache = catalog.kv_format(
@@ -398,6 +401,8 @@ def _devices(query: Query, catalog: Catalogue) -> tuple[Accelerator, ...]:
     if query.memory is None:
         return tuple(found)
     size = _field("memory", parse_bytes, query.memory)
+    if size < LEAST_MEMORY:
+        raise InputError(f"memory: found {size:,} bytes; allowed: at least 1 GiB, written like 80GiB")
     return tuple(one.with_usable(size) for one in found)
 
 
@@ -430,6 +435,51 @@ def _layout(query: Query, devices: int, assumed: list[str]) -> Layout:
             f"({layout.label}); allowed: one kind of GPU, or one --gpu for each of the {layout.devices}"
         )
     return layout
+
+
+def _refuse_unused(query: Query, engine: Engine) -> None:
+    """Refuse flags that the engine does not have: what is ignored would be taken for an answer.
+
+    Raises:
+        InputError: If a flag of the local engines is given for a server, or a rank without adapters.
+    """
+    if engine.family in _SERVERS:
+        for option in options():
+            value = getattr(query, option.name)
+            if option.group == "home" and value != option.default:
+                raise InputError(
+                    f"{option.flags[0].lstrip('-')}: found {shorten(value)} for {engine.label}; allowed with "
+                    "--engine llama-cpp or ollama, whose flag it is"
+                )
+    default = next(option.default for option in options() if option.name == "max_lora_rank")
+    if query.max_lora_rank != default and not query.max_loras:
+        raise InputError(
+            f"max-lora-rank: found {query.max_lora_rank} without adapters; allowed with --max-loras of at least 1"
+        )
+
+
+_SERVERS = frozenset({"vllm", "sglang", "tensorrt_llm"})
+
+
+def _say_newer(query: Query, catalog: Catalogue, assumed: list[str]) -> None:
+    """Say so where a release is asked for that is newer than any that was read."""
+    if isinstance(query.engine, Engine) or "@" not in query.engine:
+        return
+    _, _, asked = query.engine.partition("@")
+    known = catalog.engines.get(catalog.engine(query.engine).family)
+    if known is not None and known.version and version_number(asked) > version_number(known.version):
+        assumed.append(
+            f"release {asked}: newer than {known.version}, the last that was read; its rules are taken"
+        )
+
+
+def _in_machines(layout: Layout, device: Accelerator, assumed: list[str]) -> Layout:
+    """The layout over as many machines as its devices need, where that was not stated."""
+    nodes = -(-layout.devices // device.most_per_machine)
+    if layout.nodes > 1 or nodes == 1 or layout.devices % nodes or (layout.data > 1 and layout.data % nodes):
+        return layout
+    assumed.append(f"nodes {nodes}: a machine holds {device.most_per_machine} of {device.name}")
+    return replace(layout, nodes=nodes)
 
 
 def _partition(text: str | None) -> tuple[int, ...]:

@@ -200,7 +200,9 @@ class Sizing:
             kv_format=found.kv_format,
             kv_is_own=found.kv_format
             == (rules(asked).default_kv_format(found.model, found.offer.accelerator) or "bf16"),
-            share=None if (engine := self._engine("vllm")) is None else engine.utilization,
+            share=None
+            if (engine := self._engine("vllm")) is None
+            else rules(engine).share_on(found.offer.accelerator, None),
             pipeline_parallel=found.layout.pipeline,
             data_parallel=found.layout.data,
             expert_parallel=found.layout.expert,

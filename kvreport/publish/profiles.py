@@ -131,7 +131,8 @@ def site_facts(site: SiteData) -> dict[str, Any]:
     the smallest machine that is rented out; ``gpus[].step`` is [tokens of
     one scheduler step, requests at once] that they suppose, ``gpus[].own`` whether its kernels for experts
     bring their own buffers, ``gpus[].outside`` [whether links multicast, bytes shared with a CPU],
-    ``gpus[].band`` [share of the reserve, bytes] of the error band, ``gpus[].runner`` which of a model's
+    ``gpus[].share`` the default share of memory, ``gpus[].free`` [bytes free at start, half width of their band]
+    where the engine asks, ``gpus[].band`` [share of the reserve, bytes] of the error band, ``gpus[].runner`` which of a model's
     rates hold (1: ``other_rates``), ``gpus[].linked`` whether it stands in servers whose devices are linked,
     as further layouts need. ``engine.since`` is the first release with these rules. ``layouts[].places``
     are the columns of a model's lists, one for each pipeline stage.
@@ -172,7 +173,13 @@ def site_facts(site: SiteData) -> dict[str, Any]:
                 "short": short_name(gpu),
                 "vendor": gpu.vendor,
                 "usable": gpu.usable_bytes,
-                "memory": rules(site.engine).memory_bytes(gpu.usable_bytes),
+                "memory": rules(site.engine).memory_bytes(
+                    gpu.usable_bytes, rules(site.engine).share_on(gpu, None)
+                ),
+                "share": rules(site.engine).share_on(gpu, None),
+                "free": None
+                if rules(site.engine).start_shortage(gpu, None) is None
+                else list(gpu.free_at_start),
                 "reserve": reserves[gpu.id],
                 "kind": kinds[gpu.id],
                 "rented": gpu.is_commonly_rented,

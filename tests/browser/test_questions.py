@@ -154,8 +154,9 @@ def test_a_question_follows_the_readers_case_and_keeps_it_on_the_way(browser, ad
 
 def test_what_cannot_be_computed_is_a_dash_with_a_reason(browser, address):
     visit = Visit(browser, address)
-    page = visit.go("questions/first/?tp=2&context=32K&weights=int4")
+    page = visit.go("questions/first/?tp=2&context=256K&weights=int4")
     shown(page)
+    assert "Llama 3.1 8B supports at most 128K tokens." in page.locator("[data-kv-told]").inner_text()
     assert page.locator("[data-kv-none]").inner_text() == "—"
     assert "A dash stands where there is no number" in page.locator("[data-kv-told]").inner_text()
     visit.context.close()

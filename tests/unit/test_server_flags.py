@@ -1,7 +1,10 @@
 """Commands say only what the engines' own argument parsers take."""
 
+import shlex
+
 import pytest
 
+import kvreport
 from kvreport.catalog.server_flags import ServerFlags, load_server_flags
 from kvreport.estimation.commands import Served, Server, serving_command, tensorrt_llm_options
 from kvreport.resources import data_dir
@@ -18,12 +21,28 @@ EVERYTHING = Served(
     pipeline_parallel=2,
     data_parallel=2,
     expert_parallel=True,
+    dtype="bfloat16",
+    max_batched_tokens=4096,
+    eager=True,
+    kv_pool_bytes=1 << 34,
+    block_tokens=32,
+    prefix_caching=False,
+    images=False,
+    lora=(2, 32),
+    draft_tokens=3,
+    draft="org/draft",
 )
 
 
 @pytest.fixture(scope="module")
 def servers() -> dict[str, ServerFlags]:
     return load_server_flags(data_dir())
+
+
+def taken(server: ServerFlags) -> set[str]:
+    """Flags that a parser takes; vLLM's switches have a negative each (``argparse.BooleanOptionalAction``)."""
+    negatives = {f"--no-{flag[2:]}" for flag in server.flags} if server.family == "vllm" else set()
+    return set(server.flags) | negatives
 
 
 @pytest.mark.parametrize("server", ["vllm", "sglang", "tensorrt_llm", "llama_cpp"])
@@ -38,7 +57,7 @@ def test_every_flag_of_a_command_is_one_that_the_server_takes(
     assert command.startswith(known.command)
     flags = [word for word in command.split() if word.startswith("--")]
     assert flags
-    assert set(flags) <= set(known.flags)
+    assert set(flags) <= taken(known)
 
 
 def test_the_lists_are_whole_parsers_not_the_flags_we_use(servers: dict[str, ServerFlags]) -> None:
@@ -58,8 +77,82 @@ def test_attention_data_parallelism_in_each_engines_words() -> None:
     assert tensorrt_llm_options(EVERYTHING) == {
         "enable_attention_dp": True,
         "kv_cache_config": {"dtype": "fp8"},
+        "dtype": "bfloat16",
+        "cuda_graph_config": None,
+        "lora_config": {"max_loras": 2, "max_lora_rank": 32},
+        "speculative_config": {
+            "decoding_type": "Eagle",
+            "max_draft_len": 3,
+            "speculative_model_dir": "org/draft",
+        },
     }
 
 
 def test_llama_cpp_takes_the_context_of_all_requests_together() -> None:
     assert "--ctx-size 131072 --parallel 16" in serving_command("llama_cpp", EVERYTHING)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"eager": True, "max_batched_tokens": 4096}, "--max-num-batched-tokens 4096 --enforce-eager"),
+        ({"max_loras": 2, "max_lora_rank": 32}, "--enable-lora --max-loras 2 --max-lora-rank 32"),
+        ({"kv": "fp8"}, "--kv-cache-dtype fp8"),
+        ({"max_seqs": 12, "utilization": 0.85}, "--max-num-seqs 12 --gpu-memory-utilization 0.85"),
+        ({"dtype": "half"}, "--dtype float16"),
+        ({"kv_pool": "20GiB"}, "--kv-cache-memory-bytes 21474836480"),
+        ({"prefix_caching": False, "block_size": 32}, "--block-size 32 --no-enable-prefix-caching"),
+        ({"gpu": "dgx-spark-gb10"}, "--gpu-memory-utilization 0.8"),
+        ({"gpu": "t4", "model": "google/gemma-2-2b-it"}, "--dtype float32"),
+        ({"tensor_parallel": 2, "pipeline_parallel": 2, "nodes": 2}, "--pipeline-parallel-size 2 --nnodes 2"),
+        (
+            {
+                "model": "deepseek-ai/DeepSeek-V3",
+                "gpu": "h200",
+                "tensor_parallel": 8,
+                "num_speculative_tokens": 1,
+            },
+            """--speculative-config '{"method":"mtp","num_speculative_tokens":1}'""",
+        ),
+    ],
+)
+def test_an_estimates_command_says_what_its_verdict_rests_on(servers, options, told) -> None:
+    asked = {"model": "Qwen/Qwen3-8B", "gpu": "h100", "context_tokens": 4096} | options
+    found = kvreport.estimate(asked.pop("model"), **asked)
+    command = found.to_dict()["command"]
+    assert told in command, command
+    assert "--max-model-len 4096" in command
+    flags = {word for word in shlex.split(command) if word.startswith("--")}
+    assert flags <= taken(servers["vllm"])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"gpu": "m4-max-128"},
+        {"weights": "bnb-4bit"},
+        {"gpu": "dgx-spark-gb10", "utilization": 0.92},
+        {"engine": "ceiling"},
+        {"engine": "transformers"},
+        {"gpu": ["h100", "a100"], "tensor_parallel": 2},
+    ],
+)
+def test_nothing_is_printed_for_what_does_not_start_or_has_no_server(options) -> None:
+    asked = {"gpu": "h100", "context_tokens": 4096} | options
+    assert kvreport.estimate("Qwen/Qwen3-8B", **asked).to_dict()["command"] is None
+
+
+def test_sglang_says_the_same_in_its_own_words(servers) -> None:
+    found = kvreport.estimate(
+        "deepseek-ai/DeepSeek-V3",
+        gpu="h200",
+        engine="sglang",
+        tensor_parallel=8,
+        context_tokens=4096,
+        eager=True,
+        draft="mtp",
+        num_speculative_tokens=3,
+    )
+    command = found.to_dict()["command"]
+    assert "--disable-cuda-graph --speculative-algorithm EAGLE --speculative-num-steps 3" in command
+    assert {word for word in command.split() if word.startswith("--")} <= set(servers["sglang"].flags)

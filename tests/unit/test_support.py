@@ -318,3 +318,37 @@ def test_drafting_in_stages_is_refused_by_release(engine, model, pipeline, runs)
         context_tokens=4096,
     )
     assert (found.verdict != NO_DEVICE) == runs, found.verdict_reason
+
+
+@pytest.mark.parametrize(
+    ("gpu", "ranks", "nodes", "stated"),
+    [
+        ("dgx-spark-gb10", 2, 2, True),
+        ("h100", 8, 1, False),
+        ("h100", 16, 2, True),
+        ("rtx-4090", 8, 1, False),
+        ("gb300-288gb", 8, 2, True),
+    ],
+)
+def test_devices_stand_in_as_many_machines_as_they_need(gpu, ranks, nodes, stated) -> None:
+    found = kvreport.estimate(DENSE, gpu=gpu, tensor_parallel=ranks, context_tokens=2048)
+    assert found.request.layout.nodes == nodes
+    assert any(line.startswith("nodes ") for line in found.request.assumptions) == stated
+
+
+def test_no_published_row_puts_two_computers_into_one_machine(catalogue) -> None:
+    asked = Asked(layout=Layout(tensor=2))
+    engine, model = catalogue.engine("vllm"), catalogue.model(DENSE)
+    alone = judge(catalogue.support, engine, catalogue.accelerator("dgx-spark-gb10"), model, asked=asked)
+    assert (alone.verdict, "2 machines" in alone.reason) == (NO_DEVICE, True)
+    assert (
+        judge(catalogue.support, engine, catalogue.accelerator("rtx-4090"), model, asked=asked).verdict
+        is None
+    )
+    for cube in matrix(axes(catalogue, models=DENSE, gpus="dgx-spark-gb10,rtx-4090")):
+        if not cube.tensor_parallel[1:]:
+            continue
+        rows = cube.values["verdict"][list(cube.gpus).index("dgx-spark-gb10"), 1]
+        assert (
+            rows[cube.possible[list(cube.gpus).index("dgx-spark-gb10"), 1]] == Verdict.ENGINE_DOES_NOT_RUN
+        ).all()

@@ -1,0 +1,86 @@
+"""Bad input: one line on stderr, status 2, and nothing on stdout."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from kvreport.cli import main
+
+ESTIMATE = "estimate llama-3.1-8b --gpu H100"
+SIZE = "size llama-3.1-8b --context 8K --concurrent 10"
+
+BAD = {
+    # The same flag twice where once is meant.
+    f"{ESTIMATE} --context 32K --context 64K": "2 times",
+    f"{ESTIMATE} --tp 2 --tensor-parallel 4": "2 times",
+    f"{ESTIMATE} --memory 80GiB --memory 90GiB": "2 times",
+    f"{SIZE} --concurrent 20": "2 times",
+    f"{SIZE} --kv fp8 --kv=bf16": "2 times",
+    "matrix --out a --out b": "2 times",
+    "log - --tp 1 --tp 2": "2 times",
+    # Unknown names, with near ones.
+    "estimate lama-3.1-8b --gpu H100": "Llama-3.1-8B",
+    "estimate llama-3.1-8b --gpu H1000": "did you mean",
+    f"{ESTIMATE} --engine vlm": "did you mean vllm",
+    f"{ESTIMATE} --engine vllm@abc": "a version of",
+    f"{ESTIMATE} --weights fp9": "did you mean fp8",
+    f"{ESTIMATE} --kv fp9": "did you mean fp8",
+    f"{ESTIMATE} --draft nosuchmodel": "nosuchmodel",
+    f"{ESTIMATE} --dtype float8": "float16",
+    f"{ESTIMATE} --frobnicate": "--frobnicate",
+    f"{ESTIMATE} --format xml": "json",
+    f"{SIZE} --gpu nosuch": "nosuch",
+    f"{SIZE} --price h1000=3": "did you mean",
+    f"{SIZE} --engine nosuch": "nosuch",
+    "size nosuch --context 8K --concurrent 10": "nosuch",
+    "matrix --models nosuch --out a": "nosuch",
+    "model nosuch": "nosuch",
+    "list nosuch": "models",
+    "log /nonexistent.log": "No such file",
+    "diff /nonexistent /nonexistent2": "no such file",
+    "nosuchcommand": "estimate",
+    # Impossible values.
+    f"{ESTIMATE} --context 0": "out of range",
+    f"{ESTIMATE} --context -5": "-5",
+    f"{ESTIMATE} --context 12Q": "12Q",
+    f"{ESTIMATE} --utilization 1.5": "share",
+    f"{ESTIMATE} --utilization nan": "share",
+    f"{ESTIMATE} --tp 3": "does not divide",
+    f"{ESTIMATE} --tp 0": "from 1",
+    f"{ESTIMATE} --nodes 3 --tp 8": "a divisor of 8",
+    f"{ESTIMATE} --max-seqs 0": "from 1",
+    f"{ESTIMATE} --memory 80": "1 GiB",
+    f"{ESTIMATE} --memory 0GiB": "out of range",
+    f"{ESTIMATE} --kv-pool 0": "out of range",
+    f"{ESTIMATE} --expert-parallel": "without routed experts",
+    f"{ESTIMATE} --pipeline-parallel 99": "1 to 32",
+    f"{ESTIMATE} --limit-mm-per-prompt picture=2": "image, video, audio",
+    f"{ESTIMATE} --require 0": "at least 1",
+    f"{SIZE} --available 0": "available",
+    f"{SIZE} --price h100=abc": "GPU=PRICE",
+    "size llama-3.1-8b --context 8K --concurrent 0": "above 0",
+    "size llama-3.1-8b --context 999M --concurrent 1": "supports 131,072",
+    'estimate llama-3.1-8b --gpu "H100*0"': "H100*8",
+    # Flags that the engine does not have.
+    f"{ESTIMATE} --n-gpu-layers 4": "--engine llama-cpp",
+    f"{ESTIMATE} --cache-type-k q4_0": "--engine llama-cpp",
+    f"{ESTIMATE} --max-lora-rank 64": "--max-loras",
+}
+
+
+@pytest.mark.parametrize("line", BAD)
+def test_bad_input_is_one_line_and_status_2(line, capsys, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(shlex.split(line)) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.count("\n") == 1
+    assert said.err.startswith("kvreport: error: ")
+    assert BAD[line] in said.err
+
+
+def test_a_release_newer_than_any_that_was_read_is_said(capsys) -> None:
+    assert main(["estimate", "llama-3.1-8b", "--gpu", "H100", "--engine", "vllm@99.0"]) == 0
+    assert "release 99.0: newer than" in capsys.readouterr().out
