@@ -7,6 +7,7 @@ from kvreport.accounting.parallel import Layout, stage_layers
 from kvreport.catalog.load import Catalogue, open_catalogue
 from kvreport.errors import InputError
 from kvreport.estimation import Estimate, estimate
+from kvreport.estimation.commands import estimate_command
 from kvreport.estimation.size import size
 from kvreport.units import GIB
 
@@ -187,3 +188,32 @@ def test_layouts_that_are_named_are_tried(catalogue: Catalogue) -> None:
 def test_unequal_gpus_are_sent_to_the_estimate(catalogue: Catalogue) -> None:
     with pytest.raises(InputError, match=r"unequal GPUs.*--gpu rtx-4090 --gpu rtx-5090 --pipeline-parallel"):
         size(["llama-3.1-8b"], gpus=["rtx-4090 + rtx-5090"], context="8K", concurrent=4, catalog=catalogue)
+
+
+def test_the_command_says_what_the_layout_adds(catalogue: Catalogue) -> None:
+    more = {"num_redundant_experts": 32, "all2all_backend": "deepep_low_latency", "max_batched_tokens": 256}
+    vllm = estimate_command(wide(catalogue, **more))
+    assert "--enable-eplb --eplb-config.num_redundant_experts 32 --all2all-backend deepep_low_latency" in vllm
+    sglang = estimate_command(wide(catalogue, engine="sglang", **more))
+    assert "--ep-num-redundant-experts 32 --moe-a2a-backend deepep --deepep-mode low_latency" in sglang
+
+
+def test_the_command_says_partition_and_inputs(catalogue: Catalogue) -> None:
+    staged = estimate(
+        "qwen3-32b",
+        gpu="h100",
+        tensor_parallel=1,
+        pipeline_parallel=2,
+        pipeline_partition="30,34",
+        context_tokens=8192,
+        catalog=catalogue,
+    )
+    assert estimate_command(staged).startswith("VLLM_PP_LAYER_PARTITION=30,34 vllm serve")
+    seen = estimate(
+        "Qwen/Qwen2.5-VL-7B-Instruct",
+        gpu="h100",
+        limit_mm_per_prompt=["image=2", "video=0"],
+        context_tokens=8192,
+        catalog=catalogue,
+    )
+    assert """--limit-mm-per-prompt '{"image":2,"video":0}'""" in estimate_command(seen)
