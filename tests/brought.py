@@ -20,46 +20,59 @@ CONFIG: dict[str, Any] = {
     "torch_dtype": "bfloat16",
 }
 
-F32, Q4_K = 0, 12
+F32, Q4_K, Q6_K = 0, 12, 14
+GGUF_KEYS: dict[str, int | str] = {
+    "general.architecture": "llama",
+    "llama.block_count": 2,
+    "llama.context_length": 8192,
+    "llama.embedding_length": 512,
+    "llama.feed_forward_length": 1024,
+    "llama.attention.head_count": 8,
+    "llama.attention.head_count_kv": 2,
+}
+TensorRow = tuple[str, tuple[int, ...], int]
 
 
-def gguf_file() -> bytes:
-    """The header of a Llama of two layers in Q4_K."""
-    keys: dict[str, int | str] = {
-        "general.architecture": "llama",
-        "llama.block_count": 2,
-        "llama.context_length": 8192,
-        "llama.embedding_length": 512,
-        "llama.feed_forward_length": 1024,
-        "llama.attention.head_count": 8,
-        "llama.attention.head_count_kv": 2,
-    }
-    tensors: list[tuple[str, tuple[int, ...], int]] = [
-        ("token_embd.weight", (512, 1024), Q4_K),
-        ("output_norm.weight", (512,), F32),
-    ]
+def gguf_tensors(vocabulary: int = 1024, some: int = Q4_K) -> list[TensorRow]:
+    """The tensors of a Llama of two layers in Q4_K; ``some`` of them, as mixes have it, in another type."""
+    rows: list[TensorRow] = [("token_embd.weight", (512, vocabulary), some)]
     for layer in range(2):
-        tensors += [
+        rows += [
             (f"blk.{layer}.attn_norm.weight", (512,), F32),
             (f"blk.{layer}.ffn_norm.weight", (512,), F32),
             (f"blk.{layer}.attn_q.weight", (512, 512), Q4_K),
             (f"blk.{layer}.attn_k.weight", (512, 128), Q4_K),
-            (f"blk.{layer}.attn_v.weight", (512, 128), Q4_K),
+            (f"blk.{layer}.attn_v.weight", (512, 128), some),
             (f"blk.{layer}.attn_output.weight", (512, 512), Q4_K),
             (f"blk.{layer}.ffn_gate.weight", (512, 1024), Q4_K),
             (f"blk.{layer}.ffn_up.weight", (512, 1024), Q4_K),
-            (f"blk.{layer}.ffn_down.weight", (1024, 512), Q4_K),
+            (f"blk.{layer}.ffn_down.weight", (1024, 512), some),
         ]
+    return [*rows, ("output_norm.weight", (512,), F32)]
+
+
+def gguf_header(keys: dict[str, int | str], tensors: list[TensorRow]) -> bytes:
+    """A GGUF header, version 3."""
     parts = [b"GGUF", struct.pack("<IQQ", 3, len(tensors), len(keys))]
     for key, value in keys.items():
-        held = struct.pack("<I", 8) + _text(value) if isinstance(value, str) else struct.pack("<II", 4, value)
-        parts.append(_text(key) + held)
+        held = (
+            struct.pack("<I", 8) + gguf_text(value)
+            if isinstance(value, str)
+            else struct.pack("<II", 4, value)
+        )
+        parts.append(gguf_text(key) + held)
     for name, shape, kind in tensors:
         sizes = b"".join(struct.pack("<Q", size) for size in shape)
-        parts.append(_text(name) + struct.pack("<I", len(shape)) + sizes + struct.pack("<IQ", kind, 0))
+        parts.append(gguf_text(name) + struct.pack("<I", len(shape)) + sizes + struct.pack("<IQ", kind, 0))
     return b"".join(parts)
 
 
-def _text(value: str) -> bytes:
+def gguf_text(value: str) -> bytes:
+    """A text as a GGUF file has it: its length, then its bytes."""
     raw = value.encode()
     return struct.pack("<Q", len(raw)) + raw
+
+
+def gguf_file() -> bytes:
+    """The header of a Llama of two layers in Q4_K."""
+    return gguf_header(GGUF_KEYS, gguf_tensors())

@@ -3,7 +3,8 @@
 (function () {
   "use strict";
 
-  const { $, $$, make, count, gib, plural, onDevices, load, readState, writeState, ignoredNote } = kvreport;
+  const { $, $$, make, count, gib, plural, onDevices, load, readState, writeState, ignoredNote, grid } =
+    kvreport;
   const GIB = 2 ** 30;
   const POINTS = 20;
   const LARGEST = 600_000_000;
@@ -354,39 +355,6 @@
     }
 
     const percent = (share) => `${(share * 100).toFixed(1)}%`;
-
-    function grid(caption, heads, rows) {
-      return make(
-        "div",
-        { class: "kv-scroll kv-scroll--open", role: "region", tabindex: "0", "aria-label": caption },
-        make(
-          "table",
-          { class: "kv-table" },
-          make("caption", {}, caption),
-          make(
-            "thead",
-            {},
-            make(
-              "tr",
-              {},
-              ...heads.map((words, n) => make("th", { scope: "col", class: n ? "kv-num" : false }, words)),
-            ),
-          ),
-          make(
-            "tbody",
-            {},
-            ...rows.map(([first, ...others]) =>
-              make(
-                "tr",
-                {},
-                make("th", { scope: "row" }, first),
-                ...others.map((words) => make("td", { class: "kv-num" }, words)),
-              )
-            ),
-          ),
-        ),
-      );
-    }
 
     /* --- the form --------------------------------------------------------------------------------- */
 

@@ -143,6 +143,30 @@
     );
   }
 
+  /* A small table: the first column names, the others hold numbers. */
+  function grid(caption, heads, rows) {
+    const head = heads.map((text, n) => make("th", { scope: "col", class: n ? "kv-num" : false }, text));
+    const body = rows.map(([first, ...others]) =>
+      make(
+        "tr",
+        {},
+        make("th", { scope: "row" }, first),
+        ...others.map((text) => make("td", { class: "kv-num" }, text)),
+      )
+    );
+    return make(
+      "div",
+      { class: "kv-scroll kv-scroll--open", role: "region", tabindex: "0", "aria-label": caption },
+      make(
+        "table",
+        { class: "kv-table" },
+        make("caption", {}, caption),
+        make("thead", {}, make("tr", {}, ...head)),
+        make("tbody", {}, ...body),
+      ),
+    );
+  }
+
   function draw(tag, attributes, ...children) {
     const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
     for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, String(value));
@@ -511,6 +535,7 @@
     script,
     usersCell,
     memoryBar,
+    grid,
     readState,
     writeState,
     ignoredNote,

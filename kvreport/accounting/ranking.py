@@ -74,6 +74,7 @@ class Choices:
         all_kv_formats: KV formats by name, for what checkpoints declare.
         tensor_parallel: Sizes to try.
         layouts: Further layouts, tried for the models that they suit.
+        suiting: False to try them for every model whose shapes allow them, as they were asked for by name.
         utilization: Share of memory, or None for the engine's default.
         max_seqs: Requests at once per data rank, or None for the engine's default.
         max_batched_tokens: Tokens of one step, or None for the engine's default.
@@ -89,6 +90,7 @@ class Choices:
     all_kv_formats: Mapping[str, KvFormat]
     tensor_parallel: tuple[int, ...] = (1, 2, 4, 8)
     layouts: tuple[Layout, ...] = ()
+    suiting: bool = True
     utilization: float | None = None
     max_seqs: int | None = None
     max_batched_tokens: int | None = None
@@ -421,7 +423,8 @@ def _layouts(model: Model, choices: Choices) -> list[Layout]:
     """What to try for a model: tensor parallelism, and the further layouts that suit it."""
     sizes = set(allowed_tensor_parallel(model, max(choices.tensor_parallel)))
     plain = [Layout(tensor=ranks) for ranks in sorted(sizes.intersection(choices.tensor_parallel))]
-    return plain + [layout for layout in choices.layouts if suits(layout, model) and layout not in plain]
+    further = [layout for layout in choices.layouts if layout not in plain]
+    return plain + [layout for layout in further if not choices.suiting or suits(layout, model)]
 
 
 def _stands(layout: Layout, device: Accelerator) -> bool:

@@ -151,7 +151,8 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         if self.config.policy:
             # Columns are aligned by an attribute; a style in the page would be refused.
             config.mdx_configs.setdefault("tables", {}).setdefault("use_align_attribute", True)
-        self.notebooks = notebooks(config, (resources.package_dir(), resources.data_dir(), data))
+        catalogues = {"public": resources.data_dir(), "site": data}
+        self.notebooks = notebooks(config, (resources.package_dir(),), catalogues)
         return config
 
     def on_files(self, files: Files, config: MkDocsConfig) -> Files:

@@ -9,8 +9,10 @@ and takes from it what was executed.
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
 from importlib.metadata import distributions
 from pathlib import Path
 from tempfile import gettempdir
@@ -21,12 +23,20 @@ from kvreport.adapters.ahead import PREFIX
 from kvreport.adapters.book import CHAPTERS
 from kvreport.atomic.workspace import claim, sweep
 from kvreport.build_cache import digest, forget, read_sealed, write_sealed
+from kvreport.catalog import reads
+from kvreport.catalog.reads import Note
+from kvreport.catalog.shelf import spoken
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
 
 _PLUGIN: Final = "mkdocs-jupyter"
 _SEALED: Final = ".sealed"
+_READS: Final = "records.reads"
+_UNKNOWN: Final[frozenset[Note]] = frozenset({("", reads.EVERYTHING, False)})
+"""What is noted of chapters that a killed build kept: they may have read any record."""
+MODELS: Final = "models"
+"""The folder of records that are told apart: a chapter that did not read one does not change with it."""
 
 
 class Notebooks:
@@ -37,9 +47,10 @@ class Notebooks:
         folder: Where the plugin finds them and writes new ones.
     """
 
-    def __init__(self, root: Path, state: str) -> None:
-        """Take from ``root`` what was kept under ``state`` and is whole."""
-        self.store = root / state
+    def __init__(self, root: Path, state: str, records: Records | None = None) -> None:
+        """Take from ``root`` what was kept under ``state`` and is whole, unless a record that it read has changed."""
+        self._records = records or Records({})
+        self.store = root / f"{state}-{self._records.digest}"
         temporary = Path(gettempdir())
         sweep(temporary, PREFIX)
         # However the build ends, the folder goes with it; after SIGKILL the next build removes it.
@@ -47,11 +58,34 @@ class Notebooks:
         self.folder = self._workspace.folder
         self._close = finalize(self, self._workspace.close)
         self._kept: set[str] = set()
-        for path in sorted(self.store.glob(f"*{_SEALED}")):
+        self._notes: frozenset[Note] = frozenset()
+        self._reads = self.folder / "reads"
+        self._reads.mkdir()
+        os.environ[reads.FOLDER] = str(self._reads.resolve())
+        self._recall(root, state)
+
+    def _recall(self, root: Path, state: str) -> None:
+        """Take what was kept for these records, else for others that differ in none that a chapter read."""
+        if any(self.store.glob(f"*{_SEALED}")):
+            self._take(self.store)
+            noted = self._records.unchanged_since(read_sealed(self.store / _READS))
+            self._notes = _UNKNOWN if noted is None else noted
+            return
+        for store in sorted(root.glob(f"{state}-*"), key=lambda folder: folder.stat().st_mtime, reverse=True):
+            noted = self._records.unchanged_since(read_sealed(store / _READS))
+            if noted is not None:
+                self._take(store)
+                self._notes = noted
+                return
+
+    def _take(self, store: Path) -> None:
+        """Give the plugin what is kept; what another state of the records kept is written for this one, too."""
+        for path in sorted(store.glob(f"*{_SEALED}")):
             content = read_sealed(path)
             if content is not None:
                 (self.folder / f"{path.stem}.json").write_bytes(content)
-                self._kept.add(path.stem)
+                if store == self.store:
+                    self._kept.add(path.stem)
 
     def keep(self) -> None:
         """Keep what has been executed since, and drop what a process that was ended left unfinished."""
@@ -67,7 +101,10 @@ class Notebooks:
 
     def finish(self) -> None:
         """Forget what no chapter of this build needed, and older states."""
+        os.environ.pop(reads.FOLDER, None)
         needed = {path.stem for path in self.folder.glob("*.json")}
+        if self._kept:
+            write_sealed(self.store / _READS, self._records.told(self._notes | reads.notes(self._reads)))
         for path in self.store.glob(f"*{_SEALED}"):
             if path.stem not in needed:
                 path.unlink(missing_ok=True)
@@ -81,6 +118,68 @@ class Notebooks:
         self._close()
 
 
+class Records:
+    """The model records that chapters may read, by the catalogs' folders.
+
+    Attributes:
+        listed: For each catalog the digest of each record's file, by its stem.
+    """
+
+    def __init__(self, catalogues: Mapping[str, Path]) -> None:
+        """List the records of each catalog, by a name that does not depend on where it lies."""
+        self._folders = {str(folder.resolve()): name for name, folder in catalogues.items()}
+        self._texts = {
+            name: {path.stem: path.read_bytes() for path in sorted((folder / MODELS).glob("*.yaml"))}
+            for name, folder in catalogues.items()
+        }
+        self.listed = {
+            name: {stem: sha256(text).hexdigest() for stem, text in texts.items()}
+            for name, texts in self._texts.items()
+        }
+
+    @property
+    def digest(self) -> str:
+        """Digest of all records."""
+        return sha256(json.dumps(self.listed).encode()).hexdigest()[:12]
+
+    def told(self, notes: Iterable[Note]) -> bytes:
+        """Return the notes and the state of all records, to be kept; a foreign folder counts as everything."""
+        plain = {(self._folders.get(folder, folder), name, read) for folder, name, read in notes}
+        return json.dumps({"notes": sorted(plain), "listed": self.listed}).encode()
+
+    def unchanged_since(self, content: bytes | None) -> frozenset[Note] | None:
+        """Return what was noted if no record that it names has changed; None if one has or may have.
+
+        A name that was looked up means another record now only if a changed file says it.
+        """
+        try:
+            kept = json.loads(content or b"")
+            noted = frozenset((str(one), str(name), bool(read)) for one, name, read in kept["notes"])
+            before = {name: dict(files) for name, files in kept["listed"].items()}
+        except (ValueError, KeyError, TypeError):
+            return None
+        for name, files in self.listed.items():
+            was = before.get(name, {})
+            changed = {stem for stem in {*files, *was} if files.get(stem) != was.get(stem)}
+            if changed and any(self._concerns(name, changed, one) for one in noted):
+                return None
+        known = {*self.listed, *self._folders}
+        return noted if all(folder in known for folder, _, _ in noted) else None
+
+    def _concerns(self, name: str, changed: Iterable[str], one: Note) -> bool:
+        folder, word, read = one
+        if self._folders.get(folder, folder) != name:
+            return False
+        if word == reads.EVERYTHING or (read and word in changed):
+            return True
+        heard = spoken(word)
+        return not read and any(
+            heard in spoken(stem)
+            or heard in spoken(self._texts[name].get(stem, b"").decode("utf-8", "replace"))
+            for stem in changed
+        )
+
+
 def _whole(content: bytes) -> bool:
     try:
         return isinstance(json.loads(content), dict)
@@ -88,12 +187,15 @@ def _whole(content: bytes) -> bool:
         return False
 
 
-def notebooks(config: MkDocsConfig, folders: Iterable[Path]) -> Notebooks | None:
+def notebooks(
+    config: MkDocsConfig, folders: Iterable[Path], catalogues: Mapping[str, Path]
+) -> Notebooks | None:
     """Point mkdocs-jupyter to a folder that holds nothing outdated or damaged.
 
     Args:
         config: The site's configuration.
-        folders: Folders of code and data that chapters use.
+        folders: Folders of code that chapters use.
+        catalogues: Folders of facts that they use, each with a name of its own.
 
     Returns:
         The chapters; None without the plugin, or if it shall keep nothing.
@@ -102,7 +204,12 @@ def notebooks(config: MkDocsConfig, folders: Iterable[Path]) -> Notebooks | None
     if plugin is None or not plugin.config["cache"]:
         return None
     root = Path(config.config_file_path or ".").parent / ".cache" / _PLUGIN
-    made = Notebooks(root, dependencies(folders, Path(config.docs_dir) / CHAPTERS))
+    shared = [
+        path for folder in catalogues.values() for path in sorted(folder.iterdir()) if path.name != MODELS
+    ]
+    made = Notebooks(
+        root, dependencies((*folders, *shared), Path(config.docs_dir) / CHAPTERS), Records(catalogues)
+    )
     plugin.config["cache_dir"] = str(made.folder)
     return made
 
@@ -110,7 +217,7 @@ def notebooks(config: MkDocsConfig, folders: Iterable[Path]) -> Notebooks | None
 def dependencies(folders: Iterable[Path], chapters: Path) -> str:
     """Return a digest of what decides a chapter's numbers besides its own text.
 
-    Every file of the folders counts, and what lies beside the chapters, the interpreter, and every
+    Every file counts, and what lies beside the chapters, the interpreter, and every
     installed package: a chapter may import any of them.
     """
     beside = sorted(path for path in chapters.glob("*") if path.is_file() and path.suffix != ".py")

@@ -77,8 +77,6 @@ _BY_LAYER: Final = "per_layer_config"
 """Sizes of single layers (pruned and heterogeneous models), written by transformers 5."""
 
 _LONGEST_NAME: Final = 100
-_WIDTHS: Final = ("hidden_size", "d_model", "embed_dim", "width")
-_HEADS: Final = ("num_attention_heads", "attention_heads", "num_heads", "encoder_attention_heads")
 _SIZED: Final = ("d_model", "depth", "embed_dim", "hidden_size", "num_hidden_layers", "num_layers", "width")
 
 
@@ -97,7 +95,6 @@ def check(config: Keys, text: Keys, architecture: str, *, assume_defaults: bool)
     """
     unread = dict(_unread(config.data, "", config.trail.looked_at))
     _check_encoders(config, unread, architecture)
-    _check_heads(config.data, "", config.where)
     for path, value in sorted(unread.items()):
         if path.rpartition(".")[2] == _BY_LAYER:
             allowed = f"nothing: {architecture} is read with layers of one size each kind"
@@ -162,20 +159,6 @@ def _check_encoders(config: Keys, unread: Mapping[str, Any], architecture: str) 
         if isinstance(value, Mapping) and _ENCODER.search(path.rpartition(".")[2]) and _sized(value):
             allowed = f"a class that has this part; {architecture} is read without it"
             raise InputError(str(Fault(config.where, path, "the sizes of an encoder", allowed)))
-
-
-def _check_heads(data: Mapping[str, Any], path: str, where: str) -> None:
-    """Refuse an encoder whose heads do not divide its width: no release has one, and classes round differently."""
-    for key, value in data.items():
-        if isinstance(value, Mapping) and len(key) <= _LONGEST_NAME and not _ELSEWHERE.search(key):
-            _check_heads(value, f"{path}.{key}" if path else key, where)
-    if not _ENCODER.search(path.rpartition(".")[2]) or any("head_dim" in key for key in data):
-        return
-    width = next((data[name] for name in _WIDTHS if isinstance(data.get(name), int)), None)
-    heads = next((name for name in _HEADS if isinstance(data.get(name), int) and data[name] > 0), None)
-    if width is not None and heads is not None and width % data[heads]:
-        allowed = f"a number that divides the width of {width}"
-        raise InputError(str(Fault(where, f"{path}.{heads}", shorten(data[heads]), allowed)))
 
 
 def _check_name(key: str, value: int, text: Keys) -> None:

@@ -66,6 +66,16 @@ def section_or_default(config: Keys, name: str, defaults: Mapping[str, Any]) -> 
     return found or Keys({}, config.where, config.field(name), defaults, config.trail)
 
 
+def check_heads(vision: Keys, width: int, name: str) -> None:
+    """Refuse heads that do not divide the width: classes with a matrix per projection round them down.
+
+    No release has such an encoder, and an engine that fuses the projections would not round.
+    """
+    heads = vision.optional(name, low=1)
+    if heads is not None and width % heads:
+        raise vision.fault(name, heads, f"a number that divides the width of {width}")
+
+
 SIGLIP: Final = {
     "hidden_size": 768,
     "image_size": 224,

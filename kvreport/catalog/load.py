@@ -7,7 +7,7 @@ and one accelerator. :func:`load_catalogue` reads everything and reports all fau
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -22,6 +22,7 @@ from kvreport.catalog.formats import Formats, Grid, KvFormat, WeightFormat
 from kvreport.catalog.home import home_accelerators
 from kvreport.catalog.layouts import Layouts, canonical, layout
 from kvreport.catalog.model import Model
+from kvreport.catalog.reads import EVERYTHING, note
 from kvreport.catalog.shelf import Shelf, read_yaml, spoken, validate
 from kvreport.catalog.support import Support
 from kvreport.catalog.variant import FIELD, Variant, expand
@@ -113,6 +114,7 @@ class Catalogue:
         Raises:
             InputError: If there is none, or more than one; the message names the nearest.
         """
+        note(self.folder, name)
         return self._once("model", name, self._find_model)
 
     def _find_model(self, name: str) -> Model:
@@ -341,6 +343,16 @@ class _Models(Shelf[Model]):
         """List the folder; ``formats`` is asked when a copy is read."""
         super().__init__(folder, Model, "model", lambda model: (model.id, model.slug))
         self._formats = formats
+
+    def read(self, stem: str) -> Model:
+        """Return one file's record, read once, and note it."""
+        note(self.folder.parent, stem, read=True)
+        return super().read(stem)
+
+    def records(self) -> Iterator[tuple[str, Model]]:
+        """Yield all records, and note that."""
+        note(self.folder.parent, EVERYTHING)
+        return super().records()
 
     def _make(self, data: object, where: str) -> Model:
         if not isinstance(data, dict) or FIELD not in data or "layers" in data:

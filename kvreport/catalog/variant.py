@@ -37,7 +37,7 @@ class Variant(Record):
         padded_intermediate_size: The MLP's width after padding with zeros, where the quantizer padded it; else None.
         kv_format: KV format that the copy declares; the original's own packed layouts stay.
         licence: Licence; None for the original's.
-        release: Year, or year and month; None for not known.
+        release: Year, or year and month; None for that of the original.
         sources: Where this comes from; the original's sources follow.
     """
 
@@ -87,13 +87,14 @@ def expand(variant: Variant, base: Model, formats: Mapping[str, WeightFormat]) -
         for row in base.weights
     )
     licence = variant.licence or base.licence
-    inherited = tuple(_inherited(source, base, licence=variant.licence is None) for source in base.sources)
+    own = {field for field in ("licence", "release") if getattr(variant, field) is not None}
+    inherited = tuple(_inherited(source, base, own) for source in base.sources)
     return base.model_copy(
         update={
             "id": variant.id,
             "name": variant.name or copy_name(variant.id, base.id, base.name),
             "quantized_from": base.id,
-            "release": variant.release,
+            "release": variant.release or base.release,
             "licence": licence,
             "aliases": variant.aliases,
             "predecessor_ids": variant.predecessor_ids,
@@ -132,13 +133,10 @@ def _form(
     return None if gate else form
 
 
-def _inherited(source: Source, base: Model, *, licence: bool) -> Source | None:
-    """What a source of the original says of the copy: dimensions, and the licence that goes with them."""
-    covers = tuple(
-        field
-        for field in source.covers
-        if field in ("layers", "weights", "context_tokens") or (field == "licence" and licence)
-    )
+def _inherited(source: Source, base: Model, own: set[str]) -> Source | None:
+    """What a source of the original says of the copy: dimensions, and license and release without its own."""
+    said = {"layers", "weights", "context_tokens", "licence", "release"} - own
+    covers = tuple(field for field in source.covers if field in said)
     if not covers:
         return None
     title = source.title if base.id in source.title else f"{base.id}: {source.title}"

@@ -69,7 +69,7 @@ def snapshot(site: SiteData) -> dict[str, Any]:
     gpu = site.known_gpus[0]
     models: dict[str, dict[str, int]] = {}
     for model in site.models:
-        one = next((s for s in site.on(model, gpu) if s.config.tensor_parallel == 1), None)
+        one = site.capacities[model.id].known
         figures = {"parameters": parameters(model)}
         if one is not None:
             place = min(range(len(one.contexts)), key=lambda n, c=one.contexts: abs(c[n] - 8192))  # type: ignore[misc]

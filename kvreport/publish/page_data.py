@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Final, TypeVar
@@ -12,6 +12,7 @@ from kvreport.catalog.model import Model
 from kvreport.dataset.grid import Axes, axes
 from kvreport.dataset.matrix import Cube, matrix
 from kvreport.estimation.request import AUTO
+from kvreport.publish.capacities import Released
 from kvreport.publish.downloads import NOTHING, Downloads
 from kvreport.publish.parts import Parts
 from kvreport.publish.series import USEFUL_TOKENS, Config, Series, series
@@ -20,7 +21,6 @@ from kvreport.publish.site_data import KNOWN_GPUS, SiteData, page_format
 CEILING: Final = "ceiling"
 """The policy that runs every model: those that the engine does not run have their page too."""
 
-_EVERY: Final = 50
 T = TypeVar("T")
 
 
@@ -53,14 +53,15 @@ def gather(
     kept = parts or Parts(None)
     released_axes = axes(catalogue, models=models, gpus=gpus, weights=[RELEASED], kv=[AUTO])
     everything = axes(catalogue, models=models, gpus=gpus, engine=CEILING)
-    released: dict[str, dict[Config, Series]] = {}
-    for number, cube in enumerate(matrix(released_axes), start=1):
-        released[cube.model.id] = series(cube)
-        if number % _EVERY == 0:
-            progress(f"matrix: {number} of {len(released_axes.models)} models")
-    for form, unread in _unread(released_axes.models).items():
-        taken = replace(axes(catalogue, models=models, gpus=gpus, weights=[form], kv=[AUTO]), models=unread)
-        released |= {cube.model.id: series(cube) for cube in matrix(taken)}
+
+    def rows_of(model: Model) -> dict[Config, Series]:
+        form = page_format(model)
+        chosen = released_axes
+        if form != RELEASED:
+            chosen = axes(catalogue, models=models, gpus=gpus, weights=[form], kv=[AUTO])
+        cube = next(iter(matrix(replace(chosen, models=(model,)))), None)
+        return {} if cube is None else series(cube)
+
     accelerators = tuple(released_axes.accelerators)
     known = next((gpu for gpu in KNOWN_GPUS if any(a.id == gpu for a in accelerators)), accelerators[0].id)
     every_format = axes(catalogue, models=models, gpus=known)
@@ -73,7 +74,7 @@ def gather(
         contexts=released_axes.contexts,
         models=tuple(sorted(everything.models, key=lambda m: (m.name.lower(), m.id))),
         accelerators=accelerators,
-        released=released,
+        released=Released(released_axes.models, rows_of),
         on_headline_gpu=_each(every_format, kept, "headline-gpu", series),
         on_one=_by_device(alone, _each(alone, kept, "on-one", _served)),
         version=version,
@@ -82,16 +83,6 @@ def gather(
         progress=progress,
         parts=kept,
     )
-
-
-def _unread(models: Iterable[Model]) -> dict[str, tuple[Model, ...]]:
-    """Models whose stored formats nobody has read, by the format that their pages take."""
-    found: dict[str, tuple[Model, ...]] = {}
-    for model in models:
-        form = page_format(model)
-        if form != RELEASED:
-            found[form] = (*found.get(form, ()), model)
-    return found
 
 
 def _short(catalogue: Catalogue) -> list[int]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final
 
 from kvreport.accounting.engines.registry import rules
@@ -17,9 +17,10 @@ from kvreport.catalog.load import RELEASED
 from kvreport.catalog.model import Model
 from kvreport.dataset.grid import Axes, Fleet, axes
 from kvreport.estimation.request import AUTO, storable_on
+from kvreport.publish.capacities import Capacity, Outcome, capacity_of
 from kvreport.publish.downloads import Downloads
 from kvreport.publish.parts import Parts
-from kvreport.publish.series import Config, Series, smallest_serving
+from kvreport.publish.series import Config, Series
 
 if TYPE_CHECKING:
     from kvreport.catalog.load import Catalogue
@@ -35,6 +36,7 @@ KNOWN_GPUS: Final = (
 )
 """Accelerators that most readers know, the headline's first; those in the catalogue are used."""
 
+_EVERY: Final = 50
 NODE: Final = 8
 """Devices of one usual server."""
 
@@ -64,7 +66,7 @@ class SiteData:
     contexts: tuple[int, ...]
     models: tuple[Model, ...]
     accelerators: tuple[Accelerator, ...]
-    released: dict[str, dict[Config, Series]]
+    released: Mapping[str, dict[Config, Series]]
     on_headline_gpu: dict[str, dict[Config, Series]]
     on_one: dict[tuple[str, str], tuple[tuple[str, int], ...]]
     version: str
@@ -93,8 +95,23 @@ class SiteData:
 
     @cached_property
     def headline(self) -> dict[str, Series | None]:
-        """The series that each model's headline speaks of, by model id; see :func:`best_series`."""
-        return {model.id: best_series(self, model) for model in self.models}
+        """The series that each model's headline speaks of, by model id."""
+        return {model_id: one.headline for model_id, one in self.capacities.items()}
+
+    @cached_property
+    def capacities(self) -> dict[str, Capacity]:
+        """Each model's outcomes on every accelerator, by model id; kept between builds."""
+        found = {}
+        with self.parts.group("capacities") as kept:
+            for number, model in enumerate(self.models, start=1):
+                make = partial(self._capacity, model)
+                found[model.id] = kept.get(self.parts.of_model(model), make)
+                if number % _EVERY == 0:
+                    self.progress(f"matrix: {number} of {len(self.models)} models")
+        return found
+
+    def _capacity(self, model: Model) -> Capacity:
+        return capacity_of(model, self.gpus, self.known_gpus, self.released.get(model.id, {}))
 
     @cached_property
     def parameters(self) -> dict[str, int]:
@@ -154,39 +171,19 @@ class SiteData:
 
     def serving(self, model: Model, gpu: str) -> Series | None:
         """Return the released model on the fewest devices of this kind that serve it, or None."""
-        return smallest_serving(self.on(model, gpu))
+        return self.capacities[model.id].outcomes[gpu].serving
+
+    def outcome(self, model: Model, gpu: str) -> Outcome:
+        """Return what an accelerator makes of the released model."""
+        return self.capacities[model.id].outcomes[gpu]
 
     def on(self, model: Model, gpu: str) -> list[Series]:
         """Return the released model on this accelerator, one series per tensor-parallel size."""
-        return self._by_gpu.get((model.id, gpu), [])
-
-    @cached_property
-    def _by_gpu(self) -> dict[tuple[str, str], list[Series]]:
-        found: dict[tuple[str, str], list[Series]] = {}
-        for model_id, many in self.released.items():
-            for config, one in many.items():
-                found.setdefault((model_id, config.gpu), []).append(one)
-        return found
+        return [one for config, one in self.released.get(model.id, {}).items() if config.gpu == gpu]
 
     def gpu_name(self, gpu: str) -> str:
         """Return what people call an accelerator, short: ``H100`` where that alias is its own."""
         return short_name(self.catalogue.accelerators[gpu])
-
-
-def best_series(site: SiteData, model: Model) -> Series | None:
-    """Return the series of the headline, or None if no accelerator serves the model.
-
-    The fewest devices that hold one request of the model's full context; where none does, the
-    fewest that serve. Among equals the best-known accelerator. Others are taken where no well-known one serves.
-    """
-    serving = [one for gpu in site.known_gpus for one in site.on(model, gpu) if one.serves] or [
-        one for gpu in site.gpus for one in site.on(model, gpu.id) if one.serves
-    ]
-
-    def order(one: Series) -> tuple[bool, int]:
-        return (one.longest < model.context_tokens, one.config.tensor_parallel)
-
-    return min(serving, key=order) if serving else None
 
 
 def page_format(model: Model) -> str:

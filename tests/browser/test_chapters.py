@@ -6,11 +6,8 @@ instrument shows is compared with Python at every position that its table has.
 
 from __future__ import annotations
 
-import http.server
 import shutil
-import threading
 from collections.abc import Iterator
-from functools import partial
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -18,6 +15,7 @@ from typing import Any
 import chapters
 import pytest
 from bs4 import BeautifulSoup
+from serving import served
 
 from kvreport.book.chapter import (
     Goal,
@@ -82,13 +80,6 @@ PIECES = (
 )
 
 
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    """A file server that says nothing."""
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
 def document(body: str) -> str:
     names = ("kvreport.css", "book.css")
     styles = "".join(f'<link rel="stylesheet" href="assets/{name}">' for name in names)
@@ -107,13 +98,8 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
     (folder / generated.ADDRESS).write_text(generated.script(), encoding="utf-8")
     (folder / generated.LESSONS_ADDRESS).write_text(generated.lessons_script(), encoding="utf-8")
     (folder / "index.html").write_text(document(PIECES.html), encoding="utf-8")
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield folder, f"http://127.0.0.1:{server.server_port}/"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with served(folder) as root:
+        yield folder, root
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,12 @@ from typing import Any
 
 import pytest
 from serving import HEAR, served
+from visits import address
 
 from kvreport.adapters.export import export
 from kvreport.adapters.policy import Policy, inline
+
+__all__ = ["address"]  # a fixture
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -33,12 +36,6 @@ KINDS = (
     "data/",
     "by-hand/",
 )
-
-
-@pytest.fixture(scope="module")
-def address(tiny_site) -> Iterator[str]:
-    with served(tiny_site.folder) as root:
-        yield root
 
 
 @pytest.fixture

@@ -2,42 +2,22 @@
 
 from __future__ import annotations
 
-import http.server
-import threading
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from visits import address
 
 from kvreport.catalog.load import open_catalogue
 from kvreport.estimation.size import size
 from kvreport.startup_log import diagnose
 
+__all__ = ["address"]  # a fixture
+
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 ANSWER = "[data-kv-sized][data-kv-state]"
-
-
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    """A file server that says nothing."""
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
-@pytest.fixture(scope="module")
-def address(tiny_site) -> Iterator[str]:
-    server = http.server.ThreadingHTTPServer(
-        ("127.0.0.1", 0), partial(Quiet, directory=str(tiny_site.folder))
-    )
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/"
-    server.shutdown()
-    thread.join()
-    server.server_close()
 
 
 @pytest.fixture

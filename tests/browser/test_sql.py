@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import http.server
 import re
-import threading
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pandas as pd
 import pytest
+from serving import Quiet, served
 from visits import browser
 
 from kvreport.publish import sql_runtime
@@ -22,7 +20,6 @@ QUERY = "SELECT gpu, count(*) AS n, max(max_concurrent_requests) AS most FROM ca
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.slow,
-    pytest.mark.xdist_group("tiny-site"),
     pytest.mark.skipif(
         not sql_runtime.found(CACHE), reason="scripts/fetch_sql.py has not fetched DuckDB for the browser"
     ),
@@ -31,20 +28,17 @@ pytestmark = [
 __all__ = ["browser"]  # fixture
 
 
-class Ranges(http.server.SimpleHTTPRequestHandler):
+class Ranges(Quiet):
     """A file server that sends parts of files if it is told to, and keeps account of the Parquet file."""
 
     ranged = True
     parquet: ClassVar[list[int]] = []
 
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-    def do_HEAD(self) -> None:
+    def do_HEAD(self) -> None:  # noqa: N802 - as http.server calls it
         """Answer a question about a file."""
         self._answer(b"" if self._part() else None)
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802 - as http.server calls it
         """Answer with a file, or a part of one."""
         self._answer(None)
 
@@ -74,15 +68,8 @@ class Ranges(http.server.SimpleHTTPRequestHandler):
 @pytest.fixture
 def address(tiny_site: Any) -> Iterator[str]:
     Ranges.parquet.clear()
-    server = http.server.ThreadingHTTPServer(
-        ("127.0.0.1", 0), partial(Ranges, directory=str(tiny_site.folder))
-    )
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with served(tiny_site.folder, Ranges) as root:
+        yield root
 
 
 @pytest.fixture

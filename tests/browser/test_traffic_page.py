@@ -3,44 +3,24 @@
 from __future__ import annotations
 
 import gzip
-import http.server
-import threading
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import pytest
+from visits import address
 
 from kvreport.traffic.answers import replay
 from kvreport.traffic.compact import write_compact
 from kvreport.traffic.generate import Workload, generate
 from kvreport.traffic.trace import MAX_NODES
 
+__all__ = ["address"]  # a fixture
+
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 BOX = "[data-kv-trafficked]"
 MODEL = "meta-llama/Llama-3.1-8B-Instruct"
 GPU = "h100-sxm-80gb"
-
-
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    """A file server that says nothing."""
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
-@pytest.fixture(scope="module")
-def address(tiny_site) -> Iterator[str]:
-    server = http.server.ThreadingHTTPServer(
-        ("127.0.0.1", 0), partial(Quiet, directory=str(tiny_site.folder))
-    )
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/"
-    server.shutdown()
-    thread.join()
-    server.server_close()
 
 
 @pytest.fixture

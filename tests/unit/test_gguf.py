@@ -7,6 +7,9 @@ import struct
 from pathlib import Path
 
 import pytest
+from brought import F32, Q4_K, Q6_K, TensorRow, gguf_tensors
+from brought import GGUF_KEYS as KEYS
+from brought import gguf_header as header
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,53 +19,11 @@ from kvreport.errors import InputError
 from kvreport.estimation import estimate
 from kvreport.estimation.local_answer import LocalEstimate
 
-F32, Q4_K, Q6_K = 0, 12, 14
 BLOCK = {F32: (1, 4), Q4_K: (256, 144), Q6_K: (256, 210)}
 
 
-def text(value: str) -> bytes:
-    raw = value.encode()
-    return struct.pack("<Q", len(raw)) + raw
-
-
-def header(keys: dict[str, int | str], tensors: list[tuple[str, tuple[int, ...], int]]) -> bytes:
-    """A GGUF header, version 3."""
-    parts = [b"GGUF", struct.pack("<IQQ", 3, len(tensors), len(keys))]
-    for key, value in keys.items():
-        kind = struct.pack("<I", 8) + text(value) if isinstance(value, str) else struct.pack("<II", 4, value)
-        parts.append(text(key) + kind)
-    for name, shape, kind in tensors:
-        sizes = b"".join(struct.pack("<Q", size) for size in shape)
-        parts.append(text(name) + struct.pack("<I", len(shape)) + sizes + struct.pack("<IQ", kind, 0))
-    return b"".join(parts)
-
-
-KEYS: dict[str, int | str] = {
-    "general.architecture": "llama",
-    "llama.block_count": 2,
-    "llama.context_length": 8192,
-    "llama.embedding_length": 512,
-    "llama.feed_forward_length": 1024,
-    "llama.attention.head_count": 8,
-    "llama.attention.head_count_kv": 2,
-}
-
-
-def tensors() -> list[tuple[str, tuple[int, ...], int]]:
-    found: list[tuple[str, tuple[int, ...], int]] = [("token_embd.weight", (512, 1000), Q6_K)]
-    for layer in range(2):
-        found += [
-            (f"blk.{layer}.attn_norm.weight", (512,), F32),
-            (f"blk.{layer}.ffn_norm.weight", (512,), F32),
-            (f"blk.{layer}.attn_q.weight", (512, 512), Q4_K),
-            (f"blk.{layer}.attn_k.weight", (512, 128), Q4_K),
-            (f"blk.{layer}.attn_v.weight", (512, 128), Q6_K),
-            (f"blk.{layer}.attn_output.weight", (512, 512), Q4_K),
-            (f"blk.{layer}.ffn_gate.weight", (512, 1024), Q4_K),
-            (f"blk.{layer}.ffn_up.weight", (512, 1024), Q4_K),
-            (f"blk.{layer}.ffn_down.weight", (1024, 512), Q6_K),
-        ]
-    return [*found, ("output_norm.weight", (512,), F32)]
+def tensors() -> list[TensorRow]:
+    return gguf_tensors(1000, Q6_K)
 
 
 def size_of(rows: list[tuple[str, tuple[int, ...], int]]) -> int:
@@ -113,7 +74,7 @@ def test_a_split_file_needs_all_parts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("raw", "words"),
     [
-        (b"", "cannot be read"),
+        (b"", "the file is empty"),
         (b"PK\x03\x04 no model", "no GGUF header"),
         (b"GGUF" + struct.pack("<IQQ", 9, 0, 0), "version 9"),
         (b"GGUF" + struct.pack("<IQQ", 3, 1 << 60, 0), "tensors"),
@@ -149,3 +110,33 @@ def test_random_damage_never_escapes(
     path.write_bytes(bytes(raw))
     with contextlib.suppress(InputError):
         read_gguf(path)
+
+
+def test_a_file_without_an_engine_is_llama_cpps(tmp_path: Path) -> None:
+    """vLLM reads no GGUF files; a name of Ollama's library means Ollama."""
+    path = tmp_path / "model.gguf"
+    path.write_bytes(header(KEYS, tensors()))
+    assert estimate(path, gpu="rtx-4090").request.engine.family == "llama_cpp"
+    assert estimate("qwen3:8b", gpu="rtx-4090").request.engine.family == "ollama"
+
+
+def test_short_host_memory_is_said(tmp_path: Path) -> None:
+    """The headline names the memory that is missing, not the weights on the GPU."""
+    path = tmp_path / "model.gguf"
+    path.write_bytes(header(KEYS, tensors()))
+    found = estimate(path, gpu="rtx-4090", n_gpu_layers=0, host_memory="1MiB")
+    assert isinstance(found, LocalEstimate)
+    assert "stay in host memory" in found.too_large
+
+
+def test_an_unknown_architecture_and_a_projector_are_named(tmp_path: Path) -> None:
+    """An architecture that the build lacks is computed and said; a projector is refused with its flag."""
+    keys = {key.replace("llama.", "newer."): value for key, value in KEYS.items()}
+    keys["general.architecture"] = "newer"
+    path = tmp_path / "model.gguf"
+    path.write_bytes(header(keys, tensors()))
+    said = estimate(path, gpu="rtx-4090").request.assumptions
+    assert any(text.startswith("architecture newer is unknown") for text in said)
+    path.write_bytes(header({"general.architecture": "clip"}, []))
+    with pytest.raises(InputError, match="--mmproj"):
+        estimate(path, gpu="rtx-4090")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,6 +11,9 @@ import pytest
 
 from kvreport.adapters import notebooks as module
 from kvreport.adapters.notebooks import Notebooks, dependencies, notebooks
+from kvreport.catalog import reads
+from kvreport.catalog.load import Catalogue
+from kvreport.resources import data_dir
 
 
 @pytest.fixture
@@ -35,7 +39,7 @@ def book(tmp_path: Path) -> SimpleNamespace:
     return SimpleNamespace(
         root=tmp_path,
         jupyter=jupyter,
-        open=lambda: notebooks(config, [tmp_path / "code", tmp_path / "data"]),
+        open=lambda: notebooks(config, [tmp_path / "code"], {"public": tmp_path / "data"}),
         key=lambda: dependencies([tmp_path / "code", tmp_path / "data"], tmp_path / "docs/chapters"),
     )
 
@@ -141,7 +145,7 @@ def test_what_no_chapter_needs_is_forgotten_and_of_older_states_all_but_one(book
         made.keep()
         (made.folder / "old.json").unlink()  # mkdocs-jupyter removes what it did not ask for
         made.finish()
-        assert [path.name for path in made.store.iterdir()] == ["new.sealed"]
+        assert sorted(path.name for path in made.store.iterdir()) == ["new.sealed", "records.reads"]
     assert len(list(made.store.parent.iterdir())) == 2
 
 
@@ -149,3 +153,66 @@ def test_a_book_that_shall_not_be_kept_is_left_alone(book):
     book.jupyter.config["cache"] = False
     assert book.open() is None
     assert book.jupyter.config["cache_dir"] == "elsewhere"
+
+
+@pytest.fixture
+def kernel(monkeypatch):
+    """Notes as a kernel writes them."""
+    monkeypatch.setattr(reads.sys, "argv", ["/somewhere/ipykernel_launcher.py", "-f", "connection.json"])
+    return reads.note
+
+
+@pytest.mark.parametrize(
+    ("read", "kept"),
+    [
+        ([("m", True)], False),  # the record that changes
+        ([("other", True)], True),  # another one
+        ([("Some Model", False)], False),  # a name that the changed record says
+        ([("Another", False)], True),
+        ([("*", False)], False),  # all of them
+    ],
+)
+def test_a_changed_record_costs_the_chapters_that_read_it(book, kernel, read, kept):
+    first = book.open()
+    for name, is_file in read:
+        kernel(book.root / "data", name, read=is_file)
+    executed(first, "one", "{}")
+    first.keep()
+    first.finish()
+    (book.root / "data/models/m.yaml").write_text("name: some-model", encoding="utf-8")
+    second = book.open()
+    assert bool(found(second)) is kept
+    second.keep()
+    second.finish()
+    (book.root / "data/models/m.yaml").write_text("layers: 33, another", encoding="utf-8")
+    assert bool(found(book.open())) is (read in ([("other", True)], [("Some Model", False)]))
+
+
+def test_a_record_of_a_catalog_that_the_site_does_not_have_counts_as_all(book, kernel):
+    first = book.open()
+    kernel(book.root / "elsewhere", "m", read=True)
+    executed(first, "one", "{}")
+    first.keep()
+    first.finish()
+    assert found(book.open()) == {"one": "{}"}
+    (book.root / "data/models/n.yaml").write_text("layers: 33", encoding="utf-8")
+    assert found(book.open()) == {}
+
+
+def test_only_a_kernel_notes_what_it_reads(book):
+    book.open()
+    reads.note(book.root / "data", "m", read=True)
+    assert not reads.notes(Path(os.environ[reads.FOLDER]))
+
+
+@pytest.mark.usefixtures("kernel")
+def test_a_catalog_notes_names_files_and_a_look_at_all(tmp_path, monkeypatch):
+    monkeypatch.setenv(reads.FOLDER, str(tmp_path))
+    catalogue = Catalogue(data_dir())
+    catalogue.model("llama-3.1-8b")
+    catalogue.model("Qwen/Qwen3-32B")
+    told = {(name, read) for _, name, read in reads.notes(tmp_path)}
+    assert {("llama-3.1-8b", False), ("Qwen--Qwen3-32B", True)} <= told
+    assert ("*", False) not in told
+    assert catalogue.models
+    assert ("*", False) in {(name, read) for _, name, read in reads.notes(tmp_path)}

@@ -9,7 +9,7 @@ from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
 from kvreport.architectures.decoder import decoder, expert_counts, inner_tied, sizes
 from kvreport.architectures.keys import MAX_CONTEXT, MAX_LAYERS, Keys
 from kvreport.architectures.registry import reads
-from kvreport.architectures.vision import MAX_DEPTH, plain_block, section_or_default, times
+from kvreport.architectures.vision import MAX_DEPTH, check_heads, plain_block, section_or_default, times
 from kvreport.architectures.weights import (
     Tensors,
     gated_mlp,
@@ -121,6 +121,7 @@ def _vision(keys: Keys, text_hidden: int) -> Tensors:
     """Unfolded patches, a class token, learned positions, and an MLP behind a pixel shuffle."""
     vision = section_or_default(keys.outer, "vision_config", LLAMA4_VISION)
     hidden = vision.whole("hidden_size")
+    check_heads(vision, hidden, "num_attention_heads")
     width = vision.whole("intermediate_size")
     patch = vision.whole("patch_size", high=1 << 12)
     patches = (vision.whole("image_size", high=1 << 16) // patch) ** 2 + 1

@@ -9,7 +9,7 @@ from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
 from kvreport.architectures.decoder import decoder, sizes
 from kvreport.architectures.keys import MAX_LAYERS, Keys
 from kvreport.architectures.registry import reads
-from kvreport.architectures.vision import MAX_DEPTH, plain_block, section_or_default, times
+from kvreport.architectures.vision import MAX_DEPTH, check_heads, plain_block, section_or_default, times
 from kvreport.architectures.weights import (
     Tensors,
     gated_mlp,
@@ -117,6 +117,7 @@ def _patches(vision: Keys) -> int:
 def _vision(vision: Keys, text_hidden: int) -> Tensors:
     """A tower over tiles, with a second, gated one on top, and embeddings of each tile's place."""
     hidden = vision.whole("hidden_size")
+    check_heads(vision, hidden, "attention_heads")
     width = vision.whole("intermediate_size")
     patch = vision.whole("patch_size", high=1 << 12)
     patches = _patches(vision)

@@ -11,7 +11,7 @@ from kvreport.accounting import kernel
 from kvreport.catalog.accelerator import Accelerator, Figure
 from kvreport.catalog.load import RELEASED
 from kvreport.catalog.model import Model
-from kvreport.publish.series import Series, refusal_of
+from kvreport.publish.series import Series
 from kvreport.publish.site_data import SiteData
 from kvreport.site.kit import diagrams, tables
 from kvreport.site.kit.boundary_plot import Plot, PlotData, PlotLine
@@ -159,9 +159,7 @@ def context(site: SiteData, gpu: Accelerator) -> GpuContext:
 
 def _alone(site: SiteData, gpu: Accelerator) -> list[Model]:
     """The models that a single one serves."""
-    return [
-        m for m in site.models if any(s.serves and s.config.tensor_parallel == 1 for s in site.on(m, gpu.id))
-    ]
+    return [m for m in site.models if site.outcome(m, gpu.id).on_one]
 
 
 def headline(site: SiteData, gpu: Accelerator) -> tuple[tuple[str, bool], ...]:
@@ -326,7 +324,7 @@ def _grid(
         anchor, href = f"of-{model.slug}", f"models/{model.slug}/"
         if one is None:
             refusal = site.refusal(model)
-            why = refusal_of(site.on(model, gpu.id), gpu.usable_bytes)
+            why = site.outcome(model, gpu.id).why
             reason = f"Not run by {site.engine.label}" if refusal else why.group
             groups.setdefault(reason, []).append(
                 Member(anchor, model.name, href, "" if refusal else why.note)

@@ -203,9 +203,7 @@ def models(site: SiteData) -> IndexContext:
 
 def one_device(site: SiteData, model: Model) -> Series | None:
     """Return the released model on one device, whichever; its weights and its cache are the same on all."""
-    return next(
-        (one for config, one in site.released.get(model.id, {}).items() if config.tensor_parallel == 1), None
-    )
+    return site.capacities[model.id].single
 
 
 def _token_cell(size_bytes: int | None) -> Cell:
@@ -264,11 +262,7 @@ def gpus(site: SiteData) -> IndexContext:
     """Return the index of accelerators."""
     rows = []
     for gpu in site.gpus:
-        alone = [
-            m
-            for m in site.models
-            if any(s.serves and s.config.tensor_parallel == 1 for s in site.on(m, gpu.id))
-        ]
+        alone = [m for m in site.models if site.outcome(m, gpu.id).on_one]
         node = [m for m in site.models if site.serving(m, gpu.id) is not None]
         bandwidth = gpu.bandwidth_bytes_per_s
         rate = gpu.rates.bf16

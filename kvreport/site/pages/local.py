@@ -21,6 +21,7 @@ from kvreport.catalog.load import Catalogue
 from kvreport.catalog.model import Model
 from kvreport.estimation import estimate
 from kvreport.estimation.at_home import MIXES, AtHome, at_home, backend_bytes
+from kvreport.estimation.local_command import modelfile
 from kvreport.publish.site_data import SiteData
 from kvreport.resources import data_dir
 from kvreport.site.kit.page import Page, Section, link
@@ -318,7 +319,7 @@ def _commands(machine: Accelerator, best: Candidate | None, backend: int) -> lis
     found = [
         ("llama.cpp", f"llama-server -m {slug}-Q4_K_M.gguf -c {context} -np 1"),
         ("Ollama", f"OLLAMA_CONTEXT_LENGTH={context} ollama serve & ollama run {best.ollama}"),
-        ("Ollama Modelfile", f"FROM {best.ollama}\nPARAMETER num_ctx {context}"),
+        ("Ollama Modelfile", modelfile(best.ollama, context)),
         (
             "kvreport",
             f"kvreport estimate {best.model.id} --gpu {machine.id} --engine llama-cpp --weights q4_k_m",
@@ -369,7 +370,7 @@ def at_home_section(inputs: Inputs, model: Model) -> Section | None:
     names = {
         "table": table,
         "rows": rows,
-        "local": URI if URI in inputs.addresses or _has_pages(inputs) else "",
+        "local": URI if URI in inputs.addresses or has_pages(inputs) else "",
         "weights": [(mix.upper(), units.gib(laid.weights[mix] + laid.host[mix])) for mix in MIXES],
         "command": f"llama-server -m {slug}-{(best or USUAL_MIX).upper()}.gguf -c "
         f"{laid.longest(best, 24 << 30, backend) if best else 4096} -np 1",
@@ -386,7 +387,7 @@ def gpu_section(inputs: Inputs, gpu: Accelerator) -> Section | None:
         inputs: What pages are made from.
         gpu: The accelerator.
     """
-    if not _has_pages(inputs):
+    if not has_pages(inputs):
         return None
     found = _candidates(inputs)
     kin = [one for one in machines(inputs.site.catalogue) if chip(one) == chip(gpu)]
@@ -423,7 +424,8 @@ def chip(machine: Accelerator) -> str:
     )
 
 
-def _has_pages(inputs: Inputs) -> bool:
+def has_pages(inputs: Inputs) -> bool:
+    """True if the site has pages of machines at home: they are of the public catalog."""
     return inputs.site.catalogue.folder.resolve() == data_dir().resolve()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kvreport.catalog.load import RELEASED
 from kvreport.catalog.model import Model
-from kvreport.publish.series import Series, refusal_of
+from kvreport.publish.series import Series
 from kvreport.publish.site_data import SiteData
 from kvreport.site.kit import tables
 from kvreport.site.kit.groups import Group, Member, grouped
@@ -21,7 +21,7 @@ def users_table(site: SiteData, model: Model) -> tuple[Table, tuple[Group, ...]]
         one = site.serving(model, gpu.id)
         name, anchor, href = site.gpu_name(gpu.id), f"on-{gpu.id}", f"gpus/{gpu.id}/"
         if one is None:
-            why = refusal_of(site.on(model, gpu.id), gpu.usable_bytes)
+            why = site.outcome(model, gpu.id).why
             groups.setdefault(why.group, []).append(Member(anchor, name, href, why.note))
             continue
         cells = (

@@ -5,6 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
+from heapq import nsmallest
 from typing import Any, Final
 
 from kvreport import units
@@ -96,10 +98,29 @@ class ModelContext:
 
 def pages(inputs: Inputs) -> Iterator[Page]:
     """Yield every model's page, and one at each address that a model has left."""
-    for model in inputs.site.models:
-        yield page(inputs, model)
+    site = inputs.site
+    at_home = local.URI in inputs.addresses or local.has_pages(inputs)
+    with site.parts.group("model-pages") as kept:
+        made = {
+            model.id: kept.get(_key(site, model, at_home=at_home), partial(page, inputs, model))
+            for model in site.models
+        }
+    for model in site.models:
+        yield made[model.id]
         for old in model.predecessor_ids:
             yield moved(f"models/{old.replace('/', '--')}/", f"models/{model.slug}/", model.name)
+
+
+def _key(site: SiteData, model: Model, *, at_home: bool) -> bytes:
+    """What decides a model's page beside what all pages share: its record, and what it says of others."""
+    outside = (
+        _neighbours(site, model),
+        site.copies[model.id],
+        site.kv_names,
+        tuple(link.note for link in _downloads(site, model)),
+        at_home,
+    )
+    return site.parts.key(site.parts.of_model(model), repr(outside))
 
 
 def page(inputs: Inputs, model: Model) -> Page:
@@ -158,19 +179,27 @@ def page(inputs: Inputs, model: Model) -> Page:
 
 def requests(site: SiteData) -> Iterator[charts.Request]:
     """Yield the boundary chart of each model that has one."""
-    for model in site.models:
+    yield from (request for request in _requests(site).values() if request is not None)
+
+
+def _requests(site: SiteData) -> dict[str, charts.Request | None]:
+    """The boundary chart of each model, by model id; kept between builds."""
+
+    def make(model: Model) -> charts.Request | None:
         made = boundary_request(site, model, site.headline[model.id])
-        if made is not None:
-            yield made[0]
+        return None if made is None else made[0]
+
+    with site.parts.group("model-charts") as kept:
+        return {model.id: kept.get(site.parts.of_model(model), partial(make, model)) for model in site.models}
 
 
 def assets(inputs: Inputs) -> Iterator[tuple[str, bytes]]:
     """Yield the picture that a shared link to each model's page shows."""
-    site = inputs.site
-    for model in site.models:
-        made = boundary_request(site, model, site.headline[model.id])
-        if made is not None:
-            yield card_address(model), inputs.drawings[made[0].digest].card
+    wanted = _requests(inputs.site)
+    for model in inputs.site.models:
+        request = wanted[model.id]
+        if request is not None:
+            yield card_address(model), inputs.drawings[request.digest].card
 
 
 def card_address(model: Model) -> str:
@@ -352,13 +381,13 @@ def _downloads(site: SiteData, model: Model) -> tuple[Link, ...]:
 def _neighbours(site: SiteData, model: Model) -> tuple[Link, ...]:
     size = site.parameters[model.id]
 
-    def distance(other: Model) -> tuple[bool, float]:
+    def distance(other: Model) -> float:
         ratio = site.parameters[other.id] / size
-        return (other.family != model.family, max(ratio, 1 / ratio))
+        return max(ratio, 1 / ratio)
 
-    others = sorted((other for other in site.models if other.id != model.id), key=distance)
-    family = [m for m in others if m.family == model.family][:4]
-    like = [m for m in others if m.family != model.family][: 8 - len(family)]
+    others = [other for other in site.models if other.id != model.id]
+    family = nsmallest(4, (m for m in others if m.family == model.family), key=distance)
+    like = nsmallest(8 - len(family), (m for m in others if m.family != model.family), key=distance)
     return tuple(
         Link(m.name, f"models/{m.slug}/", units.human_parameters(site.parameters[m.id]))
         for m in (*family, *like)

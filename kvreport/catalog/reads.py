@@ -1,0 +1,49 @@
+"""Which model records a notebook's kernel read: what was made without a record does not change with it.
+
+The build names a folder in ``KVREPORT_READS``, and kernels append notes to a file there. A note is written at once,
+because a kernel may be ended without a word. No other process writes one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
+FOLDER: Final = "KVREPORT_READS"
+"""The environment variable that names the folder of notes."""
+
+EVERYTHING: Final = "*"
+"""Stands for a look at all records."""
+
+_KERNEL: Final = "ipykernel_launcher"
+_SUFFIX: Final = ".reads"
+
+Note = tuple[str, str, bool]
+"""The catalog's folder, a name that was looked up or a file's stem that was read, and whether it is a file's."""
+
+
+def note(catalogue: Path, name: str, *, read: bool = False) -> None:
+    """Note that a name was looked up or a file read.
+
+    Args:
+        catalogue: The catalog's folder.
+        name: The name, a file's stem, or :data:`EVERYTHING`.
+        read: True for a file.
+    """
+    folder = os.environ.get(FOLDER)
+    if not folder or Path(sys.argv[0]).stem != _KERNEL:
+        return
+    with Path(folder, f"{os.getpid()}{_SUFFIX}").open("a", encoding="utf-8") as notes:
+        notes.write(json.dumps([str(catalogue.resolve()), name, read]) + "\n")
+
+
+def notes(folder: Path) -> frozenset[Note]:
+    """Return what all kernels noted in a folder."""
+    return frozenset(
+        (str(catalogue), str(name), bool(read))
+        for path in sorted(folder.glob(f"*{_SUFFIX}"))
+        for catalogue, name, read in map(json.loads, path.read_text(encoding="utf-8").splitlines())
+    )

@@ -1,0 +1,33 @@
+"""Release date, license and context limit say where they come from, for nine models of ten."""
+
+from __future__ import annotations
+
+import pytest
+
+from kvreport.catalog.load import load_catalogue
+from kvreport.catalog.model import Model
+
+FLOOR = 0.9
+
+
+def is_sourced(model: Model, field: str) -> bool:
+    sources = [source for source in model.sources if field in source.covers]
+    return getattr(model, field) is not None and any(one.evidence != "unverified" for one in sources)
+
+
+@pytest.mark.parametrize("field", ["release", "licence", "context_tokens"])
+def test_nine_of_ten_models_have_the_field_with_its_source(field: str) -> None:
+    models = list(load_catalogue().models.values())
+    unsourced = [model.id for model in models if not is_sourced(model, field)]
+    assert len(unsourced) <= (1 - FLOOR) * len(models), unsourced
+
+
+def test_a_copy_has_the_release_and_the_license_of_its_original() -> None:
+    models = {model.id: model for model in load_catalogue().models.values()}
+    copy = models["mlx-community/Qwen2.5-14B-Instruct-4bit"]
+    original = models[copy.quantized_from or ""]
+    assert copy.release == original.release
+    assert copy.licence == original.licence
+    assert is_sourced(copy, "release")
+    titles = [source.title for source in copy.sources if "release" in source.covers]
+    assert all(original.id in title for title in titles)
