@@ -483,7 +483,7 @@ def test_no_command_is_given_for_an_engine_that_refuses_the_deployment() -> None
 
 
 def test_of_equal_accelerators_the_one_that_more_clouds_rent_out_is_first() -> None:
-    from kvreport.estimation.size import size  # noqa: PLC0415
+    from kvreport.estimation.size import size
 
     found = size("Qwen/Qwen2.5-VL-7B-Instruct", context=16384, concurrent=16)
     order = list(dict.fromkeys(one.offer.accelerator.id for one in found.ranking.deployments))
