@@ -320,19 +320,32 @@ class Query:
 
     parallel: int | None = _option(
         "--parallel",
+        "-np",
         kind="whole",
         group="home",
         high=256,
         help="slots of llama.cpp: requests at once (4 on one cache)",
     )
     ubatch_size: int | None = _option(
-        "--ubatch-size", kind="whole", group="home", high=1 << 20, help="tokens of one physical batch (512)"
+        "--ubatch-size",
+        "-ub",
+        kind="whole",
+        group="home",
+        high=1 << 20,
+        help="tokens of one physical batch (512)",
     )
     n_gpu_layers: int | None = _option(
-        "--n-gpu-layers", kind="whole", group="home", low=0, high=1 << 16, help="layers on the GPU (all)"
+        "--n-gpu-layers",
+        "-ngl",
+        kind="whole",
+        group="home",
+        low=0,
+        high=1 << 16,
+        help="layers on the GPU (all)",
     )
     n_cpu_moe: int | None = _option(
         "--n-cpu-moe",
+        "-ncmoe",
         kind="whole",
         group="home",
         low=0,
@@ -340,10 +353,10 @@ class Query:
         help="leading layers whose experts stay on the CPU (0)",
     )
     cache_type_k: str | None = _option(
-        "--cache-type-k", kind="text", group="home", metavar="TYPE", help="ggml type of keys (f16)"
+        "--cache-type-k", "-ctk", kind="text", group="home", metavar="TYPE", help="ggml type of keys (f16)"
     )
     cache_type_v: str | None = _option(
-        "--cache-type-v", kind="text", group="home", metavar="TYPE", help="ggml type of values (f16)"
+        "--cache-type-v", "-ctv", kind="text", group="home", metavar="TYPE", help="ggml type of values (f16)"
     )
     kv_unified: bool | None = _option(
         "--kv-unified", kind="tristate", group="home", help="one buffer of cells for all slots (by build)"
@@ -353,16 +366,27 @@ class Query:
     )
     flash_attn: str | None = _option(
         "--flash-attn",
+        "-fa",
         kind="choice",
         group="home",
         choices=("on", "off", "auto"),
         help="flash attention (auto)",
     )
     batch_size: int | None = _option(
-        "--batch-size", kind="whole", group="home", high=1 << 20, help="tokens of one logical batch (2048)"
+        "--batch-size",
+        "-b",
+        kind="whole",
+        group="home",
+        high=1 << 20,
+        help="tokens of one logical batch (2048)",
     )
     cpu_moe: bool = _option(
-        "--cpu-moe", kind="switch", group="home", default=False, help="experts of all layers stay on the CPU"
+        "--cpu-moe",
+        "-cmoe",
+        kind="switch",
+        group="home",
+        default=False,
+        help="experts of all layers stay on the CPU",
     )
     override_tensor: Any = _option(
         "--override-tensor",
@@ -393,7 +417,12 @@ class Query:
         "--main-gpu", "-mg", kind="whole", group="home", low=0, high=255, help="GPU of --split-mode none (0)"
     )
     no_kv_offload: bool = _option(
-        "--no-kv-offload", kind="switch", group="home", default=False, help="caches stay in host memory"
+        "--no-kv-offload",
+        "-nkvo",
+        kind="switch",
+        group="home",
+        default=False,
+        help="caches stay in host memory",
     )
     no_op_offload: bool = _option(
         "--no-op-offload",

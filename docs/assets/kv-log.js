@@ -111,7 +111,8 @@
         }
         if (facts.needed) add("needed", request);
       }
-      if (rules.poolOf && rules.current && facts.kv_pool > 0 && rules.weights) {
+      const other = facts.weights && Math.abs(rules.weights / facts.weights - 1) > kvKernel.OTHER_WEIGHTS;
+      if (rules.poolOf && rules.current && facts.kv_pool > 0 && rules.weights && !other) {
         add("kv_pool", Math.max(rules.poolOf(rules.size, rules.rows), 0));
       }
       return rows;
@@ -151,7 +152,7 @@
     }
 
     function lay(reading, found, compared, remarks) {
-      const children = [make("p", { class: "kv-big" }, headline(found))];
+      const children = [make("p", { class: "kv-big" }, headline(found, reading))];
       if (!reading.recognised.length) {
         children.push(
           make("p", {}, "No line was understood: this reads start-up logs of vLLM, SGLang and TensorRT-LLM."),
@@ -240,12 +241,27 @@
       box.kvCompared = compared;
     }
 
-    function headline(found) {
+    function refused(facts, concurrency) {
+      const sentences = kvKernel.words.sentences;
+      if (facts.state_blocks !== undefined) {
+        const name = facts.max_seqs && facts.max_seqs > facts.state_blocks ? "log_states" : "log_no_states";
+        return sentences[name].replaceAll("{seqs}", count(facts.max_seqs || 0))
+          .replaceAll("{states}", count(facts.state_blocks));
+      }
+      const { free_memory: free, total_memory: total, requested: wanted } = facts;
+      if (concurrency !== null || !free || !total || !wanted || free >= wanted) return null;
+      return sentences.log_not_free.replace("{wanted}", gib(wanted)).replace("{free}", gib(free))
+        .replace("{share}", (Math.floor(free / total * 100) / 100).toFixed(2));
+    }
+
+    function headline(found, reading) {
       if (found.pool !== null && found.pool <= 0) {
         return `It does not start: weights and what the engine keeps leave ${
           gib(found.pool)
         } GiB for the cache.`;
       }
+      const stopped = refused(reading.facts, found.concurrency);
+      if (stopped !== null) return stopped;
       if (found.concurrency === null || found.longest === null) {
         return "The log does not say how many requests fit.";
       }
@@ -253,9 +269,9 @@
       if (found.concurrency < 1) {
         return `${times}: one request of ${count(found.longest)} tokens does not fit.`;
       }
-      return `${times}: ${count(Math.trunc(found.concurrency))} requests of ${
-        count(found.longest)
-      } tokens fit at once.`;
+      const whole = Math.trunc(found.concurrency);
+      if (whole === 1) return `${times}: one request of ${count(found.longest)} tokens fits.`;
+      return `${times}: ${count(whole)} requests of ${count(found.longest)} tokens fit at once.`;
     }
 
     const change = ({ change: name, value }) =>

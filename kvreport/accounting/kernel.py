@@ -96,6 +96,9 @@ COMFORTABLE_SPARE_BYTES: Final = 8 << 30
 """Free memory of a running SGLang server beyond which its guide raises the static fraction
 (``docs/advanced_features/hyperparameter_tuning.md``)."""
 
+OTHER_WEIGHTS: Final = 0.2
+"""A log whose weights are further than this from ours loads another format: its pool is not compared."""
+
 STATE_OPERATIONS: Final = 4
 """Operations per element of a recurrent state and token: multiply-add to update, and to read."""
 

@@ -6,7 +6,7 @@ holds the workload is ranked: what surely fits before what fits within the error
 by price where prices are given, otherwise by the memory that it takes in all (the least hardware that
 does it), then by the number of devices. Where nobody has said which accelerators there are, those
 that more than one cloud rents out come first: the least memory is no help on a machine that few can
-get. Accelerators that an engine
+get. Of two that are otherwise equal the one that more clouds rent out is first. Accelerators that an engine
 treats alike share a block plan and are evaluated together.
 """
 
@@ -74,6 +74,7 @@ class Choices:
         all_kv_formats: KV formats by name, for what checkpoints declare.
         tensor_parallel: Sizes to try.
         layouts: Further layouts, tried for the models that they suit.
+        suiting: False to try them for every model whose shapes allow them, as they were asked for by name.
         utilization: Share of memory, or None for the engine's default.
         max_seqs: Requests at once per data rank, or None for the engine's default.
         max_batched_tokens: Tokens of one step, or None for the engine's default.
@@ -89,6 +90,7 @@ class Choices:
     all_kv_formats: Mapping[str, KvFormat]
     tensor_parallel: tuple[int, ...] = (1, 2, 4, 8)
     layouts: tuple[Layout, ...] = ()
+    suiting: bool = True
     utilization: float | None = None
     max_seqs: int | None = None
     max_batched_tokens: int | None = None
@@ -228,6 +230,7 @@ def rank(models: Sequence[Model], workload: Workload, offers: Sequence[Offer], c
             one.memory_bytes,
             one.devices,
             -one.users_each,
+            -len(one.offer.accelerator.rented_as),
             one.model.id,
             one.offer.accelerator.id,
             one.tensor_parallel,
@@ -420,7 +423,8 @@ def _layouts(model: Model, choices: Choices) -> list[Layout]:
     """What to try for a model: tensor parallelism, and the further layouts that suit it."""
     sizes = set(allowed_tensor_parallel(model, max(choices.tensor_parallel)))
     plain = [Layout(tensor=ranks) for ranks in sorted(sizes.intersection(choices.tensor_parallel))]
-    return plain + [layout for layout in choices.layouts if suits(layout, model) and layout not in plain]
+    further = [layout for layout in choices.layouts if layout not in plain]
+    return plain + [layout for layout in further if not choices.suiting or suits(layout, model)]
 
 
 def _stands(layout: Layout, device: Accelerator) -> bool:

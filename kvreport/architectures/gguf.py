@@ -111,6 +111,10 @@ class _Keys:
         found = self.metadata.get("general.architecture")
         if not isinstance(found, str) or not found:
             raise InputError(f"{self.file}: general.architecture is missing; allowed: a model in GGUF")
+        if found == "clip":
+            raise InputError(
+                f"{self.file}: found a vision projector; allowed: a language model, with this file as --mmproj"
+            )
         self.architecture = found
 
     def get(self, key: str) -> Any:  # noqa: ANN401

@@ -104,9 +104,13 @@ def _read_one(path: Path) -> tuple[dict[str, Any], list[FileTensor], int]:
             metadata, tensors = reader.read()
             held = sum(one.kind.nbytes(one.shape[0], prod(one.shape[1:])) for one in tensors)
             return metadata, tensors, max(0, reader.at + held - reader.size)
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: there is no such file; allowed: the path of a .gguf file") from error
     except (OSError, ValueError) as error:
         if isinstance(error, InputError):
             raise
+        if path.is_file() and path.stat().st_size == 0:
+            raise InputError(f"{path.name}: the file is empty; download it again") from error
         raise InputError(f"{path}: cannot be read as a GGUF file: {error}") from error
 
 

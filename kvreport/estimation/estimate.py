@@ -21,6 +21,7 @@ from kvreport.catalog.model import Model
 from kvreport.estimation.answer import AtContext, Estimate
 from kvreport.estimation.explanation import explain
 from kvreport.estimation.local import estimate_local
+from kvreport.estimation.local_case import engine_of
 from kvreport.estimation.partition import best_partition
 from kvreport.estimation.request import BEST, Request, resolve
 from kvreport.query import Query, current_names
@@ -51,7 +52,10 @@ def estimate(
     >>> estimate("Qwen/Qwen2.5-7B", gpu="h100-sxm-80gb", context_tokens=8192).kv_bytes_per_token_per_gpu
     57344
     """
-    query = Query(model=model, gpu=gpu, **current_names(options))
+    asked = current_names(options)
+    if "engine" not in asked and isinstance(model, str | Path):
+        asked |= engine_of(model)
+    query = Query(model=model, gpu=gpu, **asked)
     known = open_catalogue() if catalog is None else catalog
     return estimate_local(query, known) or answer(_partitioned(resolve(query, known)))
 

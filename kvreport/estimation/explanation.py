@@ -65,7 +65,7 @@ def headline(estimate: Estimate) -> str:
         return f"{request.engine.label} {word} not start on {devices}: {start_sentence(estimate)}"
     match estimate.verdict:
         case Verdict.WEIGHTS_EXCEED_MEMORY.label:
-            return f"{request.model.name} does not fit on {devices}: its weights alone are too large"
+            return f"{request.model.name} does not fit on {devices}: {estimate.too_large}"
         case Verdict.CACHE_EXCEEDS_POOL.label:
             longest = estimate.max_context_tokens
             rest = f"one of {longest:,} tokens does" if longest else "nothing is left for the cache"

@@ -18,6 +18,7 @@ from kvreport.accounting.profile import CacheProfile, Term
 from kvreport.accounting.weights import active_parameters, parameters, parameters_by_component
 from kvreport.architectures.gguf import GgufModel, read_gguf
 from kvreport.catalog.engine import Engine
+from kvreport.catalog.llama_cpp import load_local_architectures
 from kvreport.catalog.load import Catalogue
 from kvreport.catalog.model import Model
 from kvreport.estimation.answer import AtContext
@@ -34,7 +35,7 @@ from kvreport.estimation.local_inverse import advice, fitted
 from kvreport.estimation.local_speed import decode_ms, host_bandwidth
 from kvreport.estimation.request import at_release, resolve
 from kvreport.query import Query
-from kvreport.units import gib
+from kvreport.units import human_bytes
 
 CONTEXTS: Final = tuple(1 << power for power in range(11, 21))
 
@@ -266,7 +267,12 @@ def _assumptions(case: LocalCase, changed: tuple[str, ...]) -> tuple[str, ...]:
         found.append(f"draft tokens {options.draft}: default of llama.cpp")
     if case.file is not None and case.file.missing_bytes:
         found.append(
-            f"the file ends {gib(case.file.missing_bytes)} GiB before its tensors do: read as a header only"
+            f"the file ends {human_bytes(case.file.missing_bytes)} before its tensors do: read as a header only"
+        )
+    if case.file is not None and case.file.architecture not in load_local_architectures().by_name:
+        found.append(
+            f"architecture {case.file.architecture} is unknown to the build that the rules read: "
+            "it refuses the file; computed from the tensors for a newer one"
         )
     found.append(f"host memory is read at {host_bandwidth(case) / 1e9:g} GB/s")
     found.append("logits of one token per slot, as llama-server reserves")

@@ -9,7 +9,7 @@ from kvreport.accounting.engines.llama_cpp.layout import DeviceBytes, LocalLayou
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.estimation.answer import Estimate
 from kvreport.estimation.local_case import LocalCase
-from kvreport.estimation.local_command import command_line
+from kvreport.estimation.local_command import command_line, modelfile_of
 from kvreport.estimation.local_inverse import HomeAnswers, home_answers
 from kvreport.units import gib, human_tokens
 
@@ -59,6 +59,14 @@ class LocalEstimate(Estimate):
             inverse=self.inverse().to_dict(),
         )
         return answer
+
+    @property
+    def too_large(self) -> str:
+        """Why the weights do not fit: the computer's memory, or the GPU's."""
+        host, limit = self.local.host.total, self.case.host_memory
+        if limit is not None and host > limit:
+            return f"{gib(host)} GiB stay in host memory, and there are {gib(limit)}"
+        return "its weights alone are too large"
 
     @property
     def state_cache_bytes(self) -> int:
@@ -162,9 +170,18 @@ def explain_local(result: LocalEstimate) -> list[str]:
         f"{gib(host.output)} output = {gib(host.total)} GiB"
     )
     lines += _host_lines(result)
+    projector = result.case.local.companions.projector
+    if projector is not None:
+        lines.append(
+            f"projector: {gib(projector.weights)} weights + {gib(projector.compute)} compute GiB after loading, for an "
+            f"image of {projector.side * projector.patch} pixels a side; a larger image enlarges its buffer"
+        )
     lines.append(f"longest context that fits with these flags: {human_tokens(result.max_context_tokens)}")
     lines += [f"would fit: {flags}" for flags in result.advice]
     lines.append(f"command: {command_line(result)}")
+    written = modelfile_of(result)
+    if written is not None:
+        lines.append(f"or a Modelfile: {written.replace(chr(10), ' | ')}")
     return lines
 
 

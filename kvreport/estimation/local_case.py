@@ -74,6 +74,15 @@ def is_gguf(model: object) -> bool:
     return isinstance(model, str | Path) and str(model).lower().endswith(".gguf")
 
 
+def engine_of(model: str | Path) -> dict[str, str]:
+    """The engine that a model's name implies where none is stated: llama.cpp for a GGUF file, Ollama for its names."""
+    if is_gguf(model):
+        return {"engine": "llama-cpp"}
+    if isinstance(model, str) and ":" in model and load_ollama_names().find(model) is not None:
+        return {"engine": "ollama"}
+    return {}
+
+
 def with_base_model(query: Query, catalog: Catalogue) -> Query:
     """Replace a name of Ollama's library, or of a GGUF repository, by its base model and mix.
 

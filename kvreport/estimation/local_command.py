@@ -88,11 +88,27 @@ def ollama_command(name: str, options: LocalOptions) -> str:
     return f"{' '.join(words)} ollama serve & ollama run {shlex.quote(name)}"
 
 
-def modelfile(name: str, options: LocalOptions) -> str:
-    """An Ollama Modelfile with the same parameters."""
-    lines = [f"FROM {name}", f"PARAMETER num_ctx {options.context // options.slots}"]
-    if options.ubatch_given:
+def modelfile(name: str, context: int, options: LocalOptions | None = None) -> str:
+    """An Ollama Modelfile with the same parameters: the only place for a micro-batch and a number of layers.
+
+    Args:
+        name: Model in Ollama's library.
+        context: Tokens of one slot.
+        options: The options whose parameters are written too.
+    """
+    lines = [f"FROM {name}", f"PARAMETER num_ctx {context}"]
+    if options is not None and options.ubatch_given:
         lines.append(f"PARAMETER num_batch {options.ubatch}")
-    if options.gpu_layers is not None:
+    if options is not None and options.gpu_layers is not None:
         lines.append(f"PARAMETER num_gpu {options.gpu_layers}")
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)
+
+
+def modelfile_of(result: LocalEstimate) -> str | None:
+    """The Modelfile of an answer; None for other engines than Ollama."""
+    case, options = result.case, result.options
+    if case.request.engine.family != "ollama":
+        return None
+    return modelfile(
+        ollama_name(case.request.model.id, result.mix), options.context // options.slots, options
+    )

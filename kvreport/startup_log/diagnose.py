@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kvreport.accounting import kernel
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.load import Catalogue, open_catalogue
 from kvreport.catalog.model import Model
@@ -157,10 +158,12 @@ def _comparisons(start: Start, judgment: Judgment) -> tuple[Comparison, ...]:
     """What was judged, under the names of a log's facts: sizes in bytes."""
     facts = {start.rules.load_line: "weights", **_QUANTITIES}
     judged = {one.quantity: one for one in judgment.comparisons}
+    loaded = judged.get(start.rules.load_line)
+    other = loaded is not None and abs(loaded.error) > kernel.OTHER_WEIGHTS
     found = []
     for quantity, fact in facts.items():
         one = judged.get(quantity)
-        if one is None:
+        if one is None or (other and fact == "kv_pool"):
             continue
         if one.unit == "GiB":
             found.append(Comparison(fact, int(one.observed * GIB), int(one.predicted * GIB)))

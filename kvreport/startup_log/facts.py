@@ -43,6 +43,8 @@ FACTS: Final[dict[str, Fact]] = {
     "eager": Fact("graphs off", "flag"),
     "sorts": Fact("sampling sorts", "flag"),
     "no_prefix_caching": Fact("prefixes not cached", "flag"),
+    "caches_prefixes": Fact("prefixes cached", "flag"),
+    "state_blocks": Fact("blocks for recurrent states", "number", "least"),
     "speculative": Fact("speculative decoding", "flag"),
     "lora": Fact("LoRA adapters", "flag"),
     "expert_parallel": Fact("experts over all ranks", "flag"),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
 from kvreport.startup_log.facts import FACTS
 from kvreport.startup_log.reading import Reading, show
 from kvreport.units import GIB
-from kvreport.words import CHANGES
+from kvreport.words import CHANGES, SENTENCES
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,9 @@ class Diagnosis:
                     else "Take more devices or smaller weights."
                 )
             )
+        refused = self._refused()
+        if refused is not None:
+            return refused
         if self.concurrency is None or longest is None:
             return "The log does not say how many requests fit."
         if self.concurrency < 1:
@@ -107,8 +111,24 @@ class Diagnosis:
             return f"{self.concurrency:.2f}x: one request of {longest:,} tokens does not fit. " + (
                 f"{options[0].upper()}{options[1:]}." if options else "Shorten it, or add memory."
             )
-        return (
-            f"{self.concurrency:.2f}x: {int(self.concurrency):,} requests of {longest:,} tokens fit at once."
+        whole = int(self.concurrency)
+        fit = "one request" if whole == 1 else f"{whole:,} requests"
+        verb = "fits" if whole == 1 else "fit at once"
+        return f"{self.concurrency:.2f}x: {fit} of {longest:,} tokens {verb}."
+
+    def _refused(self) -> str | None:
+        """What a refusal for want of states or of free memory says; None without one."""
+        states, seqs = self.reading.whole("state_blocks"), self.reading.whole("max_seqs")
+        if states is not None:
+            name = "log_states" if seqs and seqs > states else "log_no_states"
+            return SENTENCES[name].format(seqs=f"{seqs or 0:,}", states=f"{states:,}")
+        free, total = self.reading.number("free_memory"), self.reading.number("total_memory")
+        wanted = self.reading.number("requested")
+        if self.concurrency is not None or not free or not total or not wanted or free >= wanted:
+            return None
+        share = math.floor(free / total * 100) / 100
+        return SENTENCES["log_not_free"].format(
+            wanted=f"{wanted / GIB:.2f}", free=f"{free / GIB:.2f}", share=f"{share:.2f}"
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -78,6 +78,89 @@ FURTHER: Final[tuple[Pattern, ...]] = (
         r"(?P<no_prefix_caching>--no-enable-prefix-caching|enable_prefix_caching=False|'enable_prefix_caching': False)",
         "Prefixes are not cached: a recurrent state takes one slot of a request.",
     ),
+    Pattern(
+        "prefix_caching_on",
+        "vllm",
+        r"(?P<caches_prefixes>--enable-prefix-caching\b|enable_prefix_caching=True|'enable_prefix_caching': True)",
+        "Prefixes are cached. A model with recurrent states then keeps two or more of them for a request.",
+    ),
+    Pattern(
+        "vllm_image",
+        "vllm",
+        r"vllm/vllm-openai(?:-rocm)?:\S{1,60} +(?:--model(?:=| +))?(?!-)(?P<model>[A-Za-z0-9_./~-]{1,300})",
+        "The image serves {model}.",
+    ),
+    Pattern(
+        "vllm_image_version",
+        "vllm",
+        r"vllm/vllm-openai(?:-rocm)?:v(?P<engine_version>[0-9]+(?:\.[0-9]+){1,3}(?:\.post[0-9]+)?)",
+        "The image is of vLLM {engine_version}.",
+    ),
+    Pattern(
+        "vllm_logo_version",
+        "vllm",
+        r"█\s{1,8}version (?P<engine_version>[0-9]\S{0,60})",
+        "vLLM {engine_version} starts.",
+    ),
+    Pattern(
+        "vllm_logo_model",
+        "vllm",
+        r"█\s{1,8}model\s{1,8}(?P<model>[A-Za-z0-9_./~-]{1,300})",
+        "It loads {model}.",
+    ),
+    # SGLang's further pools.
+    Pattern(
+        "sglang_window_pool",
+        "sglang",
+        rf"SWAKVPool mem usage: {NUMBER} GB, swa size: (?P<window_tokens>{WHOLE}), full size: (?P<kv_tokens>{WHOLE})",
+        "The pool holds {kv_tokens} tokens, and that of the windows {window_tokens}.",
+    ),
+    Pattern(
+        "sglang_states",
+        "sglang",
+        rf"Mamba Cache is allocated\. max_mamba_cache_size: (?P<state_slots>{WHOLE})",
+        "{state_slots} recurrent states are kept.",
+    ),
+    Pattern(
+        "sglang_compressed_pools",
+        "sglang",
+        rf"DSV4 pool sizes: full=(?P<kv_tokens>{WHOLE}), swa=(?P<window_tokens>{WHOLE})",
+        "The pool holds {kv_tokens} tokens, and that of the windows {window_tokens}.",
+    ),
+    # Refusals, and the halves of one that a terminal has wrapped.
+    Pattern(
+        "vllm_refused_length",
+        "vllm",
+        rf"serve at least one request with the models?'?s? max seq len \((?P<max_model_len>{WHOLE})\),?\s{{0,8}}$",
+        "The engine refuses to start: it allows requests of {max_model_len} tokens.",
+    ),
+    Pattern(
+        "vllm_refused_need",
+        "vllm",
+        rf"^\W{{0,12}}(?P<needed__gib>{NUMBER}) ?GiB KV cache is needed, "
+        rf"which is larger than the available KV cache memory \((?P<kv_pool__gib>{NUMBER}) ?GiB\)",
+        "One request needs {needed}, and the pool is {kv_pool}.",
+    ),
+    Pattern(
+        "vllm_states_refused",
+        "vllm",
+        rf"max_num_seqs \((?P<max_seqs>{WHOLE})\) exceeds available Mamba cache blocks \((?P<state_blocks>{WHOLE})\)",
+        "The engine refuses to start: each of {max_seqs} requests wants a block for its state, and there are "
+        "{state_blocks}.",
+    ),
+    Pattern(
+        "vllm_free_refused",
+        "vllm",
+        rf"is less than desired GPU memory utilization \((?P<utilization>[01]?\.[0-9]+), "
+        rf"(?P<requested__gib>{NUMBER}) ?GiB\)",
+        "The engine refuses to start: it may take {requested}, and less is free.",
+    ),
+    Pattern(
+        "sglang_states_refused",
+        "sglang",
+        rf"max_mamba_cache_size=(?P<state_blocks>{WHOLE})\b.{{0,80}}?resulting max_num_reqs=0",
+        "The engine refuses to start: {state_blocks} recurrent states are fewer than one request holds.",
+    ),
     # Flags that bear on memory and that no number here follows.
     Pattern(
         "speculative",

@@ -95,7 +95,7 @@ def pasted_start(
             max_batched_tokens=reading.whole("max_batched_tokens"),
             max_seqs=reading.whole("max_seqs"),
             block_tokens=reading.whole("block_tokens"),
-            prefix_caching=False if reading.facts.get("no_prefix_caching") else None,
+            prefix_caching=_caches(reading),
             window_share=reading.number("window_share"),
             utilization=reading.number("utilization"),
             eager=bool(reading.facts.get("eager")),
@@ -211,3 +211,10 @@ def requests_that_fit(reading: Reading, laid: LaidOut | None, pool: int | None) 
     if longest and laid is not None and pool is not None:
         return float(laid.of_pool(pool).concurrency(longest))
     return None
+
+
+def _caches(reading: Reading) -> bool | None:
+    """Whether prefixes are cached, where the log tells."""
+    if reading.facts.get("no_prefix_caching"):
+        return False
+    return True if reading.facts.get("caches_prefixes") else None

@@ -10,7 +10,7 @@ from kvreport.catalog.observation import load_observations
 from kvreport.cli import main
 from kvreport.errors import InputError
 from kvreport.evidence.validation import validate
-from kvreport.startup_log import Diagnosis, diagnose
+from kvreport.startup_log import Diagnosis, diagnose, read_log
 from kvreport.startup_log.laid_out import pasted_start
 from kvreport.startup_log.start import printed_concurrency, with_pool
 
@@ -291,3 +291,78 @@ Available KV cache memory: 40.00 GiB
     (one,) = (one for one in found.comparisons if one.fact == "concurrency")
     assert one.predicted == tokens / 8192
     assert not any("Our plan is not" in note for note in found.notes), own
+
+
+@pytest.mark.parametrize(
+    ("text", "headline"),
+    [
+        (
+            (
+                "ValueError: max_num_seqs (1024) exceeds available Mamba cache blocks (694). Each decode sequence "
+                "requires one Mamba cache block, so CUDA graph capture cannot proceed."
+            ),
+            "It does not start: max-num-seqs is 1,024, and 694 blocks hold recurrent states. Lower max-num-seqs to 694.",
+        ),
+        (
+            (
+                "ValueError: Free memory on device cuda:0 (12.38/287.69 GiB) on startup is less than desired GPU memory "
+                "utilization (0.92, 264.67 GiB)."
+            ),
+            (
+                "It does not start: it may take 264.67 GiB, and 12.38 GiB are free. Stop what holds the rest, or lower "
+                "gpu-memory-utilization to 0.04."
+            ),
+        ),
+        (
+            "max_mamba_cache_size=4, mamba_ratio=5, resulting max_num_reqs=0",
+            "It does not start: 4 recurrent states are fewer than one request holds. Give the states more memory.",
+        ),
+        (
+            "Maximum concurrency for 786,432 tokens per request: 1.04x",
+            "1.04x: one request of 786,432 tokens fits.",
+        ),
+        (
+            (
+                "▎ Available KV cache memory: 22.5 GiB\n"
+                "▎ ValueError: To serve at least one request with the model's max seq len (196608),\n"
+                "▎ 23.25 GiB KV cache is needed, which is larger than the available KV cache memory (22.5 GiB).\n"
+                "▎ Based on the available memory, the estimated maximum model length is 190272."
+            ),
+            (
+                "0.97x: one request of 196,608 tokens does not fit. Lower max-model-len to 190,272: 1.00x; or store the "
+                "cache as fp8 (--kv-cache-dtype fp8): 1.94x."
+            ),
+        ),
+    ],
+)
+def test_refusals_of_pasted_logs_have_a_verdict(text: str, headline: str) -> None:
+    assert diagnose(text).headline == headline
+
+
+def test_the_image_and_the_logo_name_release_and_model() -> None:
+    image = read_log(
+        "docker run vllm/vllm-openai:v0.31.0-ubuntu2404 --model meta-llama/Llama-3.1-8B-Instruct"
+    )
+    assert (image.facts["engine_version"], image.facts["model"]) == (
+        "0.31.0",
+        "meta-llama/Llama-3.1-8B-Instruct",
+    )
+    logo = read_log(
+        "INFO 07-02 21:27:15 [api_utils.py:339]  ▄▄ ▄█ █     █     █ ▀▄▀ █  version 0.23.1rc1.dev531+ga65f93fb2\n"
+        "INFO 07-02 21:27:15 [api_utils.py:339]   █▄█▀ █     █     █     █  model   nvidia/Qwen3.6-27B-NVFP4"
+    )
+    assert (logo.facts["engine_version"], logo.facts["model"]) == (
+        "0.23.1rc1.dev531+ga65f93fb2",
+        "nvidia/Qwen3.6-27B-NVFP4",
+    )
+
+
+def test_prefixes_that_are_cached_take_two_states_of_a_hybrid() -> None:
+    lines = (
+        "non-default args: {'model': 'nvidia/Qwen3.6-27B-NVFP4', 'max_model_len': 262144, 'kv_cache_dtype': 'fp8', "
+        "'enable_prefix_caching': True, 'max_num_batched_tokens': 65536, 'max_num_seqs': 8}\n"
+        "Initializing a V1 LLM engine (v0.24.0) with config\n"
+        "Available KV cache memory: 47.84 GiB\nGPU KV cache size: 1,505,068 tokens\n"
+    )
+    found = {one.fact: one for one in diagnose(lines).comparisons}
+    assert found["kv_tokens"].predicted == pytest.approx(1_505_068, rel=1e-4)

@@ -74,7 +74,7 @@ def test_a_split_file_needs_all_parts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("raw", "words"),
     [
-        (b"", "cannot be read"),
+        (b"", "the file is empty"),
         (b"PK\x03\x04 no model", "no GGUF header"),
         (b"GGUF" + struct.pack("<IQQ", 9, 0, 0), "version 9"),
         (b"GGUF" + struct.pack("<IQQ", 3, 1 << 60, 0), "tensors"),
@@ -110,3 +110,33 @@ def test_random_damage_never_escapes(
     path.write_bytes(bytes(raw))
     with contextlib.suppress(InputError):
         read_gguf(path)
+
+
+def test_a_file_without_an_engine_is_llama_cpps(tmp_path: Path) -> None:
+    """vLLM reads no GGUF files; a name of Ollama's library means Ollama."""
+    path = tmp_path / "model.gguf"
+    path.write_bytes(header(KEYS, tensors()))
+    assert estimate(path, gpu="rtx-4090").request.engine.family == "llama_cpp"
+    assert estimate("qwen3:8b", gpu="rtx-4090").request.engine.family == "ollama"
+
+
+def test_short_host_memory_is_said(tmp_path: Path) -> None:
+    """The headline names the memory that is missing, not the weights on the GPU."""
+    path = tmp_path / "model.gguf"
+    path.write_bytes(header(KEYS, tensors()))
+    found = estimate(path, gpu="rtx-4090", n_gpu_layers=0, host_memory="1MiB")
+    assert isinstance(found, LocalEstimate)
+    assert "stay in host memory" in found.too_large
+
+
+def test_an_unknown_architecture_and_a_projector_are_named(tmp_path: Path) -> None:
+    """An architecture that the build lacks is computed and said; a projector is refused with its flag."""
+    keys = {key.replace("llama.", "newer."): value for key, value in KEYS.items()}
+    keys["general.architecture"] = "newer"
+    path = tmp_path / "model.gguf"
+    path.write_bytes(header(keys, tensors()))
+    said = estimate(path, gpu="rtx-4090").request.assumptions
+    assert any(text.startswith("architecture newer is unknown") for text in said)
+    path.write_bytes(header({"general.architecture": "clip"}, []))
+    with pytest.raises(InputError, match="--mmproj"):
+        estimate(path, gpu="rtx-4090")

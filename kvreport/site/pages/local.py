@@ -21,6 +21,7 @@ from kvreport.catalog.load import Catalogue
 from kvreport.catalog.model import Model
 from kvreport.estimation import estimate
 from kvreport.estimation.at_home import MIXES, AtHome, at_home, backend_bytes
+from kvreport.estimation.local_command import modelfile
 from kvreport.publish.site_data import SiteData
 from kvreport.resources import data_dir
 from kvreport.site.kit.page import Page, Section, link
@@ -318,7 +319,7 @@ def _commands(machine: Accelerator, best: Candidate | None, backend: int) -> lis
     found = [
         ("llama.cpp", f"llama-server -m {slug}-Q4_K_M.gguf -c {context} -np 1"),
         ("Ollama", f"OLLAMA_CONTEXT_LENGTH={context} ollama serve & ollama run {best.ollama}"),
-        ("Ollama Modelfile", f"FROM {best.ollama}\nPARAMETER num_ctx {context}"),
+        ("Ollama Modelfile", modelfile(best.ollama, context)),
         (
             "kvreport",
             f"kvreport estimate {best.model.id} --gpu {machine.id} --engine llama-cpp --weights q4_k_m",

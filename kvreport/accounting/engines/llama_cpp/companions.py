@@ -12,63 +12,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from kvreport.accounting.engines.llama_cpp.inventory import LocalTensor
 from kvreport.accounting.engines.llama_cpp.network import Attention, Block, LatentAttention
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
-from kvreport.accounting.engines.llama_cpp.planner import Backend, plan
-from kvreport.accounting.engines.llama_cpp.tensors import (
-    F32,
-    Graph,
-    Tensor,
-    add,
-    graph_input,
-    like,
-    mul_mat,
-    permute,
-    reshape,
-    weight,
-)
 
 if TYPE_CHECKING:
+    from kvreport.accounting.engines.llama_cpp.inventory import LocalTensor
     from kvreport.accounting.engines.llama_cpp.reading import LocalModel
+    from kvreport.accounting.engines.llama_cpp.vision import Projector
 
 DEFAULT_DRAFT_TOKENS: Final = 3
 """Draft tokens per step where nobody states them (``common_params_speculative_draft::n_max``, ``common/common.h``)."""
-
-MAX_IMAGE_TOKENS: Final = 4096
-"""Tokens of the largest image of a projector with dynamic size (``set_limit_image_tokens``, ``clip.cpp``)."""
-
-
-@dataclass(frozen=True)
-class Projector:
-    """A vision encoder with its projector.
-
-    Attributes:
-        tensors: Its tensors.
-        patches: Patches of the largest image.
-        hidden: Width of a patch.
-        inner: Width inside the feed-forward network.
-        heads: Attention heads.
-        patch_elements: Elements of one patch of the image.
-    """
-
-    tensors: tuple[LocalTensor, ...]
-    patches: int
-    hidden: int
-    inner: int
-    heads: int
-    patch_elements: int
-
-    @property
-    def weights(self) -> int:
-        """Bytes of its tensors."""
-        return sum(tensor.nbytes for tensor in self.tensors)
-
-    @property
-    def compute(self) -> int:
-        """Bytes of its compute buffer for the largest image: a plain encoder with flash attention."""
-        graph = _encoder(self)
-        return max(plan(graph, (Backend("device"), Backend("host", 32))))
 
 
 @dataclass(frozen=True)
@@ -137,31 +90,3 @@ def prediction_model(local: LocalModel, tensors: tuple[LocalTensor, ...]) -> Loc
     )
     moved = tuple(replace(tensor, layer=tensor.layer - first) for tensor in tensors)
     return replace(local, network=network, tensors=moved, companions=ALONE)
-
-
-def _encoder(projector: Projector) -> Graph:
-    """One layer of a vision encoder, and the projection of patches before it."""
-    graph, tokens, hidden = Graph(), projector.patches, projector.hidden
-    image = graph_input(projector.patch_elements, tokens)
-    stream = mul_mat(weight(projector.patch_elements, hidden, home=0), image)
-    stream = add(stream, weight(hidden, tokens, home=0))
-    for _ in range(2):
-        stream = add(stream, _attend(projector, like("norm", stream)))
-        cur = mul_mat(weight(hidden, projector.inner, home=0), like("norm", stream))
-        stream = add(stream, mul_mat(weight(projector.inner, hidden, home=0), like("unary", cur)))
-    stream.is_output = True
-    graph.expand(stream)
-    return graph
-
-
-def _attend(projector: Projector, cur: Tensor) -> Tensor:
-    tokens, hidden, heads = projector.patches, projector.hidden, max(projector.heads, 1)
-    width = hidden // heads
-    parts = []
-    for index in range(3):
-        part = reshape(mul_mat(weight(hidden, hidden, home=0), cur), width, heads, tokens)
-        if index < 2:
-            part = like("rope", part)
-        parts.append(permute(part, 0, 2, 1, 3))
-    mixed = Tensor("flash_attn", (width, heads, tokens), F32, tuple(parts))
-    return mul_mat(weight(hidden, hidden, home=0), reshape(mixed, hidden, tokens))
