@@ -6,7 +6,7 @@ holds the workload is ranked: what surely fits before what fits within the error
 by price where prices are given, otherwise by the memory that it takes in all (the least hardware that
 does it), then by the number of devices. Where nobody has said which accelerators there are, those
 that more than one cloud rents out come first: the least memory is no help on a machine that few can
-get. Accelerators that an engine
+get. Of two that are otherwise equal the one that more clouds rent out is first. Accelerators that an engine
 treats alike share a block plan and are evaluated together.
 """
 
@@ -226,6 +226,7 @@ def rank(models: Sequence[Model], workload: Workload, offers: Sequence[Offer], c
             one.memory_bytes,
             one.devices,
             -one.users_each,
+            -len(one.offer.accelerator.rented_as),
             one.model.id,
             one.offer.accelerator.id,
             one.tensor_parallel,
