@@ -24,7 +24,7 @@ OUT         ?= build/export
 UV          ?= uv
 FUZZ        ?= 50
 
-.PHONY: help released-address variation kills site serve test coverage fuzz audit torch-check llama-check check format bench export fit wheel release lock venv clean distclean
+.PHONY: help released-address variation kills site serve test coverage fuzz audit torch-check llama-check mlx-check check format bench export fit wheel release lock venv clean distclean
 
 help: ## list what can be made
 	@printf 'make ...\n'
@@ -73,6 +73,12 @@ llama-check: $(STAMP) ## compare our buffers with what the real llama.cpp plans 
 	@[ -x $(LLAMA_VENV)/bin/python ] || $(BIN)/python -m venv $(LLAMA_VENV)
 	@$(LLAMA_VENV)/bin/python -m pip install --quiet -e . 'llama-cpp-python==0.3.36'
 	@$(LLAMA_VENV)/bin/python -m experiments llama-check $(ONLY) $(if $(ONLY),,--out data/llama_cpp/check.yaml)
+
+MLX_VENV ?= .venv-mlx
+mlx-check: $(STAMP) ## compare our cache bytes with mlx-lm's own cache classes, on the processor
+	@[ -x $(MLX_VENV)/bin/python ] || $(BIN)/python -m venv $(MLX_VENV)
+	@$(MLX_VENV)/bin/python -m pip install --quiet -e . mlx==0.32.4 mlx-cpu==0.32.4 mlx-lm==0.32.2
+	@$(MLX_VENV)/bin/python -m experiments mlx-check --out data/llama_cpp/mlx_check.yaml
 
 # The tool is in no lock and has an environment of its own. It asks a database of known vulnerabilities, so it
 # needs the network and its answer changes from day to day: no test depends on it. `--strict`, because without it

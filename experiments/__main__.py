@@ -52,7 +52,10 @@ def main(arguments: list[str] | None = None) -> int:
     )
     llama.add_argument("only", nargs="*", help="architectures; all by default")
     llama.add_argument("--out", type=Path, help="where to write check.yaml")
-    commands.add_parser("mlx-check", help="compare cache bytes with the installed mlx-lm's cache classes")
+    mlx = commands.add_parser(
+        "mlx-check", help="compare cache bytes with the installed mlx-lm's cache classes"
+    )
+    mlx.add_argument("--out", type=Path, help="where to write mlx_check.yaml")
     one = commands.add_parser("one", help=argparse.SUPPRESS)
     one.add_argument("experiment", choices=tuple(EXPERIMENTS))
     one.add_argument("device")
@@ -67,7 +70,7 @@ def main(arguments: list[str] | None = None) -> int:
         module = importlib.import_module("experiments.classes")
         return int(module.check_all(chosen.out, chosen.only, changes=not chosen.quick))
     if chosen.command == "mlx-check":
-        return int(importlib.import_module("experiments.mlx_check").main())
+        return int(importlib.import_module("experiments.mlx_check").main(chosen.out))
     if chosen.command == "llama-check":
         return int(importlib.import_module("experiments.llama_check").check_all(chosen.out, chosen.only))
     if chosen.command == "one":

@@ -18,6 +18,7 @@ from typing import Any, Final
 from experiments.probing import LAYER_KEYS, SKIPPED, changed, config_class, flattened
 from kvreport.accounting.weights import parameters as counted
 from kvreport.architectures import read_config
+from kvreport.architectures.registry import known_classes
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 
@@ -121,7 +122,8 @@ def compare(name: str, model_type: str, config: dict[str, Any]) -> tuple[str, in
         theirs = parameters(name, model_type, config, mine)
     except Exception as error:  # noqa: BLE001 - whatever a class raises over a config
         note = refusal or f"{type(error).__name__}: {' '.join(str(error).split())[:120]}"
-        return ("refused" if refusal else "not built"), mine, None, note
+        # A class that is read is not refused where its own default config makes no model.
+        return ("refused" if refusal and name not in known_classes() else "not built"), mine, None, note
     if mine is None:
         return "refused", None, theirs, refusal
     return ("exact" if mine == theirs else "differs"), mine, theirs, ""

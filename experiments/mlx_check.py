@@ -12,6 +12,7 @@ import sys
 import types
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
@@ -88,7 +89,7 @@ def _filled(cache: Any, classes: Any, context: int) -> int:  # noqa: ANN401 - on
     else:
         return 0
     most, done = 0, 0
-    prompt = max(context - 128, 1)
+    prompt = context if isinstance(cache, kinds.SlidingWindow) else max(context - 128, 1)
     while done < context:
         size = min(PREFILL_STEP, prompt - done) if done < prompt else 1
         held.update_and_fetch(*(mx.zeros((1, heads, size, width), dtype=mx.float16) for width in widths))
@@ -98,14 +99,27 @@ def _filled(cache: Any, classes: Any, context: int) -> int:  # noqa: ANN401 - on
     return most
 
 
-def main() -> int:
+def write(found: list[Row], path: Path) -> None:
+    """Write what was compared, as ``data/llama_cpp/mlx_check.yaml`` holds it."""
+    lines = ["schema_version: 1", f"package: mlx-lm {version('mlx-lm')}", "rows:"]
+    for row in found:
+        lines += [f"- model: {row.model}", f"  context: {row.context}"]
+        lines += [f"  held: {row.theirs}", f"  ours: {row.ours}"]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def main(out: Path | None = None) -> int:
     """Print a line for each model and length; the exit status is 1 if a model without windows differs at all.
 
-    What a window layer holds before it is full depends on where the prompt ends, which an estimate does not know.
+    What a window layer holds depends on where the prompt ends: it is compared for a prompt that fills the context.
+
+    Args:
+        out: Where to write the comparison; None for nowhere.
     """
-    wrong = 0
+    wrong, found = 0, []
     catalog = load_catalogue()
     for row in rows():
+        found.append(row)
         off = row.ours / row.theirs - 1
         model = catalog.model(row.model)
         windows = any(isinstance(one, kinds.SlidingWindow) for group in model.layers for one in group.caches)
@@ -113,4 +127,6 @@ def main() -> int:
         print(
             f"{row.model:36} {row.context:6,} tokens: mlx-lm {row.theirs:14,} B, ours {row.ours:14,} B ({off:+.2%})"
         )
+    if out:
+        write(found, out)
     return int(wrong > 0)

@@ -4,7 +4,8 @@
   "use strict";
 
   const { $, make, load, count, gib, tokens, roughTokens, onDevices, ignoredNote, result } = kvreport;
-  const FIELDS = "models gpus gpu model tp weights kv context".split(" ");
+  const FIELDS = "models gpus gpu model tp pp dp ep dcp nodes weights kv engine context".split(" ");
+  const LAYOUT = ["tp", "pp", "dp", "ep", "dcp", "nodes"];
   const TERA = 1e12;
 
   function compare(root) {
@@ -13,7 +14,7 @@
     const form = $("form", root), said = $(".kv-said", root);
     const field = (name) => form.elements.namedItem(name);
     const known = new Map(), times = new Map(), pickers = {};
-    let site = null, peaks = null, state = {}, ignored = [], turn = 0, shown = [];
+    let site = null, home = null, peaks = null, state = {}, ignored = [], turn = 0, shown = [];
 
     const byModels = () => state.gpus === undefined;
     const key = () => (byModels() ? "models" : "gpus");
@@ -21,12 +22,12 @@
 
     Promise.all(["site.json", "peaks.json"].map((name) => load(new URL(name, base)))).then(
       ([facts, rates]) => {
-        [site, peaks] = [facts, rates];
+        [site, home, peaks] = [facts, facts, rates];
         for (const place of form.querySelectorAll("[data-kv-picker]")) {
           const name = place.dataset.kvName;
           pickers[name] = kvreport.picker(place, base, (id) => picked(name, id));
         }
-        for (const name of ["what", "tp", "per", "weights", "kv", "context"]) {
+        for (const name of ["what", "tp", "per", "weights", "kv", "engine", "context", "prices"]) {
           field(name).addEventListener("change", () => changed(name));
         }
         form.addEventListener("submit", (event) => event.preventDefault());
@@ -64,9 +65,15 @@
         go({ context: read });
         return;
       }
-      const number = name === "tp" && /^\d+$/.test(value) ? Number(value) : value;
-      const none = value === "" || (name === "weights" && value === "released");
-      go({ [name]: none ? undefined : number });
+      if (name === "tp") {
+        const layout = home.layouts.find((one) => one.label === value);
+        const none = Object.fromEntries(LAYOUT.map((one) => [one, undefined]));
+        go({ ...none, ...(layout ? kvState.stateOf(layout) : { tp: value || undefined }) });
+        return;
+      }
+      const none = value === "" || (name === "weights" && value === "released") ||
+        (name === "engine" && value === home.engine.name);
+      go({ [name]: none ? undefined : value });
     }
 
     const slugs = () => site.models.map(([slug]) => slug);
@@ -78,18 +85,21 @@
 
     function go(change) {
       state = { ...state, ...change };
-      const { per, ...rest } = state;
-      const search = kvState.search(rest);
-      const address = location.pathname + (per ? `${search}${search ? "&" : "?"}per=${per}` : search);
+      const { per, prices, ...rest } = state;
+      let address = location.pathname + kvState.search(rest);
+      for (const [name, value] of [["per", per], ["prices", prices]]) {
+        if (value) address += `${address.includes("?") ? "&" : "?"}${name}=${encodeURIComponent(value)}`;
+      }
       if (address !== location.pathname + location.search) history.pushState(history.state, "", address);
       show();
     }
 
     function restore() {
       if (!site) return;
-      ({ state, ignored } = kvState.read(site, FIELDS, ["per"]));
-      const per = new URLSearchParams(location.search).get("per");
-      if (per === "gpu") state.per = per;
+      ({ state, ignored } = kvState.read(home, FIELDS, ["per", "prices"]));
+      const search = new URLSearchParams(location.search);
+      if (search.get("per") === "gpu") state.per = "gpu";
+      if (search.get("prices")) state.prices = search.get("prices");
       if (state.gpus && state.models) {
         ignored.push("models (accelerators are compared)");
         delete state.models;
@@ -109,14 +119,26 @@
     async function show() {
       const mine = (turn += 1);
       const wanted = byModels() ? listed() : [state.model];
+      // Another engine's facts are read by a script that the page does not load for its own.
+      const other = state.engine && state.engine !== home.engine.name;
+      if (other) await kvreport.script("kv-answers.js");
+      const here = other ? await kvreport.siteFor(base, state.engine) : home;
+      const read = (slug) =>
+        other ? kvreport.modelFor(base, here, slug) : load(new URL(`models/${slug}.json`, base));
+      const missing = [];
       await Promise.all(wanted.flatMap((slug) => [
-        load(new URL(`models/${slug}.json`, base)).then((model) => known.set(slug, model)),
+        read(slug).then((model) => model ? known.set(slug, model) : missing.push(slug)),
         load(new URL(`times/${slug}.json`, base)).then(
           (file) => times.set(slug, file),
           () => times.set(slug, null),
         ),
       ]));
       if (mine !== turn) return;
+      if (missing.length) {
+        said.textContent = `${here.engine.label} does not run ${missing.join(", ")}.`;
+        return;
+      }
+      site = here;
       fill();
       shown = things();
       chips();
@@ -127,7 +149,10 @@
 
     function fill() {
       field("what").value = key();
-      field("tp").value = state.tp === undefined ? "" : String(state.tp);
+      const layout = kvState.hasLayout(state) ? kvState.layouts(home, state)[0] : null;
+      field("tp").value = layout ? layout.label : state.tp || "";
+      field("engine").value = state.engine || home.engine.name;
+      field("prices").value = state.prices || "";
       field("per").value = state.per || "";
       field("weights").value = state.weights || "released";
       field("kv").value = state.kv || "";
@@ -164,13 +189,15 @@
       return site.sizes.find(fits) || site.sizes[site.sizes.length - 1];
     }
 
-    const formats = () => ({ weights: state.weights, kv: state.kv });
+    const formats = () => ({ weights: state.weights, kv: state.kv, engine: state.engine });
 
     function things() {
       const all = pairs();
-      const size = state.tp === undefined ? equal(all) : state.tp;
+      const named = kvState.hasLayout(state);
+      const layout = Object.fromEntries(LAYOUT.map((one) => [one, state[one]]));
+      const size = named ? state.tp : state.tp === undefined ? equal(all) : state.tp;
       return all.map(([id, model, gpu, name]) => {
-        const wanted = { ...formats(), tp: size, context: state.context };
+        const wanted = { ...formats(), ...(named ? layout : { tp: size }), context: state.context };
         const deployment = kvState.pick(site, model, gpu, wanted);
         const number = deployment ? deployment.devices : size;
         const label = byModels() ? name : onDevices(number, name);
@@ -253,8 +280,21 @@
         : "";
       said.replaceChildren(
         `${kvreport.plural(shown.length, noun)} ${where}, ${number}, ${site.engine.label}.${full}`,
-        ignoredNote(ignored) || "",
+        ignoredNote([...ignored, ...priced().unread]) || "",
       );
+    }
+
+    /* Prices per GPU and hour, as "h100=2.5, b200=5": by accelerator, and what is no price. */
+    function priced() {
+      const prices = new Map(), unread = [];
+      const plain = (name) => name.toLowerCase().replace(/[^a-z0-9]/g, "");
+      for (const part of (state.prices || "").split(",").map((text) => text.trim()).filter(Boolean)) {
+        const [, name, value] = /^(.+?)\s*=\s*(\d+(?:\.\d+)?)$/.exec(part) || [];
+        const found = name ? home.gpus.filter((gpu) => plain(gpu.id).startsWith(plain(name))) : [];
+        if (!found.length || !(Number(value) > 0)) unread.push(`price ${part}`);
+        for (const gpu of found) prices.set(gpu.id, Number(value));
+      }
+      return { prices, unread };
     }
 
     const HEADS = [
@@ -264,6 +304,17 @@
       ["Memory bandwidth per GPU", "TB/s"],
       ["Speed bound", "tokens/s"],
     ];
+    const PRICES = [["Price", "per hour"], ["Price per request", "per hour"]];
+    const heads = () => (priced().prices.size ? [...HEADS, ...PRICES] : HEADS);
+
+    /* What a deployment costs per hour, and each of the requests that it runs at once at the chosen context. */
+    function prices(deployment, gpu, model) {
+      const each = priced().prices.get(gpu.id);
+      if (!deployment || each === undefined) return { price: null, perRequest: null };
+      const price = each * deployment.devices;
+      const { users } = kvCapacity.serve(deployment, asked(model));
+      return { price, perRequest: users ? price / users : null };
+    }
 
     function row(thing) {
       const { deployment, gpu, one } = thing;
@@ -277,6 +328,7 @@
         weights: deployment ? deployment.weights : null,
         bandwidth: bandwidth ? bandwidth / TERA : null,
         speed: fast,
+        ...prices(deployment, gpu, thing.model),
         one,
       };
     }
@@ -301,7 +353,7 @@
             "tr",
             {},
             name,
-            make("td", { class: "kv-no kv-why", colspan: contexts().length + 5 }, why),
+            make("td", { class: "kv-no kv-why", colspan: contexts().length + heads().length }, why),
           );
         }
         return make(
@@ -314,6 +366,11 @@
           number(gib(facts.weights)),
           number(facts.bandwidth ? facts.bandwidth.toFixed(2) : "unknown"),
           number(facts.speed ? count(Math.round(facts.speed)) : "unknown"),
+          ...(priced().prices.size
+            ? [facts.price, facts.perRequest].map((one) =>
+              number(one === null ? "not given" : one.toFixed(3))
+            )
+            : []),
         );
       });
       $("#compare-table", root).replaceChildren(
@@ -331,7 +388,7 @@
             make("th", { scope: "col" }, byModels() ? "Model" : "GPU or accelerator"),
             head(...HEADS[0]),
             ...contexts().map((context) => head(tokens(context), "")),
-            ...HEADS.slice(1).map((one) => head(...one)),
+            ...heads().slice(1).map((one) => head(...one)),
           ),
         ),
         make("tbody", {}, ...rows),
@@ -353,6 +410,7 @@
           .map(([context, requests]) => [context, per(requests, thing.deployment)])
           .filter(([, requests]) => requests >= 1),
       })).filter((line) => line.points.length);
+      $(".kv-scroll", root).hidden = false;
       const plot = $(".kv-plot", root);
       plot.closest("figure").hidden = !lines.length;
       if (lines.length) kvreport.chart(plot, { lines, equal: true });
@@ -367,6 +425,8 @@
         "weights_bytes_per_gpu",
         "bandwidth_tb_per_s_per_gpu",
         "speed_bound_tokens_per_s",
+        "price_per_hour",
+        "price_per_request_hour",
       ];
       const quote = String.fromCharCode(34);
       const text = (value) => {
@@ -386,6 +446,8 @@
           facts.weights,
           facts.bandwidth,
           facts.speed,
+          facts.price,
+          facts.perRequest,
         ];
       });
       const content = [heads, ...lines].map((line) => line.map(text).join(",")).join("\r\n");

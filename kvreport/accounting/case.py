@@ -41,6 +41,7 @@ class Case:
         kv_pool_bytes: A pool per device given by hand, which replaces the budget.
         eager: True if no graphs are captured.
         images: False if the engine was told to serve text only.
+        videos: False if it was told to take no videos.
         sorts: True if sampling sorts all logits.
         lora_slots: LoRA adapters held on a device at once, and their largest rank.
         context_tokens: The longest request that the engine was told to take; None for the model's longest.
@@ -63,6 +64,7 @@ class Case:
     kv_pool_bytes: int | None = None
     eager: bool = False
     images: bool = True
+    videos: bool = True
     sorts: bool = False
     lora_slots: tuple[int, int] = (0, 0)
     context_tokens: int | None = None
@@ -91,6 +93,7 @@ class Case:
             layout=self.layout,
             eager=self.eager,
             images=self.images,
+            videos=self.videos,
             sorts=self.sorts,
             context_tokens=self.context_tokens,
         )

@@ -9,8 +9,9 @@ copies of it. The rules are those of vLLM 0.33 (``config/parallel.py``, ``config
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import Final
 
@@ -23,10 +24,15 @@ from kvreport.catalog.caches import (
     SlidingWindow,
 )
 from kvreport.catalog.model import Component, Model, WeightGroup
-from kvreport.errors import InputError
+from kvreport.errors import InputError, shorten
 
 MOST_RANKS: Final = 1024
 """Largest size looked at; the largest systems sold as one have a few hundred devices."""
+
+SERVER_DEVICES: Final = 8
+"""Devices of a usual server."""
+
+_DEGREE: Final = re.compile(r"(?P<way>tp|pp|dp|dcp|ep)(?P<degree>[0-9]{1,5})?")
 
 _WHOLE_TOWERS: Final[frozenset[Component]] = frozenset({"vision", "audio"})
 """Engines can keep these whole on every rank, so they never forbid a size."""
@@ -175,6 +181,39 @@ class Layout:
             f"dcp{self.decode_context}" * (self.decode_context > 1),
         ]
         return "-".join(part for part in parts if part)
+
+    @classmethod
+    def named(cls, text: str) -> Layout:
+        """Read a name such as ``tp2-dp8-ep``; servers of eight devices are taken where there are more than eight.
+
+        Raises:
+            InputError: If it is no layout's name.
+        """
+        found: dict[str, int] = {}
+        for part in text.strip().lower().split("-"):
+            match = _DEGREE.fullmatch(part)
+            expert = match is not None and match["way"] == "ep"
+            if (
+                match is None
+                or match["way"] in found
+                or (expert and match["degree"])
+                or not (expert or match["degree"])
+            ):
+                raise InputError(
+                    f"layout: found {shorten(text)}; allowed: tp, pp, dp and dcp with a number, and ep, joined by "
+                    "hyphens, such as tp2-dp8-ep"
+                )
+            found[match["way"]] = int(match["degree"] or 1)
+        if min(found.values()) < 1 or max(found.values()) > MOST_RANKS:
+            raise InputError(f"layout: found {shorten(text)}; allowed: degrees from 1 to {MOST_RANKS}")
+        made = cls(
+            tensor=found.get("tp", 1),
+            pipeline=found.get("pp", 1),
+            data=found.get("dp", 1),
+            expert="ep" in found,
+            decode_context=found.get("dcp", 1),
+        )
+        return replace(made, nodes=-(-made.devices // SERVER_DEVICES))
 
     def check(self, model: Model) -> None:
         """Refuse a layout that the model's shapes do not allow.

@@ -6,7 +6,7 @@ holds the workload is ranked: what surely fits before what fits within the error
 by price where prices are given, otherwise by the memory that it takes in all (the least hardware that
 does it), then by the number of devices. Where nobody has said which accelerators there are, those
 that more than one cloud rents out come first: the least memory is no help on a machine that few can
-get. Accelerators that an engine
+get. Of two that are otherwise equal the one that more clouds rent out is first. Accelerators that an engine
 treats alike share a block plan and are evaluated together.
 """
 
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 import numpy as np
 
@@ -23,7 +22,7 @@ from kvreport.accounting.demand import Demand, demand
 from kvreport.accounting.deployment import Case, Memo, device_class, lay_out
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.numeric import Integers
-from kvreport.accounting.parallel import Layout, allowed_tensor_parallel, suits
+from kvreport.accounting.parallel import SERVER_DEVICES, Layout, allowed_tensor_parallel, suits
 from kvreport.accounting.plan import BlockPlan, Serving
 from kvreport.accounting.roofline import Peaks, decode_seconds, prefill_seconds
 from kvreport.accounting.sizing import (
@@ -42,9 +41,6 @@ from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.model import Model
 from kvreport.catalog.support import Support
 from kvreport.errors import InputError
-
-USUAL_NODE: Final = 8
-"""Devices of a server whose number is not known; a tensor-parallel group stays inside a server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +70,7 @@ class Choices:
         all_kv_formats: KV formats by name, for what checkpoints declare.
         tensor_parallel: Sizes to try.
         layouts: Further layouts, tried for the models that they suit.
+        suiting: False to try them for every model whose shapes allow them, as they were asked for by name.
         utilization: Share of memory, or None for the engine's default.
         max_seqs: Requests at once per data rank, or None for the engine's default.
         max_batched_tokens: Tokens of one step, or None for the engine's default.
@@ -89,6 +86,7 @@ class Choices:
     all_kv_formats: Mapping[str, KvFormat]
     tensor_parallel: tuple[int, ...] = (1, 2, 4, 8)
     layouts: tuple[Layout, ...] = ()
+    suiting: bool = True
     utilization: float | None = None
     max_seqs: int | None = None
     max_batched_tokens: int | None = None
@@ -228,6 +226,7 @@ def rank(models: Sequence[Model], workload: Workload, offers: Sequence[Offer], c
             one.memory_bytes,
             one.devices,
             -one.users_each,
+            -len(one.offer.accelerator.rented_as),
             one.model.id,
             one.offer.accelerator.id,
             one.tensor_parallel,
@@ -420,7 +419,8 @@ def _layouts(model: Model, choices: Choices) -> list[Layout]:
     """What to try for a model: tensor parallelism, and the further layouts that suit it."""
     sizes = set(allowed_tensor_parallel(model, max(choices.tensor_parallel)))
     plain = [Layout(tensor=ranks) for ranks in sorted(sizes.intersection(choices.tensor_parallel))]
-    return plain + [layout for layout in choices.layouts if suits(layout, model) and layout not in plain]
+    further = [layout for layout in choices.layouts if layout not in plain]
+    return plain + [layout for layout in further if not choices.suiting or suits(layout, model)]
 
 
 def _stands(layout: Layout, device: Accelerator) -> bool:
@@ -430,7 +430,7 @@ def _stands(layout: Layout, device: Accelerator) -> bool:
     """
     if not layout.is_tensor_only and device.interconnect_bytes_per_s is None:
         return False
-    return layout.devices <= layout.nodes * (device.devices_per_node or USUAL_NODE)
+    return layout.devices <= layout.nodes * (device.devices_per_node or SERVER_DEVICES)
 
 
 def _scheduler(choices: Choices, device: Accelerator) -> tuple[int, int]:

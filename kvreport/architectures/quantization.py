@@ -8,6 +8,7 @@ untrusted: only a small, linear-time subset of them is accepted.
 from __future__ import annotations
 
 from collections.abc import Callable
+from difflib import get_close_matches
 from typing import Final
 
 from kvreport.architectures.codebooks import aqlm, ascend, bitnet, eetq, exllama, fp_quant
@@ -102,9 +103,8 @@ def _by_method(found: Quantization, own: Keys) -> None:
     elif method in _METHODS:
         _METHODS[method](found, own)
     else:
-        advice = _UNREAD.get(method, "")
-        known = ", ".join(["fp8", "compressed-tensors", "modelopt", *_METHODS])
-        raise own.fault("quant_method", method, f"one of {known}{advice}")
+        known = ["fp8", "compressed-tensors", "modelopt", *_METHODS]
+        raise own.fault("quant_method", method, f"one of {', '.join(known)}{_advice(method, known)}")
 
 
 def _is_compressed(own: Keys, method: str) -> bool:
@@ -131,6 +131,21 @@ def _everywhere(found: Quantization, own: Keys, form: str) -> None:
     """One form for every linear layer that is not listed (SGLang's w8a8 checkpoints and others)."""
     skip(found, own, "modules_to_not_convert", "ignored_layers", "ignore", "exclude_modules")
     take_layers(found, form)
+
+
+def _metal(found: Quantization, own: Keys) -> None:
+    """MLX's affine layout under transformers' name (5.23, ``quantizer_metal.py``: weight, scales, qbiases)."""
+    bits = own.whole("bits", default=4, low=2, high=8)
+    group = own.whole("group_size", default=64, low=16, high=1 << 12)
+    _everywhere(found, own, f"mlx{bits}-g{group}")
+
+
+def _quanto(found: Quantization, own: Keys) -> None:
+    """8-bit integers with one scale a row; narrower ones depend on what the library's release packs."""
+    weights = own.text("weights", default="int8")
+    if weights != "int8":
+        raise own.fault("weights", weights, f"int8{_HEADERS}")
+    _everywhere(found, own, "int8-channel-sym")
 
 
 def _mxfp8(found: Quantization, own: Keys) -> None:
@@ -303,6 +318,28 @@ _METHODS: Final[dict[str, Callable[[Quantization, Keys], None]]] = {
     "bitnet": bitnet,
     "eetq": eetq,
     "fp_quant": fp_quant,
+    "metal": _metal,
+    "nvfp4": lambda found, own: _everywhere(found, own, "nvfp4"),
+    "quanto": _quanto,
 }
 _HEADERS: Final = "; or give the folder with its safetensors files, whose headers say every byte"
-_UNREAD: Final = dict.fromkeys(("vptq", "spqr", "higgs", "quanto", "quip", "ascend"), _HEADERS)
+_NEAREST: Final = {
+    "fouroversix": "nvfp4",
+    "gemma": "auto-round",
+    "higgs": "aqlm",
+    "quip": "exl3",
+    "sinq": "hqq",
+    "spqr": "gptq",
+    "vptq": "aqlm",
+}
+"""The method that is read whose layout is nearest to that of one that is not."""
+
+
+def _advice(method: str, known: list[str]) -> str:
+    """Say which method that is read is nearest, and what else would do."""
+    if method == "gguf":
+        return "; or give the GGUF file itself"
+    close = get_close_matches(method, known, 1, 0.6)
+    near = _NEAREST.get(method) or (close[0] if close else None)
+    hint = f" ({near} is the nearest)" if near else ""
+    return f"{hint}{_HEADERS}"

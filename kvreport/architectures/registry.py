@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from difflib import SequenceMatcher
+from difflib import SequenceMatcher, get_close_matches
 from functools import partial
 from importlib import import_module
 from typing import Any, Final
@@ -166,7 +166,11 @@ def nearest_class(name: str, model_type: str | None = None) -> str | None:
         known = MODEL_TYPES.get(guess or "") or listing.model_types().get(guess or "")
         if known is not None:
             return known
-    return max(known_classes(), key=lambda known: _likeness(name, known)) if name else None
+    if name:
+        return max(known_classes(), key=lambda known: _likeness(name, known))
+    types = {**listing.model_types(), **MODEL_TYPES}
+    close = get_close_matches(model_type or "", types, 1, 0.5)
+    return types[close[0]] if close else None
 
 
 def _likeness(name: str, known: str) -> tuple[float, bool, str]:

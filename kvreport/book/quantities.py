@@ -409,6 +409,7 @@ _OPTIONS: Final[Mapping[str, str]] = {
     "dp": "data_parallel",
     "ep": "expert_parallel",
     "pp": "pipeline_parallel",
+    "partition": "pipeline_partition",
     "dcp": "decode_context_parallel",
     "nodes": "nodes",
     "weights": "weights",

@@ -65,3 +65,44 @@ def load_llama_check(folder: Path | None = None) -> LlamaCheck | None:
     """
     path = (folder or data_dir()) / FILE
     return validate(LlamaCheck, read_yaml(path, FILE), FILE) if path.is_file() else None
+
+
+MLX_FILE: Final = "llama_cpp/mlx_check.yaml"
+
+
+class CheckedCache(Record):
+    """One model at one length: bytes that mlx-lm's cache classes hold, and ours.
+
+    Attributes:
+        model: The model.
+        context: Tokens.
+        held: Bytes that the classes hold at most.
+        ours: Bytes of an estimate.
+    """
+
+    model: Text
+    context: Count
+    held: Count
+    ours: Count
+
+
+class MlxCheck(Record):
+    """The content of ``llama_cpp/mlx_check.yaml`` (``python -m experiments mlx-check --out``)."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    package: Text
+    rows: Annotated[tuple[CheckedCache, ...], Field(min_length=1)]
+
+
+@lru_cache(maxsize=4)
+def load_mlx_check(folder: Path | None = None) -> MlxCheck | None:
+    """Read ``llama_cpp/mlx_check.yaml``; None for a catalog without it.
+
+    Args:
+        folder: The catalog's folder; None for the published one.
+
+    Raises:
+        CatalogueError: If the file has a fault.
+    """
+    path = (folder or data_dir()) / MLX_FILE
+    return validate(MlxCheck, read_yaml(path, MLX_FILE), MLX_FILE) if path.is_file() else None

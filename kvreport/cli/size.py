@@ -12,6 +12,7 @@ from kvreport.units import count, gib, human_tokens, parse_tokens
 
 if TYPE_CHECKING:
     from kvreport.accounting.paging import Lengths
+    from kvreport.accounting.parallel import Layout
     from kvreport.accounting.ranking import Deployment
     from kvreport.catalog.load import Catalogue
     from kvreport.estimation.commands import Server
@@ -89,6 +90,11 @@ def register(add: Add) -> None:
         metavar="SIZES",
         help="to try, and no other layouts (1,2,4,8 and what suits the model: DP attention with EP, DCP, PP)",
     )
+    limits.add_argument(
+        "--layouts",
+        metavar="NAMES",
+        help="further layouts to try instead, with commas, such as tp2-dp8-ep,dp32-ep,tp8-dcp8",
+    )
     limits.add_argument("--engine", default="vllm", metavar="NAME", help="whose rules apply (vllm)")
     limits.add_argument("--utilization", type=float, metavar="F", help="share of memory (engine's default)")
     limits.add_argument("--max-seqs", type=int, metavar="N", help="requests at once (engine's default)")
@@ -147,6 +153,7 @@ def _run(options: argparse.Namespace) -> int:
         weights=_list(options.weights),
         kv=_list(options.kv),
         tensor_parallel=_sizes(options.tensor_parallel),
+        layouts=_layouts(options.layouts),
         engine=options.engine,
         utilization=options.utilization,
         max_seqs=options.max_seqs,
@@ -393,6 +400,12 @@ def _waste(lengths: Lengths) -> list[str]:
 
 def _list(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _layouts(text: str | None) -> list[Layout] | None:
+    from kvreport.accounting import parallel
+
+    return None if text is None else [parallel.Layout.named(name) for name in text.split(",")]
 
 
 def _sizes(text: str | None) -> list[int] | None:

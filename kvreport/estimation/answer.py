@@ -10,7 +10,9 @@ from typing import Any, Final
 from kvreport.accounting.budget import Budget
 from kvreport.accounting.capacity import Verdict, blocks, start_verdict
 from kvreport.accounting.deployment import Deployment
+from kvreport.accounting.engines.vllm.towers import DYNAMIC_IMAGE_TOKENS, Tower
 from kvreport.accounting.kernel import UNLIMITED_REQUESTS
+from kvreport.accounting.kv_cache import SERVED_BYTES
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan
 from kvreport.accounting.profile import CacheProfile
@@ -236,6 +238,22 @@ class Estimate:
     def _host_bytes(self) -> dict[str, int]:
         return {"weights": 0, "cache": self.request.kv_offload_bytes, "compute": 0}
 
+    def _encoder(self) -> dict[str, Any]:
+        """Inputs per prompt, and what the largest image is for the language model and for the encoder's cache."""
+        request = self.request
+        tower = Tower.of(request.model) if request.images else None
+        largest = DYNAMIC_IMAGE_TOKENS if tower is not None and tower.merged else None
+        images = request.inputs.get("image")
+        return {
+            "images": request.images,
+            "limits": dict(request.inputs) or None,
+            "tokens_per_largest_image": largest,
+            "tokens_of_images_per_prompt": None if largest is None or images is None else images * largest,
+            "cache_bytes_per_largest_image": None
+            if largest is None or tower is None
+            else largest * tower.outputs * request.model.hidden_size * SERVED_BYTES,
+        }
+
     def _extras(self) -> dict[str, Any]:
         request = self.request
         slots, rank = request.lora_slots
@@ -251,7 +269,7 @@ class Estimate:
             "lora": {"slots": slots, "max_rank": rank, "bytes": self.loading_bytes.get("lora_adapters", 0)}
             if slots
             else None,
-            "encoder": {"images": request.images},
+            "encoder": self._encoder(),
             "offload": {
                 "bytes": request.kv_offload_bytes,
                 "tokens": request.kv_offload_bytes // (each * request.layout.tensor) if each else None,

@@ -55,6 +55,10 @@ class Served:
         lora: Adapters held at once and their largest rank; zeros without them.
         draft_tokens: Tokens drafted per step; 0 without speculative decoding.
         draft: Id of a draft model; None for the checkpoint's own prediction layers.
+        partition: Layers of each pipeline stage, or empty for the engine's own division.
+        redundant_experts: Further copies of experts.
+        all_to_all: Kernels that exchange tokens between expert ranks, or empty for the engine's default.
+        inputs: Inputs of a kind per prompt, where they are limited and not text alone is served.
     """
 
     model: str
@@ -80,6 +84,10 @@ class Served:
     lora: tuple[int, int] = (0, 0)
     draft_tokens: int = 0
     draft: str | None = None
+    partition: tuple[int, ...] = ()
+    redundant_experts: int = 0
+    all_to_all: str = ""
+    inputs: tuple[tuple[str, int], ...] = ()
 
     @property
     def stage_ranks(self) -> int:
@@ -90,7 +98,11 @@ class Served:
 def serving_command(server: Server, served: Served) -> str:
     """Return the command as one line for a shell; names are quoted."""
     words = {"tensorrt_llm": _tensorrt_llm, "llama_cpp": _llama_cpp}.get(server)
-    return " ".join(shlex.quote(word) for word in (words(served) if words else _words(server, served)))
+    line = " ".join(shlex.quote(word) for word in (words(served) if words else _words(server, served)))
+    if not served.partition or words is not None:
+        return line
+    # Both read it from the environment (vLLM 0.33, SGLang 0.5.23: ``distributed/utils.py::get_pp_indices``).
+    return f"{server.upper()}_PP_LAYER_PARTITION={','.join(map(str, served.partition))} {line}"
 
 
 def checkpoint_note(served: Served) -> str | None:
@@ -145,6 +157,8 @@ def _vllm_further(served: Served) -> list[str]:
         words.append("--enable-prefix-caching" if served.prefix_caching else "--no-enable-prefix-caching")
     if not served.images:
         words += ["--limit-mm-per-prompt", '{"image":0,"video":0}']
+    elif served.inputs:
+        words += ["--limit-mm-per-prompt", json.dumps(dict(served.inputs), separators=(",", ":"))]
     if served.lora[0]:
         words += ["--enable-lora", "--max-loras", str(served.lora[0]), "--max-lora-rank", str(served.lora[1])]
     if served.draft_tokens:
@@ -191,6 +205,18 @@ def _layout_words(server: Server, served: Served) -> list[str]:
         words += [flags.data_parallel, str(served.data_parallel), *flags.data_attention]
     if served.expert_parallel:
         words += [*flags.expert_parallel, *([str(served.stage_ranks)] if sglang else [])]
+    if served.redundant_experts:
+        copies = str(served.redundant_experts)
+        words += (
+            ["--ep-num-redundant-experts", copies]
+            if sglang
+            else ["--enable-eplb", "--eplb-config.num_redundant_experts", copies]
+        )
+    if served.all_to_all.startswith("deepep") and sglang:
+        mode = "low_latency" if served.all_to_all == "deepep_low_latency" else "normal"
+        words += ["--moe-a2a-backend", "deepep", "--deepep-mode", mode]
+    elif served.all_to_all and not sglang:
+        words += ["--all2all-backend", served.all_to_all]
     if served.decode_context_parallel > 1:
         words += [flags.decode_context_parallel, str(served.decode_context_parallel)]
     if served.nodes > 1:
@@ -282,6 +308,10 @@ def served_by(estimate: Estimate) -> Served:
         prefix_caching=request.serving.prefix_caching,
         images=request.images,
         lora=request.lora_slots,
+        partition=layout.partition,
+        redundant_experts=layout.redundant_experts,
+        all_to_all=layout.all_to_all,
+        inputs=tuple(sorted(request.inputs.items())) if request.images else (),
         draft_tokens=request.serving.draft_tokens,
         draft=None
         if request.draft is None or query is None or query.draft == OWN_DRAFT

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kvreport.accounting.deployment import Case
@@ -48,6 +48,7 @@ class Request:
         eager: True if no graphs are captured.
         sorts: True if sampling sorts all logits.
         images: False if only text is served.
+        inputs: Images, videos and audio clips per prompt, as far as they are limited.
         draft: A draft model beside it.
         lora_slots: Adapters held at once, and their largest rank.
         kv_offload_bytes: Host memory for evicted blocks.
@@ -74,6 +75,7 @@ class Request:
     eager: bool
     sorts: bool
     images: bool = True
+    inputs: Mapping[str, int] = field(default_factory=dict)
     draft: Draft | None = None
     lora_slots: tuple[int, int] = (0, 0)
     kv_offload_bytes: int = 0
@@ -152,6 +154,7 @@ class Request:
             kv_pool_bytes=self.kv_pool_bytes,
             eager=self.eager,
             images=self.images,
+            videos=self.inputs.get("video") != 0,
             sorts=self.sorts,
             lora_slots=self.lora_slots,
             dtype=self.dtype,
@@ -279,6 +282,7 @@ def resolve(query: Query, catalog: Catalogue) -> Request:
     _refuse_unused(query, policy)
     _say_newer(query, catalog, assumed)
     engine = rules(policy)
+    limits = _inputs(query.limit_mm_per_prompt)
     cache = catalog.kv_format(
         (engine.default_kv_format(record, accelerator) or "bf16") if query.kv.lower() == AUTO else query.kv
     )
@@ -306,6 +310,11 @@ def resolve(query: Query, catalog: Catalogue) -> Request:
         assumed.append(f"max_batched_tokens {tokens:,}: default of {policy.label} on this device")
     if query.max_seqs is None and policy.device_classes:
         assumed.append(f"max_seqs {rows:,}: default of {policy.label} on this device")
+    fitted = any(name.startswith("uncertainty") for name in policy.coefficients)
+    if fitted and accelerator.vendor.upper() != "NVIDIA" and query.kv_pool is None:
+        assumed.append(
+            f"reserve: fitted on logs of NVIDIA GPUs, and applied to {accelerator.name} with the wider band of other makers"
+        )
     if query.sampler is None:
         assumed += engine.open_choices(record, accelerator, rows)
     if query.utilization is None and engine.reserves:
@@ -347,7 +356,8 @@ def resolve(query: Query, catalog: Catalogue) -> Request:
         ),
         eager=query.eager,
         sorts=query.sampler == "sort",
-        images=_images(query.limit_mm_per_prompt) != 0,
+        images=_served(limits),
+        inputs=limits,
         draft=draft,
         lora_slots=(query.max_loras, query.max_lora_rank) if query.max_loras else (0, 0),
         kv_offload_bytes=(
@@ -505,10 +515,15 @@ def _draft(query: Query, target: Model, catalog: Catalogue) -> Draft | None:
     return with_draft(target, resolve_model(query.draft, catalog))
 
 
-def _images(limits: Mapping[str, int] | Sequence[str] | str | None) -> int | None:
-    """Images per prompt as limited, None for the engine's default."""
+def _served(limits: Mapping[str, int]) -> bool:
+    """False where images are limited to none and nothing else is asked for: text only."""
+    return limits.get("image") != 0 or any(limits.values())
+
+
+def _inputs(limits: Mapping[str, int] | Sequence[str] | str | None) -> dict[str, int]:
+    """Inputs of a kind per prompt, as far as they are limited."""
     if limits is None:
-        return None
+        return {}
     if isinstance(limits, Mapping):
         pairs = {str(name): number for name, number in limits.items()}
     else:
@@ -524,9 +539,7 @@ def _images(limits: Mapping[str, int] | Sequence[str] | str | None) -> int | Non
         if name not in ("image", "video", "audio"):
             raise InputError(f"limit-mm-per-prompt: found {shorten(name)}; allowed: image, video, audio")
         whole_number(f"limit-mm-per-prompt {name}", value, 0, 1 << 16)
-    if pairs.get("image") == 0 and not any(pairs.values()):
-        return 0
-    return pairs.get("image")
+    return pairs
 
 
 def refuse_unsupported(model: Model, engine: Engine, support: Support | None = None) -> None:

@@ -156,6 +156,7 @@ def size(
         all_kv_formats=known.kv_formats,
         tensor_parallel=TENSOR_PARALLEL if tensor_parallel is None else tuple(tensor_parallel),
         layouts=_layouts(known, tensor_parallel, layouts),
+        suiting=layouts is None,
         utilization=utilization,
         max_seqs=max_seqs,
         current_since=None if gpus or prices else current_since(known.accelerators.values()),
@@ -223,6 +224,13 @@ def _requests(
 def _offers(
     known: Catalogue, gpus: Sequence[str], available: int | None, prices: Mapping[str, float] | None
 ) -> list[Offer]:
+    mixed = next((name for name in gpus if "+" in name), None)
+    if mixed is not None:
+        named = " ".join(f"--gpu {part.strip()}" for part in mixed.split("+"))
+        raise InputError(
+            f"gpu: found {shorten(mixed)}, unequal GPUs, which are not counted up; allowed: one kind each, or what "
+            f"one machine holds: kvreport estimate MODEL {named} --pipeline-parallel N --pipeline-partition best --require N"
+        )
     priced = {known.accelerator(name).id: price for name, price in (prices or {}).items()}
     for name, price in priced.items():
         if not price > 0:

@@ -3,10 +3,13 @@
 import pytest
 
 from kvreport.accounting.all_to_all import low_latency_bytes
-from kvreport.accounting.parallel import stage_layers
+from kvreport.accounting.parallel import Layout, stage_layers
 from kvreport.catalog.load import Catalogue, open_catalogue
+from kvreport.dataset.grid import axes
 from kvreport.errors import InputError
 from kvreport.estimation import Estimate, estimate
+from kvreport.estimation.commands import estimate_command
+from kvreport.estimation.size import size
 from kvreport.units import GIB
 
 
@@ -139,3 +142,104 @@ def test_a_network_between_servers_slows_the_bound_of_a_group_that_spans_them(ca
         estimate("llama-3.1-70b", network_bandwidth="1GB", **staged, **asked).prefill_ms_lower_bound
         == estimate("llama-3.1-70b", **staged, **asked).prefill_ms_lower_bound
     )
+
+
+def test_inputs_per_prompt_are_told_in_tokens_and_no_videos_measure_less(catalogue: Catalogue) -> None:
+    name = "Qwen/Qwen2.5-VL-7B-Instruct"
+    asked = {"gpu": "h100", "context_tokens": 32_768, "max_batched_tokens": 65_536, "catalog": catalogue}
+    usual = estimate(name, **asked)
+    still = estimate(name, limit_mm_per_prompt=["image=2", "video=0"], **asked)
+    text = estimate(name, limit_mm_per_prompt=["image=0", "video=0"], **asked)
+    assert usual.budget.activations >= still.budget.activations > text.budget.activations
+    told = still.to_dict()["extras"]["encoder"]
+    assert told["limits"] == {"image": 2, "video": 0}
+    assert told["tokens_of_images_per_prompt"] == 2 * told["tokens_per_largest_image"]
+    assert told["cache_bytes_per_largest_image"] == told["tokens_per_largest_image"] * 3584 * 2
+    assert text.to_dict()["extras"]["encoder"]["tokens_per_largest_image"] is None
+
+
+@pytest.mark.parametrize(
+    ("name", "layout"),
+    [
+        ("tp8", Layout(tensor=8)),
+        ("tp2-dp8-ep", Layout(tensor=2, data=8, expert=True, nodes=2)),
+        ("PP2-tp8", Layout(tensor=8, pipeline=2, nodes=2)),
+        ("tp8-dcp8", Layout(tensor=8, decode_context=8)),
+    ],
+)
+def test_a_layout_is_read_from_its_name(name: str, layout: Layout) -> None:
+    assert Layout.named(name) == layout
+    assert Layout.named(layout.label) == layout
+
+
+@pytest.mark.parametrize("text", ["", "8", "tp8-tp4", "tp0", "ep8", "tpx", "tp8 dp2", "tp99999"])
+def test_what_is_no_layout_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="layout: found"):
+        Layout.named(text)
+
+
+def test_layouts_that_are_named_are_tried(catalogue: Catalogue) -> None:
+    asked = {"gpus": ["h200"], "context": "32K", "concurrent": 64, "catalog": catalogue}
+    found = size(["zai-org/GLM-5"], layouts=[Layout.named("tp2-dp8-ep"), Layout.named("dp32-ep")], **asked)
+    best = found.ranking.deployments[0]
+    assert best.devices == 32  # 744B parameters in 16 bits; the grid's own layouts take 64
+    assert best.layout.label in ("dp8-tp2-ep", "dp32-ep")
+
+
+def test_unequal_gpus_are_sent_to_the_estimate(catalogue: Catalogue) -> None:
+    with pytest.raises(InputError, match=r"unequal GPUs.*--gpu rtx-4090 --gpu rtx-5090 --pipeline-parallel"):
+        size(["llama-3.1-8b"], gpus=["rtx-4090 + rtx-5090"], context="8K", concurrent=4, catalog=catalogue)
+
+
+def test_the_command_says_what_the_layout_adds(catalogue: Catalogue) -> None:
+    more = {"num_redundant_experts": 32, "all2all_backend": "deepep_low_latency", "max_batched_tokens": 256}
+    vllm = estimate_command(wide(catalogue, **more))
+    assert "--enable-eplb --eplb-config.num_redundant_experts 32 --all2all-backend deepep_low_latency" in vllm
+    sglang = estimate_command(wide(catalogue, engine="sglang", **more))
+    assert "--ep-num-redundant-experts 32 --moe-a2a-backend deepep --deepep-mode low_latency" in sglang
+
+
+def test_the_command_says_partition_and_inputs(catalogue: Catalogue) -> None:
+    staged = estimate(
+        "qwen3-32b",
+        gpu="h100",
+        tensor_parallel=1,
+        pipeline_parallel=2,
+        pipeline_partition="30,34",
+        context_tokens=8192,
+        catalog=catalogue,
+    )
+    assert estimate_command(staged).startswith("VLLM_PP_LAYER_PARTITION=30,34 vllm serve")
+    seen = estimate(
+        "Qwen/Qwen2.5-VL-7B-Instruct",
+        gpu="h100",
+        limit_mm_per_prompt=["image=2", "video=0"],
+        context_tokens=8192,
+        catalog=catalogue,
+    )
+    assert """--limit-mm-per-prompt '{"image":2,"video":0}'""" in estimate_command(seen)
+
+
+@pytest.mark.parametrize(("engine", "sizes"), [("vllm", [31, 30]), ("sglang", [30, 31])])
+def test_engines_give_the_layer_that_is_left_over_to_different_stages(
+    catalogue: Catalogue, engine: str, sizes: list[int]
+) -> None:
+    # DeepSeek-V3 has 61 layers; both engines' distributed/utils.py::get_pp_indices
+    found = estimate(
+        "deepseek-v3",
+        gpu="b200",
+        tensor_parallel=8,
+        pipeline_parallel=2,
+        nodes=2,
+        engine=engine,
+        context_tokens=8192,
+        catalog=catalogue,
+    )
+    assert [len(rank.layers) for rank in found.deployment.ranks] == sizes
+
+
+def test_a_matrix_is_written_over_layouts_by_name(catalogue: Catalogue) -> None:
+    chosen = axes(catalogue, models="deepseek-ai/DeepSeek-V3", layouts=[Layout.named("tp2-dp4-ep")])
+    model = catalogue.model("deepseek-ai/DeepSeek-V3")
+    assert Layout.named("tp2-dp4-ep") in chosen.layouts_of(model)
+    assert Layout.named("tp8-dcp8") not in chosen.layouts_of(model)

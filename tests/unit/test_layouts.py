@@ -246,6 +246,32 @@ def test_a_quantizer_without_a_layout_here_sends_the_reader_to_the_headers() -> 
         read(LLAMA_3_1_8B, {"quant_method": "vptq"})
 
 
+@pytest.mark.parametrize(
+    ("method", "nearest"),
+    [("vptq", "aqlm"), ("spqr", "gptq"), ("higgs", "aqlm"), ("sinq", "hqq"), ("fouroversix", "nvfp4")],
+)
+def test_a_method_that_is_not_read_names_the_nearest_one(method: str, nearest: str) -> None:
+    with pytest.raises(InputError, match=rf"{method}.*{nearest} is the nearest"):
+        read(LLAMA_3_1_8B, {"quant_method": method})
+
+
+@pytest.mark.parametrize(
+    ("section", "form"),
+    [
+        ({"quant_method": "metal", "bits": 4, "group_size": 64}, "mlx4-g64"),
+        ({"quant_method": "nvfp4"}, "nvfp4"),
+        ({"quant_method": "quanto", "weights": "int8"}, "int8-channel-sym"),
+    ],
+)
+def test_methods_of_transformers_5_23(section: dict[str, Any], form: str) -> None:
+    assert read(LLAMA_3_1_8B, section).weight_format == form
+
+
+def test_what_quanto_packs_narrower_than_a_byte_is_refused() -> None:
+    with pytest.raises(InputError, match=r"weights: found 'int4'; allowed: int8"):
+        read(LLAMA_3_1_8B, {"quant_method": "quanto", "weights": "int4"})
+
+
 def test_look_up_knows_layouts_that_nobody_listed() -> None:
     assert isinstance(FORMATS, Layouts)
     assert "int4-g48-zp" in FORMATS

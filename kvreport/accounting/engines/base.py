@@ -59,6 +59,7 @@ class Step:
         layout: How the model is spread over devices.
         eager: True if no graphs are captured.
         images: False if the engine was told to serve text only.
+        videos: False if it was told to take no videos.
         sorts: True if sampling sorts all logits (vLLM without FlashInfer's sampler).
         context_tokens: The longest request that the engine was told to take; None for the model's longest.
     """
@@ -68,6 +69,7 @@ class Step:
     layout: Layout
     eager: bool = False
     images: bool = True
+    videos: bool = True
     sorts: bool = False
     context_tokens: int | None = None
 
@@ -188,6 +190,11 @@ class EngineRules:
         del serving, accelerator
         need = held(model, kv_format, tensor_parallel=layout.tensor, context_parallel=layout.decode_context)
         return BlockPlan(block_bytes=1, profile=need)
+
+    def stage_sizes(self, layers: int, stages: int) -> tuple[int, ...]:
+        """Layers of each pipeline stage where the engine divides them otherwise than vLLM; empty where it does not."""
+        del layers, stages
+        return ()
 
     def plan_stage(
         self,

@@ -1,6 +1,6 @@
 """mlx-lm behind the engine protocol: caches grow in steps, a prompt is read in chunks.
 
-``mlx_lm/models/cache.py`` and ``mlx_lm/generate.py`` of mlx-lm 0.32.0 (d78bf58): ``KVCache`` grows by 256 tokens,
+``mlx_lm/models/cache.py`` and ``mlx_lm/generate.py`` of mlx-lm 0.32.0 (d78bf58, the same in 0.32.2): ``KVCache`` grows by 256 tokens,
 ``RotatingKVCache`` holds its window and the chunk being read, prompts are read 2,048 tokens at a time. What a
 chunk computes in between is measured: 0.63 to 0.80 GB over five published runs, and the scores of latent
 attention, which no fused kernel covers.

@@ -10,7 +10,7 @@ from kvreport.publish.site_data import SiteData
 from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType
-from kvreport.site.pages.controls import Controls, kv_choices, layout_choices, weight_choices
+from kvreport.site.pages.controls import Controls, engine_choices, kv_choices, layout_choices, weight_choices
 from kvreport.site.pages.gpu import EXAMPLES
 
 MOST: Final = 6
@@ -45,9 +45,10 @@ def context(site: SiteData) -> CompareContext:
             start={},
             gpu=(gpu, site.catalogue.accelerators[gpu].name),
             model=(models[0], next(model.name for model in site.models if model.slug == models[0])),
-            layouts=layout_choices(site, further=False),
+            layouts=layout_choices(site),
             weights=weight_choices(site),
             kv=kv_choices(site),
+            engines=engine_choices(site),
         ),
         models=tuple(dict.fromkeys(models))[:2],
         gpu=gpu,

@@ -7,7 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from kvreport import units
-from kvreport.catalog.llama_check import LlamaCheck, load_llama_check
+from kvreport.catalog.llama_check import LlamaCheck, MlxCheck, load_llama_check, load_mlx_check
 from kvreport.evidence.local_logs import Judged, LogScore, judge
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 
@@ -49,6 +49,9 @@ def tables(catalogue: Catalogue) -> Iterator[Table]:
     checked = load_llama_check(catalogue.folder)
     if checked is not None:
         yield _checked(checked)
+    held = load_mlx_check(catalogue.folder)
+    if held is not None:
+        yield _held(held)
 
 
 def _log(one: Judged) -> Row:
@@ -105,6 +108,30 @@ def _checked(found: LlamaCheck) -> Table:
             Column("Compute equal"),
             Column("Largest difference"),
         ),
+        rows,
+        sortable=True,
+    )
+
+
+def _held(found: MlxCheck) -> Table:
+    same = sum(one.held == one.ours for one in found.rows)
+    rows = tuple(
+        Row(
+            Cell(one.model),
+            (
+                Cell(units.count(one.context), "kv-num", value=one.context),
+                Cell(units.count(one.held), "kv-num", value=one.held),
+                Cell(units.count(one.ours), "kv-num", value=one.ours),
+                Cell(f"{one.ours / one.held - 1:+.1%}", "kv-num", value=abs(one.ours / one.held - 1)),
+            ),
+        )
+        for one in found.rows
+    )
+    return Table(
+        f"Bytes that the cache classes of {found.package} hold: {same} of {len(found.rows)} equal; ours bound the others "
+        "(window layers between one chunk of a prompt and two)",
+        Column("Model", numeric=False),
+        (Column("Context", "tokens"), Column("Held", "bytes"), Column("Predicted", "bytes"), Column("Error")),
         rows,
         sortable=True,
     )

@@ -102,6 +102,7 @@ class ReserveRates:
         tensor_parallel: int = 1,
         expert_parallel: bool = False,
         images: bool = True,
+        videos: bool = True,
         own_expert_kernels: bool = False,
         sorts: bool = False,
         nvidia: bool = True,
@@ -143,7 +144,7 @@ class ReserveRates:
             non_framework=constant(engine, "non_framework_bytes"),
             linked=constant(engine, "non_framework_rank_bytes") * (tensor_parallel - 1),
             per_graph=constant(engine, "graph_bytes_per_layer") * graph_layers(sizes) if graphs else 0.0,
-            images=passed.images,
+            images=passed.images if videos else 1,
             encoded=passed.kept,
             encoded_per_token=passed.kept_per_token,
         )
@@ -164,6 +165,7 @@ def reserve(
     expert_parallel: bool = False,
     eager: bool = False,
     images: bool = True,
+    videos: bool = True,
     own_expert_kernels: bool = False,
     sorts: bool = False,
     nvidia: bool = True,
@@ -182,6 +184,7 @@ def reserve(
         expert_parallel: True if each rank has whole experts.
         eager: True if no graphs are captured.
         images: False if the engine was told to serve text only.
+        videos: False if it was told to take no videos, so that it measures itself with an image.
         own_expert_kernels: True if the device's kernels for experts bring their own buffers.
         sorts: True if the engine said that sampling sorts all logits, whatever its release does otherwise.
         nvidia: False on other vendors' devices.
@@ -198,6 +201,7 @@ def reserve(
         tensor_parallel=tensor_parallel,
         expert_parallel=expert_parallel,
         images=images,
+        videos=videos,
         own_expert_kernels=own_expert_kernels,
         sorts=sorts,
         nvidia=nvidia,

@@ -119,6 +119,7 @@ class Vllm(EngineRules):
             expert_parallel=step.layout.expert,
             eager=step.eager,
             images=step.images,
+            videos=step.videos,
             sorts=step.sorts,
             own_expert_kernels=reserve.own_expert_kernels(accelerator),
             nvidia=accelerator.vendor.upper() == "NVIDIA",

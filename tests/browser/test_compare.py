@@ -1,0 +1,100 @@
+"""The comparison under another engine, in another layout and with prices: the numbers of the package."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from visits import Visit, address, browser
+
+from kvreport import estimate
+from kvreport.catalog.load import load_catalogue
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("tiny-site")]
+
+__all__ = ["address", "browser"]  # fixtures
+
+LLAMA, DEEPSEEK = "meta-llama/Llama-3.1-8B-Instruct", "deepseek-ai/DeepSeek-V3"
+
+
+@pytest.fixture
+def visit(browser: Any, address: str) -> Iterator[Visit]:
+    made = Visit(browser, address, viewport={"width": 1280, "height": 900})
+    yield made
+    assert made.faults == []
+    made.context.close()
+
+
+@pytest.fixture(scope="module")
+def answer(tiny_site: Any) -> Any:
+    catalogue = load_catalogue(tiny_site.catalogue)
+    return lambda model, **asked: estimate(model, catalog=catalogue, **asked)
+
+
+def rows(visit: Visit) -> list[dict[str, str]]:
+    """The table's rows: a cell by its column's title."""
+    visit.page.locator("#compare-table tbody tr").first.wait_for()
+    found: list[dict[str, str]] = visit.page.eval_on_selector_all(
+        "#compare-table tbody tr",
+        """(rows) => rows.map((row) => Object.fromEntries(Array.from(row.cells, (cell, n) => [
+            row.closest("table").tHead.rows[0].cells[n].textContent, cell.textContent])))""",
+    )
+    return found
+
+
+def test_another_engine_s_rules_apply(visit: Visit, answer: Any) -> None:
+    page = visit.go(
+        "compare/?gpus=h100-sxm-80gb&gpus=b200-sxm-180gb&model=meta-llama--Llama-3.1-8B-Instruct&tp=1"
+    )
+    rows(visit)
+    page.select_option("#kv-engine", "vllm-0.11")
+    page.locator(".kv-said", has_text="vLLM 0.11").wait_for()
+    for row, gpu in zip(rows(visit), ("h100-sxm-80gb", "b200-sxm-180gb"), strict=True):
+        want = answer(LLAMA, gpu=gpu, context_tokens="8K", engine="vllm-0.11")
+        assert row["8K"] == f"{want.max_concurrent_requests:,}"
+    assert visit.query()["engine"] == ["vllm-0.11"]
+
+
+def test_a_layout_other_than_tensor_parallel(visit: Visit, answer: Any) -> None:
+    page = visit.go("compare/?gpus=h100-sxm-80gb&gpus=b200-sxm-180gb&model=deepseek-ai--DeepSeek-V3")
+    rows(visit)
+    page.select_option("#kv-number", "dp8-ep")
+    page.wait_for_function("location.search.includes('dp=8')")
+    page.wait_for_timeout(300)
+    want = answer(DEEPSEEK, gpu="b200-sxm-180gb", data_parallel=8, expert_parallel=True, context_tokens="32K")
+    row = rows(visit)[1]
+    assert (row["GPUs"], row["32K"]) == ("8", f"{want.max_concurrent_requests:,}")
+
+
+def test_prices_are_shown_where_they_are_given(visit: Visit, answer: Any) -> None:
+    page = visit.go(
+        "compare/?gpus=h100-sxm-80gb&gpus=b200-sxm-180gb&model=meta-llama--Llama-3.1-8B-Instruct&tp=2"
+    )
+    assert not [title for title in rows(visit)[0] if title.startswith("Price")]
+    page.fill("#kv-prices", "h100=2.5, moon=3")
+    page.press("#kv-prices", "Tab")
+    page.wait_for_function("location.search.includes('prices=')")
+    page.locator(".kv-ignored", has_text="price moon=3").wait_for()
+    want = answer(LLAMA, gpu="h100-sxm-80gb", tensor_parallel=2, context_tokens="8K").max_concurrent_requests
+    first, second = rows(visit)
+    assert first["Priceper hour"] == "5.000"
+    assert float(first["Price per requestper hour"]) == pytest.approx(5 / want, abs=0.001)
+    assert re.fullmatch("not given", second["Priceper hour"])
+    visit.page.reload()
+    assert rows(visit)[0]["Priceper hour"] == "5.000"
+
+
+def test_nothing_moves_while_the_comparison_answers(browser: Any, address: str) -> None:
+    context = browser.new_context(viewport={"width": 390, "height": 844}, bypass_csp=True)
+    page = context.new_page()
+    page.add_init_script(
+        "window.moved = 0; window.what = []; new PerformanceObserver((list) => list.getEntries().forEach((one) => {"
+        " if (!one.hadRecentInput) { window.moved += one.value; window.what.push(...one.sources.map((s) => `${s.node?.className || s.node?.nodeName} ${s.previousRect.top}>${s.currentRect.top}`)); } })).observe({ type: 'layout-shift', buffered: true })"
+    )
+    page.goto(address + "compare/")
+    page.wait_for_selector("#compare-table tbody tr")
+    page.wait_for_timeout(500)
+    assert page.evaluate("window.moved") < 0.1, page.evaluate("window.what")
+    context.close()

@@ -1,0 +1,137 @@
+"""What must hold of every layout: nothing is lost, copies are known, more of anything never serves fewer."""
+
+from functools import cache
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kvreport.accounting.kv_cache import held
+from kvreport.accounting.parallel import Layout
+from kvreport.accounting.stages import stages
+from kvreport.accounting.weights import weights_by_component
+from kvreport.catalog.load import Catalogue, open_catalogue
+from kvreport.catalog.model import Model
+from kvreport.errors import InputError
+from kvreport.estimation import Estimate, estimate
+
+MODELS = (
+    "meta-llama/Llama-3.1-70B-Instruct",
+    "deepseek-ai/DeepSeek-V3",
+    "deepseek-ai/DeepSeek-V3.2",
+    "Qwen/Qwen3-235B-A22B",
+    "openai/gpt-oss-120b",
+    "Qwen/Qwen3.6-27B",
+    "moonshotai/Kimi-K3",
+)
+TOKENS = 8192
+
+models = st.sampled_from(MODELS)
+powers = st.sampled_from((1, 2, 4, 8))
+
+
+@cache
+def catalogue() -> Catalogue:
+    return open_catalogue()
+
+
+def served(name: str, **asked: Any) -> Estimate | None:
+    """The answer, or None where the layout is refused."""
+    try:
+        return estimate(name, gpu="b200", context_tokens=TOKENS, catalog=catalogue(), **asked)
+    except InputError:
+        return None
+
+
+def parts(model: Model, layout: Layout) -> dict[str, int]:
+    found = weights_by_component(
+        model,
+        None,
+        catalogue().weight_formats,
+        layout.tensor,
+        expert_ranks=layout.expert_ranks,
+        whole_experts=layout.expert,
+        redundant_experts=layout.redundant_experts,
+    )
+    return {str(name): size for name, size in found.items()}
+
+
+@given(models, powers)
+@settings(deadline=None, max_examples=30)
+def test_layers_of_all_stages_hold_what_the_whole_holds(name: str, number: int) -> None:
+    model = catalogue().model(name)
+    each = stages(model, number)
+    assert [index for one in each for index in one.layers] == list(range(model.layer_count))
+    for tokens in (1, TOKENS, model.context_tokens):
+        whole = int(held(model).request_bytes(tokens))
+        assert sum(int(held(one.model).request_bytes(tokens)) for one in each) == whole
+
+
+@given(models, powers, powers)
+@settings(deadline=None, max_examples=40)
+def test_experts_of_all_ranks_are_the_whole_and_everything_else_is_copied(
+    name: str, data: int, tensor: int
+) -> None:
+    model = catalogue().model(name)
+    layout = Layout(tensor=tensor, data=data, expert=model.experts is not None)
+    try:
+        layout.check(model)
+    except InputError:
+        return
+    plain, spread = parts(model, Layout(tensor=tensor)), parts(model, layout)
+    rest = {part: size for part, size in spread.items() if part != "routed_experts"}
+    assert rest == {part: size for part, size in plain.items() if part != "routed_experts"}
+    if model.experts is not None and model.experts.routed % layout.expert_ranks == 0:
+        whole = parts(model, Layout())["routed_experts"]
+        assert abs(spread["routed_experts"] * layout.expert_ranks - whole) <= whole // 10_000
+
+
+@given(models, powers)
+@settings(deadline=None, max_examples=20)
+def test_one_of_everything_is_the_plain_answer(name: str, tensor: int) -> None:
+    plain = served(name, tensor_parallel=tensor)
+    one = served(
+        name,
+        tensor_parallel=tensor,
+        data_parallel=1,
+        pipeline_parallel=1,
+        decode_context_parallel=1,
+        nodes=1,
+        num_redundant_experts=0,
+    )
+    assert (plain is None) == (one is None)
+    if plain is not None and one is not None:
+        assert one.to_dict() == plain.to_dict()
+
+
+@given(models, powers, powers)
+@settings(deadline=None, max_examples=30)
+def test_more_data_ranks_serve_as_many_times_more_at_least(name: str, tensor: int, data: int) -> None:
+    few = served(name, tensor_parallel=tensor, data_parallel=data, expert_parallel=True)
+    many = served(name, tensor_parallel=tensor, data_parallel=2 * data, expert_parallel=True)
+    if few is None or many is None:
+        return
+    assert many.max_concurrent_requests_by_memory >= 2 * few.max_concurrent_requests_by_memory
+    assert many.max_concurrent_requests_by_memory % (2 * data) == 0
+
+
+@given(models, st.sampled_from((1, 2, 4, 8)), st.sampled_from((0.7, 0.8, 0.9, 0.95)))
+@settings(deadline=None, max_examples=30)
+def test_a_larger_share_of_memory_never_serves_fewer(name: str, stages_of: int, share: float) -> None:
+    asked = {"tensor_parallel": 8, "pipeline_parallel": stages_of}
+    less = served(name, utilization=share - 0.05, **asked)
+    more = served(name, utilization=share, **asked)
+    if less is None or more is None:
+        return
+    assert more.max_concurrent_requests_by_memory >= less.max_concurrent_requests_by_memory
+
+
+@given(models, powers)
+@settings(deadline=None, max_examples=20)
+def test_context_ranks_divide_a_request_up_to_whole_blocks(name: str, ranks: int) -> None:
+    whole = served(name, tensor_parallel=8)
+    divided = served(name, tensor_parallel=8, decode_context_parallel=ranks)
+    if whole is None or divided is None:
+        return
+    here, there = whole.kv_bytes_per_request_per_gpu, divided.kv_bytes_per_request_per_gpu
+    assert there <= here <= ranks * there
