@@ -231,7 +231,8 @@
       Number(b.sure) - Number(a.sure) || (first ? b.gpu.rental - a.gpu.rental || billed(a) - billed(b) : 0) ||
       (priced ? a.price - b.price : 0) ||
       a.memory - b.memory || a.devices - b.devices ||
-      b.each - a.each || before(a.gpu.id, b.gpu.id) || a.ranks - b.ranks ||
+      b.each - a.each || b.gpu.providers - a.gpu.providers || before(a.gpu.id, b.gpu.id) ||
+      a.ranks - b.ranks ||
       before(a.layout.label, b.layout.label)
     );
     return { deployments: found, refused, fastest };

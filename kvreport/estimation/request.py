@@ -310,6 +310,11 @@ def resolve(query: Query, catalog: Catalogue) -> Request:
         assumed.append(f"max_batched_tokens {tokens:,}: default of {policy.label} on this device")
     if query.max_seqs is None and policy.device_classes:
         assumed.append(f"max_seqs {rows:,}: default of {policy.label} on this device")
+    fitted = any(name.startswith("uncertainty") for name in policy.coefficients)
+    if fitted and accelerator.vendor.upper() != "NVIDIA" and query.kv_pool is None:
+        assumed.append(
+            f"reserve: fitted on logs of NVIDIA GPUs, and applied to {accelerator.name} with the wider band of other makers"
+        )
     if query.sampler is None:
         assumed += engine.open_choices(record, accelerator, rows)
     if query.utilization is None and engine.reserves:

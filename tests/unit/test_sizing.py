@@ -480,3 +480,12 @@ def test_no_command_is_given_for_an_engine_that_refuses_the_deployment() -> None
     assert told["vllm"].startswith("vllm serve")
     assert told["sglang"] is None
     assert "fp8" in str(found.refusal("sglang", best))
+
+
+def test_of_equal_accelerators_the_one_that_more_clouds_rent_out_is_first() -> None:
+    from kvreport.estimation.size import size
+
+    found = size("Qwen/Qwen2.5-VL-7B-Instruct", context=16384, concurrent=16)
+    order = list(dict.fromkeys(one.offer.accelerator.id for one in found.ranking.deployments))
+    assert order.index("h100-sxm-80gb") < order.index("h100-pcie-80gb")
+    assert order.index("l40s") < order.index("l40")
