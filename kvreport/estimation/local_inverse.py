@@ -137,7 +137,9 @@ def advice(case: LocalCase) -> tuple[str, ...]:
     if experts and _fits_with(case, replace(case.options, cpu_moe=experts)):
         found.append(f"--n-cpu-moe {experts}")
     elif not experts and (layers := most_gpu_layers(case.local, case.options, case.devices)):
-        found += [f"--n-gpu-layers {layers}"] if _fits_with(case, replace(case.options, gpu_layers=layers)) else []
+        found += (
+            [f"--n-gpu-layers {layers}"] if _fits_with(case, replace(case.options, gpu_layers=layers)) else []
+        )
     mix = best_weights(case)
     if mix is not None:
         found.append(f"--weights {mix}")
