@@ -54,9 +54,10 @@ def lay_out_fleet(case: Case, alike: Sequence[Alike], memo: Memo) -> Iterator[tu
         together; those on which the combination is impossible are with none.
     """
     layout = case.layout
+    partition = layout.partition or case.rules.stage_sizes(case.model.layer_count, layout.pipeline)
     parts = memo.get(
-        ("stages", layout.pipeline, layout.partition),
-        lambda: stages(case.model, layout.pipeline, layout.partition),
+        ("stages", layout.pipeline, partition),
+        lambda: stages(case.model, layout.pipeline, partition),
     )
     memos = [memo if len(parts) == 1 else memo.get(("memo", layout.pipeline, p.layers), Memo) for p in parts]
     engine = case.rules

@@ -95,9 +95,9 @@ def headline(estimate: Estimate) -> str:
     limit = ""
     if estimate.limited_by == Limit.MAX_NUM_SEQS.label:
         held = estimate.max_concurrent_requests_by_memory
-        limit = f", limited by max-num-seqs (memory holds {count(held)})"
+        limit = f", limited by {estimate.most_requests_flag} (memory holds {count(held)})"
         if held >= UNLIMITED_USERS:
-            limit = ", limited by max-num-seqs (memory sets no limit)"
+            limit = f", limited by {estimate.most_requests_flag} (memory sets no limit)"
     return f"{users:,} {noun} at {context} {verb} on {devices}{beside}{limit}"
 
 

@@ -192,6 +192,11 @@ class EngineRules:
         need = held(model, kv_format, tensor_parallel=layout.tensor, context_parallel=layout.decode_context)
         return BlockPlan(block_bytes=1, profile=need)
 
+    def stage_sizes(self, layers: int, stages: int) -> tuple[int, ...]:
+        """Layers of each pipeline stage where the engine divides them otherwise than vLLM; empty where it does not."""
+        del layers, stages
+        return ()
+
     def plan_stage(
         self,
         whole: Model,

@@ -84,6 +84,11 @@ class Sglang(EngineRules):
             accelerator=accelerator,
         )
 
+    def stage_sizes(self, layers: int, stages: int) -> tuple[int, ...]:
+        """Layers that are left over go one each to the last stages (0.5.23, ``distributed/utils.py``)."""
+        each, left = divmod(layers, stages)
+        return tuple(each + (place >= stages - left) for place in range(stages)) if left else ()
+
     def load_overhead(
         self,
         model: Model,
