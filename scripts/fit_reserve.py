@@ -43,7 +43,7 @@ from kvreport.catalog.engine import Engine, engine_for_version
 from kvreport.catalog.load import Catalogue, load_catalogue
 from kvreport.catalog.observation import Observation, load_observations
 from kvreport.errors import InputError
-from kvreport.evidence.validation import engine_of
+from kvreport.evidence.validation import engine_of, validate
 from kvreport.resources import data_dir
 from kvreport.startup_log.observed import device_of, find_model, published_start, share_taken
 from kvreport.startup_log.start import Comparison, Start, diagnose_start
@@ -299,6 +299,28 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
+def others(catalogue: Catalogue) -> dict[str, dict[str, Any]]:
+    """Errors on complete logs of engines that no constant is fitted for, by family: KV tokens end to end."""
+    found: dict[str, dict[str, float]] = {}
+    names: dict[str, list[str]] = {}
+    for case in validate(catalogue).cases:
+        if not case.complete or case.engine is None:
+            continue
+        family = catalogue.engine(case.engine).family
+        error = next((abs(one.error) for one in case.comparisons if one.quantity == "tokens"), None)
+        if family != "vllm" and error is not None:
+            found.setdefault(family, {})[case.observation.id] = error
+            names.setdefault(family, []).append(case.engine)
+    return {
+        family: {
+            "logs": len(errors),
+            "median_error": round(float(np.median(list(errors.values()))), 5),
+            "records": {name: names[family].count(name) for name in sorted(set(names[family]))},
+        }
+        for family, errors in found.items()
+    }
+
+
 def main() -> None:
     """Print the fit, and write it if asked to."""
     arguments = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -350,6 +372,7 @@ def write(
         "constants": {name: {"value": constants[name], "interval": ranges[name]} for name in CONSTANTS},
         "summary": summary(rows),
         "logs": published,
+        "others": others(catalogue),
     }
     _replace(data_dir() / "left_out.yaml", yaml.safe_dump(content, sort_keys=False, width=110))
 

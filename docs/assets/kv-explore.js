@@ -26,7 +26,7 @@
   const words = () => kvKernel.words;
   const KEPT = 20000; /* rows that are kept of a wide choice, the best ones */
   const COUNTED = 150000; /* rows of which a filter's counts are made */
-  const PAGE = 50; /* rows shown at first */
+  const PAGE = matchMedia("(max-width: 45em)").matches ? 20 : 50; /* rows shown at first */
   const FEW = 8; /* choices of a long list that are shown at first */
   const START = { gpu: ["h100-sxm-80gb"], context: ["8192"], tp: ["1"], weights: ["released"], kv: ["own"] };
 

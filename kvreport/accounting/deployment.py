@@ -194,9 +194,10 @@ def lay_out(case: Case, memo: Memo | None = None) -> Deployment:
     groups = _replica(case)
     if layout.pipeline == 1 and len(groups[0]) == 1:
         return _rank(case, known, range(case.model.layer_count), next(iter(groups[0].values())))
+    partition = layout.partition or case.rules.stage_sizes(case.model.layer_count, layout.pipeline)
     parts = known.get(
-        ("stages", layout.pipeline, layout.partition),
-        lambda: stages(case.model, layout.pipeline, layout.partition),
+        ("stages", layout.pipeline, partition),
+        lambda: stages(case.model, layout.pipeline, partition),
     )
     ranks = []
     for number, stage in enumerate(parts):

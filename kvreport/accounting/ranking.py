@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 import numpy as np
 
@@ -23,7 +22,7 @@ from kvreport.accounting.demand import Demand, demand
 from kvreport.accounting.deployment import Case, Memo, device_class, lay_out
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.numeric import Integers
-from kvreport.accounting.parallel import Layout, allowed_tensor_parallel, suits
+from kvreport.accounting.parallel import SERVER_DEVICES, Layout, allowed_tensor_parallel, suits
 from kvreport.accounting.plan import BlockPlan, Serving
 from kvreport.accounting.roofline import Peaks, decode_seconds, prefill_seconds
 from kvreport.accounting.sizing import (
@@ -42,9 +41,6 @@ from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.model import Model
 from kvreport.catalog.support import Support
 from kvreport.errors import InputError
-
-USUAL_NODE: Final = 8
-"""Devices of a server whose number is not known; a tensor-parallel group stays inside a server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -434,7 +430,7 @@ def _stands(layout: Layout, device: Accelerator) -> bool:
     """
     if not layout.is_tensor_only and device.interconnect_bytes_per_s is None:
         return False
-    return layout.devices <= layout.nodes * (device.devices_per_node or USUAL_NODE)
+    return layout.devices <= layout.nodes * (device.devices_per_node or SERVER_DEVICES)
 
 
 def _scheduler(choices: Choices, device: Accelerator) -> tuple[int, int]:

@@ -86,6 +86,20 @@ class LeftOutLog(Record):
     rules: Slug | None = None
 
 
+class OtherFamily(Record):
+    """Errors on logs of an engine that no constant is fitted for.
+
+    Attributes:
+        logs: Logs that state all flags and print what can be compared.
+        median_error: Of the absolute relative error end to end.
+        records: How many of them each engine record's releases have.
+    """
+
+    logs: Positive
+    median_error: Error
+    records: dict[Slug, Positive]
+
+
 class LeftOut(Record):
     """The content of ``left_out.yaml``, which ``scripts/fit_reserve.py`` writes."""
 
@@ -93,6 +107,7 @@ class LeftOut(Record):
     constants: dict[Slug, Constant]
     summary: Summary
     logs: tuple[LeftOutLog, ...]
+    others: dict[Slug, OtherFamily] = Field(default_factory=dict)
 
     def of_record(self, name: str) -> int:
         """How many of the logs are of one engine record's releases."""

@@ -5,8 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kvreport.cli.output import Add, add_data_option, write
+
+if TYPE_CHECKING:
+    from kvreport.accounting.parallel import Layout
 
 _EPILOG = """\
 examples:
@@ -31,6 +35,9 @@ def register(add: Add) -> None:
         "--tp",
         metavar="LIST",
         help="GPUs that one copy is split over (those of the grid)",
+    )
+    command.add_argument(
+        "--layouts", metavar="LIST", help="further layouts by name, such as tp2-dp8-ep,tp8-dcp8 (the grid's)"
     )
     command.add_argument(
         "--weights", metavar="LIST", help="weight formats, 'released' among them (the grid's)"
@@ -87,6 +94,7 @@ def _run(options: argparse.Namespace) -> int:
         gpus=options.gpus,
         contexts=contexts,
         tensor_parallel=sizes,
+        layouts=_layouts(options.layouts),
         weights=_names(options.weights),
         kv=_names(options.kv),
         engine=options.engine,
@@ -146,6 +154,12 @@ def parse_contexts(text: str) -> list[int]:
             )
         found.extend(range(low, high + 1, by))
     return found
+
+
+def _layouts(text: str | None) -> list[Layout] | None:
+    from kvreport.accounting import parallel
+
+    return None if text is None else [parallel.Layout.named(name) for name in text.split(",")]
 
 
 def _whole_numbers(name: str, text: str) -> list[int]:

@@ -226,6 +226,7 @@ def axes(
     gpus: str = "*",
     contexts: Sequence[int] | None = None,
     tensor_parallel: Sequence[int] | None = None,
+    layouts: Sequence[Layout] | None = None,
     weights: Sequence[str] | None = None,
     kv: Sequence[str] | None = None,
     engine: str | None = None,
@@ -238,6 +239,8 @@ def axes(
         gpus: The same over accelerator slugs.
         contexts: Contexts in tokens.
         tensor_parallel: Device counts.
+        layouts: Further layouts, for the models that they suit; None for the grid's, or for none beside given
+            device counts.
         weights: Weight formats, ``released`` among them if wanted.
         kv: KV formats.
         engine: Engine whose answer the rows carry.
@@ -263,11 +266,13 @@ def axes(
     for size in sizes:
         if size < 1:
             raise InputError(f"tensor-parallel: found {size}; allowed: whole numbers of at least 1")
+    usual = [Layout(**one.model_dump()) for one in grid.layouts] if tensor_parallel is None else []
+    further = usual if layouts is None else layouts
     result = Axes(
         models=tuple(model for model in chosen if _allowed(refuse_unsupported, model, policy)),
         fleet=Fleet(tuple(_matching("gpus", gpus, catalogue.accelerators)), policy),
         tensor_parallel=tuple(sizes),
-        layouts=tuple(Layout(**one.model_dump()) for one in grid.layouts) if tensor_parallel is None else (),
+        layouts=tuple(further),
         weight_formats=tuple(sorted(forms.items(), key=lambda item: item[0])),
         kv_formats=tuple(caches.values()),
         contexts=tuple(lengths),

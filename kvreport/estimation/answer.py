@@ -120,6 +120,11 @@ class Estimate:
         return "its weights alone are too large"
 
     @property
+    def most_requests_flag(self) -> str:
+        """What limits the requests at once where memory does not, as the engine calls it."""
+        return "max-num-seqs"
+
+    @property
     def start_shortage_bytes(self) -> int | None:
         """What the engine asks for at start beyond what is free, where that decides the verdict; else None."""
         if self.deployment is None or self.deployment.start_shortage is None:

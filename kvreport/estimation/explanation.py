@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from kvreport.accounting.allocation import asked_memory
 from kvreport.accounting.capacity import UNLIMITED_USERS, Limit, Verdict, beside
 from kvreport.accounting.capacity import blocks as pool_blocks
 from kvreport.accounting.kv_cache import (
@@ -94,9 +95,9 @@ def headline(estimate: Estimate) -> str:
     limit = ""
     if estimate.limited_by == Limit.MAX_NUM_SEQS.label:
         held = estimate.max_concurrent_requests_by_memory
-        limit = f", limited by max-num-seqs (memory holds {count(held)})"
+        limit = f", limited by {estimate.most_requests_flag} (memory holds {count(held)})"
         if held >= UNLIMITED_USERS:
-            limit = ", limited by max-num-seqs (memory sets no limit)"
+            limit = f", limited by {estimate.most_requests_flag} (memory sets no limit)"
     return f"{users:,} {noun} at {context} {verb} on {devices}{beside}{limit}"
 
 
@@ -104,7 +105,7 @@ def start_sentence(estimate: Estimate) -> str:
     """What the engine asks for at start, and what is free then."""
     request, device = estimate.request, estimate.request.accelerator
     free, band = device.free_at_start
-    asked = request.case.rules.memory_bytes(device.usable_bytes, request.utilization)
+    asked = asked_memory(request.case.rules, device.usable_bytes, request.utilization)
     return (
         f"at start {request.engine.label} asks for {request.utilization:g} of {gib(device.usable_bytes)} GiB "
         f"({gib(asked)} GiB), and {gib(free)} GiB, {gib(band)} GiB more or less, are free on {device.name} then"

@@ -66,7 +66,13 @@ class LocalEstimate(Estimate):
         host, limit = self.local.host.total, self.case.host_memory
         if limit is not None and host > limit:
             return f"{gib(host)} GiB stay in host memory, and there are {gib(limit)}"
-        return "its weights alone are too large"
+        rest = f"; {self.advice[0]} makes it fit" if self.advice else ""
+        return f"its weights alone are too large{rest}"
+
+    @property
+    def most_requests_flag(self) -> str:
+        """What limits the requests at once where memory does not, as the engine calls it."""
+        return "OLLAMA_NUM_PARALLEL" if self.request.engine.family == "ollama" else "--parallel"
 
     @property
     def state_cache_bytes(self) -> int:

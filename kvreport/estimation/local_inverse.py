@@ -8,6 +8,7 @@ from typing import Any, Final
 from kvreport.accounting.engines.llama_cpp.fit import FIT_TARGET, Fitted, fit
 from kvreport.accounting.engines.llama_cpp.layout import LocalLayout, lay_out_local
 from kvreport.accounting.engines.llama_cpp.network import Mixture
+from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.accounting.engines.llama_cpp.search import (
     fewest_cpu_experts,
     longest_context,
@@ -115,6 +116,11 @@ def best_weights(case: LocalCase) -> str | None:
     return next((mix for mix in MIXES_BY_SIZE if _fits_as(case, mix)), None)
 
 
+def _fits_with(case: LocalCase, options: LocalOptions) -> bool:
+    """True if the machine, host memory included, holds the model with other flags."""
+    return fits_machine(case, lay_out_local(case.local, options, case.devices))
+
+
 def _fits_as(case: LocalCase, mix: str) -> bool:
     local, _ = open_local(case.request.model, mix, None)
     local = replace(local, network=case.local.network, companions=case.local.companions)
@@ -128,10 +134,12 @@ def advice(case: LocalCase) -> tuple[str, ...]:
     if context >= 4 * 256:
         found.append(f"--context {context}")
     experts = fewest_cpu_experts(case.local, case.options, case.devices)
-    if experts:
+    if experts and _fits_with(case, replace(case.options, cpu_moe=experts)):
         found.append(f"--n-cpu-moe {experts}")
-    elif layers := most_gpu_layers(case.local, case.options, case.devices):
-        found.append(f"--n-gpu-layers {layers}")
+    elif not experts and (layers := most_gpu_layers(case.local, case.options, case.devices)):
+        found += (
+            [f"--n-gpu-layers {layers}"] if _fits_with(case, replace(case.options, gpu_layers=layers)) else []
+        )
     mix = best_weights(case)
     if mix is not None:
         found.append(f"--weights {mix}")

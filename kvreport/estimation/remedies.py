@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import Any, Final
 
 from kvreport.accounting.capacity import blocks
-from kvreport.accounting.ranking import USUAL_NODE
+from kvreport.accounting.parallel import SERVER_DEVICES
 from kvreport.accounting.weights import weight_bytes
 from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.errors import InputError
@@ -34,7 +34,7 @@ LEVERS: Final[dict[str, Any]] = {
     "saving": _WORTH_CONVERTING,
     "utilization": _MORE_MEMORY,
     "batched": _SHORT_STEP,
-    "node": USUAL_NODE,
+    "node": SERVER_DEVICES,
 }
 """What :func:`remedies` tries, for the site's scripts, which try the same."""
 
@@ -125,7 +125,7 @@ def changes(result: Estimate, kv_formats: Mapping[str, KvFormat]) -> Iterator[Ch
             if not request.eager:
                 yield Change("eager", "--eager", replace(request, eager=True))
     ranks = request.tensor_parallel * 2
-    while ranks <= (request.accelerator.devices_per_node or USUAL_NODE):
+    while ranks <= (request.accelerator.devices_per_node or SERVER_DEVICES):
         yield Change(
             "ranks",
             f"--tensor-parallel {ranks}",

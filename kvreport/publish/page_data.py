@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Final, TypeVar
@@ -12,6 +12,7 @@ from kvreport.catalog.model import Model
 from kvreport.dataset.grid import Axes, axes
 from kvreport.dataset.matrix import Cube, matrix
 from kvreport.estimation.request import AUTO
+from kvreport.publish import traffic_data
 from kvreport.publish.capacities import Released
 from kvreport.publish.downloads import NOTHING, Downloads
 from kvreport.publish.parts import Parts
@@ -51,6 +52,7 @@ def gather(
         InputError: If nothing matches a pattern.
     """
     kept = parts or Parts(None)
+    traffic_data.KEPT.set(kept)
     released_axes = axes(catalogue, models=models, gpus=gpus, weights=[RELEASED], kv=[AUTO])
     everything = axes(catalogue, models=models, gpus=gpus, engine=CEILING)
 
@@ -59,8 +61,7 @@ def gather(
         chosen = released_axes
         if form != RELEASED:
             chosen = axes(catalogue, models=models, gpus=gpus, weights=[form], kv=[AUTO])
-        cube = next(iter(matrix(replace(chosen, models=(model,)))), None)
-        return {} if cube is None else series(cube)
+        return _all_series(matrix(replace(chosen, models=(model,))))
 
     accelerators = tuple(released_axes.accelerators)
     known = next((gpu for gpu in KNOWN_GPUS if any(a.id == gpu for a in accelerators)), accelerators[0].id)
@@ -75,7 +76,7 @@ def gather(
         models=tuple(sorted(everything.models, key=lambda m: (m.name.lower(), m.id))),
         accelerators=accelerators,
         released=Released(released_axes.models, rows_of),
-        on_headline_gpu=_each(every_format, kept, "headline-gpu", series),
+        on_headline_gpu=_each(every_format, kept, "headline-gpu", _all_series),
         on_one=_by_device(alone, _each(alone, kept, "on-one", _served)),
         version=version,
         downloads=downloads,
@@ -90,23 +91,27 @@ def _short(catalogue: Catalogue) -> list[int]:
     return [n for n in catalogue.grid.contexts if n <= USEFUL_TOKENS] or list(catalogue.grid.contexts[:1])
 
 
-def _each(wanted: Axes, parts: Parts, name: str, take: Callable[[Cube], T]) -> dict[str, T]:
-    """Return what ``take`` makes of each model's cube, by model id; kept between builds."""
+def _each(wanted: Axes, parts: Parts, name: str, take: Callable[[Iterable[Cube]], T]) -> dict[str, T]:
+    """Return what ``take`` makes of each model's cubes, by model id; without models that have none."""
     with parts.group(name) as kept:
 
         def make(model: Model) -> T | None:
-            cube = next(iter(matrix(replace(wanted, models=(model,)))), None)
-            return None if cube is None else take(cube)
+            return take(matrix(replace(wanted, models=(model,)))) or None
 
         found = {model.id: kept.get(parts.of_model(model), partial(make, model)) for model in wanted.models}
     return {name: one for name, one in found.items() if one is not None}
 
 
-def _served(cube: Cube) -> list[tuple[str, str, int]]:
+def _all_series(cubes: Iterable[Cube]) -> dict[Config, Series]:
+    """Return the series of all of a model's cubes: a model has several where local machines are among its devices."""
+    return {config: one for cube in cubes for config, one in series(cube).items()}
+
+
+def _served(cubes: Iterable[Cube]) -> list[tuple[str, str, int]]:
     """Return (accelerator, weight format, weight bytes) of what one device serves."""
     return [
         (config.gpu, config.weight_format, one.weight_bytes)
-        for config, one in series(cube).items()
+        for config, one in _all_series(cubes).items()
         if one.serves
     ]
 

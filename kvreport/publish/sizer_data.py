@@ -15,10 +15,9 @@ from typing import Any, Final
 from kvreport.accounting.demand import Demand, Reach, demand
 from kvreport.accounting.deployment import Case, plan_blocks
 from kvreport.accounting.engines.registry import rules
-from kvreport.accounting.parallel import Layout
+from kvreport.accounting.parallel import SERVER_DEVICES, Layout
 from kvreport.accounting.plan import Serving
 from kvreport.accounting.profile import UNBOUNDED
-from kvreport.accounting.ranking import USUAL_NODE
 from kvreport.accounting.roofline import MULTIPLIES, Peaks
 from kvreport.accounting.sizing import MAX_REQUESTS, sglang_reserve
 from kvreport.catalog.accelerator import Accelerator
@@ -180,7 +179,7 @@ def _device(site: SiteData, gpu: Accelerator) -> dict[str, Any]:
         "rates": {name: _known(float(peaks.operations_per_s[name])) for name in MULTIPLIES},
         "link": _known(float(peaks.link_bytes_per_s)),
         "seqs": rules(site.engine).scheduler(gpu)[1] if site.engine.device_classes else MAX_REQUESTS,
-        "node": gpu.devices_per_node or USUAL_NODE,
+        "node": gpu.devices_per_node or SERVER_DEVICES,
         "kept": {
             layout.label: sglang_reserve(
                 gpu.usable_bytes, default.max_batched_tokens, default.max_seqs, layout.devices

@@ -111,4 +111,12 @@ def test_a_page_says_how_well_its_engine_s_rules_are_confirmed() -> None:
     told = confirmed(catalogue, catalogue.engine("vllm"))
     assert "start-up logs" in told
     assert "of this release" in told
-    assert confirmed(catalogue, catalogue.engine("sglang")) == ""
+    assert "start-up logs, 0 of this release" in confirmed(catalogue, catalogue.engine("sglang"))
+    assert confirmed(catalogue, catalogue.engine("tensorrt-llm")) == ""
+
+
+def test_what_is_published_of_other_engines_is_what_their_logs_give(
+    fitting: ModuleType, catalogue: Catalogue, published: dict[str, Any]
+) -> None:
+    assert fitting.others(catalogue) == published["others"]
+    assert published["others"]["sglang"]["median_error"] <= 0.02

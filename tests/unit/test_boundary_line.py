@@ -55,3 +55,15 @@ def test_a_facet_s_values_stand_in_the_order_in_which_people_look_for_them():
         ["2026", "2024", "unknown"],
         ["Zed", "Ann"],
     ]
+
+
+def test_every_device_has_its_series_where_a_mac_stands_among_them():
+    gpus = "h100-sxm-80gb,m4-max-128,rtx-4090"
+    site = gather(CATALOGUE, models="meta-llama/Llama-3.1-8B-Instruct", gpus=gpus, version="2026.01.01")
+    model = site.models[0]
+    assert {config.gpu for config in site.released[model.id]} >= {"h100-sxm-80gb", "rtx-4090"}
+    assert site.serving(model, "h100-sxm-80gb").serves
+    assert site.serving(model, "rtx-4090").serves
+    assert site.on_one["rtx-4090", "released"]
+    left_out = CATALOGUE.models["Qwen/Qwen3-32B"]
+    assert site.serving(left_out, "h100-sxm-80gb") is None

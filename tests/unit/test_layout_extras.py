@@ -5,6 +5,7 @@ import pytest
 from kvreport.accounting.all_to_all import low_latency_bytes
 from kvreport.accounting.parallel import Layout, stage_layers
 from kvreport.catalog.load import Catalogue, open_catalogue
+from kvreport.dataset.grid import axes
 from kvreport.errors import InputError
 from kvreport.estimation import Estimate, estimate
 from kvreport.estimation.commands import estimate_command
@@ -217,3 +218,28 @@ def test_the_command_says_partition_and_inputs(catalogue: Catalogue) -> None:
         catalog=catalogue,
     )
     assert """--limit-mm-per-prompt '{"image":2,"video":0}'""" in estimate_command(seen)
+
+
+@pytest.mark.parametrize(("engine", "sizes"), [("vllm", [31, 30]), ("sglang", [30, 31])])
+def test_engines_give_the_layer_that_is_left_over_to_different_stages(
+    catalogue: Catalogue, engine: str, sizes: list[int]
+) -> None:
+    # DeepSeek-V3 has 61 layers; both engines' distributed/utils.py::get_pp_indices
+    found = estimate(
+        "deepseek-v3",
+        gpu="b200",
+        tensor_parallel=8,
+        pipeline_parallel=2,
+        nodes=2,
+        engine=engine,
+        context_tokens=8192,
+        catalog=catalogue,
+    )
+    assert [len(rank.layers) for rank in found.deployment.ranks] == sizes
+
+
+def test_a_matrix_is_written_over_layouts_by_name(catalogue: Catalogue) -> None:
+    chosen = axes(catalogue, models="deepseek-ai/DeepSeek-V3", layouts=[Layout.named("tp2-dp4-ep")])
+    model = catalogue.model("deepseek-ai/DeepSeek-V3")
+    assert Layout.named("tp2-dp4-ep") in chosen.layouts_of(model)
+    assert Layout.named("tp8-dcp8") not in chosen.layouts_of(model)

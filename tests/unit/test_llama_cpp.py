@@ -564,3 +564,19 @@ def test_fit_chooses_what_the_real_tool_chose(
     assert fitted.options.gpu_layers == layers
     assert [pattern for pattern, _ in fitted.options.overrides[:1]] == ([first] if first else [])
     assert fitted.layout.devices[0].total // MIB == used_mib
+
+
+def test_advice_minds_host_memory() -> None:
+    """Experts on the CPU are advised where the computer's memory holds them, and named in the headline."""
+    asked: dict[str, Any] = {
+        "gpu": "rtx-4090",
+        "engine": "llama-cpp",
+        "weights": "q4_k_m",
+        "context_tokens": 32768,
+    }
+    enough = estimate("Qwen/Qwen3-235B-A22B", host_memory="192GiB", parallel=1, **asked)
+    short = estimate("Qwen/Qwen3-235B-A22B", host_memory="64GiB", parallel=1, **asked)
+    assert isinstance(enough, LocalEstimate)
+    assert isinstance(short, LocalEstimate)
+    assert enough.too_large.endswith("--n-cpu-moe 86 makes it fit")
+    assert not any("n-cpu-moe" in text for text in short.advice)

@@ -47,6 +47,16 @@ def test_estimates_import_no_numpy_and_are_the_same_without_it() -> None:
     assert json.loads(run.stdout) == json.loads(json.dumps(here, default=str))
 
 
+def test_the_command_imports_no_numpy_either() -> None:
+    script = _SCRIPT.partition("import json, kvreport")[0] + "from kvreport.cli import main\nsys.exit(main())"
+    asked = ["estimate", "Qwen/Qwen2.5-7B", "--gpu", "h100-sxm-80gb", "--context", "8K"]
+    run = subprocess.run(
+        [sys.executable, "-c", script, *asked], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert run.returncode == 0, run.stderr[-2000:]
+    assert "requests at 8K fit" in run.stdout
+
+
 @pytest.mark.parametrize("question", QUESTIONS[:3])
 def test_numbers_and_arrays_go_through_one_formula(question: tuple[str, str, dict[str, object]]) -> None:
     model, gpu, options = question

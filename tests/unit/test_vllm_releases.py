@@ -7,6 +7,7 @@ import pytest
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.vllm import releases, scheduler
 from kvreport.accounting.engines.vllm.expert_kernels import block_float_kernel
+from kvreport.accounting.parallel import Layout
 from kvreport.catalog.engine import Engine, version_number
 from kvreport.catalog.load import Catalogue, open_catalogue
 from kvreport.units import GIB
@@ -302,3 +303,13 @@ def test_rows_of_fp8_are_set_apart_on_amd(catalogue: Catalogue, name: str, ranks
     ]
     assert added[0].get("row_padding", 0) / GIB == pytest.approx(gib, abs=0.02)
     assert "row_padding" not in added[1]
+
+
+def test_devices_for_which_loading_adds_different_bytes_are_not_taken_for_alike(catalogue: Catalogue) -> None:
+    engine = rules(catalogue.engine("vllm"))
+    model = catalogue.model("deepseek-ai/DeepSeek-V3")
+    alike: dict[object, set[int]] = {}
+    for device in catalogue.accelerators.values():
+        added = engine.load_overhead(model, None, catalogue.weight_formats, device, Layout(tensor=8))
+        alike.setdefault(engine.kernel_class(device), set()).add(sum(added.values()))
+    assert all(len(sizes) == 1 for sizes in alike.values()), alike

@@ -44,14 +44,16 @@ def lead(found: LeftOut) -> str:
 
 def confirmed(catalogue: Catalogue, engine: Engine) -> str:
     """Say how well an engine's rules are confirmed by logs; nothing for one that no logs were kept of."""
-    found = _known(catalogue.folder) if engine.family == FAMILY else None
+    found = _known(catalogue.folder)
     if found is None:
         return ""
-    told, own = found.summary, found.of_record(engine.name)
-    return (
-        f"Checked with {told.logs} start-up logs, {own} of this release: KV tokens are off by {told.median_error:.1%} "
-        "in the median."
-    )
+    if engine.family == FAMILY:
+        logs, error, own = found.summary.logs, found.summary.median_error, found.of_record(engine.name)
+    elif (other := found.others.get(engine.family)) is not None:
+        logs, error, own = other.logs, other.median_error, other.records.get(engine.name, 0)
+    else:
+        return ""
+    return f"Checked with {logs} start-up logs, {own} of this release: KV tokens are off by {error:.1%} in the median."
 
 
 @cache

@@ -31,6 +31,8 @@ from kvreport.units import MIB
 class Sglang(EngineRules):
     """The rules of one SGLang release."""
 
+    serves_only: ClassVar[bool] = True
+
     tokens_are_cells: ClassVar[bool] = True
 
     load_line: ClassVar[str] = "free memory taken by loading"
@@ -81,6 +83,11 @@ class Sglang(EngineRules):
             layout=layout,
             accelerator=accelerator,
         )
+
+    def stage_sizes(self, layers: int, stages: int) -> tuple[int, ...]:
+        """Layers that are left over go one each to the last stages (0.5.23, ``distributed/utils.py``)."""
+        each, left = divmod(layers, stages)
+        return tuple(each + (place >= stages - left) for place in range(stages)) if left else ()
 
     def load_overhead(
         self,

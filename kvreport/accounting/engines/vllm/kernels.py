@@ -71,11 +71,13 @@ class Device:
         nvidia: True for NVIDIA GPUs.
         major: Major compute capability; 0 where there is none.
         hybrid: False where the engine has no hybrid cache manager (neither GPU nor CPU).
+        amd: True for AMD's, whose rows of FP8 are set apart.
     """
 
     nvidia: bool
     major: int
     hybrid: bool
+    amd: bool = False
 
     @classmethod
     def of(cls, accelerator: Accelerator | None) -> Device:
@@ -86,7 +88,7 @@ class Device:
         capability = accelerator.compute_capability or ""
         major = int(capability.split(".")[0]) if nvidia and capability else 0
         hybrid = accelerator.vendor.upper() in ("NVIDIA", "AMD", "INTEL")
-        return cls(nvidia=nvidia, major=major, hybrid=hybrid)
+        return cls(nvidia=nvidia, major=major, hybrid=hybrid, amd=accelerator.vendor.upper() == "AMD")
 
 
 @dataclass(frozen=True, slots=True)

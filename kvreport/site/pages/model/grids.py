@@ -84,7 +84,7 @@ def weights_table(site: SiteData, model: Model) -> Table:
             name="weights-table",
         )
         if rows
-        else Table(f"No number of {site.gpu_name(gpu)} runs it", Column("Weight format"), (), ())
+        else Table(f"No deployment on {site.gpu_name(gpu)} runs this model", Column("Weight format"), (), ())
     )
 
 

@@ -1,0 +1,44 @@
+"""All texts of the interface in one file: what is in it, and that translators' tools can read it."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from types import ModuleType
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def words(repository) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(
+        "interface_words", repository / "scripts/interface_words.py"
+    )
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules[spec.name]
+
+
+def test_labels_sentences_and_shared_words_are_there(words, repository):
+    places = words.catalog(repository)
+    for text, file in (
+        ("Context per request (tokens)", "templates/_state.html"),
+        ("Run in this page", "docs/assets/kv-sql.js"),
+        ("Copied", "docs/assets/kvreport.js"),
+    ):
+        assert any(place.startswith(f"{file}:") for place in places[text]), text
+    assert any(place.startswith("kvreport/words.json:") for found in places.values() for place in found)
+    assert "use strict" not in places
+    assert len(places) > 1000
+
+
+def test_the_file_is_one_that_translators_tools_read(words, tmp_path, capsys):
+    target = tmp_path / "interface.pot"
+    assert words.main([str(target)]) == 0
+    assert "texts of" in capsys.readouterr().out
+    entries = target.read_text(encoding="utf-8").split("\n\n")
+    assert entries[0].startswith('msgid ""\nmsgstr ""')
+    assert all(entry.rstrip().endswith('msgstr ""') and "\nmsgid " in entry for entry in entries[1:])
+    assert len({entry.split("msgid ", 1)[1] for entry in entries[1:]}) == len(entries) - 1
