@@ -51,3 +51,9 @@ def test_a_hybrid_keeps_all_its_layers_packed(catalogue: Catalogue) -> None:
         "Qwen/Qwen3.6-27B", gpu="h100", kv="turboquant_4bit_nc", context_tokens=8192, catalog=catalogue
     )
     assert found.kv_bytes_per_token_per_gpu == 16 * 4 * (128 + 2 + 128 + 4)
+
+
+@pytest.mark.parametrize("model", ["BAAI/bge-large-en", "openbmb/MiniCPM3-4B-GPTQ-Int4"])
+def test_a_model_without_such_pages_has_no_edges(catalogue: Catalogue, model: str) -> None:
+    found = estimate(model, gpu="h100", kv="turboquant_4bit_nc", context_tokens=512, catalog=catalogue)
+    assert found.plan is not None

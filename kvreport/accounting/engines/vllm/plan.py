@@ -270,11 +270,12 @@ class _Layers:
                 return None
 
     def _edges(self) -> frozenset[int]:
-        """Layers at both ends that a packed format leaves in 16 bits; none of a hybrid's.
+        """Layers at both ends that a packed format leaves in 16 bits; none of a hybrid's, or without keys and values.
 
         ``turboquant/config.py::get_boundary_skip_layers``.
         """
-        kept = 0 if self.kv_format is None or self.shape.states else self.kv_format.edge_layers
+        packed = self.kv_format if not self.shape.states and self._has_pages() else None
+        kept = 0 if packed is None else packed.edge_layers
         count = self.model.layer_count
         kept = min(kept, count // 2)
         return frozenset((*range(kept), *range(count - kept, count)))
@@ -399,6 +400,12 @@ class _Layers:
 
     def _is_hybrid(self) -> bool:
         return bool(self.shape.states) and self._has_attention()
+
+    def _has_pages(self) -> bool:
+        """True if some layer has keys and values, or latents, for each token."""
+        kinds = FullAttention | SlidingWindow | ChunkedAttention
+        caches = (cache for group in self.model.layers for cache in group.caches)
+        return self.shape.latent is not None or any(isinstance(cache, kinds) for cache in caches)
 
     def _has_attention(self) -> bool:
         return self.shape.latent is not None or self.shape.widest_head > 0
