@@ -10,7 +10,7 @@ from kvreport.accounting import numeric as xp
 from kvreport.accounting.all_to_all import buffer_bytes
 from kvreport.accounting.budget import Budget
 from kvreport.accounting.case import TOWERS, Case, Memo
-from kvreport.accounting.engines.base import NOTHING, Reserve
+from kvreport.accounting.engines.base import NOTHING, EngineRules, Reserve
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.extras import lora_bytes
 from kvreport.accounting.numeric import Integers
@@ -83,7 +83,7 @@ def allocate(case: Case, memo: Memo | None = None) -> Allocation:
     kept = shared_reserve(case, known)
     total = [one.usable_bytes for one in case.accelerators]
     shares = shares_on(case)
-    memory = [engine.memory_bytes(size, share) for size, share in zip(total, shares, strict=True)]
+    memory = [asked_memory(engine, size, share) for size, share in zip(total, shares, strict=True)]
     scalar = not case.many and len(resident) == 1 and len(total) <= 1
     totals = (total or [0])[0] if scalar else xp.integers(total)
     weights = resident[0] if scalar else xp.integers(resident)
@@ -267,6 +267,17 @@ def shared_overhead(case: Case, form: WeightFormat | None, known: Memo) -> dict[
 def format_name(form: WeightFormat | None) -> str | None:
     """A weight format as a key; None is as released."""
     return None if form is None else form.name
+
+
+def asked_memory(engine: EngineRules, total_bytes: int, utilization: float | None = None) -> int:
+    """What an engine asks of a device for weights, reserve and pool together.
+
+    Args:
+        engine: The engine's rules.
+        total_bytes: What a process can use of the device.
+        utilization: Share of memory; None for the engine's default.
+    """
+    return engine.memory_bytes(total_bytes, utilization)
 
 
 def column(total: int | Integers) -> int | Integers:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from kvreport.accounting import numeric as xp
 from kvreport.accounting.allocation import (
     Allocation,
+    asked_memory,
     plan_depends,
     pools,
     shared_overhead,
@@ -112,7 +113,7 @@ def _allocate_fleet(case: Case, alike: Sequence[Alike], known: Memo) -> Allocati
     total = xp.integers([device.usable_bytes for device in devices])
     shares = shares_on(case)
     memory = xp.integers(
-        [engine.memory_bytes(size, share) for size, share in zip(total.tolist(), shares, strict=True)]
+        [asked_memory(engine, size, share) for size, share in zip(total.tolist(), shares, strict=True)]
     )
     resident = np.broadcast_to(tensors, (len(devices), len(tensors))).copy()
     kept = np.zeros((4, len(devices)), dtype=np.int64)

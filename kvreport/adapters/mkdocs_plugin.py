@@ -196,7 +196,14 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
             self.pages[uri] = page
             in_nav = page.kind not in ("model", "gpu", "redirect")
             level = InclusionLevel.INCLUDED if in_nav else InclusionLevel.NOT_IN_NAV
-            files.append(File.generated(config, uri, content=_front_matter(page), inclusion=level))
+            files.append(
+                File.generated(
+                    config,
+                    uri,
+                    content=_front_matter(page, searched=self.searched is not None),
+                    inclusion=level,
+                )
+            )
         for path in sorted(resources.assets_dir().rglob("*")):
             if path.is_file():
                 self._take_asset(path, files, config)
@@ -400,14 +407,15 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
             self.staging.discard()
 
 
-def _front_matter(page: Page) -> str:
+def _front_matter(page: Page, *, searched: bool) -> str:
+    """A page's settings; where our own index is written, the host's search does not read the page."""
     # The theme prints these two as they come, so they are HTML already when it gets them.
     meta: dict[str, Any] = {
         "title": escape(page.title),
         "description": escape(page.description),
         "hide": ["navigation"] if page.kind in ("model", "gpu", "data") else ["navigation", "toc"],
     }
-    if page.moved_to is not None:
+    if searched or page.moved_to is not None:
         meta["search"] = {"exclude": True}
     else:
         meta["search"] = {"boost": page.boost}

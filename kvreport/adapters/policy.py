@@ -24,6 +24,7 @@ _BASE: Final = re.compile(r'(__md_scope=new URL\(")[^"]*(",location\))')
 _DEPTHS: Final = (".", *("/".join([".."] * depth) for depth in range(1, 9)))
 _STYLE: Final = re.compile(r"<style\b[^>]*>(.*?)</style\s*>", re.DOTALL | re.IGNORECASE)
 _TAG: Final = re.compile(r"""<[a-zA-Z](?:[^<>"']|"[^"]*"|'[^']*')*>""")
+_STYLED: Final = re.compile(r"\sstyle\s*=", re.IGNORECASE)
 _VALUE: Final = re.compile(r"""\s([^\s=<>"'/]+)\s*=\s*("[^"]*"|'[^']*'|[^\s<>"']+)""")
 _RUNS_PYTHON: Final = re.compile(r'<form [^<>]*data-kv-runs="python"')
 _PYTHON: Final = "'wasm-unsafe-eval'; worker-src 'self'; connect-src 'self' https://huggingface.co"
@@ -83,7 +84,7 @@ class Policy:
     def unstyled(self, html: str) -> Iterator[str]:
         """Yield the beginning of every style in a page that the policy refuses."""
         found = [style for style in _STYLE.findall(html) if _digest(style) not in self.styles]
-        for tag in _TAG.findall(html) if "style" in html.lower() else ():
+        for tag in _TAG.findall(html) if _STYLED.search(html) else ():
             found += [value.strip("\"'") for name, value in _VALUE.findall(tag) if name.lower() == "style"]
         for style in found:
             yield " ".join(style.split())[:60]

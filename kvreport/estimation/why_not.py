@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
+from kvreport.accounting.allocation import asked_memory
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.parallel import Layout, allowed_tensor_parallel
 from kvreport.catalog.accelerator import Accelerator
@@ -146,7 +147,7 @@ def waterfall(result: Estimate) -> tuple[Term, ...]:
     short = result.start_shortage_bytes
     if short is not None:
         free = request.accelerator.free_at_start[0]
-        asked = request.case.rules.memory_bytes(budget.total_bytes, request.utilization)
+        asked = asked_memory(request.case.rules, budget.total_bytes, request.utilization)
         return (
             Term("usable", budget.total_bytes),
             Term("not_free", free - budget.total_bytes),
@@ -163,7 +164,7 @@ def waterfall(result: Estimate) -> tuple[Term, ...]:
     if request.kv_pool_bytes is not None:
         terms, pool = [], request.kv_pool_bytes
     else:
-        memory = request.case.rules.memory_bytes(budget.total_bytes, request.utilization)
+        memory = asked_memory(request.case.rules, budget.total_bytes, request.utilization)
         terms = [Term("usable", budget.total_bytes), Term("not_taken", memory - budget.total_bytes)]
         terms += [Term(name, -size) for name, size in taken]
         pool = sum(one.size_bytes for one in terms)

@@ -12,6 +12,7 @@ from kvreport.catalog.model import Model
 from kvreport.dataset.grid import Axes, axes
 from kvreport.dataset.matrix import Cube, matrix
 from kvreport.estimation.request import AUTO
+from kvreport.publish import traffic_data
 from kvreport.publish.capacities import Released
 from kvreport.publish.downloads import NOTHING, Downloads
 from kvreport.publish.parts import Parts
@@ -51,6 +52,7 @@ def gather(
         InputError: If nothing matches a pattern.
     """
     kept = parts or Parts(None)
+    traffic_data.KEPT.set(kept)
     released_axes = axes(catalogue, models=models, gpus=gpus, weights=[RELEASED], kv=[AUTO])
     everything = axes(catalogue, models=models, gpus=gpus, engine=CEILING)
 

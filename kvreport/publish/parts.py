@@ -81,6 +81,23 @@ class Parts:
         if found.changed:
             write_sealed(path, pickle.dumps(found.used, protocol=5))
 
+    def value(self, name: str, key: bytes, make: Callable[[], T]) -> T:
+        """Return the one value of a name, computed by ``make`` unless it is kept under this key.
+
+        Args:
+            name: What the value is called; its file holds one value at a time.
+            key: What decides the value.
+            make: Computes it.
+        """
+        if self._folder is None:
+            return make()
+        path = self._folder / f"{name}{_SUFFIX}"
+        kept = _read(path)
+        if key not in kept:
+            kept = {key: make()}
+            write_sealed(path, pickle.dumps(kept, protocol=5))
+        return kept[key]  # type: ignore[return-value] # one kind of value in a file
+
     def key(self, *what: bytes | str) -> bytes:
         """Return the key of a value that depends on the shared state and on these."""
         digest = sha256(self._state)

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from kvreport.accounting.allocation import asked_memory
 from kvreport.accounting.deployment import (
     Allocation,
     Case,
@@ -173,8 +174,8 @@ def site_facts(site: SiteData) -> dict[str, Any]:
                 "short": short_name(gpu),
                 "vendor": gpu.vendor,
                 "usable": gpu.usable_bytes,
-                "memory": rules(site.engine).memory_bytes(
-                    gpu.usable_bytes, rules(site.engine).share_on(gpu, None)
+                "memory": asked_memory(
+                    rules(site.engine), gpu.usable_bytes, rules(site.engine).share_on(gpu, None)
                 ),
                 "share": rules(site.engine).share_on(gpu, None),
                 "free": None

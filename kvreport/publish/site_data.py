@@ -171,7 +171,9 @@ class SiteData:
 
     def serving(self, model: Model, gpu: str) -> Series | None:
         """Return the released model on the fewest devices of this kind that serve it, or None."""
-        return self.capacities[model.id].outcomes[gpu].serving
+        known = self.capacities.get(model.id)
+        outcome = known.outcomes.get(gpu) if known else None
+        return outcome.serving if outcome else None  # a model that the site leaves out serves nowhere
 
     def outcome(self, model: Model, gpu: str) -> Outcome:
         """Return what an accelerator makes of the released model."""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
 from functools import lru_cache
+from hashlib import sha256
 from typing import Final
 
+from kvreport.publish.parts import Parts
 from kvreport.publish.profiles import FOLDER
 from kvreport.traffic.hits import hit_counts
 from kvreport.traffic.reuse import Reuse, reuse
@@ -27,10 +30,16 @@ def names() -> tuple[str, ...]:
     return tuple(f"{TRACES}/{one.file}" for one in shipped_traces().values())
 
 
+KEPT: Final[ContextVar[Parts | None]] = ContextVar("kept", default=None)
+"""Where this build keeps values; set when it begins."""
+
+
 @lru_cache(maxsize=64)
 def reused(key: str, block_tokens: int) -> Reuse:
-    """One shipped trace's reuse distances in full blocks of an engine."""
-    return reuse(open_once(key), block_tokens)
+    """One shipped trace's reuse distances in full blocks of an engine, kept between builds."""
+    parts, trace = KEPT.get() or Parts(None), shipped_traces()[key]
+    decided = parts.key(sha256(trace.path.read_bytes()).digest(), str(block_tokens))
+    return parts.value(f"reuse-{key}-{block_tokens}", decided, lambda: reuse(open_once(key), block_tokens))
 
 
 @lru_cache(maxsize=8)

@@ -65,3 +65,5 @@ def test_every_device_has_its_series_where_a_mac_stands_among_them():
     assert site.serving(model, "h100-sxm-80gb").serves
     assert site.serving(model, "rtx-4090").serves
     assert site.on_one["rtx-4090", "released"]
+    left_out = CATALOGUE.models["Qwen/Qwen3-32B"]
+    assert site.serving(left_out, "h100-sxm-80gb") is None

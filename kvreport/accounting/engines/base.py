@@ -79,8 +79,6 @@ _OF_LOCAL_ENGINES: Final = ("mlx", "gguf", "exl2", "exl3")
 ``model_executor/layers/quantization/__init__.py``; SGLang 0.5.23, ``srt/layers/quantization``; GGUF is read by
 plug-ins only)."""
 
-_SERVERS: Final = frozenset({"vllm", "sglang", "tensorrt_llm"})
-
 
 def check_utilization(utilization: float) -> float:
     """Return ``utilization`` if it is a share above 0 and at most 1.
@@ -119,6 +117,9 @@ class EngineRules:
     def concurrency_is_tokens(self) -> bool:
         """True if the concurrency that is printed is the line of tokens over the longest request."""
         return False
+
+    serves_only: ClassVar[bool] = False
+    """True for a server that has no loader for formats of local engines."""
 
     load_line: ClassVar[str] = "weights"
     """What the log's line about loading the model states."""
@@ -162,7 +163,7 @@ class EngineRules:
 
     def reads_format(self, weight_format: str) -> bool:
         """False for a checkpoint in a format that only another engine reads."""
-        return not (self.engine.family in _SERVERS and weight_format.startswith(_OF_LOCAL_ENGINES))
+        return not (self.serves_only and weight_format.startswith(_OF_LOCAL_ENGINES))
 
     # --- the block plan -----------------------------------------------------------------------------------
 

@@ -75,6 +75,8 @@ class StatesFirst:
 class TensorRtLlm(EngineRules):
     """The rules of one TensorRT-LLM release."""
 
+    serves_only: ClassVar[bool] = True
+
     tokens_are_cells: ClassVar[bool] = True
 
     def plan(

@@ -59,6 +59,10 @@ def resolved(uri: str, address: str) -> str:
     'models/'
     """
     base = "" if address.startswith("/") else uri.rpartition("/")[0]
+    up = "../" * (base.count("/") + 1) if base else ""
+    rest = address[len(up) :]
+    if up and address.startswith(up) and rest and "./" not in rest and "//" not in rest and rest[-1] != ".":
+        return rest.removesuffix("index.html")  # most links of a page, told without taking the address apart
     path = normpath(f"/{base}/{address.lstrip('/')}").lstrip("/")
     directory = address.endswith(("/", "/.", "/..")) or address in (".", "..")
     if path in ("", "."):

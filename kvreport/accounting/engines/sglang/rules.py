@@ -31,6 +31,8 @@ from kvreport.units import MIB
 class Sglang(EngineRules):
     """The rules of one SGLang release."""
 
+    serves_only: ClassVar[bool] = True
+
     tokens_are_cells: ClassVar[bool] = True
 
     load_line: ClassVar[str] = "free memory taken by loading"

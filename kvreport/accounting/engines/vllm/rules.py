@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 from kvreport.accounting.engines.base import EngineRules, Reserve, Step, constant
 from kvreport.accounting.engines.vllm import kernels, overhead, plan, releases, reserve, scheduler
@@ -26,6 +26,8 @@ _ASKS_FOR_FREE: Final = (0, 9, 1)
 @dataclass(frozen=True, slots=True)
 class Vllm(EngineRules):
     """The rules of one vLLM release."""
+
+    serves_only: ClassVar[bool] = True
 
     @property
     def concurrency_is_tokens(self) -> bool:
