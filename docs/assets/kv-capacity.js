@@ -17,6 +17,7 @@
   function configure(site, model, gpu, size, weightFormat, kvFormat, asked) {
     const weights = model.weights[weightFormat] && model.weights[weightFormat][size];
     const placed = model.plan[kvFormat];
+    if (gpu.most && site.sizes[size] > gpu.most) return null; // a computer's own chip stands alone in it
     const index = placed && placed[size] ? placed[size][gpu.kind] : -1;
     if (weights === null || weights === undefined || index < 0) return null;
     const [block, kept, constant, printed] = model.plans[index];

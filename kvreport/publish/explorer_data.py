@@ -30,7 +30,20 @@ OWN: Final = "own"
 
 _COMMON: Final = ("maker", "kind", "limit", "slots", "kv")
 _SITE: Final = ("release", "engine", "known", "contexts", "sizes", "weight_formats", "kv_formats", "models")
-_GPU: Final = ("id", "short", "usable", "memory", "reserve", "kind", "rented", "step", "band")
+_GPU: Final = (
+    "id",
+    "short",
+    "usable",
+    "memory",
+    "share",
+    "free",
+    "most",
+    "reserve",
+    "kind",
+    "rented",
+    "step",
+    "band",
+)
 """What the explorer reads of ``site.json`` and of its accelerators."""
 
 _SHOWN_DIGITS: Final = 3

@@ -128,7 +128,7 @@ def site_facts(site: SiteData) -> dict[str, Any]:
 
     ``gpus[].memory`` is what the engine may take of ``usable``; ``gpus[].reserve`` and
     ``gpus[].kind`` say which of a model's reserves and plans apply to it; ``gpus[].rented`` whether several clouds rent it out, ``gpus[].rental`` its
-    place in a ranking (2: current and commonly rented, 1: older, 0: not rented), ``gpus[].providers`` how many clouds that are, ``gpus[].machine`` the devices of
+    place in a ranking (2: current and commonly rented, 1: older, 0: not rented), ``gpus[].most`` how many a computer holds of its own chip, ``gpus[].providers`` how many clouds that are, ``gpus[].machine`` the devices of
     the smallest machine that is rented out; ``gpus[].step`` is [tokens of
     one scheduler step, requests at once] that they suppose, ``gpus[].own`` whether its kernels for experts
     bring their own buffers, ``gpus[].outside`` [whether links multicast, bytes shared with a CPU],
@@ -187,6 +187,7 @@ def site_facts(site: SiteData) -> dict[str, Any]:
                 "rental": gpu.rental_class(since),
                 "providers": len(gpu.rented_as),
                 "machine": gpu.rented_devices,
+                "most": gpu.most_per_machine if gpu.is_computer else None,
                 "step": list(rules(site.engine).scheduler(gpu)),
                 "own": rules(site.engine).brings_expert_buffers(gpu),
                 "outside": list(rules(site.engine).outside_framework(gpu)),
