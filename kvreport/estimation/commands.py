@@ -325,7 +325,7 @@ def _stated_type(request: Request) -> str | None:
         return request.dtype
     model, form = request.model, request.weight_format
     falls = computed_in(request.support, request.engine, request.accelerator, model, form)
-    own = stored_type(model, model.weight_format if form is None else form.name)
+    own = model.dtype if form is None or form.name == WIDE else stored_type(model, form.name)
     return falls if falls not in (own, model.dtype) and model.weight_format in _PLAIN_KV else None
 
 
