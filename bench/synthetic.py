@@ -22,9 +22,15 @@ def grow(source: Path, target: Path, factor: int, every: int = 1) -> int:
     shutil.copytree(source, target, dirs_exist_ok=True)
     draw = random.Random(SEED)  # noqa: S311 - names, not secrets
     originals = sorted((source / "models").glob("*.yaml"))
-    for left_out in set(originals) - set(originals[::every]):
-        (target / "models" / left_out.name).unlink()
-    originals = originals[::every]
+    # A quantized copy is counted from its original, which stays with it.
+    needed = {path.name for path in originals[::every]}
+    for path in originals[::every]:
+        of = re.search(r"(?m)^quantized_from: [\"']?([^\"'\n]+)", path.read_text(encoding="utf-8"))
+        needed |= {of[1].replace("/", "--") + ".yaml"} if of else set()
+    for left_out in originals:
+        if left_out.name not in needed:
+            (target / "models" / left_out.name).unlink()
+    originals = [path for path in originals if path.name in needed]
     for copy in range(1, factor):
         for path in originals:
             text = path.read_text(encoding="utf-8")
