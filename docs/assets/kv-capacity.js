@@ -145,7 +145,8 @@
       context,
       model.limit,
     );
-    const [free, band] = gpu.free || [config.memory, 0];
+    const [free, less, more] = gpu.free || [config.memory, 0, 0];
+    const band = config.memory > free ? more : less;
     const verdict = Math.max(judged, kernel.startVerdict(config.memory, free, band));
     const held = kernel.numRequests(pool, block, kept, request);
     return {

@@ -276,8 +276,8 @@
       else said.push("--nnodes", String(layout.nodes));
     }
     said.push(flags.context, String(context));
-    if (state.batched) said.push(flags.batched, String(state.batched));
-    if (state.seqs) said.push(flags.max_num_seqs, String(state.seqs));
+    // SGLang divides the number among its data ranks.
+    if (state.seqs) said.push(flags.max_num_seqs, String(state.seqs * (sglang ? layout.dp : 1)));
     const usual = deployment.gpu.share === site.engine.utilization ? undefined : deployment.gpu.share;
     const share = state.share ?? usual;
     if (share !== undefined) said.push(flags.share, String(share));
@@ -287,6 +287,7 @@
     if (deployment.kvFormat !== kvOf(model, deployment.gpu)) {
       said.push(flags.kv, flags.kv_names[deployment.kvFormat] || deployment.kvFormat);
     }
+    if (state.batched) said.push(flags.batched, String(state.batched));
     if (state.eager) said.push(flags.eager);
     return said.map(quote).join(" ");
   }

@@ -181,7 +181,7 @@ def _computed_in(ruling: Ruling, accelerator: Accelerator, model: Model, form: s
         return dtype
     unstable = model.architecture in ruling.unstable
     lacking = [rule for rule in ruling.types if _lacks_type(rule, accelerator)]
-    own = _type_of(model, form)
+    own = stored_type(model, form)
     if own == FLOAT32 and form != WIDE:
         own = "float16" if lacking else "bfloat16"
     if own in {rule.dtype for rule in lacking if not rule.casts}:
@@ -191,7 +191,8 @@ def _computed_in(ruling: Ruling, accelerator: Accelerator, model: Model, form: s
     return FLOAT32 if unstable else "float16"
 
 
-def _type_of(model: Model, form: str) -> str:
+def stored_type(model: Model, form: str) -> str:
+    """The type that a checkpoint of a model in a format names: float16 for those that are written so."""
     return FLOAT32 if form == WIDE else "float16" if form.startswith(_IN_FLOAT16) else model.dtype
 
 

@@ -67,7 +67,8 @@ class Memory(Record):
             figure that an engine multiplies its utilisation with.
         free_at_start: What is free of it when an engine starts and nothing else runs; None where it is all but
             a context's memory.
-        free_band: Half width of the band that the logs of ``free_at_start`` lie in.
+        free_band: How much less than ``free_at_start`` logs have.
+        free_most: The most that a log shows to have been free; None for ``free_band`` more.
     """
 
     advertised: Figure
@@ -77,6 +78,7 @@ class Memory(Record):
     usable: Figure
     free_at_start: Figure | None = None
     free_band: Positive | None = None
+    free_most: Figure | None = None
 
 
 class Rates(Record):
@@ -167,7 +169,13 @@ class Accelerator(Record):
         """The same accelerator with another amount of usable memory, where that can be set."""
         figure = Figure(value=usable_bytes, evidence="derived", note="set by the caller")
         memory = self.memory.model_copy(
-            update={"usable": figure, "driver_visible": None, "free_at_start": None, "free_band": None}
+            update={
+                "usable": figure,
+                "driver_visible": None,
+                "free_at_start": None,
+                "free_band": None,
+                "free_most": None,
+            }
         )
         return self.model_copy(update={"memory": memory})
 
@@ -214,6 +222,7 @@ class Accelerator(Record):
                         "driver_visible": None,
                         "free_at_start": None,
                         "free_band": None,
+                        "free_most": None,
                     }
                 ),
                 "bandwidth_bytes_per_s": share(self.bandwidth_bytes_per_s, found.memory),
@@ -229,12 +238,12 @@ class Accelerator(Record):
         return self.memory.usable.value
 
     @property
-    def free_at_start(self) -> tuple[int, int]:
-        """Memory that is free when an engine starts, and half the width of its band, in bytes."""
-        free, band = self.memory.free_at_start, self.memory.free_band
+    def free_at_start(self) -> tuple[int, int, int]:
+        """Memory that is free when an engine starts, how much less it may be, and how much more, in bytes."""
+        free, band, most = self.memory.free_at_start, self.memory.free_band or 0, self.memory.free_most
         if free is None:
-            return self.usable_bytes - _CONTEXT_BYTES, _CONTEXT_BAND
-        return free.value, band or 0
+            return self.usable_bytes - _CONTEXT_BYTES, _CONTEXT_BAND, _CONTEXT_BAND
+        return free.value, band, band if most is None else most.value - free.value
 
     @property
     def is_computer(self) -> bool:

@@ -7,7 +7,7 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, cast
 
-from kvreport.accounting.support import WIDE, computed_in
+from kvreport.accounting.support import WIDE, computed_in, stored_type
 from kvreport.catalog.load import RELEASED
 from kvreport.words import COMMAND_NOTES, ONLINE_WEIGHTS, SERVE
 
@@ -325,7 +325,8 @@ def _stated_type(request: Request) -> str | None:
         return request.dtype
     model, form = request.model, request.weight_format
     falls = computed_in(request.support, request.engine, request.accelerator, model, form)
-    return falls if falls != model.dtype and model.weight_format in _PLAIN_KV else None
+    own = model.dtype if form is None or form.name == WIDE else stored_type(model, form.name)
+    return falls if falls not in (own, model.dtype) and model.weight_format in _PLAIN_KV else None
 
 
 def estimate_command(estimate: Estimate) -> str | None:

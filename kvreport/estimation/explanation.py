@@ -104,11 +104,12 @@ def headline(estimate: Estimate) -> str:
 def start_sentence(estimate: Estimate) -> str:
     """What the engine asks for at start, and what is free then."""
     request, device = estimate.request, estimate.request.accelerator
-    free, band = device.free_at_start
+    free, less, more = device.free_at_start
     asked = asked_memory(request.case.rules, device.usable_bytes, request.utilization)
     return (
         f"at start {request.engine.label} asks for {request.utilization:g} of {gib(device.usable_bytes)} GiB "
-        f"({gib(asked)} GiB), and {gib(free)} GiB, {gib(band)} GiB more or less, are free on {device.name} then"
+        f"({gib(asked)} GiB), and {gib(free)} GiB ({gib(free - less)} to {gib(free + more)}) are free on "
+        f"{device.name} then"
     )
 
 

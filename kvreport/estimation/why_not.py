@@ -146,7 +146,7 @@ def waterfall(result: Estimate) -> tuple[Term, ...]:
     budget, request = result.budget, result.request
     short = result.start_shortage_bytes
     if short is not None:
-        free, _ = request.accelerator.free_at_start
+        free = request.accelerator.free_at_start[0]
         asked = asked_memory(request.case.rules, budget.total_bytes, request.utilization)
         return (
             Term("usable", budget.total_bytes),

@@ -394,6 +394,10 @@ class _Judging:
         if flags.context_tokens is not None:
             held = int(laid.requests(flags.context_tokens)) >= 1
             self.starts = held and not int(laid.shortfall(flags.context_tokens))
+            short, band = map(int, laid.start_shortage or (0, 0))
+            if 0 < short <= band:
+                self.starts = None
+                self.excluded.append("start: what other processes leave free on this machine decides")
         available = printed.pool if self._same_rank(laid) else None
         if available is None:
             available = printed.halves

@@ -41,7 +41,9 @@ console.log(JSON.stringify(rows.map(([id, gpuId, state]) => {
     limited_by: answer.limitedBy, max_context_tokens: found.longest, uncertainty_bytes: found.uncertainty,
     kv_pool_bytes: found.pool, weights: found.resident,
     ...(parts && {activations: parts.activations, non_framework: parts.outside, graphs: parts.graphs}),
-    command: kvState.estimateCommand(site, model, gpu, state, found),
+    command: answer.users && kvKernel.words.serving_verdicts.includes(answer.verdict)
+      ? kvState.serveCommand(site, state, found, Math.max(Math.min(state.context, model.limit), 1)) : null,
+    again: kvState.estimateCommand(site, model, gpu, state, found),
   };
 })));
 """

@@ -130,7 +130,8 @@ def test_every_size_in_json_is_a_whole_number(run):
 
     found = list(sizes(json.loads(out)))
     assert len(found) > 10
-    assert all(isinstance(value, int) for _, value in found)
+    # null is a size that does not apply: the tokens of an image for a model of text.
+    assert all(value is None or isinstance(value, int) for _, value in found)
 
 
 def test_text_says_the_conclusion_first(run):

@@ -23,8 +23,16 @@ def catalogue():
 
 @pytest.mark.parametrize(
     ("share", "verdict"),
-    # Logs of machines that ran nothing else: 0.80 starts, 0.85 is a recipe's, 0.87 and 0.92 are refused.
-    [(0.7, "fits"), (0.8, "fits"), (0.85, "tight"), (0.87, "may_fit"), (0.92, "cache_exceeds_pool")],
+    # Logs of machines that ran nothing else: 0.80 starts, 0.85 is a recipe's, 0.87 is refused on one machine, 0.92
+    # refused on one and started on another, 0.95 started on one.
+    [
+        (0.7, "fits"),
+        (0.8, "fits"),
+        (0.85, "tight"),
+        (0.87, "may_fit"),
+        (0.92, "may_fit"),
+        (0.97, "cache_exceeds_pool"),
+    ],
 )
 def test_a_share_of_unified_memory_that_is_not_free_is_refused(share, verdict) -> None:
     found = kvreport.estimate(MODEL, gpu=SHARED, utilization=share, context_tokens=4096)
@@ -62,8 +70,8 @@ def test_nearly_all_of_a_card_is_not_free_either() -> None:
 
 def test_memory_that_is_set_has_no_logs_of_what_is_free(catalogue) -> None:
     device = catalogue.accelerator(SHARED)
-    free, _ = device.free_at_start
-    set_free, _ = device.with_usable(1 << 36).free_at_start
+    free, *_ = device.free_at_start
+    set_free, *_ = device.with_usable(1 << 36).free_at_start
     assert free < device.usable_bytes - (1 << 33)
     assert (1 << 36) - (1 << 30) < set_free < 1 << 36
 

@@ -167,8 +167,8 @@ class Vllm(EngineRules):
         found = self.start_shortage(accelerator, share)
         if found is None or found[0] <= 0:
             return share
-        free, band = accelerator.free_at_start
-        return (free - band) * 100 // accelerator.usable_bytes / 100
+        free, less, _ = accelerator.free_at_start
+        return (free - less) * 100 // accelerator.usable_bytes / 100
 
     def start_shortage(self, accelerator: Accelerator, utilization: float | None) -> tuple[int, int] | None:
         """Since 0.9.1 a start is refused whose share of all memory is more than what is free.
@@ -178,9 +178,10 @@ class Vllm(EngineRules):
         """
         if version_number(self.engine.version or "") < _ASKS_FOR_FREE:
             return None
-        free, band = accelerator.free_at_start
+        free, less, more = accelerator.free_at_start
         share = self.share_on(accelerator, utilization) if utilization is None else self.share(utilization)
-        return math.ceil(accelerator.usable_bytes * share) - free, band
+        short = math.ceil(accelerator.usable_bytes * share) - free
+        return short, more if short > 0 else less
 
     def state_slots_wanted(self, model: Model, serving: Serving, *, eager: bool) -> int | None:
         """Since 0.20 a model with recurrent states needs a block for every sequence to capture its graphs.
