@@ -4,6 +4,7 @@ import pytest
 
 from kvreport.accounting.kv_cache import pair_bytes
 from kvreport.catalog.load import Catalogue, open_catalogue
+from kvreport.errors import InputError
 from kvreport.estimation import estimate
 
 
@@ -53,7 +54,19 @@ def test_a_hybrid_keeps_all_its_layers_packed(catalogue: Catalogue) -> None:
     assert found.kv_bytes_per_token_per_gpu == 16 * 4 * (128 + 2 + 128 + 4)
 
 
-@pytest.mark.parametrize("model", ["BAAI/bge-large-en", "openbmb/MiniCPM3-4B-GPTQ-Int4"])
-def test_a_model_without_such_pages_has_no_edges(catalogue: Catalogue, model: str) -> None:
-    found = estimate(model, gpu="h100", kv="turboquant_4bit_nc", context_tokens=512, catalog=catalogue)
+def test_a_model_without_a_cache_has_no_edges(catalogue: Catalogue) -> None:
+    found = estimate(
+        "BAAI/bge-large-en", gpu="h100", kv="turboquant_4bit_nc", context_tokens=512, catalog=catalogue
+    )
     assert found.plan is not None
+
+
+def test_latents_are_refused_in_a_packed_format(catalogue: Catalogue) -> None:
+    with pytest.raises(InputError, match="cannot store a latent cache"):
+        estimate(
+            "openbmb/MiniCPM3-4B-GPTQ-Int4",
+            gpu="h100",
+            kv="turboquant_4bit_nc",
+            context_tokens=512,
+            catalog=catalogue,
+        )
