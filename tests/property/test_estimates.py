@@ -116,7 +116,8 @@ def test_a_larger_share_of_memory_never_serves_fewer(question, first, second):
     low, high = sorted((first, second))
     little, much = (answered({**question, "utilization": share}) for share in (low, high))
     assert little.budget.kv_pool_bytes <= much.budget.kv_pool_bytes
-    assert little.max_concurrent_requests <= much.max_concurrent_requests
+    if (much.start_shortage_bytes or 0) <= 0:  # an engine refuses to start with more than is free
+        assert little.max_concurrent_requests <= much.max_concurrent_requests
     assert little.max_context_tokens <= much.max_context_tokens
 
 

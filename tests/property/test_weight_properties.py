@@ -48,7 +48,7 @@ def test_more_ranks_never_weigh_more_on_each(model: object, form: WeightFormat |
         before = dict(now)
 
 
-@given(st.sampled_from(MODELS), formats)
+@given(st.sampled_from(MODELS), formats.filter(lambda form: form.bits <= 16))
 def test_no_format_is_heavier_than_sixteen_bits(model: object, form: WeightFormat) -> None:
     plain = weights_by_component(model, FORMATS["bf16"], FORMATS)  # type: ignore[arg-type]
     other = weights_by_component(model, form, FORMATS)  # type: ignore[arg-type]
