@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -56,6 +56,7 @@ class Outcome:
         exact: Settings equal to the printed digit, by quantity.
         within: Settings whose compute buffer is within two percent.
         largest: Largest relative difference of a compute buffer.
+        ended: Settings at which llama.cpp itself stops with a failed assertion.
     """
 
     architecture: str
@@ -65,6 +66,7 @@ class Outcome:
     exact: dict[str, int] | None = None
     within: int = 0
     largest: float = 0.0
+    ended: list[str] = field(default_factory=list)
 
 
 def smallest_of_each(catalog: Catalogue) -> Iterator[tuple[str, Model]]:
@@ -96,12 +98,9 @@ def compare(architecture: str, model: Model, folder: Path) -> Outcome:
         return outcome
     path = folder / "model.gguf"
     write_sparse(local, path)
-    command = [sys.executable, "-m", "experiments.llama_run", str(path), json.dumps(SETTINGS)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
-    if done.returncode:
-        outcome.error = (done.stderr.strip().splitlines() or [f"ended with {done.returncode}"])[-1][:300]
-        return outcome
-    rows = json.loads(done.stdout)
+    rows = _plan(path, SETTINGS)
+    if len(rows) == 1 and rows[0].get("ended"):
+        rows = [_plan(path, (setting,))[0] for setting in SETTINGS]
     if len(rows) < len(SETTINGS):
         outcome.error = rows[0]["error"]
         return outcome
@@ -111,7 +110,22 @@ def compare(architecture: str, model: Model, folder: Path) -> Outcome:
     return outcome
 
 
+def _plan(path: Path, settings: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What llama.cpp plans for each setting; one row with an error where the whole process ended."""
+    command = [sys.executable, "-m", "experiments.llama_run", str(path), json.dumps(list(settings))]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    if not done.returncode:
+        rows: list[dict[str, Any]] = json.loads(done.stdout)
+        return rows
+    lines = done.stderr.strip().splitlines()
+    said = [line.rpartition("/")[2] for line in lines if "ASSERT" in line] or lines[-1:]
+    return [{"error": (said or [f"ended with {done.returncode}"])[0][:300], "ended": True}]
+
+
 def _judge(outcome: Outcome, local: LocalModel, setting: dict[str, Any], row: dict[str, Any]) -> None:
+    if row.get("ended"):
+        outcome.ended.append(f"{setting}: {row['error']}")
+        return
     ours = ours_of(local, setting)
     if "error" in row or ours is None:
         if ("error" in row) == (ours is None):
@@ -203,6 +217,7 @@ def _record(outcomes: list[Outcome]) -> dict[str, Any]:
                 **(one.exact or dict.fromkeys(QUANTITIES, 0)),
                 "within_2_percent": one.within,
                 "largest_difference": round(one.largest, 4),
+                **({"ended": one.ended} if one.ended else {}),
                 **({"error": one.error} if one.error else {}),
             }
             for one in outcomes

@@ -12,6 +12,7 @@ from math import prod
 from pathlib import Path
 from typing import Final
 
+from experiments.llama_special import Entry, Long, Value, special, special_keys
 from kvreport.accounting.engines.llama_cpp.inventory import LocalTensor
 from kvreport.accounting.engines.llama_cpp.network import Attention, LatentAttention, Mixture, Recurrence
 from kvreport.accounting.engines.llama_cpp.reading import LocalModel
@@ -19,7 +20,6 @@ from kvreport.accounting.engines.llama_cpp.types import BY_NUMBER, TYPES
 
 ALIGNMENT: Final = 32
 NUMBERS: Final = {kind.name: number for number, kind in BY_NUMBER.items()}
-Value = int | float | str | bool | list[int] | list[bool] | list[float]
 
 
 def write_sparse(local: LocalModel, path: Path) -> None:
@@ -29,29 +29,26 @@ def write_sparse(local: LocalModel, path: Path) -> None:
         local: The model with a type for every tensor.
         path: Where to write.
     """
-    tensors = [(tensor, name, shape) for tensor in local.tensors for name, shape in _named(local, tensor)]
-    keys = metadata(local)
-    head = [b"GGUF", struct.pack("<IQQ", 3, len(tensors), len(keys))]
-    head += [_text(key) + _value(value) for key, value in keys.items()]
-    offset = 0
+    rows = [
+        Entry(name, shape, tensor.kind or TYPES["f32"])
+        for tensor in local.tensors
+        for name, shape in _named(local, tensor)
+    ]
     if local.architecture.name == "gemma4":
         width = next(
             m.key_dim for b in local.network.blocks if isinstance(m := b.mixer, Attention) and not m.window
         )
-        tensors.append(
-            (
-                LocalTensor("rope_freqs", -1, width // 2, 1, 1, TYPES["f32"]),
-                "rope_freqs.weight",
-                (width // 2,),
-            )
-        )
-        head[1] = struct.pack("<IQQ", 3, len(tensors), len(keys))
-    for tensor, name, shape in tensors:
-        kind = tensor.kind or TYPES["f32"]
-        sizes = b"".join(struct.pack("<Q", size) for size in shape)
-        head.append(_text(name) + struct.pack("<I", len(shape)) + sizes)
-        head.append(struct.pack("<IQ", NUMBERS[kind.name], offset))
-        offset += -(-kind.nbytes(shape[0], prod(shape[1:])) // ALIGNMENT) * ALIGNMENT
+        rows.append(Entry("rope_freqs.weight", (width // 2,), TYPES["f32"]))
+    rows = special(local, rows)
+    keys = metadata(local)
+    head = [b"GGUF", struct.pack("<IQQ", 3, len(rows), len(keys))]
+    head += [_text(key) + _value(value) for key, value in keys.items()]
+    offset = 0
+    for row in rows:
+        sizes = b"".join(struct.pack("<Q", size) for size in row.shape)
+        head.append(_text(row.name) + struct.pack("<I", len(row.shape)) + sizes)
+        head.append(struct.pack("<IQ", NUMBERS[row.kind.name], offset))
+        offset += -(-row.kind.nbytes(row.shape[0], prod(row.shape[1:])) // ALIGNMENT) * ALIGNMENT
     raw = b"".join(head)
     raw += bytes(-len(raw) % ALIGNMENT)
     with path.open("wb") as stream:
@@ -73,6 +70,8 @@ def _value(value: Value) -> bytes:
         return struct.pack("<If", 6, value)
     if isinstance(value, str):
         return struct.pack("<I", 8) + _text(value)
+    if isinstance(value, Long):
+        return struct.pack("<IIQ", 9, 10, len(value)) + b"".join(struct.pack("<Q", item) for item in value)
     kind, form = (
         (7, "?") if isinstance(value[0], bool) else ((6, "f") if isinstance(value[0], float) else (4, "I"))
     )
@@ -195,7 +194,7 @@ def metadata(local: LocalModel) -> dict[str, Value]:
         own |= _latent_keys(latent)
     if mixture is not None:
         own |= _mixture_keys(local, mixture)
-    own |= _recurrent_keys(local)
+    own |= _recurrent_keys(local) | special_keys(local)
     return keys | {f"{name}.{key}": value for key, value in own.items()}
 
 

@@ -28,6 +28,7 @@ class CheckedArchitecture(Record):
         compute: Compute buffers, to the printed digit.
         within_2_percent: Settings whose compute buffer is within two percent.
         largest_difference: Largest relative difference of a compute buffer.
+        ended: Settings at which llama.cpp itself stops, with what it says.
         error: Why nothing, or not everything, was compared.
     """
 
@@ -40,6 +41,7 @@ class CheckedArchitecture(Record):
     compute: Count
     within_2_percent: Count
     largest_difference: float
+    ended: tuple[LongText, ...] = ()
     error: LongText | None = None
 
 

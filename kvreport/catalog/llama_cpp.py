@@ -32,6 +32,8 @@ class LocalArchitecture(Record):
         weighted_inputs: True if experts' inputs are weighted, not their outputs.
         positions: Position numbers per token.
         shared_picks: True if layers without an indexer use the cells that an earlier layer picked.
+        unfolded: True if keys and values are unfolded from a latent before they are cached.
+        index_keys: Whether layers of grouped heads cache index keys, and whether that cache has values, too.
         fused_experts: True if a converted file holds gate and up of all experts in one tensor.
     """
 
@@ -50,6 +52,8 @@ class LocalArchitecture(Record):
     positions: Count = 1
     fused_experts: bool = False
     shared_picks: bool = False
+    unfolded: bool = False
+    index_keys: Literal["no", "keys", "keys_and_values"] = "no"
 
 
 class LocalArchitectures(Record):

@@ -27,6 +27,7 @@ _CELLS: Final = re.compile(
 _STATES: Final = re.compile(
     r"llama_memory_recurrent: size =\s*(?P<mib>[\d.]+) MiB \(\s*(?P<cells>\d+) cells,\s*(?P<layers>\d+) layers"
 )
+_COMPRESSORS: Final = re.compile(r"llama_dsv4_comp_state: .*layers = \d+, size =\s*(?P<mib>[\d.]+) MiB$")
 _NUMBER: Final = {
     "context": re.compile(r"llama_context: n_ctx\s*=\s*(\d+)"),
     "slots": re.compile(r"llama_context: n_seq_max\s*=\s*(\d+)"),
@@ -54,7 +55,7 @@ class LlamaStart:
     Attributes:
         buffers: Bytes by device and by kind (``model``, ``KV``, ``RS``, ``compute``, ``output``).
         kv_bytes: Keys and values of all slots.
-        state_bytes: Recurrent states of all slots.
+        state_bytes: Recurrent states, and what compressors keep, of all slots.
         cells: Cells of each cache, the full one first.
         cache_types: Types of keys and values.
         context: ``n_ctx``.
@@ -148,7 +149,7 @@ def _read_line(start: LlamaStart, line: str) -> None:
         start.cells.append(int(found["cells"]))
         if found["key"] and found["value"]:
             start.cache_types = (found["key"], found["value"])
-    elif found := _STATES.search(line):
+    elif found := _STATES.search(line) or _COMPRESSORS.search(line.rstrip()):
         start.state_bytes += _mib(found["mib"])
     elif found := _OFFLOADED.search(line):
         start.offloaded = (int(found[1]), int(found[2]))

@@ -84,12 +84,37 @@ def attention(
     graph: Graph, inputs: AttentionInputs, attn: Attention, x: Tensor, home: int, cache_home: int
 ) -> Tensor:
     """Attention with cached keys and values, from the layer's normed input to the output projection."""
-    heads, gate = _project(inputs, attn, x, home)
+    if attn.latent is None:
+        heads, gate = _project(inputs, attn, x, home)
+    else:
+        heads, gate = _unfolded(inputs, attn.latent, x, home), None
     out = _attend(graph, inputs, attn, heads, cache_home, home)
     if gate is not None:
         out = mul(out, like("unary", gate))
     out = mul_mat(weight(out.ne[0], x.ne[0], home=home), out)
     return add(out, weight(x.ne[0], home=home)) if attn.out_bias else out
+
+
+def _unfolded(inputs: AttentionInputs, latent: LatentAttention, x: Tensor, home: int) -> _Heads:
+    """Keys and values of every head from a latent, before they are cached (``minicpm3.cpp``)."""
+    tokens, heads, head = x.ne[1], latent.heads, latent.nope + latent.rotary
+    compressed = _compressed_query(latent, x, home)
+    query = reshape(
+        mul_mat(weight(compressed.ne[0], head * heads, home=home), compressed), head, heads, tokens
+    )
+    both = mul_mat(weight(x.ne[0], latent.latent + latent.rotary, home=home), x)
+    shared = view(both, (latent.rotary, 1, tokens), (both.nb[1], both.nb[1]))
+    inner = norm(view(both, (latent.latent, tokens), (both.nb[1],)), home)
+    wide = latent.nope + latent.value_dim
+    unfolded = mul_mat(weight(latent.latent, wide * heads, home=home), inner)
+    strides = (wide * F32, wide * heads * F32)
+    key = view(unfolded, (latent.nope, heads, tokens), strides)
+    value = cont(view(unfolded, (latent.value_dim, heads, tokens), strides))
+    if latent.rotates:
+        query = Tensor("rope", query.ne, srcs=(query, inputs.positions))
+        shared = Tensor("rope", shared.ne, srcs=(shared, inputs.positions))
+    key = concat(key, Tensor("repeat", (latent.rotary, heads, tokens), srcs=(shared,)))
+    return _Heads(query, key, value)
 
 
 def _project(inputs: AttentionInputs, attn: Attention, x: Tensor, home: int) -> tuple[_Heads, Tensor | None]:

@@ -27,6 +27,7 @@ class Cells:
         window: Cells of a window layer, per stream; 0 if the model has none.
         batch: Tokens of a batch.
         ubatch: Tokens of a micro-batch.
+        slots: Sequences at a time.
     """
 
     context: int
@@ -35,6 +36,7 @@ class Cells:
     window: int
     batch: int
     ubatch: int
+    slots: int = 1
 
 
 def windows_of(network: Network) -> tuple[int, ...]:
@@ -67,7 +69,7 @@ def count_cells(network: Network, options: LocalOptions, trained: int) -> Cells:
     for width in windows_of(network):
         kept = padded(min(per_slot, width * (slots if unified else 1) + ubatch))
         window = max(window, per_slot if options.swa_full else kept)
-    return Cells(context, per_slot, 1 if unified else slots, window, batch, ubatch)
+    return Cells(context, per_slot, 1 if unified else slots, window, batch, ubatch, slots)
 
 
 def cache_bytes(network: Network, options: LocalOptions, cells: Cells) -> tuple[int, ...]:
@@ -79,7 +81,14 @@ def cache_bytes(network: Network, options: LocalOptions, cells: Cells) -> tuple[
     key = cache_type(options.type_k, "--cache-type-k")
     value = cache_type(options.type_v, "--cache-type-v")
     widest = widest_values(network) if not options.uses_flash else 0
-    return tuple(_layer_bytes(block.mixer, key, value, cells, widest) for block in network.blocks)
+    padding = 0
+    if widest and not any(isinstance(block.mixer, Recurrence) for block in network.blocks):
+        # Layers without attention are in the cache, too: as wide as the widest where values are transposed.
+        padding = _row(widest, value, "--cache-type-v") * cells.per_slot * cells.streams
+    return tuple(
+        padding if block.mixer is None else _layer_bytes(block.mixer, key, value, cells, widest)
+        for block in network.blocks
+    )
 
 
 def widest_values(network: Network) -> int:
@@ -93,6 +102,8 @@ def widest_values(network: Network) -> int:
 
 
 def _layer_bytes(mixer: object, key: GgmlType, value: GgmlType, cells: Cells, widest: int) -> int:
+    if isinstance(mixer, LatentAttention) and mixer.window is not None:
+        return _compressed_bytes(mixer, mixer.window, key, cells)
     if isinstance(mixer, LatentAttention):
         rows = cells.per_slot * cells.streams
         total = _row(mixer.latent + mixer.rotary, key, "--cache-type-k") * rows
@@ -106,7 +117,21 @@ def _layer_bytes(mixer: object, key: GgmlType, value: GgmlType, cells: Cells, wi
     rows = (cells.window if mixer.window is not None else cells.per_slot) * cells.streams
     keys = _row(mixer.kv_heads * mixer.key_dim, key, "--cache-type-k")
     values = _row(max(mixer.kv_heads * mixer.value_dim, widest), value, "--cache-type-v")
-    return rows * (keys + values)
+    index = _row(mixer.index_dim, key, "--cache-type-k")
+    index += _row(mixer.index_dim, value, "--cache-type-v") if mixer.index_values else 0
+    return rows * (keys + values + index)
+
+
+def _compressed_bytes(mixer: LatentAttention, window: int, key: GgmlType, cells: Cells) -> int:
+    """A window and compressed cells, for every slot apart even where cells are unified (``llama-kv-cache-dsv4.cpp``)."""
+    row = _row(mixer.latent + mixer.rotary, key, "--cache-type-k")
+    total = row * padded(min(cells.per_slot, window + cells.ubatch))
+    for stride in mixer.strides:
+        compressed = padded(-(-cells.per_slot // stride))
+        total += row * compressed
+        if mixer.indexer is not None and mixer.owns_indexer:
+            total += _row(mixer.indexer.dim, key, "--cache-type-k") * compressed
+    return total * cells.slots
 
 
 def _row(elements: int, kind: GgmlType, field: str) -> int:
@@ -127,13 +152,16 @@ def state_bytes(network: Network, options: LocalOptions) -> tuple[int, ...]:
     """Bytes of recurrent states of each layer, all slots and copies together, always in 32 bits."""
     copies = options.slots * (1 + rollback_copies(network, options))
     return tuple(
-        sum(
-            (mixer.conv_elements + mixer.state_elements) * F32 * copies
-            for mixer in (block.mixer, block.second)
-            if isinstance(mixer, Recurrence)
-        )
+        sum(_state_elements(mixer) * F32 * copies for mixer in (block.mixer, block.second))
         for block in network.blocks
     )
+
+
+def _state_elements(mixer: object) -> int:
+    """Elements of one sequence: recurrent states, or what compressors keep (``llama_dsv4_comp_state``)."""
+    if isinstance(mixer, Recurrence):
+        return mixer.conv_elements + mixer.state_elements
+    return mixer.ring_elements if isinstance(mixer, LatentAttention) else 0
 
 
 def checkpoint_bytes(network: Network, options: LocalOptions, cells: Cells) -> int:

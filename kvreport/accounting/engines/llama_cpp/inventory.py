@@ -199,12 +199,48 @@ def tensors_of(model: Model, *, prediction: bool = False) -> tuple[LocalTensor, 
         prediction: True to list multi-token prediction blocks, too; they count as one more layer.
     """
     sets = layer_sets(model)
+    widths = _width_layers(model)
     found: list[LocalTensor] = []
     for row in model.weights:
         if row.component in _SKIPPED and not (prediction and row.component == "mtp"):
             continue
-        found.extend(_expand(model, row, sets))
+        layers = widths.get(_inner_width(row)) if row.component == "dense_mlp" else None
+        if layers is None:
+            found.extend(_expand(model, row, sets))
+        else:
+            role = role_of(row.name, row.component)
+            columns, rows = row.shape[-1], prod(row.shape[:-1])
+            found.extend(LocalTensor(role, layer, columns, rows) for layer in layers)
     return _joined(sorted(found, key=lambda tensor: tensor.layer))
+
+
+def _inner_width(row: WeightGroup) -> int:
+    """Width of the network that a matrix of it belongs to; 0 for what is no matrix."""
+    if len(row.shape) != _MATRIX_MIN:
+        return 0
+    return row.shape[1] if role_of(row.name, row.component) == "ffn_down" else row.shape[0]
+
+
+def _width_layers(model: Model) -> dict[int, range]:
+    """Layers of each width, where dense networks differ and every layer has one (DeciLM); empty otherwise.
+
+    A record counts widths without saying where they are, so they are laid out in its order. Memory for all
+    layers together does not depend on it.
+    """
+    counts: dict[int, int] = {}
+    for row in model.weights:
+        if row.component == "dense_mlp" and role_of(row.name, row.component) == "ffn_down":
+            counts[_inner_width(row)] = counts.get(_inner_width(row), 0) + row.count
+    sized = {index: _kinds(group.caches) for group in model.layers for index in group.indices}
+    kinds = [list(sized.values()).count(kind) for kind in set(sized.values())]
+    told = all(count in kinds for count in counts.values())
+    if len(counts) < _MATRIX_MIN or sum(counts.values()) != model.layer_count or told or 0 in counts:
+        return {}
+    first, found = 0, {}
+    for width, count in counts.items():
+        found[width] = range(first, first + count)
+        first += count
+    return found
 
 
 def _prediction_role(name: str) -> str:

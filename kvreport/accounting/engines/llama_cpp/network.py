@@ -34,6 +34,9 @@ class Attention:
         rotary: True for a rotary embedding on Q and K.
         scaled_query: True if queries are scaled apart from the attention operation.
         same_kv: True if values are the keys' projection.
+        index_dim: Width of index keys that are cached beside keys and values, 0 if none.
+        index_values: True if the cache of index keys has rows of values, too (they are never read).
+        latent: The latent that keys and values are unfolded from before they are cached, or None.
     """
 
     heads: int
@@ -56,6 +59,9 @@ class Attention:
     scaled_query: bool = False
     same_kv: bool = False
     softcap: bool = False
+    index_dim: int = 0
+    index_values: bool = False
+    latent: LatentAttention | None = None
 
 
 @dataclass(frozen=True)
@@ -81,6 +87,9 @@ class LatentAttention:
         rotates: False if the rotary part is not rotated.
         indexer: Index keys of sparse attention, or None.
         owns_indexer: False if the layer uses an earlier layer's picks.
+        window: Tokens that the uncompressed cache keeps beside a micro-batch, or None for all.
+        strides: Tokens per cell of each compressed cache beside it (DeepSeek-V4).
+        ring_elements: Elements that the compressors keep for one sequence.
     """
 
     heads: int
@@ -93,6 +102,9 @@ class LatentAttention:
     indexer: Indexer | None = None
     owns_indexer: bool = True
     scaled_query: bool = False
+    window: int | None = None
+    strides: tuple[int, ...] = ()
+    ring_elements: int = 0
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from kvreport.accounting.engines.llama_cpp.companions import ALONE, Companions
@@ -122,6 +122,7 @@ class _Reader:
         parallel = self.architecture.parallel != "no" or (single and mixer is not None and feed is not None)
         post = "post_ffw_norm" in names
         layered = self.architecture.layer_norm
+        alone = mixer is None and not names.isdisjoint(_SECOND)
         del index
         return Block(
             mixer=mixer,
@@ -132,7 +133,7 @@ class _Reader:
             mixer_first=self.architecture.parallel == "mixer_first",
             residual_first=self.architecture.residual_first,
             post_norms=post,
-            pre_norms="attn_norm" in names or not names,
+            pre_norms="attn_norm" in names or not names or alone,
             out_scaled=any(role in roles for role in _OUT_SCALES),
             normal="layer" if layered else "rms",
         )
@@ -149,9 +150,12 @@ class _Reader:
         for cache in cached:
             match cache:
                 case kinds.FullAttention() | kinds.SlidingWindow() | kinds.ChunkedAttention():
-                    found.append(self._attention(cache, roles))
+                    found.append(self._indexed(self._attention(cache, roles), indexer))
+                case kinds.Latent() if any(isinstance(one, LatentAttention) for one in found):
+                    continue
                 case kinds.Latent():
-                    found.append(self._latent(cache, roles, indexer))
+                    latent = self._compressed(self._latent(cache, roles, indexer), cached)
+                    found.append(_unfolded(latent) if self.architecture.unfolded else latent)
                 case kinds.Shared():
                     found.append(self._shared(index, cache, roles))
                 case kinds.RecurrentState():
@@ -159,6 +163,26 @@ class _Reader:
                 case _:
                     continue
         return found
+
+    def _indexed(self, attention: Attention, indexer: kinds.Indexer | None) -> Attention:
+        kept = self.architecture.index_keys
+        if indexer is None or kept == "no":
+            return attention
+        return replace(attention, index_dim=indexer.index_dim, index_values=kept == "keys_and_values")
+
+    def _compressed(self, latent: LatentAttention, cached: tuple[kinds.Cache, ...]) -> LatentAttention:
+        """The caches of one layer together: a window, compressed cells, and what the compressors keep."""
+        parts = [cache for cache in cached if isinstance(cache, kinds.Latent)]
+        window = next((cache.window for cache in parts if cache.window), None)
+        if window is None or not self.architecture.windows:
+            return latent
+        rings = [cache for cache in cached if isinstance(cache, kinds.Ring)]
+        return replace(
+            latent,
+            window=window,
+            strides=tuple(cache.stride for cache in parts if cache.window is None),
+            ring_elements=sum(ring.elements_per_token * ring.window for ring in rings),
+        )
 
     def _rotates(self, cache: object) -> bool:
         if self.architecture.rotary_windows_only and self._has_windows:
@@ -285,6 +309,18 @@ class _Reader:
             dense_beside=dense,
             squared=up is not None and not gated,
         )
+
+
+def _unfolded(latent: LatentAttention) -> Attention:
+    """Keys and values of every head, cached as such (``minicpm3.cpp``, ``plm.cpp``)."""
+    return Attention(
+        heads=latent.heads,
+        kv_heads=latent.heads,
+        key_dim=latent.nope + latent.rotary,
+        value_dim=latent.value_dim,
+        rotary=latent.rotates,
+        latent=latent,
+    )
 
 
 def _qk_norm(roles: Roles, key_dim: int) -> QkNorm:
