@@ -29,17 +29,7 @@ def write_sparse(local: LocalModel, path: Path) -> None:
         local: The model with a type for every tensor.
         path: Where to write.
     """
-    rows = [
-        Entry(name, shape, tensor.kind or TYPES["f32"])
-        for tensor in local.tensors
-        for name, shape in _named(local, tensor)
-    ]
-    if local.architecture.name == "gemma4":
-        width = next(
-            m.key_dim for b in local.network.blocks if isinstance(m := b.mixer, Attention) and not m.window
-        )
-        rows.append(Entry("rope_freqs.weight", (width // 2,), TYPES["f32"]))
-    rows = special(local, rows)
+    rows = tensor_table(local)
     keys = metadata(local)
     head = [b"GGUF", struct.pack("<IQQ", 3, len(rows), len(keys))]
     head += [_text(key) + _value(value) for key, value in keys.items()]
@@ -54,6 +44,25 @@ def write_sparse(local: LocalModel, path: Path) -> None:
     with path.open("wb") as stream:
         stream.write(raw)
         stream.truncate(len(raw) + offset)
+
+
+def tensor_table(local: LocalModel) -> list[Entry]:
+    """Every tensor of a file as the architecture's converter names it.
+
+    Args:
+        local: The model with a type for every tensor.
+    """
+    rows = [
+        Entry(name, shape, tensor.kind or TYPES["f32"])
+        for tensor in local.tensors
+        for name, shape in _named(local, tensor)
+    ]
+    if local.architecture.name == "gemma4":
+        width = next(
+            m.key_dim for b in local.network.blocks if isinstance(m := b.mixer, Attention) and not m.window
+        )
+        rows.append(Entry("rope_freqs.weight", (width // 2,), TYPES["f32"]))
+    return special(local, rows)
 
 
 def _text(value: str) -> bytes:

@@ -128,6 +128,7 @@ def _kimi_k3(local: LocalModel, entries: list[Entry]) -> Iterator[Entry]:
 
 def _minicpm3(local: LocalModel, entries: list[Entry]) -> Iterator[Entry]:
     """Keys and values are unfolded from the latent by one matrix."""
+    del local
     parts = {_layer(one.name): one for one in entries if one.name.endswith(".attn_v_b.weight")}
     for one in entries:
         if one.name.endswith(".attn_k_b.weight"):
@@ -187,7 +188,7 @@ def _deepseek4(local: LocalModel, entries: list[Entry]) -> Iterator[Entry]:
             else:
                 yield Entry(f"{stem}exp_probs_b.bias", (experts.routed,), small)
         if ratio:
-            twice = 2 if ratio == 4 else 1  # noqa: PLR2004 - overlapping windows, `coff` in deepseek4.cpp
+            twice = 2 if ratio == 4 else 1
             yield from _compressor(f"{stem}attn_compressor_", hidden, twice * width, ratio, width)
         picks = _indexer(local, layer)
         if picks is not None:
@@ -385,5 +386,7 @@ def _qwen4exp_keys(local: LocalModel) -> dict[str, Value]:
         "ple.layer_multipliers": Long((1, 1, 1)),
         "ple.head_offsets": Long(share * head for head in range(heads)),
         "ple.head_vocab_sizes": Long([share] * heads),
-        "attention.compress_ratios": [picks.stride if isinstance(b.mixer, Attention) else 0 for b in local.network.blocks],
+        "attention.compress_ratios": [
+            picks.stride if isinstance(b.mixer, Attention) else 0 for b in local.network.blocks
+        ],
     }

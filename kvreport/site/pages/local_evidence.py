@@ -80,6 +80,9 @@ def _checked(found: LlamaCheck) -> Table:
     good = [one for one in found.architectures if one.error is None]
     compared = sum(one.compared for one in good)
     exact = sum(one.compute for one in good)
+    stopped = sum(len(one.ended) for one in good)
+    rest = f". {stopped} more, at which llama.cpp itself stops, is left out" if stopped == 1 else ""
+    rest = f". {stopped} more, at which llama.cpp itself stops, are left out" if stopped > 1 else rest
     rows = tuple(
         Row(
             Cell(one.architecture),
@@ -97,7 +100,7 @@ def _checked(found: LlamaCheck) -> Table:
     )
     return Table(
         f"Buffers that llama.cpp {found.build} plans for {len(good)} architectures: {exact} of {compared} compute buffers "
-        f"equal to the printed digit ({found.package}, processor only)",
+        f"equal to the printed digit ({found.package}, processor only){rest}",
         Column("Architecture", numeric=False),
         (
             Column("Shape of", numeric=False),

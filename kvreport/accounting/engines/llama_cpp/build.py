@@ -7,13 +7,15 @@ Every function follows the one of the same name in ``src/llama-graph.cpp`` or in
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
-from kvreport.accounting.engines.llama_cpp import recurrent
+from kvreport.accounting.engines.llama_cpp import altup, recurrent
 from kvreport.accounting.engines.llama_cpp.attention import AttentionInputs, attention, latent_attention
 from kvreport.accounting.engines.llama_cpp.feed import FeedHomes, feed_forward, mixture
 from kvreport.accounting.engines.llama_cpp.network import (
     Attention,
     Block,
+    FeedForward,
     LatentAttention,
     Mixture,
     Network,
@@ -76,6 +78,10 @@ def build_graph(network: Network, step: Step, homes: Homes) -> Graph:
     per_layer = _per_layer_inputs(graph, network, step, homes, stream) if network.per_layer else None
     last = len(network.blocks) - 1
     early = not (network.late_rows or network.late_before_norm)
+    if network.streams > 1 and per_layer is not None:
+        stream = _in_streams(graph, network, step, homes, inputs, stream, per_layer)
+        _head(graph, network, homes, stream, rows)
+        return graph
     for index, block in enumerate(network.blocks):
         picked = rows if index == last and early else None
         stream = _layer(_At(graph, network, step, homes, inputs, index), block, stream, picked)
@@ -85,6 +91,24 @@ def build_graph(network: Network, step: Step, homes: Homes) -> Graph:
             stream = mul(stream, weight(1, home=homes.layers[index]))
     _head(graph, network, homes, stream, rows)
     return graph
+
+
+def _in_streams(
+    graph: Graph,
+    network: Network,
+    step: Step,
+    homes: Homes,
+    inputs: AttentionInputs,
+    stream: Tensor,
+    per_layer: Tensor,
+) -> Tensor:
+    """The layers of a model with several residual streams."""
+    streams = altup.stacked(network, stream, homes.layers[0])
+    for index, block in enumerate(network.blocks):
+        at = _At(graph, network, step, homes, inputs, index)
+        feed = block.feed if isinstance(block.feed, FeedForward) else FeedForward(network.hidden)
+        streams = altup.layer(network, feed, streams, per_layer, at.home, index, partial(_mix, at, block))
+    return altup.merged(network, streams, homes.output)
 
 
 def _embed(graph: Graph, network: Network, step: Step, homes: Homes) -> Tensor:

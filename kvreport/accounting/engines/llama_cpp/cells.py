@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
+from kvreport.accounting.engines.llama_cpp.inventory import latent_widths
 from kvreport.accounting.kv_cache import cache_terms
 from kvreport.accounting.plan import BlockPlan, Serving
 from kvreport.accounting.profile import UNBOUNDED, CacheProfile, Term
-from kvreport.catalog.caches import RecurrentState
+from kvreport.catalog.caches import Cache, FullAttention, Latent, RecurrentState
 from kvreport.catalog.formats import KvFormat
+from kvreport.catalog.llama_cpp import load_local_architectures
 from kvreport.catalog.model import Model
 
 CELL_STEP: Final = 256
@@ -32,9 +34,28 @@ def cell_plan(model: Model, kv_format: KvFormat | None, serving: Serving) -> Blo
     )
 
 
+def stored_caches(model: Model, caches: tuple[Cache, ...]) -> tuple[Cache, ...]:
+    """What llama.cpp caches of a layer: keys and values of every head where it unfolds latents before (MiniCPM3).
+
+    Args:
+        model: The model.
+        caches: The layer's caches.
+    """
+    known = load_local_architectures().by_class.get(model.architecture)
+    widths = latent_widths(model) if known is not None and known.unfolded else None
+    if widths is None:
+        return caches
+    return tuple(
+        FullAttention(kv_heads=model.attention_heads, key_dim=widths[0] + cache.rope_dim, value_dim=widths[1])
+        if isinstance(cache, Latent)
+        else cache
+        for cache in caches
+    )
+
+
 def _cells(model: Model, kv_format: KvFormat | None, sequences: int) -> Iterator[Term]:
     for group in model.layers:
-        for cache in group.caches:
+        for cache in stored_caches(model, group.caches):
             for term in cache_terms(cache, kv_format):
                 wide = term
                 if term.kind == "state" and isinstance(cache, RecurrentState):

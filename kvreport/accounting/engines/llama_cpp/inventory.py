@@ -318,6 +318,16 @@ def _split_latent(model: Model, layer: int, latent: int, rows: int) -> Iterator[
     yield LocalTensor("attn_v_b", layer, latent, rows - nope * heads, heads)
 
 
+def latent_widths(model: Model) -> tuple[int, int] | None:
+    """Widths of a head's key without rotation and of its value, where a matrix unfolds them from a latent."""
+    for row in model.weights:
+        if row.component == "attention" and role_of(row.name, row.component) == "attn_kv_b":
+            per_head = prod(row.shape[:-1]) // max(1, model.attention_heads)
+            nope = _nope_width(model, per_head)
+            return nope, per_head - nope
+    return None
+
+
 def _convolved(model: Model) -> int:
     """Channels of the convolution of a linear attention: queries, keys and values together."""
     for group in model.layers:

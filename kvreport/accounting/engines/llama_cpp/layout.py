@@ -22,7 +22,13 @@ from kvreport.accounting.engines.llama_cpp.caches import (
 )
 from kvreport.accounting.engines.llama_cpp.companions import Companions, companion_options
 from kvreport.accounting.engines.llama_cpp.inventory import LocalTensor
-from kvreport.accounting.engines.llama_cpp.network import Attention, Block, LatentAttention, Network
+from kvreport.accounting.engines.llama_cpp.network import (
+    Attention,
+    Block,
+    FeedForward,
+    LatentAttention,
+    Network,
+)
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.accounting.engines.llama_cpp.placement import LocalDevice, Placement, place, weight_bytes
 from kvreport.accounting.engines.llama_cpp.planner import Backend, assign
@@ -291,9 +297,17 @@ def _every_row_leaves(options: LocalOptions, cells: Cells) -> bool:
 
 
 def _has_inputs_by_layer(network: Network) -> bool:
-    """True where inputs grow with the layers: per-layer embeddings, and the mask of each layer of sparse attention."""
+    """True where layers do not simply repeat.
+
+    Inputs grow with per-layer embeddings and with the mask of each layer of sparse attention; networks of many
+    widths leave gaps that depend on their order.
+    """
     sparse = any(isinstance(block.mixer, LatentAttention) and block.mixer.indexer for block in network.blocks)
-    return sparse or network.per_layer > 0
+    widths = {block.feed.width for block in network.blocks if isinstance(block.feed, FeedForward)}
+    return sparse or network.per_layer > 0 or len(widths) > _WIDTHS_THAT_REPEAT
+
+
+_WIDTHS_THAT_REPEAT: Final = 2
 
 
 def _shortened(network: Network) -> Network:

@@ -238,6 +238,8 @@ class Network:
         blocks: The layers that run (without prediction layers).
         tied: True if the embedding is the output matrix too.
         per_layer: Width of per-layer embeddings (Gemma 3n, Gemma 4), 0 if none.
+        streams: Residual streams (Gemma 3n's alternating updates), 1 as a rule.
+        low_rank: Width of the low-rank path beside attention (Gemma 3n), 0 if none.
         late_rows: True if the rows to output are picked after the last norm, not in the last layer.
         late_before_norm: True if they are picked after the last layer but before the norm.
         softcapped: True if logits are capped.
@@ -255,6 +257,8 @@ class Network:
     blocks: tuple[Block, ...]
     tied: bool = False
     per_layer: int = 0
+    streams: int = 1
+    low_rank: int = 0
     late_rows: bool = False
     late_before_norm: bool = False
     softcapped: bool = False

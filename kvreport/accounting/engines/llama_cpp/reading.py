@@ -84,6 +84,8 @@ class _Reader:
             blocks=tuple(self._blocks()),
             tied=head is None,
             per_layer=self._per_layer_width(),
+            streams=self._rows_of("modality_router", "altup_router") or 1,
+            low_rank=self._rows_of("linear_left", "laurel_l"),
             late_rows=rows == "after_norm",
             late_before_norm=rows == "before_norm",
             hidden_output=self.architecture.hidden_output and rows != "last_layer",
@@ -91,6 +93,11 @@ class _Reader:
             positions=self.architecture.positions,
             learned_positions="position_embd" in outside,
         )
+
+    def _rows_of(self, *names: str) -> int:
+        """Rows of the first layer's tensor with one of these names; 0 if it has none."""
+        roles = self.roles.get(0, {})
+        return next((roles[name].rows for name in names if name in roles), 0)
 
     def _per_layer_width(self) -> int:
         gate = self.roles.get(0, {}).get("inp_gate")

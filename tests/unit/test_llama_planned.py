@@ -1,0 +1,106 @@
+"""Buffers that llama.cpp 0c1e57098 itself planned, where its caches or its graph differ from the usual ones."""
+
+from __future__ import annotations
+
+import pytest
+
+from experiments.llama_files import tensor_table
+from kvreport.accounting.engines.llama_cpp.cells import stored_caches
+from kvreport.accounting.engines.llama_cpp.layout import lay_out_local
+from kvreport.accounting.engines.llama_cpp.options import LocalOptions
+from kvreport.catalog.caches import FullAttention
+from kvreport.catalog.load import Catalogue, load_catalogue
+from kvreport.estimation.local_case import open_local
+from kvreport.startup_log.llama_cpp import read_start
+
+MIB = 1 << 20
+PRINTED = 0.011
+
+
+@pytest.fixture(scope="module")
+def catalog() -> Catalogue:
+    return load_catalogue()
+
+
+@pytest.mark.parametrize(
+    ("model", "slots", "unified", "kv", "state"),
+    [
+        ("openbmb/MiniCPM3-4B-GPTQ-Int4", 1, False, 3100.00, 0.00),
+        ("MiniMaxAI/MiniMax-M3", 1, False, 594.00, 0.00),
+        ("RedHatAI/DeepSeek-V4-Flash-NVFP4-FP8", 1, False, 63.50, 11.64),
+        ("RedHatAI/DeepSeek-V4-Flash-NVFP4-FP8", 4, True, 254.00, 46.56),
+        ("RedHatAI/DeepSeek-V4-Flash-NVFP4-FP8", 3, False, 151.13, 34.92),
+    ],
+)
+def test_caches(catalog: Catalogue, model: str, slots: int, unified: bool, kv: float, state: float) -> None:
+    """Unfolded latents, index keys with values, and compressed cells are what the log printed."""
+    local, _ = open_local(catalog.model(model), "q8_0", None)
+    host = lay_out_local(local, LocalOptions(context=4096, parallel=slots, unified=unified)).host
+    assert host.kv / MIB == pytest.approx(kv, abs=PRINTED)
+    assert host.state / MIB == pytest.approx(state, abs=PRINTED)
+
+
+def test_index_keys(catalog: Catalogue) -> None:
+    """One key for every token is cached beside keys and values."""
+    local, _ = open_local(catalog.model("Qwen/Qwen3.8-Flash-Next"), "q8_0", None)
+    host = lay_out_local(local, LocalOptions(context=4096, parallel=1)).host
+    assert host.kv / MIB == pytest.approx(108.00, abs=PRINTED)
+
+
+@pytest.mark.parametrize(
+    ("model", "compute"),
+    [
+        ("google/gemma-3n-E4B-it", 156.02),
+        ("nvidia/Llama-3_3-Nemotron-Super-49B-v1", 236.01),
+        ("openbmb/MiniCPM3-4B-GPTQ-Int4", 61.51),
+    ],
+)
+def test_compute_buffers(catalog: Catalogue, model: str, compute: float) -> None:
+    """Several streams, networks of many widths and unfolded latents need what the log printed."""
+    local, _ = open_local(catalog.model(model), "q8_0", None)
+    host = lay_out_local(local, LocalOptions(context=4096, parallel=1)).host
+    assert host.compute / MIB == pytest.approx(compute, abs=PRINTED)
+
+
+def test_layers_without_attention_are_padded(catalog: Catalogue) -> None:
+    """Without flash attention, values of a layer without heads are as wide as the widest."""
+    local, _ = open_local(catalog.model("nvidia/Llama-3_3-Nemotron-Super-49B-v1"), "q8_0", None)
+    host = lay_out_local(local, LocalOptions(context=8192, parallel=1, flash="off")).host
+    assert host.kv / MIB == pytest.approx(2064.00, abs=PRINTED)
+
+
+def test_size_counts_unfolded_latents(catalog: Catalogue) -> None:
+    """The same holds where no file is laid out."""
+    model = catalog.model("openbmb/MiniCPM3-4B-GPTQ-Int4")
+    (found,) = stored_caches(model, model.layers[0].caches)
+    assert found == FullAttention(kv_heads=40, key_dim=96, value_dim=64)
+
+
+def test_the_log_names_compressor_states() -> None:
+    """Each kind of compressor has a line; its buffer's line is not counted again."""
+    start = read_start(
+        [
+            "llama_dsv4_comp_state:        CPU DSV4 csa state buffer size =     1.31 MiB",
+            "llama_dsv4_comp_state: csa ratio = 4, state = 8 x 1024, streams = 1, rs_seq = 0, layers = 21, size =    1.31 MiB",
+        ]
+    )
+    assert start.state_bytes == round(1.31 * MIB)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        "bigscience/bloom",
+        "google/gemma-3n-E4B-it",
+        "moonshotai/Kimi-K3",
+        "Qwen/Qwen-7B",
+        "Qwen/Qwen3.8-Flash-Next",
+        "RedHatAI/DeepSeek-V4-Flash-NVFP4-FP8",
+    ],
+)
+def test_sparse_files_name_each_tensor_once(catalog: Catalogue, model: str) -> None:
+    """llama.cpp refuses a file with a name twice."""
+    local, _ = open_local(catalog.model(model), "q8_0", None)
+    names = [row.name for row in tensor_table(local)]
+    assert len(names) == len(set(names))
+    assert not any(".*." in name for name in names)
