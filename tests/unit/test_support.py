@@ -352,3 +352,24 @@ def test_no_published_row_puts_two_computers_into_one_machine(catalogue) -> None
         assert (
             rows[cube.possible[list(cube.gpus).index("dgx-spark-gb10"), 1]] == Verdict.ENGINE_DOES_NOT_RUN
         ).all()
+
+
+@pytest.mark.parametrize(
+    ("engine", "kv", "runs"),
+    [
+        # vLLM, config/cache.py::CacheDType of each release; SGLang 0.5.23, mem_cache/kv_cache_dtype.py.
+        ("vllm@0.11.0", "turboquant_k8v4", False),
+        ("vllm@0.19.0", "turboquant_k8v4", False),
+        ("vllm@0.20.0", "turboquant_k8v4", True),
+        ("vllm@0.24.0", "int4_per_token_head", False),
+        ("vllm@0.25.0", "int4_per_token_head", True),
+        ("vllm@0.33.0", "turboquant_3bit_nc", True),
+        ("sglang", "turboquant_k8v4", False),
+        ("sglang", "int8_per_token_head", False),
+        ("sglang", "fp8", True),
+        ("tensorrt-llm", "turboquant_k8v4", False),
+    ],
+)
+def test_a_release_runs_only_the_cache_types_that_it_knows(engine: str, kv: str, runs: bool) -> None:
+    found = kvreport.estimate(DENSE, gpu="h100", engine=engine, kv=kv, context_tokens=4096)
+    assert (found.verdict != NO_FORMAT) is runs, found.verdict_reason
