@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -180,8 +181,14 @@ class _Layers:
 
     def _caches(self, index: int) -> Iterator[kinds.Cache]:
         roles = self.roles.get(index, {})
+        ratios = self.keys.get("attention.compress_ratios")
+        if "attn_kv" in roles and isinstance(ratios, list):
+            yield from self._compressed(int(ratios[index]))
+            return
         if any(role.startswith(("ssm_", "shortconv", "time_mix")) for role in roles):
             yield self._state(index, roles)
+            if "ple_conv1d" in roles:
+                yield self._grams()
             if "attn_k" not in roles or "ssm_conv1d_q" in roles:
                 return
         if self.keys.get("attention.key_length_mla") is not None or "attn_k_b" in roles:  # noqa: SIM102
@@ -191,14 +198,45 @@ class _Layers:
                     rope_dim=self.keys.number("rope.dimension_count", 64),
                 )
                 if "indexer.attn_k" in roles:
-                    yield kinds.Indexer(
-                        index_dim=self.keys.number("attention.indexer.key_length", 128),
-                        top_k=self.keys.number("attention.indexer.top_k", 2048),
-                    )
+                    yield self._indexer(1)
                 return
         if not any(role.startswith(("attn_k", "attn_qkv", "attn_q")) for role in roles):
             return
         yield self._attention(index)
+        if "indexer.k_proj" in roles:
+            yield self._indexer(1)
+
+    def _indexer(self, stride: int) -> kinds.Indexer:
+        return kinds.Indexer(
+            index_dim=self.keys.number("attention.indexer.key_length", 128),
+            top_k=self.keys.number("attention.indexer.top_k", 2048),
+            stride=stride,
+        )
+
+    def _grams(self) -> kinds.RecurrentState:
+        """The convolution over embeddings of n-grams, as far back as its dilation reaches (``qwen4exp.cpp``)."""
+        number = self.keys.number
+        columns = (number("ple.conv_kernel") - 1) * number("ple.ngram_size")
+        channels = number("hyper_connection.count") * number("embedding_length")
+        conv = kinds.StateTensor(name="conv", channels=channels, columns=columns)
+        return kinds.RecurrentState(mechanism="short_conv", tensors=(conv,))
+
+    def _compressed(self, ratio: int) -> Iterator[kinds.Cache]:
+        """A window, compressed cells and the compressors' sums (``llama-kv-cache-dsv4.cpp``)."""
+        number = self.keys.number
+        width, rotary = number("attention.key_length"), number("rope.dimension_count", 64)
+        latent = partial(kinds.Latent, latent_dim=width - rotary, rope_dim=rotary)
+        yield latent(window=number("attention.sliding_window"))
+        if not ratio:
+            return
+        yield latent(stride=ratio)
+        if ratio != _OVERLAPPING:
+            yield kinds.Ring(elements_per_token=2 * width, window=ratio)
+            return
+        index = self._indexer(ratio)
+        yield index
+        yield kinds.Ring(elements_per_token=4 * width, window=2 * ratio)
+        yield kinds.Ring(elements_per_token=4 * index.index_dim, window=2 * ratio)
 
     def _attention(self, index: int) -> kinds.Cache:
         window = self.windows[index] if index < len(self.windows) else 0
@@ -242,6 +280,9 @@ class _Layers:
             return _state("gated_deltanet", channels, columns, rank, inner // max(1, rank) * width)
         return _state("mamba2", channels, columns, rank, inner // max(1, rank) * width)
 
+
+_OVERLAPPING: Final = 4
+"""The ratio whose windows overlap: twice the width and twice the tokens, and index keys of its own."""
 
 _WINDOW_PERIODS: Final = {
     "gemma2": 2,

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 
-from experiments.llama_files import tensor_table
+from experiments.llama_files import tensor_table, write_sparse
 from kvreport.accounting.engines.llama_cpp.cells import stored_caches
 from kvreport.accounting.engines.llama_cpp.layout import lay_out_local
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
+from kvreport.architectures.gguf import read_gguf
 from kvreport.catalog.caches import FullAttention
 from kvreport.catalog.load import Catalogue, load_catalogue
 from kvreport.estimation.local_case import open_local
@@ -38,6 +42,27 @@ def test_caches(catalog: Catalogue, model: str, slots: int, unified: bool, kv: f
     host = lay_out_local(local, LocalOptions(context=4096, parallel=slots, unified=unified)).host
     assert host.kv / MIB == pytest.approx(kv, abs=PRINTED)
     assert host.state / MIB == pytest.approx(state, abs=PRINTED)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        "google/gemma-3n-E4B-it",
+        "openbmb/MiniCPM3-4B-GPTQ-Int4",
+        "RedHatAI/DeepSeek-V4-Flash-NVFP4-FP8",
+        "Qwen/Qwen3.8-Flash-Next",
+    ],
+)
+@pytest.mark.skipif(sys.platform == "win32", reason="a sparse file takes its whole length there")
+def test_a_file_says_the_same(catalog: Catalogue, model: str, tmp_path: Path) -> None:
+    """A header as the converter writes it has the caches and states of the record."""
+    known, _ = open_local(catalog.model(model), "q8_0", None)
+    write_sparse(known, tmp_path / "model.gguf")
+    file = read_gguf(tmp_path / "model.gguf")
+    read, _ = open_local(file.model, None, file)
+    options = LocalOptions(context=4096, parallel=1)
+    ours, theirs = lay_out_local(known, options).host, lay_out_local(read, options).host
+    assert (theirs.kv, theirs.state) == (ours.kv, ours.state)
 
 
 def test_index_keys(catalog: Catalogue) -> None:
