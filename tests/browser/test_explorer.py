@@ -213,7 +213,12 @@ def test_what_is_typed_is_never_lost(page, address):
     )
     page.wait_for_function("location.search.includes('name=llama') && location.search.includes('16384')")
     assert page.input_value("input[name=name]") == "llama"
-    assert {row["Model"].split()[0] for row in rows(page)} == {"Llama"}
+    for _ in range(100):  # the address is written before the rows are
+        names = {row["Model"].split()[0] for row in rows(page)}
+        if names == {"Llama"}:
+            break
+        page.wait_for_timeout(50)
+    assert names == {"Llama"}
 
 
 def test_the_csv_and_the_queries_give_the_rows_that_are_shown(page, address, tiny_site):
