@@ -5,7 +5,6 @@ import math
 import pytest
 
 import kvreport
-
 from kvreport.catalog.load import open_catalogue
 from kvreport.evidence.by_layout import Errors, OfLayout, by_layout, kinds
 from kvreport.evidence.validation import Validation, validate
@@ -60,9 +59,7 @@ def test_the_page_prints_each_row_and_leaves_unknown_errors_empty(found: Validat
 @pytest.mark.parametrize(
     ("release", "starts"), [("0.13.0", True), ("0.14.1", False), ("0.16.0", False), ("0.17.1", True)]
 )
-def test_three_releases_want_a_request_of_all_layers_on_the_fullest_stage(
-    release: str, starts: bool
-) -> None:
+def test_three_releases_want_a_request_of_all_layers_on_the_fullest_stage(release: str, starts: bool) -> None:
     # A published refusal of GLM-4.7-FP8 in eight stages: 71.16 GiB needed, 28.57 there, 81392 tokens at most.
     answer = kvreport.estimate(
         "zai-org/GLM-4.7-FP8",
