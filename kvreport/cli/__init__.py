@@ -58,9 +58,7 @@ class _Parser(argparse.ArgumentParser):
             names = re.findall(r"[\w-]+", word[2])
             near = get_close_matches(word[1], names, n=1)
             hint = f"did you mean {near[0]}?" if near else f"see {self.prog} --help"
-            raise InputError(
-                f"command: found {cut(word[1], 40)!r}; allowed: {', '.join(names)}; {hint}"
-            )
+            raise InputError(f"command: found {cut(word[1], 40)!r}; allowed: {', '.join(names)}; {hint}")
         raise InputError(f"{cut(message)} (see {self.prog} --help)")
 
     def parse_known_args(  # type: ignore[override]

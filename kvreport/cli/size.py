@@ -52,7 +52,10 @@ def register(add: Add) -> None:
         help="recorded traffic, as kvreport replay reads it: the number of replicas is found by replaying it",
     )
     load.add_argument(
-        "--wait", type=float, metavar="S", help="with --trace: target for the 95th percentile of the time in the queue, in seconds (5)"
+        "--wait",
+        type=float,
+        metavar="S",
+        help="with --trace: target for the 95th percentile of the time in the queue, in seconds (5)",
     )
     load.add_argument("--average", metavar="TOKENS", help="average tokens per request")
     load.add_argument("--concurrent", type=float, metavar="N", help="concurrent requests")
@@ -60,7 +63,9 @@ def register(add: Add) -> None:
     load.add_argument(
         "--requests-per-minute", type=float, metavar="R", help="… and how many each sends per minute …"
     )
-    load.add_argument("--latency", metavar="TIME", help="… and the end-to-end latency of each, such as 20s (Little's law)")
+    load.add_argument(
+        "--latency", metavar="TIME", help="… and the end-to-end latency of each, such as 20s (Little's law)"
+    )
     load.add_argument("--prompt", metavar="TOKENS", help="prompt length")
     load.add_argument("--output", metavar="TOKENS", help="answer length")
     load.add_argument("--ttft", metavar="TIME", help="target for the time to first token, such as 800ms")
@@ -69,8 +74,12 @@ def register(add: Add) -> None:
     load.add_argument(
         "--spares", type=int, default=0, metavar="N", help="replicas that may fail; 1 is N+1 (0)"
     )
-    load.add_argument("--shared-prefix", metavar="TOKENS", help="leading tokens that all requests share, held once")
-    load.add_argument("--efficiency", type=float, metavar="F", help="share of the peak rates that servers reach (0.6)")
+    load.add_argument(
+        "--shared-prefix", metavar="TOKENS", help="leading tokens that all requests share, held once"
+    )
+    load.add_argument(
+        "--efficiency", type=float, metavar="F", help="share of the peak rates that servers reach (0.6)"
+    )
     limits = command.add_argument_group("limits")
     limits.add_argument(
         "--gpu",
@@ -81,12 +90,21 @@ def register(add: Add) -> None:
     )
     limits.add_argument("--available", type=int, metavar="N", help="GPUs available of each kind")
     limits.add_argument(
-        "--price", action="append", default=[], metavar="GPU=PRICE", help="price of one GPU per hour; repeatable"
+        "--price",
+        action="append",
+        default=[],
+        metavar="GPU=PRICE",
+        help="price of one GPU per hour; repeatable",
     )
     limits.add_argument(
-        "--weights", default="released", metavar="FORMATS", help="weight formats to try, separated by commas (as released)"
+        "--weights",
+        default="released",
+        metavar="FORMATS",
+        help="weight formats to try, separated by commas (as released)",
     )
-    limits.add_argument("--kv", default="auto", metavar="FORMATS", help="KV formats to try, separated by commas (auto)")
+    limits.add_argument(
+        "--kv", default="auto", metavar="FORMATS", help="KV formats to try, separated by commas (auto)"
+    )
     limits.add_argument(
         "--tensor-parallel",
         "--tp",
@@ -99,8 +117,12 @@ def register(add: Add) -> None:
         help="other layouts to try instead, separated by commas, such as tp2-dp8-ep,dp32-ep,tp8-dcp8",
     )
     limits.add_argument("--engine", default="vllm", metavar="NAME", help="whose rules apply (vllm)")
-    limits.add_argument("--utilization", type=float, metavar="F", help="share of memory that the engine takes (its default)")
-    limits.add_argument("--max-seqs", type=int, metavar="N", help="limit of concurrent requests per engine (its default)")
+    limits.add_argument(
+        "--utilization", type=float, metavar="F", help="share of memory that the engine takes (its default)"
+    )
+    limits.add_argument(
+        "--max-seqs", type=int, metavar="N", help="limit of concurrent requests per engine (its default)"
+    )
     command.add_argument(
         "--disaggregated",
         action="store_true",
@@ -277,9 +299,7 @@ def text(found: Sizing, top: int) -> list[str]:
         *(
             ()
             if smaller is None
-            else (
-                f"Within the error of the estimate: {_machines(smaller)} ({_each(smaller.users_each)}).",
-            )
+            else (f"Within the error of the estimate: {_machines(smaller)} ({_each(smaller.users_each)}).",)
         ),
         "",
         *_ranking(listed, work),

@@ -175,9 +175,7 @@ def _shortened(change: Change) -> Remedy | None:
         return None
     if not _SHORTEST_CONTEXT <= longest < change.request.context_tokens:
         return None
-    return _tried(
-        f"{change.flags} --context {longest}", replace(change.request, context_tokens=longest)
-    )
+    return _tried(f"{change.flags} --context {longest}", replace(change.request, context_tokens=longest))
 
 
 def _tried(flags: str, request: Request) -> Remedy | None:

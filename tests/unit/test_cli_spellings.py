@@ -30,7 +30,18 @@ def refused(capsys, *words):
 def test_flags_of_vllm_mean_what_they_mean_there(capsys):
     ours = answered(
         capsys,
-        *("--tensor-parallel", "2", "--context", "8192", "--utilization", "0.9", "--kv", "fp8", "--max-seqs", "64"),
+        *(
+            "--tensor-parallel",
+            "2",
+            "--context",
+            "8192",
+            "--utilization",
+            "0.9",
+            "--kv",
+            "fp8",
+            "--max-seqs",
+            "64",
+        ),
         *("--max-batched-tokens", "4096", "--eager", "--no-prefix-caching"),
     )
     theirs = answered(
@@ -44,7 +55,17 @@ def test_flags_of_vllm_mean_what_they_mean_there(capsys):
 
 def test_flags_of_sglang_mean_what_they_mean_there(capsys):
     ours = answered(
-        capsys, "--engine", "sglang", "--tp", "2", "--context", "8K", "--utilization", "0.8", "--max-seqs", "64"
+        capsys,
+        "--engine",
+        "sglang",
+        "--tp",
+        "2",
+        "--context",
+        "8K",
+        "--utilization",
+        "0.8",
+        "--max-seqs",
+        "64",
     )
     theirs = answered(
         capsys,
@@ -73,7 +94,10 @@ def test_every_spelling_is_a_flag_that_the_server_has():
     ("words", "said"),
     [
         (("--mem-fraction-static", "0.8"), ("a flag of SGLang", "the rules of vLLM", "--utilization")),
-        (("--engine", "sglang", "--max-model-len", "8K"), ("a flag of vLLM", "the rules of SGLang", "--context")),
+        (
+            ("--engine", "sglang", "--max-model-len", "8K"),
+            ("a flag of vLLM", "the rules of SGLang", "--context"),
+        ),
         (("--contxt", "8K"), ("'--contxt'", "did you mean --context?")),
         (("--gpus", "2"), ("'--gpus'", "--gpu")),
         (("--concurrent", "4"), ("'--concurrent'", "kvreport size MODEL --concurrent")),

@@ -375,7 +375,9 @@ def test_the_command_line_answers_in_text_and_json(capsys: pytest.CaptureFixture
     words = ["size", LLAMA_70B, "--concurrent", "64", "--context", "3000", "--gpu", "H100", "--kv", "fp8"]
     assert main([*words, "--weights", "fp8"]) == 0
     shown = capsys.readouterr().out
-    assert shown.startswith("For 64 concurrent requests of 3,000 tokens with meta-llama/Llama-3.1-70B-Instruct: 2 x H100 80GB HBM3")
+    assert shown.startswith(
+        "For 64 concurrent requests of 3,000 tokens with meta-llama/Llama-3.1-70B-Instruct: 2 x H100 80GB HBM3"
+    )
     assert "vllm serve meta-llama/Llama-3.1-70B-Instruct --tensor-parallel-size 2" in shown
     assert main([*words, "--weights", "fp8", "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["deployments"][0]["devices"] == 2
