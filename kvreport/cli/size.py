@@ -332,7 +332,7 @@ def _ranking(listed: Sequence[Deployment], work: Workload) -> list[str]:
         ("model", "<", lambda one: one.model.id if several else ""),
         ("GPUs", ">", lambda one: count(one.devices)),
         ("replicas x GPUs", "<", lambda one: f"{one.replicas[-1]} x {_of(one)}"),
-        ("weights", "<", lambda one: _weights(one)),
+        ("weights", "<", _weights),
         ("cache", "<", lambda one: one.kv_format),
         ("requests per replica", ">", lambda one: count(one.users_each)),
         ("headroom", ">", lambda one: f"{one.headroom(work.peak):.0%}"),

@@ -170,7 +170,7 @@ def unknown_argument(words: Sequence[str], command: argparse.ArgumentParser) -> 
 
 def _server_that_has(flag: str) -> str | None:
     """The command of a server that has a flag, by the lists of the public catalog."""
-    from kvreport.catalog.load import data_dir
+    from kvreport.resources import data_dir
     from kvreport.catalog.server_flags import load_server_flags
 
     servers = load_server_flags(data_dir()).values()

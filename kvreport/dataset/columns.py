@@ -91,8 +91,8 @@ CAPACITY: Final = Table(
     description=(
         "One row for each model x accelerator x engine x layout x weight format x KV format x "
         "context. A combination whose memory does not suffice is a row with its verdict. What "
-        "cannot be configured is left out: heads that do not divide by the tensor-parallel size, a KV format "
-        "that cannot be stored, a model that the engine does not run. Bytes are per GPU (device), the fullest "
+        "cannot be configured has no row: heads that do not divide by the tensor-parallel size, a KV format "
+        "that cannot be stored, a model that the engine lacks. Bytes are per GPU (device), the fullest "
         "one. Requests are of the whole deployment, with the defaults of the engine."
     ),
     columns=(

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from kvreport.catalog.load import data_dir
+from kvreport.resources import data_dir
 from kvreport.catalog.server_flags import load_server_flags
 from kvreport.cli import main
 from kvreport.cli.spellings import SERVERS_FLAGS, in_our_spelling
