@@ -170,8 +170,8 @@ def unknown_argument(words: Sequence[str], command: argparse.ArgumentParser) -> 
 
 def _server_that_has(flag: str) -> str | None:
     """The command of a server that has a flag, by the lists of the public catalog."""
-    from kvreport.resources import data_dir
     from kvreport.catalog.server_flags import load_server_flags
+    from kvreport.resources import data_dir
 
     servers = load_server_flags(data_dir()).values()
     return next((server.command for server in servers if flag in server.flags), None)

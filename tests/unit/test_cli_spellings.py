@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from kvreport.resources import data_dir
 from kvreport.catalog.server_flags import load_server_flags
 from kvreport.cli import main
 from kvreport.cli.spellings import SERVERS_FLAGS, in_our_spelling
+from kvreport.resources import data_dir
 
 ESTIMATE = ("estimate", "meta-llama/Llama-3.1-8B-Instruct", "--gpu", "h100", "--format", "json")
 
