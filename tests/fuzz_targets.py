@@ -843,23 +843,23 @@ TARGETS: Final[dict[str, Callable[[Draw], Outcome]]] = {
 }
 
 SHARES: Final = {
-    "config mutation": 14,
-    "core dimension": 6,
-    "config relation": 4,
-    "record mutation": 11,
-    "record text": 5,
-    "estimate relation": 6,
-    "matrix cells": 2,
-    "log mutation": 15,
-    "printed log": 8,
-    "GGUF header": 5,
-    "safetensors header": 7,
+    "config mutation": 11,
+    "core dimension": 4,
+    "config relation": 2,
+    "record mutation": 9,
+    "record text": 3,
+    "estimate relation": 4,
+    "matrix cells": 1,
+    "log mutation": 16,
+    "printed log": 10,
+    "GGUF header": 4,
+    "safetensors header": 6,
     "command line": 1,
-    "written number": 4,
-    "array arithmetic": 4,
-    "browser arithmetic": 4,
+    "written number": 6,
+    "array arithmetic": 6,
+    "browser arithmetic": 6,
     "page state": 1,
-    "page address": 3,
+    "page address": 10,
 }
 """How many of a hundred inputs each target is given: most go to what reads text that others wrote."""
 

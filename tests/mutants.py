@@ -94,6 +94,8 @@ def tree(draw: random.Random, data: Any, *, skip: Sequence[str] = ()) -> Any:
 
 def misspelled(draw: random.Random, word: str) -> str:
     """Return a word with one typing error."""
+    if not word:
+        return "x"
     at = draw.randrange(len(word))
     kind = draw.randrange(5)
     if kind == 0 and len(word) > 1:
