@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, get_args
 
 from kvreport import words
 from kvreport.accounting import parallel
-from kvreport.accounting.all_to_all import BACKENDS
+from kvreport.accounting.all_to_all import AllToAll
 from kvreport.accounting.deployment import Case, Deployment, plan_blocks
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.plan import BlockPlan
@@ -150,7 +150,7 @@ def exchange_of(reading: Reading) -> str | None:
     if reading.engine == "sglang":
         mode = "high_throughput" if reading.text("deepep_mode") == "normal" else "low_latency"
         return f"deepep_{mode}" if named == "deepep" else None
-    return named if named in BACKENDS else None
+    return named if named in get_args(AllToAll) else None
 
 
 def with_fp8(judgment: Judgment, known: Catalogue) -> LaidOut | None:
