@@ -8,7 +8,15 @@ from kvreport.architectures.blueprint import Blueprint, Tensor
 from kvreport.architectures.families.beside import text_model
 from kvreport.architectures.keys import Keys
 from kvreport.architectures.registry import find_architecture, reads
-from kvreport.architectures.vision import MAX_DEPTH, SIGLIP, clip, plain_block, section_or_default, siglip, times
+from kvreport.architectures.vision import (
+    MAX_DEPTH,
+    SIGLIP,
+    clip,
+    plain_block,
+    section_or_default,
+    siglip,
+    times,
+)
 from kvreport.architectures.weights import Tensors, linear, norm
 
 HUNYUAN_VISION: Final = {
@@ -131,7 +139,9 @@ def florence2(keys: Keys) -> Blueprint:
         )
         for half in ("spatial_block", "channel_block"):
             attention = "window_attn" if half == "spatial_block" else "channel_attn"
-            tensors += times(depth, _davit(vision, f"{tower}.blocks.{stage}.*.{half}", attention, width, ratio))
+            tensors += times(
+                depth, _davit(vision, f"{tower}.blocks.{stage}.*.{half}", attention, width, ratio)
+            )
         channels = width
     projected = vision.whole("projection_dim")
     places = vision.whole("max_position_embeddings", high=1 << 14)
@@ -187,7 +197,11 @@ def granite4_vision(keys: Keys) -> Blueprint:
     for name, count in (("layerwise_projectors", len(layer_map)), ("spatial_projectors", spatial)):
         blueprint.outer += [
             Tensor(
-                f"model.{name}.*.{tensor.name}", "vision", tensor.shape, count=tensor.count * count, linear=tensor.linear
+                f"model.{name}.*.{tensor.name}",
+                "vision",
+                tensor.shape,
+                count=tensor.count * count,
+                linear=tensor.linear,
             )
             for tensor in projector
             if count
