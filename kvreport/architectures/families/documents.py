@@ -33,11 +33,12 @@ DAVIT: Final = {
     "embed_dim": (128, 256, 512, 1024),
     "in_channels": 3,
     "max_position_embeddings": 50,
-    "patch_prenorm": (False, True, True, True),
     "patch_size": (7, 3, 3, 3),
     "projection_dim": 1024,
     "qkv_bias": True,
 }
+PRENORM: Final = (False, True, True, True)
+"""Where Florence 2 normalizes before it convolves: in all stages but the first."""
 CLIP_VISION: Final = {
     "hidden_size": 768,
     "image_size": 224,
@@ -114,7 +115,7 @@ def florence2(keys: Keys) -> Blueprint:
         raise keys.fault("text_config", None, "an object that describes the text model")
     for place in (keys.outer, keys):
         if not place.flag("tie_word_embeddings", default=True):
-            raise place.fault("tie_word_embeddings", False, "true: embedding and head are one")
+            raise place.fault("tie_word_embeddings", "false", "true: embedding and head are one")
     data = {**keys.data, "architectures": ["BartForConditionalGeneration"], "tie_word_embeddings": True}
     text = Keys(data, keys.where, keys.path, None, keys.trail)
     architecture = find_architecture(text)
@@ -124,7 +125,9 @@ def florence2(keys: Keys) -> Blueprint:
     count = len(widths)
     patches = vision.wholes("patch_size", length=count, high=1 << 10) or []
     depths = vision.wholes("depths", length=count, high=MAX_DEPTH) or []
-    before_convolution = vision.raw("patch_prenorm") or DAVIT["patch_prenorm"]
+    before_convolution = vision.raw("patch_prenorm") or PRENORM
+    if not isinstance(before_convolution, list | tuple):
+        raise vision.fault("patch_prenorm", before_convolution, "a list, one entry per stage")
     ratio = vision.number("mlp_ratio", default=4.0, low=0.01, high=64)
     tower, projector = "model.vision_tower", "model.multi_modal_projector"
     channels = vision.whole("in_channels", high=64)
@@ -146,13 +149,13 @@ def florence2(keys: Keys) -> Blueprint:
     projected = vision.whole("projection_dim")
     places = vision.whole("max_position_embeddings", high=1 << 14)
     half_width = channels // 2
-    place = f"{projector}.image_position_embed"
+    position = f"{projector}.image_position_embed"
     blueprint.outer += (
         *tensors,
         *linear(f"{projector}.image_projection", "vision", projected, channels),
         *norm(f"{projector}.image_proj_norm", projected, bias=True, component="vision"),
-        Tensor(f"{place}.row_embeddings.weight", "vision", (places, half_width)),
-        Tensor(f"{place}.column_embeddings.weight", "vision", (places, channels - half_width)),
+        Tensor(f"{position}.row_embeddings.weight", "vision", (places, half_width)),
+        Tensor(f"{position}.column_embeddings.weight", "vision", (places, channels - half_width)),
     )
     return blueprint
 
@@ -214,7 +217,7 @@ def _q_former(outer: Keys, hidden: int, text_hidden: int) -> Tensors:
     sides = (outer.text("downsample_rate") or "").split("/")
     if len(sides) != 2 or not all(side.isdecimal() and 0 < int(side) <= 1 << 10 for side in sides):
         raise outer.fault("downsample_rate", outer.raw("downsample_rate"), "a fraction such as 1/2")
-    queries, keys_side = (int(side) for side in sides)
+    query_side, key_side = (int(side) for side in sides)
     config = section_or_default(outer, "qformer_config", Q_FORMER)
     config.has("hidden_size", "encoder_hidden_size", "num_attention_heads", "max_position_embeddings")
     width = config.whole("intermediate_size")
@@ -242,8 +245,8 @@ def _q_former(outer: Keys, hidden: int, text_hidden: int) -> Tensors:
                 ),
             )
     return (
-        Tensor("query", "vision", (1, queries**2, hidden)),
-        Tensor("image_positions", "vision", (1, keys_side**2, hidden)),
+        Tensor("query", "vision", (1, query_side**2, hidden)),
+        Tensor("image_positions", "vision", (1, key_side**2, hidden)),
         *norm("qformer.layernorm", hidden, bias=True, component="vision"),
         *norm("norm", hidden, bias=True, component="vision"),
         *tensors,

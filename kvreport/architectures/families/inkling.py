@@ -373,12 +373,13 @@ def _scales(layers: int, side: int, frames: int, channels: int) -> list[tuple[in
     reached = [log(prod(step[:-1])) for step in steps]
     total = log(side * side * frames * channels)
     ideal = [total * index / layers for index in range(layers + 1)]
-    if layers >= len(steps):
-        chosen = [min(range(len(steps)), key=lambda k, at=at: abs(reached[k] - at)) for at in ideal]
-    else:
-        chosen = _assigned(ideal, reached)
+    chosen = [_nearest(reached, at) for at in ideal] if layers >= len(steps) else _assigned(ideal, reached)
     chosen[0], chosen[-1] = 0, len(steps) - 1
     return [steps[index] for index in chosen]
+
+
+def _nearest(values: Sequence[float], wanted: float) -> int:
+    return min(range(len(values)), key=lambda index: abs(values[index] - wanted))
 
 
 def _factors(number: int) -> list[int]:
