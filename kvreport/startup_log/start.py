@@ -29,7 +29,7 @@ STATED_WITHIN: Final = 0.005
 """A stated utilization is doubted where the printed parts differ from it by more."""
 
 LEAST_FREE: Final = 0.95
-"""Below this share of a device, what was free before loading was decided by other processes (SGLang)."""
+"""Below this share of what is free on an idle device, other processes decided what was free (SGLang)."""
 
 SAME_RANK_WITHIN: Final = 0.05
 """A pool and a token line further apart than this are not of one rank."""
@@ -381,7 +381,8 @@ class _Judging:
             self.excluded.append("end to end: model format or device is not stated")
             return
         free = printed.free
-        if flags.share_of_free and free and free < LEAST_FREE * start.accelerator.usable_bytes:
+        expected = start.rules.free_before_loading(start.accelerator, flags.layout)
+        if flags.share_of_free and free and free < LEAST_FREE * expected:
             self.excluded.append(f"end to end: other processes held memory, {free / GIB:g} GiB was free")
             return
         stated, taken = flags.stated_utilization, flags.utilization
