@@ -23,9 +23,10 @@ from kvreport.accounting.engines.registry import rules
 from kvreport.catalog.engine import Engine, engine_for_version
 from kvreport.catalog.load import Catalogue
 from kvreport.catalog.observation import Observation, load_observations
+from kvreport.startup_log.judge import Judgment, diagnose_start
 from kvreport.startup_log.observed import find_model, published_start
 from kvreport.startup_log.release import RELEASE_OF
-from kvreport.startup_log.start import Comparison, Judgment, diagnose_start
+from kvreport.startup_log.start import Comparison
 
 FAMILIES: Final = {
     "vllm": "vllm",
