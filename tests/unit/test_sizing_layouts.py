@@ -234,7 +234,7 @@ def test_the_command_line_says_both_pools_and_that_the_ratio_is_a_bound(
     asked = ["size", "deepseek-v3", "--gpu", "H200", "--concurrent", "64", "--context", "32K"]
     assert main(asked) == 0
     said = capsys.readouterr().out
-    assert said.startswith("8 x H200")
+    assert "tokens with deepseek-ai/DeepSeek-V3: 8 x H200" in said.splitlines()[0]
     assert "--decode-context-parallel-size 8" in said
     assert main([*asked, "--disaggregated"]) == 0
     said = capsys.readouterr().out

@@ -13,8 +13,10 @@ from kvreport.accounting.engines.sglang import command as serve
 from kvreport.accounting.engines.sglang import settings, shapes
 from kvreport.accounting.engines.sglang.overhead import (
     float_position_table,
+    layer_tables,
     loaded_scales,
     repacks_block_floats,
+    widened_projection,
 )
 from kvreport.accounting.engines.sglang.plan import default_kv_format, plan
 from kvreport.accounting.engines.sglang.pools import MOST_REQUESTS
@@ -25,8 +27,9 @@ from kvreport.accounting.extras import borrowed_copies
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan, Serving
 from kvreport.catalog.accelerator import Accelerator
+from kvreport.catalog.engine import Engine, version_number
 from kvreport.catalog.formats import KvFormat, WeightFormat
-from kvreport.catalog.model import Model
+from kvreport.catalog.model import Component, Model
 from kvreport.errors import InputError
 from kvreport.units import MIB
 
@@ -96,6 +99,23 @@ class Sglang(EngineRules):
         each, left = divmod(layers, stages)
         return tuple(each + (place >= stages - left) for place in range(stages)) if left else ()
 
+    def at_release(self, version: str) -> Engine:
+        """The record as of exactly this release of its range."""
+        number = ".".join(map(str, version_number(version)))
+        return self.engine.model_copy(update={"version": number}) if number else self.engine
+
+    def component_ranks(self, layout: Layout) -> Mapping[Component, int]:
+        """Data-parallel attention divides the rest over all ranks, not over those of one data rank.
+
+        The output head without ``--enable-dp-lm-head``, dense MLPs without ``--moe-dense-tp-size``, and shared
+        experts, which are whole where all-to-all kernels exchange tokens (``models/deepseek_v2.py``, 0.5.13 and 0.5.23).
+        """
+        if layout.data == 1:
+            return {}
+        ranks = layout.tensor * layout.data
+        shared = 1 if layout.all_to_all else ranks
+        return {"output_head": ranks, "dense_mlp": ranks, "shared_experts": shared}
+
     def load_overhead(
         self,
         model: Model,
@@ -111,6 +131,10 @@ class Sglang(EngineRules):
         """
         parts = {
             "position_table": float_position_table(model),
+            "layer_tables": layer_tables(model, self.engine, accelerator),
+            "widened_projection": widened_projection(
+                model, self.engine, weight_format, formats, accelerator, layout.tensor
+            ),
             "draft_copies": borrowed_copies(model, layout.tensor),
         }
         if self.engine.loaded_scales_kept and repacks_block_floats(accelerator):
@@ -123,7 +147,7 @@ class Sglang(EngineRules):
         The share is of the memory that was free before loading, so that the rest of it is kept free.
         """
         found = self._settings(model, accelerator, step)
-        taken = self.taken_before_loading(accelerator, step.layout)
+        taken = self.taken_before_loading(step.layout, accelerator)
         kept = round((accelerator.usable_bytes - taken) * (1 - found.share))
         kept += self._images_kept(model, step)
         graphs = min(found.graphs_mib * MIB, kept) if not step.eager else 0
@@ -189,19 +213,25 @@ class Sglang(EngineRules):
 
     def free_before_loading(self, accelerator: Accelerator, layout: Layout) -> int:
         """All but what the process holds."""
-        return accelerator.usable_bytes - self.taken_before_loading(accelerator, layout)
+        return accelerator.usable_bytes - self.taken_before_loading(layout, accelerator)
 
-    def taken_before_loading(self, accelerator: Accelerator, layout: Layout) -> int:
+    def taken_before_loading(self, layout: Layout, accelerator: Accelerator) -> int:
         """What a process holds before weights are loaded: a context, and buffers for other ranks.
 
-        The buffers are those of links between data-center GPUs; two RTX 4090 on PCIe print 0.19 GB for both.
-        Where device and host share their memory, SGLang asks the system what is available
-        (``utils/common.py::get_available_gpu_memory``, ``is_integrated``), which the host's own share is not.
+        The buffers are those of links between data-center GPUs; two RTX 4090 on PCIe print 0.19 GB for both. RCCL
+        and AITER take more than NCCL, and data-parallel attention has more groups of ranks. Where device and host
+        share their memory, SGLang asks the system what is available (``utils/common.py::get_available_gpu_memory``,
+        ``is_integrated``), which the host's own share is not.
         """
         taken = constant(self.engine, "taken_before_bytes")
         if device_class(accelerator) == "unified":
             taken = constant(self.engine, "taken_before_unified_bytes")
-        if layout.devices > 1 and links_buffered(accelerator):
+        if layout.devices == 1:
+            return round(taken)
+        if accelerator.vendor.upper() == "AMD":
+            named = "taken_before_data_bytes_amd" if layout.data > 1 else "taken_before_parallel_bytes_amd"
+            taken += constant(self.engine, named)
+        elif multicasts(accelerator):
             taken += constant(self.engine, "taken_before_parallel_bytes")
         return round(taken)
 
@@ -230,11 +260,6 @@ class Sglang(EngineRules):
     def _images_kept(self, model: Model, step: Step) -> int:
         takes = self.engine.image_cache_reserved and step.images and shapes.takes_images(model, self.engine)
         return settings.EMBEDDING_CACHE_MIB * MIB if takes else 0
-
-
-def links_buffered(accelerator: Accelerator) -> bool:
-    """True where links between ranks keep buffers before weights are loaded: NVLink SHARP, and AMD's fabric."""
-    return multicasts(accelerator) or accelerator.vendor.upper() == "AMD"
 
 
 def band_class(accelerator: Accelerator, layout: Layout) -> str:
