@@ -176,10 +176,12 @@ class Sglang(EngineRules):
         return replace(reserve, activations=0, graphs=0, non_framework=round(kept))
 
     def reserve_class(self, accelerator: Accelerator) -> Hashable:
-        """Scheduler defaults, the device's memory, and its maker and kernels."""
+        """Scheduler defaults, the device's memory, what is taken of it before loading, and its maker and kernels."""
         return (
             *self.scheduler(accelerator),
             accelerator.usable_bytes,
+            device_class(accelerator),
+            multicasts(accelerator),
             settings.device_mib(accelerator),
             self.kernel_class(accelerator),
         )
