@@ -8,6 +8,7 @@ state and the caller does not say stays unknown.
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Final
 
 from kvreport.accounting import kernel
@@ -166,6 +167,8 @@ def _comparisons(start: Start, judgment: Judgment) -> tuple[Comparison, ...]:
         one = judged.get(quantity)
         if one is None or (other and fact == "kv_pool"):
             continue
+        if not isfinite(one.predicted) or (one.unit != "GiB" and one.predicted < 0):
+            continue  # nothing in the cache of such a model grows with its context: no number bounds its requests
         if one.unit == "GiB":
             found.append(Comparison(fact, int(one.observed * GIB), int(one.predicted * GIB)))
         else:
