@@ -44,7 +44,7 @@ from kvreport.catalog.engine import Engine, engine_for_version
 from kvreport.catalog.load import Catalogue, load_catalogue
 from kvreport.catalog.observation import Observation, load_observations
 from kvreport.errors import InputError
-from kvreport.evidence.validation import engine_of, validate
+from kvreport.evidence.validation import engine_of
 from kvreport.resources import data_dir
 from kvreport.startup_log.judge import diagnose_start
 from kvreport.startup_log.observed import device_of, find_model, published_start, share_taken

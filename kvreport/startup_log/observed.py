@@ -276,6 +276,8 @@ def share_taken(observation: Observation) -> float | None:
 
 def _prefix_caching(observation: Observation) -> bool | None:
     said = (observation.flags or "").lower()
-    if re.search(r"prefix.caching'?:? (off|false)|no.enable.prefix|disable.radix.cache(?!\w*[=: ]+false)", said):
+    if re.search(
+        r"prefix.caching'?:? (off|false)|no.enable.prefix|disable.radix.cache(?!\w*[=: ]+false)", said
+    ):
         return False
     return True if re.search(r"enable.prefix.caching'?:? true|--enable-prefix-caching", said) else None

@@ -68,7 +68,9 @@ def test_what_a_log_calls_the_devices_total_is_what_the_catalogue_says() -> None
             memory = catalogue.accelerators[observation.gpu].memory
             windows = "WSL" in (observation.gpu_named or "")
             told = memory.driver_visible if windows and memory.driver_visible else memory.usable
-            assert told.value / 2**30 == pytest.approx(total, abs=2.1 if memory.free_at_start else 0.15), observation.id
+            assert told.value / 2**30 == pytest.approx(total, abs=2.1 if memory.free_at_start else 0.15), (
+                observation.id
+            )
             seen += 1
     assert seen >= 10
 

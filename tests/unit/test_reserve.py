@@ -358,7 +358,11 @@ def test_sglangs_data_parallel_attention_divides_heads_and_shared_experts_over_a
 
 @pytest.mark.parametrize(
     ("device", "ranks", "taken"),
-    [("dgx-spark-gb10", 1, 10_000_000_000), ("rtx-4090", 2, 500_000_000), ("b200-sxm-180gb", 8, 2_300_000_000)],
+    [
+        ("dgx-spark-gb10", 1, 10_000_000_000),
+        ("rtx-4090", 2, 500_000_000),
+        ("b200-sxm-180gb", 8, 2_300_000_000),
+    ],
 )
 def test_what_sglang_finds_taken_depends_on_links_and_host(
     catalogue: Catalogue, device: str, ranks: int, taken: int

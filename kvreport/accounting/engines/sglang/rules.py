@@ -240,7 +240,9 @@ class Sglang(EngineRules):
     def _uncertainty(self, accelerator: Accelerator, layout: Layout) -> int:
         known = self.engine.coefficients.get(f"uncertainty_share_{band_class(accelerator, layout)}")
         if known is None:
-            known = constant(self.engine, "uncertainty_share_ranks" if layout.devices > 1 else "uncertainty_share")
+            known = constant(
+                self.engine, "uncertainty_share_ranks" if layout.devices > 1 else "uncertainty_share"
+            )
         return round(known * accelerator.usable_bytes)
 
     def _settings(self, model: Model, accelerator: Accelerator, step: Step) -> settings.Settings:
