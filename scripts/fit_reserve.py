@@ -453,7 +453,7 @@ def write(
         elif engine.family == "sglang":
             text = re.sub(r"  uncertainty_\w+: .*\n", "", path.read_text())
             own = "".join(f"  {name}: {value!r}\n" for name, value in sorted(told.items()))
-            _replace(path, re.sub(r"(coefficients:\n(?:  \w+: .*\n)+)", lambda found: found[1] + own, text))
+            _replace(path, re.sub(r"(coefficients:\n(?:  \w+: .*\n)+)", rf"\g<1>{own}", text))
     published = [
         {key: value for key, value in row.items() if key != "source"} | {"covered": inside}
         for row, inside in zip(rows, covered(rows), strict=True)
