@@ -189,6 +189,13 @@ def forward_bytes_per_token(
     every token's choice (``fused_moe/modular_kernel.py``, ``workspace_shapes`` of all tokens). Where experts
     compute in buffers that stay allocated (``inner_kept``), their inner side lies there
     (:func:`expert_workspace_bytes`), and a forward pass adds only their outputs.
+
+    Args:
+        shape: The model's widths.
+        release: The vLLM release.
+        tensor_parallel: Ranks that share each layer.
+        whole_experts: True with expert parallelism.
+        inner_kept: True where experts compute in buffers that stay allocated.
     """
     stream = stream_bytes_per_token(shape, release)
     dense = FORWARD_INNER_BYTES * shape.inner / tensor_parallel
