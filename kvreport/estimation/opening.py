@@ -118,7 +118,14 @@ def _known(config: Mapping[str, Any]) -> bool:
 
 
 def hear(model: Model, witness: Witness, catalogue: Catalogue, config: Mapping[str, Any]) -> Opened:
-    """Hold a model against its files' own word."""
+    """Hold a model against its files' own word.
+
+    Args:
+        model: The model.
+        witness: What the files' headers say.
+        catalogue: Where formats are looked up.
+        config: The config that the model was read from.
+    """
     served = whole_row_bytes(model, catalogue.weight_formats)
     verdict = confront(model, witness, served, plain_bytes=plain_bytes(config))
     return Opened(verdict.model, () if verdict.sentence is None else (verdict.sentence,))

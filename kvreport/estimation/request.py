@@ -247,6 +247,12 @@ def is_config_path(text: str) -> bool:
 def whole_number(name: str, value: object, low: int, high: int) -> int:
     """Return ``value`` if it is a whole number in range.
 
+    Args:
+        name: What it is, for the message.
+        value: The number.
+        low: The smallest allowed.
+        high: The largest allowed.
+
     Raises:
         InputError: If it is not.
     """

@@ -25,6 +25,7 @@ from kvreport.startup_log.judge import Judgment, diagnose_start
 from kvreport.startup_log.laid_out import (
     POOL_AS_STATED,
     LaidOut,
+    exchange_of,
     pasted_start,
     pool_of,
     requests_that_fit,
@@ -125,8 +126,9 @@ def _assumed(reading: Reading, laid: LaidOut | None) -> list[str]:
         else:
             notes.append(f"The log does not name its release; the rules of {laid.engine.label} are taken.")
     ignored = [words for name, words in NOT_FOLLOWED.items() if reading.facts.get(name)]
-    if reading.facts.get("pipeline_parallel") == 1:
-        ignored.remove(NOT_FOLLOWED["pipeline_parallel"])
+    named = reading.text("all_to_all")
+    if named not in (None, "none") and exchange_of(reading) is None:
+        ignored.append(f"the buffers of {named}")
     if ignored:
         notes.append(f"Not followed here, though it bears on memory: {', '.join(ignored)}.")
     return notes

@@ -68,9 +68,6 @@ def test_a_pool_holds_what_the_array_code_says(pool, block, kept, constant, of, 
     assert kernel.printed_tokens(pool, block, request, context) == capacity.printed_tokens(
         pool, laid, context
     )
-    assert kernel.printed_tokens_by_blocks(pool, block, 0, 16, 2) == capacity.printed_tokens(
-        pool, BlockPlan(block, laid.profile, block_tokens=16, context_parallel=2), context, "blocks"
-    )
     assert kernel.longest_context(free, constant, of, limit) == capacity.longest_context(pool, laid, limit)
     for wanted in (1, 7):
         mine = kernel.boundary_context(pool, block, kept, constant, of, wanted, limit)

@@ -182,6 +182,12 @@ def forward_bytes_per_token(
 
     With expert parallelism each rank has whole experts, so that their inner side is not divided, and room for
     every token's choice (``fused_moe/modular_kernel.py``, ``workspace_shapes`` of all tokens).
+
+    Args:
+        shape: The model's widths.
+        release: The vLLM release.
+        tensor_parallel: Ranks that share each layer.
+        whole_experts: True with expert parallelism.
     """
     stream = stream_bytes_per_token(shape, release)
     dense = FORWARD_INNER_BYTES * shape.inner / tensor_parallel

@@ -222,7 +222,14 @@ def reserve(
 
 
 def runs_second(model: Model, sizes: Shape, engine: Engine, *, nvidia: bool = True) -> bool:
-    """Whether the second model runner serves a model by default."""
+    """Whether the second model runner serves a model by default.
+
+    Args:
+        model: The model.
+        sizes: The model's widths.
+        engine: The engine's record, of one release.
+        nvidia: False for other vendors' devices.
+    """
     return releases.second_runner(
         engine,
         model.architecture,
