@@ -3,6 +3,7 @@
 import pytest
 from reading import kinds, read, total
 
+from kvreport.accounting.engines.transformers import tensor_plan
 from kvreport.accounting.kv_cache import held
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
@@ -139,3 +140,27 @@ def test_granite_4_vision_has_a_projector_per_layer_of_the_map_and_four_by_place
 def test_a_florence_without_tied_embeddings_is_refused() -> None:
     with pytest.raises(InputError, match="tie_word_embeddings"):
         read("Florence2ForConditionalGeneration", text_config={"d_model": 1024}, tie_word_embeddings=False)
+
+
+def test_what_transformers_holds_of_lightning_and_delayed_states_equals_its_tensors() -> None:
+    # The small models of the class table, run on the CPU with 128 and 256 tokens in bfloat16.
+    minimax = read(
+        "MiniMaxForCausalLM",
+        hidden_size=256,
+        num_hidden_layers=4,
+        num_attention_heads=32,
+        num_key_value_heads=8,
+        layer_types=["full_attention", "linear_attention"] * 2,
+    )
+    zaya = read(
+        "ZayaForCausalLM",
+        hidden_size=128,
+        num_hidden_layers=4,
+        num_attention_heads=8,
+        num_key_value_heads=2,
+        head_dim=128,
+        layer_types=["hybrid"] * 4,
+    )
+    held_by = [tensor_plan(model, None, 1).profile.request_bytes for model in (minimax, zaya)]
+    assert [int(bytes_at(128)) for bytes_at in held_by] == [73_728, 545_792]
+    assert [int(bytes_at(256)) for bytes_at in held_by] == [139_264, 1_070_080]
