@@ -22,7 +22,7 @@ from kvreport.architectures.safetensors import Witness, read_witness
 from kvreport.catalog.base import Source
 from kvreport.catalog.load import Catalogue
 from kvreport.catalog.model import Model
-from kvreport.errors import InputError
+from kvreport.errors import CatalogueError, InputError
 from kvreport.estimation.opened import Opened, listed
 from kvreport.estimation.variants import by_name
 
@@ -51,6 +51,8 @@ def open_name(
     if revision is None:
         try:
             return listed(catalogue.model(name))
+        except CatalogueError:  # the record is there, and has a fault
+            raise
         except InputError as error:
             unknown = error
     if fetching:

@@ -390,6 +390,10 @@ class EngineRules:
         del accelerator
         return self.share(utilization)
 
+    def free_before_loading(self, accelerator: Accelerator, layout: Layout) -> int:  # noqa: ARG002 - an engine may
+        """Bytes of a device that are free right before weights are loaded, if nothing else runs on it."""
+        return accelerator.usable_bytes
+
     def start_shortage(self, accelerator: Accelerator, utilization: float | None) -> tuple[int, int] | None:
         """What the engine asks for at start beyond what is free, and the error of that; None if it does not ask.
 
