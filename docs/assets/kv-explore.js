@@ -464,7 +464,7 @@
         (total) => {
           view.said.textContent = `Reading ${count(many)} configurations: ${
             Math.floor(100 * total / many)
-          } %`;
+          }%`;
         },
         () => mine === turn,
       );
