@@ -41,12 +41,26 @@ OUT_OF_MEMORY: Final = 1
 
 
 def attention_token_bytes(layers: int, kv_heads: int, head_dim: int, element_bytes: float) -> float:
-    """Return the bytes of one token's keys and values: 2 x layers x KV heads x head dim x bytes."""
+    """Return the bytes of one token's keys and values: 2 x layers x KV heads x head dim x bytes.
+
+    Args:
+        layers: Layers with a cache.
+        kv_heads: Key and value heads.
+        head_dim: Width of a head.
+        element_bytes: Bytes of one number.
+    """
     return 2 * layers * kv_heads * head_dim * element_bytes
 
 
 def latent_token_bytes(layers: int, latent: int, rotary: int, element_bytes: float) -> float:
-    """Return the bytes of one token's latents (MLA): layers x (latent + rotary part) x bytes."""
+    """Return the bytes of one token's latents (MLA): layers x (latent + rotary part) x bytes.
+
+    Args:
+        layers: Layers with a cache.
+        latent: Width of the latent.
+        rotary: Width of the rotary part.
+        element_bytes: Bytes of one number.
+    """
     return layers * (latent + rotary) * element_bytes
 
 
@@ -81,7 +95,14 @@ def memory_state(used: float, usable: float) -> int:
 
 
 def all_requests_bytes(constant: int, terms: Sequence[Term], context: int, requests: int) -> int:
-    """Return what ``requests`` requests of ``context`` tokens hold together."""
+    """Return what ``requests`` requests of ``context`` tokens hold together.
+
+    Args:
+        constant: Bytes of a request that do not grow.
+        terms: What grows with the tokens.
+        context: Tokens of a request.
+        requests: Number of requests.
+    """
     return request_bytes(constant, terms, context) * requests
 
 
@@ -110,19 +131,9 @@ def average_tokens(batch: float, seconds: float) -> float:
     return 0 if seconds == 0 else batch / seconds
 
 
-def split_pool(pool: float, requests: int, each: float) -> int:
-    """Return 0 where ``requests`` requests of ``each`` bytes fit into a pool, else 1."""
-    return memory_state(requests * each, pool)
-
-
 def replicas_needed(requests: float, each: int) -> int:
     """Return the replicas that hold ``requests`` at ``each`` per replica; 0 where one holds none."""
     return 0 if each == 0 else int(-(-requests // each))
-
-
-def prefill_share(prefill: float, decode: float) -> float:
-    """Return the share of the device time that goes to prefill."""
-    return ratio(prefill, prefill + decode)
 
 
 def resident_sessions(pool: float, running: float, session: float) -> int:

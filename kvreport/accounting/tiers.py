@@ -75,18 +75,6 @@ def restore_seconds(tier: Tier, profile: CacheProfile, context_tokens: npt.Array
     return np.asarray(profile.request_bytes(context_tokens) / tier.bytes_per_s, dtype=np.float64)
 
 
-def break_even_bytes_per_s(
-    profile: CacheProfile, demand: Demand, peaks: Peaks, context_tokens: npt.ArrayLike
-) -> Reals:
-    """The link speed at which bringing back takes as long as the fastest possible prefill.
-
-    Below it, prefilling again may be quicker; real prefills are slower than their bound, so links
-    somewhat slower than this still pay.
-    """
-    again = prefill_seconds(demand, peaks, context_tokens)
-    return np.asarray(profile.request_bytes(context_tokens) / again, dtype=np.float64)
-
-
 @dataclass(frozen=True, slots=True)
 class Offload:
     """What a tier does for requests of one context.
@@ -114,7 +102,15 @@ class Offload:
 def offload(
     tier: Tier, profile: CacheProfile, demand: Demand, peaks: Peaks, context_tokens: npt.ArrayLike
 ) -> Offload:
-    """Tabulate a tier over contexts."""
+    """Tabulate a tier over contexts.
+
+    Args:
+        tier: Where caches are kept: its size and speed.
+        profile: What one request holds, by its length.
+        demand: What the model computes and reads per token.
+        peaks: The device's peak rates.
+        context_tokens: Length of each request.
+    """
     contexts = np.asarray(context_tokens, dtype=np.int64)
     return Offload(
         contexts,
@@ -162,6 +158,14 @@ def prefix_reuse(
 ) -> PrefixReuse:
     """Tabulate what sharing a prefix saves among ``requests`` prompts of equal length.
 
+    Args:
+        profile: What one request holds, by its length.
+        demand: What the model computes and reads per token.
+        peaks: The device's peak rates.
+        prompt_tokens: Tokens of each prompt.
+        prefix_tokens: Tokens that all prompts share.
+        requests: Requests that share them.
+
     Raises:
         InputError: If a prefix is longer than the prompt.
     """
@@ -181,9 +185,3 @@ def prefix_reuse(
         prefill_seconds(demand, peaks, np.full(prefixes.shape, prompt_tokens)),
         prefill_seconds(demand, peaks, prompt_tokens, cached_tokens=prefixes),
     )
-
-
-def mean_ttft_seconds(reuse: PrefixReuse, hit_share: npt.ArrayLike) -> Reals:
-    """Lower bound of the mean time to first token when so many requests find their prefix."""
-    hits = np.asarray(hit_share, dtype=np.float64)
-    return np.asarray(hits * reuse.prefill_shared_s + (1 - hits) * reuse.prefill_alone_s, dtype=np.float64)

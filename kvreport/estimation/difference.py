@@ -18,7 +18,7 @@ from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 from kvreport.estimation.answer import Estimate
 from kvreport.estimation.estimate import estimate
-from kvreport.units import gib, human_bytes
+from kvreport.units import human_bytes
 
 WORDS: Final = {
     "memory_bytes": "memory that the engine may take",
@@ -34,7 +34,17 @@ WORDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What decides one answer, in bytes on one device."""
+    """What decides one answer, in bytes on one device.
+
+    Attributes:
+        memory_bytes: What weights, reserve and pool may take together.
+        weight_bytes: The checkpoint's tensors.
+        loading_bytes: What loading adds to them.
+        activation_bytes: Peak of a step.
+        non_framework_bytes: Driver context, communication buffers and workspaces.
+        graph_bytes: Captured graphs.
+        request_bytes: One request of the asked context.
+    """
 
     memory_bytes: int
     weight_bytes: int
@@ -190,6 +200,15 @@ def compare(
 ) -> Difference:
     """Answer one question on both sides, and find the terms that moved.
 
+    Args:
+        old: One side: model, engine and catalog.
+        new: The other.
+        gpu: Accelerator.
+        tensor_parallel: GPUs of one replica.
+        context_tokens: Length of each request.
+        weights: Weight format.
+        kv: KV format.
+
     Raises:
         InputError: If neither side can be answered.
     """
@@ -238,6 +257,12 @@ def compare_all(
 ) -> list[Difference]:
     """Compare many; a pair that neither side answers is left out.
 
+    Args:
+        pairs: Both sides of each comparison.
+        gpus: Accelerators.
+        contexts: Lengths of a request.
+        tensor_parallel: GPUs of one replica.
+
     Returns:
         What changed most comes first: by factor, losses before gains of the same size.
     """
@@ -265,8 +290,3 @@ def summary(one: Difference) -> str:
     verdicts = f", {one.old_verdict} -> {one.new_verdict}" if one.old_verdict != one.new_verdict else ""
     cause = f": {one.effects[0]}" if one.effects else (f": {one.note}" if one.note else "")
     return f"{ends[0]} -> {ends[1]} requests{verdicts}{cause}"
-
-
-def pool_words(one: Difference) -> str:
-    """Return every term that moved, in GiB."""
-    return "; ".join(f"{WORDS[e.term]} {gib(e.old)} -> {gib(e.new)} GiB" for e in one.effects)

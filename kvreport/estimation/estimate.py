@@ -11,18 +11,20 @@ from typing import Any
 from kvreport.accounting.capacity import Limit, Verdict
 from kvreport.accounting.demand import demand
 from kvreport.accounting.deployment import Deployment, Memo, bound_of, lay_out
+from kvreport.accounting.kernel import UNLIMITED_REQUESTS
 from kvreport.accounting.numeric import Reals
+from kvreport.accounting.partition import best_partition
 from kvreport.accounting.roofline import step_bounds_ms
 from kvreport.accounting.support import Asked, judge
 from kvreport.accounting.weights import active_parameters, parameters, parameters_by_component
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.load import Catalogue, open_catalogue
 from kvreport.catalog.model import Model
+from kvreport.errors import InputError
 from kvreport.estimation.answer import AtContext, Estimate
 from kvreport.estimation.explanation import explain
 from kvreport.estimation.local import estimate_local
 from kvreport.estimation.local_case import engine_of
-from kvreport.estimation.partition import best_partition
 from kvreport.estimation.request import BEST, Request, resolve
 from kvreport.query import Query, current_names
 
@@ -65,7 +67,7 @@ def _partitioned(request: Request) -> Request:
     asked = request.query.pipeline_partition if request.query else None
     if asked != BEST or request.layout.pipeline == 1:
         return request
-    found = best_partition(request)
+    found = best_partition(request.case, request.context_tokens)
     said = f"pipeline partition {','.join(map(str, found))}: the one that holds the most requests"
     layout = replace(request.layout, partition=found)
     return replace(request, layout=layout, assumptions=(*request.assumptions, said))
@@ -81,6 +83,11 @@ def answer(request: Request) -> Estimate:
     laid = lay_out(request.case)
     blocks, known = laid.plan, Memo()
     at = [_at_context(request, laid, tokens, known) for tokens in (context, *_table_contexts(model, context))]
+    if at[0].max_concurrent_requests >= UNLIMITED_REQUESTS:
+        raise InputError(
+            f"engine {request.engine.name}: found {model.id}, which keeps no cache, so nothing bounds its requests; "
+            "allowed: an engine that limits them, such as vllm"
+        )
     step, first = step_bounds_ms(
         demand(
             model,

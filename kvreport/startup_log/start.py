@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
+from kvreport.accounting.allocation import Allocation
 from kvreport.accounting.deployment import SINGLE, Case, Deployment, allocate, lay_out
 from kvreport.accounting.engines.base import EngineRules
 from kvreport.accounting.engines.registry import rules
@@ -25,7 +26,7 @@ STATED_WITHIN: Final = 0.005
 """A stated utilization is doubted where the printed parts differ from it by more."""
 
 LEAST_FREE: Final = 0.95
-"""Below this share of a device, what was free before loading was decided by other processes (SGLang)."""
+"""Below this share of what is free on an idle device, other processes decided what was free (SGLang)."""
 
 SAME_RANK_WITHIN: Final = 0.05
 """A pool and a token line further apart than this are not of one rank."""
@@ -232,11 +233,16 @@ class Start:
         """Bytes of one rank's weights as loaded."""
         case = self.case()
         if case.layout.pipeline > 1:
-            return int(lay_out(case).resident_bytes)
+            return _loaded(lay_out(case))
         if self.accelerator is None and self.kernels_of is not None:
             case = replace(case, accelerators=(self.kernels_of,))
-        return int(allocate(case).resident_bytes)
+        return _loaded(allocate(case))
 
     def laid_out(self) -> Deployment | None:
         """The deployment under the flags; None where they say too little."""
         return None if self.plan_unclear is not None else lay_out(self.case())
+
+
+def _loaded(taken: Allocation) -> int:
+    """Weights as the engine's line has them: buffers that ranks exchange tokens through are made after it."""
+    return int(taken.resident_bytes) - taken.overhead[0].get("all_to_all_buffers", 0)

@@ -6,7 +6,9 @@ import shlex
 
 import pytest
 
+import kvreport
 from kvreport.cli import main
+from kvreport.errors import InputError
 
 ESTIMATE = "estimate llama-3.1-8b --gpu H100"
 SIZE = "size llama-3.1-8b --context 8K --concurrent 10"
@@ -84,3 +86,79 @@ def test_bad_input_is_one_line_and_status_2(line, capsys, tmp_path, monkeypatch)
 def test_a_release_newer_than_any_that_was_read_is_said(capsys) -> None:
     assert main(["estimate", "llama-3.1-8b", "--gpu", "H100", "--engine", "vllm@99.0"]) == 0
     assert "release 99.0: newer than" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("sign", ["\x1b[31m", "\u202e", "\x00", "\u2028", "\x85", "\x9b2J"])
+def test_no_error_carries_a_sign_that_a_terminal_obeys(sign):
+    """Names come from files that others wrote; an error shows what is in them and does nothing."""
+    said = str(InputError(f"model.gguf: found {sign}name; allowed: a name"))
+    assert said.isprintable()
+    assert "\\x" in said or "\\u" in said
+    assert str(InputError("مرحبا, two\nlines")) == "مرحبا, two\nlines"
+
+
+@pytest.mark.parametrize("engine", ["ceiling", "transformers", "mlx"])
+def test_an_engine_without_a_limit_does_not_promise_a_model_without_a_cache_a_number(engine):
+    """It said 1,099,511,627,776 requests, the number that stands for no limit."""
+    with pytest.raises(InputError, match="keeps no cache, so nothing bounds its requests"):
+        kvreport.estimate("BAAI/bge-large-en", gpu="rtx-5080", engine=engine, context_tokens=256)
+    assert (
+        kvreport.estimate("BAAI/bge-large-en", gpu="rtx-5080", context_tokens=256).limited_by
+        == "max_num_seqs"
+    )
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (
+            "estimate zzzz --gpu H100",
+            "model: found 'zzzz'; allowed: a known name; kvreport list models prints all ",
+        ),
+        (
+            "estimate llama-3.1-8b --gpu zzzz",
+            "accelerator: found 'zzzz'; allowed: a known name; kvreport list gpus",
+        ),
+        ("estimate llama-3.1-8b --gpu H100 --engine zzzz", "a known name; kvreport list engines prints all "),
+        ("estimate llama-3.1-8b --gpu H100 --kv zzzz", "a known name; kvreport list formats prints all "),
+        (
+            "estimate llama-3.1-8b --gpu H100 --draft zzzz",
+            "draft: model: found 'zzzz'; allowed: a known name; ",
+        ),
+    ],
+)
+def test_a_name_like_no_other_is_told_where_names_are_listed(capsys, flags, words):
+    """It listed the first twelve of hundreds, and called a draft a model."""
+    assert main(shlex.split(flags)) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_check_names_the_catalog_that_it_checked(capsys, tmp_path, monkeypatch):
+    """In a project of one's own it checked the package's catalog, and said that no fault was found."""
+    assert main(["init", str(tmp_path / "mine")]) == 0
+    monkeypatch.chdir(tmp_path / "mine")
+    capsys.readouterr()
+    assert main(["check"]) == 0
+    said = capsys.readouterr()
+    assert said.out.startswith("catalog of this package: ")
+    assert "kvreport check data" in said.err
+    for words in (["check", "data"], ["check", "--data", "data"]):
+        assert main(words) == 0
+        said = capsys.readouterr()
+        assert said.out.startswith("data: 1 model, 1 accelerator, ")
+        assert not said.err
+
+
+def test_a_faulty_record_is_told_as_it_is(capsys, tmp_path):
+    """The hint about other kinds of models stood behind the fault of the one that was named."""
+    assert main(["init", str(tmp_path / "mine")]) == 0
+    (record,) = (tmp_path / "mine/data/models").iterdir()
+    record.write_text(record.read_text(encoding="utf-8") + "id: twice\n", encoding="utf-8")
+    capsys.readouterr()
+    assert main(["estimate", record.stem, "--gpu", "H100", "--data", str(tmp_path / "mine/data")]) == 2
+    said = capsys.readouterr().err
+    assert said.rstrip().endswith("allowed: YAML, every key once")
+    for text, found in (("", "found nothing"), ("- 1", "found a list"), ("word", "found a text")):
+        record.write_text(text, encoding="utf-8")
+        assert main(["check", str(tmp_path / "mine/data")]) == 2
+        assert f"{found}; allowed: fields with values" in capsys.readouterr().err
