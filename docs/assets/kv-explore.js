@@ -462,9 +462,7 @@
         order(),
         KEPT,
         (total) => {
-          view.said.textContent = `Reading ${count(many)} configurations: ${
-            Math.floor(100 * total / many)
-          } %`;
+          view.said.textContent = `Reading ${count(many)} configurations: ${Math.floor(100 * total / many)}%`;
         },
         () => mine === turn,
       );

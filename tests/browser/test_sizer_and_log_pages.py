@@ -334,8 +334,8 @@ def test_the_log_of_a_known_model_is_compared(page: Any, address: str) -> None:
     )
     # 40 GiB / (131,072 tokens x 131,072 B) = 2.5, exactly; 8.03e9 parameters at 2 B are 14.96 GiB, and
     # a table of 131,072 positions x 128 x 2 B makes 14.99 of it, as the engine says.
-    assert ["maximum concurrency", "2.50", "2.50", "+0.0 %"] in cells
-    assert ["cache size", "327,680", "327,680", "+0.0 %"] in cells
+    assert ["maximum concurrency", "2.50", "2.50", "+0.0%"] in cells
+    assert ["cache size", "327,680", "327,680", "+0.0%"] in cells
     assert any(row[0] == "weights on a device" and row[2] == "14.99 GiB" for row in cells)
 
 
