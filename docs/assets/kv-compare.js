@@ -143,8 +143,13 @@
       shown = things();
       chips();
       sentence();
+      await kvreport.pause();
+      if (mine !== turn) return;
       table();
+      await kvreport.pause();
+      if (mine !== turn) return;
       draw();
+      for (const part of kvreport.$$("[data-kv-after]", root)) part.hidden = false;
     }
 
     function fill() {

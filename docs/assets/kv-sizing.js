@@ -128,6 +128,14 @@
 
   /* --- ranking ------------------------------------------------------------------------------------------ */
 
+  /* The accelerators' limits under another engine: how many requests it runs at once is its own default. */
+  const underEngine = (peaks, site) => ({
+    ...peaks,
+    gpus: Object.fromEntries(
+      site.gpus.map((gpu) => [gpu.id, { ...peaks.gpus[gpu.id], seqs: gpu.step[1] }]),
+    ),
+  });
+
   const isTensorOnly = (layout) => layout.devices === layout.tp && !layout.ep && layout.dcp === 1;
 
   /* Deployments that serve the workload, best first, as kvreport.accounting.ranking.rank has them.
@@ -328,5 +336,5 @@
     return words.map(quote).join(" ");
   }
 
-  root.kvSizing = { workload, rank, bestOfEach, inverses, whatToRelax, runsOnSglang, command };
+  root.kvSizing = { workload, rank, bestOfEach, inverses, whatToRelax, runsOnSglang, command, underEngine };
 })(typeof globalThis === "object" ? globalThis : this);
