@@ -252,5 +252,14 @@
     };
   }
 
-  Object.assign(kvreport, { stateful, changedEarly, formOf, siteFor, modelFor, whyOf, settled, defaultsOnly });
+  Object.assign(kvreport, {
+    stateful,
+    changedEarly,
+    formOf,
+    siteFor,
+    modelFor,
+    whyOf,
+    settled,
+    defaultsOnly,
+  });
 })();

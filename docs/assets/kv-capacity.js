@@ -251,5 +251,15 @@
     };
   }
 
-  root.kvCapacity = { configure, demandOf, reserveParts, answer, deploy, serve, serves, underEngine, isPublished };
+  root.kvCapacity = {
+    configure,
+    demandOf,
+    reserveParts,
+    answer,
+    deploy,
+    serve,
+    serves,
+    underEngine,
+    isPublished,
+  };
 })(typeof globalThis === "object" ? globalThis : this);

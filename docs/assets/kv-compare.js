@@ -150,6 +150,7 @@
       if (mine !== turn) return;
       draw();
       for (const part of kvreport.$$("[data-kv-after]", root)) part.hidden = false;
+      root.dataset.kvShown = location.search;
     }
 
     function fill() {

@@ -491,9 +491,7 @@
         order(),
         KEPT,
         (total) => {
-          view.said.textContent = `Reading ${count(many)} configurations: ${
-            Math.floor(100 * total / many)
-          } %`;
+          view.said.textContent = `Reading ${count(many)} configurations: ${Math.floor(100 * total / many)}%`;
         },
         () => mine === turn,
       );
@@ -503,6 +501,7 @@
       found = next;
       speak();
       draw();
+      root.dataset.kvShown = location.search;
       if (awake) further(mine);
     }
 

@@ -88,8 +88,7 @@
       return shown;
     }
 
-    const open = (slug, size, context) =>
-      kvreport.whyOf(base, { ...state, model: slug, tp: size, context });
+    const open = (slug, size, context) => kvreport.whyOf(base, { ...state, model: slug, tp: size, context });
 
     /* The printed cells and notes that say what is short, as buttons. */
     function openers() {
@@ -172,7 +171,10 @@
         verb: size === 1 ? "serves" : "serve",
       };
       if (!published) {
-        return result.fill(words.sentences.gpu_not_published, { engine: here().engine.label, device: gpu.name });
+        return result.fill(words.sentences.gpu_not_published, {
+          engine: here().engine.label,
+          device: gpu.name,
+        });
       }
       if (!serving.length) return result.fill(words.sentences.gpu_none, values);
       const largest = serving.reduce((a, b) => (b.deployment.weights > a.deployment.weights ? b : a));
@@ -223,6 +225,7 @@
         )
       ));
       if (!list) return;
+      const gpu = here().gpus.find((one) => one.id === state.gpu);
       const groups = new Map();
       for (const { one, serves, model } of all) {
         if (serves) continue;

@@ -219,8 +219,7 @@
       caches: choice.caches.includes("own") ? site.kv_formats.map((one) => one.name) : choice.caches,
     });
     const weightsOnly = {
-      need: (choice) =>
-        Promise.all(weightsOf(choice).map(([size, form]) => sized("weights", size, form))),
+      need: (choice) => Promise.all(weightsOf(choice).map(([size, form]) => sized("weights", size, form))),
       has: (choice) =>
         weightsOf(choice).every(([size, form]) => ready(`${site.sizes[size]}/weights-${form}`)),
       bounds: (choice) => bounds(everyCache(choice)),

@@ -315,7 +315,9 @@
 
   function cellWords(answer) {
     const short = ["cache_exceeds_pool", "weights_exceed_memory", "may_fit"];
-    if (short.includes(answer.verdict)) return fill(words.cells.short, { short: kvreport.missing(answer.short) });
+    if (short.includes(answer.verdict)) {
+      return fill(words.cells.short, { short: kvreport.missing(answer.short) });
+    }
     return (words.no_request[answer.verdict] || ["0"])[0];
   }
 

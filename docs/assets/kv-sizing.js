@@ -221,7 +221,7 @@
               devices,
               memory: devices * gpu.usable,
               price: price === undefined ? null : price * devices,
-              headroom: replicas[1] * all / work.peak - 1,
+              headroom: kernel.headroom(replicas[1], all, work.peak),
               sure: kernel.ofAllRanks(surely, layout.dp) * peak >= work.peak,
               binds: kernel.whatLimits(request, constant, held, fast, limits.seqs),
               tpot: kernel.decodeSeconds(step, batch, work.mean),

@@ -37,7 +37,9 @@
   function rounded(value, digits) {
     const text = value.toFixed(digits), scaled = value * 10 ** digits, low = Math.floor(scaled);
     // Halfway, and not only after the multiplication: then more digits are a 5 and zeros.
-    if (scaled - low !== 0.5 || !/^\d*50*$/.test(value.toFixed(digits + 55).split(".")[1].slice(digits))) return text;
+    if (scaled - low !== 0.5 || !/^\d*50*$/.test(value.toFixed(digits + 55).split(".")[1].slice(digits))) {
+      return text;
+    }
     return ((low + (low % 2)) / 10 ** digits).toFixed(digits);
   }
   const count = (n) => fixed(n);

@@ -73,7 +73,10 @@ def test_a_gpu_page_answers_for_another_engine(visit, catalogue, query, asked):
         each = answers(catalogue, model.id, **asked)
         want = next((one for one in each if one.max_concurrent_requests), None)
         told = page.locator(".kv-groups dd", has=page.locator(f"[id='of-{model.slug}']"))
-        if told.count() and "No numbers of this engine" in told.locator("xpath=preceding-sibling::dt[1]").inner_text():
+        if (
+            told.count()
+            and "No numbers of this engine" in told.locator("xpath=preceding-sibling::dt[1]").inner_text()
+        ):
             assert "sglang" in query, model.id
             continue
         assert row.count() == (want is not None), model.id
@@ -92,7 +95,9 @@ def test_the_engine_is_chosen_in_the_form_of_a_gpu_page(visit):
     page = visit.go(H100)
     page.locator(".kv-more-fields summary").click()
     page.locator("#kv-engine").select_option("vllm-0.11")
-    page.wait_for_function("document.querySelector('[data-kv-shown]')?.dataset.kvShown === '?engine=vllm-0.11'")
+    page.wait_for_function(
+        "document.querySelector('[data-kv-shown]')?.dataset.kvShown === '?engine=vllm-0.11'"
+    )
     assert "vLLM 0.11" in page.locator("[data-kv-slot=conditions]").inner_text()
     page.locator("[data-kv-reset]").click()
     page.wait_for_function("document.querySelector('[data-kv-shown]').dataset.kvShown === 'printed'")

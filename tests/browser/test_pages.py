@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from importlib.resources import files
-from urllib.parse import urlsplit
 
 import pytest
 from visits import Visit, address, browser
@@ -39,7 +38,7 @@ def test_axe_finds_nothing_of_ours(browser, address, uri, scheme, width):
     made = Visit(browser, address, viewport={"width": width, "height": 900}, color_scheme=scheme)
     page = made.go(uri)
     page.wait_for_load_state("networkidle")
-    page.wait_for_timeout(300)
+    page.wait_for_function("document.fonts.status === 'loaded' && document.getAnimations().length === 0")
     page.evaluate(files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8"))
     found = page.evaluate("axe.run('.md-content')")
     made.context.close()
@@ -84,10 +83,9 @@ def test_search_finds_the_right_page_first(visit, asked, first):
     page = visit.go("")
     page.locator(".md-search__input").click()
     page.locator(".md-search__input").press_sequentially(asked)
-    link = page.locator(".md-search-result__link").first
-    link.wait_for(timeout=10_000)
-    page.wait_for_timeout(500)
-    assert urlsplit(page.locator(".md-search-result__link").first.get_attribute("href")).path.endswith(first)
+    page.wait_for_function(
+        "(first) => document.querySelector('.md-search-result__link')?.pathname.endsWith(first)", arg=first
+    )
 
 
 def test_a_chart_says_the_figures_of_the_point_under_the_pointer(visit):

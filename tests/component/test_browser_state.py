@@ -183,7 +183,8 @@ def test_other_engines_answer_as_the_package_does(published, engine):
 def test_an_engine_s_file_says_for_which_accelerators_it_has_numbers(published):
     _, facts, _ = published
     site = engine_profiles.under(
-        gather(load_catalogue(), models="meta-llama/Llama-3.1-8B-Instruct", gpus=GPUS, version="test"), "sglang"
+        gather(load_catalogue(), models="meta-llama/Llama-3.1-8B-Instruct", gpus=GPUS, version="test"),
+        "sglang",
     )
     model = site.models[0]
     few = json.loads(profiles.encode(profiles.engine_facts(site, model, reserves={"h100-sxm-80gb"})))
