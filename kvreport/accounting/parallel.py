@@ -264,7 +264,7 @@ class Layout:
         over = (model.experts.routed + self.redundant_experts) % self.expert_ranks
         if self.redundant_experts and over:
             raise InputError(
-                f"{model.id}: redundant experts: found {self.redundant_experts} beside {model.experts.routed} experts on "
+                f"{model.id}: redundant experts: found {self.redundant_experts} for {model.experts.routed} experts on "
                 f"{self.expert_ranks} ranks, which do not get equally many; allowed: "
                 f"{self.redundant_experts + self.expert_ranks - over}, or any number that makes the sum a multiple"
             )

@@ -283,7 +283,7 @@ def _spread(
             allowed = ", ".join(map(str, ranks.ranks))
             return Judgement(
                 "engine_does_not_run",
-                f"{engine.label} takes --max-lora-rank {allowed}; {asked.lora_rank} was asked for",
+                f"{engine.label} takes --max-lora-rank {allowed}; found {asked.lora_rank}",
             )
     cut = cut_block(ruling.alignment, model, weight_format, asked.formats, asked.layout)
     return RUNS if cut is None else Judgement("format_not_supported", f"{engine.label}: {cut}")

@@ -32,8 +32,8 @@ TENSOR_PARALLEL: Final = (1, 2, 4, 8)
 """Sizes that are tried where none are given: up to the devices of a usual server."""
 
 RENTED_FIRST: Final = (
-    "current generations that more than one cloud rents out come first, because no accelerator was named. "
-    "gpus '*' ranks every accelerator alike, by memory"
+    "no accelerator was named, so current GPUs that several clouds rent out come first, then the fewest GPUs; "
+    "--gpu '*' ranks all by total memory"
 )
 
 

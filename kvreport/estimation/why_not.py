@@ -236,7 +236,7 @@ def _layouts(request: Request) -> Iterator[Change]:
 
 
 def _next_gpus(request: Request, catalog: Catalogue) -> Iterator[Change]:
-    """The next larger accelerator of the same maker that clouds rent out, and the largest one."""
+    """The smallest larger accelerator of the same maker that clouds rent out and that is enough, else the largest."""
     own = request.accelerator
     if len(request.accelerators) > 1:
         return
@@ -250,8 +250,8 @@ def _next_gpus(request: Request, catalog: Catalogue) -> Iterator[Change]:
         ),
         key=lambda one: (one.usable_bytes, one.id),
     )
-    for device in dict.fromkeys(one.id for one in (*larger[:1], *larger[-1:])):
-        yield Change("gpu", f"--gpu {device}", _on(request, catalog.accelerators[device]))
+    made = [Change("gpu", f"--gpu {one.id}", _on(request, one)) for one in larger]
+    yield from [next((change for change in made if _lever(change).enough), made[-1])] if made else []
 
 
 def _on(request: Request, device: Accelerator) -> Request:
@@ -267,10 +267,12 @@ def _on(request: Request, device: Accelerator) -> Request:
 
 def _engines(request: Request, catalog: Catalogue) -> Iterator[Change]:
     """The other server's current release, with its own defaults."""
-    for family in _SERVERS:
-        if family == request.engine.family or family not in catalog.engines:
+    others = dict.fromkeys(_SERVERS)
+    others.pop(request.engine.family, None)
+    for family in others:
+        engine = catalog.engines.get(family)
+        if engine is None:
             continue
-        engine = catalog.engine(family)
         tokens, rows = rules(engine).scheduler(request.accelerator)
         serving = replace(request.serving, max_batched_tokens=tokens, max_seqs=rows)
         share = rules(engine).share(None)

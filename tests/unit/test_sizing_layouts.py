@@ -5,6 +5,7 @@ from math import ceil
 
 import pytest
 
+from kvreport.accounting.engines.command import Served
 from kvreport.accounting.engines.sglang.rules import Sglang
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.ranking import Choices, Deployment, Offer, rank
@@ -13,7 +14,7 @@ from kvreport.catalog.server_flags import load_server_flags
 from kvreport.cli import main
 from kvreport.errors import InputError
 from kvreport.estimation import estimate
-from kvreport.estimation.commands import Served, nodes_note, serving_command
+from kvreport.estimation.commands import nodes_note, serving_command
 from kvreport.estimation.size import Sizing, size
 from kvreport.resources import data_dir
 
@@ -233,7 +234,7 @@ def test_the_command_line_says_both_pools_and_that_the_ratio_is_a_bound(
     asked = ["size", "deepseek-v3", "--gpu", "H200", "--concurrent", "64", "--context", "32K"]
     assert main(asked) == 0
     said = capsys.readouterr().out
-    assert said.startswith("8 x H200")
+    assert "tokens with deepseek-ai/DeepSeek-V3: 8 x H200" in said.splitlines()[0]
     assert "--decode-context-parallel-size 8" in said
     assert main([*asked, "--disaggregated"]) == 0
     said = capsys.readouterr().out

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from kvreport.accounting import numeric as xp
+from kvreport.accounting.all_to_all import Exchange
+from kvreport.accounting.engines.command import Command, LocalServed, Served
 from kvreport.accounting.kv_cache import held
 from kvreport.accounting.numeric import Integers
 from kvreport.accounting.parallel import Layout
@@ -20,7 +22,7 @@ from kvreport.accounting.plan import BlockPlan, Serving
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat, WeightFormat
-from kvreport.catalog.model import Model
+from kvreport.catalog.model import Component, Model
 from kvreport.errors import InputError
 
 
@@ -121,6 +123,9 @@ class EngineRules:
     serves_only: ClassVar[bool] = False
     """True for a server that has no loader for formats of local engines."""
 
+    exchange: ClassVar[Exchange] = Exchange()
+    """How it uses the kernels that exchange tokens between expert ranks, where it is told to."""
+
     load_line: ClassVar[str] = "weights"
     """What the log's line about loading the model states."""
 
@@ -196,6 +201,16 @@ class EngineRules:
         """Layers of each pipeline stage where the engine divides them otherwise than vLLM; empty where it does not."""
         del layers, stages
         return ()
+
+    @property
+    def stages_checked_as_whole(self) -> bool:
+        """True if a start wants room on the fullest stage for one request of all layers."""
+        return False
+
+    def component_ranks(self, layout: Layout) -> Mapping[Component, int]:
+        """Ranks that a component is divided over where that is not the tensor-parallel group; experts are not asked."""
+        del layout
+        return {}
 
     def plan_stage(
         self,
@@ -421,6 +436,37 @@ class EngineRules:
     def max_requests(self, serving: Serving) -> int | None:
         """Requests that run at once whatever memory says; None for an engine without such a limit."""
         return serving.max_seqs if self.engine.device_classes else None
+
+    # --- how it is started ----------------------------------------------------------------------------------------
+
+    requests_flag: ClassVar[str] = "--max-num-seqs"
+    """What limits the requests at once where memory does not, as the engine calls it."""
+
+    @staticmethod
+    def command(served: Served) -> Command | None:
+        """The command that starts a server with what was laid out; None for an engine without a server.
+
+        Args:
+            served: What it must say.
+        """
+        del served
+        return None
+
+    @staticmethod
+    def local_command(served: LocalServed) -> Command | None:
+        """The command that starts an engine of one's own machine; None for others.
+
+        Args:
+            served: What it must say.
+        """
+        del served
+        return None
+
+    @staticmethod
+    def modelfile(served: LocalServed) -> str | None:
+        """A file of parameters that starts the same; None for engines that have no such file."""
+        del served
+        return None
 
 
 def _ceil(number: float | xp.Numbers) -> int | Integers:

@@ -7,7 +7,10 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
+from kvreport.accounting.all_to_all import NVLINK_BYTES, Exchange
 from kvreport.accounting.engines.base import EngineRules, Reserve, Step, constant
+from kvreport.accounting.engines.command import Command, Served
+from kvreport.accounting.engines.vllm import command as serve
 from kvreport.accounting.engines.vllm import kernels, overhead, plan, releases, reserve, scheduler
 from kvreport.accounting.engines.vllm.profiling import LOGIT_BYTES
 from kvreport.accounting.parallel import Layout
@@ -29,10 +32,17 @@ class Vllm(EngineRules):
 
     serves_only: ClassVar[bool] = True
 
+    exchange: ClassVar[Exchange] = Exchange(low_latency_nvlink_bytes=NVLINK_BYTES)
+
     @property
     def concurrency_is_tokens(self) -> bool:
         """True up to 0.8."""
         return releases.concurrency_from_tokens(releases.release_of(self.engine))
+
+    @property
+    def stages_checked_as_whole(self) -> bool:
+        """From 0.14 up to 0.16 (``v1/core/kv_cache_utils.py::get_kv_cache_configs``; before and after, stage by stage)."""
+        return (0, 14) <= releases.release_of(self.engine) < (0, 17)
 
     def default_kv_format(self, model: Model, accelerator: Accelerator | None) -> str | None:
         """What the checkpoint declares, else what the device's kernels ask for."""
@@ -250,3 +260,8 @@ class Vllm(EngineRules):
         )
         tokens = max_batched_tokens or tokens
         return tokens, min(max_seqs or rows, tokens)
+
+    @staticmethod
+    def command(served: Served) -> Command:
+        """``vllm serve`` and its flags."""
+        return serve.command(served)

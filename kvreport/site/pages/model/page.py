@@ -10,10 +10,13 @@ from heapq import nsmallest
 from typing import Any, Final
 
 from kvreport import units
+from kvreport.accounting.engines.command import Served
+from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.weights import active_parameters, parameters
 from kvreport.catalog.load import RELEASED
 from kvreport.catalog.model import Model
 from kvreport.estimation import Estimate
+from kvreport.estimation.commands import shell_line
 from kvreport.publish.attention_types import attention_label, cache_kind
 from kvreport.publish.downloads import FOLDER
 from kvreport.publish.series import Config, Series
@@ -336,15 +339,11 @@ def _step(line: str, *, last: bool) -> Step:
 
 
 def _command(site: SiteData, model: Model, best: Series | None) -> str:
-    if best is None or site.engine.family != "vllm":
+    if best is None:
         return ""
-    parts = ["vllm", "serve", model.id]
-    if best.config.tensor_parallel > 1:
-        parts += ["--tensor-parallel-size", str(best.config.tensor_parallel)]
-    longest = min(best.longest, model.context_tokens)
-    if longest < model.context_tokens:
-        parts += ["--max-model-len", str(longest)]
-    return shlex.join(parts)
+    longest = best.longest if best.longest < model.context_tokens else None
+    command = rules(site.engine).command(Served(model.id, best.config.tensor_parallel, longest))
+    return "" if command is None else shell_line(command)
 
 
 def _estimate_command(model: Model, best: Series | None) -> str:
