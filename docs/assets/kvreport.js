@@ -476,6 +476,19 @@
     ["[data-kv-instrument]", "instrument", ["kv-kernel.js", "kv-lessons.js", "kv-book-instrument.js"]],
   ];
 
+  /* What works without other files. Browsers do not let a page that is opened as a file read any. */
+  const ALONE = ["index", "textFilter", "guess", "quiz", "choice", "exercise", "instrument"];
+  const AS_FILE =
+    "This page was opened as a file, and browsers do not let a file read the numbers next to it. The text is complete; " +
+    "forms, filters and search need a server: run “python -m http.server” in the site’s folder and open the address that it prints.";
+
+  function asFile(marks) {
+    const place = $(marks.join());
+    if (!place) return;
+    place.before(make("p", { class: "kv-fault", role: "note" }, AS_FILE));
+    for (const said of $$(".kv-said, .kv-js form, form.kv-js")) said.hidden = true;
+  }
+
   /* An address that does not exist: offer a search for its last words. */
   function lost(place) {
     const asked = decodeURIComponent(location.pathname).split("/").filter(Boolean).pop() || "";
@@ -509,8 +522,11 @@
         )
       );
     }
+    const filed = location.protocol === "file:";
+    const unread = PARTS.filter(([, name]) => filed && !ALONE.includes(name)).map(([mark]) => mark);
+    if (filed) asFile(unread);
     for (const [mark, name, files] of PARTS) {
-      const roots = $$(mark);
+      const roots = unread.includes(mark) ? [] : $$(mark);
       if (!roots.length) continue;
       const later = LATE.includes(name) && !location.search;
       (later ? wake() : Promise.resolve()).then(() => Promise.all(files.map(script))).then(() => {

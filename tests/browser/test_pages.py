@@ -279,3 +279,23 @@ def test_what_is_chosen_while_the_numbers_are_on_their_way_is_not_lost(visit, ur
     page.wait_for_function("document.querySelector('[data-kv-shown*=int4]')")
     assert visit.query()["context"] == ["16384"]
     assert page.locator("#kv-weights").input_value() == "int4"
+
+
+@pytest.mark.parametrize("uri", ["", "explore/", "compare/", "sizer/", H100, "log/"])
+def test_a_page_that_is_opened_as_a_file_says_what_it_cannot_do(browser, tiny_site, uri):
+    context = browser.new_context(bypass_csp=True)
+    page = context.new_page()
+    page.goto((tiny_site.folder / uri / "index.html").as_uri())
+    note = page.locator("main .kv-fault")
+    note.wait_for()
+    assert note.count() == 1
+    assert "python -m http.server" in note.inner_text()
+    assert page.locator("main >> text=Reading the catalog").locator("visible=true").count() == 0
+    assert page.locator("main h1").is_visible()
+    context.close()
+
+
+def test_a_page_of_a_server_does_not_speak_of_files(visit):
+    page = visit.go("explore/")
+    page.wait_for_selector("#explore-table tbody tr")
+    assert page.locator("main .kv-fault").count() == 0
