@@ -33,7 +33,7 @@ from kvreport.accounting.numeric import Codes, Integers, Reals
 from kvreport.accounting.plan import BlockPlan
 from kvreport.accounting.profile import CacheProfile
 from kvreport.accounting.stages import stages
-from kvreport.accounting.support import Asked, machine_codes, spread_codes
+from kvreport.accounting.support import Asked, alone_codes, spread_codes
 from kvreport.accounting.support import codes as refusals
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.model import Model
@@ -278,7 +278,7 @@ def refused(case: Case, known: Memo, *, scalar: bool = False) -> int | Codes:
     )
     if any(spread):
         found = [[max(pair) for pair in zip(row, spread, strict=True)] for row in found]
-    alone = machine_codes(devices, case.layout)
+    alone = alone_codes(support, engine, devices, case.model, case.layout)
     if any(alone):
         found = [[max(code, one) for code in row] for row, one in zip(found, alone, strict=True)]
     return found[0][0] if scalar else xp.codes(found)
