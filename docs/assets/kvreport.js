@@ -572,7 +572,8 @@
     start,
   };
 
-  if (window.document$) window.document$.subscribe(start);
+  // Opened as a file the theme never says that the page is there.
+  if (window.document$ && location.protocol !== "file:") window.document$.subscribe(start);
   else if (document.readyState === "loading") addEventListener("DOMContentLoaded", start);
   else start();
 })();
