@@ -186,11 +186,6 @@ def test_layouts_that_are_named_are_tried(catalogue: Catalogue) -> None:
     assert best.layout.label in ("dp8-tp2-ep", "dp32-ep")
 
 
-def test_unequal_gpus_are_sent_to_the_estimate(catalogue: Catalogue) -> None:
-    with pytest.raises(InputError, match=r"unequal GPUs.*--gpu rtx-4090 --gpu rtx-5090 --pipeline-parallel"):
-        size(["llama-3.1-8b"], gpus=["rtx-4090 + rtx-5090"], context="8K", concurrent=4, catalog=catalogue)
-
-
 def test_the_command_says_what_the_layout_adds(catalogue: Catalogue) -> None:
     more = {"num_redundant_experts": 32, "all2all_backend": "deepep_low_latency", "max_batched_tokens": 256}
     vllm = estimate_command(wide(catalogue, **more))
