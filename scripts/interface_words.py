@@ -26,7 +26,9 @@ SOURCES = (
 NAMES = re.compile(r"use strict|[a-z]+(?: [a-z]+){5,}")
 """Strings of code: a mode of the language, lists of keys."""
 
-QUERY = re.compile(r"(?:CREATE|SELECT|ORDER BY|DESCRIBE)\b|[A-Z][a-z]+(?:[A-Z][a-z]+)+$|Arrow|Enter|Escape|Backspace|Tab$|Home$|End$|Page")
+QUERY = re.compile(
+    r"(?:CREATE|SELECT|ORDER BY|DESCRIBE)\b|[A-Z][a-z]+(?:[A-Z][a-z]+)+$|Arrow|Enter|Escape|Backspace|Tab$|Home$|End$|Page"
+)
 """Strings of code that begin as a sentence does: queries, names of classes and keys."""
 
 HEAD = 'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=UTF-8\\n"\n'

@@ -421,9 +421,7 @@ def test_an_answer_to_cite(reader, answer):
 def test_a_model_s_numbers_as_a_file(reader, answer, tmp_path):
     reader.click("nav a:has-text('Models')")
     reader.click("#models-table a:has-text('gpt-oss-20b')")
-    link = reader.page.locator(
-        "a[href*='gpt-oss-20b'][href$='.csv.gz']"
-    ).first
+    link = reader.page.locator("a[href*='gpt-oss-20b'][href$='.csv.gz']").first
     with reader.page.expect_download() as waiting:
         reader.act(lambda: link.evaluate("(one) => { one.download = ''; one.click(); }"))
     waiting.value.save_as(tmp_path / "model.csv.gz")
