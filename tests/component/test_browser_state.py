@@ -66,10 +66,10 @@ def test_other_engines_answer_as_the_package_does(engine):
     assert compared > len(rows) // (8 if engine == "sglang" else 4)
 
 
-def test_an_engine_s_file_says_for_which_accelerators_it_has_numbers(published):
-    _, facts, _ = published
+def test_an_engine_s_file_says_for_which_accelerators_it_has_numbers():
+    _, facts, catalogue = published()
     site = engine_profiles.under(
-        gather(load_catalogue(), models="meta-llama/Llama-3.1-8B-Instruct", gpus=GPUS, version="test"),
+        gather(catalogue, models="meta-llama/Llama-3.1-8B-Instruct", gpus=GPUS, version="test"),
         "sglang",
     )
     model = site.models[0]
