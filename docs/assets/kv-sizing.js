@@ -128,7 +128,7 @@
       );
     }
     if (work.ttft !== null || work.tpot !== null) {
-      assumed.push(`servers reach ${Math.round(work.efficiency * 100)} % of the roofline`);
+      assumed.push(`servers reach ${Math.round(work.efficiency * 100)}% of the roofline`);
     }
     work.peak = Math.ceil(concurrent * work.burst);
     return { work, assumed };

@@ -342,7 +342,15 @@ def _joined(
 def alone_codes(
     support: Support, engine: Engine, accelerators: Sequence[Accelerator], model: Model, layout: Layout
 ) -> list[int]:
-    """The codes of what a layout asks of a device, whatever the formats, one for each device."""
+    """The codes of what a layout asks of a device, whatever the formats, one for each device.
+
+    Args:
+        support: What engines' releases run on.
+        engine: The engine's record, of one release.
+        accelerators: The devices.
+        model: The model.
+        layout: How the model is spread over devices.
+    """
     ruling = support.ruling(engine.family, engine.version)
     return [_alone(ruling, engine, device, model, layout).code for device in accelerators]
 
