@@ -136,6 +136,14 @@
 
   /* --- ranking ------------------------------------------------------------------------------------------ */
 
+  /* The accelerators' limits under another engine: how many requests it runs at once is its own default. */
+  const underEngine = (peaks, site) => ({
+    ...peaks,
+    gpus: Object.fromEntries(
+      site.gpus.map((gpu) => [gpu.id, { ...peaks.gpus[gpu.id], seqs: gpu.step[1] }]),
+    ),
+  });
+
   const isTensorOnly = (layout) => layout.devices === layout.tp && !layout.ep && layout.dcp === 1;
 
   /* Deployments that serve the workload, best first, as kvreport.accounting.ranking.rank has them.
@@ -222,7 +230,7 @@
                 devices,
                 memory: devices * gpu.usable,
                 price: price === undefined ? null : price * devices,
-                headroom: replicas[1] * all / work.peak - 1,
+                headroom: kernel.headroom(replicas[1], all, work.peak),
                 sure: sure * peak >= work.peak,
                 binds: kernel.whatLimits(request, constant, held, fast, limits.seqs),
                 tpot: kernel.decodeSeconds(step, batch, work.mean),
@@ -338,5 +346,5 @@
     return words.map(quote).join(" ");
   }
 
-  root.kvSizing = { workload, rank, bestOfEach, inverses, whatToRelax, runsOnSglang, command };
+  root.kvSizing = { workload, rank, bestOfEach, inverses, whatToRelax, runsOnSglang, command, underEngine };
 })(typeof globalThis === "object" ? globalThis : this);

@@ -151,8 +151,8 @@ def test_the_answer_is_taken_away_as_markdown_and_link(page: Any, address: str) 
     assert "| GPU | GPUs |" in copied
     assert "```sh\nvllm serve " in copied
     page.locator("[data-kv-sized] .kv-actions >> text=Copy link").click()
-    page.wait_for_timeout(100)
-    assert page.evaluate("navigator.clipboard.readText()") == page.url
+    page.locator("[data-kv-sized] .kv-actions >> text=Copied").last.wait_for()
+    until(page, "navigator.clipboard.readText().then((text) => text === location.href)")
 
 
 def headline(page: Any) -> str:
