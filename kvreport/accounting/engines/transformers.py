@@ -7,10 +7,8 @@ from dataclasses import dataclass, replace
 
 from kvreport.accounting.engines.base import EngineRules
 from kvreport.accounting.kv_cache import cache_terms, state_tensor_bytes
-from kvreport.accounting.parallel import Layout
-from kvreport.accounting.plan import BlockPlan, Serving
+from kvreport.accounting.plan import BlockPlan, CacheSetup
 from kvreport.accounting.profile import UNBOUNDED, CacheProfile, Term
-from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.caches import Indexer, RecurrentState, StateTensor
 from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.model import Model
@@ -23,15 +21,10 @@ class Transformers(EngineRules):
     def plan(
         self,
         model: Model,
-        *,
-        serving: Serving,
-        kv_format: KvFormat | None,
-        layout: Layout,
-        accelerator: Accelerator | None,
+        setup: CacheSetup,
     ) -> BlockPlan:
         """What ``generate`` holds, without blocks."""
-        del serving, accelerator
-        return tensor_plan(model, kv_format, layout.tensor)
+        return tensor_plan(model, setup.kv_format, setup.layout.tensor)
 
 
 def tensor_plan(model: Model, kv_format: KvFormat | None, tensor_parallel: int) -> BlockPlan:
