@@ -186,7 +186,7 @@ class Deployment:
 
     def headroom(self, peak: int) -> float:
         """Requests that could come on top of the peak, spares not counted, as a share of the peak."""
-        return self.replicas[1] * self.users_each / peak - 1
+        return kernel.headroom(self.replicas[1], self.users_each, peak)
 
 
 @dataclass(frozen=True, slots=True)

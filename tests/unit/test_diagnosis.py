@@ -73,7 +73,7 @@ Available KV cache memory: 11.03 GiB
 
 def test_a_request_that_does_not_fit_gets_the_ways_out_that_suffice() -> None:
     found = read(SHORT)
-    # Twice 0.65 is 1.3; 10 GiB and 5 % of 80 GiB more are 14 GiB: 0.65 x 1.4 = 0.91 would not do.
+    # Twice 0.65 is 1.3; 10 GiB and 5% of 80 GiB more are 14 GiB: 0.65 x 1.4 = 0.91 would not do.
     assert changes(found) == {
         "max_model_len": (21_360, 1.0),
         "kv_dtype": ("fp8", 1.3),

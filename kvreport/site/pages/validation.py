@@ -204,7 +204,7 @@ def _statistic_cells(one: Statistic) -> tuple[Cell, ...]:
         Cell(units.count(one.count), "kv-num", value=one.count),
         *(Cell(_share(value), "kv-num", value=value) for value in (one.median, one.p90, one.largest)),
         Cell(f"{one.within_1_percent:.0%}", "kv-num", value=one.within_1_percent),
-        Cell(f"{one.bias * 100:+.2f}\u202f%", "kv-num", value=one.bias),
+        Cell(f"{one.bias * 100:+.2f}%", "kv-num", value=one.bias),
     )
 
 
@@ -213,7 +213,7 @@ _STATISTICS: Final = (
     Column("Median error"),
     Column("90th percentile"),
     Column("Largest"),
-    Column("Within 1\u00a0%"),
+    Column("Within 1%"),
     Column("Median, signed"),
 )
 
@@ -271,7 +271,7 @@ def _planner(found: PlannerCheck) -> Table:
             row("rows: a model under one set of flags", found.rows),
             row("points: pools and lengths", found.points),
             row("points that are equal", found.equal, found.points),
-            row("points within 1\u00a0%", found.near, found.points),
+            row("points within 1%", found.near, found.points),
             row("points that are equal without inferring a flag", found.equal_as_recorded, found.points),
             row(f"rows that a missing flag is inferred for ({found.inferred_flag})", found.inferred_rows),
             row("rows left out, because their config is not available", found.left_out_rows),
@@ -349,9 +349,9 @@ def _oracle(found: OracleCheck) -> Table:
 
 
 def _share(value: float) -> str:
-    """Print an error: ``0.02 %``, ``10.4 %``."""
+    """Print an error: ``0.02%``, ``10.4%``."""
     percent = value * 100
-    return f"{percent:.2f}\u202f%" if percent < 1 else f"{percent:.1f}\u202f%"
+    return f"{percent:.2f}%" if percent < 1 else f"{percent:.1f}%"
 
 
 def pages(inputs: Inputs) -> Iterator[Page]:
