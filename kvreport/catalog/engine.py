@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Annotated, Final, Literal
 
 from pydantic import Field
@@ -210,6 +211,7 @@ def engine_for_version(engines: Iterable[Engine], family: str, version: str | No
     return None
 
 
+@lru_cache(maxsize=1024)
 def version_number(text: str) -> tuple[int, ...]:
     """The leading numbers of a version: ``0.19.2rc1.dev134`` is ``(0, 19, 2)``; empty if none.
 
