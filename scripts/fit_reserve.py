@@ -45,8 +45,9 @@ from kvreport.catalog.observation import Observation, load_observations
 from kvreport.errors import InputError
 from kvreport.evidence.validation import engine_of, validate
 from kvreport.resources import data_dir
+from kvreport.startup_log.judge import diagnose_start
 from kvreport.startup_log.observed import device_of, find_model, published_start, share_taken
-from kvreport.startup_log.start import Comparison, Start, diagnose_start
+from kvreport.startup_log.start import Comparison, Start
 from kvreport.units import GIB
 
 CONSTANTS = ("non_framework_bytes", "non_framework_rank_bytes", "unified_bytes", "graph_bytes_per_layer")

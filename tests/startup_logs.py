@@ -68,6 +68,20 @@ Maximum concurrency for 8,192 tokens per request: 12.20x
 """,
 }
 
+# Qwen3-30B-A3B on llama-server with Vulkan, verbatim from a public log.
+LLAMA_CPP = """\
+print_info: file size   = 17.28 GiB (4.86 BPW)
+load_tensors: offloaded 49/49 layers to GPU
+load_tensors:   CPU_Mapped model buffer size =   166.92 MiB
+load_tensors:      Vulkan0 model buffer size = 17524.42 MiB
+llama_context: n_ctx         = 8192
+llama_context: n_ubatch      = 2048
+llama_context: Vulkan_Host  output buffer size =     0.58 MiB
+llama_kv_cache: size =  768.00 MiB (  8192 cells,  48 layers,  1/1 seqs), K (f16):  384.00 MiB, V (f16):  384.00 MiB
+sched_reserve:    Vulkan0 compute buffer size =   368.04 MiB
+sched_reserve: Vulkan_Host compute buffer size =    64.05 MiB
+"""
+
 _LINES = sorted({line for text in LOGS.values() for line in text.splitlines()})
 _NUMBERS = ("0", "-0", "1", "-1", "00017", ",", "1,,,", "0.0", ".5", "1e9", "inf", "nan", "9" * 18, "9" * 400)
 _NOISE = (

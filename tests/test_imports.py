@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -9,6 +10,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
+
+from kvreport.accounting.engines.registry import FAMILIES
 
 HEAVY = ("altair", "jinja2", "mkdocs", "pandas", "pyarrow", "vl_convert")
 
@@ -61,3 +64,24 @@ def test_no_rule_names_a_class_of_models(repository):
         and CLASS_NAME.search(path.read_text("utf-8"))
     ]
     assert naming == []
+
+
+def test_no_engine_is_told_apart_by_name_outside_its_own_module(repository):
+    """What differs between engines is a method or an attribute of its rules; the catalog looks records up."""
+    package = repository / "kvreport"
+    compared = [
+        f"{path.relative_to(package)}:{node.lineno}"
+        for path in package.rglob("*.py")
+        if path.relative_to(package).parts[:2] != ("accounting", "engines")
+        and path.relative_to(package).parts[0] != "catalog"
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Compare) and _names_an_engine(node)
+    ]
+    assert compared == []
+
+
+def _names_an_engine(node):
+    sides = [ast.unparse(side) for side in (node.left, *node.comparators)]
+    return any(side.endswith("engine.family") for side in sides) or (
+        "family" in sides and any(f"'{name}'" in side for side in sides for name in FAMILIES)
+    )

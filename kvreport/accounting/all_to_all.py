@@ -6,6 +6,7 @@ which are activations. DeepEP keeps buffers from the start to the end: they are 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
 from kvreport.accounting.parallel import Layout
@@ -23,11 +24,21 @@ NVLINK_BYTES: Final = GIB
 MOST_BYTES: Final = 32 * GIB
 """DeepEP counts its low-latency buffer in units of 16 bytes with 31 bits (``deep_ep.cpp``)."""
 
-SGLANG_TOKENS: Final = 128
-"""Tokens that an SGLang rank dispatches at most (``SGLANG_DEEPEP_NUM_MAX_DISPATCH_TOKENS_PER_RANK``, 0.5.23)."""
-
 _LINE: Final = 128
 _HEADER: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """How an engine uses DeepEP.
+
+    Attributes:
+        most_tokens: Tokens that a rank dispatches at most in a low-latency step; None for those of the step.
+        low_latency_nvlink_bytes: NVLink buffers that are kept beside the low-latency ones.
+    """
+
+    most_tokens: int | None = None
+    low_latency_nvlink_bytes: int = 0
 
 
 def low_latency_bytes(tokens: int, hidden: int, experts: int) -> int:
@@ -51,13 +62,13 @@ def low_latency_bytes(tokens: int, hidden: int, experts: int) -> int:
     return -(-total // _LINE) * _LINE
 
 
-def buffer_bytes(model: Model, layout: Layout, family: str, max_batched_tokens: int) -> int:
+def buffer_bytes(model: Model, layout: Layout, exchange: Exchange, max_batched_tokens: int) -> int:
     """Bytes that the exchange keeps on one rank; 0 without data-parallel attention over whole experts.
 
     Args:
         model: The model.
         layout: How it is spread over devices, and which kernels exchange.
-        family: The engine's family, which decides how many tokens a rank dispatches.
+        exchange: How the engine uses the kernels.
         max_batched_tokens: Tokens of one step.
 
     Raises:
@@ -69,7 +80,7 @@ def buffer_bytes(model: Model, layout: Layout, family: str, max_batched_tokens: 
     if layout.all_to_all == "deepep_high_throughput":
         return NVLINK_BYTES * (2 if layout.nodes > 1 else 1)
     experts = model.experts.routed + layout.redundant_experts
-    tokens = SGLANG_TOKENS if family == "sglang" else max_batched_tokens
+    tokens = exchange.most_tokens or max_batched_tokens
     size = low_latency_bytes(tokens, model.hidden_size, experts)
     if size >= MOST_BYTES:
         most = tokens * (MOST_BYTES - 1) // size
@@ -77,4 +88,4 @@ def buffer_bytes(model: Model, layout: Layout, family: str, max_batched_tokens: 
             f"{model.id}: all-to-all backend: found deepep_low_latency with {tokens:,} tokens in a step, whose buffers take "
             f"{size / GIB:.1f} GiB; allowed: less than {MOST_BYTES // GIB} GiB, such as --max-batched-tokens {most:,}"
         )
-    return size + (NVLINK_BYTES if family == "vllm" else 0)
+    return size + exchange.low_latency_nvlink_bytes

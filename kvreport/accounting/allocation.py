@@ -258,9 +258,7 @@ def shared_overhead(case: Case, form: WeightFormat | None, known: Memo) -> dict[
         lambda: engine.load_overhead(case.model, form, case.formats, device, case.layout),
     )
     step = case.serving.max_batched_tokens
-    exchange = (
-        buffer_bytes(case.model, case.layout, case.engine.family, step) if case.layout.all_to_all else 0
-    )
+    exchange = buffer_bytes(case.model, case.layout, engine.exchange, step) if case.layout.all_to_all else 0
     further = {"lora_adapters": adapters, "all_to_all_buffers": exchange}
     return added | {name: size for name, size in further.items() if size}
 

@@ -40,11 +40,15 @@ from kvreport.adapters.staging import Staging, stage, warned
 from kvreport.adapters.styles import BOOK, SHARED, Styles
 from kvreport.book import glossary
 from kvreport.book.quantities import Quantities
+from kvreport.build_cache import code, digest
 from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.record_cache import recall_models
+from kvreport.catalog.records import MODELS, Records
 from kvreport.dataset.release import data_version
 from kvreport.errors import Fault, InputError
 from kvreport.processes import exit_on_signals
 from kvreport.publish.compact import compact_script, compact_style
+from kvreport.publish.noted import Noted
 from kvreport.publish.pruned_style import Named
 from kvreport.site.build import Report, build
 from kvreport.site.kit import fonts, links, templating
@@ -118,6 +122,7 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         self.searched: dict[str, list[search.Doc]] | None = None
         self.nav: Navigation | None = None
         self.page_cache: PageCache | None = None
+        self.records: Records | None = None
         self.keys: dict[str, bytes] = {}
         self.kept: dict[str, Finished] = {}
         self.tags: dict[str, str] = {}
@@ -160,7 +165,8 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
             # Columns are aligned by an attribute; a style in the page would be refused.
             config.mdx_configs.setdefault("tables", {}).setdefault("use_align_attribute", True)
         catalogues = {"public": resources.data_dir(), "site": data}
-        self.notebooks = notebooks(config, (resources.package_dir(),), catalogues)
+        self.records = Records(catalogues)
+        self.notebooks = notebooks(config, (resources.package_dir(),), catalogues, self.records)
         return config
 
     def on_files(self, files: Files, config: MkDocsConfig) -> Files:
@@ -175,7 +181,7 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
             self._take_book(files, config)
         if self.publishes and self.book is not None:
             self.ahead = Ahead(config, len(self.book.titles))
-        cache = Path(config.config_file_path or ".").parent / self.config.cache
+        cache = self._cache(config)
         templating.override(Path(self.config.templates) if self.config.templates else None)
         try:
             self.report = build(
@@ -223,6 +229,10 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         self.known |= {*map(self.mount.at, self.report.file_names), "search/search_index.json"}
         return files
 
+    def _cache(self, config: MkDocsConfig) -> Path:
+        """The folder that is kept between builds."""
+        return Path(config.config_file_path or ".").parent / self.config.cache
+
     def _take_asset(self, path: Path, files: Files, config: MkDocsConfig) -> None:
         """Announce one of our assets, scripts and styles without comments; a project's own file goes first."""
         uri = self.mount.at(f"assets/{path.relative_to(resources.assets_dir()).as_posix()}")
@@ -245,9 +255,15 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         It costs little and comes first, so that a slip in a page is told before the long work.
         """
         catalogue = open_catalogue(Path(self.config.catalogue) if self.config.catalogue else None)
+        if self.publishes:
+            recall_models(catalogue, self._cache(config) / "records")
         terms = catalogue.folder / "glossary.yaml"
         try:
             self.book = Book(Quantities(catalogue), glossary.load_glossary(terms) if terms.is_file() else ())
+            if self.publishes and self.records is not None:
+                shared = (path for path in sorted(catalogue.folder.iterdir()) if path.name != MODELS)
+                state = digest(shared, (), code(without=("adapters", "cli", "publish", "site")))
+                self.book.kept = Noted(self._cache(config) / "parts" / "book.noted", state, self.records)
             self.book.take(files, config)
             self._refuse(self.book.check_prose(Path(self.config.prose)) if self.config.prose else [])
             for uri, content in self.book.pack(config):
@@ -279,9 +295,8 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
             [DictLoader({page_cache.TEMPLATE: "kept"}), *([env.loader] if env.loader else [])]
         )
         partly = (self.config.models, self.config.gpus) != ("*", "*")
-        folder = Path(config.config_file_path or ".").parent / self.config.cache / "pages"
         self.page_cache = PageCache(
-            folder,
+            self._cache(config) / "pages",
             page_cache.frame(
                 config,
                 self.nav,
@@ -455,6 +470,8 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         """Prune the styles and put the site in its place, unless the host is about to refuse it for its warnings."""
         if self.notebooks is not None:
             self.notebooks.finish()
+        if self.book is not None and self.book.kept is not None:
+            self.book.kept.finish()
         if self.page_cache is not None:
             self.page_cache.finish()
             self.page_cache = None

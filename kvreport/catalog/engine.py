@@ -211,6 +211,12 @@ def engine_for_version(engines: Iterable[Engine], family: str, version: str | No
     return None
 
 
+def dated_releases(engines: Iterable[Engine], family: str) -> list[Engine]:
+    """The entries of one engine that have a range of versions, oldest first."""
+    ranges = [(e.versions[0], e) for e in engines if e.family == family and e.versions]
+    return [engine for _, engine in sorted(ranges, key=lambda pair: version_number(pair[0]))]
+
+
 @lru_cache(maxsize=1024)
 def version_number(text: str) -> tuple[int, ...]:
     """The leading numbers of a version: ``0.19.2rc1.dev134`` is ``(0, 19, 2)``; empty if none.

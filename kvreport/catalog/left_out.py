@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -86,8 +87,8 @@ class LeftOutLog(Record):
     rules: Slug | None = None
 
 
-class OtherFamily(Record):
-    """Errors on logs of an engine that no constant is fitted for.
+class FamilyErrors(Record):
+    """Errors on the logs of one engine family.
 
     Attributes:
         logs: Logs that state all flags and print what can be compared.
@@ -101,17 +102,30 @@ class OtherFamily(Record):
 
 
 class LeftOut(Record):
-    """The content of ``left_out.yaml``, which ``scripts/fit_reserve.py`` writes."""
+    """The content of ``left_out.yaml``, which ``scripts/fit_reserve.py`` writes.
+
+    Attributes:
+        fitted: The engine family whose constants were fitted, and whose logs ``summary`` and ``logs`` are of.
+        constants: Fitted constants, by name.
+        summary: Errors on all logs of sources left out.
+        logs: Each of them.
+        others: Errors on logs of engines that no constant is fitted for, by family.
+    """
 
     schema_version: Literal[1] = SCHEMA_VERSION
+    fitted: Slug = "vllm"
     constants: dict[Slug, Constant]
     summary: Summary
     logs: tuple[LeftOutLog, ...]
-    others: dict[Slug, OtherFamily] = Field(default_factory=dict)
+    others: dict[Slug, FamilyErrors] = Field(default_factory=dict)
 
-    def of_record(self, name: str) -> int:
-        """How many of the logs are of one engine record's releases."""
-        return sum(log.rules == name for log in self.logs)
+    def of_family(self, family: str) -> FamilyErrors | None:
+        """Errors on an engine family's logs, fitted or not; None for one that no logs were kept of."""
+        counts = Counter(log.rules for log in self.logs if log.rules is not None)
+        own = FamilyErrors(
+            logs=self.summary.logs, median_error=self.summary.median_error, records=dict(counts)
+        )
+        return {**self.others, self.fitted: own}.get(family)
 
 
 def load_left_out(data_dir: Path) -> LeftOut | None:

@@ -347,6 +347,11 @@ class Shelf(Generic[R]):
             {path.stem: path for path in sorted(folder.glob("*.yaml"))} if folder.is_dir() else {}
         )
 
+    @property
+    def read_so_far(self) -> dict[str, R]:
+        """The records that have been read, by stem; what is put here is not read again."""
+        return self._read
+
     def where(self, stem: str) -> str:
         """Name a file as a reader finds it: its folder and name."""
         return f"{self.folder.name}/{stem}.yaml"

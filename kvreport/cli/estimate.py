@@ -152,8 +152,8 @@ def _command_lines(result: Estimate) -> list[str]:
         checkpoint_note,
         estimate_command,
         nodes_note,
+        options_of,
         served_by,
-        tensorrt_llm_options,
     )
     from kvreport.estimation.local_answer import LocalEstimate
 
@@ -164,8 +164,8 @@ def _command_lines(result: Estimate) -> list[str]:
         return []
     served = served_by(result)
     notes = [note for note in (checkpoint_note(served), nodes_note(served)) if note]
-    if command.endswith("--config options.yaml"):
-        notes.append(f"options.yaml: {tensorrt_llm_options(served)}")
+    if options := options_of(result):
+        notes.append(f"options.yaml: {options}")
     return ["Start it with", f"  {command}", *(f"  {note}" for note in notes), ""]
 
 

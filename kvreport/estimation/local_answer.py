@@ -72,7 +72,7 @@ class LocalEstimate(Estimate):
     @property
     def most_requests_flag(self) -> str:
         """What limits the requests at once where memory does not, as the engine calls it."""
-        return "OLLAMA_NUM_PARALLEL" if self.request.engine.family == "ollama" else "--parallel"
+        return self.request.case.rules.requests_flag
 
     @property
     def state_cache_bytes(self) -> int:

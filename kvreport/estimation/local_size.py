@@ -13,12 +13,11 @@ from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.accounting.engines.llama_cpp.search import fewest_cpu_experts, longest_context, most_gpu_layers
 from kvreport.accounting.engines.ollama import Ollama
 from kvreport.accounting.engines.registry import rules
-from kvreport.catalog.engine import Engine
 from kvreport.catalog.load import RELEASED, Catalogue
 from kvreport.errors import InputError, shorten
 from kvreport.estimation.local import open_query
 from kvreport.estimation.local_case import LocalCase, fullest, refuse_forks, with_base_model, with_mix
-from kvreport.estimation.local_command import flags, ollama_command, ollama_name
+from kvreport.estimation.local_command import command_of_file
 from kvreport.estimation.local_inverse import MIXES_BY_SIZE, fits_machine
 from kvreport.estimation.request import at_release
 from kvreport.query import Query
@@ -226,13 +225,5 @@ def _deployed(case: LocalCase, machine: str, layout: LocalLayout, context: int) 
         options=case.options,
         layout=layout,
         longest_context=min(longest // slots, model.context_tokens),
-        command=_command(case, case.request.engine),
+        command=command_of_file(case),
     )
-
-
-def _command(case: LocalCase, engine: Engine) -> str:
-    if engine.family == "ollama":
-        return ollama_command(ollama_name(case.request.model.id, case.mix), case.options)
-    stem = case.request.model.id.rpartition("/")[2]
-    file = str(case.query.model) if case.mix == "file" else f"{stem}-{case.mix.upper()}.gguf"
-    return " ".join(["llama-server", "-m", file, *flags(case.options)])

@@ -448,7 +448,7 @@ def _refuse_unused(query: Query, engine: Engine) -> None:
     Raises:
         InputError: If a flag of the local engines is given for a server, or a rank without adapters.
     """
-    if engine.family in _SERVERS:
+    if rules(engine).serves_only:
         for option in options():
             value = getattr(query, option.name)
             if option.group == "home" and value != option.default:
@@ -461,9 +461,6 @@ def _refuse_unused(query: Query, engine: Engine) -> None:
         raise InputError(
             f"max-lora-rank: found {query.max_lora_rank} without adapters; allowed with --max-loras of at least 1"
         )
-
-
-_SERVERS = frozenset({"vllm", "sglang", "tensorrt_llm"})
 
 
 def _say_newer(query: Query, catalog: Catalogue, assumed: list[str]) -> None:

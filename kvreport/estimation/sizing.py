@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from kvreport.accounting.capacity import boundary
 from kvreport.accounting.deployment import Case, plan_blocks
+from kvreport.accounting.engines.command import Served
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.plan import Serving
 from kvreport.accounting.ranking import Deployment, Ranking
@@ -23,7 +24,7 @@ from kvreport.catalog.engine import Engine
 from kvreport.catalog.load import RELEASED, Catalogue
 from kvreport.errors import InputError
 from kvreport.estimation.answer import layout_to_dict
-from kvreport.estimation.commands import Served, Server, checkpoint_note, nodes_note, serving_command
+from kvreport.estimation.commands import Server, checkpoint_note, nodes_note, serving_command
 from kvreport.estimation.disaggregated import Disaggregated
 from kvreport.estimation.request import refuse_unsupported
 from kvreport.units import count, gib, human_bytes
@@ -225,9 +226,7 @@ class Sizing:
     def _engine(self, family: str) -> Engine | None:
         """The engine whose rules were applied if it is of this family, else the family's newest."""
         asked = self.catalogue.engine(self.engine)
-        if asked.family == family:
-            return asked
-        return self.catalogue.engines.get(family)
+        return {**self.catalogue.engines, asked.family: asked}.get(family)
 
     def arithmetic(self, found: Deployment) -> list[str]:
         """The arithmetic of one deployment, line by line, with its numbers put in."""

@@ -267,10 +267,12 @@ def _on(request: Request, device: Accelerator) -> Request:
 
 def _engines(request: Request, catalog: Catalogue) -> Iterator[Change]:
     """The other server's current release, with its own defaults."""
-    for family in _SERVERS:
-        if family == request.engine.family or family not in catalog.engines:
+    others = dict.fromkeys(_SERVERS)
+    others.pop(request.engine.family, None)
+    for family in others:
+        engine = catalog.engines.get(family)
+        if engine is None:
             continue
-        engine = catalog.engine(family)
         tokens, rows = rules(engine).scheduler(request.accelerator)
         serving = replace(request.serving, max_batched_tokens=tokens, max_seqs=rows)
         share = rules(engine).share(None)

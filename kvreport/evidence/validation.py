@@ -20,12 +20,13 @@ from typing import Any, Final
 import numpy as np
 
 from kvreport.accounting.engines.registry import rules
-from kvreport.catalog.engine import Engine, engine_for_version, version_number
+from kvreport.catalog.engine import Engine, engine_for_version
 from kvreport.catalog.load import Catalogue
 from kvreport.catalog.observation import Observation, load_observations
+from kvreport.startup_log.judge import Judgment, diagnose_start
 from kvreport.startup_log.observed import find_model, published_start
-from kvreport.startup_log.release import places, release_of_day, release_of_places
-from kvreport.startup_log.start import Comparison, Judgment, diagnose_start
+from kvreport.startup_log.release import RELEASE_OF
+from kvreport.startup_log.start import Comparison
 
 FAMILIES: Final = {
     "vllm": "vllm",
@@ -174,30 +175,10 @@ def engine_of(catalogue: Catalogue, observation: Observation) -> Engine | None:
     family = FAMILIES.get(observation.engine)
     if family is None:
         return None
-    version = observation.engine_version if family in (*_RELEASES, "sglang", "vllm") else None
-    if family == "vllm" and not version_number(version or ""):
-        version = _vllm_release(observation)
-    elif family in _RELEASES and version is None and observation.origin.date is not None:
-        version = _version_of_date(family, observation.origin.date)
+    release_of = RELEASE_OF.get(family)
+    version = None if release_of is None else release_of(observation)
     engine = engine_for_version(catalogue.engines.values(), family, version)
     return engine if engine is None or version is None else rules(engine).at_release(version)
-
-
-def _vllm_release(observation: Observation) -> str | None:
-    """The release of a log that does not name it: as the places of its lines tell, else its day."""
-    told = release_of_places(places(observation.origin.lines))
-    if told is None and observation.origin.date is not None:
-        return release_of_day(observation.origin.date)
-    return told
-
-
-_RELEASES: Final = {"sglang": (("2026-07-25", "0.5.15"),)}
-"""The release that was current before a day, where a log does not say (SGLang 0.5.16 came out on 2026-07-25);
-later logs count as the current rules."""
-
-
-def _version_of_date(family: str, date: str) -> str | None:
-    return next((version for day, version in _RELEASES[family] if date < day), None)
 
 
 def _started(observation: Observation) -> bool | None:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from urllib.parse import urljoin
 from xml.sax.saxutils import escape, quoteattr
 
-from kvreport.catalog.engine import Engine, version_number
+from kvreport.catalog.engine import Engine, dated_releases
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 from kvreport.estimation import Estimate, estimate
@@ -40,7 +40,7 @@ def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
 
 def changes(site: SiteData) -> Iterator[dict[str, Any]]:
     """Yield one object for each step from a release of the site's engine to the next."""
-    gpu, steps = site.known_gpus[0], releases(site.catalogue.engines.values(), site.engine.family)
+    gpu, steps = site.known_gpus[0], dated_releases(site.catalogue.engines.values(), site.engine.family)
     with site.parts.group("engine-changes") as kept:
         every = [
             kept.get(
@@ -94,12 +94,6 @@ def _moved(model: Model, old: Estimate | None, new: Estimate | None) -> dict[str
         "new": new.max_concurrency,
         "cause": terms[0].term if terms else None,
     }
-
-
-def releases(engines: Any, family: str) -> list[Engine]:  # noqa: ANN401 - any iterable of engines
-    """Return the entries of one engine that have a range of versions, oldest first."""
-    dated = [engine for engine in engines if engine.family == family and engine.versions]
-    return sorted(dated, key=lambda engine: version_number(engine.versions[0]))
 
 
 def _feed(site: SiteData, found: list[dict[str, Any]]) -> str:

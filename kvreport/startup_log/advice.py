@@ -12,9 +12,9 @@ from kvreport.accounting.deployment import allocate, lay_out
 from kvreport.accounting.kernel import RAISED_UTILIZATION
 from kvreport.errors import InputError
 from kvreport.startup_log.findings import Change
+from kvreport.startup_log.judge import printed_concurrency
 from kvreport.startup_log.laid_out import TWO_BYTE_KV, LaidOut, longest_of, tokens_of
 from kvreport.startup_log.reading import Reading
-from kvreport.startup_log.start import printed_concurrency
 
 FEWER_REQUESTS: Final[tuple[int, ...]] = tuple(words.ALL["fewer_requests"])
 """Requests at once that are tried, where sampling from many rows of logits takes the cache's place."""

@@ -20,6 +20,7 @@ from kvreport.estimation.request import open_model
 from kvreport.startup_log.advice import changes, plan_agrees, shorter
 from kvreport.startup_log.findings import Comparison, Diagnosis
 from kvreport.startup_log.further import NOT_FOLLOWED
+from kvreport.startup_log.judge import Judgment, diagnose_start
 from kvreport.startup_log.laid_out import (
     POOL_AS_STATED,
     LaidOut,
@@ -31,7 +32,7 @@ from kvreport.startup_log.laid_out import (
 )
 from kvreport.startup_log.reading import Reading
 from kvreport.startup_log.reading import read_log as read_lines
-from kvreport.startup_log.start import Judgment, Start, diagnose_start
+from kvreport.startup_log.start import Start
 from kvreport.units import GIB
 
 _QUANTITIES: Final = {

@@ -16,9 +16,10 @@ from kvreport.catalog.engine import Engine, engine_for_version, version_number
 from kvreport.catalog.load import Catalogue
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
+from kvreport.startup_log.judge import Judgment, with_pool
 from kvreport.startup_log.reading import Reading
 from kvreport.startup_log.release import release_of_places
-from kvreport.startup_log.start import Figures, Flags, Judgment, Start, with_pool
+from kvreport.startup_log.start import Figures, Flags, Start
 
 TWO_BYTE_KV: Final = words.TWO_BYTE_KV
 

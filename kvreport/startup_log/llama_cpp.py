@@ -60,6 +60,7 @@ class LlamaStart:
         cache_types: Types of keys and values.
         context: ``n_ctx``.
         slots: ``n_seq_max``.
+        streams: Rows of cells: 1 where all slots share one.
         ubatch: ``n_ubatch``.
         batch: ``n_batch``.
         offloaded: Layers on devices and layers in all.
@@ -76,6 +77,7 @@ class LlamaStart:
     cache_types: tuple[str, str] | None = None
     context: int | None = None
     slots: int | None = None
+    streams: int | None = None
     ubatch: int | None = None
     batch: int | None = None
     offloaded: tuple[int, int] | None = None
@@ -87,22 +89,30 @@ class LlamaStart:
     @property
     def device_bytes(self) -> int:
         """Bytes of all buffers on devices."""
-        return self._sum(on_host=False)
+        return self._sum(host=False)
 
     @property
     def host_bytes(self) -> int:
         """Bytes of all buffers in host memory."""
-        return self._sum(on_host=True)
+        return self._sum(host=True)
 
-    def _sum(self, *, on_host: bool) -> int:
-        return sum(
-            sum(kinds.values()) for name, kinds in self.buffers.items() if bool(_HOSTS.match(name)) == on_host
-        )
+    @property
+    def compute_bytes(self) -> int:
+        """Bytes of the compute buffers on devices."""
+        return sum(kinds.get("compute", 0) for name, kinds in self.buffers.items() if not on_host(name))
+
+    def _sum(self, *, host: bool) -> int:
+        return sum(sum(kinds.values()) for name, kinds in self.buffers.items() if on_host(name) == host)
 
     @property
     def is_empty(self) -> bool:
         """True if no line was llama.cpp's."""
         return not (self.buffers or self.cells or self.estimated)
+
+
+def on_host(name: str) -> bool:
+    """True for a buffer in host memory, by the name that llama.cpp gives it."""
+    return bool(_HOSTS.match(name))
 
 
 MARKS: Final = ("llama_kv_cache:", "load_tensors:", "sched_reserve:", "llama_context:")
@@ -149,6 +159,8 @@ def _read_line(start: LlamaStart, line: str) -> None:
         start.cells.append(int(found["cells"]))
         if found["key"] and found["value"]:
             start.cache_types = (found["key"], found["value"])
+        if found["streams"]:
+            start.streams = int(found["streams"])
     elif found := _STATES.search(line) or _COMPRESSORS.search(line.rstrip()):
         start.state_bytes += _mib(found["mib"])
     elif found := _OFFLOADED.search(line):

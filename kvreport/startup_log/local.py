@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from kvreport.accounting.engines.llama_cpp.options import LocalOptions
+from kvreport.accounting.engines.llama_cpp.placement import LocalDevice
 from kvreport.catalog.load import Catalogue, open_catalogue
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 from kvreport.estimation.opened import said_of
 from kvreport.estimation.request import open_model
-from kvreport.startup_log.llama_cpp import LlamaStart, read_start
-from kvreport.startup_log.start import Buffers, Figures, Flags, Start, diagnose_start
+from kvreport.startup_log.llama_cpp import LlamaStart, on_host, read_start
+from kvreport.startup_log.local_start import Buffers, diagnose_local_start, local_start
 from kvreport.units import GIB, count
 
 SIXTEEN_BIT: Final = ("f16", "bf16")
@@ -92,6 +94,7 @@ class LocalDiagnosis:
         for name, stated, ours in (
             ("cache", self.start.kv_bytes, self.computed.cache),
             ("recurrent states", self.start.state_bytes, self.computed.states),
+            ("working memory", self.start.compute_bytes, self.computed.compute),
         ):
             if stated:
                 apart = (ours - stated) / stated
@@ -109,6 +112,7 @@ class LocalDiagnosis:
             "host_bytes": start.host_bytes,
             "cache_bytes": start.kv_bytes,
             "state_bytes": start.state_bytes,
+            "compute_bytes": start.compute_bytes,
             "cells": list(start.cells),
             "cache_types": list(start.cache_types) if start.cache_types else None,
             "context_tokens": start.context,
@@ -118,7 +122,11 @@ class LocalDiagnosis:
             "free_bytes": dict(start.free),
             "computed": None
             if self.computed is None
-            else {"cache_bytes": self.computed.cache, "state_bytes": self.computed.states},
+            else {
+                "cache_bytes": self.computed.cache,
+                "state_bytes": self.computed.states,
+                "compute_bytes": self.computed.compute,
+            },
             "changes": list(self.changes),
             "notes": list(self.notes),
         }
@@ -157,32 +165,49 @@ def diagnose_local(
     else:
         opened = open_model(model, known, fetch=fetch, revision=revision)
         notes += said_of(opened)
-        computed = _computed(start, opened.model, known, notes)
+        computed = _computed(start, opened.model, notes)
     return LocalDiagnosis(start, computed, tuple(_changes(start)), tuple(notes))
 
 
-def _computed(start: LlamaStart, model: Model, known: Catalogue, notes: list[str]) -> Buffers | None:
+def _computed(start: LlamaStart, model: Model, notes: list[str]) -> Buffers | None:
     cells = max(start.cells, default=start.context or 0)
     keys, values = start.cache_types or ("f16", "f16")
     if not cells:
         notes.append("The log states no cells, so that nothing is compared.")
         return None
-    if keys != values:
-        notes.append("Keys and values have different types, which our formats have not.")
-        return None
-    judgment = diagnose_start(
-        Start(
-            known=known,
-            engine=known.engine("llama-cpp"),
-            model=model,
-            accelerator=None,
-            flags=Flags(kv_format=None if keys in SIXTEEN_BIT else keys, max_seqs=start.slots),
-            printed=Figures(cells=cells, cache=start.kv_bytes or None, states=start.state_bytes or None),
-        )
+    options = LocalOptions(
+        context=start.context or cells,
+        parallel=start.slots or 1,
+        unified=start.streams in (None, 1),
+        type_k=keys,
+        type_v=values,
+        gpu_layers=None if start.offloaded is None else start.offloaded[0],
     )
-    if judgment.error is not None:
-        notes.append(f"Nothing is compared: {judgment.error}.")
-    return judgment.buffers
+    options = replace(options, batch=start.batch or options.batch, ubatch=start.ubatch or options.ubatch)
+    try:
+        return diagnose_local_start(
+            local_start(model, None, options, printed={}, devices=tuple(_devices(start)))
+        ).buffers
+    except InputError as error:
+        notes.append(f"Nothing is compared: {error}.")
+        return None
+
+
+def _devices(start: LlamaStart) -> Iterator[LocalDevice]:
+    for name in start.buffers:
+        if not on_host(name):
+            backend = name.upper()
+            yield LocalDevice(
+                name,
+                start.free.get(name, _UNKNOWN),
+                align=32 if backend.startswith(("METAL", "MTL")) else 128,
+                offloads=backend.startswith("CUDA"),
+                pipelines=True,
+            )
+
+
+_UNKNOWN: Final = 1 << 60
+"""Free bytes where a log does not state them: nothing is judged by them."""
 
 
 def _changes(start: LlamaStart) -> Iterator[str]:

@@ -48,7 +48,10 @@ def published_start(
     start = Start(
         known=catalogue,
         engine=release,
-        model=with_draft(model, own_prediction_layer(model)).whole if drafts else model,
+        # llama.cpp keeps the prediction layer in a context of its own, whose buffers it prints apart.
+        model=model
+        if not drafts or rules(release).allocates_at_start
+        else with_draft(model, own_prediction_layer(model)).whole,
         accelerator=device,
         kernels_of=None if named is None else catalogue.accelerator(named),
         flags=_flags(observation, drafts=drafts, own=own),
@@ -147,7 +150,8 @@ def _plan_unclear(observation: Observation, start: Start) -> str | None:
 
 
 def _draft_tokens(observation: Observation) -> int:
-    found = re.search(r"num_speculative_tokens\D+(\d+)", observation.speculative or "")
+    # vLLM's name, and llama.cpp's names of the option and of the state copies that it makes for drafts.
+    found = re.search(r"(?:num_speculative_tokens|n_max|rs_seq)\D+(\d+)", observation.speculative or "")
     return int(found[1]) if found else 0
 
 

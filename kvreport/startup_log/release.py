@@ -8,7 +8,7 @@ own and is not guessed by them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Annotated, Final, Literal
 
@@ -16,7 +16,7 @@ from pydantic import Field
 
 from kvreport.catalog.base import SCHEMA_VERSION, Record, Text
 from kvreport.catalog.engine import version_number
-from kvreport.catalog.observation import Day
+from kvreport.catalog.observation import Day, Observation
 from kvreport.catalog.shelf import read_yaml, validate
 from kvreport.resources import data_dir
 
@@ -74,3 +74,34 @@ def _known() -> dict[str, Release]:
     if not path.is_file():
         return {}
     return validate(ReleasesFile, read_yaml(path, path.name), path.name).releases
+
+
+def vllm_release(observation: Observation) -> str | None:
+    """The release of a vLLM log: as stated, else as the places of its lines tell, else as its day does."""
+    stated = observation.engine_version
+    if version_number(stated or ""):
+        return stated
+    told = release_of_places(places(observation.origin.lines))
+    if told is None and observation.origin.date is not None:
+        return release_of_day(observation.origin.date)
+    return told
+
+
+_SGLANG_BEFORE: Final = (("2026-07-25", "0.5.15"),)
+"""The release that was current before a day, where a log does not say (SGLang 0.5.16 came out on 2026-07-25);
+later logs count as the current rules."""
+
+
+def sglang_release(observation: Observation) -> str | None:
+    """The release of an SGLang log: as stated, else as its day tells; None for the current rules."""
+    stated, day = observation.engine_version, observation.origin.date
+    if stated is not None or day is None:
+        return stated
+    return next((version for before, version in _SGLANG_BEFORE if day < before), None)
+
+
+RELEASE_OF: Final[Mapping[str, Callable[[Observation], str | None]]] = {
+    "sglang": sglang_release,
+    "vllm": vllm_release,
+}
+"""How the release of a published log is found, by engine family; the rules of others do not differ by release."""

@@ -1,29 +1,25 @@
-"""One start of an engine, pasted or published: its flags and printed figures as one record, and the one judge of it.
+"""One start of an engine, pasted or published: its flags and printed figures as one record.
 
 :mod:`kvreport.startup_log.laid_out` makes a :class:`Start` of a pasted log, :mod:`kvreport.startup_log.observed`
-of a published observation and :mod:`kvreport.startup_log.local` of a log of llama.cpp. :func:`diagnose_start` turns
-it into a case for the trunk and compares each printed figure with its prediction.
+of a published observation. :func:`kvreport.startup_log.judge.diagnose_start` turns it into a case for the trunk and
+compares each printed figure with its prediction.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
-from kvreport.accounting.deployment import SINGLE, Case, Deployment, allocate, lay_out, plan_blocks
+from kvreport.accounting.deployment import SINGLE, Case, Deployment, allocate, lay_out
 from kvreport.accounting.engines.base import EngineRules
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import Serving
 from kvreport.catalog.accelerator import Accelerator
-from kvreport.catalog.caches import Latent
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.load import Catalogue
 from kvreport.catalog.model import Model
-from kvreport.errors import InputError
-from kvreport.units import GIB, MIB
 
 STATED_WITHIN: Final = 0.005
 """A stated utilization is doubted where the printed parts differ from it by more."""
@@ -244,228 +240,3 @@ class Start:
     def laid_out(self) -> Deployment | None:
         """The deployment under the flags; None where they say too little."""
         return None if self.plan_unclear is not None else lay_out(self.case())
-
-
-@dataclass(frozen=True, slots=True)
-class Buffers:
-    """Bytes that a context of so many cells takes (llama.cpp).
-
-    Attributes:
-        cache: Keys and values.
-        states: Recurrent states of all requests.
-    """
-
-    cache: int
-    states: int
-
-
-@dataclass(frozen=True, slots=True)
-class Judgment:
-    """What our rules say of a start.
-
-    Attributes:
-        comparisons: Each printed figure with its prediction.
-        deployment: What the trunk makes of the flags; None where they say too little.
-        predicted: True if the pool was predicted from model, device and flags.
-        starts: Whether one longest request was predicted to fit; None if not predicted.
-        buffers: The cache of llama.cpp's cells; None for other engines.
-        excluded: What could not be compared, and why.
-        error: Why nothing could be laid out; None if something could.
-    """
-
-    comparisons: tuple[Comparison, ...] = ()
-    deployment: Deployment | None = None
-    predicted: bool = False
-    starts: bool | None = None
-    buffers: Buffers | None = None
-    excluded: tuple[str, ...] = ()
-    error: str | None = None
-
-    @property
-    def within_band(self) -> bool | None:
-        """Whether the observed pool lies in the error band of the predicted one; None if it was not predicted.
-
-        A log that prints no pool tells it by its tokens or its concurrency, which grow with it.
-        """
-        found = {one.quantity: one for one in self.comparisons}
-        one = next((found[name] for name in ("pool", "tokens", "concurrency") if name in found), None)
-        if one is None or self.deployment is None or not self.predicted or one.predicted <= 0:
-            return None
-        pool = float(self.deployment.pool_bytes)
-        missing = pool * abs(1 - one.observed / one.predicted)
-        return missing <= float(self.deployment.uncertainty_bytes)
-
-
-def diagnose_start(start: Start) -> Judgment:
-    """Compare everything that a start printed with what its flags predict.
-
-    Four questions are asked, as far as the start says enough: what loading took; the engine's lines from the pool
-    that it printed (``given pool``); the same from model, device and flags alone; and whether it starts.
-    """
-    judging = _Judging(start)
-    try:
-        comparisons = tuple(judging.comparisons())
-    except InputError as error:
-        return Judgment(excluded=(f"all: {error}", *judging.excluded), error=str(error))
-    return Judgment(
-        comparisons,
-        judging.deployment,
-        predicted=judging.predicted,
-        starts=judging.starts,
-        buffers=judging.buffers,
-        excluded=tuple(judging.excluded),
-    )
-
-
-def with_pool(laid: Deployment, pool_bytes: int) -> Deployment:
-    """The same with this pool on every device."""
-    others = tuple(replace(one, pool_bytes=pool_bytes) for one in laid.others)
-    return replace(laid, pool_bytes=pool_bytes, others=others)
-
-
-def printed_concurrency(laid: Deployment, context_tokens: int) -> float:
-    """Requests of a context as this release prints them: some divide the tokens of the pool by the length."""
-    if laid.case.rules.concurrency_is_tokens:
-        return float(laid.printed_tokens(context_tokens)) / context_tokens
-    return float(laid.concurrency(context_tokens))
-
-
-@dataclass(slots=True)
-class _Judging:
-    """A judgment while it is made."""
-
-    start: Start
-    deployment: Deployment | None = None
-    predicted: bool = False
-    starts: bool | None = None
-    buffers: Buffers | None = None
-    excluded: list[str] = field(default_factory=list)
-
-    def comparisons(self) -> Iterator[Comparison]:
-        start, printed = self.start, self.start.printed
-        if not start.engine.device_classes:
-            yield from self._buffers()
-            return
-        known = start.weights_unclear is None
-        if not known:
-            self.excluded.append(f"weights: {start.weights_unclear}")
-        elif printed.load:
-            yield Comparison(start.rules.load_line, start.weights() / GIB, printed.load / GIB, "GiB")
-        laid = self.deployment = start.laid_out()
-        if laid is None:
-            self.excluded.append(f"tokens: {start.plan_unclear}")
-            return
-        context = start.context_tokens
-        if printed.pool is not None and printed.pool > 0 and not printed.refused:
-            yield from self._lines(with_pool(laid, int(printed.pool)), " given pool")
-        if printed.needed and context:
-            needed = int(laid.plan.profile.request_bytes(context))
-            yield Comparison("needed", needed / GIB, printed.needed / GIB, "GiB")
-        if not start.pool_unclear:
-            yield from self._end_to_end(laid, known=known)
-
-    def _lines(self, laid: Deployment, suffix: str) -> Iterator[Comparison]:
-        printed, context = self.start.printed, self.start.context_tokens
-        if context is None:
-            return
-        if printed.tokens:
-            tokens = float(laid.printed_tokens(context))
-            yield Comparison(f"tokens{suffix}", tokens, float(printed.tokens), "tokens")
-        if printed.concurrency:
-            fitting = printed_concurrency(laid, context)
-            yield Comparison(f"concurrency{suffix}", fitting, printed.concurrency, "requests")
-
-    def _end_to_end(self, laid: Deployment, *, known: bool) -> Iterator[Comparison]:
-        start, flags, printed = self.start, self.start.flags, self.start.printed
-        if not known or start.accelerator is None:
-            self.excluded.append("end to end: model format or device is not stated")
-            return
-        free = printed.free
-        if flags.share_of_free and free and free < LEAST_FREE * start.accelerator.usable_bytes:
-            self.excluded.append(f"end to end: other processes held memory, {free / GIB:g} GiB was free")
-            return
-        stated, taken = flags.stated_utilization, flags.utilization
-        if stated is not None and taken is not None and abs(stated - taken) > STATED_WITHIN:
-            self.excluded.append(
-                f"utilization: stated {stated:g}, but the printed parts add up to {taken:g}, which is used"
-            )
-        self.predicted = True
-        pool = int(laid.pool_bytes)
-        if flags.context_tokens is not None:
-            held = int(laid.requests(flags.context_tokens)) >= 1
-            self.starts = held and not int(laid.shortfall(flags.context_tokens))
-            short, band = map(int, laid.start_shortage or (0, 0))
-            if 0 < short <= band:
-                self.starts = None
-                self.excluded.append("start: what other processes leave free on this machine decides")
-        available = printed.pool if self._same_rank(laid) else None
-        if available is None:
-            available = printed.halves
-        if available is not None and available > 0:
-            yield Comparison("pool", max(pool, 0) / GIB, available / GIB, "GiB")
-        elif available is not None and not start.published:
-            yield Comparison("pool", pool / GIB, available / GIB, "GiB")
-        if not printed.refused:
-            yield from self._lines(with_pool(laid, max(pool, 0)), "")
-
-    def _same_rank(self, laid: Deployment) -> bool:
-        """False if the printed pool and tokens cannot belong together: each rank prints its own pool.
-
-        The smallest rank decides the tokens; a source may quote the pool of another. A pasted log has all ranks,
-        and its reader took the smallest of both.
-        """
-        printed, context = self.start.printed, self.start.flags.context_tokens
-        alone = self.start.flags.layout.tensor == 1 or not self.start.published
-        if alone or printed.pool is None or not printed.tokens or context is None:
-            return True
-        tokens = int(with_pool(laid, int(printed.pool)).printed_tokens(context))
-        together = abs(tokens / printed.tokens - 1) <= SAME_RANK_WITHIN
-        if not together:
-            self.excluded.append("pool: the quoted pool and tokens are of different ranks")
-        return together
-
-    def _buffers(self) -> Iterator[Comparison]:
-        """llama.cpp prints the buffers of keys, values and states."""
-        start, printed = self.start, self.start.printed
-        cells = printed.cells
-        if cells is None:
-            self.excluded.append("buffers: the context is not stated")
-            return
-        comparable = False
-        if printed.cache is not None:
-            latent = any(isinstance(c, Latent) for group in start.model.layers for c in group.caches)
-            if latent and printed.values:
-                self.excluded.append("buffers: run without MLA, with keys and values of every head")
-            elif start.plan_unclear is not None:
-                self.excluded.append(f"buffers: {start.plan_unclear}")
-            else:
-                comparable = True
-        self.buffers = _cell_buffers(start, cells)
-        if comparable and printed.cache is not None:
-            yield Comparison("buffers", self.buffers.cache / MIB, printed.cache / MIB, "MiB")
-        if printed.states is not None:
-            yield Comparison("states", self.buffers.states / MIB, printed.states / MIB, "MiB")
-
-
-def _cell_buffers(start: Start, cells: int) -> Buffers:
-    """Bytes of keys and values for ``cells`` cells, and of the states of all requests at once."""
-    sequences = start.flags.max_seqs or 1
-    named = start.flags.kv_format
-    form = None if named in (None, "auto", "bf16") else start.known.kv_format(named)
-    serving = Serving(1, sequences=sequences)
-    case = Case(
-        model=start.model,
-        engine=start.engine,
-        accelerators=(),
-        formats=start.known.weight_formats,
-        kv_format=form,
-        serving=serving,
-    )
-    cache = sum(
-        term.rate_bytes * -(-min(cells, term.cap_tokens) // term.step_tokens) + term.constant_bytes
-        for term in plan_blocks(case).profile.terms
-        if term.kind != "state"
-    )
-    one = plan_blocks(replace(case, kv_format=None, serving=Serving(1, sequences=1))).profile
-    states = sum(term.constant_bytes for term in one.terms if term.kind == "state")
-    return Buffers(int(cache), int(states) * sequences)

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from kvreport.catalog.engine import dated_releases
 from kvreport.catalog.load import open_catalogue
 from kvreport.estimation.difference import Side, compare
 from kvreport.publish import engine_changes
@@ -23,7 +24,7 @@ def test_a_step_is_the_comparison_of_its_two_releases(name: str) -> None:
         models=[model],
         parts=Parts(None),
     )
-    steps = engine_changes.releases(CATALOG.engines.values(), "vllm")
+    steps = dated_releases(CATALOG.engines.values(), "vllm")
     for made, (old, new) in zip(engine_changes.changes(site), pairwise(steps), strict=True):
         found = compare(Side(CATALOG, model, old), Side(CATALOG, model, new), gpu, context_tokens=8192)
         moved = found.old and found.new is not None and found.old != found.new

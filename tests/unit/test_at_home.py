@@ -9,9 +9,10 @@ from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.accounting.engines.llama_cpp.placement import LocalDevice
 from kvreport.catalog.llama_check import load_llama_check
 from kvreport.catalog.load import Catalogue, load_catalogue
+from kvreport.catalog.local_logs import load_local_logs
 from kvreport.estimation.at_home import MIXES, at_home
 from kvreport.estimation.local_case import open_local
-from kvreport.evidence.local_logs import judge, load_local_logs
+from kvreport.evidence.local_logs import judge
 from kvreport.site.pages.local import Candidate, chip, largest, machines
 
 GIB = 1 << 30

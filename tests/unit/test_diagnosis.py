@@ -11,8 +11,8 @@ from kvreport.cli import main
 from kvreport.errors import InputError
 from kvreport.evidence.validation import validate
 from kvreport.startup_log import Diagnosis, diagnose, read_log
+from kvreport.startup_log.judge import printed_concurrency, with_pool
 from kvreport.startup_log.laid_out import pasted_start
-from kvreport.startup_log.start import printed_concurrency, with_pool
 
 GIB = 1 << 30
 CATALOGUE = open_catalogue()

@@ -2,22 +2,11 @@
 
 from __future__ import annotations
 
+from startup_logs import LLAMA_CPP as QWEN
+
 from kvreport.startup_log.llama_cpp import looks_like_llama_cpp, read_start
 
 MIB = 1 << 20
-
-QWEN = """\
-print_info: file size   = 17.28 GiB (4.86 BPW)
-load_tensors: offloaded 49/49 layers to GPU
-load_tensors:   CPU_Mapped model buffer size =   166.92 MiB
-load_tensors:      Vulkan0 model buffer size = 17524.42 MiB
-llama_context: n_ctx         = 8192
-llama_context: n_ubatch      = 2048
-llama_context: Vulkan_Host  output buffer size =     0.58 MiB
-llama_kv_cache: size =  768.00 MiB (  8192 cells,  48 layers,  1/1 seqs), K (f16):  384.00 MiB, V (f16):  384.00 MiB
-sched_reserve:    Vulkan0 compute buffer size =   368.04 MiB
-sched_reserve: Vulkan_Host compute buffer size =    64.05 MiB
-"""
 
 GEMMA = """\
 llama_prepare_model_devices: using device Vulkan0 (NVIDIA GeForce RTX 3080 Ti) (0000:01:00.0) - 11312 MiB free

@@ -6,8 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
+from startup_logs import LLAMA_CPP as PUBLIC
 
+from kvreport.catalog.load import open_catalogue
 from kvreport.errors import InputError
+from kvreport.evidence.validation import validate
 from kvreport.startup_log.diagnose import diagnose
 from kvreport.startup_log.local import diagnose_local
 from kvreport.units import GIB, MIB
@@ -39,6 +42,13 @@ def test_a_cache_is_compared_with_ours() -> None:
     assert found.computed.cache == 768 * MIB
     assert found.headline.startswith("It starts with 8,192 tokens, shared by 2 requests")
     assert json.loads(json.dumps(found.to_dict()))["cache_bytes"] == 768 * MIB
+
+
+def test_the_compute_buffer_of_a_public_log_is_computed_to_the_megabyte() -> None:
+    found = diagnose_local(PUBLIC, model="Qwen/Qwen3-30B-A3B")
+    assert found.computed is not None
+    assert found.computed.cache == found.start.kv_bytes == 768 * MIB
+    assert abs(found.computed.compute - found.start.compute_bytes) < MIB
 
 
 def test_layers_in_host_memory_are_put_on_the_device() -> None:
@@ -79,3 +89,12 @@ def test_tensorrt_llm_states_its_pool_and_its_tokens() -> None:
     tokens = {one.fact: one for one in found.comparisons}["kv_tokens"]
     assert tokens.stated == 643_136
     assert abs(tokens.difference) < 1e-3
+
+
+def test_published_and_pasted_starts_have_one_judge() -> None:
+    """State copies for drafts are known to both: 7 copies with 6 draft tokens, as the source printed them."""
+    catalog = open_catalogue()
+    cases = {one.observation.id: one for one in validate(catalog).cases}
+    drafting = {one.quantity: one for one in cases["obs-199"].comparisons}
+    assert abs(drafting["states"].error) < 1e-4
+    assert drafting["buffers"].error == 0

@@ -5,8 +5,14 @@ import shlex
 import pytest
 
 import kvreport
+from kvreport.accounting.engines.ceiling import Ceiling
+from kvreport.accounting.engines.command import LocalServed, Served
+from kvreport.accounting.engines.llama_cpp.options import LocalOptions
+from kvreport.accounting.engines.llama_cpp.rules import LlamaCpp
+from kvreport.accounting.engines.ollama import Ollama
+from kvreport.accounting.engines.tensorrt_llm import TensorRtLlm
 from kvreport.catalog.server_flags import ServerFlags, load_server_flags
-from kvreport.estimation.commands import Served, Server, serving_command, tensorrt_llm_options
+from kvreport.estimation.commands import Server, serving_command, shell_line
 from kvreport.resources import data_dir
 
 EVERYTHING = Served(
@@ -45,7 +51,7 @@ def taken(server: ServerFlags) -> set[str]:
     return set(server.flags) | negatives
 
 
-@pytest.mark.parametrize("server", ["vllm", "sglang", "tensorrt_llm", "llama_cpp"])
+@pytest.mark.parametrize("server", ["vllm", "sglang", "tensorrt_llm"])
 @pytest.mark.parametrize(
     "served", [EVERYTHING, Served("org/model", 1, 4096), Served("m", 2, 4096, 3, kv_is_own=False)]
 )
@@ -74,7 +80,7 @@ def test_attention_data_parallelism_in_each_engines_words() -> None:
     assert "--tensor-parallel-size 4 --pipeline-parallel-size 2 --data-parallel-size 2" in serving_command(
         "vllm", EVERYTHING
     )
-    assert tensorrt_llm_options(EVERYTHING) == {
+    assert TensorRtLlm.command(EVERYTHING).options == {
         "enable_attention_dp": True,
         "kv_cache_config": {"dtype": "fp8"},
         "dtype": "bfloat16",
@@ -88,8 +94,29 @@ def test_attention_data_parallelism_in_each_engines_words() -> None:
     }
 
 
-def test_llama_cpp_takes_the_context_of_all_requests_together() -> None:
-    assert "--ctx-size 131072 --parallel 16" in serving_command("llama_cpp", EVERYTHING)
+def test_llama_cpp_is_told_only_what_its_parser_takes(servers: dict[str, ServerFlags]) -> None:
+    options = LocalOptions(
+        context=131072, parallel=16, unified=True, type_k="q8_0", type_v="q8_0", batch=1024, ubatch=256, flash="on",
+        swa_full=True, gpu_layers=20, cpu_moe=4, split_mode="row", tensor_split=(3, 1), kv_offload=False,
+        op_offload=False, overrides=(("exps", "CPU"),), main_gpu=1, mtp=True, draft=2,
+    )  # fmt: skip
+    served = LocalServed("m.gguf", "m", options, draft="d.gguf", projector="p.gguf", projector_offload=False)
+    words = LlamaCpp.local_command(served).words
+    assert words[:7] == ("llama-server", "-m", "m.gguf", "-c", "131072", "-np", "16")
+    assert {word for word in words if word.startswith("--")} <= taken(servers["llama_cpp"])
+
+
+def test_ollama_is_told_by_its_environment() -> None:
+    command = Ollama.local_command(LocalServed("", "llama3.1:8b", LocalOptions(context=8192, parallel=2)))
+    assert shell_line(command) == (
+        "OLLAMA_CONTEXT_LENGTH=4096 OLLAMA_NUM_PARALLEL=2 ollama serve & ollama run llama3.1:8b"
+    )
+
+
+def test_an_engine_without_a_server_has_no_command() -> None:
+    assert Ceiling.command(EVERYTHING) is None
+    with pytest.raises(KeyError):
+        serving_command("transformers", EVERYTHING)
 
 
 @pytest.mark.parametrize(

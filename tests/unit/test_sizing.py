@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from kvreport.accounting.capacity import users
+from kvreport.accounting.engines.command import Served
 from kvreport.accounting.plan import BlockPlan
 from kvreport.accounting.profile import CacheProfile, Term
 from kvreport.accounting.sizing import (
@@ -27,7 +28,7 @@ from kvreport.catalog.load import open_catalogue
 from kvreport.cli import main
 from kvreport.errors import InputError
 from kvreport.estimation import estimate
-from kvreport.estimation.commands import Served, checkpoint_note, serving_command
+from kvreport.estimation.commands import checkpoint_note, serving_command
 from kvreport.estimation.size import Sizing, size
 
 GIB = 1 << 30

@@ -5,6 +5,7 @@ from math import ceil
 
 import pytest
 
+from kvreport.accounting.engines.command import Served
 from kvreport.accounting.engines.sglang.rules import Sglang
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.ranking import Choices, Deployment, Offer, rank
@@ -13,7 +14,7 @@ from kvreport.catalog.server_flags import load_server_flags
 from kvreport.cli import main
 from kvreport.errors import InputError
 from kvreport.estimation import estimate
-from kvreport.estimation.commands import Served, nodes_note, serving_command
+from kvreport.estimation.commands import nodes_note, serving_command
 from kvreport.estimation.size import Sizing, size
 from kvreport.resources import data_dir
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from kvreport.accounting import numeric as xp
+from kvreport.accounting.all_to_all import Exchange
+from kvreport.accounting.engines.command import Command, LocalServed, Served
 from kvreport.accounting.kv_cache import held
 from kvreport.accounting.numeric import Integers
 from kvreport.accounting.parallel import Layout
@@ -120,6 +122,9 @@ class EngineRules:
 
     serves_only: ClassVar[bool] = False
     """True for a server that has no loader for formats of local engines."""
+
+    exchange: ClassVar[Exchange] = Exchange()
+    """How it uses the kernels that exchange tokens between expert ranks, where it is told to."""
 
     load_line: ClassVar[str] = "weights"
     """What the log's line about loading the model states."""
@@ -421,6 +426,37 @@ class EngineRules:
     def max_requests(self, serving: Serving) -> int | None:
         """Requests that run at once whatever memory says; None for an engine without such a limit."""
         return serving.max_seqs if self.engine.device_classes else None
+
+    # --- how it is started ----------------------------------------------------------------------------------------
+
+    requests_flag: ClassVar[str] = "--max-num-seqs"
+    """What limits the requests at once where memory does not, as the engine calls it."""
+
+    @staticmethod
+    def command(served: Served) -> Command | None:
+        """The command that starts a server with what was laid out; None for an engine without a server.
+
+        Args:
+            served: What it must say.
+        """
+        del served
+        return None
+
+    @staticmethod
+    def local_command(served: LocalServed) -> Command | None:
+        """The command that starts an engine of one's own machine; None for others.
+
+        Args:
+            served: What it must say.
+        """
+        del served
+        return None
+
+    @staticmethod
+    def modelfile(served: LocalServed) -> str | None:
+        """A file of parameters that starts the same; None for engines that have no such file."""
+        del served
+        return None
 
 
 def _ceil(number: float | xp.Numbers) -> int | Integers:

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
+from kvreport.accounting.engines.command import Command, LocalServed
+from kvreport.accounting.engines.llama_cpp.command import modelfile, ollama_environment
 from kvreport.accounting.engines.llama_cpp.inventory import LocalTensor
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.accounting.engines.llama_cpp.rules import LlamaCpp
@@ -87,6 +89,8 @@ def _has_headroom(batch: int, predicted: int, available: int) -> bool:
 class Ollama(LlamaCpp):
     """The rules of one Ollama release."""
 
+    requests_flag: ClassVar[str] = "OLLAMA_NUM_PARALLEL"
+
     fits_by_itself: ClassVar[bool] = True
 
     def at_release(self, version: str) -> Engine:
@@ -118,3 +122,15 @@ class Ollama(LlamaCpp):
             found.context, predicted, total_bytes, flash_off=not options.uses_flash, card_bytes=total_bytes
         )
         return replace(found, ubatch=batch, batch=batch)
+
+    @staticmethod
+    def local_command(served: LocalServed) -> Command:
+        """``ollama run`` beside a server that was started with these variables."""
+        environment = ollama_environment(served.options)
+        return Command(("ollama", "run", served.name), environment, server=("ollama", "serve"))
+
+    @staticmethod
+    def modelfile(served: LocalServed) -> str:
+        """A Modelfile with the same parameters."""
+        options = served.options
+        return modelfile(served.name, options.context // options.slots, options)

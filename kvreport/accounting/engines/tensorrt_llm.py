@@ -22,6 +22,7 @@ from typing import ClassVar
 
 from kvreport.accounting import numeric as xp
 from kvreport.accounting.engines.base import EngineRules, Reserve, Step, constant
+from kvreport.accounting.engines.command import Command, Served, Word, named
 from kvreport.accounting.engines.vllm.profiling import Shape
 from kvreport.accounting.kv_cache import cache_terms, state_bytes
 from kvreport.accounting.numeric import Integers
@@ -151,6 +152,49 @@ class TensorRtLlm(EngineRules):
     def reserve_class(self, accelerator: Accelerator) -> Hashable:
         """Scheduler defaults alone."""
         return self.scheduler(accelerator)
+
+    @staticmethod
+    def command(served: Served) -> Command:
+        """``trtllm-serve``; attention data parallelism and the cache's type need a file for ``--config``."""
+        words: list[Word] = ["trtllm-serve", served.model]
+        if served.stage_ranks > 1:
+            words += ["--tp_size", str(served.stage_ranks)]
+        if served.pipeline_parallel > 1:
+            words += ["--pp_size", str(served.pipeline_parallel)]
+        if served.expert_parallel:
+            words += ["--ep_size", str(served.stage_ranks)]
+        words += named(
+            ("--max_seq_len", served.context_tokens),
+            ("--max_batch_size", served.max_seqs),
+            ("--free_gpu_memory_fraction", None if served.share is None else f"{served.share:g}"),
+            ("--max_num_tokens", served.max_batched_tokens),
+        )
+        options = config_file(served)
+        return Command((*words, *(("--config", "options.yaml") if options else ())), options=options)
+
+
+def config_file(served: Served) -> dict[str, object]:
+    """What the file of ``trtllm-serve --config`` must say (``llmapi/llm_args.py``); empty if none is needed."""
+    options: dict[str, object] = {}
+    if served.data_parallel > 1:
+        options["enable_attention_dp"] = True
+    if not served.kv_is_own:
+        options["kv_cache_config"] = {"dtype": "auto" if served.kv_format == "bf16" else served.kv_format}
+    if served.dtype is not None:
+        options["dtype"] = served.dtype
+    if served.eager:
+        options["cuda_graph_config"] = None
+    if served.lora[0]:
+        options["lora_config"] = {"max_loras": served.lora[0], "max_lora_rank": served.lora[1]}
+    if served.draft_tokens:
+        own = {"decoding_type": "MTP", "num_nextn_predict_layers": served.draft_tokens}
+        other = {
+            "decoding_type": "Eagle",
+            "max_draft_len": served.draft_tokens,
+            "speculative_model_dir": served.draft,
+        }
+        options["speculative_config"] = other if served.draft else own
+    return options
 
 
 def token_bytes(model: Model, kv_format: KvFormat | None, tensor_parallel: int) -> int:

@@ -14,9 +14,6 @@ from kvreport.evidence.validation import Validation
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.units import GIB
 
-FAMILY: Final = "vllm"
-"""The engine whose logs the constants are fitted on."""
-
 CLASSES: Final = {
     "server": "data-center GPUs (NVIDIA)",
     "workstation": "workstation and consumer GPUs (NVIDIA)",
@@ -47,13 +44,13 @@ def confirmed(catalogue: Catalogue, engine: Engine) -> str:
     found = _known(catalogue.folder)
     if found is None:
         return ""
-    if engine.family == FAMILY:
-        logs, error, own = found.summary.logs, found.summary.median_error, found.of_record(engine.name)
-    elif (other := found.others.get(engine.family)) is not None:
-        logs, error, own = other.logs, other.median_error, other.records.get(engine.name, 0)
-    else:
+    errors = found.of_family(engine.family)
+    if errors is None:
         return ""
-    return f"Checked with {logs} start-up logs, {own} of this release: KV tokens are off by {error:.1%} in the median."
+    return (
+        f"Checked with {errors.logs} start-up logs, {errors.records.get(engine.name, 0)} of this release: KV tokens "
+        f"are off by {errors.median_error:.1%} in the median."
+    )
 
 
 @cache

@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Final
 
 from kvreport import units
+from kvreport.accounting.engines.llama_cpp.command import modelfile
 from kvreport.accounting.weights import parameters
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.home import home_accelerators, load_home_machines
@@ -21,7 +22,6 @@ from kvreport.catalog.load import Catalogue
 from kvreport.catalog.model import Model
 from kvreport.estimation import estimate
 from kvreport.estimation.at_home import MIXES, AtHome, at_home, backend_bytes
-from kvreport.estimation.local_command import modelfile
 from kvreport.publish.site_data import SiteData
 from kvreport.resources import data_dir
 from kvreport.site.kit.page import Page, Section, link

@@ -86,7 +86,7 @@ class HostBytes:
     """What is kept in host memory.
 
     Attributes:
-        weights: Weights that stay on the CPU (mapped from the file unless ``--no-mmap``).
+        weights: Weights that stay on the CPU (mapped from the file as it is loaded by default).
         kv: Keys and values of layers on the CPU.
         state: Recurrent states of layers on the CPU.
         compute: The compute buffer.

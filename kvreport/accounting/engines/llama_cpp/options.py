@@ -49,7 +49,6 @@ class LocalOptions:
         outputs: Tokens of a micro-batch whose logits are computed; None is the server's rule.
         draft: Draft tokens per step (speculative decoding); states are kept once more for each.
         embeddings: True if embeddings are returned beside logits.
-        mmap: False with ``--no-mmap``.
         overrides: ``--override-tensor``: patterns and the buffer types that matching tensors go to
             (``CPU``, ``CUDA0``, ...); the first that matches wins.
         main_gpu: ``--main-gpu``: the device that ``--split-mode none`` uses.
@@ -78,7 +77,6 @@ class LocalOptions:
     outputs: int | None = None
     draft: int = 0
     embeddings: bool = False
-    mmap: bool = True
     overrides: tuple[tuple[str, str], ...] = ()
     main_gpu: int = 0
     mtp: bool = False

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from kvreport.accounting.engines.base import EngineRules, Reserve, Step
+from kvreport.accounting.engines.command import Command, LocalServed
 from kvreport.accounting.engines.llama_cpp.builds import OLDEST, build_number, for_build
 from kvreport.accounting.engines.llama_cpp.caches import count_cells
 from kvreport.accounting.engines.llama_cpp.cells import cell_plan
+from kvreport.accounting.engines.llama_cpp.command import server_command
 from kvreport.accounting.engines.llama_cpp.inventory import LocalTensor
 from kvreport.accounting.engines.llama_cpp.layout import compute_bytes
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
@@ -30,6 +32,8 @@ class LlamaCpp(EngineRules):
     """The rules of one llama.cpp build."""
 
     allocates_at_start: ClassVar[bool] = True
+
+    requests_flag: ClassVar[str] = "--parallel"
 
     fits_by_itself: ClassVar[bool] = False
     """True if ``--fit`` always runs, so that what does not fit stays in host memory."""
@@ -98,6 +102,11 @@ class LlamaCpp(EngineRules):
         """Every cell is allocated at start, rounded to 256."""
         del layout, accelerator
         return cell_plan(model, kv_format, serving)
+
+    @staticmethod
+    def local_command(served: LocalServed) -> Command:
+        """``llama-server`` and its flags."""
+        return server_command(served)
 
 
 _COMPUTE: dict[tuple[int, int], tuple[Model, int]] = {}

@@ -6,7 +6,10 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from kvreport.accounting.all_to_all import Exchange
 from kvreport.accounting.engines.base import EngineRules, Reserve, Step, constant
+from kvreport.accounting.engines.command import Command, Served
+from kvreport.accounting.engines.sglang import command as serve
 from kvreport.accounting.engines.sglang import settings, shapes
 from kvreport.accounting.engines.sglang.overhead import (
     float_position_table,
@@ -34,6 +37,9 @@ class Sglang(EngineRules):
     serves_only: ClassVar[bool] = True
 
     tokens_are_cells: ClassVar[bool] = True
+
+    exchange: ClassVar[Exchange] = Exchange(most_tokens=128)
+    """``SGLANG_DEEPEP_NUM_MAX_DISPATCH_TOKENS_PER_RANK`` (0.5.23)."""
 
     load_line: ClassVar[str] = "free memory taken by loading"
     """SGLang prints how much less memory is free, which counts the device's context too."""
@@ -174,6 +180,11 @@ class Sglang(EngineRules):
             images=images,
         )
         return tokens, max_seqs or MOST_REQUESTS
+
+    @staticmethod
+    def command(served: Served) -> Command:
+        """``sglang.launch_server`` and its flags."""
+        return serve.command(served)
 
     def taken_before_loading(self, layout: Layout) -> int:
         """What a process holds before weights are loaded: a context, and buffers for other ranks."""

@@ -7,7 +7,10 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
+from kvreport.accounting.all_to_all import NVLINK_BYTES, Exchange
 from kvreport.accounting.engines.base import EngineRules, Reserve, Step, constant
+from kvreport.accounting.engines.command import Command, Served
+from kvreport.accounting.engines.vllm import command as serve
 from kvreport.accounting.engines.vllm import kernels, overhead, plan, releases, reserve, scheduler
 from kvreport.accounting.engines.vllm.profiling import LOGIT_BYTES
 from kvreport.accounting.parallel import Layout
@@ -28,6 +31,8 @@ class Vllm(EngineRules):
     """The rules of one vLLM release."""
 
     serves_only: ClassVar[bool] = True
+
+    exchange: ClassVar[Exchange] = Exchange(low_latency_nvlink_bytes=NVLINK_BYTES)
 
     @property
     def concurrency_is_tokens(self) -> bool:
@@ -250,3 +255,8 @@ class Vllm(EngineRules):
         )
         tokens = max_batched_tokens or tokens
         return tokens, min(max_seqs or rows, tokens)
+
+    @staticmethod
+    def command(served: Served) -> Command:
+        """``vllm serve`` and its flags."""
+        return serve.command(served)

@@ -10,15 +10,19 @@ from heapq import nsmallest
 from typing import Any, Final
 
 from kvreport import units
+from kvreport.accounting.engines.command import Served
+from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.weights import active_parameters, parameters
+from kvreport.build_cache import code
 from kvreport.catalog.load import RELEASED
 from kvreport.catalog.model import Model
 from kvreport.estimation import Estimate
+from kvreport.estimation.commands import shell_line
 from kvreport.publish.attention_types import attention_label, cache_kind
 from kvreport.publish.downloads import FOLDER
 from kvreport.publish.series import Config, Series
 from kvreport.publish.site_data import SiteData, devices
-from kvreport.site.kit import charts, diagrams
+from kvreport.site.kit import charts, diagrams, templating
 from kvreport.site.kit.boundary_plot import Plot
 from kvreport.site.kit.elements import Bar, Fact, Link, SourceLine, Step, Strip
 from kvreport.site.kit.groups import Group
@@ -96,6 +100,10 @@ class ModelContext:
     neighbours: tuple[Link, ...]
 
 
+TEMPLATES: Final = ("model", "local")
+"""Folders of the templates that these pages use, beside the shared ones."""
+
+
 def pages(inputs: Inputs) -> Iterator[Page]:
     """Yield every model's page, and one at each address that a model has left."""
     site = inputs.site
@@ -120,7 +128,7 @@ def _key(site: SiteData, model: Model, *, at_home: bool) -> bytes:
         tuple(link.note for link in _downloads(site, model)),
         at_home,
     )
-    return site.parts.key(site.parts.of_model(model), repr(outside))
+    return site.parts.key(site.parts.of_model(model), repr(outside), code(), templating.state(TEMPLATES))
 
 
 def page(inputs: Inputs, model: Model) -> Page:
@@ -190,7 +198,10 @@ def _requests(site: SiteData) -> dict[str, charts.Request | None]:
         return None if made is None else made[0]
 
     with site.parts.group("model-charts") as kept:
-        return {model.id: kept.get(site.parts.of_model(model), partial(make, model)) for model in site.models}
+        return {
+            model.id: kept.get(site.parts.key(site.parts.of_model(model), code()), partial(make, model))
+            for model in site.models
+        }
 
 
 def assets(inputs: Inputs) -> Iterator[tuple[str, bytes]]:
@@ -336,15 +347,11 @@ def _step(line: str, *, last: bool) -> Step:
 
 
 def _command(site: SiteData, model: Model, best: Series | None) -> str:
-    if best is None or site.engine.family != "vllm":
+    if best is None:
         return ""
-    parts = ["vllm", "serve", model.id]
-    if best.config.tensor_parallel > 1:
-        parts += ["--tensor-parallel-size", str(best.config.tensor_parallel)]
-    longest = min(best.longest, model.context_tokens)
-    if longest < model.context_tokens:
-        parts += ["--max-model-len", str(longest)]
-    return shlex.join(parts)
+    longest = best.longest if best.longest < model.context_tokens else None
+    command = rules(site.engine).command(Served(model.id, best.config.tensor_parallel, longest))
+    return "" if command is None else shell_line(command)
 
 
 def _estimate_command(model: Model, best: Series | None) -> str:

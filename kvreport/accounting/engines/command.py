@@ -1,0 +1,157 @@
+"""What a serving command must say, and the command as words: what every engine's ``command`` takes and returns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from kvreport.words import ONLINE_WEIGHTS, ServeFlags
+
+if TYPE_CHECKING:
+    from kvreport.accounting.engines.llama_cpp.options import LocalOptions
+
+Word = str | Mapping[str, object]
+"""One argument; a mapping is an argument in JSON."""
+
+_KV_TYPES = {"fp32": "auto"}
+"""A cache in float32 follows the type that the engine computes in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What a serving command must say.
+
+    Attributes:
+        model: Id of the checkpoint.
+        tensor_parallel: Devices of one replica.
+        context_tokens: Longest request allowed, or None for the model's own.
+        max_seqs: Requests at once on one data rank, or None for the engine's default.
+        weight_format: Name of the weight format; ``released`` needs no flag.
+        kv_format: Name of the KV format.
+        kv_is_own: True if the engine takes this KV format by itself.
+        share: Memory utilization (vLLM), static memory fraction (SGLang) or fraction of free memory
+            (TensorRT-LLM), or None for the default.
+        pipeline_parallel: Stages of one replica.
+        data_parallel: Ranks of data-parallel attention in one replica.
+        expert_parallel: True if experts are divided over all ranks of a stage.
+        decode_context_parallel: Parts that a cache's tokens are divided into.
+        nodes: Servers that one replica stands in.
+        dtype: Type to compute in, or None for the checkpoint's own.
+        max_batched_tokens: Tokens of one step, or None for the engine's default.
+        eager: True if no graphs are captured.
+        kv_pool_bytes: Pool of one device given by hand, or None.
+        block_tokens: Tokens per block, or None for the engine's choice.
+        prefix_caching: On or off, or None for the engine's default.
+        images: False if only text is served.
+        lora: Adapters held at once and their largest rank; zeros without them.
+        draft_tokens: Tokens drafted per step; 0 without speculative decoding.
+        draft: Id of a draft model; None for the checkpoint's own prediction layers.
+        partition: Layers of each pipeline stage, or empty for the engine's own division.
+        redundant_experts: Further copies of experts.
+        all_to_all: Kernels that exchange tokens between expert ranks, or empty for the engine's default.
+        inputs: Inputs of a kind per prompt, where they are limited and not text alone is served.
+    """
+
+    model: str
+    tensor_parallel: int
+    context_tokens: int | None
+    max_seqs: int | None = None
+    weight_format: str = "released"
+    kv_format: str = "bf16"
+    kv_is_own: bool = True
+    share: float | None = None
+    pipeline_parallel: int = 1
+    data_parallel: int = 1
+    expert_parallel: bool = False
+    decode_context_parallel: int = 1
+    nodes: int = 1
+    dtype: str | None = None
+    max_batched_tokens: int | None = None
+    eager: bool = False
+    kv_pool_bytes: int | None = None
+    block_tokens: int | None = None
+    prefix_caching: bool | None = None
+    images: bool = True
+    lora: tuple[int, int] = (0, 0)
+    draft_tokens: int = 0
+    draft: str | None = None
+    partition: tuple[int, ...] = ()
+    redundant_experts: int = 0
+    all_to_all: str = ""
+    inputs: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def stage_ranks(self) -> int:
+        """Ranks of one stage."""
+        return self.tensor_parallel * self.data_parallel
+
+
+@dataclass(frozen=True, slots=True)
+class LocalServed:
+    """What the command of an engine for one's own machine must say.
+
+    Attributes:
+        file: The GGUF file, or a name that stands for it.
+        name: The model's name in Ollama's library.
+        options: Everything that was laid out.
+        draft: The draft model's file, or None.
+        projector: The image projector's file, or None.
+        projector_offload: False if the projector stays on the CPU.
+    """
+
+    file: str
+    name: str
+    options: LocalOptions
+    draft: str | None = None
+    projector: str | None = None
+    projector_offload: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """How a server is started.
+
+    Attributes:
+        words: The program and its arguments.
+        environment: Variables set before it, as ``NAME=value``; before the server, where there is one.
+        server: A program that must run in the background; empty where the command is the server.
+        options: What the file named by the last argument must say; empty where no file is needed.
+    """
+
+    words: tuple[Word, ...]
+    environment: tuple[str, ...] = ()
+    server: tuple[str, ...] = ()
+    options: Mapping[str, object] = field(default_factory=dict)
+
+
+def named(*pairs: tuple[str, object | None]) -> list[Word]:
+    """Flags with their values, of those that have one."""
+    return [word for flag, value in pairs if value is not None for word in (flag, str(value))]
+
+
+def limits(flags: ServeFlags, served: Served, max_seqs: int | None) -> list[Word]:
+    """Context, requests at once, memory share and formats, which vLLM and SGLang say in the same order.
+
+    Args:
+        flags: The server's names of them.
+        served: What must be said.
+        max_seqs: Requests at once as the server counts them.
+    """
+    share = None if served.share is None else f"{served.share:g}"
+    online = served.weight_format if served.weight_format in ONLINE_WEIGHTS else None
+    words = named(
+        (flags.context, served.context_tokens),
+        (flags.max_num_seqs, max_seqs),
+        (flags.share, share),
+        (flags.weights, online),
+    )
+    if not served.kv_is_own:
+        own = flags.kv_names.get(served.kv_format, served.kv_format)
+        words += [flags.kv, _KV_TYPES.get(served.kv_format) or own]
+    return words
+
+
+def partition_environment(variable: str, served: Served) -> tuple[str, ...]:
+    """The variable that states each pipeline stage's layers; nothing for the engine's own division."""
+    return (f"{variable}={','.join(map(str, served.partition))}",) if served.partition else ()

@@ -1,0 +1,68 @@
+"""The command line of ``python -m sglang.launch_server`` (``srt/server_args.py``, 0.5.23)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kvreport.accounting.engines.command import Command, Served, Word, limits, named, partition_environment
+from kvreport.words import SERVE
+
+PARTITION: Final = "SGLANG_PP_LAYER_PARTITION"
+"""Read from the environment by ``distributed/utils.py::get_pp_indices`` (0.5.23)."""
+
+
+def command(served: Served) -> Command:
+    """How SGLang is started: data ranks count among its tensor ranks."""
+    flags = SERVE["sglang"]
+    words: list[Word] = [*flags.start, served.model]
+    if served.stage_ranks > 1:
+        words += [flags.tensor_parallel, str(served.stage_ranks)]
+    words += _layout(served)
+    # SGLang divides the number among its data ranks (managers/scheduler.py, 0.5.23).
+    max_seqs = None if served.max_seqs is None else served.max_seqs * served.data_parallel
+    words += limits(flags, served, max_seqs)
+    words += _further(served)
+    return Command(tuple(words), partition_environment(PARTITION, served))
+
+
+def _layout(served: Served) -> list[Word]:
+    """Flags of stages, data ranks, experts and nodes."""
+    flags = SERVE["sglang"]
+    words: list[Word] = []
+    if served.pipeline_parallel > 1:
+        words += [flags.pipeline_parallel, str(served.pipeline_parallel)]
+    if served.data_parallel > 1:
+        words += [flags.data_parallel, str(served.data_parallel), *flags.data_attention]
+    if served.expert_parallel:
+        words += [*flags.expert_parallel, str(served.stage_ranks)]
+    if served.redundant_experts:
+        words += ["--ep-num-redundant-experts", str(served.redundant_experts)]
+    if served.all_to_all.startswith("deepep"):
+        mode = "low_latency" if served.all_to_all == "deepep_low_latency" else "normal"
+        words += ["--moe-a2a-backend", "deepep", "--deepep-mode", mode]
+    if served.decode_context_parallel > 1:
+        words += [flags.decode_context_parallel, str(served.decode_context_parallel)]
+    if served.nodes > 1:
+        words += ["--nnodes", str(served.nodes)]
+    return words
+
+
+def _further(served: Served) -> list[Word]:
+    words = named(
+        ("--dtype", served.dtype),
+        ("--chunked-prefill-size", served.max_batched_tokens),
+        ("--page-size", served.block_tokens),
+    )
+    words += ["--disable-cuda-graph"] if served.eager else []
+    words += ["--disable-radix-cache"] if served.prefix_caching is False else []
+    if served.lora[0]:
+        words += ["--enable-lora", "--max-loras-per-batch", str(served.lora[0])]
+        words += ["--max-lora-rank", str(served.lora[1])]
+    if served.draft_tokens:
+        words += ["--speculative-algorithm", "EAGLE"]
+        words += named(("--speculative-draft-model-path", served.draft))
+        # SGLang counts the token that is verified beside those that are drafted.
+        steps, tokens = str(served.draft_tokens), str(served.draft_tokens + 1)
+        words += ["--speculative-num-steps", steps, "--speculative-eagle-topk", "1"]
+        words += ["--speculative-num-draft-tokens", tokens]
+    return words

@@ -1,0 +1,68 @@
+"""The command line of ``vllm serve`` (``engine/arg_utils.py``, 0.33)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kvreport.accounting.engines.command import Command, Served, Word, limits, named, partition_environment
+from kvreport.words import SERVE
+
+PARTITION: Final = "VLLM_PP_LAYER_PARTITION"
+"""Read from the environment by ``distributed/utils.py::get_pp_indices`` (0.33)."""
+
+
+def command(served: Served) -> Command:
+    """How vLLM is started."""
+    flags = SERVE["vllm"]
+    words: list[Word] = [*flags.start, served.model]
+    if served.tensor_parallel > 1:
+        words += [flags.tensor_parallel, str(served.tensor_parallel)]
+    words += _layout(served)
+    words += limits(flags, served, served.max_seqs)
+    words += _further(served)
+    return Command(tuple(words), partition_environment(PARTITION, served))
+
+
+def _layout(served: Served) -> list[Word]:
+    """Flags of stages, data ranks, experts and nodes."""
+    flags = SERVE["vllm"]
+    words: list[Word] = []
+    if served.pipeline_parallel > 1:
+        words += [flags.pipeline_parallel, str(served.pipeline_parallel)]
+    if served.data_parallel > 1:
+        words += [flags.data_parallel, str(served.data_parallel), *flags.data_attention]
+    if served.expert_parallel:
+        words += flags.expert_parallel
+    if served.redundant_experts:
+        words += ["--enable-eplb", "--eplb-config.num_redundant_experts", str(served.redundant_experts)]
+    if served.all_to_all:
+        words += ["--all2all-backend", served.all_to_all]
+    if served.decode_context_parallel > 1:
+        words += [flags.decode_context_parallel, str(served.decode_context_parallel)]
+    if served.nodes > 1:
+        local = served.data_parallel // served.nodes
+        by_data = local > 0 and served.data_parallel > 1
+        words += ["--data-parallel-size-local", str(local)] if by_data else ["--nnodes", str(served.nodes)]
+    return words
+
+
+def _further(served: Served) -> list[Word]:
+    words = named(
+        ("--dtype", served.dtype),
+        ("--max-num-batched-tokens", served.max_batched_tokens),
+        ("--kv-cache-memory-bytes", served.kv_pool_bytes),
+        ("--block-size", served.block_tokens),
+    )
+    words += ["--enforce-eager"] if served.eager else []
+    if served.prefix_caching is not None:
+        words.append("--enable-prefix-caching" if served.prefix_caching else "--no-enable-prefix-caching")
+    if not served.images:
+        words += ["--limit-mm-per-prompt", {"image": 0, "video": 0}]
+    elif served.inputs:
+        words += ["--limit-mm-per-prompt", dict(served.inputs)]
+    if served.lora[0]:
+        words += ["--enable-lora", "--max-loras", str(served.lora[0]), "--max-lora-rank", str(served.lora[1])]
+    if served.draft_tokens:
+        drafting = {"model": served.draft} if served.draft else {"method": "mtp"}
+        words += ["--speculative-config", {**drafting, "num_speculative_tokens": served.draft_tokens}]
+    return words

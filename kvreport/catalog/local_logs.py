@@ -1,0 +1,95 @@
+"""Published starts of local engines: how they were started, what they printed, and whether everything fit."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+from pydantic import Field
+
+from kvreport.catalog.base import SCHEMA_VERSION, Record, Slug, Source, Text
+from kvreport.catalog.shelf import read_yaml, validate
+from kvreport.resources import data_dir
+
+FILE: Final = "llama_cpp/logs.yaml"
+PRINTED: Final = "printed"
+Part = Literal[
+    "weights", "kv", "state", "compute", "companions", "host_weights", "host_kv", "host_state", "host_compute",
+    "output", "peak",
+]  # fmt: skip
+
+
+class LogDevice(Record):
+    """One device of a log: what was free, and the backend."""
+
+    free_mib: Annotated[float, Field(gt=0)]
+    backend: Literal["cuda", "vulkan", "rocm", "metal"]
+
+
+class LogOptions(Record):
+    """Options of a start, under the names of ``data/llama_cpp/runs.json``.
+
+    Attributes:
+        wide_masks: True for a build before pull request 23764 (late May 2026), by its number, its date or its lines.
+    """
+
+    ctx: int
+    np: int = 1
+    unified: bool = False
+    ub: int = 512
+    k: Text = "f16"
+    v: Text = "f16"
+    fa: Literal["on", "off", "auto"] = "auto"
+    ngl: int | None = None
+    cpu_moe: int = 0
+    out: int | None = None
+    mtp: int = 0
+    wide_masks: bool = False
+    overrides: tuple[Text, ...] = ()
+
+
+class LocalLog(Record):
+    """One start, as published.
+
+    Attributes:
+        mix: Quantization mix, or ``printed`` for a file whose types only its header tells.
+        weights_mib: The printed weights of such a file on its devices.
+        printed: MiB by part, as far as the log has them.
+        fits: Whether everything fit, as the log says; None where it does not.
+        first_error: For a log found after the rules: the error of its total as first predicted.
+    """
+
+    id: Slug
+    engine: Literal["llama-cpp", "mlx"]
+    build: Text | None = None
+    model: Text
+    mix: Text
+    weights_mib: float | None = None
+    options: LogOptions
+    devices: tuple[LogDevice, ...]
+    printed: dict[Part, float]
+    fits: bool | None = None
+    source: Text
+    first_error: float | None = None
+
+
+class LocalLogs(Record):
+    """The content of ``llama_cpp/logs.yaml``."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    logs: Annotated[tuple[LocalLog, ...], Field(min_length=1)]
+    sources: Annotated[tuple[Source, ...], Field(min_length=1)]
+
+
+@lru_cache(maxsize=4)
+def load_local_logs(folder: Path | None = None) -> LocalLogs:
+    """Read ``llama_cpp/logs.yaml`` of a catalog.
+
+    Args:
+        folder: The catalog's folder; None for the published one.
+
+    Raises:
+        CatalogueError: If the file has a fault.
+    """
+    return validate(LocalLogs, read_yaml((folder or data_dir()) / FILE, FILE), FILE)

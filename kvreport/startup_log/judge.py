@@ -1,0 +1,225 @@
+"""The one judge of a start: every printed figure beside what its flags predict.
+
+Starts are :class:`kvreport.startup_log.start.Start`, pasted or published. Engines that allocate everything at start
+are laid out buffer by buffer and judged by :mod:`kvreport.startup_log.local_start`, here and for a pasted log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from kvreport.accounting.deployment import Deployment
+from kvreport.accounting.engines.llama_cpp.options import LocalOptions
+from kvreport.catalog.caches import Latent
+from kvreport.catalog.local_logs import Part
+from kvreport.errors import InputError
+from kvreport.startup_log.local_start import diagnose_local_start, local_start
+from kvreport.startup_log.start import LEAST_FREE, SAME_RANK_WITHIN, STATED_WITHIN, Comparison, Start
+from kvreport.units import GIB, MIB
+
+
+@dataclass(frozen=True, slots=True)
+class Judgment:
+    """What our rules say of a start.
+
+    Attributes:
+        comparisons: Each printed figure with its prediction.
+        deployment: What the trunk makes of the flags; None where they say too little.
+        predicted: True if the pool was predicted from model, device and flags.
+        starts: Whether one longest request was predicted to fit; None if not predicted.
+        excluded: What could not be compared, and why.
+        error: Why nothing could be laid out; None if something could.
+    """
+
+    comparisons: tuple[Comparison, ...] = ()
+    deployment: Deployment | None = None
+    predicted: bool = False
+    starts: bool | None = None
+    excluded: tuple[str, ...] = ()
+    error: str | None = None
+
+    @property
+    def within_band(self) -> bool | None:
+        """Whether the observed pool lies in the error band of the predicted one; None if it was not predicted.
+
+        A log that prints no pool tells it by its tokens or its concurrency, which grow with it.
+        """
+        found = {one.quantity: one for one in self.comparisons}
+        one = next((found[name] for name in ("pool", "tokens", "concurrency") if name in found), None)
+        if one is None or self.deployment is None or not self.predicted or one.predicted <= 0:
+            return None
+        pool = float(self.deployment.pool_bytes)
+        missing = pool * abs(1 - one.observed / one.predicted)
+        return missing <= float(self.deployment.uncertainty_bytes)
+
+
+def diagnose_start(start: Start) -> Judgment:
+    """Compare everything that a start printed with what its flags predict.
+
+    Four questions are asked, as far as the start says enough: what loading took; the engine's lines from the pool
+    that it printed (``given pool``); the same from model, device and flags alone; and whether it starts.
+    """
+    judging = _Judging(start)
+    try:
+        comparisons = tuple(judging.comparisons())
+    except InputError as error:
+        return Judgment(excluded=(f"all: {error}", *judging.excluded), error=str(error))
+    return Judgment(
+        comparisons,
+        judging.deployment,
+        predicted=judging.predicted,
+        starts=judging.starts,
+        excluded=tuple(judging.excluded),
+    )
+
+
+def with_pool(laid: Deployment, pool_bytes: int) -> Deployment:
+    """The same with this pool on every device."""
+    others = tuple(replace(one, pool_bytes=pool_bytes) for one in laid.others)
+    return replace(laid, pool_bytes=pool_bytes, others=others)
+
+
+def printed_concurrency(laid: Deployment, context_tokens: int) -> float:
+    """Requests of a context as this release prints them: some divide the tokens of the pool by the length."""
+    if laid.case.rules.concurrency_is_tokens:
+        return float(laid.printed_tokens(context_tokens)) / context_tokens
+    return float(laid.concurrency(context_tokens))
+
+
+@dataclass(slots=True)
+class _Judging:
+    """A judgment while it is made."""
+
+    start: Start
+    deployment: Deployment | None = None
+    predicted: bool = False
+    starts: bool | None = None
+    excluded: list[str] = field(default_factory=list)
+
+    def comparisons(self) -> Iterator[Comparison]:
+        start, printed = self.start, self.start.printed
+        if not start.engine.device_classes:
+            yield from self._buffers()
+            return
+        known = start.weights_unclear is None
+        if not known:
+            self.excluded.append(f"weights: {start.weights_unclear}")
+        elif printed.load:
+            yield Comparison(start.rules.load_line, start.weights() / GIB, printed.load / GIB, "GiB")
+        laid = self.deployment = start.laid_out()
+        if laid is None:
+            self.excluded.append(f"tokens: {start.plan_unclear}")
+            return
+        context = start.context_tokens
+        if printed.pool is not None and printed.pool > 0 and not printed.refused:
+            yield from self._lines(with_pool(laid, int(printed.pool)), " given pool")
+        if printed.needed and context:
+            needed = int(laid.plan.profile.request_bytes(context))
+            yield Comparison("needed", needed / GIB, printed.needed / GIB, "GiB")
+        if not start.pool_unclear:
+            yield from self._end_to_end(laid, known=known)
+
+    def _lines(self, laid: Deployment, suffix: str) -> Iterator[Comparison]:
+        printed, context = self.start.printed, self.start.context_tokens
+        if context is None:
+            return
+        if printed.tokens:
+            tokens = float(laid.printed_tokens(context))
+            yield Comparison(f"tokens{suffix}", tokens, float(printed.tokens), "tokens")
+        if printed.concurrency:
+            fitting = printed_concurrency(laid, context)
+            yield Comparison(f"concurrency{suffix}", fitting, printed.concurrency, "requests")
+
+    def _end_to_end(self, laid: Deployment, *, known: bool) -> Iterator[Comparison]:
+        start, flags, printed = self.start, self.start.flags, self.start.printed
+        if not known or start.accelerator is None:
+            self.excluded.append("end to end: model format or device is not stated")
+            return
+        free = printed.free
+        if flags.share_of_free and free and free < LEAST_FREE * start.accelerator.usable_bytes:
+            self.excluded.append(f"end to end: other processes held memory, {free / GIB:g} GiB was free")
+            return
+        stated, taken = flags.stated_utilization, flags.utilization
+        if stated is not None and taken is not None and abs(stated - taken) > STATED_WITHIN:
+            self.excluded.append(
+                f"utilization: stated {stated:g}, but the printed parts add up to {taken:g}, which is used"
+            )
+        self.predicted = True
+        pool = int(laid.pool_bytes)
+        if flags.context_tokens is not None:
+            held = int(laid.requests(flags.context_tokens)) >= 1
+            self.starts = held and not int(laid.shortfall(flags.context_tokens))
+            short, band = map(int, laid.start_shortage or (0, 0))
+            if 0 < short <= band:
+                self.starts = None
+                self.excluded.append("start: what other processes leave free on this machine decides")
+        available = printed.pool if self._same_rank(laid) else None
+        if available is None:
+            available = printed.halves
+        if available is not None and available > 0:
+            yield Comparison("pool", max(pool, 0) / GIB, available / GIB, "GiB")
+        elif available is not None and not start.published:
+            yield Comparison("pool", pool / GIB, available / GIB, "GiB")
+        if not printed.refused:
+            yield from self._lines(with_pool(laid, max(pool, 0)), "")
+
+    def _same_rank(self, laid: Deployment) -> bool:
+        """False if the printed pool and tokens cannot belong together: each rank prints its own pool.
+
+        The smallest rank decides the tokens; a source may quote the pool of another. A pasted log has all ranks,
+        and its reader took the smallest of both.
+        """
+        printed, context = self.start.printed, self.start.flags.context_tokens
+        alone = self.start.flags.layout.tensor == 1 or not self.start.published
+        if alone or printed.pool is None or not printed.tokens or context is None:
+            return True
+        tokens = int(with_pool(laid, int(printed.pool)).printed_tokens(context))
+        together = abs(tokens / printed.tokens - 1) <= SAME_RANK_WITHIN
+        if not together:
+            self.excluded.append("pool: the quoted pool and tokens are of different ranks")
+        return together
+
+    def _buffers(self) -> Iterator[Comparison]:
+        """llama.cpp prints the buffers of keys, values and states."""
+        start, printed = self.start, self.start.printed
+        if printed.cells is None:
+            self.excluded.append("buffers: the context is not stated")
+            return
+        stated: dict[Part, float] = {}
+        if printed.cache is not None:
+            latent = any(isinstance(c, Latent) for group in start.model.layers for c in group.caches)
+            if latent and printed.values:
+                self.excluded.append("buffers: run without MLA, with keys and values of every head")
+            elif start.plan_unclear is not None:
+                self.excluded.append(f"buffers: {start.plan_unclear}")
+            else:
+                stated["host_kv"] = printed.cache / MIB
+        if printed.states is not None:
+            stated["host_state"] = printed.states / MIB
+        local = local_start(
+            start.model,
+            None,
+            LocalOptions(
+                context=printed.cells,
+                parallel=start.flags.max_seqs or 1,
+                unified=True,
+                type_k=_cache_type(start.flags.kv_format),
+                type_v=_cache_type(start.flags.kv_format),
+                draft=start.flags.draft_tokens,
+                mtp=start.flags.draft_in_model,
+            ),
+            printed=stated,
+        )
+        for one in diagnose_local_start(local).comparisons:
+            yield replace(one, quantity=BUFFERS[one.quantity])
+
+
+BUFFERS: Final = {"host_kv": "buffers", "host_state": "states"}
+"""What the evidence calls the parts of llama.cpp's cache; without devices all of it is laid out on the host."""
+
+
+def _cache_type(kv_format: str | None) -> str:
+    """llama.cpp's name of a KV format; 16 bits where none is stated."""
+    return "f16" if kv_format in (None, "auto", "bf16") else kv_format
