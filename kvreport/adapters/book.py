@@ -223,6 +223,11 @@ def no_foreign_scripts(config: MkDocsConfig) -> None:
     plugin = config.plugins.get("mkdocs-jupyter")
     if plugin is not None and "mathjax_version" in plugin.config:
         plugin.config["mathjax_version"] = 2
+    if plugin is not None and all(
+        pattern.endswith((".py", ".ipynb")) for pattern in plugin.config["include"]
+    ):
+        # It would read every Markdown page, several times, to find that it is no notebook.
+        plugin.config["ignore"] = [*plugin.config["ignore"], "*.md"]
 
 
 def place(files: Files, config: MkDocsConfig) -> None:

@@ -13,6 +13,7 @@ import logging
 import os
 import re
 from collections.abc import Callable, Collection, Iterator
+from hashlib import sha256
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -31,6 +32,7 @@ from kvreport import resources
 from kvreport.adapters import head, lost, page_cache, search
 from kvreport.adapters.ahead import Ahead
 from kvreport.adapters.book import Book, is_chapter, no_foreign_scripts
+from kvreport.adapters.bytecode import Bytecode
 from kvreport.adapters.generated import GeneratedPage, anchors, front_matter
 from kvreport.adapters.mount import DEFAULT, Mount
 from kvreport.adapters.notebooks import Notebooks, notebooks
@@ -42,8 +44,10 @@ from kvreport.book import glossary
 from kvreport.book.quantities import Quantities
 from kvreport.build_cache import code, digest
 from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.parsed import Parsed
 from kvreport.catalog.record_cache import recall_models
 from kvreport.catalog.records import MODELS, Records
+from kvreport.catalog.shelf import KEEPING
 from kvreport.dataset.release import data_version
 from kvreport.errors import Fault, InputError
 from kvreport.processes import exit_on_signals
@@ -123,6 +127,7 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         self.nav: Navigation | None = None
         self.page_cache: PageCache | None = None
         self.records: Records | None = None
+        self.bytecode: list[Bytecode] = []
         self.keys: dict[str, bytes] = {}
         self.kept: dict[str, Finished] = {}
         self.tags: dict[str, str] = {}
@@ -143,6 +148,7 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         except InputError as error:
             raise PluginError(f"kvreport: {error}") from error
         self.staging = stage(Path(config.site_dir)) if self.publishes else None
+        self._keep_parsed(config)
         if self.staging is not None:
             config.site_dir = str(self.staging.folder)
         self.policy = self.notebooks = self.styles = None
@@ -183,6 +189,10 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
             self.ahead = Ahead(config, len(self.book.titles))
         cache = self._cache(config)
         templating.override(Path(self.config.templates) if self.config.templates else None)
+        self.bytecode = []
+        if self.publishes:
+            self.bytecode.append(Bytecode(cache / "parts" / "templates.bytecode"))
+            templating.environment().bytecode_cache = self.bytecode[0]
         try:
             self.report = build(
                 data=Path(self.config.catalogue) if self.config.catalogue else None,
@@ -229,6 +239,12 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         self.known |= {*map(self.mount.at, self.report.file_names), "search/search_index.json"}
         return files
 
+    def _keep_parsed(self, config: MkDocsConfig) -> None:
+        """Parse each file of facts once, whatever build reads it."""
+        KEEPING.clear()
+        if self.publishes:
+            KEEPING.append(Parsed(self._cache(config) / "parts" / "yaml.parsed"))
+
     def _cache(self, config: MkDocsConfig) -> Path:
         """The folder that is kept between builds."""
         return Path(config.config_file_path or ".").parent / self.config.cache
@@ -262,7 +278,7 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
             self.book = Book(Quantities(catalogue), glossary.load_glossary(terms) if terms.is_file() else ())
             if self.publishes and self.records is not None:
                 shared = (path for path in sorted(catalogue.folder.iterdir()) if path.name != MODELS)
-                state = digest(shared, (), code(without=("adapters", "cli", "publish", "site")))
+                state = digest(shared, (), code(without=("cli", "publish", "site")))
                 self.book.kept = Noted(self._cache(config) / "parts" / "book.noted", state, self.records)
             self.book.take(files, config)
             self._refuse(self.book.check_prose(Path(self.config.prose)) if self.config.prose else [])
@@ -291,6 +307,8 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         self._date(files)
         if self.nav is None or not self.publishes or self.mount.foreign or not page_cache.usable(config):
             return
+        self.bytecode.append(Bytecode(self._cache(config) / "parts" / "theme.bytecode"))
+        env.bytecode_cache = self.bytecode[-1]
         env.loader = ChoiceLoader(
             [DictLoader({page_cache.TEMPLATE: "kept"}), *([env.loader] if env.loader else [])]
         )
@@ -313,6 +331,8 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
             ours = self.pages.get(file.src_uri)
             key = self.page_cache.key(page, ours, self._tags(ours, config) if ours is not None else "")
             self.keys[file.src_uri] = key
+            if self.searched is not None:
+                page.meta["search"] = {"exclude": True}  # the index is ours, and has read it
             found = self.page_cache.find(page.url, key, self.known)
             if found is not None:
                 self.kept[file.src_uri] = found
@@ -353,7 +373,9 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
             self._refuse(faults)
             return html
         if self.searched is not None and ours.moved_to is None:
-            self.searched[page.file.src_uri] = search.generated(ours, _address(page))
+            self.searched[page.file.src_uri] = self._indexed(
+                ("generated", _address(page), ours), lambda: search.generated(ours, _address(page))
+            )
         if not isinstance(page, GeneratedPage):
             page.present_anchor_ids = anchors(ours)
         page.toc = get_toc(_toc(ours))  # type: ignore[arg-type]
@@ -367,7 +389,14 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         text = str(page.meta.get("description") or "")
         boost = float(told.get("boost", 0.5 if page.file.src_uri.startswith("adr/") else 1))
         title = str(page.title or page.file.name)
-        self.searched[page.file.src_uri] = search.written(_address(page), title, text, names, html, boost)
+        told = (_address(page), title, text, names, html, boost)
+        self.searched[page.file.src_uri] = self._indexed(("written", *told), lambda: search.written(*told))
+
+    def _indexed(self, decided: tuple[object, ...], make: Callable[[], list[search.Doc]]) -> list[search.Doc]:
+        """Return a page's entries of the index, kept between builds: reading pages of tables takes long."""
+        if self.book is None or self.book.kept is None:
+            return make()
+        return self.book.kept.get(f"index {sha256(repr(decided).encode()).hexdigest()}", make)
 
     def _on_post_page_sections(self, output: str, page: HostPage, config: MkDocsConfig) -> str:
         """Put the sections in, and what a shared link shows."""
@@ -470,6 +499,11 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         """Prune the styles and put the site in its place, unless the host is about to refuse it for its warnings."""
         if self.notebooks is not None:
             self.notebooks.finish()
+        for compiled in self.bytecode:
+            compiled.finish()
+        for parsed in KEEPING:
+            parsed.finish()
+        KEEPING.clear()
         if self.book is not None and self.book.kept is not None:
             self.book.kept.finish()
         if self.page_cache is not None:
@@ -489,6 +523,7 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
 
     def on_build_error(self, *, error: Exception) -> None:
         """Leave the last good site where it stands."""
+        KEEPING.clear()
         if self.ahead is not None:
             self.ahead.stop()
         if self.notebooks is not None:

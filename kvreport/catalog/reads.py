@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -46,6 +46,12 @@ def noting() -> Iterator[set[Note]]:
 @cache
 def _resolved(catalogue: Path) -> str:
     return str(catalogue.resolve())
+
+
+def replay(notes: Iterable[Note]) -> None:
+    """Note what something that was kept had read when it was made."""
+    for notes_of_block in _collecting:
+        notes_of_block.update(notes)
 
 
 def again(catalogue: Path, stem: str) -> None:

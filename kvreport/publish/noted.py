@@ -7,12 +7,14 @@ for is noted while it is made, and kept with it.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TypeVar
 
 from kvreport.build_cache import read_sealed, write_sealed
-from kvreport.catalog.reads import Note, noting
+from kvreport.catalog.reads import Note, noting, replay
 from kvreport.catalog.records import Records
 
 T = TypeVar("T")
@@ -79,6 +81,8 @@ class Noted:
                 return value
             self.made += 1
             found = (value, self._records.named(notes))
+        else:
+            replay(found[1])
         self._used[key] = found
         return found[0]  # type: ignore[return-value] # one kind of value under a key
 
@@ -87,3 +91,28 @@ class Noted:
         if self.made or len(self._used) != len(self._kept):
             content = (self._state, self._records.listed, self._used)
             write_sealed(self._path, pickle.dumps(content, protocol=5))
+
+
+_OPEN: ContextVar[Noted | None] = ContextVar("noted", default=None)
+
+
+@contextmanager
+def keeping(noted: Noted) -> Iterator[None]:
+    """Let :func:`kept` keep values here while the block runs; they are written if it ends without an error."""
+    token = _OPEN.set(noted)
+    try:
+        yield
+        noted.finish()
+    finally:
+        _OPEN.reset(token)
+
+
+def kept(key: str, make: Callable[[], T]) -> T:
+    """Return a value that this build keeps, or what ``make`` computes where none is kept.
+
+    Args:
+        key: What decides the value beside records, facts and code: all of it, for the catalog that is built.
+        make: Computes it.
+    """
+    noted = _OPEN.get()
+    return make() if noted is None else noted.get(key, make)

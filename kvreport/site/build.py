@@ -18,6 +18,7 @@ from kvreport.atomic import write_whole
 from kvreport.build_cache import code, digest, keep, recall
 from kvreport.catalog.load import Catalogue, checked, open_catalogue
 from kvreport.catalog.record_cache import keep_models, recall_models
+from kvreport.catalog.records import Records
 from kvreport.dataset.release import data_version
 from kvreport.publish import (
     browser,
@@ -38,6 +39,7 @@ from kvreport.publish import (
 )
 from kvreport.publish.compact import compact_script
 from kvreport.publish.downloads import FOLDER, NOTHING, Downloads, prepare
+from kvreport.publish.noted import Noted, keeping
 from kvreport.publish.page_data import gather
 from kvreport.publish.parts import Parts
 from kvreport.publish.site_data import SiteData
@@ -183,7 +185,10 @@ def build(
     shared = [path for path in sorted(records.iterdir()) if path.name != "models"]
     # What a room below the site computes depends on no page, template or style.
     parts = Parts(cache / "parts", digest(shared, _PACKAGES, *settings, code(without=ABOVE_NUMBERS)))
-    made = _build(data, models, gpus, cache, site_url, written, progress, parts, dataset=dataset)
+    state_of_evidence = digest(shared, _PACKAGES, site_url, code(without=ABOVE_NUMBERS))
+    noted = Noted(cache / "parts" / "evidence.noted", state_of_evidence, Records({"site": records}))
+    with keeping(noted):
+        made = _build(data, models, gpus, cache, site_url, written, progress, parts, dataset=dataset)
     keep(cache / "report", state, made)
     return made
 
