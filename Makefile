@@ -23,8 +23,9 @@ PORT        ?= 8000
 OUT         ?= build/export
 UV          ?= uv
 FUZZ        ?= 50
+INPUTS      ?= 1000000
 
-.PHONY: help released-address variation kills site serve test coverage fuzz audit torch-check llama-check mlx-check check format bench export fit wheel release lock venv clean distclean
+.PHONY: help released-address variation kills trials site serve test coverage fuzz audit torch-check llama-check mlx-check check format bench export fit wheel release lock venv clean distclean
 
 help: ## list what can be made
 	@printf 'make ...\n'
@@ -56,6 +57,11 @@ coverage: $(STAMP) ## measure what the fast tests reach of each room, and hold i
 fuzz: $(STAMP) ## throw random input at config reader, catalogue, command line, log reader and arithmetic
 	@KVREPORT_FUZZ=$(FUZZ) $(BIN)/python -m pytest -q -n auto --timeout 0 \
 		$$(grep -rlE 'from (hypothesis|fuzzing)' tests --include='test_*.py')
+
+# The same targets without a test around them: seeds from SEED on, no shrinking, one process.
+SEED        ?= 0
+trials: $(STAMP) ## give a million seeded inputs to every public interface and judge each answer (INPUTS=1000000 SEED=0)
+	@$(BIN)/python scripts/fuzz.py --inputs $(INPUTS) --seed $(SEED)
 
 # PyTorch and transformers are gigabytes, and comparing with new ones is the point: they are in no lock and
 # have an environment of their own.

@@ -36,6 +36,10 @@ class Fault:
 class InputError(ValueError):
     """Bad input with a sentence that says how to mend it (exit status 2)."""
 
+    def __init__(self, message: object = "") -> None:
+        """Keep the sentence; signs that a terminal obeys (escapes, overrides of direction) are written as escapes."""
+        super().__init__(_printable(str(message)))
+
 
 class CatalogueError(InputError):
     """All faults of a catalogue at once.
@@ -48,6 +52,13 @@ class CatalogueError(InputError):
         """Collect ``faults``; the message has one line for each."""
         self.faults = tuple(faults)
         super().__init__("\n".join(str(fault) for fault in self.faults))
+
+
+def _printable(text: str) -> str:
+    """Return a text in which every sign is one that a reader sees; lines stay lines."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() or one == "\n" else ascii(one)[1:-1] for one in text)
 
 
 def shorten(value: object, limit: int = 60) -> str:

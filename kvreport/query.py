@@ -120,13 +120,13 @@ class Query:
         kind="text",
         metavar="GPU",
         many=True,
-        help="accelerator slug or alias (H100); repeat it for unequal GPUs, one per rank; 'H100*8' repeats",
+        help="accelerator slug or alias (H100); repeat it for unequal GPUs, one per rank ('H100*8' is eight)",
         url="gpu",
     )
     context_tokens: int | str | None = _option(
         "--context",
         kind="tokens",
-        help="tokens of every request, such as 32K (the model's own limit)",
+        help="tokens of every request, such as 32K (the limit of the model)",
         url="context",
     )
     weights: str | None = _option(
@@ -456,7 +456,7 @@ class Query:
         kind="choice",
         group="home",
         choices=("none", "draft-simple", "draft-mtp"),
-        help="what drafts tokens: a draft model, or the file's own prediction blocks (none)",
+        help="what drafts tokens: a draft model, or the prediction blocks of the file (none)",
     )
     cache_ram: int | str | None = _option(
         "--cache-ram",
@@ -488,7 +488,7 @@ class Query:
         kind="text",
         group="extras",
         metavar="MODEL",
-        help="draft model for speculative decoding: a catalogue name or a config.json",
+        help="draft model for speculative decoding: a catalog name or a config.json",
     )
     num_speculative_tokens: int = _option(
         "--num-speculative-tokens",
@@ -626,7 +626,7 @@ def schema() -> dict[str, Any]:
         "choice": {"type": "string"},
         "pairs": {"type": "object", "additionalProperties": {"type": "integer"}},
     }
-    made: dict[str, Any] = {"model": {"type": "string", "description": "catalogue name or path"}}
+    made: dict[str, Any] = {"model": {"type": "string", "description": "catalog name or path"}}
     for option in options():
         one = dict(types[option.kind])
         if option.kind == "whole":

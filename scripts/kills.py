@@ -1,11 +1,12 @@
 """Kill builds and matrix runs at random moments, and hold what is left against what must be there.
 
-    python scripts/kills.py [KILLS] [SEED]      100 kills unless told otherwise
+    python scripts/kills.py [--write] [KILLS] [SEED]      100 kills unless told otherwise
 
 A small site is built over and over, its one page with one of two texts in turn, and a small matrix is computed into
 one folder. Each run gets SIGKILL or SIGTERM at a random moment, workers and all. After each kill the published site
 must be one of the two, whole; at the end one undisturbed run of each must give the bytes of a run that nobody ever
-disturbed, and leave nothing else behind. Prints counts and the seed; status 1 if anything is wrong.
+disturbed, and leave nothing else behind. Prints counts and the seed; status 1 if anything is wrong. ``--write`` records
+them in data/trials.yaml.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from collections import Counter
 from hashlib import sha256
 from pathlib import Path
 
+import trials
 import variation
 
 TEXTS = ("# Notes\n\nThe one text.\n", "# Notes\n\nThe other text, which is longer by a few words.\n")
@@ -101,8 +103,9 @@ def _works_in(entry: Path, folder: Path) -> bool:
 
 def main() -> int:
     """Kill, look, and compare at the end."""
-    kills = int(sys.argv[1]) if len(sys.argv) > 1 else 100
-    seed = int(sys.argv[2]) if len(sys.argv) > 2 else time.time_ns() % 1_000_000
+    numbers = [int(word) for word in sys.argv[1:] if word != "--write"]
+    kills = numbers[0] if numbers else 100
+    seed = numbers[1] if len(numbers) > 1 else time.time_ns() % 1_000_000
     draw = random.Random(seed)  # noqa: S311 - moments of kills, not secrets
     with tempfile.TemporaryDirectory() as place:
         root = Path(place, "project").resolve()
@@ -113,6 +116,8 @@ def main() -> int:
         print(f"wrong: {fault}")
     said = ", ".join(f"{number} {name}" for name, number in sorted(counts.items()))
     print(f"{said}; seed {seed}; {len(faults)} wrong")
+    if "--write" in sys.argv[1:]:
+        trials.record("kills", {"seed": seed, "counts": dict(sorted(counts.items())), "wrong": len(faults)})
     return 1 if faults else 0
 
 

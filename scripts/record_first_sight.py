@@ -21,6 +21,8 @@ from kvreport.evidence.records import read_observations
 from kvreport.evidence.validation import Case, validate
 from kvreport.resources import data_dir
 
+_NO_POOL = "end to end: the source states neither pool nor tokens"
+
 
 def row(case: Case) -> dict[str, Any]:
     """What is kept of one log."""
@@ -59,7 +61,9 @@ def main() -> None:
             "recorded": given.day,
             "revision": given.revision,
             "not_predicted": {
-                case.observation.id: case.excluded[0] for case in cases if case not in predicted
+                case.observation.id: (case.excluded or (_NO_POOL,))[0]
+                for case in cases
+                if case not in predicted
             },
             "logs": [row(case) for case in predicted],
         }

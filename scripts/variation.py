@@ -1,10 +1,11 @@
 """Build one site under different circumstances and hold all its bytes equal, as reproducible-builds.org does.
 
-    python scripts/variation.py [PYTHON ...]      further interpreters that have kvreport installed
+    python scripts/variation.py [--write] [PYTHON ...]      further interpreters that have kvreport installed
 
 Varied: path (spaces, letters beyond ASCII), time zone, locale, umask, clock, user and home, hash seed, number of
 processors, order of environment, and Python where another is named. Prints one digest for each build, and the
-digest over the whole site once; status 1 if any two differ. Modes of files count as bytes do.
+digest over the whole site once; status 1 if any two differ. Modes of files count as bytes do. ``--write`` records the
+digests in data/trials.yaml.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ import tempfile
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
+
+import trials
 
 ROOT = Path(__file__).resolve().parent.parent
 MODELS = ("meta-llama--Llama-3.1-8B-Instruct", "openai--gpt-oss-20b", "Qwen--Qwen3.6-27B")
@@ -78,7 +81,7 @@ def circumstances(pythons: list[str]) -> list[Circumstance]:
             seconds_ahead=-15 * 365 * 86_400,
             one_processor=True,
         ),
-        *(Circumstance(f"Python {path}", python=path) for path in pythons),
+        *(Circumstance(named(path), python=path) for path in pythons),
     ]
 
 
@@ -128,11 +131,19 @@ def total(files: dict[str, str]) -> str:
     return sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()
 
 
+def named(path: str) -> str:
+    """Return the version of an interpreter."""
+    said = subprocess.run([path, "--version"], check=True, capture_output=True, text=True)
+    return said.stdout.strip()
+
+
 def main() -> int:
     """Build under every circumstance and compare."""
+    words = sys.argv[1:]
     first: dict[str, str] | None = None
+    builds: list[dict[str, str]] = []
     differ = 0
-    for how in circumstances(sys.argv[1:]):
+    for how in circumstances([one for one in words if one != "--write"]):
         with tempfile.TemporaryDirectory() as place:
             root = Path(place, how.folder)
             root.mkdir(parents=True)
@@ -141,9 +152,12 @@ def main() -> int:
         changed = sorted(name for name in {*first, *found} if first.get(name) != found.get(name))
         differ += bool(changed)
         verdict = "same" if not changed else f"{len(changed)} files differ: {', '.join(changed[:3])}"
+        builds.append({"name": how.name, "digest": total(found)})
         print(f"{total(found)[:16]}  {how.name}: {verdict}", flush=True)
     if first is not None:
         print(f"site of {len(first)} files: sha256 {total(first)}")
+        if "--write" in words:
+            trials.record("variation", {"files": len(first), "sha256": total(first), "builds": builds})
     return 1 if differ else 0
 
 

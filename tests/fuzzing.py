@@ -34,9 +34,9 @@ _COUNTS: Counter[str] = Counter()
 _PASSED = re.compile(r"(\d+) passing(?: examples?)?, (\d+) failing")
 
 
-def counted(what: str) -> None:
-    """Count one input, under a name that the summary prints."""
-    _COUNTS[what] += 1
+def counted(what: str, number: int = 1) -> None:
+    """Count inputs, under a name that the summary prints."""
+    _COUNTS[what] += number
 
 
 def take_counts(item: object) -> dict[str, int]:
@@ -45,4 +45,4 @@ def take_counts(item: object) -> dict[str, int]:
     _COUNTS.clear()
     tried = _PASSED.findall(getattr(item, "hypothesis_statistics", ""))
     inputs = sum(int(passing) + int(failing) for passing, failing in tried)
-    return {"inputs": inputs, **found} if inputs else found
+    return {**found, "inputs": inputs + found.get("inputs", 0)} if inputs else found

@@ -82,9 +82,9 @@ sched_reserve:    Vulkan0 compute buffer size =   368.04 MiB
 sched_reserve: Vulkan_Host compute buffer size =    64.05 MiB
 """
 
-_LINES = sorted({line for text in LOGS.values() for line in text.splitlines()})
-_NUMBERS = ("0", "-0", "1", "-1", "00017", ",", "1,,,", "0.0", ".5", "1e9", "inf", "nan", "9" * 18, "9" * 400)
-_NOISE = (
+LINES = sorted({line for text in LOGS.values() for line in text.splitlines()})
+NUMBERS = ("0", "-0", "1", "-1", "00017", ",", "1,,,", "0.0", ".5", "1e9", "inf", "nan", "9" * 18, "9" * 400)
+NOISE = (
     "\x00", "\x1b[31m", "\x1b[", "\x1b]0;title\x07", "\r", "\r\n", "\t", "\ufeff", "\u2028", "\u202e", "\x85",
     "\x1c", "\ud7ff", "\ufffd", "\U0001f999", "é", "'", "(" * 50, "<script>", "{{ 1 }}", "=", "--", "  ",
 )  # fmt: skip
@@ -95,24 +95,24 @@ def mutated_logs(draw: st.DrawFn) -> str:
     """Real lines in any order: cut, joined, repeated, with other numbers and with noise in them."""
     parts = []
     for _ in range(draw(st.integers(1, 6))):
-        line = draw(st.sampled_from(_LINES))
+        line = draw(st.sampled_from(LINES))
         for _ in range(draw(st.integers(0, 3))):
             kind = draw(st.sampled_from(("number", "noise", "cut", "repeat", "join")))
             if kind == "number":
                 places = list(re.finditer(r"[0-9][0-9.,]*", line))
                 if places:
                     place = draw(st.sampled_from(places))
-                    other = draw(st.sampled_from(_NUMBERS) | st.integers(0, 1 << 70).map(str))
+                    other = draw(st.sampled_from(NUMBERS) | st.integers(0, 1 << 70).map(str))
                     line = line[: place.start()] + other + line[place.end() :]
             elif kind == "noise":
                 at = draw(st.integers(0, len(line)))
-                line = line[:at] + draw(st.sampled_from(_NOISE)) + line[at:]
+                line = line[:at] + draw(st.sampled_from(NOISE)) + line[at:]
             elif kind == "cut":
                 at, length = draw(st.integers(0, len(line))), draw(st.integers(1, 30))
                 line = line[:at] + line[at + length :]
             elif kind == "repeat":
                 line = line * draw(st.integers(2, 5))
             else:
-                line += draw(st.sampled_from(_LINES))
+                line += draw(st.sampled_from(LINES))
         parts.append(line)
     return draw(st.sampled_from(("\n", "\r\n", "\r", ""))).join(parts)

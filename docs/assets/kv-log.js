@@ -91,6 +91,8 @@
       if (facts.block_tokens !== undefined) names.push(`--block-size ${facts.block_tokens}`);
       if (facts.context_parallel > 1) names.push(`--decode-context-parallel-size ${facts.context_parallel}`);
       if (facts.pipeline_parallel > 1) names.push(`--pipeline-parallel-size ${facts.pipeline_parallel}`);
+      if (facts.data_parallel > 1) names.push(`--data-parallel-size ${facts.data_parallel}`);
+      if (facts.redundant_experts > 0) names.push(`${facts.redundant_experts} redundant experts`);
       if (facts.quantization !== undefined && facts.quantization !== "None") {
         names.push(`--quantization ${facts.quantization}`);
       }
@@ -131,6 +133,14 @@
       if (model && !["vllm", null].includes(reading.engine)) {
         said.push("This page checks block plans of vLLM; kvreport log checks those of other engines, too.");
       }
+      const spread = kvLogLines.spread(reading.facts);
+      if (model && spread) {
+        said.push(
+          `This page checks tensor parallelism only, and the log has ${
+            ignored(reading.facts).join(", ")
+          }. kvreport log checks all of it.`,
+        );
+      }
       if (rules && !rules.current) {
         said.push(
           `The log is from an older release. This page has the rules of ${site.engine.label}; kvreport log has those of the log’s own version.`,
@@ -144,7 +154,7 @@
           said.push(
             `Not followed here: ${
               missed.join(", ")
-            }; kvreport log follows block size and context parallelism. Weights are counted as released.`,
+            }; kvreport log follows block size. Weights are counted as released.`,
           );
         }
       }

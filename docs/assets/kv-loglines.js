@@ -112,12 +112,18 @@
     return how === "least" ? Math.min(known, stated) : Math.max(known, stated);
   }
 
+  /* Whether more than tensors are divided, which the published data has no plan for: no plan is better than a wrong one. */
+  const spread = (facts) =>
+    facts.pipeline_parallel > 1 || facts.context_parallel > 1 || facts.data_parallel > 1 ||
+    facts.redundant_experts > 0;
+
   /* The model's block plan under a log's flags and the current release's rules; null where the log is another
      engine's. `own` and `fp8` are bytes of a request at a length, `poolOf` the pool at a size and a number of
      requests at once; it is null where the accelerator is not known. */
   function layout(reading, site, model, gpu) {
     if (!site || !model || !["vllm", null].includes(reading.engine)) return null;
     const facts = reading.facts;
+    if (spread(facts)) return null;
     const size = site.sizes.indexOf(facts.tensor_parallel || 1);
     const kind = gpu ? gpu.kind : 0;
     const dtype = facts.kv_dtype;
@@ -293,6 +299,6 @@
     return longest && rules && pool !== null ? rules.concurrency(pool, longest) : null;
   }
 
-  const api = { readLog, layout, diagnose, show, explain };
+  const api = { readLog, spread, layout, diagnose, show, explain };
   root.kvLogLines = api;
 })(typeof globalThis === "object" ? globalThis : this);

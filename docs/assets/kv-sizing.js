@@ -17,6 +17,14 @@
     return Math.min(kernel.fastBatch(step, work.mean, work.tpot * work.efficiency, most) * stages, held);
   }
 
+  /* Replicas at the peak: as many as hold it, and as many as surely do where that is one of several more. */
+  function replicasAtPeak(requests, each, sure) {
+    const found = kernel.replicasFor(requests, each);
+    return found === 1 || !sure || sure * found >= requests
+      ? [found]
+      : [found, kernel.replicasFor(requests, sure)];
+  }
+
   /* Average requests of which a pool holds this rank's part; 0 if one of the longest does not fit. */
   const replicaRequests = ({ block, kept, constant, terms }, pool, work) =>
     kernel.replicaRequests(pool, block, kept, constant, terms, work.mean, work.longest, work.prefix);
@@ -176,49 +184,51 @@
             }
             const all = kernel.ofAllRanks(each, layout.dp);
             const average = kernel.replicasFor(Math.max(1, Math.ceil(work.concurrent)), all);
-            const peak = kernel.replicasFor(work.peak, all);
-            const replicas = [average, peak, peak + work.spares];
-            const devices = replicas[2] * layout.devices;
-            if (choices.available && devices > choices.available) {
-              refuse("available");
-              continue;
-            }
             const surely = Math.min(
               limits.seqs,
               ...stages.map((one) => replicaRequests(one, one.pool - one.uncertainty, work)),
             );
+            const sure = kernel.ofAllRanks(surely, layout.dp);
             const { block, kept, constant, terms } = stage;
             const request = kernel.requestBytes(constant, terms, work.mean);
             const price = choices.prices ? choices.prices[gpu.id] : undefined;
             const batch = kernel.microBatch(kernel.shareOfPeak(work.peak, all), layout.dp, layout.pp);
-            found.push({
-              model,
-              gpu,
-              layout,
-              ranks: layout.tp,
-              weightFormat,
-              kv,
-              plan: { block, kept, constant, terms },
-              pool: stage.pool,
-              uncertainty: stage.uncertainty,
-              total: gpu.usable,
-              weights: stage.resident,
-              reserve: stage.reserve,
-              request,
-              shared: kernel.sharedBytes(terms, work.prefix),
-              state: stage.heldConstant,
-              held: kernel.ofAllRanks(held, layout.dp),
-              each: all,
-              replicas,
-              devices,
-              memory: devices * gpu.usable,
-              price: price === undefined ? null : price * devices,
-              headroom: replicas[1] * all / work.peak - 1,
-              sure: kernel.ofAllRanks(surely, layout.dp) * peak >= work.peak,
-              binds: kernel.whatLimits(request, constant, held, fast, limits.seqs),
-              tpot: kernel.decodeSeconds(step, batch, work.mean),
-              ttft: first,
-            });
+            for (const peak of replicasAtPeak(work.peak, all, sure)) {
+              const replicas = [average, peak, peak + work.spares];
+              const devices = replicas[2] * layout.devices;
+              if (choices.available && devices > choices.available) {
+                refuse("available");
+                continue;
+              }
+              found.push({
+                model,
+                gpu,
+                layout,
+                ranks: layout.tp,
+                weightFormat,
+                kv,
+                plan: { block, kept, constant, terms },
+                pool: stage.pool,
+                uncertainty: stage.uncertainty,
+                total: gpu.usable,
+                weights: stage.resident,
+                reserve: stage.reserve,
+                request,
+                shared: kernel.sharedBytes(terms, work.prefix),
+                state: stage.heldConstant,
+                held: kernel.ofAllRanks(held, layout.dp),
+                each: all,
+                replicas,
+                devices,
+                memory: devices * gpu.usable,
+                price: price === undefined ? null : price * devices,
+                headroom: replicas[1] * all / work.peak - 1,
+                sure: sure * peak >= work.peak,
+                binds: kernel.whatLimits(request, constant, held, fast, limits.seqs),
+                tpot: kernel.decodeSeconds(step, batch, work.mean),
+                ttft: first,
+              });
+            }
           }
         }
       }

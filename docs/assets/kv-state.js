@@ -63,7 +63,7 @@
     slugs.find((slug) => slug.toLowerCase() === text.replace("/", "--").toLowerCase());
 
   const gpuOf = (site, text) => {
-    const id = text.replace(/\*\d+$/, "");
+    const id = text.replace(/\*[1-9]\d{0,3}$/, "");
     return site.gpus.some((gpu) => gpu.id === id) ? id : undefined;
   };
 
@@ -94,10 +94,10 @@
     /** @type {Record<string, any>} */
     const state = {};
     const reader = readers(site), ignored = [];
-    const field = Object.fromEntries(fields.map((name) => [keyOf(name), name]));
+    const field = new Map(fields.map((name) => [keyOf(name), name])); // "constructor" is no key of it
     for (const [key, value] of new URLSearchParams(search)) {
       if (["unit", "h", "q", ...also].includes(key) || value === "") continue;
-      const name = field[key];
+      const name = field.get(key);
       const understood = name && reader[name](value);
       if (understood === undefined || understood === null) {
         ignored.push(`${key}=${value}`);
@@ -106,7 +106,7 @@
       if (name === "models" || name === "gpus") {
         state[name] = [...new Set([...(state[name] || []), understood])];
       } else state[name] = understood;
-      const times = name === "gpu" && /\*(\d+)$/.exec(value);
+      const times = name === "gpu" && /\*([1-9]\d{0,3})$/.exec(value);
       if (times && !("tp" in state)) state.tp = Number(times[1]);
     }
     return { state, ignored };

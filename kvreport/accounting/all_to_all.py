@@ -7,7 +7,7 @@ which are activations. DeepEP keeps buffers from the start to the end: they are 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal, get_args
+from typing import Final, Literal
 
 from kvreport.accounting.parallel import Layout
 from kvreport.catalog.model import Model
@@ -15,8 +15,6 @@ from kvreport.errors import InputError
 from kvreport.units import GIB
 
 AllToAll = Literal["allgather_reducescatter", "deepep_high_throughput", "deepep_low_latency"]
-
-BACKENDS: Final[tuple[str, ...]] = get_args(AllToAll)
 
 NVLINK_BYTES: Final = GIB
 """What vLLM gives DeepEP for NVLink, and as much for RDMA between servers (``VLLM_DEEPEP_BUFFER_SIZE_MB``, 0.33)."""

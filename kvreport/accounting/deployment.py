@@ -33,7 +33,7 @@ from kvreport.accounting.numeric import Codes, Integers, Reals
 from kvreport.accounting.plan import BlockPlan
 from kvreport.accounting.profile import CacheProfile
 from kvreport.accounting.stages import stages
-from kvreport.accounting.support import Asked, machine_codes, spread_codes
+from kvreport.accounting.support import Asked, alone_codes, spread_codes
 from kvreport.accounting.support import codes as refusals
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.model import Model
@@ -77,6 +77,7 @@ class Deployment(Allocation):
             :class:`kvreport.accounting.capacity.Verdict`, 0 where it does not; ``[device, format]`` for many.
         start_shortage: What the engine asks for at start beyond what is free, and the error of that; None if
             it does not ask.
+        start_plan: How the engine lays out the request that it checks for at start, where that is not ``plan``.
     """
 
     plan: BlockPlan
@@ -87,6 +88,7 @@ class Deployment(Allocation):
     others: tuple[Deployment, ...] = ()
     refused: int | Codes = 0
     start_shortage: tuple[int | Integers, int | Integers] | None = None
+    start_plan: BlockPlan | None = None
 
     @property
     def ranks(self) -> tuple[Deployment, ...]:
@@ -115,7 +117,8 @@ class Deployment(Allocation):
 
     def longest_context(self) -> Integers:
         """The longest single request that the pool holds, up to the model's limit."""
-        own = capacity.longest_context(self.pool_bytes, self.plan, self.case.model.context_tokens)
+        asked = self.start_plan or self.plan
+        own = capacity.longest_context(self.pool_bytes, asked, self.case.model.context_tokens)
         return _reduce(xp.minimum, own, (one.longest_context() for one in self.others))
 
     def verdicts(self, contexts: xp.ArrayLike) -> Codes:
@@ -126,7 +129,7 @@ class Deployment(Allocation):
             usable_bytes=MAX_BYTES if given else _spread(column(self.total_bytes)),
             weight_bytes=_spread(self.resident_bytes),
             pool_bytes=_spread(self.pool_bytes),
-            plan=self.plan,
+            plan=self.start_plan or self.plan,
             context_tokens=contexts,
             limit_tokens=self.case.model.context_tokens,
             uncertainty_bytes=_spread(column(self.uncertainty_bytes)),
@@ -139,7 +142,8 @@ class Deployment(Allocation):
 
     def shortfall(self, contexts: xp.ArrayLike) -> Integers:
         """Bytes per device that one request of each context lacks; 0 where it fits."""
-        own = capacity.shortfall(_spread(self.pool_bytes), self.plan, contexts, self.state_slots_wanted)
+        asked = self.start_plan or self.plan
+        own = capacity.shortfall(_spread(self.pool_bytes), asked, contexts, self.state_slots_wanted)
         if self.start_shortage is not None:
             own = xp.integers(xp.maximum(own, _spread(self.start_shortage[0])))
         return _reduce(xp.maximum, own, (one.shortfall(contexts) for one in self.others))
@@ -211,7 +215,10 @@ def lay_out(case: Case, memo: Memo | None = None) -> Deployment:
             where = tuple(place + first for place in places)
             ranks.append(_rank(at_stage, memo_of_stage, stage.layers, where))
     ranks.sort(key=lambda one: int(xp.least(one.pool_bytes)))
-    return replace(ranks[0], others=tuple(ranks[1:]))
+    asked = None
+    if layout.pipeline > 1 and case.rules.stages_checked_as_whole:
+        asked = shared_plan(replace(case, layout=replace(layout, pipeline=1, partition=())), known)
+    return replace(ranks[0], others=tuple(ranks[1:]), start_plan=asked)
 
 
 def _stage_of(case: Case, layers: range) -> tuple[Model, range] | None:
@@ -271,7 +278,7 @@ def refused(case: Case, known: Memo, *, scalar: bool = False) -> int | Codes:
     )
     if any(spread):
         found = [[max(pair) for pair in zip(row, spread, strict=True)] for row in found]
-    alone = machine_codes(devices, case.layout)
+    alone = alone_codes(support, engine, devices, case.model, case.layout)
     if any(alone):
         found = [[max(code, one) for code in row] for row, one in zip(found, alone, strict=True)]
     return found[0][0] if scalar else xp.codes(found)

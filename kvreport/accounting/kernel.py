@@ -265,19 +265,6 @@ def printed_tokens(pool: int, block: int, request: int, context: int) -> int:
     return -1 if request == 0 else math.floor(concurrency(pool, block, request) * context)
 
 
-def printed_tokens_by_blocks(pool: int, block: int, groups: int, block_tokens: int, ranks: int) -> int:
-    """Return the same line until vLLM 0.20: blocks of one cache group times the tokens of a block.
-
-    Args:
-        pool: Bytes left for the cache.
-        block: Bytes of a block, all layers of a group together.
-        groups: Cache groups.
-        block_tokens: Tokens per block.
-        ranks: Ranks that share the tokens of one block table.
-    """
-    return whole_blocks(pool, block) // max(groups, 1) * block_tokens * ranks
-
-
 def boundary_context(
     pool: int, block: int, kept: int, constant: int, terms: Sequence[Term], wanted: int, limit: int
 ) -> int:

@@ -110,19 +110,9 @@ def average_tokens(batch: float, seconds: float) -> float:
     return 0 if seconds == 0 else batch / seconds
 
 
-def split_pool(pool: float, requests: int, each: float) -> int:
-    """Return 0 where ``requests`` requests of ``each`` bytes fit into a pool, else 1."""
-    return memory_state(requests * each, pool)
-
-
 def replicas_needed(requests: float, each: int) -> int:
     """Return the replicas that hold ``requests`` at ``each`` per replica; 0 where one holds none."""
     return 0 if each == 0 else int(-(-requests // each))
-
-
-def prefill_share(prefill: float, decode: float) -> float:
-    """Return the share of the device time that goes to prefill."""
-    return ratio(prefill, prefill + decode)
 
 
 def resident_sessions(pool: float, running: float, session: float) -> int:

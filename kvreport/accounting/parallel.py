@@ -264,7 +264,7 @@ class Layout:
         over = (model.experts.routed + self.redundant_experts) % self.expert_ranks
         if self.redundant_experts and over:
             raise InputError(
-                f"{model.id}: redundant experts: found {self.redundant_experts} beside {model.experts.routed} experts on "
+                f"{model.id}: redundant experts: found {self.redundant_experts} for {model.experts.routed} experts on "
                 f"{self.expert_ranks} ranks, which do not get equally many; allowed: "
                 f"{self.redundant_experts + self.expert_ranks - over}, or any number that makes the sum a multiple"
             )
@@ -277,19 +277,32 @@ TWO_NODES: Final = 200_000_000_000
 """Parameters from which a model is deployed over two servers."""
 
 
+SEARCHED_NODES: Final = 2
+"""Servers that a deployment of a smaller model is not spread over."""
+
+
 def suits(layout: Layout, model: Model) -> bool:
     """True if people deploy models like this one so.
 
     Data-parallel attention with expert parallelism serves latents, which tensor parallelism would copy, and
-    large mixtures; decode context parallelism serves latents; pipeline stages serve what needs two servers.
+    large mixtures; decode context parallelism takes the place of copies, of latents and of KV heads; pipeline
+    stages serve what needs two servers.
     """
     latent = any(cache.kind == "latent" for group in model.layers for cache in group.caches)
     size = parameters(model)
+    if layout.decode_context > 1 and not latent and not _takes_copies(layout, model):
+        return False
+    if layout.pipeline > 1 or layout.nodes > SEARCHED_NODES:
+        return size >= TWO_NODES and (layout.data == 1 or model.experts is not None)
     if layout.data > 1 or layout.expert:
         return model.experts is not None and (latent or size >= LARGE_MIXTURE)
-    if layout.decode_context > 1:
-        return latent
-    return size >= TWO_NODES
+    return layout.decode_context > 1
+
+
+def _takes_copies(layout: Layout, model: Model) -> bool:
+    """True if the parts of a context are as many as the copies of KV heads that some ranks would hold."""
+    heads = {cache.kv_heads for cache in _caches(model) if isinstance(cache, FullAttention)}
+    return bool(heads) and layout.tensor > layout.decode_context == layout.tensor // max(heads)
 
 
 def _obstacles(model: Model, ranks: int) -> Iterator[str]:

@@ -323,39 +323,40 @@ class _Group:
                 fastest.append((float(alone[index]), float(first[index])))
             else:
                 users = int(each[index]) * layout.data
-                average = replicas_for(_whole(work.concurrent), users)
-                peak = replicas_for(work.peak, users)
-                replicas = (average, peak, peak + work.spare_replicas)
-                if offer.available is not None and replicas[-1] * layout.devices > offer.available:
-                    refused["available"] += 1
-                    continue
-                yield Deployment(
-                    model=self.model,
-                    offer=offer,
-                    layout=layout,
-                    weight_format=self.weight_format,
-                    kv_format=self.kv_format,
-                    plan=plan,
-                    total_bytes=int(total[index]),
-                    weight_bytes=int(np.asarray(stage.resident_bytes)[self.place]),
-                    reserve_bytes=stage.reserve.total,
-                    pool_bytes=int(pool),
-                    request_bytes=int(plan.profile.request_bytes(work.mean_tokens)),
-                    shared_bytes=shared_bytes(plan.profile, work.shared_prefix_tokens),
-                    users_held=int(held[index]) * layout.data,
-                    users_each=users,
-                    sure=bool(min(surely[index], limit) * layout.data * peak >= work.peak),
-                    replicas=replicas,
-                    binds=what_binds(
-                        plan,
-                        work.mean_tokens,
-                        held=int(held[index]),
-                        fast=int(fast[index]),
-                        limit=limit,
-                    ),
-                    tpot_bound_s=float(step[index]),
-                    ttft_bound_s=float(first[index]),
-                )
+                sure = min(int(surely[index]), limit) * layout.data
+                for peak in _peaks(work.peak, users, sure):
+                    average = replicas_for(_whole(work.concurrent), users)
+                    replicas = (average, peak, peak + work.spare_replicas)
+                    if offer.available is not None and replicas[-1] * layout.devices > offer.available:
+                        refused["available"] += 1
+                        continue
+                    yield Deployment(
+                        model=self.model,
+                        offer=offer,
+                        layout=layout,
+                        weight_format=self.weight_format,
+                        kv_format=self.kv_format,
+                        plan=plan,
+                        total_bytes=int(total[index]),
+                        weight_bytes=int(np.asarray(stage.resident_bytes)[self.place]),
+                        reserve_bytes=stage.reserve.total,
+                        pool_bytes=int(pool),
+                        request_bytes=int(plan.profile.request_bytes(work.mean_tokens)),
+                        shared_bytes=shared_bytes(plan.profile, work.shared_prefix_tokens),
+                        users_held=int(held[index]) * layout.data,
+                        users_each=users,
+                        sure=sure * peak >= work.peak,
+                        replicas=replicas,
+                        binds=what_binds(
+                            plan,
+                            work.mean_tokens,
+                            held=int(held[index]),
+                            fast=int(fast[index]),
+                            limit=limit,
+                        ),
+                        tpot_bound_s=float(step[index]),
+                        ttft_bound_s=float(first[index]),
+                    )
 
     def _holding(self, stage: deployment.Deployment, pool: Integers) -> Integers:
         """Average requests of which one data rank's pool holds this stage's part."""
@@ -483,6 +484,20 @@ def _lay_out(
         return lay_out(case, memo)
     except InputError:
         return None
+
+
+def _peaks(requests: int, users: int, sure: int) -> list[int]:
+    """Replicas at the peak: as many as hold it, and as many as surely do where that is one of several more.
+
+    Args:
+        requests: Requests in flight at the peak.
+        users: Requests that a replica serves.
+        sure: Requests that it serves when its pool is smaller by the error of the estimate.
+    """
+    found = replicas_for(requests, users)
+    if found == 1 or not sure or sure * found >= requests:
+        return [found]
+    return [found, replicas_for(requests, sure)]
 
 
 def _whole(requests: float) -> int:

@@ -111,7 +111,7 @@ def judge(
     on_device = _on_device(ruling, engine, accelerator, model, weight_format, kv_format, asked.dtype)
     if on_device.verdict is not None:
         return on_device
-    alone = _machine(accelerator, asked.layout)
+    alone = _alone(ruling, engine, accelerator, model, asked.layout)
     if alone.verdict is not None:
         return alone
     spread = _spread(ruling, engine, model, weight_format, asked)
@@ -283,7 +283,7 @@ def _spread(
             allowed = ", ".join(map(str, ranks.ranks))
             return Judgement(
                 "engine_does_not_run",
-                f"{engine.label} takes --max-lora-rank {allowed}; {asked.lora_rank} was asked for",
+                f"{engine.label} takes --max-lora-rank {allowed}; found {asked.lora_rank}",
             )
     cut = cut_block(ruling.alignment, model, weight_format, asked.formats, asked.layout)
     return RUNS if cut is None else Judgement("format_not_supported", f"{engine.label}: {cut}")
@@ -301,9 +301,50 @@ def _machine(accelerator: Accelerator, layout: Layout) -> Judgement:
     )
 
 
-def machine_codes(accelerators: Sequence[Accelerator], layout: Layout) -> list[int]:
-    """The codes of what no machine holds, one for each device."""
-    return [_machine(device, layout).code for device in accelerators]
+def _alone(
+    ruling: Ruling, engine: Engine, accelerator: Accelerator, model: Model, layout: Layout
+) -> Judgement:
+    """What a layout asks of a device, whatever the formats: to stand in so many machines, and to join contexts."""
+    machine = _machine(accelerator, layout)
+    return machine if machine.verdict is not None else _joined(ruling, engine, accelerator, model, layout)
+
+
+def _joined(
+    ruling: Ruling, engine: Engine, accelerator: Accelerator, model: Model, layout: Layout
+) -> Judgement:
+    """Whether a device's kernels join the parts that ranks hold of a context."""
+    parts = layout.decode_context
+    if parts == 1:
+        return RUNS
+    own, kinds = accelerator.compute_capability, cache_kinds(model)
+    heads = -(-model.attention_heads // layout.tensor)
+    for rule in ruling.contexts:
+        if accelerator.vendor not in rule.vendors or not kinds.issuperset(rule.caches):
+            continue
+        if rule.generations and (own is None or numbers(own)[0] not in rule.generations):
+            continue
+        if rule.most_heads is None or heads >= (rule.own_heads or heads + 1):
+            return Judgement(
+                "engine_does_not_run",
+                f"{engine.label} divides no contexts of {model.id} on {accelerator.name}: its attention kernels there do "
+                "not return what ranks need to join their parts (--data-parallel-size stores a context once, too)",
+            )
+        if heads * parts > rule.most_heads:
+            most = rule.most_heads // heads
+            return Judgement(
+                "engine_does_not_run",
+                f"{engine.label} joins at most {rule.most_heads} query heads on {accelerator.name}; {parts} ranks have "
+                f"{heads} each (--decode-context-parallel-size {most} starts)",
+            )
+    return RUNS
+
+
+def alone_codes(
+    support: Support, engine: Engine, accelerators: Sequence[Accelerator], model: Model, layout: Layout
+) -> list[int]:
+    """The codes of what a layout asks of a device, whatever the formats, one for each device."""
+    ruling = support.ruling(engine.family, engine.version)
+    return [_alone(ruling, engine, device, model, layout).code for device in accelerators]
 
 
 def spread_codes(

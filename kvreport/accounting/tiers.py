@@ -75,18 +75,6 @@ def restore_seconds(tier: Tier, profile: CacheProfile, context_tokens: npt.Array
     return np.asarray(profile.request_bytes(context_tokens) / tier.bytes_per_s, dtype=np.float64)
 
 
-def break_even_bytes_per_s(
-    profile: CacheProfile, demand: Demand, peaks: Peaks, context_tokens: npt.ArrayLike
-) -> Reals:
-    """The link speed at which bringing back takes as long as the fastest possible prefill.
-
-    Below it, prefilling again may be quicker; real prefills are slower than their bound, so links
-    somewhat slower than this still pay.
-    """
-    again = prefill_seconds(demand, peaks, context_tokens)
-    return np.asarray(profile.request_bytes(context_tokens) / again, dtype=np.float64)
-
-
 @dataclass(frozen=True, slots=True)
 class Offload:
     """What a tier does for requests of one context.
@@ -181,9 +169,3 @@ def prefix_reuse(
         prefill_seconds(demand, peaks, np.full(prefixes.shape, prompt_tokens)),
         prefill_seconds(demand, peaks, prompt_tokens, cached_tokens=prefixes),
     )
-
-
-def mean_ttft_seconds(reuse: PrefixReuse, hit_share: npt.ArrayLike) -> Reals:
-    """Lower bound of the mean time to first token when so many requests find their prefix."""
-    hits = np.asarray(hit_share, dtype=np.float64)
-    return np.asarray(hits * reuse.prefill_shared_s + (1 - hits) * reuse.prefill_alone_s, dtype=np.float64)

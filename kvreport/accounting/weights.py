@@ -59,6 +59,7 @@ def weights_by_component(
     expert_ranks: int | None = None,
     whole_experts: bool = False,
     redundant_experts: int = 0,
+    component_ranks: Mapping[Component, int] | None = None,
 ) -> ComponentBytes:
     """Bytes that one rank holds, by component; components without weights are left out.
 
@@ -74,6 +75,7 @@ def weights_by_component(
         whole_experts: True if a rank holds whole experts (expert parallelism) rather than a slice of each;
             the fullest rank counts (vLLM 0.33, ``fused_moe/layer.py::determine_expert_map``).
         redundant_experts: Further copies of experts that are divided over the ranks with the rest.
+        component_ranks: Ranks that other components are divided over, where an engine divides them otherwise.
 
     Returns:
         Bytes per rank. Unquantised tensors count 2 bytes per element, as engines serve float32
@@ -85,9 +87,12 @@ def weights_by_component(
     skipped = frozenset(model.not_loaded if without is None else without)
     tied = _tied(model)
     total = dict.fromkeys(COMPONENTS, 0)
+    ranks_of = dict(component_ranks or {})
+    if expert_ranks:
+        ranks_of["routed_experts"] = expert_ranks
     for row in model.weights:
         if row.component not in skipped:
-            ranks = expert_ranks if expert_ranks and row.component == "routed_experts" else tensor_parallel
+            ranks = ranks_of.get(row.component, tensor_parallel)
             share = _whole_experts(model, row, ranks, redundant_experts) if whole_experts else None
             total[row.component] += _row_bytes(
                 model, row, weight_format, formats, ranks, tied=tied, given_share=share

@@ -202,7 +202,7 @@ def _check_core(config: Keys, text: Keys, architecture: str) -> None:
     if not missing or (prefix and _written_as_difference(config, text, prefix, missing)):
         return
     listed = ", ".join(f"{path} = {config.trail.assumed[path]}" for path in missing)
-    allowed = f"a whole number; the defaults of {architecture} ({listed}) only if they are asked for (--assume-defaults)"
+    allowed = f"a whole number; the defaults of {architecture} ({listed}) only with --assume-defaults"
     raise InputError(str(Fault(config.where, missing[0], "nothing", allowed)))
 
 

@@ -6,6 +6,7 @@ No table of model classes: the keys are those that llama.cpp reads (``src/llama-
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -20,7 +21,7 @@ from kvreport.architectures.gguf_header import Header, read_header
 from kvreport.catalog import caches as kinds
 from kvreport.catalog.base import Source
 from kvreport.catalog.model import Component, Experts, LayerGroup, Model, WeightGroup, compress
-from kvreport.errors import InputError
+from kvreport.errors import InputError, shorten
 
 _COMPONENTS: Final[tuple[tuple[str, Component], ...]] = (
     ("token_embd.", "embedding"), ("output.", "output_head"), ("per_layer_token_embd", "other"),
@@ -31,6 +32,9 @@ _COMPONENTS: Final[tuple[tuple[str, Component], ...]] = (
 
 
 MAX_LAYERS: Final = 4096
+
+_ARCHITECTURE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+"""How llama.cpp names architectures (``llama-arch.cpp``)."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +120,10 @@ class _Keys:
             raise InputError(
                 f"{self.file}: found a vision projector; allowed: a language model, with this file as --mmproj"
             )
+        if not _ARCHITECTURE.fullmatch(found):
+            raise InputError(
+                f"{self.file}: general.architecture: found {shorten(found)}; allowed: letters, digits and -._, as in 'llama'"
+            )
         self.architecture = found
 
     def get(self, key: str) -> Any:  # noqa: ANN401
@@ -128,7 +136,7 @@ class _Keys:
         if isinstance(found, bool) or not isinstance(found, int):
             if default is None:
                 raise InputError(
-                    f"{self.file}: {self.architecture}.{key}: found {found!r}; allowed: a whole number"
+                    f"{self.file}: {self.architecture}.{key}: found {shorten(found)}; allowed: a whole number"
                 )
             return default
         return found

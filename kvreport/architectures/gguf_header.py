@@ -161,21 +161,21 @@ class _Reader:
         if kind == _ARRAY:
             return self.array(key)
         if kind not in _SCALARS:
-            raise InputError(f"{self.name}: {key}: found value type {kind}; allowed: 0 to 12")
+            raise InputError(f"{self.name}: {shorten(key)}: found value type {kind}; allowed: 0 to 12")
         return self.number(_SCALARS[kind])
 
     def array(self, key: str) -> Any:  # noqa: ANN401
         kind, count = self.number("<I"), self.number("<Q")
-        self.bounded(f"items in {key}", count, self.size)
+        self.bounded(f"items in {shorten(key)}", count, self.size)
         if kind == _ARRAY:
-            raise InputError(f"{self.name}: {key}: found an array of arrays; llama.cpp reads none")
+            raise InputError(f"{self.name}: {shorten(key)}: found an array of arrays; llama.cpp reads none")
         if kind == _STRING:
             for _ in range(count):
                 size = self.bounded("characters in a text", self.number("<Q"), MAX_STRING)
                 self.take(size)
             return count
         if kind not in _SCALARS:
-            raise InputError(f"{self.name}: {key}: found value type {kind}; allowed: 0 to 12")
+            raise InputError(f"{self.name}: {shorten(key)}: found value type {kind}; allowed: 0 to 12")
         width = struct.calcsize(_SCALARS[kind])
         if count > _KEPT_ITEMS:
             self.take(count * width)
@@ -189,14 +189,16 @@ class _Reader:
         kind, _ = self.number("<I"), self.number("<Q")
         if kind not in BY_NUMBER:
             raise InputError(
-                f"{self.name}: {name}: found tensor type {kind}, unknown to this version; "
+                f"{self.name}: {shorten(name)}: found tensor type {kind}, unknown to this version; "
                 f"allowed: {', '.join(sorted(one.name for one in BY_NUMBER.values()))}"
             )
         if any(not 0 < size <= 1 << 40 for size in shape):
-            raise InputError(f"{self.name}: {name}: found shape {shape}; allowed: positive whole numbers")
+            raise InputError(
+                f"{self.name}: {shorten(name)}: found shape {shape}; allowed: positive whole numbers"
+            )
         if shape[0] % BY_NUMBER[kind].block:
             raise InputError(
-                f"{self.name}: {name}: found {shape[0]} columns of {BY_NUMBER[kind].name}; "
+                f"{self.name}: {shorten(name)}: found {shape[0]} columns of {BY_NUMBER[kind].name}; "
                 f"allowed: a multiple of {BY_NUMBER[kind].block}"
             )
         return FileTensor(name, shape, BY_NUMBER[kind])

@@ -87,7 +87,7 @@ def read_headers(config: Mapping[str, Any], witness: Witness, *, id: str, where:
     )
     weights = weight_rows(witness.tensors, layers)
     sentence = (
-        f"{architecture} is not a class that is read; its weights are those of the files, and every layer is "
+        f"{architecture} is not a class that is read. Its weights are those of the files. Every layer is "
         f"taken for plain attention with {kv_heads} key/value heads of {width}, as its projections show."
     )
     model = Model(

@@ -33,7 +33,7 @@ _BEYOND: Final = {
     "kv_lora_rank": "latent attention",
     "mamba": "Mamba layers",
     "multimodal": "a speech or image encoder",
-    "quantization": "quantised weights",
+    "quantization": "quantized weights",
     "use_biases": "biases",
     "vision_encoder": "an image encoder",
 }

@@ -244,7 +244,7 @@ def _quark(found: Quantization, own: Keys) -> None:
         take_layers(found, form)
         forms.append(form)
     if not forms:
-        raise own.fault("global_quant_config", None, "an object that says how weights are quantised")
+        raise own.fault("global_quant_config", None, "an object that says how weights are quantized")
     found.weight_format = narrowest(forms)
 
 

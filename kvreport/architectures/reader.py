@@ -112,7 +112,10 @@ def read_config_report(
     text = nested or around.with_defaults(architecture.defaults)
     if nested is not None:
         text.outer = around
-    blueprint = architecture.read(text)
+    try:
+        blueprint = architecture.read(text)
+    except ValidationError as error:  # a cache that no record may have, from numbers that each may be
+        raise InputError(_first_fault(error, place)) from error
     quantization = read_quantization(config, text, beside)
     identity = id or _identity(config, stem)
     dtype, dtype_note = _dtype(config, text)

@@ -40,7 +40,7 @@ class Architecture:
 _NOT_READ: Final = {
     "MiniCPMO": "MiniCPMV for its text and images; the config does not size the parts that hear and speak",
     "Phi4MMForCausalLM": (
-        "Phi4MultimodalForCausalLM, the library's form of the same model; this config sizes neither the towers"
+        "Phi4MultimodalForCausalLM, the library's form of the same model; this config sizes neither the encoders"
         " nor the adapters that its checkpoint holds"
     ),
 }

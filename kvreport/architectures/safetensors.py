@@ -193,7 +193,7 @@ def _tensor(where: str, name: str, entry: object) -> StoredTensor:
     size = offsets[1] - offsets[0] if len(offsets) == 2 else -1
     bits = _BITS.get(dtype)
     if size < 0 or (bits is not None and size != -(-prod(shape) * bits // 8)):
-        found = f"{size:,} bytes for {dtype} {shorten(shape)}"
+        found = f"{size:,} bytes for {shorten(dtype)} {shorten(shape)}"
         raise _fault(where, shorten(name), found, "bytes that make type and shape")
     return StoredTensor(name, dtype, tuple(shape), size)
 

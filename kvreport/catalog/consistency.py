@@ -190,7 +190,7 @@ def _layer_counts(model: Model) -> Iterator[Contradiction]:
     if too_many:
         name, count = next(iter(too_many.items()))
         others = f", and {len(too_many) - 1:,} other tensors likewise" if len(too_many) > 1 else ""
-        found = f"{layers:,} layers beside {count:,} x {name}{others}"
+        found = f"{layers:,} layers, but {count:,} x {name}{others}"
         yield Contradiction("layers", found, "no tensor more often than there are layers (times experts)")
         return
     # Tensors that exist in two forms (of dense and of sparse layers) have their last two words in common.
@@ -320,10 +320,10 @@ def _widths(model: Model) -> Iterator[Contradiction]:
     for group in model.weights:
         if group.component == "embedding" and group.split == "vocabulary" and len(group.shape) == 2:
             if group.shape[1] != model.hidden_size and not group.looked_up:
-                found = f"{model.hidden_size:,} beside {group.name} of {group.shape[1]:,}"
+                found = f"{model.hidden_size:,}, but {group.name} of {group.shape[1]:,}"
                 yield Contradiction("hidden_size", found, "the width of the embedding")
             if group.shape[0] < model.vocabulary and not group.looked_up:
-                found = f"{model.vocabulary:,} beside {group.name} of {group.shape[0]:,} rows"
+                found = f"{model.vocabulary:,}, but {group.name} of {group.shape[0]:,} rows"
                 yield Contradiction("vocabulary", found, "at most the rows of the embedding")
     heads = {
         group.heads

@@ -150,6 +150,7 @@ class Grid(Record):
         contexts: Context lengths in tokens, ascending.
         tensor_parallel: Device counts.
         layouts: Further layouts, for the models that are deployed so.
+        sizing_layouts: Layouts that only a search for a deployment tries beside those.
         weight_formats: Weight formats besides ``released``, which every model has.
         kv_formats: KV formats; those that a model's caches cannot be kept in are left out.
         engine: The engine whose answer the matrix carries beside the ceiling.
@@ -160,6 +161,7 @@ class Grid(Record):
     contexts: Annotated[tuple[Tokens, ...], Field(min_length=1, max_length=4096)]
     tensor_parallel: Annotated[tuple[Degree, ...], Field(min_length=1, max_length=64)]
     layouts: Annotated[tuple[GridLayout, ...], Field(max_length=64)] = ()
+    sizing_layouts: Annotated[tuple[GridLayout, ...], Field(max_length=64)] = ()
     weight_formats: tuple[FormatName, ...]
     kv_formats: Annotated[tuple[FormatName, ...], Field(min_length=1)]
     engine: Slug = "vllm"

@@ -412,7 +412,7 @@ def open_catalogue(path: Path | str | None = None) -> Catalogue:
     except FileNotFoundError as error:
         raise InputError(str(error)) from error
     if not folder.is_dir():
-        raise InputError(f"catalogue: found no folder {shorten(str(folder))}; allowed: a catalogue's folder")
+        raise InputError(f"catalog: found no folder {shorten(str(folder))}; allowed: the folder of a catalog")
     return _public(folder) if path is None else Catalogue(folder)
 
 
@@ -480,5 +480,5 @@ def _only(matches: Mapping[str, R], noun: str, name: str, known: list[str]) -> R
         hint = f"did you mean {', '.join(near)}?"
     else:
         listed = ", ".join(sorted(known)[:12]) + (" …" if len(known) > 12 else "")
-        hint = f"one of {listed}" if known else "none: the catalogue is empty"
+        hint = f"one of {listed}" if known else "none: the catalog is empty"
     raise InputError(f"{noun}: found {shorten(name)}; allowed: a known name; {hint}")

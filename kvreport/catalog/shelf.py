@@ -136,7 +136,7 @@ def read_yaml(path: Path, where: str) -> object:
             raise
         raise fault(shorten(str(error)), "YAML") from error
     except RecursionError as error:
-        raise fault("values nested too deeply", "a catalogue file") from error
+        raise fault("values nested too deeply", "a catalog file") from error
 
 
 def _remembered(text: str, data: object) -> object:
@@ -194,7 +194,7 @@ def read_json(path: Path, where: str) -> object:
     except ValueError as error:
         raise fault(shorten(str(error), 120), "JSON") from error
     except RecursionError as error:
-        raise fault("values nested too deeply", "a catalogue file") from error
+        raise fault("values nested too deeply", "a catalog file") from error
     return data
 
 
@@ -320,7 +320,7 @@ def _allowed(fault: ErrorDetails) -> str:
     if kind == "missing":
         return "a value; the field is required"
     if kind == "extra_forbidden":
-        return "no such field; see the list of fields, or mend the spelling"
+        return "no such field; see the list of fields, or correct the spelling"
     if kind == "union_tag_invalid":
         # The library's sentence repeats what was found, however long it is and whatever signs it has.
         return str(fault["ctx"]["expected_tags"])

@@ -124,6 +124,24 @@ class AttentionRule(Rule):
     generations: Annotated[tuple[int, ...], Field(min_length=1)]
 
 
+class ContextRule(Rule):
+    """Attention whose kernels do not give what ranks need to join their parts of a context (``decode context parallel``).
+
+    Attributes:
+        vendors: Makers of the devices that the rule is about.
+        generations: Whole numbers of their capabilities; empty for all.
+        caches: Kinds of caches; the rule is about models that have all of them.
+        most_heads: Query heads that a kernel joins at most; None where it joins none.
+        own_heads: Query heads of one rank from which it joins none.
+    """
+
+    vendors: Annotated[tuple[Text, ...], Field(min_length=1)]
+    generations: tuple[int, ...] = ()
+    caches: Annotated[tuple[Text, ...], Field(min_length=1)]
+    most_heads: Annotated[int, Field(ge=1)] | None = None
+    own_heads: Annotated[int, Field(ge=1)] | None = None
+
+
 class TypeRule(Rule):
     """The type that a release computes in, on NVIDIA's devices below ``minimum``.
 
@@ -217,6 +235,7 @@ class Ruling(NamedTuple):
     weights: tuple[FormatRule, ...]
     kv: tuple[FormatRule, ...]
     attention: tuple[AttentionRule, ...]
+    contexts: tuple[ContextRule, ...]
     types: tuple[TypeRule, ...]
     lacks: tuple[LackRule, ...]
     alignment: tuple[AlignmentRule, ...]
@@ -235,6 +254,7 @@ class Support(Record):
     weights: tuple[FormatRule, ...] = ()
     kv: tuple[FormatRule, ...] = ()
     attention: tuple[AttentionRule, ...] = ()
+    contexts: tuple[ContextRule, ...] = ()
     types: tuple[TypeRule, ...] = ()
     unstable: tuple[UnstableRule, ...] = ()
     classes: tuple[ClassRule, ...] = ()
@@ -259,6 +279,7 @@ class Support(Record):
                 weights=_holding(self.weights, key),
                 kv=_holding(self.kv, key),
                 attention=_holding(self.attention, key),
+                contexts=_holding(self.contexts, key),
                 types=_holding(self.types, key),
                 lacks=_holding(self.lacks, key),
                 alignment=_holding(self.alignment, key),
@@ -290,6 +311,7 @@ class Support(Record):
             *self.weights,
             *self.kv,
             *self.attention,
+            *self.contexts,
             *self.types,
             *self.unstable,
             *self.classes,

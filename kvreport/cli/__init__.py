@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import NoReturn
 
@@ -28,6 +30,7 @@ from kvreport.cli import (
     validate,
 )
 from kvreport.cli.output import Run, cut, write
+from kvreport.cli.spellings import flags_of, in_our_spelling, unknown_argument
 from kvreport.errors import CatalogueError, InputError
 from kvreport.processes import exit_on_signals
 
@@ -50,20 +53,29 @@ class _Parser(argparse.ArgumentParser):
     """Says what is wrong with the arguments in one line, and ends with status 2."""
 
     def error(self, message: str) -> NoReturn:
+        word = re.search(r"argument COMMAND: invalid choice: '([^']*)' \(choose from (.*)\)", message)
+        if word is not None:
+            names = re.findall(r"[\w-]+", word[2])
+            near = get_close_matches(word[1], names, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"see {self.prog} --help"
+            raise InputError(f"command: found {cut(word[1], 40)!r}; allowed: {', '.join(names)}; {hint}")
         raise InputError(f"{cut(message)} (see {self.prog} --help)")
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
         """Parse, and refuse a flag that is given twice where once is meant; argparse would keep the last."""
-        words = list(sys.argv[1:] if args is None else args)
+        words = in_our_spelling(sys.argv[1:] if args is None else args, flags_of(self))
         for action in self._actions:
             if type(action).__name__ != "_StoreAction" or not action.option_strings:
                 continue
             times = sum(word.partition("=")[0] in action.option_strings for word in words)
             if times > 1:
                 raise InputError(f"{action.option_strings[0]}: found {times} times; allowed: once")
-        return super().parse_known_args(words, namespace)
+        found, unread = super().parse_known_args(words, namespace)
+        if unread:
+            raise unknown_argument(unread, self)
+        return found, unread
 
 
 def parser() -> argparse.ArgumentParser:

@@ -192,7 +192,7 @@ def _tried_lines(why: WhyNot) -> list[str]:
     further = [one for one in why.levers if one.lever in ("layout", "gpu", "engine") and one.enough]
     lines = []
     if further:
-        rows = [(one.flags, f"{count(one.requests)} requests at once") for one in further]
+        rows = [(one.flags, f"{_requests(one.requests)} at once") for one in further]
         lines += ["Elsewhere it fits", *table(rows, "<<"), ""]
     short = [one for one in why.levers if not one.enough]
     if short:
@@ -220,8 +220,11 @@ def _tried_lines(why: WhyNot) -> list[str]:
 
 
 def _gives(remedy: Remedy) -> str:
-    noun = "request" if remedy.requests == 1 else "requests"
-    return f"{count(remedy.requests)} {noun}{', tight' if remedy.verdict == 'tight' else ''}"
+    return f"{_requests(remedy.requests)}{', tight' if remedy.verdict == 'tight' else ''}"
+
+
+def _requests(number: int) -> str:
+    return "1 request" if number == 1 else f"{count(number)} requests"
 
 
 def _memory_rows(result: Estimate) -> list[tuple[str, str, str]]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from kvreport import words
 from kvreport.cli.output import Add, add_data_option, add_fetch_options, table, write, write_json
 from kvreport.errors import InputError, shorten
 from kvreport.units import count, gib, human_tokens, parse_tokens
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from kvreport.accounting.paging import Lengths
     from kvreport.accounting.parallel import Layout
     from kvreport.accounting.ranking import Deployment
+    from kvreport.accounting.sizing import Workload
     from kvreport.catalog.load import Catalogue
     from kvreport.estimation.commands import Server
     from kvreport.estimation.size import Sizing
@@ -37,37 +40,46 @@ def register(add: Add) -> None:
         "models", nargs="+", metavar="MODEL", help="a model, or a shortlist that would all do"
     )
     load = command.add_argument_group("workload")
-    load.add_argument("--context", metavar="TOKENS", help="longest request, prompt and answer")
+    load.add_argument("--context", metavar="TOKENS", help="longest request in tokens, prompt and answer")
     load.add_argument(
         "--lengths",
         metavar="FILE",
-        help="observed lengths, one request a line (tokens, prompt and answer): gives longest and average",
+        help="observed request lengths in tokens (prompt and answer), one per line: gives the longest and the average",
     )
     load.add_argument(
         "--trace",
         metavar="FILE",
-        help="recorded traffic, as kvreport replay reads it: copies are found by replaying it",
+        help="recorded traffic, as kvreport replay reads it: the number of replicas is found by replaying it",
     )
     load.add_argument(
-        "--wait", type=float, metavar="S", help="with --trace: 95th percentile of waiting for admission (5)"
+        "--wait",
+        type=float,
+        metavar="S",
+        help="with --trace: target for the 95th percentile of the time in the queue, in seconds (5)",
     )
-    load.add_argument("--average", metavar="TOKENS", help="tokens that a request holds on average")
-    load.add_argument("--concurrent", type=float, metavar="N", help="requests in flight at the same time")
-    load.add_argument("--users", type=int, metavar="N", help="or: people …")
+    load.add_argument("--average", metavar="TOKENS", help="average tokens per request")
+    load.add_argument("--concurrent", type=float, metavar="N", help="concurrent requests")
+    load.add_argument("--users", type=int, metavar="N", help="instead of --concurrent: people …")
     load.add_argument(
         "--requests-per-minute", type=float, metavar="R", help="… and how many each sends per minute …"
     )
-    load.add_argument("--latency", metavar="TIME", help="… each taking so long (20s); Little's law")
+    load.add_argument(
+        "--latency", metavar="TIME", help="… and the end-to-end latency of each, such as 20s (Little's law)"
+    )
     load.add_argument("--prompt", metavar="TOKENS", help="prompt length")
     load.add_argument("--output", metavar="TOKENS", help="answer length")
-    load.add_argument("--ttft", metavar="TIME", help="time to first token to be met, such as 800ms")
-    load.add_argument("--tpot", metavar="TIME", help="time per output token to be met, such as 30ms")
-    load.add_argument("--burst", type=float, default=1.0, metavar="F", help="peak over average (1)")
+    load.add_argument("--ttft", metavar="TIME", help="target for the time to first token, such as 800ms")
+    load.add_argument("--tpot", metavar="TIME", help="target for the time per output token, such as 30ms")
+    load.add_argument("--burst", type=float, default=1.0, metavar="F", help="peak load ÷ average load (1)")
     load.add_argument(
         "--spares", type=int, default=0, metavar="N", help="replicas that may fail; 1 is N+1 (0)"
     )
-    load.add_argument("--shared-prefix", metavar="TOKENS", help="leading tokens that all requests share")
-    load.add_argument("--efficiency", type=float, metavar="F", help="share of the roofline reached (0.6)")
+    load.add_argument(
+        "--shared-prefix", metavar="TOKENS", help="leading tokens that all requests share, held once"
+    )
+    load.add_argument(
+        "--efficiency", type=float, metavar="F", help="share of the peak rates that servers reach (0.6)"
+    )
     limits = command.add_argument_group("limits")
     limits.add_argument(
         "--gpu",
@@ -76,32 +88,45 @@ def register(add: Add) -> None:
         metavar="GPU",
         help="slug, alias or pattern (any, commonly rented first); repeatable",
     )
-    limits.add_argument("--available", type=int, metavar="N", help="GPUs there are of each kind")
+    limits.add_argument("--available", type=int, metavar="N", help="GPUs available of each kind")
     limits.add_argument(
-        "--price", action="append", default=[], metavar="GPU=PRICE", help="per hour; repeatable"
+        "--price",
+        action="append",
+        default=[],
+        metavar="GPU=PRICE",
+        help="price of one GPU per hour; repeatable",
     )
     limits.add_argument(
-        "--weights", default="released", metavar="FORMATS", help="to try, with commas (released)"
+        "--weights",
+        default="released",
+        metavar="FORMATS",
+        help="weight formats to try, separated by commas (as released)",
     )
-    limits.add_argument("--kv", default="auto", metavar="FORMATS", help="to try, with commas (auto)")
+    limits.add_argument(
+        "--kv", default="auto", metavar="FORMATS", help="KV formats to try, separated by commas (auto)"
+    )
     limits.add_argument(
         "--tensor-parallel",
         "--tp",
         metavar="SIZES",
-        help="to try, and no other layouts (1,2,4,8 and what suits the model: DP attention with EP, DCP, PP)",
+        help="sizes to try, and no other layouts (1,2,4,8, and DP attention with EP, DCP and PP where they suit the model)",
     )
     limits.add_argument(
         "--layouts",
         metavar="NAMES",
-        help="further layouts to try instead, with commas, such as tp2-dp8-ep,dp32-ep,tp8-dcp8",
+        help="other layouts to try instead, separated by commas, such as tp2-dp8-ep,dp32-ep,tp8-dcp8",
     )
     limits.add_argument("--engine", default="vllm", metavar="NAME", help="whose rules apply (vllm)")
-    limits.add_argument("--utilization", type=float, metavar="F", help="share of memory (engine's default)")
-    limits.add_argument("--max-seqs", type=int, metavar="N", help="requests at once (engine's default)")
+    limits.add_argument(
+        "--utilization", type=float, metavar="F", help="share of memory that the engine takes (its default)"
+    )
+    limits.add_argument(
+        "--max-seqs", type=int, metavar="N", help="limit of concurrent requests per engine (its default)"
+    )
     command.add_argument(
         "--disaggregated",
         action="store_true",
-        help="prefill and decode in pools of their own, on the best GPU",
+        help="separate pools for prefill and decode, on the best GPU",
     )
     add_fetch_options(command)
     command.add_argument("--top", type=int, default=10, metavar="N", help="deployments to print (10)")
@@ -267,79 +292,109 @@ def text(found: Sizing, top: int) -> list[str]:
     best = listed[0]
     facts = found.describe(best)
     work = found.workload
-    lines = [
-        f"{best.devices} x {best.offer.accelerator.name} serve {count(work.peak)} requests of "
-        f"{count(work.mean_tokens)} tokens on {best.model.id}"
-        + ("." if best.sure else ", but only just: within the error of the estimate."),
-        "",
-    ]
-    rows = [
-        (
-            "GPU",
-            "GPUs",
-            "replicas x size",
-            "weights",
-            "cache",
-            "users each",
-            "headroom",
-            "GiB in all",
-            "per hour",
-            "",
-        )
-    ]
-    for one in listed:
-        price = "" if one.price_per_hour is None else f"{one.price_per_hour:,.2f}"
-        rows.append(
-            (
-                one.offer.accelerator.id
-                + (f" ({one.model.id})" if len({d.model.id for d in listed}) > 1 else ""),
-                str(one.devices),
-                f"{one.replicas[-1]} x {_of(one)}",
-                one.weight_format,
-                one.kv_format,
-                count(one.users_each),
-                f"{one.headroom(work.peak):.0%}",
-                gib(one.memory_bytes, 0),
-                price,
-                ("" if one.sure else "tight, ") + f"{one.binds} binds",
-            )
-        )
-    lines += table(rows, "<><<<>>>><")
     smaller = found.tight(best)
-    if smaller is not None:
-        lines += [
-            "",
-            (
-                f"Within the error of the estimate {smaller.devices} x {smaller.offer.accelerator.name} hold it, too: "
-                f"{smaller.replicas[-1]} x {_of(smaller)}, {count(smaller.users_each)} users each."
-            ),
-        ]
-    lines += ["", f"{best.offer.accelerator.id}:"]
+    lines = [
+        f"For {_plural(work.peak, 'concurrent request')} of {count(work.mean_tokens)} tokens with {best.model.id}: "
+        f"{_machines(best)}" + ("." if best.sure else ", but only within the error of the estimate."),
+        *(
+            ()
+            if smaller is None
+            else (f"Within the error of the estimate: {_machines(smaller)} ({_each(smaller.users_each)}).",)
+        ),
+        "",
+        *_ranking(listed, work),
+        "",
+        f"How it is computed for {best.offer.accelerator.name}",
+    ]
     lines += [f"  {line}" for line in found.arithmetic(best)]
-    lines.append(f"  smallest pool that would do: {gib(facts['smallest_pool_bytes'])} GiB per GPU")
-    if facts["smallest_utilization"] is not None:
-        lines.append(f"  smallest utilisation that would do (vLLM): {facts['smallest_utilization']:.3f}")
-    fractions = facts["mem_fraction_static"]
-    lines.append(
-        "  static memory fraction (SGLang): "
-        + ("none works" if fractions is None else f"{fractions['lowest']:.3f} to {fractions['highest']:.3f}")
-    )
-    lines.append(
-        f"  longest request that all of them could have: {count(facts['longest_context_tokens'])} tokens"
-    )
-    for label, devices, users in found.levers:
-        lines.append(
-            f"  with {label}: "
-            + (f"{devices} GPUs, {count(users)} users each" if devices else "nothing fits on this GPU")
-        )
+    lines += ["", "Limits", *table(_limits(facts), "<<")]
+    if found.levers:
+        rows = [
+            (label, f"{_plural(devices, 'GPU')}, {_each(users)}" if devices else "nothing fits on this GPU")
+            for label, devices, users in found.levers
+        ]
+        lines += ["", "What a change gives", *table(rows, "<<")]
     if found.apart is not None:
         lines += ["", *found.apart.lines()]
     if found.assumptions:
-        lines += ["", "Assumed: " + "; ".join(found.assumptions) + "."]
-    lines += ["", "Serve it:", *(f"  {line}" for line in _commands(found, best, facts["commands"]))]
+        lines += ["", "Assumed", *(f"  {one}" for one in found.assumptions)]
+    lines += ["", "Start it with", *(f"  {line}" for line in _commands(found, best, facts["commands"]))]
     if facts["note"]:
         lines.append(f"  {facts['note']}")
     return lines
+
+
+def _ranking(listed: Sequence[Deployment], work: Workload) -> list[str]:
+    """One line per deployment, best first; a column that says nothing is left out."""
+    several = len({one.model.id for one in listed}) > 1
+    columns: list[tuple[str, str, Callable[[Deployment], str]]] = [
+        ("GPU", "<", lambda one: one.offer.accelerator.id),
+        ("model", "<", lambda one: one.model.id if several else ""),
+        ("GPUs", ">", lambda one: count(one.devices)),
+        ("replicas x GPUs", "<", lambda one: f"{one.replicas[-1]} x {_of(one)}"),
+        ("weights", "<", _weights),
+        ("cache", "<", lambda one: one.kv_format),
+        ("requests per replica", ">", lambda one: count(one.users_each)),
+        ("headroom", ">", lambda one: f"{one.headroom(work.peak):.0%}"),
+        ("total memory (GiB)", ">", lambda one: gib(one.memory_bytes, 0)),
+        (
+            "price per hour",
+            ">",
+            lambda one: "" if one.price_per_hour is None else f"{one.price_per_hour:,.2f}",
+        ),
+        ("limited by", "<", lambda one: words.LIMITS[one.binds] + ("" if one.sure else ", tight")),
+    ]
+    rows = [(title, side, [cell(one) for one in listed]) for title, side, cell in columns]
+    shown = [(title, side, cells) for title, side, cells in rows if any(cells)]
+    return table(
+        [tuple(title for title, _, _ in shown), *zip(*(cells for _, _, cells in shown), strict=True)],
+        "".join(side for _, side, _ in shown),
+    )
+
+
+def _limits(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What the best deployment could do with at least, and at most."""
+    share, fractions = facts["smallest_utilization"], facts["mem_fraction_static"]
+    rows = [("smallest KV pool per GPU", f"{gib(facts['smallest_pool_bytes'])} GiB")]
+    if share is not None:
+        rows.append(("smallest --gpu-memory-utilization (vLLM)", f"{share:.3f}"))
+    rows.append(
+        (
+            "--mem-fraction-static (SGLang)",
+            "none works" if fractions is None else f"{fractions['lowest']:.3f} to {fractions['highest']:.3f}",
+        )
+    )
+    rows.append(
+        ("longest context that all requests could have", f"{count(facts['longest_context_tokens'])} tokens")
+    )
+    return rows
+
+
+def _machines(found: Deployment) -> str:
+    """The GPUs of a deployment and how they are divided."""
+    replicas, each = found.replicas[-1], found.layout.devices
+    name = found.offer.accelerator.name
+    layout = "" if found.layout.is_tensor_only else f", {found.layout.label}"
+    if replicas == 1:
+        return f"{found.devices} x {name}" + (f" ({found.layout.label})" if layout else "")
+    return f"{found.devices} x {name} ({replicas} replicas of {_plural(each, 'GPU')}{layout})"
+
+
+def _each(requests: int) -> str:
+    return f"{_plural(requests, 'request')} per replica"
+
+
+def _plural(number: int, noun: str) -> str:
+    return f"{count(number)} {noun}" + ("" if number == 1 else "s")
+
+
+def _weights(found: Deployment) -> str:
+    """The weight format, by the name of what the checkpoint has where none was chosen."""
+    from kvreport.catalog.load import RELEASED
+
+    if found.weight_format != RELEASED:
+        return found.weight_format
+    return f"as released ({found.model.weight_format})"
 
 
 def _of(found: Deployment) -> str:
@@ -377,23 +432,23 @@ def _read_lengths(path: str) -> Lengths:
 
 
 def _waste(lengths: Lengths) -> list[str]:
-    """What these lengths leave empty, by how memory is handed out, when requests are complete."""
+    """The share of memory that these lengths leave unused when requests are complete, by how it is allocated."""
     from kvreport.accounting.paging import reserved_tokens
 
     held = sum(lengths.tokens)
     zeros = [0] * len(lengths.tokens)
-    rows = [("handed out as", "empty")]
-    rows.append(("room for the longest", f"{1 - held / (lengths.maximum * len(lengths.tokens)):.1%}"))
-    for page in (16, 64, 256):
-        pages = int(
+    rows = [("allocation", "unused")]
+    rows.append(("reserved for the longest", f"{1 - held / (lengths.maximum * len(lengths.tokens)):.1%}"))
+    for block in (16, 64, 256):
+        blocks = int(
             reserved_tokens(
-                lengths.tokens, zeros, "pages", maximum_tokens=lengths.maximum, page_tokens=page
+                lengths.tokens, zeros, "pages", maximum_tokens=lengths.maximum, page_tokens=block
             ).sum()
         )
-        rows.append((f"pages of {page}", f"{1 - held / pages:.1%}"))
+        rows.append((f"blocks of {block} tokens", f"{1 - held / blocks:.1%}"))
     return [
         "",
-        f"Memory for these {len(lengths.tokens):,} lengths when requests are complete:",
+        f"Memory of these {len(lengths.tokens):,} requests when they are complete:",
         *table(rows, "<>"),
     ]
 

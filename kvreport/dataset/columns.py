@@ -90,11 +90,10 @@ CAPACITY: Final = Table(
     title="Capacity matrix",
     description=(
         "One row for each model x accelerator x engine x layout x weight format x KV format x "
-        "context. A combination whose memory does not suffice is a row with its verdict. Left out are "
-        "only combinations that cannot be configured at all: attention heads that do not divide by the "
-        "tensor-parallel size, a KV format that the model's caches or the accelerator cannot store, a "
-        "model that the engine does not run. Bytes are per GPU (device), the fullest one; requests are of the "
-        "whole deployment, under the engine's defaults."
+        "context. A combination whose memory does not suffice is a row with its verdict. What "
+        "cannot be configured has no row: heads that do not divide by the tensor-parallel size, a KV format "
+        "that cannot be stored, a model that the engine lacks. Bytes are per GPU (device), the fullest "
+        "one. Requests are of the whole deployment, with the defaults of the engine."
     ),
     columns=(
         Column("model", "string", "Model id, as on the hub it was published on.", key=True),
@@ -173,7 +172,7 @@ CAPACITY: Final = Table(
         Column(
             "kv_bytes_per_token_per_gpu",
             "int64",
-            "Bytes that one further token adds at this context, before any block rounding.",
+            "Bytes that one more token adds at this context, before any block rounding.",
             unit="bytes",
             formula="Sum over layers that still grow at this context of KV heads per device x "
             "(key width + value width) x bytes per element, or of the latent and index widths.",
@@ -186,7 +185,7 @@ CAPACITY: Final = Table(
             "DeepSeek-V4's compressor rings and short windows. Windows of ordinary attention are cache.",
             unit="bytes",
             formula="Sum over layers of state and convolution tensors at their own precision, of rings "
-            "and of windows beside compressed latents.",
+            "and of windows next to compressed latents.",
             minimum=0,
         ),
         Column(
@@ -257,16 +256,16 @@ CAPACITY: Final = Table(
             "Bytes that the pool lacks for one request of this context, and for its states at start; 0 where "
             "it fits.",
             unit="bytes",
-            formula="Bytes reserved by one request and the engine's own blocks - the pool, not below 0.",
+            formula="Bytes reserved by one request and the blocks that the engine keeps - the pool, not below 0.",
             minimum=0,
         ),
         Column(
             "verdict",
             "string",
-            "Whether this combination serves: `fits`; `tight` (it fits, by less than the estimate's "
-            "uncertainty); `may_fit` (short by less than it); `max_seqs_exceeds_states` (the engine wants a "
-            "block for the states of every sequence); `cache_exceeds_pool`; `weights_exceed_memory`; "
-            "`context_exceeds_model`; `format_not_supported`; `engine_does_not_run`.",
+            "Whether this combination serves. `fits`: it does. `tight`: it fits by less than the uncertainty of the "
+            "estimate. `may_fit`: it is short by less than that. `max_seqs_exceeds_states`: the engine needs a "
+            "block for the states of every sequence. The others are `cache_exceeds_pool`, "
+            "`weights_exceed_memory`, `context_exceeds_model`, `format_not_supported` and `engine_does_not_run`.",
             formula="The last of this list that applies.",
             values=VERDICTS,
         ),
@@ -296,14 +295,14 @@ CAPACITY: Final = Table(
 MODELS: Final = Table(
     name="models",
     title="Models",
-    description="One row for each model of the catalogue.",
+    description="One row for each model of the catalog.",
     columns=(
         Column("model", "string", "Model id, as on the hub it was published on.", key=True),
         Column("name", "string", "What people call it."),
         Column("family", "string", "Family of models it belongs to."),
         Column("maker", "string", "Who made it."),
         Column("release", "string", "Year and month of its publication.", unit="YYYY-MM", nullable=True),
-        Column("licence", "string", "Licence of its weights.", nullable=True),
+        Column("licence", "string", "License of its weights.", nullable=True),
         Column("architecture", "string", "Class that its config.json names."),
         Column("context_tokens", "int64", "Longest context its maker supports.", unit="tokens", minimum=1),
         Column("layers", "int64", "Number of layers.", unit="layers", minimum=1),
@@ -334,7 +333,7 @@ MODELS: Final = Table(
         Column(
             "kv_bytes_per_token_8k",
             "int64",
-            "Bytes that one further token adds at 8,192 tokens, 16-bit cache, one device.",
+            "Bytes that one more token adds at 8,192 tokens, 16-bit cache, one device.",
             unit="bytes",
             minimum=0,
         ),
@@ -361,7 +360,7 @@ MODELS: Final = Table(
 ACCELERATORS: Final = Table(
     name="accelerators",
     title="Accelerators",
-    description="One row for each accelerator of the catalogue, as one device that software sees.",
+    description="One row for each accelerator of the catalog, as one device that software sees.",
     columns=(
         Column("gpu", "string", "Slug, the name on the command line.", key=True),
         Column("name", "string", "What its maker calls it."),
@@ -393,7 +392,7 @@ ACCELERATORS: Final = Table(
         Column(
             "bandwidth_bytes_per_s",
             "int64",
-            "Memory bandwidth on paper.",
+            "Memory bandwidth by the data sheet.",
             unit="bytes per second",
             nullable=True,
             minimum=1,
@@ -402,7 +401,7 @@ ACCELERATORS: Final = Table(
         Column(
             "bf16_flops_per_s",
             "int64",
-            "Dense 16-bit peak rate on paper.",
+            "Dense 16-bit peak rate by the data sheet.",
             unit="operations per second",
             nullable=True,
             minimum=1,
@@ -410,7 +409,7 @@ ACCELERATORS: Final = Table(
         Column(
             "fp8_flops_per_s",
             "int64",
-            "Dense FP8 peak rate on paper.",
+            "Dense FP8 peak rate by the data sheet.",
             unit="operations per second",
             nullable=True,
             minimum=1,

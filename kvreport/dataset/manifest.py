@@ -174,7 +174,7 @@ def _difference(there: Manifest | None, asked: Manifest) -> str:
         return f"a {MANIFEST} that this version cannot read"
     for name, value in asked.axes.items():
         if there.axes.get(name) != value:
-            return f"other {name.replace('_', ' ')} than asked for"
+            return f"other {name.replace('_', ' ')} than requested"
     if there.shards != asked.shards:
         return f"{there.shards} shards, not {asked.shards}"
-    return "rows of another catalogue or version of kvreport"
+    return "rows of another catalog or version of kvreport"

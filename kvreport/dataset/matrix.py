@@ -61,14 +61,6 @@ class Cube:
         """Ranks that share each layer, by layout."""
         return tuple(layout.tensor for layout in self.layouts)
 
-    def tensor_parallel_place(self, size: int) -> int:
-        """Position of plain tensor parallelism of one size.
-
-        Raises:
-            ValueError: If the model cannot be divided so.
-        """
-        return self.layouts.index(Layout(tensor=size))
-
     def part(self, first: int, last: int) -> Cube:
         """The accelerators from position ``first`` up to ``last``."""
         if first == 0 and last == len(self.gpus):

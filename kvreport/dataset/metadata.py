@@ -16,7 +16,7 @@ LICENCE: Final = ("CC-BY-4.0", "https://creativecommons.org/licenses/by/4.0/")
 TITLE: Final = "kvreport: memory and capacity of language models on accelerators"
 DESCRIPTION: Final = (
     "How many simultaneous requests of each context length fit, for every combination of model, "
-    "accelerator, tensor-parallel size, weight format and KV format of a public catalogue. Every figure "
+    "accelerator, tensor-parallel size, weight format and KV format of a public catalog. Every figure "
     "follows from formulas over architecture facts; none is measured."
 )
 

@@ -18,7 +18,7 @@ from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 from kvreport.estimation.answer import Estimate
 from kvreport.estimation.estimate import estimate
-from kvreport.units import gib, human_bytes
+from kvreport.units import human_bytes
 
 WORDS: Final = {
     "memory_bytes": "memory that the engine may take",
@@ -265,8 +265,3 @@ def summary(one: Difference) -> str:
     verdicts = f", {one.old_verdict} -> {one.new_verdict}" if one.old_verdict != one.new_verdict else ""
     cause = f": {one.effects[0]}" if one.effects else (f": {one.note}" if one.note else "")
     return f"{ends[0]} -> {ends[1]} requests{verdicts}{cause}"
-
-
-def pool_words(one: Difference) -> str:
-    """Return every term that moved, in GiB."""
-    return "; ".join(f"{WORDS[e.term]} {gib(e.old)} -> {gib(e.new)} GiB" for e in one.effects)

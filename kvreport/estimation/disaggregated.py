@@ -148,12 +148,12 @@ class Disaggregated:
                 "per second: a bound from the roofline"
             ),
             (
-                f"  prefill GPUs to one decode GPU: {self.ratio:.2f} where both reach the same share of the roofline; "
-                f"{bounds[0]:.2f} to {bounds[1]:.2f} where each reaches {work.efficiency:.0%} to 100% of it: a bound, "
-                "not a measurement"
+                f"  prefill GPUs to one decode GPU: {self.ratio:.2f} where both reach the same share of the roofline. "
+                f"It is {bounds[0]:.2f} to {bounds[1]:.2f} where each reaches {work.efficiency:.0%} to 100%: a bound, "
+                "not a measurement."
             ),
             (
-                f"  so {self.prefill_replicas} x {prefill.layout.devices} prefill GPUs beside "
+                f"  so {self.prefill_replicas} x {prefill.layout.devices} prefill GPUs and "
                 f"{decode.replicas[1] * decode.layout.devices} decode GPUs"
             ),
         ]

@@ -11,6 +11,7 @@ from typing import Any
 from kvreport.accounting.capacity import Limit, Verdict
 from kvreport.accounting.demand import demand
 from kvreport.accounting.deployment import Deployment, Memo, bound_of, lay_out
+from kvreport.accounting.kernel import UNLIMITED_REQUESTS
 from kvreport.accounting.numeric import Reals
 from kvreport.accounting.roofline import step_bounds_ms
 from kvreport.accounting.support import Asked, judge
@@ -18,6 +19,7 @@ from kvreport.accounting.weights import active_parameters, parameters, parameter
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.load import Catalogue, open_catalogue
 from kvreport.catalog.model import Model
+from kvreport.errors import InputError
 from kvreport.estimation.answer import AtContext, Estimate
 from kvreport.estimation.explanation import explain
 from kvreport.estimation.local import estimate_local
@@ -81,6 +83,11 @@ def answer(request: Request) -> Estimate:
     laid = lay_out(request.case)
     blocks, known = laid.plan, Memo()
     at = [_at_context(request, laid, tokens, known) for tokens in (context, *_table_contexts(model, context))]
+    if at[0].max_concurrent_requests >= UNLIMITED_REQUESTS:
+        raise InputError(
+            f"engine {request.engine.name}: found {model.id}, which keeps no cache, so nothing bounds its requests; "
+            "allowed: an engine that limits them, such as vllm"
+        )
     step, first = step_bounds_ms(
         demand(
             model,

@@ -26,6 +26,8 @@ _WORTH_CONVERTING: Final = 0.2
 _WEIGHTS: Final = ("fp8", "int4")
 _KV: Final = ("fp8", "nvfp4")
 _MOST_PAIRS: Final = 4
+_SHORTEST_CONTEXT: Final = 1024
+"""Tokens below which a shorter context is no advice: a prompt with an answer hardly fits into less."""
 
 LEVERS: Final[dict[str, Any]] = {
     "verdicts": list(HOPELESS),
@@ -78,7 +80,8 @@ def remedies(result: Estimate, kv_formats: Mapping[str, KvFormat]) -> tuple[Reme
 
     Returns:
         Every single change that is enough, cheapest first: a shorter context, smaller formats, flags,
-        more devices. Where none is, the first pairs of two that are. Empty where the request fits.
+        more devices. Where none is, pairs of two that are, those with a shorter context first. Empty where
+        the request fits.
     """
     if result.verdict not in HOPELESS:
         return ()
@@ -86,12 +89,15 @@ def remedies(result: Estimate, kv_formats: Mapping[str, KvFormat]) -> tuple[Reme
     found = [made for change in single if (made := _tried(change.flags, change.request)) is not None]
     if found:
         return tuple(found)
+    shorter = [made for change in single if (made := _shortened(change)) is not None]
     for one, other in combinations(single, 2):
         if one.axis != other.axis:
             made = _tried(f"{one.flags} {other.flags}", _both(result.request, one, other))
             if made is not None:
                 found.append(made)
-    return tuple(found[:_MOST_PAIRS])
+    # A shorter context costs no hardware, so half the room is for it; the rest goes to whichever there are.
+    kept = shorter[: max(_MOST_PAIRS // 2, _MOST_PAIRS - len(found))]
+    return (*kept, *found[: _MOST_PAIRS - len(kept)])
 
 
 def changes(result: Estimate, kv_formats: Mapping[str, KvFormat]) -> Iterator[Change]:
@@ -159,6 +165,17 @@ def _both(request: Request, one: Change, other: Change) -> Request:
         if (value := getattr(other.request, name)) is not getattr(request, name)
     }
     return replace(one.request, **changed)
+
+
+def _shortened(change: Change) -> Remedy | None:
+    """A change that is not enough alone, with the longest context that fits then; None where nothing useful does."""
+    try:
+        longest = answer(change.request).max_context_tokens
+    except InputError:
+        return None
+    if not _SHORTEST_CONTEXT <= longest < change.request.context_tokens:
+        return None
+    return _tried(f"{change.flags} --context {longest}", replace(change.request, context_tokens=longest))
 
 
 def _tried(flags: str, request: Request) -> Remedy | None:

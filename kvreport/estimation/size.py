@@ -32,8 +32,8 @@ TENSOR_PARALLEL: Final = (1, 2, 4, 8)
 """Sizes that are tried where none are given: up to the devices of a usual server."""
 
 RENTED_FIRST: Final = (
-    "current generations that more than one cloud rents out come first, because no accelerator was named. "
-    "gpus '*' ranks every accelerator alike, by memory"
+    "no accelerator was named, so current GPUs that several clouds rent out come first, then the fewest GPUs; "
+    "--gpu '*' ranks all by total memory"
 )
 
 
@@ -95,8 +95,8 @@ def size(
         weights: Weight formats to try.
         kv: KV formats to try.
         tensor_parallel: Sizes to try; None for 1, 2, 4 and 8.
-        layouts: Further layouts to try; None for those of the published grid that suit a model, or for none
-            where tensor-parallel sizes are given.
+        layouts: Further layouts to try; None for those of the published grid and of ``sizing_layouts`` that suit a
+            model, or for none where tensor-parallel sizes are given.
         engine: Engine whose rules apply.
         utilization: Share of memory; None for the engine's default.
         max_seqs: Requests at once per data rank; None for the engine's default.
@@ -186,7 +186,9 @@ def _layouts(
 ) -> tuple[Layout, ...]:
     if layouts is not None:
         return tuple(layouts)
-    return () if sizes is not None else tuple(Layout(**one.model_dump()) for one in known.grid.layouts)
+    if sizes is not None:
+        return ()
+    return tuple(Layout(**one.model_dump()) for one in (*known.grid.layouts, *known.grid.sizing_layouts))
 
 
 def _requests(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import ceil, isnan
-from typing import Any, Final
+from typing import Any
 
+from kvreport import words
 from kvreport.accounting.capacity import boundary
 from kvreport.accounting.deployment import Case, plan_blocks
 from kvreport.accounting.engines.command import Served
@@ -234,16 +235,16 @@ class Sizing:
         average, peak, spared = found.replicas
         own = f" - {human_bytes(found.shared_bytes)} of shared prefix" if found.shared_bytes else ""
         lines = [
-            f"requests in flight: {work.concurrent:g} x {work.burst:g} burst = {work.peak:,} at the peak",
+            f"peak: {work.concurrent:g} concurrent requests x {work.burst:g} = {work.peak:,}",
             (
-                f"pool per GPU: {gib(found.total_bytes)} GiB usable; the engine's share of them, less "
-                f"{gib(found.weight_bytes)} weights and {gib(found.reserve_bytes)} reserve = "
-                f"{gib(found.pool_bytes)} GiB"
+                f"KV pool per GPU: memory share of {gib(found.total_bytes)} GiB usable - {gib(found.weight_bytes)} GiB "
+                f"weights - {gib(found.reserve_bytes)} GiB reserve = {gib(found.pool_bytes)} GiB"
             ),
-            f"one request of {count(work.mean_tokens)} tokens holds {human_bytes(found.request_bytes)}{own} per GPU",
+            f"one request of {count(work.mean_tokens)} tokens: {human_bytes(found.request_bytes)}{own} per GPU",
             (
-                f"a replica of {found.layout.devices} GPU{'s' * (found.layout.devices > 1)}{_spread(found)} holds "
-                f"{count(found.users_held)} of them and serves {count(found.users_each)}; {_BINDS[found.binds]}"
+                f"one replica of {found.layout.devices} GPU{'s' * (found.layout.devices > 1)}{_spread(found)}: memory "
+                f"holds {count(found.users_held)} requests, {count(found.users_each)} are served; limited by "
+                f"{words.LIMITS[found.binds]}"
             ),
             (
                 f"replicas: {count(work.peak)} / {count(found.users_each)} = {peak} at the peak "
@@ -253,14 +254,14 @@ class Sizing:
         ]
         if not isnan(found.tpot_bound_s):
             lines.append(
-                f"a step with {self.peak_each(found):,} requests takes at least {found.tpot_bound_s * 1e3:.1f} ms"
+                f"decode step of {self.peak_each(found):,} requests: at least {found.tpot_bound_s * 1e3:.1f} ms"
                 f" at peak rates, about {found.tpot_bound_s / work.efficiency * 1e3:.1f} ms at "
                 f"{work.efficiency:.0%} of them"
             )
         if not isnan(found.ttft_bound_s):
             lines.append(
-                f"a prompt of {count(work.prompt_tokens)} tokens takes at least {found.ttft_bound_s * 1e3:.0f} ms, "
-                f"about {found.ttft_bound_s / work.efficiency * 1e3:.0f} ms"
+                f"prefill of {count(work.prompt_tokens)} tokens: at least {found.ttft_bound_s * 1e3:.0f} ms, "
+                f"about {found.ttft_bound_s / work.efficiency * 1e3:.0f} ms at {work.efficiency:.0%}"
             )
         return lines
 
@@ -271,21 +272,11 @@ def _spread(found: Deployment) -> str:
     if layout.is_tensor_only:
         return ""
     each = (
-        f", {layout.data} data ranks of {count(found.users_each // layout.data)} each"
+        f", {layout.data} data ranks of {count(found.users_each // layout.data)} requests each"
         if layout.data > 1
         else ""
     )
     return f" ({layout.label}{each})"
-
-
-_BINDS: Final = {
-    "weights": "the weights leave no room for more",
-    "cache": "the cache is the limit",
-    "state": "the recurrent states are the limit",
-    "max_seqs": "max_num_seqs is the limit",
-    "time": "the time targets are the limit",
-    "context": "one longest request is the limit",
-}
 
 
 def _known(value: float) -> float | None:

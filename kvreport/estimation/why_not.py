@@ -236,7 +236,7 @@ def _layouts(request: Request) -> Iterator[Change]:
 
 
 def _next_gpus(request: Request, catalog: Catalogue) -> Iterator[Change]:
-    """The next larger accelerator of the same maker that clouds rent out, and the largest one."""
+    """The smallest larger accelerator of the same maker that clouds rent out and that is enough, else the largest."""
     own = request.accelerator
     if len(request.accelerators) > 1:
         return
@@ -250,8 +250,8 @@ def _next_gpus(request: Request, catalog: Catalogue) -> Iterator[Change]:
         ),
         key=lambda one: (one.usable_bytes, one.id),
     )
-    for device in dict.fromkeys(one.id for one in (*larger[:1], *larger[-1:])):
-        yield Change("gpu", f"--gpu {device}", _on(request, catalog.accelerators[device]))
+    made = [Change("gpu", f"--gpu {one.id}", _on(request, one)) for one in larger]
+    yield from [next((change for change in made if _lever(change).enough), made[-1])] if made else []
 
 
 def _on(request: Request, device: Accelerator) -> Request:

@@ -37,8 +37,6 @@ KNOWN_GPUS: Final = (
 """Accelerators that most readers know, the headline's first; those in the catalogue are used."""
 
 _EVERY: Final = 50
-NODE: Final = 8
-"""Devices of one usual server."""
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ state and the caller does not say stays unknown.
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Final
 
 from kvreport.accounting import kernel
@@ -24,6 +25,7 @@ from kvreport.startup_log.judge import Judgment, diagnose_start
 from kvreport.startup_log.laid_out import (
     POOL_AS_STATED,
     LaidOut,
+    exchange_of,
     pasted_start,
     pool_of,
     requests_that_fit,
@@ -124,8 +126,9 @@ def _assumed(reading: Reading, laid: LaidOut | None) -> list[str]:
         else:
             notes.append(f"The log does not name its release; the rules of {laid.engine.label} are taken.")
     ignored = [words for name, words in NOT_FOLLOWED.items() if reading.facts.get(name)]
-    if reading.facts.get("pipeline_parallel") == 1:
-        ignored.remove(NOT_FOLLOWED["pipeline_parallel"])
+    named = reading.text("all_to_all")
+    if named not in (None, "none") and exchange_of(reading) is None:
+        ignored.append(f"the buffers of {named}")
     if ignored:
         notes.append(f"Not followed here, though it bears on memory: {', '.join(ignored)}.")
     return notes
@@ -166,6 +169,8 @@ def _comparisons(start: Start, judgment: Judgment) -> tuple[Comparison, ...]:
         one = judged.get(quantity)
         if one is None or (other and fact == "kv_pool"):
             continue
+        if not isfinite(one.predicted) or (one.unit != "GiB" and one.predicted < 0):
+            continue  # nothing in the cache of such a model grows with its context: no number bounds its requests
         if one.unit == "GiB":
             found.append(Comparison(fact, int(one.observed * GIB), int(one.predicted * GIB)))
         else:

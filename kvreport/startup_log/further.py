@@ -19,6 +19,11 @@ def _short(name: str, letter: str, unit: str) -> Pattern:
     )
 
 
+def _short_flag(name: str, flag: str, fact: str, text: str) -> Pattern:
+    """A flag of one letter group, in a command only."""
+    return Pattern(name, "vllm", rf"vllm serve\b.{{0,900}}? -{flag}(?: +|=)(?P<{fact}>{WHOLE})\b", text)
+
+
 FURTHER: Final[tuple[Pattern, ...]] = (
     Pattern(
         "vllm_desired",
@@ -189,6 +194,82 @@ FURTHER: Final[tuple[Pattern, ...]] = (
         "Attention runs on {data_parallel} ranks of its own; each has a pool.",
     ),
     Pattern(
+        "sglang_data_attention",
+        "sglang",
+        r"(?P<data_attention>--enable[-_]dp[-_]attention\b|enable_dp_attention=True)",
+        "The data ranks share the devices of the tensor-parallel group.",
+    ),
+    _short_flag(
+        "vllm_pp", "pp", "pipeline_parallel", "The layers are dealt out over {pipeline_parallel} stages."
+    ),
+    _short_flag(
+        "vllm_dp",
+        "dp",
+        "data_parallel",
+        "Attention runs on {data_parallel} ranks of its own; each has a pool.",
+    ),
+    _short_flag(
+        "vllm_dcp",
+        "dcp",
+        "context_parallel",
+        "The tokens of a request are dealt out over {context_parallel} devices while decoding.",
+    ),
+    Pattern(
+        "sglang_stages",
+        "sglang",
+        rf"(?:--pp-size(?:=| +)|\bpp_size=)(?P<pipeline_parallel>{WHOLE})\b",
+        "The layers are dealt out over {pipeline_parallel} stages.",
+    ),
+    Pattern(
+        "sglang_contexts",
+        "sglang",
+        rf"(?:--dcp-size(?:=| +)|\bdcp_size=)(?P<context_parallel>{WHOLE})\b",
+        "The tokens of a request are dealt out over {context_parallel} devices while decoding.",
+    ),
+    Pattern(
+        "sglang_experts",
+        "sglang",
+        rf"(?:--ep-size(?:=| +)|--expert-parallel-size(?:=| +)|\bep_size=)(?P<expert_size>{WHOLE})\b",
+        "Experts are divided over {expert_size} ranks.",
+    ),
+    Pattern(
+        "redundant_experts",
+        None,
+        r"num[-_]redundant[-_]experts[\"']?(?:=|: ?| +)(?P<redundant_experts>[1-9][0-9]{0,3})\b",
+        "{redundant_experts} further copies of experts are divided over the ranks with the rest.",
+    ),
+    Pattern(
+        "all_to_all",
+        None,
+        r"(?:--all2all[-_]backend(?:=| +)|all2all_backend'?(?:=|: ?)|--moe[-_]a2a[-_]backend(?:=| +)|moe_a2a_backend=)"
+        r"[\"']?(?P<all_to_all>[a-z][a-z0-9_]{1,40})",
+        "Ranks exchange tokens through {all_to_all}.",
+    ),
+    Pattern(
+        "deepep_mode",
+        "sglang",
+        r"(?:--deepep-mode(?:=| +)|deepep_mode=)[\"']?(?P<deepep_mode>[a-z_]{2,20})",
+        "DeepEP runs in the mode {deepep_mode}.",
+    ),
+    Pattern(
+        "pipeline_partition",
+        None,
+        r"_PP_LAYER_PARTITION[=:] ?[\"']?(?P<pipeline_partition>[0-9]{1,3}(?:,[0-9]{1,3}){1,63})",
+        "The stages have {pipeline_partition} layers.",
+    ),
+    Pattern(
+        "nodes",
+        None,
+        rf"(?:--nnodes(?:=| +)|\bnnodes=)(?P<nodes>{WHOLE})\b",
+        "One copy stands in {nodes} servers.",
+    ),
+    Pattern(
+        "dense_apart",
+        "sglang",
+        r"(?P<dense_apart>--moe-dense-tp-size\b|moe_dense_tp_size=[0-9]|--enable-dp-lm-head\b|enable_dp_lm_head=True)",
+        "Dense layers or the output head are divided by themselves.",
+    ),
+    Pattern(
         "offloaded",
         None,
         r"(?P<offloaded>--cpu[-_]offload[-_]gb|'cpu_offload_gb': ?[1-9]|--kv[-_]offloading[-_]size|--swap[-_]space)",
@@ -201,6 +282,6 @@ NOT_FOLLOWED: Final = {
     "speculative": "speculative decoding",
     "lora": "LoRA adapters",
     "offloaded": "offloading to the host",
-    "pipeline_parallel": "pipeline stages",
+    "dense_apart": "dense layers and an output head that are divided by themselves",
 }
 """Facts that change memory and that no prediction here follows."""

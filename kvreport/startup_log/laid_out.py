@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, get_args
 
 from kvreport import words
 from kvreport.accounting import parallel
+from kvreport.accounting.all_to_all import AllToAll
 from kvreport.accounting.deployment import Case, Deployment, plan_blocks
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.plan import BlockPlan
@@ -86,12 +87,7 @@ def pasted_start(
         flags=Flags(
             weight_format="released" if weights is None or weights.lower() == "released" else weights,
             kv_format="bf16" if stated in TWO_BYTE_KV else stated,
-            layout=parallel.Layout(
-                tensor=tensor_parallel or reading.whole("tensor_parallel") or 1,
-                data=reading.whole("data_parallel") or 1,
-                expert=bool(reading.facts.get("expert_parallel")),
-                decode_context=reading.whole("context_parallel") or 1,
-            ),
+            layout=layout_of(reading, tensor_parallel),
             context_tokens=reading.whole("max_model_len") or reading.whole("concurrency_len"),
             max_batched_tokens=reading.whole("max_batched_tokens"),
             max_seqs=reading.whole("max_seqs"),
@@ -112,6 +108,49 @@ def pasted_start(
         ),
         pool_unclear=_pool_unclear(reading),
     )
+
+
+def layout_of(reading: Reading, tensor_parallel: int | None = None) -> parallel.Layout:
+    """How a log's flags spread the model.
+
+    SGLang's data-parallel attention divides the tensor-parallel devices among the data ranks; without it data ranks
+    are copies of the whole, of which one is looked at.
+
+    Args:
+        reading: The log.
+        tensor_parallel: Devices that share each layer, where the log does not say.
+    """
+    ranks, data = (
+        tensor_parallel or reading.whole("tensor_parallel") or 1,
+        reading.whole("data_parallel") or 1,
+    )
+    stages = reading.whole("pipeline_parallel") or 1
+    experts = bool(reading.facts.get("expert_parallel"))
+    if reading.engine == "sglang":
+        experts = (reading.whole("expert_size") or 1) > 1 or exchange_of(reading) is not None
+        data = data if reading.facts.get("data_attention") else 1
+        ranks = max(ranks // data, 1)
+    partition = reading.text("pipeline_partition")
+    return parallel.Layout(
+        tensor=ranks,
+        pipeline=stages,
+        data=data,
+        expert=experts,
+        decode_context=reading.whole("context_parallel") or 1,
+        nodes=reading.whole("nodes") or 1,
+        partition=tuple(map(int, partition.split(","))) if partition and stages > 1 else (),
+        redundant_experts=(reading.whole("redundant_experts") or 0) if experts else 0,
+        all_to_all=exchange_of(reading) or "",
+    )
+
+
+def exchange_of(reading: Reading) -> str | None:
+    """The kernels that exchange tokens, by vLLM's names, where their buffers are known; None where they are not."""
+    named = reading.text("all_to_all")
+    if reading.engine == "sglang":
+        mode = "high_throughput" if reading.text("deepep_mode") == "normal" else "low_latency"
+        return f"deepep_{mode}" if named == "deepep" else None
+    return named if named in get_args(AllToAll) else None
 
 
 def with_fp8(judgment: Judgment, known: Catalogue) -> LaidOut | None:

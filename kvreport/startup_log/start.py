@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
+from kvreport.accounting.allocation import Allocation
 from kvreport.accounting.deployment import SINGLE, Case, Deployment, allocate, lay_out
 from kvreport.accounting.engines.base import EngineRules
 from kvreport.accounting.engines.registry import rules
@@ -232,11 +233,16 @@ class Start:
         """Bytes of one rank's weights as loaded."""
         case = self.case()
         if case.layout.pipeline > 1:
-            return int(lay_out(case).resident_bytes)
+            return _loaded(lay_out(case))
         if self.accelerator is None and self.kernels_of is not None:
             case = replace(case, accelerators=(self.kernels_of,))
-        return int(allocate(case).resident_bytes)
+        return _loaded(allocate(case))
 
     def laid_out(self) -> Deployment | None:
         """The deployment under the flags; None where they say too little."""
         return None if self.plan_unclear is not None else lay_out(self.case())
+
+
+def _loaded(taken: Allocation) -> int:
+    """Weights as the engine's line has them: buffers that ranks exchange tokens through are made after it."""
+    return int(taken.resident_bytes) - taken.overhead[0].get("all_to_all_buffers", 0)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 import numpy as np
@@ -51,23 +50,6 @@ class StepClock(Protocol):
             chunks: Prefilled tokens and tokens in front of them, for each request that prefills.
         """
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class UniformClock:
-    """A clock whose steps cost a fixed time and a time per token; for tests and for measured rates.
-
-    Attributes:
-        step_s: Seconds per step.
-        prefill_token_s: Seconds per prefilled token.
-    """
-
-    step_s: float = 0.02
-    prefill_token_s: float = 0.0
-
-    def seconds(self, decodes: int, mean_context: float, chunks: Sequence[tuple[int, int]]) -> float:  # noqa: ARG002
-        """Seconds of one step."""
-        return self.step_s + self.prefill_token_s * sum(new for new, _ in chunks)
 
 
 class RooflineClock:

@@ -4,10 +4,12 @@ import math
 
 import pytest
 
+import kvreport
 from kvreport.catalog.load import open_catalogue
 from kvreport.evidence.by_layout import Errors, OfLayout, by_layout, kinds
 from kvreport.evidence.validation import Validation, validate
 from kvreport.site.pages import layout_evidence
+from kvreport.units import GIB
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +34,7 @@ def test_the_median_over_all_layouts_drafts_and_adapters_is_within_three_percent
 
 @pytest.mark.parametrize(
     ("kind", "count", "median"),
-    [("expert", 5, 0.019), ("context", 1, 0.003), ("lora", 3, 0.021), ("draft", 5, 0.046)],
+    [("data", 3, 0.03), ("expert", 5, 0.019), ("context", 1, 0.003), ("lora", 3, 0.021), ("draft", 5, 0.046)],
 )
 def test_no_kind_of_layout_is_worse_than_it_was(
     errors: dict[str, OfLayout], kind: str, count: int, median: float
@@ -52,3 +54,25 @@ def test_the_page_prints_each_row_and_leaves_unknown_errors_empty(found: Validat
     assert all(len(row.cells) == len(table.columns) for row in table.rows)
     assert Errors.of([]).count == 0
     assert math.isnan(Errors.of([math.inf]).median)
+
+
+@pytest.mark.parametrize(
+    ("release", "starts"), [("0.13.0", True), ("0.14.1", False), ("0.16.0", False), ("0.17.1", True)]
+)
+def test_three_releases_want_a_request_of_all_layers_on_the_fullest_stage(release: str, starts: bool) -> None:
+    # A published refusal of GLM-4.7-FP8 in eight stages: 71.16 GiB needed, 28.57 there, 81392 tokens at most.
+    answer = kvreport.estimate(
+        "zai-org/GLM-4.7-FP8",
+        gpu="a100-sxm4-80gb",
+        engine=f"vllm@{release}",
+        pipeline_parallel=8,
+        context_tokens=202_752,
+        kv_pool=round(28.57 * GIB),
+    )
+    assert (answer.max_concurrent_requests > 0) is starts
+    if starts:
+        assert answer.shortfall_bytes == 0
+    else:
+        assert answer.verdict == "cache_exceeds_pool"
+        assert (answer.shortfall_bytes + round(28.57 * GIB)) / GIB == pytest.approx(71.16, abs=0.005)
+        assert answer.max_context_tokens == pytest.approx(81_392, rel=0.0005)

@@ -119,3 +119,12 @@ def test_a_key_left_out_means_what_its_class_says(architecture: str) -> None:
             whole.weights,
             whole.context_tokens,
         ), name
+
+
+@pytest.mark.parametrize("pool", [257, 4097, 1 << 16])
+def test_a_pooled_index_that_no_record_may_have_is_refused(pool: int) -> None:
+    """Found by a mutated config: validation of the cache record ended in a traceback."""
+    with pytest.raises(
+        InputError, match=r"^config: .*index_kpool: found .*; allowed: a whole number from 1 to 256"
+    ):
+        read_config(stated("Glm5NextForCausalLM") | {"index_kpool": pool}, id="test/model")

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import random
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +11,7 @@ from fuzzing import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from javascript import call
+from kernel_calls import agree, calls_of, functions
 
 from kvreport.accounting import capacity, kernel, roofline, sizing
 from kvreport.accounting.demand import Demand
@@ -69,9 +67,6 @@ def test_a_pool_holds_what_the_array_code_says(pool, block, kept, constant, of, 
     assert kernel.concurrency(pool, block, request) == capacity.concurrency(pool, laid, context)
     assert kernel.printed_tokens(pool, block, request, context) == capacity.printed_tokens(
         pool, laid, context
-    )
-    assert kernel.printed_tokens_by_blocks(pool, block, 0, 16, 2) == capacity.printed_tokens(
-        pool, BlockPlan(block, laid.profile, block_tokens=16, context_parallel=2), context, "blocks"
     )
     assert kernel.longest_context(free, constant, of, limit) == capacity.longest_context(pool, laid, limit)
     for wanted in (1, 7):
@@ -248,134 +243,9 @@ def test_a_step_takes_what_the_array_code_says(step, batch, context, cached):
 # --- JavaScript ------------------------------------------------------------------------------------
 
 
-def drawn(draw: random.Random) -> Callable[[str, Any], Any]:
-    """Draw arguments by their names and types; the same for each run."""
-
-    def term() -> tuple[int, int, int]:
-        return draw.randrange(1 << 22), draw.choice([1, 4, 16, 784]), draw.choice([0, 0, 127, 4096])
-
-    def reach() -> tuple[float, float, float, int, int, int, int]:
-        cap = draw.choice([0, -1, 512, 4096])
-        chunked = draw.choice([0, 1]) if cap > 0 else 0
-        each = draw.choice([1, 4])
-        return (
-            draw.random() * 1e6,
-            draw.random() * 1e7,
-            draw.random() * 1e7,
-            cap,
-            each,
-            chunked,
-            draw.choice([0, 5]),
-        )
-
-    def known(value: float) -> float:
-        return draw.choice([math.nan, value, value, value])
-
-    def step() -> kernel.Step:
-        return kernel.Step(
-            ranks=draw.choice([1, 2, 8]),
-            dense_bytes=draw.randrange(1, 1 << 37),
-            expert_bytes=draw.randrange(1 << 39),
-            experts=draw.choice([0, 8, 256]),
-            experts_per_token=draw.choice([1, 8]),
-            body=[(draw.random() * 1e12, known(9.89e14))],
-            head=[(draw.random() * 1e10, known(9.89e14)), (0.0, math.nan)],
-            reaches=[reach() for _ in range(draw.randrange(4))],
-            attention_rate=known(9.89e14),
-            state_bytes=draw.randrange(1 << 28),
-            reduced_bytes=draw.randrange(1 << 22),
-            bytes_rate=known(3.35e12),
-            link_rate=known(4.5e11),
-        )
-
-    small = {
-        "kept": 3,
-        "ranks": 9,
-        "groups": 9,
-        "wanted": 5000,
-        "each": 500,
-        "requests": 5000,
-        "batch": 5000,
-        "block_tokens": 1024,
-        "max_num_seqs": 2048,
-        "rows": 2048,
-        "tensor": 64,
-        "data": 64,
-        "steps": 4,
-        "devices": 64,
-    }
-    lengths = {
-        "context",
-        "limit",
-        "longest",
-        "mean",
-        "prompt",
-        "cached",
-        "prefix",
-        "output",
-        "tokens",
-        "further",
-        "supposed",
-    }
-
-    def argument(name: str, kind: str) -> Any:
-        made = {
-            "Sequence[Term]": lambda: [term() for _ in range(draw.randrange(5))],
-            "Sequence[Work]": lambda: [(draw.random() * 1e12, known(9.89e14)) for _ in range(3)],
-            "Reach": reach,
-            "Rates": lambda: (
-                *(draw.random() * 1e6 for _ in range(16)),
-                draw.choice([1, 7]),
-                *(draw.random() * 1e6 for _ in range(2)),
-            ),
-            "Step": step,
-            "bool": lambda: draw.random() < 0.5,
-        }.get(kind)
-        if made is not None:
-            return made()
-        if name in ("memory", "compute", "link", "seconds") and kind == "float":
-            return known(draw.random())
-        if name in ("utilization", "share", "raised", "fraction"):
-            return draw.random()
-        if kind == "float":
-            return draw.choice([draw.random(), draw.uniform(1, 1e5), float(draw.randrange(1, 10**6))])
-        if name in small:
-            return draw.randrange(1 if name != "kept" else 0, small[name])
-        if name in lengths:
-            return int(2 ** draw.uniform(0, 20))
-        return draw.choice([draw.randrange(1, DEVICE), draw.randrange(1, 1 << 24)])
-
-    return argument
-
-
 def test_javascript_answers_as_the_kernel_it_was_made_from():
-    functions = [
-        one for _, one in inspect.getmembers(kernel, inspect.isfunction) if one.__module__ == kernel.__name__
-    ]
-    assert len(functions) > 35
-    argument = drawn(random.Random(20261122))  # noqa: S311 - the same
-    calls = []
-    for function in functions:
-        kinds = {name: one.annotation for name, one in inspect.signature(function).parameters.items()}
-        for _ in range(examples(60)):
-            given_ = [argument(name, kind) for name, kind in kinds.items()]
-            if "cached" in kinds:
-                at = list(kinds).index("cached")
-                given_[at] = min(given_[at], given_[at - 1])
-            if function.__name__ == "fast_batch":
-                given_[-1] %= 1 << 20
-            calls.append((function.__name__, given_))
-    answers = call(script(), calls)
-    assert len(answers) == len(calls)
-    for (name, given_), answer in zip(calls, answers, strict=True):
-        mine = getattr(kernel, name)(*given_)
-        if isinstance(mine, float):
-            # A power is the one operation whose last digit the languages may see differently.
-            assert answer == pytest.approx(mine, rel=1e-13, nan_ok=True), (name, given_)
-        elif isinstance(mine, list):
-            assert answer == [list(one) for one in mine], (name, given_)
-        elif isinstance(mine, int) and abs(mine) >= 2**53:
-            # JavaScript has no exact number above 2^53. No device holds so many bytes or tokens: only drawn ones do.
-            assert answer == pytest.approx(mine, rel=1e-13), (name, given_)
-        else:
-            assert answer == mine, (name, given_)
+    assert len(functions()) > 35
+    draw = random.Random(20261122)  # noqa: S311 - the same
+    calls = [call for function in functions() for call in calls_of(function, draw, examples(60))]
+    for made, answer in zip(calls, call(script(), calls), strict=True):
+        agree(*made, answer)

@@ -6,7 +6,9 @@ import shlex
 
 import pytest
 
+import kvreport
 from kvreport.cli import main
+from kvreport.errors import InputError
 
 ESTIMATE = "estimate llama-3.1-8b --gpu H100"
 SIZE = "size llama-3.1-8b --context 8K --concurrent 10"
@@ -84,3 +86,23 @@ def test_bad_input_is_one_line_and_status_2(line, capsys, tmp_path, monkeypatch)
 def test_a_release_newer_than_any_that_was_read_is_said(capsys) -> None:
     assert main(["estimate", "llama-3.1-8b", "--gpu", "H100", "--engine", "vllm@99.0"]) == 0
     assert "release 99.0: newer than" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("sign", ["\x1b[31m", "\u202e", "\x00", "\u2028", "\x85", "\x9b2J"])
+def test_no_error_carries_a_sign_that_a_terminal_obeys(sign):
+    """Names come from files that others wrote; an error shows what is in them and does nothing."""
+    said = str(InputError(f"model.gguf: found {sign}name; allowed: a name"))
+    assert said.isprintable()
+    assert "\\x" in said or "\\u" in said
+    assert str(InputError("مرحبا, two\nlines")) == "مرحبا, two\nlines"
+
+
+@pytest.mark.parametrize("engine", ["ceiling", "transformers", "mlx"])
+def test_an_engine_without_a_limit_does_not_promise_a_model_without_a_cache_a_number(engine):
+    """It said 1,099,511,627,776 requests, the number that stands for no limit."""
+    with pytest.raises(InputError, match="keeps no cache, so nothing bounds its requests"):
+        kvreport.estimate("BAAI/bge-large-en", gpu="rtx-5080", engine=engine, context_tokens=256)
+    assert (
+        kvreport.estimate("BAAI/bge-large-en", gpu="rtx-5080", context_tokens=256).limited_by
+        == "max_num_seqs"
+    )

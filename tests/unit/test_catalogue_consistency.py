@@ -43,7 +43,7 @@ def faults(path: Path, text: str, folder: Path, record: type[Record] = Model) ->
         ('"0-31"', '"2024-04"', "runs must ascend"),
         ('"0-31"', '"0-15,31-16"', "runs must ascend"),
         ('"0-31"', '"0-15,8-31"', "runs must ascend"),
-        ('"0-31"', '"0-15"', "layers: found 16 layers beside 32 x"),
+        ('"0-31"', '"0-15"', "layers: found 16 layers, but 32 x"),
         ('"0-31"', '"0-63"', "layers: found 64 layers"),
         ('"0-31"', '"1-32"', "must cover 0 to the last layer"),
         (FULL, FULL.replace("8", "1", 1), "kv_heads"),
@@ -92,7 +92,7 @@ def test_an_edit_that_contradicts_the_rest_is_refused(tmp_path: Path, old: str, 
 @pytest.mark.parametrize(
     ("model", "old", "new", "said"),
     [
-        ("deepseek-ai--DeepSeek-V3.2", 'layers: "0-60"', 'layers: "0-30"', "layers: found 31 layers beside"),
+        ("deepseek-ai--DeepSeek-V3.2", 'layers: "0-60"', 'layers: "0-30"', "layers: found 31 layers, but"),
         ("deepseek-ai--DeepSeek-V3.2", "latent_dim: 512", "latent_dim: 256", "latents of 320 elements"),
         ("tiiuae--falcon-mamba-7b", "columns: 3", "columns: 7", "convolution channels"),
         ("deepseek-ai--DeepSeek-V3.2", "per_token: 8", "per_token: 800", "experts.per_token"),

@@ -84,7 +84,7 @@ def test_a_model_written_and_read_back_is_the_same(tmp_path: Path, model_id: str
         ("id: acme/one", "id: acme/three", "id: found 'acme/three'; allowed: the file name acme--three.yaml"),
         ("kv_heads: 8", "kv_headz: 8", "layers.0.caches.0.full.kv_headz: found 8"),
         ("schema_version: 1", "schema_version: 2", "schema_version: found 2; allowed: 1"),
-        ('layers: "0-31"', 'layers: "0-30"', "layers: found 31 layers beside 32 x"),
+        ('layers: "0-31"', 'layers: "0-30"', "layers: found 31 layers, but 32 x"),
         ('layers: "0-31"', 'layers: "1-31"', "must cover 0 to the last layer exactly once"),
         ("weight_format: bf16", "weight_format: fp7", "weight_format: found 'fp7'; allowed: one of"),
         ("name: one", "name: one\nname: two", "the key 'name' twice"),

@@ -179,7 +179,7 @@ def test_bytes_that_do_not_make_the_shape_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     lying = header({"a.weight": ("BF16", (4, 4))}).replace(b"[0, 32]", b"[0, 33]")
     path.write_bytes(lying)
-    with pytest.raises(InputError, match=r"33 bytes for BF16"):
+    with pytest.raises(InputError, match=r"33 bytes for 'BF16'"):
         read_header(path)
 
 

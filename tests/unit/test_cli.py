@@ -176,7 +176,7 @@ def test_a_model_is_found_by_id_slug_and_in_any_case(run, name):
     ("arguments", "said"),
     [
         ([], "required: COMMAND"),
-        (["estimte"], "invalid choice"),
+        (["estimte"], "did you mean estimate?"),
         (["estimate"], "required: MODEL"),
         (["estimate", "Qwen/Qwen2.5-7B"], "required: --gpu"),
         (["estimate", "Qwen/Qwen9", "--gpu", "H100"], "did you mean"),
@@ -193,7 +193,7 @@ def test_a_model_is_found_by_id_slug_and_in_any_case(run, name):
         ([*ASK, "--tensor-parallel", "3"], "tensor parallel"),
         ([*ASK, "--tensor-parallel", "two"], "tensor-parallel"),
         ([*ASK, "--format", "xml"], "invalid choice"),
-        ([*ASK, "--util", "0.9"], "unrecognized arguments"),
+        ([*ASK, "--util", "0.9"], "did you mean --utilization?"),
         (["estimate", "/nowhere/config.json", "--gpu", "H100"], "/nowhere/config.json"),
         (["estimate", "", "--gpu", "H100"], "model"),
         (["estimate", "a\nb", "--gpu", "H100"], "model"),

@@ -366,3 +366,15 @@ def test_prefixes_that_are_cached_take_two_states_of_a_hybrid() -> None:
     )
     found = {one.fact: one for one in diagnose(lines).comparisons}
     assert found["kv_tokens"].predicted == pytest.approx(1_505_068, rel=1e-4)
+
+
+def test_a_model_without_a_growing_cache_is_compared_by_what_has_a_number():
+    """Nothing bounds its requests, so a concurrency is not predicted; JSON has no number for it."""
+    log = (
+        "Model loading took 13.50 GiB and 3.20 seconds\nAvailable KV cache memory: 50.00 GiB\n"
+        "GPU KV cache size: 17,884 tokens\nMaximum concurrency for 4,096 tokens per request: 1.98x\n"
+    )
+    found = diagnose(log, model="tiiuae/falcon-mamba-7b", gpu="h100-sxm-80gb", catalog=open_catalogue())
+    assert "weights" in {one.fact for one in found.comparisons}
+    json.dumps(found.to_dict(), allow_nan=False)
+    assert all(one.predicted >= 0 for one in found.comparisons if one.fact in ("kv_tokens", "concurrency"))

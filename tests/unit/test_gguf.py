@@ -140,3 +140,22 @@ def test_an_unknown_architecture_and_a_projector_are_named(tmp_path: Path) -> No
     path.write_bytes(header({"general.architecture": "clip"}, []))
     with pytest.raises(InputError, match="--mmproj"):
         estimate(path, gpu="rtx-4090")
+
+
+@pytest.mark.parametrize("name", ["\x1b[31mllama", "x" * 3000, "<b>", "ll ama", "\u202ellama"])
+def test_an_architecture_that_is_no_name_is_refused_in_one_short_line(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "tiny.gguf"
+    path.write_bytes(header({**KEYS, "general.architecture": name}, tensors()))
+    with pytest.raises(InputError, match=r"tiny\.gguf: general\.architecture: found ") as caught:
+        read_gguf(path)
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 300
+
+
+def test_a_tensor_with_a_long_name_is_refused_in_one_short_line(tmp_path: Path) -> None:
+    path = tmp_path / "tiny.gguf"
+    path.write_bytes(header(KEYS, [("\x1b[31m" + "a" * 5000, (512, 512), 99)]))
+    with pytest.raises(InputError, match="found tensor type 99") as caught:
+        read_header(path)
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 600

@@ -51,7 +51,7 @@ def test_params_json_may_state_its_context_and_a_shared_embedding() -> None:
     [
         ({"vision_encoder": {"hidden_size": 1024}}, "vision_encoder: found an image encoder"),
         ({"kv_lora_rank": 512}, "kv_lora_rank: found latent attention"),
-        ({"quantization": {"qformat_weight": "fp8_e4m3"}}, "quantization: found quantised weights"),
+        ({"quantization": {"qformat_weight": "fp8_e4m3"}}, "quantization: found quantized weights"),
         ({"moe": {"num_experts": 8, "route_every_n": 2}}, "moe: found"),
         ({"n_kv_heads": None}, "n_kv_heads: found nothing; allowed: a whole number (params.json)"),
         ({"n_kv_heads": -1}, "num_key_value_heads: found -1"),

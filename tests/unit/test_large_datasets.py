@@ -8,6 +8,7 @@ import duckdb
 import pyarrow.dataset as ds
 import pytest
 
+from kvreport.accounting.parallel import Layout
 from kvreport.catalog.load import open_catalogue
 from kvreport.dataset.grid import axes
 from kvreport.dataset.matrix import matrix
@@ -71,7 +72,7 @@ def test_dask_answers_the_query_of_the_page(page, folder, chosen, monkeypatch):
             expected = max(
                 int(
                     cube.values["max_concurrent_requests"][
-                        position, cube.tensor_parallel_place(1), :, :, chosen.contexts.index(context)
+                        position, cube.layouts.index(Layout(tensor=1)), :, :, chosen.contexts.index(context)
                     ].max()
                 )
                 for cube in matrix(chosen)

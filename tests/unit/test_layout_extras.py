@@ -74,7 +74,7 @@ def test_redundant_experts_are_divided_over_the_ranks_with_the_rest(catalogue: C
         ({"num_redundant_experts": 8}, r"found 8 without expert parallelism; allowed: --expert-parallel"),
         (
             {"num_redundant_experts": 5, "data_parallel": 8, "expert_parallel": True},
-            r"found 5 beside 256 experts on 8 ranks.*allowed: 8",
+            r"found 5 for 256 experts on 8 ranks.*allowed: 8",
         ),
         ({"pipeline_parallel": 2, "pipeline_partition": "10,11"}, r"allowed: 2 numbers .* sum 61"),
         ({"pipeline_parallel": 2, "pipeline_partition": "a,b"}, r"pipeline-partition: found 'a,b'"),

@@ -11,6 +11,7 @@ import kvreport
 from kvreport.accounting.capacity import Limit, Verdict
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.kernel import UNLIMITED_REQUESTS
+from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import Serving
 from kvreport.accounting.support import judge
 from kvreport.catalog.load import load_catalogue
@@ -121,7 +122,7 @@ def test_heads_that_do_not_divide_are_no_rows(catalogue):
 def test_what_does_not_fit_is_a_row_with_its_verdict(catalogue):
     (cube,) = matrix(axes(catalogue, models="Qwen/Qwen2.5-72B", gpus="rtx-4090"))
     codes = cube.values["verdict"]
-    released, alone = cube.weight_formats.index("released"), cube.tensor_parallel_place(1)
+    released, alone = cube.weight_formats.index("released"), cube.layouts.index(Layout(tensor=1))
     within = [c for c, tokens in enumerate(cube.contexts) if tokens <= cube.model.context_tokens]
     assert (codes[:, alone, released][..., within] == Verdict.WEIGHTS_EXCEED_MEMORY).all()
     assert (cube.values["max_concurrent_requests"][:, alone, released] == 0).all()

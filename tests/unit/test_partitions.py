@@ -67,7 +67,7 @@ def test_rows_over_other_gpus_are_refused_and_nothing_changes(chosen: Axes, tmp_
     rows = write_partitioned(pick("rtx*"), tmp_path)
     before = digests(tmp_path)
     with pytest.raises(
-        InputError, match="other accelerators than asked for; allowed: an empty folder, the same"
+        InputError, match="other accelerators than requested; allowed: an empty folder, the same"
     ):
         write_partitioned(chosen, tmp_path)
     assert digests(tmp_path) == before
@@ -102,7 +102,7 @@ def test_rows_of_another_catalogue_or_version_are_refused(chosen: Axes, tmp_path
     write_partitioned(chosen, tmp_path)
     manifest = tmp_path / MANIFEST
     manifest.write_text(manifest.read_text().replace('"digest": "', '"digest": "0'))
-    with pytest.raises(InputError, match="rows of another catalogue or version of kvreport"):
+    with pytest.raises(InputError, match="rows of another catalog or version of kvreport"):
         write_partitioned(chosen, tmp_path)
     manifest.write_text("{")
     with pytest.raises(InputError, match="that this version cannot read"):

@@ -8,6 +8,8 @@ from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.vllm.profiling import Shape
 from kvreport.accounting.engines.vllm.reserve import own_expert_kernels, reserve
 from kvreport.accounting.kernel import captured_graphs, captured_sizes
+from kvreport.accounting.parallel import Layout
+from kvreport.accounting.weights import weights_by_component
 from kvreport.catalog.engine import Engine, engine_for_version, version_number
 from kvreport.catalog.load import Catalogue, open_catalogue
 from kvreport.errors import InputError
@@ -294,3 +296,52 @@ def test_sglangs_share_is_of_what_is_free_before_loading(
     )
     assert found.kv_pool_bytes == pytest.approx(0.75 * (gpu.usable_bytes - taken) - found.weights, abs=2)
     assert found.activations == found.graphs == 0
+
+
+def test_sglang_keeps_tables_of_each_layer_on_amd_and_widens_grouped_projections(
+    catalogue: Catalogue,
+) -> None:
+    model, formats = catalogue.model("deepseek-ai/DeepSeek-V4-Pro"), catalogue.weight_formats
+    instinct, hopper = catalogue.accelerator("mi355x"), catalogue.accelerator("h200-sxm-141gb")
+    blackwell, older = catalogue.accelerator("b200-sxm-180gb"), catalogue.engine("sglang-0.5.13")
+    newer = catalogue.engine("sglang")
+    added = load_overhead(model, older, None, formats, instinct)
+    # 61 layers, 1048576 positions, 32 cosines and 32 sines of 16 bits.
+    assert added["layer_tables"] == 61 * 1_048_576 * 64 * 2
+    whole = 61 * 16384 * 4096
+    # One byte more for each element, less the scales of its blocks.
+    assert added["widened_projection"] == pytest.approx(whole, rel=0.001)
+    assert "layer_tables" not in load_overhead(model, older, None, formats, hopper)
+    before = older.model_copy(update={"version": "0.5.12"})
+    assert "layer_tables" not in load_overhead(model, before, None, formats, instinct)
+    assert load_overhead(model, older, None, formats, hopper, 8)["widened_projection"] == pytest.approx(
+        whole / 8, rel=0.001
+    )
+    assert "widened_projection" not in load_overhead(model, older, None, formats, blackwell)
+    assert "widened_projection" not in load_overhead(model, newer, None, formats, instinct)
+    assert "widened_projection" in load_overhead(model, newer, None, formats, catalogue.accelerator("mi300x"))
+
+
+def test_sglangs_data_parallel_attention_divides_heads_and_shared_experts_over_all_ranks(
+    catalogue: Catalogue,
+) -> None:
+    model = catalogue.model("deepseek-ai/DeepSeek-V3")
+    engine = catalogue.engine("sglang")
+    alone, eight = (rules(engine).component_ranks(Layout(data=data)) for data in (1, 8))
+    assert alone == {}
+    assert eight == {"output_head": 8, "dense_mlp": 8, "shared_experts": 8}
+    assert (
+        rules(engine).component_ranks(Layout(data=8, expert=True, all_to_all="deepep_low_latency"))[
+            "shared_experts"
+        ]
+        == 1
+    )
+    split = weights_by_component(
+        model, None, catalogue.weight_formats, 1, expert_ranks=8, component_ranks=eight
+    )
+    plain = weights_by_component(model, None, catalogue.weight_formats, 8)
+    whole = weights_by_component(model, None, catalogue.weight_formats)
+    assert split["output_head"] == plain["output_head"]
+    assert split["shared_experts"] == plain["shared_experts"]
+    assert split["attention"] == whole["attention"]
+    assert split["embedding"] == whole["embedding"]

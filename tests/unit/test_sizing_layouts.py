@@ -234,7 +234,7 @@ def test_the_command_line_says_both_pools_and_that_the_ratio_is_a_bound(
     asked = ["size", "deepseek-v3", "--gpu", "H200", "--concurrent", "64", "--context", "32K"]
     assert main(asked) == 0
     said = capsys.readouterr().out
-    assert said.startswith("8 x H200")
+    assert "tokens with deepseek-ai/DeepSeek-V3: 8 x H200" in said.splitlines()[0]
     assert "--decode-context-parallel-size 8" in said
     assert main([*asked, "--disaggregated"]) == 0
     said = capsys.readouterr().out
@@ -244,3 +244,44 @@ def test_the_command_line_says_both_pools_and_that_the_ratio_is_a_bound(
     facts = json.loads(capsys.readouterr().out)
     assert facts["deployments"][0]["layout"]["name"] == "tp8-dcp8"
     assert facts["disaggregated"]["prefill_gpus_per_decode_gpu"]["is_bound"] is True
+
+
+@pytest.mark.parametrize(
+    ("model", "gpu", "context", "most"),
+    [
+        ("zai-org/GLM-5", H200, "32K", 16),
+        (DEEPSEEK, "h100-sxm-80gb", "128K", 32),
+        ("deepseek-ai/DeepSeek-V3.2", H200, "128K", 16),
+        ("deepseek-ai/DeepSeek-V3.2", "mi300x", "128K", 16),
+        ("moonshotai/Kimi-K2.6", H200, "128K", 16),
+        ("moonshotai/Kimi-K3", "h100-sxm-80gb", "32K", 32),
+        ("Qwen/Qwen3-235B-A22B-Instruct-2507", "h100-sxm-80gb", "128K", 64),
+        ("MiniMaxAI/MiniMax-M3", "b200-sxm-180gb", "32K", 8),
+    ],
+)
+def test_the_default_search_gives_what_people_deploy(model: str, gpu: str, context: str, most: int) -> None:
+    best = sized(model, gpu, context=context).ranking.deployments[0]
+    assert best.sure
+    assert best.devices <= most
+
+
+def test_a_few_replicas_more_are_offered_where_as_many_only_just_hold_a_peak() -> None:
+    # One replica of eight H100 holds one request of 128K for sure; two nodes of stages hold more each, with a larger error.
+    found = sized(
+        "Qwen/Qwen3-235B-A22B-Instruct-2507",
+        "h100-sxm-80gb",
+        context="128K",
+        layouts=[Layout(tensor=8, pipeline=2, nodes=2)],
+    )
+    alike = [one for one in found.ranking.deployments if one.layout.pipeline == 2]
+    assert len(alike) == 2
+    more, fewer = alike
+    assert (more.sure, fewer.sure) == (True, False)
+    assert fewer.devices < more.devices <= 2 * fewer.devices
+    assert more.users_each == fewer.users_each
+
+
+def test_layouts_of_the_search_are_not_in_the_published_matrix() -> None:
+    grid = CATALOGUE.grid
+    assert not set(grid.layouts) & set(grid.sizing_layouts)
+    assert len(grid.layouts) == 4

@@ -148,7 +148,7 @@ def test_no_row_starts_where_the_release_refuses_and_all_refusals_have_their_cod
     for cube in matrix(chosen):
         verdicts, users = cube.values["verdict"], cube.values["max_concurrent_requests"]
         for place in np.argwhere(cube.possible):
-            gpu, _, weights, kv = place
+            gpu, spread, weights, kv = place
             form = cube.weight_formats[weights]
             code = judge(
                 catalogue.support,
@@ -157,6 +157,7 @@ def test_no_row_starts_where_the_release_refuses_and_all_refusals_have_their_cod
                 cube.model,
                 None if form == "released" else catalogue.weight_format(form),
                 catalogue.kv_formats[cube.kv_formats[kv]],
+                Asked(layout=cube.layouts[spread], formats=catalogue.weight_formats),
             ).code
             rows = verdicts[tuple(place)]
             refused = rows >= Verdict.FORMAT_NOT_SUPPORTED
@@ -373,3 +374,49 @@ def test_no_published_row_puts_two_computers_into_one_machine(catalogue) -> None
 def test_a_release_runs_only_the_cache_types_that_it_knows(engine: str, kv: str, runs: bool) -> None:
     found = kvreport.estimate(DENSE, gpu="h100", engine=engine, kv=kv, context_tokens=4096)
     assert (found.verdict != NO_FORMAT) is runs, found.verdict_reason
+
+
+@pytest.mark.parametrize(
+    ("model", "gpu", "engine", "layout", "expected"),
+    [
+        # 128 query heads: eight ranks of 16 gather 128, more than one padded group of 64.
+        (
+            SPARSE,
+            "h200-sxm-141gb",
+            "vllm",
+            Layout(8, decode_context=8),
+            "--decode-context-parallel-size 4 starts",
+        ),
+        (SPARSE, "h200-sxm-141gb", "vllm", Layout(8, decode_context=4), None),
+        # 64 heads: eight ranks of 8 gather 64.
+        ("zai-org/GLM-5", "h200-sxm-141gb", "vllm", Layout(8, decode_context=8), None),
+        (
+            "zai-org/GLM-5",
+            "h200-sxm-141gb",
+            "vllm",
+            Layout(2, decode_context=2),
+            "not return what ranks need",
+        ),
+        (SPARSE, "b200-sxm-180gb", "vllm", Layout(8, decode_context=8), None),
+        (SPARSE, "mi300x", "vllm", Layout(8, decode_context=8), "not return what ranks need"),
+        (SPARSE, "mi300x", "vllm", Layout(8), None),
+        (LATENT, "mi300x", "vllm", Layout(8, decode_context=8), None),
+        ("Qwen/Qwen3-235B-A22B", "mi300x", "vllm", Layout(8, decode_context=2), "not return what ranks need"),
+        ("Qwen/Qwen3-235B-A22B", "h100-sxm-80gb", "vllm", Layout(8, decode_context=2), None),
+    ],
+)
+def test_contexts_are_divided_only_where_kernels_join_their_parts(
+    catalogue, model: str, gpu: str, engine: str, layout: Layout, expected: str | None
+) -> None:
+    found = judge(
+        catalogue.support,
+        catalogue.engine(engine),
+        catalogue.accelerator(gpu),
+        catalogue.model(model),
+        asked=Asked(layout=layout, formats=catalogue.weight_formats),
+    )
+    if expected is None:
+        assert found.verdict is None, found.reason
+    else:
+        assert found.verdict == NO_DEVICE
+        assert expected in found.reason

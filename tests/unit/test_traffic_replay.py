@@ -1,7 +1,8 @@
 """The replay, against the theory of LRU, conservation laws, runs worked by hand and published reports."""
 
 from array import array
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -15,8 +16,25 @@ from kvreport.traffic.pools import CacheKind, Pools, PoolSpec
 from kvreport.traffic.replay import ReplayOptions, replay_trace
 from kvreport.traffic.reuse import reuse
 from kvreport.traffic.shipped import open_trace
-from kvreport.traffic.timing import UniformClock
 from kvreport.traffic.trace import TracedRequest, build, with_outputs
+
+
+@dataclass(frozen=True, slots=True)
+class UniformClock:
+    """A clock whose steps cost a fixed time and a time per token.
+
+    Attributes:
+        step_s: Seconds per step.
+        prefill_token_s: Seconds per prefilled token.
+    """
+
+    step_s: float = 0.02
+    prefill_token_s: float = 0.0
+
+    def seconds(self, decodes: int, mean_context: float, chunks: Sequence[tuple[int, int]]) -> float:  # noqa: ARG002
+        """Seconds of one step."""
+        return self.step_s + self.prefill_token_s * sum(new for new, _ in chunks)
+
 
 CLOCK = UniformClock(step_s=0.02, prefill_token_s=1e-5)
 HYBRID = (

@@ -22,7 +22,7 @@ from kvreport.accounting.plan import BlockPlan, Serving
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat, WeightFormat
-from kvreport.catalog.model import Model
+from kvreport.catalog.model import Component, Model
 from kvreport.errors import InputError
 
 
@@ -201,6 +201,16 @@ class EngineRules:
         """Layers of each pipeline stage where the engine divides them otherwise than vLLM; empty where it does not."""
         del layers, stages
         return ()
+
+    @property
+    def stages_checked_as_whole(self) -> bool:
+        """True if a start wants room on the fullest stage for one request of all layers."""
+        return False
+
+    def component_ranks(self, layout: Layout) -> Mapping[Component, int]:
+        """Ranks that a component is divided over where that is not the tensor-parallel group; experts are not asked."""
+        del layout
+        return {}
 
     def plan_stage(
         self,

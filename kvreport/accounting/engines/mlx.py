@@ -62,7 +62,7 @@ class Mlx(EngineRules):
         """What reading a prompt computes in between, at the model's own context for latent attention."""
         del accelerator, step
         latent = any(isinstance(cache, Latent) for group in model.layers for cache in group.caches)
-        scores = 2 * 2 * model.attention_heads * PREFILL_STEP * PREFILL_STEP if latent else 0
+        scores = latent_score_bytes(model.attention_heads, PREFILL_STEP) if latent else 0
         return Reserve(activations=CHUNK_BYTES + scores, non_framework=0, graphs=0, uncertainty=CHUNK_SPREAD)
 
 

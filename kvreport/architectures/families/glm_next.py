@@ -84,7 +84,7 @@ def glm5_next(keys: Keys) -> Blueprint:
     latent = latent_tensors(keys, its, rank, rope)
     delta = (*latent[:2], *kda_tensors(its.hidden, heads, head_dim, kernel, full_gate=False))
     plain = latent_cache(rank, rope)
-    pool = keys.whole("index_kpool", high=1 << 16)
+    pool = keys.whole("index_kpool", high=256)
     index = Indexer(
         index_dim=keys.whole("index_head_dim", high=1 << 12),
         stride=pool,

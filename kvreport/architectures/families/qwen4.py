@@ -52,8 +52,8 @@ _LINEAR: Final = "linear_attention"
 _WORDS: Final = (_LINEAR, "full_attention", "indexed_attention", "qwen_sparse_attention")
 _MAX_TABLES: Final = 512
 _POOLED: Final = (
-    "Index keys are counted pooled, as engines score them; the raw keys of the last, incomplete pool, and"
-    " an engine that keeps all raw keys beside them (transformers does), take more."
+    "Index keys are counted pooled, as engines score them. The raw keys of the last, incomplete pool take more,"
+    " and so does an engine that also keeps all raw keys (transformers does)."
 )
 _UNCOUNTED: Final = "Its layer for multi-token prediction, which only speculation loads, is not counted."
 

@@ -9,14 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Any
 
 from kvreport import plot, units
 from kvreport.site.kit.tables import Table
 
 Points = tuple[tuple[int, int], ...]
-
-HOW_TO_READ: Final = "Any point below a line fits. Both axes are logarithmic (base 2)."
 
 
 @dataclass(frozen=True, slots=True)

@@ -153,11 +153,6 @@ def count_cell(value: int | None) -> Cell:
     return Cell(units.count(value), "kv-num", value=value)
 
 
-def text_cell(text: str | None, href: str = "") -> Cell:
-    """Return the cell for words; a dash for what is not known."""
-    return Cell(text or "–", hint="" if text else "unknown", href=href)
-
-
 def context_columns(contexts: Sequence[int]) -> tuple[Column, ...]:
     """Return one column per context, its tokens written the way the field does."""
     return tuple(Column(units.human_tokens(n)) for n in contexts)

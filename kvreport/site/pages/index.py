@@ -22,15 +22,6 @@ from kvreport.site.page_type import Inputs, PageType, names_of
 from kvreport.site.pages.gpu import advertised
 from kvreport.site.pages.model.headline import HEADLINE_CONTEXT
 
-KIND_WORDS: Final = {
-    "full": "full attention",
-    "sliding": "sliding window",
-    "chunked": "chunked",
-    "latent": "latent (MLA)",
-    "indexer": "sparse (indexed)",
-    "state": "recurrent state",
-    "cross": "cross attention",
-}
 SIZES: Final = (
     (4, "under 4B"),
     (16, "4B to 16B"),

@@ -144,7 +144,7 @@ def _check_block(elements: int, kind: GgmlType, field: str) -> None:
     if elements % kind.block:
         raise InputError(
             f"{field}: found {kind.name}; a head of {elements} does not divide into blocks of {kind.block}; "
-            "the nearest that works: f16"
+            "allowed: f16"
         )
 
 

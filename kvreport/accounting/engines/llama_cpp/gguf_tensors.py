@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from math import prod
 from typing import Final
 
@@ -28,8 +28,3 @@ def local_tensor(name: str, shape: Sequence[int], kind: GgmlType) -> LocalTensor
         return LocalTensor(role, layer, prod(shape), 1, 1, kind)
     stack = shape[2] if len(shape) > 2 else 1
     return LocalTensor(role, layer, shape[0], prod(shape[1:]), stack, kind)
-
-
-def without_layers(tensors: Iterable[LocalTensor], first: int) -> tuple[LocalTensor, ...]:
-    """Tensors before layer ``first``: prediction layers are in the file but not loaded."""
-    return tuple(tensor for tensor in tensors if tensor.layer < first)

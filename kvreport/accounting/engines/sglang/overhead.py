@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from kvreport.accounting.kv_cache import rotary_width
-from kvreport.accounting.weights import format_of
+from kvreport.accounting.kv_cache import SERVED_BYTES, rotary_width
+from kvreport.accounting.weights import format_of, rank_elements, row_bytes
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.caches import Latent
+from kvreport.catalog.engine import Engine, version_number
 from kvreport.catalog.formats import WeightFormat
 from kvreport.catalog.model import Model
 
 _FLOAT_BYTES: Final = 4
 _BLOCK_FLOAT: Final = "mxfp4"
+_FP8_BITS: Final = 8
+_LAYER_TABLES: Final = (0, 5, 13)
+_AMD_GROUPED: Final = (0, 5, 20)
 
 
 def float_position_table(model: Model) -> int:
@@ -27,6 +31,53 @@ def float_position_table(model: Model) -> int:
     widths = {rotary_width(cache) for cache in caches}
     compressed = any(isinstance(cache, Latent) and cache.stride > 1 for cache in caches)
     return sum(model.context_tokens * width * _FLOAT_BYTES for width in widths) * (1 + compressed)
+
+
+def layer_tables(model: Model, engine: Engine, accelerator: Accelerator) -> int:
+    """On AMD GPUs every layer with compressed latents keeps cosines and sines of its own, 16 bits each.
+
+    ``srt/models/deepseek_v4.py``, buffers ``cos_cache`` and ``sin_cache`` (0.5.13 to 0.5.23; not yet in 0.5.12).
+    """
+    if accelerator.vendor != "AMD" or version_number(engine.version or "") < _LAYER_TABLES:
+        return 0
+    size = 0
+    latents = [group for group in model.layers if any(isinstance(one, Latent) for one in group.caches)]
+    if not any(one.stride > 1 for group in latents for one in group.caches if isinstance(one, Latent)):
+        return 0
+    for group in latents:
+        width = max(rotary_width(cache) for cache in group.caches)
+        size += group.count * model.context_tokens * width * SERVED_BYTES
+    return size
+
+
+def widened_projection(
+    model: Model,
+    engine: Engine,
+    weight_format: WeightFormat | None,
+    formats: Mapping[str, WeightFormat],
+    accelerator: Accelerator,
+    tensor_parallel: int,
+) -> int:
+    """A grouped output projection in FP8 is widened to 16 bits where no kernel multiplies it in groups.
+
+    DeepGEMM's runs on Blackwell data-centre GPUs, AITER's on gfx950 since 0.5.20 (``SGLANG_OPT_FP8_WO_A_GEMM``:
+    ``srt/server_args.py`` in 0.5.13 to 0.5.17, ``srt/arg_groups/model_hook.py`` and ``serving_hook.py`` in 0.5.20 and 0.5.23).
+    """
+    own = accelerator.compute_capability or ""
+    if accelerator.vendor == "AMD":
+        kept = own == "gfx950" and version_number(engine.version or "9999") >= _AMD_GROUPED
+    else:
+        kept = own.split(".")[0] == "10"
+    if kept:
+        return 0
+    size = 0
+    for row in model.weights:
+        form = format_of(model, row, weight_format, formats)
+        if row.split != "groups" or form is None or form.bits != _FP8_BITS or row.component == "mtp":
+            continue
+        size += rank_elements(row, tensor_parallel) * SERVED_BYTES
+        size -= row_bytes(model, row, weight_format, formats, tensor_parallel)
+    return size
 
 
 def repacks_block_floats(accelerator: Accelerator) -> bool:

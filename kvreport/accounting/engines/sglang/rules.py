@@ -13,8 +13,10 @@ from kvreport.accounting.engines.sglang import command as serve
 from kvreport.accounting.engines.sglang import settings, shapes
 from kvreport.accounting.engines.sglang.overhead import (
     float_position_table,
+    layer_tables,
     loaded_scales,
     repacks_block_floats,
+    widened_projection,
 )
 from kvreport.accounting.engines.sglang.plan import default_kv_format, plan
 from kvreport.accounting.engines.sglang.pools import MOST_REQUESTS
@@ -24,8 +26,9 @@ from kvreport.accounting.extras import borrowed_copies
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan, Serving
 from kvreport.catalog.accelerator import Accelerator
+from kvreport.catalog.engine import Engine, version_number
 from kvreport.catalog.formats import KvFormat, WeightFormat
-from kvreport.catalog.model import Model
+from kvreport.catalog.model import Component, Model
 from kvreport.errors import InputError
 from kvreport.units import MIB
 
@@ -95,6 +98,23 @@ class Sglang(EngineRules):
         each, left = divmod(layers, stages)
         return tuple(each + (place >= stages - left) for place in range(stages)) if left else ()
 
+    def at_release(self, version: str) -> Engine:
+        """The record as of exactly this release of its range."""
+        number = ".".join(map(str, version_number(version)))
+        return self.engine.model_copy(update={"version": number}) if number else self.engine
+
+    def component_ranks(self, layout: Layout) -> Mapping[Component, int]:
+        """Data-parallel attention divides the rest over all ranks, not over those of one data rank.
+
+        The output head without ``--enable-dp-lm-head``, dense MLPs without ``--moe-dense-tp-size``, and shared
+        experts, which are whole where all-to-all kernels exchange tokens (``models/deepseek_v2.py``, 0.5.13 and 0.5.23).
+        """
+        if layout.data == 1:
+            return {}
+        ranks = layout.tensor * layout.data
+        shared = 1 if layout.all_to_all else ranks
+        return {"output_head": ranks, "dense_mlp": ranks, "shared_experts": shared}
+
     def load_overhead(
         self,
         model: Model,
@@ -110,6 +130,10 @@ class Sglang(EngineRules):
         """
         parts = {
             "position_table": float_position_table(model),
+            "layer_tables": layer_tables(model, self.engine, accelerator),
+            "widened_projection": widened_projection(
+                model, self.engine, weight_format, formats, accelerator, layout.tensor
+            ),
             "draft_copies": borrowed_copies(model, layout.tensor),
         }
         if self.engine.loaded_scales_kept and repacks_block_floats(accelerator):
@@ -122,7 +146,7 @@ class Sglang(EngineRules):
         The share is of the memory that was free before loading, so that the rest of it is kept free.
         """
         found = self._settings(model, accelerator, step)
-        taken = self.taken_before_loading(step.layout)
+        taken = self.taken_before_loading(step.layout, accelerator)
         kept = round((accelerator.usable_bytes - taken) * (1 - found.share))
         kept += self._images_kept(model, step)
         graphs = min(found.graphs_mib * MIB, kept) if not step.eager else 0
@@ -146,7 +170,7 @@ class Sglang(EngineRules):
             return reserve
         backend = settings.attention_backend(model, self.engine, accelerator)
         used = share * settings.backend_share(backend, model.context_tokens)
-        free = accelerator.usable_bytes - self.taken_before_loading(step.layout)
+        free = accelerator.usable_bytes - self.taken_before_loading(step.layout, accelerator)
         kept = accelerator.usable_bytes * share - free * used + self._images_kept(model, step)
         return replace(reserve, activations=0, graphs=0, non_framework=round(kept))
 
@@ -186,11 +210,19 @@ class Sglang(EngineRules):
         """``sglang.launch_server`` and its flags."""
         return serve.command(served)
 
-    def taken_before_loading(self, layout: Layout) -> int:
-        """What a process holds before weights are loaded: a context, and buffers for other ranks."""
+    def taken_before_loading(self, layout: Layout, accelerator: Accelerator) -> int:
+        """What a process holds before weights are loaded: a context, and buffers for other ranks.
+
+        RCCL and AITER take more than NCCL, and data-parallel attention has more groups of ranks.
+        """
         taken = constant(self.engine, "taken_before_bytes")
         if layout.devices > 1:
-            taken += constant(self.engine, "taken_before_parallel_bytes")
+            named = "taken_before_parallel_bytes"
+            if accelerator.vendor == "AMD":
+                named = (
+                    "taken_before_data_bytes_amd" if layout.data > 1 else "taken_before_parallel_bytes_amd"
+                )
+            taken += constant(self.engine, named)
         return round(taken)
 
     def _uncertainty(self, layout: Layout) -> int:

@@ -119,8 +119,8 @@ def plan(
         groups = stage_groups(groups, [page for page, _ in pages], indices, stage)
         if not any(group.layers for group in groups):
             raise InputError(
-                f"{model.id}: pipeline parallel: found a stage of layers {stage.start} to {stage.stop - 1}, none of which "
-                f"has a cache, and the planner of {engine.label} divides by its size; allowed: fewer stages"
+                f"{model.id}: pipeline parallel: found a stage of layers {stage.start} to {stage.stop - 1} without a "
+                f"cache, and the planner of {engine.label} divides by its size; allowed: fewer stages"
             )
     if not groups:
         return BlockPlan(block_bytes=1, profile=CacheProfile(()))

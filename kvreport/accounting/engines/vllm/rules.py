@@ -39,6 +39,11 @@ class Vllm(EngineRules):
         """True up to 0.8."""
         return releases.concurrency_from_tokens(releases.release_of(self.engine))
 
+    @property
+    def stages_checked_as_whole(self) -> bool:
+        """From 0.14 up to 0.16 (``v1/core/kv_cache_utils.py::get_kv_cache_configs``; before and after, stage by stage)."""
+        return (0, 14) <= releases.release_of(self.engine) < (0, 17)
+
     def default_kv_format(self, model: Model, accelerator: Accelerator | None) -> str | None:
         """What the checkpoint declares, else what the device's kernels ask for."""
         return kernels.default_kv_format(model, self.engine, accelerator)

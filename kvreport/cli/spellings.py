@@ -1,0 +1,183 @@
+"""Flags as servers spell them, and what to say of a flag that a command does not have.
+
+A question is often copied from a server's command line: ``--max-model-len 8192 --tensor-parallel-size 2``. Every
+spelling below means exactly what the flag next to it means; a server's flag of another meaning is not listed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from itertools import pairwise
+from typing import Final
+
+from kvreport.errors import InputError, shorten
+
+SERVERS_FLAGS: Final[dict[str, dict[str, str]]] = {
+    # `vllm/engine/arg_utils.py` of vLLM 0.33
+    "vllm": {
+        "--tensor-parallel-size": "--tensor-parallel",
+        "-tp": "--tensor-parallel",
+        "--pipeline-parallel-size": "--pipeline-parallel",
+        "-pp": "--pipeline-parallel",
+        "--data-parallel-size": "--data-parallel",
+        "-dp": "--data-parallel",
+        "--decode-context-parallel-size": "--decode-context-parallel",
+        "-dcp": "--decode-context-parallel",
+        "--enable-expert-parallel": "--expert-parallel",
+        "-ep": "--expert-parallel",
+        "--nnodes": "--nodes",
+        "--max-model-len": "--context",
+        "--gpu-memory-utilization": "--utilization",
+        "--max-num-batched-tokens": "--max-batched-tokens",
+        "--max-num-seqs": "--max-seqs",
+        "--kv-cache-dtype": "--kv",
+        "--quantization": "--weights",
+        "-q": "--weights",
+        "--enforce-eager": "--eager",
+        "--enable-prefix-caching": "--prefix-caching",
+        "--no-enable-prefix-caching": "--no-prefix-caching",
+    },
+    # `sglang/srt/server_args.py` of SGLang 0.5.18
+    "sglang": {
+        "--tp-size": "--tensor-parallel",
+        "--tensor-parallel-size": "--tensor-parallel",
+        "--pp-size": "--pipeline-parallel",
+        "--nnodes": "--nodes",
+        "--context-length": "--context",
+        "--mem-fraction-static": "--utilization",
+        "--max-running-requests": "--max-seqs",
+        "--chunked-prefill-size": "--max-batched-tokens",
+        "--kv-cache-dtype": "--kv",
+        "--quantization": "--weights",
+        "--disable-cuda-graph": "--eager",
+        "--disable-radix-cache": "--no-prefix-caching",
+    },
+}
+"""A server's spelling of a flag, and this program's flag of the same meaning."""
+
+_ELSEWHERE: Final[dict[str, str]] = {
+    "--gpus": "--tensor-parallel N for N GPUs, or --gpu for each of unequal ones",
+    "--num-gpus": "--tensor-parallel N for N GPUs, or --gpu for each of unequal ones",
+    "--gpu-count": "--tensor-parallel N for N GPUs, or --gpu for each of unequal ones",
+    "--concurrent": "kvreport size MODEL --concurrent N --context TOKENS, or --require N here",
+    "--concurrency": "kvreport size MODEL --concurrent N --context TOKENS, or --require N here",
+    "--users": "kvreport size MODEL --users N --context TOKENS",
+    "--batch": "kvreport size MODEL --concurrent N --context TOKENS, or --require N here",
+    "--enable-dp-attention": "--data-parallel N --expert-parallel, without --tensor-parallel",
+    "--dp-size": "--data-parallel N with --expert-parallel, and no --tensor-parallel",
+    "--ctx-size": "--context TOKENS for each request; llama-server divides its own over the slots of --parallel",
+    "-c": "--context TOKENS for each request; llama-server divides its own over the slots of --parallel",
+    "--model": "the model as the first argument, without a flag",
+}
+"""What people write where there is no such flag, and where to go instead."""
+
+
+def in_our_spelling(words: Sequence[str], known: Iterable[str]) -> list[str]:
+    """Replace a server's spellings of flags by this program's.
+
+    Args:
+        words: A command's arguments.
+        known: The flags of that command; a spelling whose flag is not among them stays as it is.
+
+    Returns:
+        The arguments. vLLM reads ``32k`` after ``--max-model-len`` as 32,000 tokens, so the number is written out.
+
+    Raises:
+        InputError: If a flag is of another server than the one whose rules apply.
+
+    Examples:
+        >>> in_our_spelling(["m", "--max_model_len=8k", "-tp", "2"], ["--context", "--tensor-parallel"])
+        ['m', '--context=8000', '--tensor-parallel', '2']
+    """
+    flags = frozenset(known)
+    server = _server(words)
+    made: list[str] = []
+    before = ""
+    for word in words:
+        name, sign, value = word.partition("=")
+        spelled = name.replace("_", "-") if name.startswith("--") else name
+        ours = spelled if name in flags else _ours(spelled, server)
+        if not word.startswith("-"):
+            made.append(_written_out(word) if before == "--max-model-len" else word)
+        elif name in flags or ours not in flags:
+            made.append(word)
+        else:
+            made.append(f"{ours}{sign}{_written_out(value) if spelled == '--max-model-len' else value}")
+        before = word if name in flags else spelled
+    return made
+
+
+def _ours(spelled: str, server: str) -> str:
+    """This program's flag for a server's; the flag itself where no server has it."""
+    ours = SERVERS_FLAGS.get(server, {}).get(spelled)
+    others = [name for name, flags in SERVERS_FLAGS.items() if spelled in flags]
+    if ours is None and others:
+        raise InputError(
+            f"{spelled}: a flag of {_NAMES[others[0]]}, but the rules of {_NAMES.get(server, server)} apply; "
+            f"say --engine {others[0]}, or use {SERVERS_FLAGS[others[0]][spelled]}"
+        )
+    return ours or spelled
+
+
+def _server(words: Sequence[str]) -> str:
+    """The server whose rules the arguments name; vLLM where they name none."""
+    for word, after in pairwise([*words, ""]):
+        name, sign, value = word.partition("=")
+        if name == "--engine":
+            return (value if sign else after).partition("@")[0]
+    return "vllm"
+
+
+_NAMES: Final = {"vllm": "vLLM", "sglang": "SGLang"}
+
+
+def _written_out(tokens: str) -> str:
+    """A count of vLLM, where a small letter is decimal (``32k`` is 32,000) and a capital one binary."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([km])", tokens)
+    return tokens if found is None else f"{float(found[1]) * {'k': 1e3, 'm': 1e6}[found[2]]:.0f}"
+
+
+def unknown_argument(words: Sequence[str], command: argparse.ArgumentParser) -> InputError:
+    """Say of the first argument that a command does not have what it has instead.
+
+    Args:
+        words: The arguments that the command did not read.
+        command: Its parser.
+    """
+    word = words[0]
+    name = word.partition("=")[0]
+    flags, title = sorted(flags_of(command)), command.prog
+    if not word.startswith("-"):
+        return InputError(
+            f"{shorten(word)}: one argument too many for {title}; quote a name with spaces, such as 'llama 3.1 8b'"
+        )
+    spelled = name.replace("_", "-")
+    begun = [flag for flag in flags if len(spelled) > len("--x") and flag.startswith(spelled)]
+    near = begun[:3] or get_close_matches(spelled, flags, n=3, cutoff=0.75)
+    if near:
+        hint = f"did you mean {', '.join(near)}?"
+    elif spelled in _ELSEWHERE:
+        hint = f"instead: {_ELSEWHERE[spelled]}"
+    elif (server := _server_that_has(spelled)) is not None:
+        hint = f"a flag of {server}'s that is not read here; leave it out"
+    else:
+        hint = f"see {title} --help"
+    return InputError(f"{shorten(name)}: not an option of {title}; {hint}")
+
+
+def _server_that_has(flag: str) -> str | None:
+    """The command of a server that has a flag, by the lists of the public catalog."""
+    from kvreport.catalog.server_flags import load_server_flags
+    from kvreport.resources import data_dir
+
+    servers = load_server_flags(data_dir()).values()
+    return next((server.command for server in servers if flag in server.flags), None)
+
+
+def flags_of(command: argparse.ArgumentParser) -> list[str]:
+    """Every flag of a command."""
+    # argparse has no public list of them.
+    return [flag for action in command._actions for flag in action.option_strings]  # noqa: SLF001

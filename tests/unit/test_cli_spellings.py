@@ -1,0 +1,119 @@
+"""Flags as servers spell them, and what the command line says of arguments that it does not have."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from kvreport.catalog.server_flags import load_server_flags
+from kvreport.cli import main
+from kvreport.cli.spellings import SERVERS_FLAGS, in_our_spelling
+from kvreport.resources import data_dir
+
+ESTIMATE = ("estimate", "meta-llama/Llama-3.1-8B-Instruct", "--gpu", "h100", "--format", "json")
+
+
+def answered(capsys, *words):
+    assert main([*ESTIMATE, *words]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def refused(capsys, *words):
+    assert main(list(words)) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    return err
+
+
+def test_flags_of_vllm_mean_what_they_mean_there(capsys):
+    ours = answered(
+        capsys,
+        *(
+            "--tensor-parallel",
+            "2",
+            "--context",
+            "8192",
+            "--utilization",
+            "0.9",
+            "--kv",
+            "fp8",
+            "--max-seqs",
+            "64",
+        ),
+        *("--max-batched-tokens", "4096", "--eager", "--no-prefix-caching"),
+    )
+    theirs = answered(
+        capsys,
+        *("-tp", "2", "--max_model_len=8192", "--gpu-memory-utilization=0.9", "--kv-cache-dtype", "fp8"),
+        *("--max-num-seqs", "64", "--max-num-batched-tokens", "4096", "--enforce-eager"),
+        "--no-enable-prefix-caching",
+    )
+    assert ours == theirs
+
+
+def test_flags_of_sglang_mean_what_they_mean_there(capsys):
+    ours = answered(
+        capsys,
+        "--engine",
+        "sglang",
+        "--tp",
+        "2",
+        "--context",
+        "8K",
+        "--utilization",
+        "0.8",
+        "--max-seqs",
+        "64",
+    )
+    theirs = answered(
+        capsys,
+        *("--engine=sglang", "--tp-size", "2", "--context-length", "8192", "--mem-fraction-static", "0.8"),
+        *("--max-running-requests", "64"),
+    )
+    assert ours == theirs
+
+
+def test_a_small_k_is_decimal_after_the_flag_of_vllm_alone():
+    flags = ["--context"]
+    assert in_our_spelling(["--max-model-len", "32k"], flags) == ["--context", "32000"]
+    assert in_our_spelling(["--max-model-len", "1.5k"], flags) == ["--context", "1500"]
+    assert in_our_spelling(["--max-model-len=32K"], flags) == ["--context=32K"]
+    assert in_our_spelling(["--context", "32k"], flags) == ["--context", "32k"]
+
+
+def test_every_spelling_is_a_flag_that_the_server_has():
+    servers = load_server_flags(data_dir())
+    for family, spellings in SERVERS_FLAGS.items():
+        long = {flag for flag in spellings if flag.startswith("--no-") is False and flag.startswith("--")}
+        assert long <= set(servers[family].flags)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--mem-fraction-static", "0.8"), ("a flag of SGLang", "the rules of vLLM", "--utilization")),
+        (
+            ("--engine", "sglang", "--max-model-len", "8K"),
+            ("a flag of vLLM", "the rules of SGLang", "--context"),
+        ),
+        (("--contxt", "8K"), ("'--contxt'", "did you mean --context?")),
+        (("--gpus", "2"), ("'--gpus'", "--gpu")),
+        (("--concurrent", "4"), ("'--concurrent'", "kvreport size MODEL --concurrent")),
+        (("--ctx-size", "4096"), ("--context TOKENS for each request",)),
+        (("--trust-remote-code",), ("vllm serve", "leave it out")),
+        (("--qzx",), ("'--qzx'", "see kvreport estimate --help")),
+    ],
+)
+def test_an_option_that_a_command_does_not_have_is_answered_with_what_it_has(capsys, words, said):
+    told = refused(capsys, *ESTIMATE, *words)
+    assert all(part in told for part in said), told
+
+
+def test_a_name_with_spaces_that_was_not_quoted(capsys):
+    assert "quote a name with spaces" in refused(capsys, "estimate", "llama", "3.1", "8b", "--gpu", "h100")
+
+
+def test_a_command_that_does_not_exist(capsys):
+    assert "did you mean estimate?" in refused(capsys, "estimat", "llama-3.1-8b")

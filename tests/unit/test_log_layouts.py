@@ -1,0 +1,113 @@
+"""Layout flags in a log: read, followed, and named where no number follows them."""
+
+import pytest
+
+from kvreport.accounting.parallel import Layout
+from kvreport.estimation import estimate
+from kvreport.startup_log import read_log
+from kvreport.startup_log.diagnose import diagnose
+from kvreport.startup_log.laid_out import layout_of
+from kvreport.units import GIB
+
+DEEPSEEK = "deepseek-ai/DeepSeek-V3"
+CODER = "Qwen/Qwen3-Coder-30B-A3B-Instruct-FP8"
+WIDE = (
+    f"INFO 08-07 21:32:22 [api_utils.py:273] non-default args: {{'model': '{DEEPSEEK}', 'max_model_len': 32768, "
+    "'data_parallel_size': 8, 'enable_expert_parallel': True, 'all2all_backend': 'deepep_low_latency', "
+    "'eplb_config': EPLBConfig(window_size=1000, num_redundant_experts=32), 'max_num_batched_tokens': 256}\n"
+    "(Worker_DP0_EP0 pid=2) INFO 08-13 11:26:35 [gpu_model_runner.py:5483] Model loading took {weights:.2f} GiB memory\n"
+)
+SGLANG = (
+    f"python -m sglang.launch_server --model-path {DEEPSEEK} --tp-size 16 --dp-size 8 --enable-dp-attention "
+    "--ep-size 16 --ep-num-redundant-experts 32 --moe-a2a-backend deepep --deepep-mode low_latency --nnodes 2"
+)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("vllm serve m -tp 8 -pp 2 --nnodes 2", Layout(8, pipeline=2, nodes=2)),
+        (
+            "vllm serve m --tensor-parallel-size 2 -dp 8 --enable-expert-parallel",
+            Layout(2, data=8, expert=True),
+        ),
+        ("vllm serve m -tp 8 -dcp 4", Layout(8, decode_context=4)),
+        (
+            "VLLM_PP_LAYER_PARTITION=16,32 vllm serve m --pipeline-parallel-size 2",
+            Layout(pipeline=2, partition=(16, 32)),
+        ),
+        (
+            (
+                "vllm serve m -dp 8 --enable-expert-parallel --eplb-config '{\"num_redundant_experts\": 32}' "
+                "--all2all-backend deepep_high_throughput"
+            ),
+            Layout(data=8, expert=True, redundant_experts=32, all_to_all="deepep_high_throughput"),
+        ),
+        (
+            SGLANG,
+            Layout(2, data=8, expert=True, nodes=2, redundant_experts=32, all_to_all="deepep_low_latency"),
+        ),
+        # Without data-parallel attention SGLang's data ranks are copies of the whole.
+        ("python -m sglang.launch_server --model-path m --tp 4 --dp-size 2", Layout(4)),
+        (
+            "server_args=ServerArgs(model_path='m', tp_size=2, pp_size=2, dcp_size=2, ep_size=1)",
+            Layout(2, 2, decode_context=2),
+        ),
+    ],
+)
+def test_flags_are_read_as_a_layout(line: str, expected: Layout) -> None:
+    engine = (
+        ""
+        if "sglang" in line or "ServerArgs" not in line
+        else "\nmem_fraction_static=0.9 sglang is using nccl"
+    )
+    assert layout_of(read_log(line + engine)) == expected
+
+
+def test_redundant_experts_count_among_the_weights_and_buffers_do_not() -> None:
+    answer = estimate(
+        DEEPSEEK,
+        gpu="h200-sxm-141gb",
+        data_parallel=8,
+        expert_parallel=True,
+        num_redundant_experts=32,
+        context_tokens=32768,
+    )
+    found = diagnose(
+        WIDE.replace("{weights:.2f}", f"{answer.budget.weights / GIB:.2f}"), gpu="h200-sxm-141gb"
+    )
+    weights = next(one for one in found.comparisons if one.fact == "weights")
+    assert weights.predicted == pytest.approx(answer.budget.weights, rel=0.001)
+
+
+def test_kernels_whose_buffers_are_not_known_are_named() -> None:
+    line = WIDE.replace("deepep_low_latency", "flashinfer_all2allv").replace("{weights:.2f}", "100.00")
+    notes = " ".join(diagnose(line, gpu="h200-sxm-141gb").notes)
+    assert "the buffers of flashinfer_all2allv" in notes
+
+
+def test_stages_are_followed_with_their_partition() -> None:
+    start = f"VLLM_PP_LAYER_PARTITION=12,36 vllm serve {CODER} -pp 2 --max-model-len 32768 --gpu-memory-utilization 0.9\n"
+    log = (
+        start
+        + "vLLM API server version 0.33.0\n(Worker_PP0 pid=1) INFO [gpu_worker.py:563] Available KV cache memory: 60.00 GiB\n"
+    )
+    found = diagnose(log, gpu="h100-sxm-80gb")
+    pool = next(one for one in found.comparisons if one.fact == "kv_pool")
+    answer = estimate(
+        CODER,
+        gpu="h100-sxm-80gb",
+        pipeline_parallel=2,
+        pipeline_partition="12,36",
+        context_tokens=32768,
+        utilization=0.9,
+    )
+    assert pool.predicted == answer.budget.kv_pool_bytes
+    assert not any("Not followed" in note for note in found.notes)
+
+
+def test_a_layout_that_cannot_be_is_told() -> None:
+    log = (
+        f"VLLM_PP_LAYER_PARTITION=12,12 vllm serve {CODER} -pp 2\nINFO Available KV cache memory: 60.00 GiB\n"
+    )
+    assert any("pipeline partition: found 12,12" in note for note in diagnose(log, gpu="h100-sxm-80gb").notes)
