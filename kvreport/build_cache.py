@@ -13,8 +13,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from kvreport import resources
 from kvreport.atomic.files import sweep_unfinished, write_whole
+from kvreport.resources import package_dir
 
 log = logging.getLogger("kvreport.cache")
 
@@ -52,7 +52,7 @@ def code(without: Iterable[str] = ()) -> str:
 
 @cache
 def _code(without: frozenset[str]) -> str:
-    package, found = resources.package_dir(), sha256()
+    package, found = package_dir(), sha256()
     for path in sorted((*package.rglob("*.py"), *package.glob("*.json"))):
         name = path.relative_to(package)
         if name.parts[0] not in without:
