@@ -36,6 +36,7 @@ import yaml
 
 from kvreport.accounting.deployment import allocate
 from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.engines.sglang.rules import band_class
 from kvreport.accounting.engines.vllm.profiling import Shape, graph_layers
 from kvreport.accounting.engines.vllm.reserve import device_class, multicasts
 from kvreport.accounting.kernel import captured_graphs
@@ -43,7 +44,7 @@ from kvreport.catalog.engine import Engine, engine_for_version
 from kvreport.catalog.load import Catalogue, load_catalogue
 from kvreport.catalog.observation import Observation, load_observations
 from kvreport.errors import InputError
-from kvreport.evidence.validation import engine_of, validate
+from kvreport.evidence.validation import engine_of
 from kvreport.resources import data_dir
 from kvreport.startup_log.judge import diagnose_start
 from kvreport.startup_log.observed import device_of, find_model, published_start, share_taken
@@ -57,6 +58,9 @@ FLOOR_BYTES = GIB
 COVERAGE = 0.8
 LEAST_IN_CLASS = 10
 """Logs below which a class of devices takes the wider of its own band and that of all."""
+
+FEW_LOGS_WIDEN = 2
+"""How many times wider a band is that rests on few logs, where no constants are fitted."""
 
 ASSUMED_WEIGHT = 0.5
 """What a log weighs whose source does not state all flags, against one whose does."""
@@ -300,25 +304,94 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
+def counted(catalogue: Catalogue, observations: Iterable[Observation]) -> list[dict[str, Any]]:
+    """Errors on complete logs of engines that no constant is fitted for, where tokens can be compared.
+
+    ``class`` is that of the device, apart for one rank and for several (:func:`~kvreport.accounting.engines.sglang.rules.band_class`).
+    """
+    found = []
+    for observation in observations:
+        engine = engine_of(catalogue, observation)
+        device = device_of(catalogue, observation)
+        if engine is None or engine.family != "sglang" or device is None or observation.unusable:
+            continue
+        model, own = find_model(catalogue, observation)
+        if model is None or not observation.complete:
+            continue
+        start = published_start(catalogue, observation, engine, model, own=own)
+        try:
+            judged = diagnose_start(start)
+        except InputError:
+            continue
+        laid = judged.deployment
+        tokens = next((one for one in judged.comparisons if one.quantity == "tokens"), None)
+        if laid is None or tokens is None:
+            continue
+        found.append(
+            {
+                "id": observation.id,
+                "source": source_of(observation),
+                "class": band_class(device, start.flags.layout),
+                "rules": record_of(catalogue, engine),
+                "error": round(tokens.error, 5),
+                "pool_error_bytes": round(int(laid.pool_bytes) * (1 - 1 / (1 + tokens.error))),
+                "memory_bytes": device.usable_bytes,
+            }
+        )
+    return found
+
+
+def widths(rows: list[dict[str, Any]]) -> dict[str, float]:
+    """The share of a device's memory that four in five errors lie within, by class of devices and ranks.
+
+    With few logs the largest error may well not be the largest there is: a class of fewer than ten logs takes twice
+    the wider of its own and that of all logs of as many ranks (one, or several), and a class without logs twice
+    the latter.
+    """
+    found = {}
+    for ranks in ("", "_ranks"):
+        near = [row for row in rows if row["class"].endswith("_ranks") == bool(ranks)]
+        if not near:
+            continue
+        near_all = _quantile([_missed(row) for row in near])
+        found[ranks] = FEW_LOGS_WIDEN * near_all
+        for name in {row["class"] for row in near}:
+            own = [_missed(row) for row in near if row["class"] == name]
+            width = _quantile(own)
+            found[f"_{name}"] = width if len(own) >= LEAST_IN_CLASS else FEW_LOGS_WIDEN * max(width, near_all)
+    return {ending: float(f"{width:.3g}") for ending, width in sorted(found.items())}
+
+
+def _missed(row: dict[str, Any]) -> float:
+    return abs(row["pool_error_bytes"]) / float(row["memory_bytes"])
+
+
+def within(rows: list[dict[str, Any]]) -> list[bool]:
+    """Whether each log lies in a band that was calibrated without its source."""
+    found = []
+    for row in rows:
+        known = widths([other for other in rows if other["source"] != row["source"]])
+        as_many = "_ranks" if row["class"].endswith("_ranks") else ""
+        width = known.get(f"_{row['class']}", known.get(as_many, 0.0))
+        found.append(_missed(row) <= width)
+    return found
+
+
 def others(catalogue: Catalogue) -> dict[str, dict[str, Any]]:
     """Errors on complete logs of engines that no constant is fitted for, by family: KV tokens end to end."""
-    found: dict[str, dict[str, float]] = {}
-    names: dict[str, list[str]] = {}
-    for case in validate(catalogue).cases:
-        if not case.complete or case.engine is None:
-            continue
-        family = catalogue.engine(case.engine).family
-        error = next((abs(one.error) for one in case.comparisons if one.quantity == "tokens"), None)
-        if family != "vllm" and error is not None:
-            found.setdefault(family, {})[case.observation.id] = error
-            names.setdefault(family, []).append(case.engine)
+    rows = counted(catalogue, load_observations(data_dir()))
+    errors = np.abs([row["error"] for row in rows])
+    names = [row["rules"] for row in rows]
+    inside = within(rows)
     return {
-        family: {
-            "logs": len(errors),
-            "median_error": round(float(np.median(list(errors.values()))), 5),
-            "records": {name: names[family].count(name) for name in sorted(set(names[family]))},
+        "sglang": {
+            "logs": len(rows),
+            "sources": len({row["source"] for row in rows}),
+            "median_error": round(float(np.median(errors)), 5),
+            "p90_error": round(float(np.quantile(errors, 0.9)), 5),
+            "coverage": round(float(np.mean(inside)), 3),
+            "records": {name: names.count(name) for name in sorted(set(names))},
         }
-        for family, errors in found.items()
     }
 
 
@@ -339,11 +412,22 @@ def main() -> None:
             f"{row['id']:9s} {row['class']:12s} {row['quantity']:12s} {row['error']:+8.2%} "
             f"{row['pool_error_bytes'] / GIB:+6.2f} GiB of {row['reserve_bytes'] / GIB:5.2f} {'' if inside else 'outside'}"
         )
-    widths = band(rows)
-    print(widths)
+    shares = band(rows)
+    print(shares)
     print(yaml.safe_dump(summary(rows), sort_keys=False))
+    print(yaml.safe_dump(others(catalogue), sort_keys=False))
+    further = counted(catalogue, load_observations(data_dir()))
+    for row, inside in sorted(
+        zip(further, within(further), strict=True), key=lambda one: -abs(one[0]["pool_error_bytes"])
+    ):
+        print(
+            f"{row['id']:9s} {row['class']:16s} {row['error']:+8.2%} {row['pool_error_bytes'] / GIB:+6.2f} GiB "
+            f"{'' if inside else 'outside'}"
+        )
+    known = widths(further)
+    print(known)
     if given.write:
-        write(catalogue, constants, ranges, widths, rows)
+        write(catalogue, constants, ranges, shares, rows, known)
 
 
 def write(
@@ -352,6 +436,7 @@ def write(
     ranges: dict[str, list[float]],
     widths: dict[str, float],
     rows: list[dict[str, Any]],
+    bands: dict[str, float],
 ) -> None:
     """Put constants and band into the engines' records, and the figures into a file of their own."""
     values = dict(constants)
@@ -359,11 +444,16 @@ def write(
         ending = f"_{name}" if name else ""
         values |= {f"uncertainty_share{ending}": width, f"uncertainty_bytes{ending}": width * FLOOR_BYTES}
     lines = ["coefficients:"] + [f"  {name}: {value!r}" for name, value in sorted(values.items())]
+    told = {f"uncertainty_share{ending}": width for ending, width in bands.items()}
     for engine in catalogue.engines.values():
+        path = data_dir() / "engines" / f"{engine.name}.yaml"
         if engine.family == "vllm":
-            path = data_dir() / "engines" / f"{engine.name}.yaml"
             text = re.sub(r"coefficients:\n(?:  \w+: .*\n)+", "\n".join(lines) + "\n", path.read_text())
             _replace(path, text)
+        elif engine.family == "sglang":
+            text = re.sub(r"  uncertainty_\w+: .*\n", "", path.read_text())
+            own = "".join(f"  {name}: {value!r}\n" for name, value in sorted(told.items()))
+            _replace(path, re.sub(r"(coefficients:\n(?:  \w+: .*\n)+)", rf"\g<1>{own}", text))
     published = [
         {key: value for key, value in row.items() if key != "source"} | {"covered": inside}
         for row, inside in zip(rows, covered(rows), strict=True)

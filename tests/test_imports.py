@@ -85,3 +85,17 @@ def _names_an_engine(node):
     return any(side.endswith("engine.family") for side in sides) or (
         "family" in sides and any(f"'{name}'" in side for side in sides for name in FAMILIES)
     )
+
+
+@pytest.mark.parametrize("step", ["load_overhead", "memory_bytes", "plan", "reserve"])
+def test_each_step_of_the_trunk_has_one_caller(repository, step):
+    """Weights, load overhead, reserve, pool and block plan are put together in one place: accounting/allocation.py."""
+    package = repository / "kvreport"
+    callers = [
+        str(path.relative_to(package))
+        for path in package.rglob("*.py")
+        if path.relative_to(package).parts[:2] != ("accounting", "engines")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == step
+    ]
+    assert callers == ["accounting/allocation.py"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from importlib.metadata import distribution
 
 import pytest
 from packaging.requirements import Requirement
@@ -69,3 +70,17 @@ def test_the_tests_run_with_what_the_site_is_built_with(repository):
         for name in ("runtime", "dev")
     )
     assert runtime.items() <= dev.items()
+
+
+def test_an_estimate_installs_ten_distributions_at_most(repository):
+    """`pip install kvreport` alone, with all that its dependencies bring on Linux."""
+    project = tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    installed, wanted = {"kvreport"}, [Requirement(one).name for one in project["dependencies"]]
+    while wanted:
+        name = canonicalize_name(wanted.pop())
+        if name in installed:
+            continue
+        installed.add(name)
+        further = map(Requirement, distribution(name).requires or ())
+        wanted += [one.name for one in further if one.marker is None or one.marker.evaluate({"extra": ""})]
+    assert len(installed) <= 10, sorted(installed)

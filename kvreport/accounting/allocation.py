@@ -114,7 +114,15 @@ def pools(
     reserve: int | Integers,
     shares: Sequence[float],
 ) -> int | Integers:
-    """The pools of all devices, each at its own share; sizes as for the engine's ``pool_bytes``."""
+    """The pools of all devices, each at its own share; sizes as for the engine's ``pool_bytes``.
+
+    Args:
+        case: The devices and the engine.
+        total: Memory of each device, in bytes.
+        resident: Weights as loaded on each device, by weight format.
+        reserve: What the engine keeps on each device.
+        shares: Share of memory taken on each device; none for the engine's default on all.
+    """
     engine = case.rules
     if len(set(shares)) <= 1:
         return engine.pool_bytes(total, resident, reserve, shares[0] if shares else case.utilization)

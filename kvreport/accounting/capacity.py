@@ -135,6 +135,12 @@ def printed_tokens(
 
     The current release prints concurrency times the context; until 0.20 it was the blocks of one
     cache group times the tokens of a block. -1 where nothing limits them.
+
+    Args:
+        pool_bytes: Bytes left for the cache on one device.
+        plan: How requests are laid into the pool.
+        context_tokens: Length of each request.
+        token_line: How the release counts: a name of the engine record's ``token_line``.
     """
     if token_line == "blocks":
         per_group = blocks(pool_bytes, plan) // max(len(plan.groups), 1)
@@ -267,7 +273,14 @@ def shortfall(
     context_tokens: xp.ArrayLike,
     state_slots_wanted: int | None = None,
 ) -> Integers:
-    """Bytes that a pool lacks for one request of each context, and for its states at start; 0 where none."""
+    """Bytes that a pool lacks for one request of each context, and for its states at start; 0 where none.
+
+    Args:
+        pool_bytes: Bytes left for the cache on one device.
+        plan: How requests are laid into the pool.
+        context_tokens: Length of each request.
+        state_slots_wanted: Blocks that must exist at start, or None.
+    """
     request = plan.profile.request_bytes(context_tokens)
     least = xp.maximum(
         request + plan.kept_blocks * plan.block_bytes, (state_slots_wanted or 0) * plan.block_bytes

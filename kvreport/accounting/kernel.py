@@ -222,7 +222,14 @@ def tokens_in_flight(terms: Sequence[Term], steps: int, tokens: int, supposed: i
 
 
 def longest_context(free: int, constant: int, terms: Sequence[Term], limit: int) -> int:
-    """Return the longest request, up to ``limit`` tokens, that ``free`` bytes hold; 0 if none."""
+    """Return the longest request, up to ``limit`` tokens, that ``free`` bytes hold; 0 if none.
+
+    Args:
+        free: Bytes that one request may take.
+        constant: Bytes of a request that do not grow.
+        terms: What grows with the tokens.
+        limit: The model's longest context.
+    """
     low = 0
     high = limit
     while low < high:
@@ -242,6 +249,12 @@ def num_requests(pool: int, block: int, kept: int, request: int) -> int:
 
     The engine counts the blocks that it keeps when it prints its concurrency, but not when it
     decides whether one request fits; where it would refuse to start this is 0.
+
+    Args:
+        pool: Bytes of the pool.
+        block: Bytes of a block.
+        kept: Blocks that the engine keeps for itself.
+        request: Bytes of one request.
     """
     if request == 0:
         return UNLIMITED_REQUESTS
@@ -261,14 +274,31 @@ def concurrency(pool: int, block: int, request: int) -> float:
 
 
 def printed_tokens(pool: int, block: int, request: int, context: int) -> int:
-    """Return vLLM's "GPU KV cache size" since 0.20: concurrency times context; -1 without a limit."""
+    """Return vLLM's "GPU KV cache size" since 0.20: concurrency times context; -1 without a limit.
+
+    Args:
+        pool: Bytes of the pool.
+        block: Bytes of a block.
+        request: Bytes of one request.
+        context: Tokens of a request.
+    """
     return -1 if request == 0 else math.floor(concurrency(pool, block, request) * context)
 
 
 def boundary_context(
     pool: int, block: int, kept: int, constant: int, terms: Sequence[Term], wanted: int, limit: int
 ) -> int:
-    """Return the longest context that each of ``wanted`` simultaneous requests can have."""
+    """Return the longest context that each of ``wanted`` simultaneous requests can have.
+
+    Args:
+        pool: Bytes of the pool.
+        block: Bytes of a block.
+        kept: Blocks that the engine keeps for itself.
+        constant: Bytes of a request that do not grow.
+        terms: What grows with the tokens.
+        wanted: Simultaneous requests.
+        limit: The model's longest context.
+    """
     share = free_bytes(pool, block, 0) // max(wanted, 1)
     return longest_context(min(free_bytes(pool, block, kept), share), constant, terms, limit)
 
@@ -545,7 +575,18 @@ def replica_requests(
     longest: int,
     prefix: int,
 ) -> int:
-    """Return the requests of average length that one replica holds; 0 if one of the longest does not fit."""
+    """Return the requests of average length that one replica holds; 0 if one of the longest does not fit.
+
+    Args:
+        pool: Bytes of the pool.
+        block: Bytes of a block.
+        kept: Blocks that the engine keeps for itself.
+        constant: Bytes of a request that do not grow.
+        terms: What grows with the tokens.
+        mean: Average tokens of a request.
+        longest: Tokens of the longest request.
+        prefix: Tokens of a prefix that all share.
+    """
     if free_bytes(pool, block, kept) < request_bytes(constant, terms, longest):
         return 0
     shared = shared_bytes(terms, prefix)
@@ -565,14 +606,32 @@ def pool_for(
     longest: int,
     prefix: int,
 ) -> int:
-    """Return the smallest pool for which :func:`replica_requests` is ``requests``."""
+    """Return the smallest pool for which :func:`replica_requests` is ``requests``.
+
+    Args:
+        block: Bytes of a block.
+        kept: Blocks that the engine keeps for itself.
+        constant: Bytes of a request that do not grow.
+        terms: What grows with the tokens.
+        requests: Requests at once.
+        mean: Average tokens of a request.
+        longest: Tokens of the longest request.
+        prefix: Tokens of a prefix that all share.
+    """
     shared = shared_bytes(terms, prefix)
     each = request_bytes(constant, terms, mean) - shared
     return max(requests * each + shared, request_bytes(constant, terms, longest) + kept * block)
 
 
 def utilization_for(pool: int, weights: int, reserve: int, total: int) -> float:
-    """Return the smallest memory share, in steps of 0.001, that leaves this pool; above 1 if none does."""
+    """Return the smallest memory share, in steps of 0.001, that leaves this pool; above 1 if none does.
+
+    Args:
+        pool: Bytes of the pool.
+        weights: Bytes of weights, as loaded.
+        reserve: Bytes kept beside weights and cache.
+        total: Bytes of the device.
+    """
     return math.ceil((pool + weights + reserve) / total * 1000) / 1000
 
 
@@ -725,7 +784,14 @@ def prefill_seconds(step: Step, prompt: int, cached: int) -> float:
 
 
 def fast_batch(step: Step, context: int, target: float, held: int) -> int:
-    """Return the largest batch, up to ``held``, whose decode step takes at most ``target`` seconds."""
+    """Return the largest batch, up to ``held``, whose decode step takes at most ``target`` seconds.
+
+    Args:
+        step: What one decode step costs.
+        context: Tokens of a request.
+        target: Seconds.
+        held: Largest batch that memory holds.
+    """
     low = 0
     high = held
     while low < high:
@@ -762,7 +828,15 @@ def raised_pool(pool: int, share: float, total: int) -> float:
 
 
 def concurrency_at(fits: float, pool: int, share: float, raised: float, total: int) -> float:
-    """Return the concurrency after raising the memory share of a device of ``total`` bytes."""
+    """Return the concurrency after raising the memory share of a device of ``total`` bytes.
+
+    Args:
+        fits: Concurrency before.
+        pool: Bytes of the pool before.
+        share: Memory share before.
+        raised: Memory share after.
+        total: Bytes of the device.
+    """
     return fits * (pool + (raised - share) * total) / pool
 
 

@@ -41,12 +41,26 @@ OUT_OF_MEMORY: Final = 1
 
 
 def attention_token_bytes(layers: int, kv_heads: int, head_dim: int, element_bytes: float) -> float:
-    """Return the bytes of one token's keys and values: 2 x layers x KV heads x head dim x bytes."""
+    """Return the bytes of one token's keys and values: 2 x layers x KV heads x head dim x bytes.
+
+    Args:
+        layers: Layers with a cache.
+        kv_heads: Key and value heads.
+        head_dim: Width of a head.
+        element_bytes: Bytes of one number.
+    """
     return 2 * layers * kv_heads * head_dim * element_bytes
 
 
 def latent_token_bytes(layers: int, latent: int, rotary: int, element_bytes: float) -> float:
-    """Return the bytes of one token's latents (MLA): layers x (latent + rotary part) x bytes."""
+    """Return the bytes of one token's latents (MLA): layers x (latent + rotary part) x bytes.
+
+    Args:
+        layers: Layers with a cache.
+        latent: Width of the latent.
+        rotary: Width of the rotary part.
+        element_bytes: Bytes of one number.
+    """
     return layers * (latent + rotary) * element_bytes
 
 
@@ -81,7 +95,14 @@ def memory_state(used: float, usable: float) -> int:
 
 
 def all_requests_bytes(constant: int, terms: Sequence[Term], context: int, requests: int) -> int:
-    """Return what ``requests`` requests of ``context`` tokens hold together."""
+    """Return what ``requests`` requests of ``context`` tokens hold together.
+
+    Args:
+        constant: Bytes of a request that do not grow.
+        terms: What grows with the tokens.
+        context: Tokens of a request.
+        requests: Number of requests.
+    """
     return request_bytes(constant, terms, context) * requests
 
 

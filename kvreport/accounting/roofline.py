@@ -195,7 +195,14 @@ def prefill(
 
 
 def decode_seconds(demand: Demand, peaks: Peaks, batch: xp.ArrayLike, context_tokens: xp.ArrayLike) -> Reals:
-    """Lower bound of one decode step in seconds, NaN where no rate is known."""
+    """Lower bound of one decode step in seconds, NaN where no rate is known.
+
+    Args:
+        demand: What the model computes and reads per token.
+        peaks: The device's peak rates.
+        batch: Requests that decode together.
+        context_tokens: Tokens that each of them holds.
+    """
     return decode(demand, peaks, batch, context_tokens).seconds
 
 
@@ -207,7 +214,15 @@ def prefill_seconds(
     batch: xp.ArrayLike = 1,
     cached_tokens: xp.ArrayLike = 0,
 ) -> Reals:
-    """Lower bound of a prefill in seconds, NaN where no rate is known."""
+    """Lower bound of a prefill in seconds, NaN where no rate is known.
+
+    Args:
+        demand: What the model computes and reads per token.
+        peaks: The device's peak rates.
+        prompt_tokens: Tokens of each prompt.
+        batch: Prompts that are read together.
+        cached_tokens: Tokens of each that are in the cache already.
+    """
     return prefill(demand, peaks, prompt_tokens, batch=batch, cached_tokens=cached_tokens).seconds
 
 

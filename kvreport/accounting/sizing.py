@@ -139,6 +139,13 @@ def replica_users(
 
     Without a shared prefix, and with all requests as long as the longest, this is
     :func:`kvreport.accounting.capacity.users`, and counts the engine's own blocks as that does.
+
+    Args:
+        pool_bytes: Bytes left for the cache on one device.
+        plan: How requests are laid into the pool.
+        mean_tokens: Average length of a request.
+        longest_tokens: Length of the longest request.
+        prefix_tokens: Length of a prefix that all share.
     """
     pool = blocks(pool_bytes, plan) * plan.block_bytes
     shared = shared_bytes(plan.profile, prefix_tokens)
@@ -227,7 +234,14 @@ def _holds(plan: Plan, pool_bytes: int, needed: int, requests: int, mean_tokens:
 
 
 def utilization_for(pool_bytes: int, weight_bytes: int, reserve_bytes: int, total_bytes: int) -> float | None:
-    """The smallest utilisation, in steps of 0.001, that leaves this pool; None if even 1 does not."""
+    """The smallest utilisation, in steps of 0.001, that leaves this pool; None if even 1 does not.
+
+    Args:
+        pool_bytes: The pool that is wanted.
+        weight_bytes: Weights on one device, as loaded.
+        reserve_bytes: What the engine keeps beside weights and cache.
+        total_bytes: Memory of one device that a process can use.
+    """
     needed = kernel.utilization_for(pool_bytes, weight_bytes, reserve_bytes, total_bytes)
     return needed if needed <= 1 else None
 
@@ -275,6 +289,12 @@ def fraction_interval(
     SGLang 0.5 sizes the pool as ``free after loading - free before * (1 - fraction)``, so the pool
     is ``free before * fraction - weights``; what is left, ``free before * (1 - fraction)``, must hold
     activations and graphs.
+
+    Args:
+        free_bytes_before_load: Free memory before weights are loaded.
+        weight_bytes: Weights on one device, as loaded.
+        pool_bytes: The pool that is wanted.
+        reserve_bytes: What activations and graphs take.
     """
     return FractionInterval(
         kernel.lowest_static_fraction(pool_bytes, weight_bytes, free_bytes_before_load),

@@ -354,7 +354,15 @@ def spread_codes(
     weight_formats: Sequence[WeightFormat | None],
     asked: Asked,
 ) -> list[int]:
-    """The codes of what a release refuses of a layout, one for each weight format, whatever the device."""
+    """The codes of what a release refuses of a layout, one for each weight format, whatever the device.
+
+    Args:
+        support: What engines' releases run on.
+        engine: The engine's record, of one release.
+        model: The model.
+        weight_formats: The formats, one for each column; None for as released.
+        asked: Layout, adapters and drafts that are asked for.
+    """
     ruling = support.ruling(engine.family, engine.version)
     return [_spread(ruling, engine, model, form, asked).code for form in weight_formats]
 
@@ -371,6 +379,15 @@ def codes(
     """The codes of :func:`judge` for one device each, a row for each device and a column for each weight format.
 
     Devices of one maker, capability and architecture are judged once. :func:`spread_codes` has what a layout adds.
+
+    Args:
+        support: What engines' releases run on.
+        engine: The engine's record, of one release.
+        accelerators: The devices, one for each row.
+        model: The model.
+        weight_formats: The formats, one for each column; None for as released.
+        kv_format: How growing caches are stored; None for the type that the model is served in.
+        dtype: The type to compute in; None for the checkpoint's own.
     """
     ruling = support.ruling(engine.family, engine.version)
     # What a judgement asks of a model; a catalog has few different answers.

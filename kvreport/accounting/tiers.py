@@ -102,7 +102,15 @@ class Offload:
 def offload(
     tier: Tier, profile: CacheProfile, demand: Demand, peaks: Peaks, context_tokens: npt.ArrayLike
 ) -> Offload:
-    """Tabulate a tier over contexts."""
+    """Tabulate a tier over contexts.
+
+    Args:
+        tier: Where caches are kept: its size and speed.
+        profile: What one request holds, by its length.
+        demand: What the model computes and reads per token.
+        peaks: The device's peak rates.
+        context_tokens: Length of each request.
+    """
     contexts = np.asarray(context_tokens, dtype=np.int64)
     return Offload(
         contexts,
@@ -149,6 +157,14 @@ def prefix_reuse(
     requests: int,
 ) -> PrefixReuse:
     """Tabulate what sharing a prefix saves among ``requests`` prompts of equal length.
+
+    Args:
+        profile: What one request holds, by its length.
+        demand: What the model computes and reads per token.
+        peaks: The device's peak rates.
+        prompt_tokens: Tokens of each prompt.
+        prefix_tokens: Tokens that all prompts share.
+        requests: Requests that share them.
 
     Raises:
         InputError: If a prefix is longer than the prompt.

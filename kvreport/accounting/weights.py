@@ -107,7 +107,15 @@ def row_bytes(
     formats: Mapping[str, WeightFormat],
     tensor_parallel: int = 1,
 ) -> int:
-    """Bytes that one rank holds of one row's tensors, all ``count`` of them."""
+    """Bytes that one rank holds of one row's tensors, all ``count`` of them.
+
+    Args:
+        model: The model.
+        row: The tensors.
+        weight_format: The format that the model is converted to; None for as released.
+        formats: Weight formats by name, for what released tensors carry.
+        tensor_parallel: Ranks that share each layer.
+    """
     return _row_bytes(model, row, weight_format, formats, tensor_parallel, tied=_tied(model))
 
 
@@ -164,7 +172,15 @@ def weight_bytes(
     *,
     without: Collection[Component] | None = None,
 ) -> int:
-    """Bytes that one rank holds: the sum of :func:`weights_by_component`."""
+    """Bytes that one rank holds: the sum of :func:`weights_by_component`.
+
+    Args:
+        model: The model.
+        weight_format: The format that the model is converted to; None for as released.
+        formats: Weight formats by name, for what released tensors carry.
+        tensor_parallel: Ranks that share each layer.
+        without: Components that are not loaded; None for the model's own ``not_loaded``.
+    """
     return sum(weights_by_component(model, weight_format, formats, tensor_parallel, without=without).values())
 
 
@@ -244,7 +260,17 @@ def padded_vocabulary(rows: int) -> int:
 def format_of(
     model: Model, row: WeightGroup, asked: WeightFormat | None, formats: Mapping[str, WeightFormat]
 ) -> WeightFormat | None:
-    """The format of one row, None where it stays in the plain type."""
+    """The format of one row, None where it stays in the plain type.
+
+    Args:
+        model: The model.
+        row: The tensor.
+        asked: The format that the model is converted to; None for as released.
+        formats: Weight formats by name, for what released tensors carry.
+
+    Raises:
+        InputError: If the row names a format that ``formats`` does not have.
+    """
     if asked is not None:
         return asked if row.component in asked.quantises and is_matrix(row.shape) else None
     if row.released is None:

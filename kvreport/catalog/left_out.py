@@ -94,11 +94,17 @@ class FamilyErrors(Record):
         logs: Logs that state all flags and print what can be compared.
         median_error: Of the absolute relative error end to end.
         records: How many of them each engine record's releases have.
+        sources: Sources of these logs; None if not counted.
+        p90_error: The 90th percentile of the same error.
+        coverage: Share of pools inside a band that was calibrated without the log's source.
     """
 
     logs: Positive
     median_error: Error
     records: dict[Slug, Positive]
+    sources: Positive | None = None
+    p90_error: Error | None = None
+    coverage: Share | None = None
 
 
 class LeftOut(Record):

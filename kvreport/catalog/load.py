@@ -466,6 +466,11 @@ def _names(*names: str) -> frozenset[str]:
     return frozenset(spoken(name) for name in names)
 
 
+_LISTED: Final = 12
+"""More names than these are not listed in an error: the first few of hundreds help nobody."""
+_LISTS: Final = {"model": "models", "accelerator": "gpus", "engine": "engines"}
+
+
 def _only(matches: Mapping[str, R], noun: str, name: str, known: list[str]) -> R:
     if len(matches) == 1:
         return next(iter(matches.values()))
@@ -478,7 +483,8 @@ def _only(matches: Mapping[str, R], noun: str, name: str, known: list[str]) -> R
     near = list(dict.fromkeys(spelled[match] for match in close))
     if near:
         hint = f"did you mean {', '.join(near)}?"
+    elif len(known) > _LISTED:
+        hint = f"kvreport list {_LISTS.get(noun, 'formats')} prints all {len(known):,}"
     else:
-        listed = ", ".join(sorted(known)[:12]) + (" …" if len(known) > 12 else "")
-        hint = f"one of {listed}" if known else "none: the catalog is empty"
+        hint = f"one of {', '.join(sorted(known))}" if known else "none: the catalog is empty"
     raise InputError(f"{noun}: found {shorten(name)}; allowed: a known name; {hint}")

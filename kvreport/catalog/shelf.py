@@ -31,6 +31,9 @@ _MAX_SENTENCE: Final = 500
 _MANY_OPENINGS: Final = 3000
 """More signs that open a level than the compiled YAML reader, which descends without a limit, can take."""
 
+_KINDS: Final = {type(None): "nothing", str: "a text", list: "a list"}
+"""What a document may be in place of fields, in words."""
+
 R = TypeVar("R", bound=Record)
 
 _MAYBE_ANCHOR: Final = re.compile(r"(?m)(?:^|[\s\[{,:-])[&*][^\s,\[\]{}]")
@@ -238,7 +241,7 @@ def validate(record: type[R], data: object, where: str) -> R:
         CatalogueError: With every fault of the file.
     """
     if not isinstance(data, dict):
-        raise CatalogueError([Fault(where, "", f"a {type(data).__name__}", "fields with values")])
+        raise CatalogueError([Fault(where, "", _KINDS.get(type(data), "one value"), "fields with values")])
     version = data.get("schema_version", SCHEMA_VERSION)
     if version != SCHEMA_VERSION:
         allowed = f"{SCHEMA_VERSION} (this version of kvreport reads no other)"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from pathlib import Path
 
-from kvreport.cli.output import Add, write, write_text
+from kvreport.cli.output import Add, add_data_option, write, write_text
 
 
 def register(add: Add) -> None:
@@ -14,9 +16,11 @@ def register(add: Add) -> None:
     model.add_argument("--id", metavar="ORG/NAME", help="id of the model, if the file does not say it")
 
     check = add("check", _check, "Validate a catalog and print every fault at once.")
-    check.add_argument(
-        "data", nargs="?", metavar="DATA", help="folder of the catalog (default: the one of this package)"
+    where = check.add_mutually_exclusive_group()
+    where.add_argument(
+        "folder", nargs="?", metavar="DATA", help="folder of the catalog (default: the one of this package)"
     )
+    add_data_option(where)
 
 
 def _model(options: argparse.Namespace) -> int:
@@ -30,9 +34,12 @@ def _model(options: argparse.Namespace) -> int:
 def _check(options: argparse.Namespace) -> int:
     from kvreport.catalog.load import load_catalogue
 
-    catalogue = load_catalogue(options.data)
-    write(
-        f"{len(catalogue.models)} models, {len(catalogue.accelerators)} accelerators, "
-        f"{len(catalogue.engines)} engines: no fault found"
-    )
+    stated = options.data if options.folder is None else options.folder
+    catalogue = load_catalogue(stated)
+    shelves = {"model": catalogue.models, "accelerator": catalogue.accelerators, "engine": catalogue.engines}
+    counts = ", ".join(f"{len(one)} {name}{'s' * (len(one) != 1)}" for name, one in shelves.items())
+    write(f"{'catalog of this package' if stated is None else stated}: {counts}; no fault found")
+    own = Path("data")
+    if stated is None and (own / "models").is_dir() and not own.samefile(catalogue.folder):
+        write("data/ of this folder was not checked; to check it: kvreport check data", stream=sys.stderr)
     return 0

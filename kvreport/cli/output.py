@@ -26,7 +26,7 @@ class Add(Protocol):
         """Add the command ``name``, which ``run`` carries out."""
 
 
-def add_data_option(command: argparse.ArgumentParser) -> None:
+def add_data_option(command: argparse._ActionsContainer) -> None:
     """Add ``--data``, the same in every command."""
     command.add_argument(
         "--data", metavar="DIR", help="folder of another catalog (the public one of this package)"

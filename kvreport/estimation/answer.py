@@ -22,7 +22,18 @@ from kvreport.estimation.request import Request
 
 @dataclass(frozen=True, slots=True)
 class AtContext:
-    """The answer at one further context, all else equal."""
+    """The answer at one further context, all else equal.
+
+    Attributes:
+        context_tokens: Length of each request.
+        kv_bytes_per_request_per_gpu: What one request holds on one GPU.
+        max_concurrent_requests: Requests that run at once.
+        max_concurrent_requests_by_memory: Requests that memory alone allows.
+        max_concurrent_requests_ceiling: Requests if nothing were reserved or rounded.
+        limited_by: What keeps one more from running.
+        shortfall_bytes: Bytes per GPU that one request lacks; 0 where it fits.
+        verdict: Whether one request fits.
+    """
 
     context_tokens: int
     kv_bytes_per_request_per_gpu: int

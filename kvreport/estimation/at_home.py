@@ -70,6 +70,12 @@ class AtHome:
         """The fewest leading layers whose experts have to stay on the CPU; None if that is not enough.
 
         The device also holds a copy of one layer's experts while it computes on host weights.
+
+        Args:
+            mix: Quantization mix.
+            usable: Bytes of the device.
+            context_bytes: Bytes that the cache of the context takes.
+            context: Tokens of the context.
         """
         place_of = min(bisect_right(self.contexts, context), len(self.contexts)) - 1
         needed = self.weights[mix] + self.beside_weights[max(place_of, 0)] + context_bytes - usable

@@ -34,7 +34,17 @@ WORDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What decides one answer, in bytes on one device."""
+    """What decides one answer, in bytes on one device.
+
+    Attributes:
+        memory_bytes: What weights, reserve and pool may take together.
+        weight_bytes: The checkpoint's tensors.
+        loading_bytes: What loading adds to them.
+        activation_bytes: Peak of a step.
+        non_framework_bytes: Driver context, communication buffers and workspaces.
+        graph_bytes: Captured graphs.
+        request_bytes: One request of the asked context.
+    """
 
     memory_bytes: int
     weight_bytes: int
@@ -190,6 +200,15 @@ def compare(
 ) -> Difference:
     """Answer one question on both sides, and find the terms that moved.
 
+    Args:
+        old: One side: model, engine and catalog.
+        new: The other.
+        gpu: Accelerator.
+        tensor_parallel: GPUs of one replica.
+        context_tokens: Length of each request.
+        weights: Weight format.
+        kv: KV format.
+
     Raises:
         InputError: If neither side can be answered.
     """
@@ -237,6 +256,12 @@ def compare_all(
     tensor_parallel: int = 1,
 ) -> list[Difference]:
     """Compare many; a pair that neither side answers is left out.
+
+    Args:
+        pairs: Both sides of each comparison.
+        gpus: Accelerators.
+        contexts: Lengths of a request.
+        tensor_parallel: GPUs of one replica.
 
     Returns:
         What changed most comes first: by factor, losses before gains of the same size.

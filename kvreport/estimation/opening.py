@@ -22,7 +22,7 @@ from kvreport.architectures.safetensors import Witness, read_witness
 from kvreport.catalog.base import Source
 from kvreport.catalog.load import Catalogue
 from kvreport.catalog.model import Model
-from kvreport.errors import InputError
+from kvreport.errors import CatalogueError, InputError
 from kvreport.estimation.opened import Opened, listed
 from kvreport.estimation.variants import by_name
 
@@ -51,6 +51,8 @@ def open_name(
     if revision is None:
         try:
             return listed(catalogue.model(name))
+        except CatalogueError:  # the record is there, and has a fault
+            raise
         except InputError as error:
             unknown = error
     if fetching:
@@ -116,7 +118,14 @@ def _known(config: Mapping[str, Any]) -> bool:
 
 
 def hear(model: Model, witness: Witness, catalogue: Catalogue, config: Mapping[str, Any]) -> Opened:
-    """Hold a model against its files' own word."""
+    """Hold a model against its files' own word.
+
+    Args:
+        model: The model.
+        witness: What the files' headers say.
+        catalogue: Where formats are looked up.
+        config: The config that the model was read from.
+    """
     served = whole_row_bytes(model, catalogue.weight_formats)
     verdict = confront(model, witness, served, plain_bytes=plain_bytes(config))
     return Opened(verdict.model, () if verdict.sentence is None else (verdict.sentence,))

@@ -247,6 +247,12 @@ def is_config_path(text: str) -> bool:
 def whole_number(name: str, value: object, low: int, high: int) -> int:
     """Return ``value`` if it is a whole number in range.
 
+    Args:
+        name: What it is, for the message.
+        value: The number.
+        low: The smallest allowed.
+        high: The largest allowed.
+
     Raises:
         InputError: If it is not.
     """
@@ -509,7 +515,11 @@ def _draft(query: Query, target: Model, catalog: Catalogue) -> Draft | None:
         return None
     if isinstance(query.draft, str) and query.draft.lower() == OWN_DRAFT:
         return with_draft(target, own_prediction_layer(target))
-    return with_draft(target, resolve_model(query.draft, catalog))
+    try:
+        draft = resolve_model(query.draft, catalog)
+    except InputError as error:
+        raise InputError(f"draft: {error}") from error
+    return with_draft(target, draft)
 
 
 def _served(limits: Mapping[str, int]) -> bool:

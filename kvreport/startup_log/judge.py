@@ -138,7 +138,8 @@ class _Judging:
             self.excluded.append("end to end: model format or device is not stated")
             return
         free = printed.free
-        if flags.share_of_free and free and free < LEAST_FREE * start.accelerator.usable_bytes:
+        expected = start.rules.free_before_loading(start.accelerator, flags.layout)
+        if flags.share_of_free and free and free < LEAST_FREE * expected:
             self.excluded.append(f"end to end: other processes held memory, {free / GIB:g} GiB was free")
             return
         stated, taken = flags.stated_utilization, flags.utilization

@@ -13,6 +13,7 @@ from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.extras import own_prediction_layer, with_draft
 from kvreport.accounting.parallel import Layout
 from kvreport.catalog.accelerator import Accelerator
+from kvreport.catalog.caches import RecurrentState
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.load import Catalogue
 from kvreport.catalog.model import Model
@@ -55,7 +56,7 @@ def published_start(
         accelerator=device,
         kernels_of=None if named is None else catalogue.accelerator(named),
         flags=_flags(observation, drafts=drafts, own=own),
-        printed=_figures(observation),
+        printed=_figures(observation, model),
         published=True,
     )
     return replace(
@@ -90,11 +91,13 @@ def _flags(observation: Observation, *, drafts: bool, own: bool) -> Flags:
     )
 
 
-def _figures(observation: Observation) -> Figures:
+def _figures(observation: Observation, model: Model) -> Figures:
     printed = observation.printed
     halves = None
     if printed.k_gib is not None and printed.v_gib is not None:
-        halves = (printed.k_gib + printed.v_gib) * GIB
+        halves = (printed.k_gib + printed.v_gib + (printed.state_gib or 0)) * GIB
+    if printed.state_gib is None and _keeps_states(model):
+        halves = None
     return Figures(
         load=_bytes(printed.model_load_gib),
         pool=_bytes(printed.available_kv_gib),
@@ -108,6 +111,11 @@ def _figures(observation: Observation) -> Figures:
         values=_bytes(printed.v_mib, MIB),
         states=_bytes(printed.state_mib, MIB),
     )
+
+
+def _keeps_states(model: Model) -> bool:
+    """True if some layers keep a state, which takes a part of the budget that halves do not tell."""
+    return any(isinstance(cache, RecurrentState) for group in model.layers for cache in group.caches)
 
 
 def _bytes(size: float | None, unit: int = GIB) -> float | None:
@@ -268,6 +276,8 @@ def share_taken(observation: Observation) -> float | None:
 
 def _prefix_caching(observation: Observation) -> bool | None:
     said = (observation.flags or "").lower()
-    if re.search(r"prefix.caching'?:? (off|false)|no.enable.prefix", said):
+    if re.search(
+        r"prefix.caching'?:? (off|false)|no.enable.prefix|disable.radix.cache(?!\w*[=: ]+false)", said
+    ):
         return False
     return True if re.search(r"enable.prefix.caching'?:? true|--enable-prefix-caching", said) else None

@@ -26,7 +26,7 @@ STATED_WITHIN: Final = 0.005
 """A stated utilization is doubted where the printed parts differ from it by more."""
 
 LEAST_FREE: Final = 0.95
-"""Below this share of a device, what was free before loading was decided by other processes (SGLang)."""
+"""Below this share of what is free on an idle device, other processes decided what was free (SGLang)."""
 
 SAME_RANK_WITHIN: Final = 0.05
 """A pool and a token line further apart than this are not of one rank."""

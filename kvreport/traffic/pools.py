@@ -181,6 +181,12 @@ class Resident:
     def release(self, nodes: array[int], low: int, high: int, release: Release) -> int:
         """Let a request go from ``nodes[low:high]``; what nobody holds joins ``release``.
 
+        Args:
+            nodes: Blocks of the request's path.
+            low: First of them that is let go.
+            high: End of those that are let go.
+            release: Moment and order of the release.
+
         Returns:
             Blocks that became cached.
         """
@@ -226,7 +232,14 @@ def expire(
     before: float,
     on_evict: Callable[[Release, int], None] | None,
 ) -> None:
-    """Free what was released before a moment."""
+    """Free what was released before a moment.
+
+    Args:
+        pool: The pool.
+        residents: Blocks that are in it, by kind.
+        before: The moment: what was released earlier goes.
+        on_evict: Called with each block that goes.
+    """
     queue = pool.queue
     while queue and queue[0].time < before:
         release = queue.popleft()

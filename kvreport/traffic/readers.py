@@ -69,7 +69,18 @@ def read_lines(
     rate: float | None = None,
     limit: int | None = None,
 ) -> Trace:
-    """Read a trace from lines of text; see :func:`read_trace`."""
+    """Read a trace from lines of text; see :func:`read_trace`.
+
+    Args:
+        lines: The lines.
+        name: Name of the source, for messages.
+        block_tokens: Tokens per block; None for what the format says.
+        rate: Requests (sessions, for session files) per second, for traces without times; None for all at once.
+        limit: The most requests to read; None for all.
+
+    Raises:
+        InputError: If a line is faulty, or the format is not known.
+    """
     stream = iter(lines)
     head = next((line for line in stream if line.strip()), None)
     if head is None:
@@ -251,6 +262,12 @@ def _valid_ids(row: dict[str, Any], where: str) -> list[int | str]:
 def number_of(row: dict[str, Any], names: Sequence[str], where: str, default: float = 0.0) -> float:
     """A number of a record under any of some names.
 
+    Args:
+        row: The record.
+        names: Names that the number may have.
+        where: Place of the record, for messages.
+        default: What a missing one is; None to refuse it.
+
     Raises:
         InputError: If it is not a finite number.
     """
@@ -265,6 +282,12 @@ def number_of(row: dict[str, Any], names: Sequence[str], where: str, default: fl
 
 def whole_of(row: dict[str, Any], names: Sequence[str], where: str, default: int | None = None) -> int:
     """A whole number of a record under any of some names.
+
+    Args:
+        row: The record.
+        names: Names that the number may have.
+        where: Place of the record, for messages.
+        default: What a missing one is; None to refuse it.
 
     Raises:
         InputError: If it is missing without a default, or no whole number.

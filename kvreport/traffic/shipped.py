@@ -72,6 +72,12 @@ def open_trace(
 ) -> Trace:
     """Read a file or folder, or one of the shipped traces by its key; see :func:`~.readers.read_trace`.
 
+    Args:
+        name: A path, or the key of a shipped trace.
+        block_tokens: Tokens per block.
+        rate: Requests (sessions, for session files) per second, for traces without times; None for all at once.
+        limit: The most requests to read; None for all.
+
     Raises:
         InputError: If there is neither, or the trace is faulty.
     """

@@ -263,6 +263,9 @@ def within_context(trace: Trace, limit_tokens: int) -> tuple[Trace, int]:
 
     Returns:
         The trace, and how many requests were left out.
+
+    Raises:
+        InputError: If no request is left.
     """
     keep = [row for row in range(len(trace)) if trace.prompt_tokens[row] < limit_tokens]
     output = array(

@@ -111,7 +111,7 @@ def test_a_page_says_how_well_its_engine_s_rules_are_confirmed() -> None:
     told = confirmed(catalogue, catalogue.engine("vllm"))
     assert "start-up logs" in told
     assert "of this release" in told
-    assert "start-up logs, 0 of this release" in confirmed(catalogue, catalogue.engine("sglang"))
+    assert "start-up logs, 0 of this release" in confirmed(catalogue, catalogue.engine("sglang-0.5.17"))
     assert confirmed(catalogue, catalogue.engine("tensorrt-llm")) == ""
 
 
@@ -120,3 +120,31 @@ def test_what_is_published_of_other_engines_is_what_their_logs_give(
 ) -> None:
     assert fitting.others(catalogue) == published["others"]
     assert published["others"]["sglang"]["median_error"] <= 0.02
+    assert published["others"]["sglang"]["p90_error"] <= 0.05
+
+
+def test_sglang_s_band_covers_what_it_says_of_sources_left_out(
+    fitting: ModuleType, catalogue: Catalogue
+) -> None:
+    rows = fitting.counted(catalogue, load_observations(data_dir()))
+    assert len(rows) >= 15
+    inside = fitting.within(rows)
+    assert 0.75 <= sum(inside) / len(inside) <= 0.95
+
+
+def test_sglang_s_records_have_the_band_of_these_logs(fitting: ModuleType, catalogue: Catalogue) -> None:
+    rows = fitting.counted(catalogue, load_observations(data_dir()))
+    for ending, width in fitting.widths(rows).items():
+        for engine in catalogue.engines.values():
+            if engine.family == "sglang":
+                assert engine.coefficients[f"uncertainty_share{ending}"] == pytest.approx(width, rel=0.02)
+
+
+def test_a_band_of_few_logs_is_wider_than_their_errors(fitting: ModuleType) -> None:
+    rows = [
+        {"source": f"s{i}", "class": "server", "pool_error_bytes": i << 20, "memory_bytes": 1 << 30}
+        for i in range(1, 4)
+    ]
+    assert fitting.widths(rows)["_server"] == pytest.approx(2 * 3 / 1024, rel=0.01)
+    many = [row | {"source": f"s{i}"} for i, row in enumerate(rows * 4)]
+    assert fitting.widths(many)["_server"] == pytest.approx(3 / 1024, rel=0.01)

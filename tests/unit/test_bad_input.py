@@ -106,3 +106,59 @@ def test_an_engine_without_a_limit_does_not_promise_a_model_without_a_cache_a_nu
         kvreport.estimate("BAAI/bge-large-en", gpu="rtx-5080", context_tokens=256).limited_by
         == "max_num_seqs"
     )
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (
+            "estimate zzzz --gpu H100",
+            "model: found 'zzzz'; allowed: a known name; kvreport list models prints all ",
+        ),
+        (
+            "estimate llama-3.1-8b --gpu zzzz",
+            "accelerator: found 'zzzz'; allowed: a known name; kvreport list gpus",
+        ),
+        ("estimate llama-3.1-8b --gpu H100 --engine zzzz", "a known name; kvreport list engines prints all "),
+        ("estimate llama-3.1-8b --gpu H100 --kv zzzz", "a known name; kvreport list formats prints all "),
+        (
+            "estimate llama-3.1-8b --gpu H100 --draft zzzz",
+            "draft: model: found 'zzzz'; allowed: a known name; ",
+        ),
+    ],
+)
+def test_a_name_like_no_other_is_told_where_names_are_listed(capsys, flags, words):
+    """It listed the first twelve of hundreds, and called a draft a model."""
+    assert main(shlex.split(flags)) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_check_names_the_catalog_that_it_checked(capsys, tmp_path, monkeypatch):
+    """In a project of one's own it checked the package's catalog, and said that no fault was found."""
+    assert main(["init", str(tmp_path / "mine")]) == 0
+    monkeypatch.chdir(tmp_path / "mine")
+    capsys.readouterr()
+    assert main(["check"]) == 0
+    said = capsys.readouterr()
+    assert said.out.startswith("catalog of this package: ")
+    assert "kvreport check data" in said.err
+    for words in (["check", "data"], ["check", "--data", "data"]):
+        assert main(words) == 0
+        said = capsys.readouterr()
+        assert said.out.startswith("data: 1 model, 1 accelerator, ")
+        assert not said.err
+
+
+def test_a_faulty_record_is_told_as_it_is(capsys, tmp_path):
+    """The hint about other kinds of models stood behind the fault of the one that was named."""
+    assert main(["init", str(tmp_path / "mine")]) == 0
+    (record,) = (tmp_path / "mine/data/models").iterdir()
+    record.write_text(record.read_text(encoding="utf-8") + "id: twice\n", encoding="utf-8")
+    capsys.readouterr()
+    assert main(["estimate", record.stem, "--gpu", "H100", "--data", str(tmp_path / "mine/data")]) == 2
+    said = capsys.readouterr().err
+    assert said.rstrip().endswith("allowed: YAML, every key once")
+    for text, found in (("", "found nothing"), ("- 1", "found a list"), ("word", "found a text")):
+        record.write_text(text, encoding="utf-8")
+        assert main(["check", str(tmp_path / "mine/data")]) == 2
+        assert f"{found}; allowed: fields with values" in capsys.readouterr().err

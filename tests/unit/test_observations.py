@@ -58,16 +58,19 @@ def test_accelerators_and_formats_are_the_catalogues() -> None:
 
 
 def test_what_a_log_calls_the_devices_total_is_what_the_catalogue_says() -> None:
-    # Driver versions differ by about 0.1 GiB on the same device. Under Windows a process is told what the driver sees.
+    # Driver versions differ by about 0.1 GiB on the same device, images of a DGX Spark by 2 GiB. Under Windows a
+    # process is told what the driver sees.
     catalogue = open_catalogue()
     seen = 0
     for observation in ALL:
         total = observation.printed.total_gpu_gib
-        if total is not None and observation.gpu is not None:
+        if total is not None and observation.gpu is not None and "memory" not in observation.needs:
             memory = catalogue.accelerators[observation.gpu].memory
             windows = "WSL" in (observation.gpu_named or "")
             told = memory.driver_visible if windows and memory.driver_visible else memory.usable
-            assert told.value / 2**30 == pytest.approx(total, abs=0.15), observation.id
+            assert told.value / 2**30 == pytest.approx(total, abs=2.1 if memory.free_at_start else 0.15), (
+                observation.id
+            )
             seen += 1
     assert seen >= 10
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from kvreport.accounting.engines.registry import rules
-from kvreport.accounting.engines.vllm.profiling import Shape
+from kvreport.accounting.engines.vllm.profiling import Shape, forward_bytes_per_token
 from kvreport.accounting.engines.vllm.reserve import own_expert_kernels, reserve
 from kvreport.accounting.kernel import captured_graphs, captured_sizes
 from kvreport.accounting.parallel import Layout
@@ -108,6 +108,15 @@ def test_buffers_that_experts_compute_in_come_on_top_of_sampling(catalogue: Cata
     without = reserve(model, release("0.15.1"), own_expert_kernels=True, **arguments)
     assert found.activations - without.activations == buffers
     assert reserve(model, release("0.12.0"), **arguments).activations == without.activations
+
+
+def test_the_experts_inner_side_is_counted_once(catalogue: Catalogue) -> None:
+    # Since 0.13 it lies in the buffers that experts keep, so that a forward pass adds only their outputs. DeepSeek-V4
+    # on Hopper (obs-105) reserved 16 % more than it should while both were counted.
+    sizes = Shape.of(catalogue.model("MiniMaxAI/MiniMax-M2.5"))
+    before = forward_bytes_per_token(sizes, (0, 15), 4)
+    kept = forward_bytes_per_token(sizes, (0, 15), 4, inner_kept=True)
+    assert before - kept == 8 * 6 * 1536 / 4
 
 
 def test_blackwells_data_centre_kernels_bring_their_own_buffers(catalogue: Catalogue) -> None:
@@ -345,3 +354,25 @@ def test_sglangs_data_parallel_attention_divides_heads_and_shared_experts_over_a
     assert split["shared_experts"] == plain["shared_experts"]
     assert split["attention"] == whole["attention"]
     assert split["embedding"] == whole["embedding"]
+
+
+@pytest.mark.parametrize(
+    ("device", "ranks", "taken"),
+    [
+        ("dgx-spark-gb10", 1, 10_000_000_000),
+        ("rtx-4090", 2, 500_000_000),
+        ("b200-sxm-180gb", 8, 2_300_000_000),
+    ],
+)
+def test_what_sglang_finds_taken_depends_on_links_and_host(
+    catalogue: Catalogue, device: str, ranks: int, taken: int
+) -> None:
+    # 112.3 of 121.6 GiB are available on a DGX Spark (obs-074, seen-022); two RTX 4090 on PCIe print 0.19 GB (fresh-104).
+    found = rules(catalogue.engine("sglang"))
+    gpu = catalogue.accelerator(device)
+    assert gpu.usable_bytes - found.free_before_loading(gpu, Layout(tensor=ranks)) == taken
+
+
+def test_vllm_measures_what_is_free_itself(catalogue: Catalogue) -> None:
+    gpu = catalogue.accelerator("dgx-spark-gb10")
+    assert rules(catalogue.engine("vllm")).free_before_loading(gpu, Layout()) == gpu.usable_bytes

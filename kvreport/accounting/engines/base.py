@@ -261,7 +261,15 @@ class EngineRules:
         accelerator: Accelerator,
         layout: Layout,
     ) -> dict[str, int]:
-        """Bytes per rank that loading adds to the checkpoint's tensors, by what they are for."""
+        """Bytes per rank that loading adds to the checkpoint's tensors, by what they are for.
+
+        Args:
+            model: The model.
+            weight_format: The format that the model is converted to; None for as released.
+            formats: Weight formats by name, for what released tensors carry.
+            accelerator: The device.
+            layout: How the model is spread over devices.
+        """
         del model, weight_format, formats, accelerator, layout
         return {}
 
@@ -277,7 +285,15 @@ class EngineRules:
     def given_share_reserve(
         self, reserve: Reserve, share: float, model: Model, accelerator: Accelerator, step: Step
     ) -> Reserve:
-        """The reserve where a share of memory was given by hand; most engines reserve the same."""
+        """The reserve where a share of memory was given by hand; most engines reserve the same.
+
+        Args:
+            reserve: The reserve without a share given.
+            share: The share given.
+            model: The model.
+            accelerator: The device.
+            step: What decides the reserve beside model and device.
+        """
         del share, model, accelerator, step
         return reserve
 
@@ -385,6 +401,10 @@ class EngineRules:
         """The share that is taken of a device: as given, or the engine's default there."""
         del accelerator
         return self.share(utilization)
+
+    def free_before_loading(self, accelerator: Accelerator, layout: Layout) -> int:  # noqa: ARG002 - an engine may
+        """Bytes of a device that are free right before weights are loaded, if nothing else runs on it."""
+        return accelerator.usable_bytes
 
     def start_shortage(self, accelerator: Accelerator, utilization: float | None) -> tuple[int, int] | None:
         """What the engine asks for at start beyond what is free, and the error of that; None if it does not ask.

@@ -83,7 +83,16 @@ class _Heads:
 def attention(
     graph: Graph, inputs: AttentionInputs, attn: Attention, x: Tensor, home: int, cache_home: int
 ) -> Tensor:
-    """Attention with cached keys and values, from the layer's normed input to the output projection."""
+    """Attention with cached keys and values, from the layer's normed input to the output projection.
+
+    Args:
+        graph: The graph that is planned.
+        inputs: Tensors that every layer reads: positions, masks, rows of the cache.
+        attn: The layer.
+        x: The residual stream.
+        home: Where the layer computes.
+        cache_home: Where its cache lies.
+    """
     if attn.latent is None:
         heads, gate = _project(inputs, attn, x, home)
     else:
@@ -330,7 +339,16 @@ def attend(
 def latent_attention(
     graph: Graph, inputs: AttentionInputs, attn: LatentAttention, x: Tensor, home: int, cache_home: int
 ) -> Tensor:
-    """Latent attention with absorbed projections (``deepseek2.cpp``, ``deepseek32.cpp``)."""
+    """Latent attention with absorbed projections (``deepseek2.cpp``, ``deepseek32.cpp``).
+
+    Args:
+        graph: The graph that is planned.
+        inputs: Tensors that every layer reads: positions, masks, rows of the cache.
+        attn: The layer.
+        x: The residual stream.
+        home: Where the layer computes.
+        cache_home: Where its cache lies.
+    """
     step, tokens = inputs.step, x.ne[1]
     compressed = _compressed_query(attn, x, home)
     picks = _picked(graph, inputs, attn, x, compressed, home, cache_home)

@@ -5,7 +5,7 @@ Made from a :class:`~kvreport.catalog.model.Model` by :mod:`.reading`; never key
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 QkNorm = Literal["none", "head", "full"]
@@ -33,6 +33,9 @@ class Attention:
         sinks: True for attention sinks.
         rotary: True for a rotary embedding on Q and K.
         scaled_query: True if queries are scaled apart from the attention operation.
+        gate_width: Width of the output gate.
+        rotary_dims: Width of a head that is rotated; 0 for all of it.
+        softcap: True if scores are capped.
         same_kv: True if values are the keys' projection.
         index_dim: Width of index keys that are cached beside keys and values, 0 if none.
         index_values: True if the cache of index keys has rows of values, too (they are never read).
@@ -66,7 +69,13 @@ class Attention:
 
 @dataclass(frozen=True)
 class Indexer:
-    """The index keys of sparse attention (DeepSeek-V3.2, GLM-5): heads, width and picks."""
+    """The index keys of sparse attention (DeepSeek-V3.2, GLM-5).
+
+    Attributes:
+        heads: Index heads.
+        dim: Width of an index key.
+        top_k: Tokens that are picked for each query.
+    """
 
     heads: int
     dim: int
@@ -87,6 +96,7 @@ class LatentAttention:
         rotates: False if the rotary part is not rotated.
         indexer: Index keys of sparse attention, or None.
         owns_indexer: False if the layer uses an earlier layer's picks.
+        scaled_query: True if the query is multiplied by a constant.
         window: Tokens that the uncompressed cache keeps beside a micro-batch, or None for all.
         strides: Tokens per cell of each compressed cache beside it (DeepSeek-V4).
         ring_elements: Elements that the compressors keep for one sequence.
@@ -122,6 +132,7 @@ class Recurrence:
         normed: True if Mamba-2 norms its output per group.
         conv_elements: Elements of the convolution state of one sequence.
         state_elements: Elements of the recurrent state of one sequence.
+        low_rank: Widths of the low-rank paths, where they are not the state's.
     """
 
     mechanism: Mechanism
@@ -146,6 +157,7 @@ class FeedForward:
         gated: True for a gate beside the up projection.
         fused: True if one matrix yields gate and up.
         biased: True for biases.
+        squared: True for a squared activation.
     """
 
     width: int
@@ -176,6 +188,8 @@ class Mixture:
         shared: A network every token uses, or None.
         shared_gate: True if the shared network is gated by the token.
         dense_beside: True if a dense network with norms of its own runs beside it (Gemma 4).
+        squared: True for a squared activation.
+        latent: Width that experts work in, where inputs are projected down before; 0 where they are not.
     """
 
     experts: int
@@ -213,6 +227,7 @@ class Block:
         pre_norms: True for norms on their inputs.
         own_norm: False if a parallel layer has no second norm.
         out_scaled: True if the layer's output is multiplied by a weight of its own (Gemma 4).
+        normal: Kind of its norms.
     """
 
     mixer: Attention | LatentAttention | Recurrence | None
@@ -250,6 +265,10 @@ class Network:
         predicts: True for prediction blocks: they read the trunk's last state beside the token's embedding.
         prediction_layers: Prediction blocks that the file has after these layers; they count when layers are
             put on devices.
+        residual_scaled: True if what a layer adds is multiplied by a constant.
+        logit_scaled: True if logits are multiplied by a constant.
+        embedding_norm: True for a norm on embeddings.
+        learned_positions: True for a table of position embeddings.
     """
 
     hidden: int
@@ -272,4 +291,3 @@ class Network:
     learned_positions: bool = False
     predicts: bool = False
     prediction_layers: int = 0
-    notes: tuple[str, ...] = field(default=())

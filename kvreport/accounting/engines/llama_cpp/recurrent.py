@@ -36,7 +36,16 @@ ReadRows = Callable[[Tensor, Tensor], Tensor]
 def layer(
     graph: Graph, inputs: AttentionInputs, mixer: Recurrence, x: Tensor, home: int, cache_home: int
 ) -> Tensor:
-    """One recurrent layer, from its normed input to its output projection."""
+    """One recurrent layer, from its normed input to its output projection.
+
+    Args:
+        graph: The graph that is planned.
+        inputs: Tensors that every layer reads: positions, masks, rows of the cache.
+        mixer: The layer.
+        x: The residual stream.
+        home: Where the layer computes.
+        cache_home: Where its cache lies.
+    """
     at = _At(graph, inputs, mixer, home, cache_home)
     match mixer.mechanism:
         case "mamba1":

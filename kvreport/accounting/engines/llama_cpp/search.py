@@ -69,7 +69,14 @@ def _largest(slack: Callable[[int], int], most: int) -> int:
 
 
 def most_slots(local: LocalModel, options: LocalOptions, devices: Sequence[LocalDevice], context: int) -> int:
-    """How many slots of ``context`` tokens each fit (``-c context*N -np N``), at most 256."""
+    """How many slots of ``context`` tokens each fit (``-c context*N -np N``), at most 256.
+
+    Args:
+        local: The model, its tensors with types.
+        options: Options of the server.
+        devices: Devices in order.
+        context: Tokens of one slot.
+    """
     low, high = 0, MOST_SLOTS
     while low < high:
         middle = (low + high + 1) // 2
@@ -81,7 +88,14 @@ def most_slots(local: LocalModel, options: LocalOptions, devices: Sequence[Local
 def fewest_cpu_experts(
     local: LocalModel, options: LocalOptions, devices: Sequence[LocalDevice], *, margin: int = 0
 ) -> int | None:
-    """The smallest ``--n-cpu-moe`` that fits; None if even all experts on the CPU do not help."""
+    """The smallest ``--n-cpu-moe`` that fits; None if even all experts on the CPU do not help.
+
+    Args:
+        local: The model, its tensors with types.
+        options: Options of the server.
+        devices: Devices in order.
+        margin: Bytes to leave free on every device.
+    """
     layers = len(local.network.blocks)
     if not any(isinstance(block.feed, Mixture) for block in local.network.blocks):
         return 0 if fits(lay_out_local(local, options, devices), margin) else None
@@ -98,7 +112,14 @@ def fewest_cpu_experts(
 def most_gpu_layers(
     local: LocalModel, options: LocalOptions, devices: Sequence[LocalDevice], *, margin: int = 0
 ) -> int:
-    """The largest ``--n-gpu-layers`` that fits."""
+    """The largest ``--n-gpu-layers`` that fits.
+
+    Args:
+        local: The model, its tensors with types.
+        options: Options of the server.
+        devices: Devices in order.
+        margin: Bytes to leave free on every device.
+    """
     low, high = 0, len(local.network.blocks) + 1
     while low < high:
         middle = (low + high + 1) // 2

@@ -68,6 +68,14 @@ def pool_flags(
 ) -> PoolFlags:
     """What SGLang makes of the flags where pools are concerned.
 
+    Args:
+        model: The model.
+        engine: The engine's record, of one release.
+        serving: Scheduler sizes and flags.
+        kv_format: How growing caches are stored; None for the type that the model is served in.
+        layout: How the model is spread over devices.
+        accelerator: The device.
+
     Raises:
         InputError: If the format cannot store one of the model's caches.
     """

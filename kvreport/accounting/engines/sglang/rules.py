@@ -22,6 +22,7 @@ from kvreport.accounting.engines.sglang.plan import default_kv_format, plan
 from kvreport.accounting.engines.sglang.pools import MOST_REQUESTS
 from kvreport.accounting.engines.sglang.refusals import refusal
 from kvreport.accounting.engines.vllm import kernels
+from kvreport.accounting.engines.vllm.reserve import device_class, multicasts
 from kvreport.accounting.extras import borrowed_copies
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import BlockPlan, Serving
@@ -155,7 +156,7 @@ class Sglang(EngineRules):
             activations=round(kept + taken - graphs - other),
             non_framework=round(other),
             graphs=round(graphs),
-            uncertainty=self._uncertainty(step.layout),
+            uncertainty=self._uncertainty(accelerator, step.layout),
         )
 
     def given_share_reserve(
@@ -170,15 +171,17 @@ class Sglang(EngineRules):
             return reserve
         backend = settings.attention_backend(model, self.engine, accelerator)
         used = share * settings.backend_share(backend, model.context_tokens)
-        free = accelerator.usable_bytes - self.taken_before_loading(step.layout, accelerator)
+        free = self.free_before_loading(accelerator, step.layout)
         kept = accelerator.usable_bytes * share - free * used + self._images_kept(model, step)
         return replace(reserve, activations=0, graphs=0, non_framework=round(kept))
 
     def reserve_class(self, accelerator: Accelerator) -> Hashable:
-        """Scheduler defaults, the device's memory, and its maker and kernels."""
+        """Scheduler defaults, the device's memory, what is taken of it before loading, and its maker and kernels."""
         return (
             *self.scheduler(accelerator),
             accelerator.usable_bytes,
+            device_class(accelerator),
+            multicasts(accelerator),
             settings.device_mib(accelerator),
             self.kernel_class(accelerator),
         )
@@ -210,26 +213,37 @@ class Sglang(EngineRules):
         """``sglang.launch_server`` and its flags."""
         return serve.command(served)
 
+    def free_before_loading(self, accelerator: Accelerator, layout: Layout) -> int:
+        """All but what the process holds."""
+        return accelerator.usable_bytes - self.taken_before_loading(layout, accelerator)
+
     def taken_before_loading(self, layout: Layout, accelerator: Accelerator) -> int:
         """What a process holds before weights are loaded: a context, and buffers for other ranks.
 
-        RCCL and AITER take more than NCCL, and data-parallel attention has more groups of ranks.
+        The buffers are those of links between data-center GPUs; two RTX 4090 on PCIe print 0.19 GB for both. RCCL
+        and AITER take more than NCCL, and data-parallel attention has more groups of ranks. Where device and host
+        share their memory, SGLang asks the system what is available (``utils/common.py::get_available_gpu_memory``,
+        ``is_integrated``), which the host's own share is not.
         """
         taken = constant(self.engine, "taken_before_bytes")
-        if layout.devices > 1:
-            named = "taken_before_parallel_bytes"
-            if accelerator.vendor == "AMD":
-                named = (
-                    "taken_before_data_bytes_amd" if layout.data > 1 else "taken_before_parallel_bytes_amd"
-                )
+        if device_class(accelerator) == "unified":
+            taken = constant(self.engine, "taken_before_unified_bytes")
+        if layout.devices == 1:
+            return round(taken)
+        if accelerator.vendor.upper() == "AMD":
+            named = "taken_before_data_bytes_amd" if layout.data > 1 else "taken_before_parallel_bytes_amd"
             taken += constant(self.engine, named)
+        elif multicasts(accelerator):
+            taken += constant(self.engine, "taken_before_parallel_bytes")
         return round(taken)
 
-    def _uncertainty(self, layout: Layout) -> int:
-        known = constant(self.engine, "uncertainty_bytes")
-        if layout.devices > 1:
-            known += constant(self.engine, "uncertainty_parallel_bytes")
-        return round(known)
+    def _uncertainty(self, accelerator: Accelerator, layout: Layout) -> int:
+        known = self.engine.coefficients.get(f"uncertainty_share_{band_class(accelerator, layout)}")
+        if known is None:
+            known = constant(
+                self.engine, "uncertainty_share_ranks" if layout.devices > 1 else "uncertainty_share"
+            )
+        return round(known * accelerator.usable_bytes)
 
     def _settings(self, model: Model, accelerator: Accelerator, step: Step) -> settings.Settings:
         layout = step.layout
@@ -250,3 +264,8 @@ class Sglang(EngineRules):
     def _images_kept(self, model: Model, step: Step) -> int:
         takes = self.engine.image_cache_reserved and step.images and shapes.takes_images(model, self.engine)
         return settings.EMBEDDING_CACHE_MIB * MIB if takes else 0
+
+
+def band_class(accelerator: Accelerator, layout: Layout) -> str:
+    """The class of devices whose logs an error band rests on, apart for one rank and for several."""
+    return device_class(accelerator) + "_ranks" * (layout.devices > 1)

@@ -173,7 +173,14 @@ def backend_share(backend: str, context_tokens: int) -> float:
 
 
 def chunk_of(model: Model, engine: Engine, chunk_tokens: int, data_attention: int = 1) -> int:
-    """``chunked_prefill_size`` of one data rank; -1 for a class whose prefill is never chunked."""
+    """``chunked_prefill_size`` of one data rank; -1 for a class whose prefill is never chunked.
+
+    Args:
+        model: The model.
+        engine: The engine's record, of one release.
+        chunk_tokens: Tokens of one prefill chunk, where given.
+        data_attention: Ranks of data-parallel attention.
+    """
     return -1 if engine.lists("unchunked", model.architecture) else chunk_tokens // data_attention
 
 
@@ -211,7 +218,16 @@ def graphs_mib(
     data_attention: int = 1,
     prefill: bool = True,
 ) -> float:
-    """MiB kept for captured graphs and what data-parallel attention pads (``reserve_for_graph_mb``)."""
+    """MiB kept for captured graphs and what data-parallel attention pads (``reserve_for_graph_mb``).
+
+    Args:
+        model: The model.
+        engine: The engine's record, of one release.
+        chunk_tokens: Tokens of one prefill chunk.
+        captured_requests: Requests of the largest captured graph.
+        data_attention: Ranks of data-parallel attention.
+        prefill: True if prefill is captured, too.
+    """
     kept: float = captured_requests * MIB_PER_CAPTURED_REQUEST
     if data_attention > 1:
         kept += captured_requests * data_attention * 3
@@ -286,7 +302,14 @@ def attention_backend(
     *,
     prefix_cache: bool = True,
 ) -> str:
-    """The attention backend that is taken by default (``get_default_attn_backend`` and overrides)."""
+    """The attention backend that is taken by default (``get_default_attn_backend`` and overrides).
+
+    Args:
+        model: The model.
+        engine: The engine's record, of one release.
+        accelerator: The device.
+        prefix_cache: True if prefixes are cached.
+    """
     if is_compressed(model):
         return "dsv4"
     if shapes.indexer_of(model) is not None and shapes.latent_of(model) is not None:
@@ -315,7 +338,14 @@ def attention_backend(
 
 
 def page_size(model: Model, engine: Engine, backend: str, given: int | None = None) -> int:
-    """Tokens of one page: as given, or as a kernel or a model needs."""
+    """Tokens of one page: as given, or as a kernel or a model needs.
+
+    Args:
+        model: The model.
+        engine: The engine's record, of one release.
+        backend: The attention backend.
+        given: Tokens given by hand, or None.
+    """
     if is_compressed(model):
         return 256
     if backend == "dsa":
@@ -333,7 +363,14 @@ def page_size(model: Model, engine: Engine, backend: str, given: int | None = No
 
 
 def states_per_request(model: Model, engine: Engine, *, prefix_cache: bool, overlap: bool) -> int:
-    """State slots that one running request may hold (``_calculate_mamba_ratio``)."""
+    """State slots that one running request may hold (``_calculate_mamba_ratio``).
+
+    Args:
+        model: The model.
+        engine: The engine's record, of one release.
+        prefix_cache: True if prefixes are cached.
+        overlap: True if the scheduler prepares a step while the one before runs.
+    """
     if not prefix_cache:
         return 1
     tracked = engine.lists("state_tracking", model.architecture) and overlap

@@ -176,17 +176,32 @@ def stream_bytes_per_token(shape: Shape, release: Release) -> int:
 
 
 def forward_bytes_per_token(
-    shape: Shape, release: Release, tensor_parallel: int = 1, *, whole_experts: bool = False
+    shape: Shape,
+    release: Release,
+    tensor_parallel: int = 1,
+    *,
+    whole_experts: bool = False,
+    inner_kept: bool = False,
 ) -> float:
     """Bytes per token at the peak of a forward pass, without the buffers that experts keep.
 
     With expert parallelism each rank has whole experts, so that their inner side is not divided, and room for
-    every token's choice (``fused_moe/modular_kernel.py``, ``workspace_shapes`` of all tokens).
+    every token's choice (``fused_moe/modular_kernel.py``, ``workspace_shapes`` of all tokens). Where experts
+    compute in buffers that stay allocated (``inner_kept``), their inner side lies there
+    (:func:`expert_workspace_bytes`), and a forward pass adds only their outputs.
+
+    Args:
+        shape: The model's widths.
+        release: The vLLM release.
+        tensor_parallel: Ranks that share each layer.
+        whole_experts: True with expert parallelism.
+        inner_kept: True where experts compute in buffers that stay allocated.
     """
     stream = stream_bytes_per_token(shape, release)
     dense = FORWARD_INNER_BYTES * shape.inner / tensor_parallel
     split = 1 if whole_experts else tensor_parallel
-    expert = EXPERT_INNER_BYTES * shape.expert_inner / split + EXPERT_HIDDEN_BYTES * shape.hidden
+    inner = 0.0 if inner_kept else EXPERT_INNER_BYTES * shape.expert_inner / split
+    expert = inner + EXPERT_HIDDEN_BYTES * shape.hidden
     return stream + max(dense, shape.experts_per_token * expert)
 
 

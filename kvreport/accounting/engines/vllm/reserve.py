@@ -125,7 +125,11 @@ class ReserveRates:
         passed = encoding(None if sizes.encoder_tokens else tower, sizes.hidden, release, tensor_parallel)
         return cls(
             forward_per_token=forward_bytes_per_token(
-                sizes, release, tensor_parallel, whole_experts=expert_parallel
+                sizes,
+                release,
+                tensor_parallel,
+                whole_experts=expert_parallel,
+                inner_kept=engine.expert_workspace_kept,
             ),
             stream_per_token=stream_bytes_per_token(sizes, release),
             expanded=expanded_latent_bytes(sizes, tensor_parallel),
@@ -222,7 +226,14 @@ def reserve(
 
 
 def runs_second(model: Model, sizes: Shape, engine: Engine, *, nvidia: bool = True) -> bool:
-    """Whether the second model runner serves a model by default."""
+    """Whether the second model runner serves a model by default.
+
+    Args:
+        model: The model.
+        sizes: The model's widths.
+        engine: The engine's record, of one release.
+        nvidia: False for other vendors' devices.
+    """
     return releases.second_runner(
         engine,
         model.architecture,

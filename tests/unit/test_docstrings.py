@@ -1,0 +1,92 @@
+"""What a public docstring must say: its arguments, what it raises, and every field of a record."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+
+import pytest
+
+import kvreport
+from kvreport.accounting.engines.llama_cpp.rules import LlamaCpp
+
+ROOMS = ("accounting", "catalog", "estimation", "evidence", "startup_log", "traffic")
+SELF_EXPLAINING = 3
+"""So many arguments or fewer may be told by their names, their types and the first line."""
+
+Function = ast.FunctionDef
+
+
+def _public(node: ast.AST, owner: str = "") -> Iterator[tuple[str, ast.AST]]:
+    for child in getattr(node, "body", ()):
+        if isinstance(child, Function | ast.ClassDef) and not child.name.startswith("_"):
+            yield f"{owner}{child.name}", child
+            if isinstance(child, ast.ClassDef):
+                yield from _public(child, f"{child.name}.")
+
+
+def _arguments(function: Function) -> list[str]:
+    every = (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
+    return [one.arg for one in every if one.arg not in ("self", "cls")]
+
+
+def _of_the_protocol(name: str) -> bool:
+    """True for a method that the engines' base class, or llama.cpp's for Ollama, documents for all of them."""
+    return "." in name and not name.startswith("EngineRules.") and hasattr(LlamaCpp, name.split(".")[1])
+
+
+def _holes(name: str, node: ast.AST) -> Iterator[str]:
+    said = ast.get_docstring(node) or ""
+    if not said:
+        yield f"{name}: no docstring"
+    elif isinstance(node, ast.ClassDef):
+        if any("dataclass" in ast.unparse(one) for one in node.decorator_list):
+            yield from (f"{name}: field {one}" for one in _fields(node) if one not in said)
+    elif isinstance(node, Function):
+        told_elsewhere = _of_the_protocol(name) or re.search(r"rguments (are those|as|of)\b", said)
+        arguments = [] if told_elsewhere else _arguments(node)
+        if len(arguments) > SELF_EXPLAINING or "Args:" in said:
+            told = said.partition("Args:")[2] or said
+            missing = [one for one in arguments if one not in told]
+            if "Args:" not in said or missing:
+                yield f"{name}: arguments {', '.join(missing or arguments)}"
+        if "Raises:" not in said and any(isinstance(one, ast.Raise) and one.exc for one in ast.walk(node)):
+            yield f"{name}: what it raises"
+
+
+def _fields(node: ast.ClassDef) -> list[str]:
+    return [
+        one.target.id
+        for one in node.body
+        if isinstance(one, ast.AnnAssign)
+        and isinstance(one.target, ast.Name)
+        and "ClassVar" not in ast.unparse(one.annotation)
+        and not one.target.id.startswith("_")
+    ]
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_docstrings_say_arguments_errors_and_fields(repository, room):
+    package = repository / "kvreport"
+    found = [
+        f"{path.relative_to(package)}: {hole}"
+        for path in sorted((package / room).rglob("*.py"))
+        for name, node in _public(ast.parse(path.read_text("utf-8")))
+        for hole in _holes(name, node)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize("name", [one for one in kvreport.__all__ if not one.startswith("__")])
+def test_public_names_say_every_argument_and_field(name):
+    thing = getattr(kvreport, name)
+    said = inspect.getdoc(thing) or ""
+    if is_dataclass(thing):
+        assert [one.name for one in fields(thing) if one.name not in said] == []
+    elif inspect.isfunction(thing):
+        arguments = inspect.signature(thing).parameters
+        assert [one for one in arguments if one not in said] == []
+    assert said
