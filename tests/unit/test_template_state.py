@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from kvreport.publish.page_data import gather
 from kvreport.catalog.load import open_catalogue
+from kvreport.publish.page_data import gather
 from kvreport.site.kit import drawing, templating
 from kvreport.site.page_type import Inputs
 from kvreport.site.pages.model import page as model_page
