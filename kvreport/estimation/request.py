@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from kvreport.accounting.compute_type import FLOAT32, WIDE, widens
 from kvreport.accounting.deployment import Case
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.extras import Draft, own_prediction_layer, with_draft
 from kvreport.accounting.parallel import MOST_RANKS, Layout
 from kvreport.accounting.plan import Serving
 from kvreport.accounting.roofline import Peaks
-from kvreport.accounting.support import FLOAT32, WIDE, widens
 from kvreport.architectures.names import repository_name
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine, version_number
