@@ -224,9 +224,10 @@ def _fp8(found: Quantization, own: Keys, *, expert_type: str | None) -> None:
     skip(found, own, "modules_to_not_convert", "ignored_layers")
     block = own.wholes("weight_block_size", length=2, low=1, high=1 << 15)
     narrower = _listed_layers(found, own)
-    if not narrower and expert_type in ("fp4", "mxfp4"):
+    if expert_type in ("fp4", "mxfp4"):
+        # A copy lists the experts that were quantised further; those of prediction layers stay as they were.
         found.take(lambda module: ".experts." in module, "mxfp4")
-        narrower = ["mxfp4"]
+        narrower = narrower or ["mxfp4"]
     take_layers(found, _fp8_form(own, block))
     found.weight_format = narrowest([*narrower, found.weight_format])
 

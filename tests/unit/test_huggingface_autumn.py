@@ -3,6 +3,7 @@
 import pytest
 from reading import kinds, read, total
 
+from kvreport.accounting.engines.transformers import tensor_plan
 from kvreport.accounting.kv_cache import held
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
@@ -139,3 +140,93 @@ def test_granite_4_vision_has_a_projector_per_layer_of_the_map_and_four_by_place
 def test_a_florence_without_tied_embeddings_is_refused() -> None:
     with pytest.raises(InputError, match="tie_word_embeddings"):
         read("Florence2ForConditionalGeneration", text_config={"d_model": 1024}, tie_word_embeddings=False)
+
+
+def test_what_transformers_holds_of_lightning_and_delayed_states_equals_its_tensors() -> None:
+    # The small models of the class table, run on the CPU with 128 and 256 tokens in bfloat16.
+    minimax = read(
+        "MiniMaxForCausalLM",
+        hidden_size=256,
+        num_hidden_layers=4,
+        num_attention_heads=32,
+        num_key_value_heads=8,
+        layer_types=["full_attention", "linear_attention"] * 2,
+    )
+    zaya = read(
+        "ZayaForCausalLM",
+        hidden_size=128,
+        num_hidden_layers=4,
+        num_attention_heads=8,
+        num_key_value_heads=2,
+        head_dim=128,
+        layer_types=["hybrid"] * 4,
+    )
+    held_by = [tensor_plan(model, None, 1).profile.request_bytes for model in (minimax, zaya)]
+    assert [int(bytes_at(128)) for bytes_at in held_by] == [73_728, 545_792]
+    assert [int(bytes_at(256)) for bytes_at in held_by] == [139_264, 1_070_080]
+
+
+# The sizes of nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B, one layer of each kind.
+NEMOTRON = {
+    "head_dim": 128,
+    "hidden_size": 2688,
+    "layers_block_type": ["mamba", "moe", "attention"],
+    "moe_intermediate_size": 1856,
+    "moe_shared_expert_intermediate_size": 3712,
+    "n_routed_experts": 128,
+    "num_attention_heads": 32,
+    "num_experts_per_tok": 6,
+    "num_key_value_heads": 2,
+}
+
+
+def _predicted(model: Model) -> int:
+    return sum(group.parameters for group in model.weights if group.component == "mtp")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"mtp_layers_block_type": ["attention", "moe"]},
+        {"mtp_hybrid_override_pattern": "*E"},
+        {},
+    ],
+)
+def test_prediction_layers_of_nemotron_h_are_counted_at_16_bits(said: dict[str, object]) -> None:
+    quantized = {"quant_method": "modelopt", "quant_algo": "FP8"}
+    model = read(
+        "NemotronHForCausalLM", **NEMOTRON, num_nextn_predict_layers=1, quantization_config=quantized, **said
+    )
+    attention = 2 * 4096 * 2688 + 2 * 256 * 2688
+    mixture = 128 * 2688 + 128 + 2 * 128 * 1856 * 2688 + 2 * 3712 * 2688
+    # The join of two streams, and norms: two before it, one in each block, one at the end.
+    assert _predicted(model) == attention + mixture + 2 * 2688 * 2688 + 5 * 2688
+    assert {group.released for group in model.weights if group.component == "mtp"} == {None}
+    assert _predicted(read("NemotronHForCausalLM", **NEMOTRON)) == 0
+
+
+def test_prediction_layers_of_deepseek_v4_have_the_formats_of_its_layers() -> None:
+    quantized = {"quant_method": "fp8", "weight_block_size": [128, 128]}
+    config = {
+        "hidden_size": 4096,
+        "num_hidden_layers": 4,
+        "compress_ratios": [0, 0, 4, 128],
+        "expert_dtype": "fp4",
+        "quantization_config": quantized,
+    }
+    model = read("DeepseekV4ForCausalLM", **config, num_nextn_predict_layers=1)
+    forms = {group.name: group.released for group in model.weights if group.component == "mtp"}
+    assert forms["mtp.0.attn.wq_a.weight"] == "fp8-block"
+    assert forms["mtp.0.e_proj.weight"] == "fp8-block"
+    assert forms["mtp.0.ffn.experts.*.w1.weight"] == "mxfp4"
+    assert forms["mtp.0.hc_head_fn"] == "fp32"
+    assert forms["mtp.0.ffn.gate.weight"] is None
+    # A copy that quantizes the layers' experts further leaves these as they were.
+    listed = {f"layers.{index}.ffn.experts": {"quant_algo": "NVFP4"} for index in range(4)}
+    further = {**quantized, "quantized_layers": listed}
+    copy = read(
+        "DeepseekV4ForCausalLM", **{**config, "quantization_config": further}, num_nextn_predict_layers=1
+    )
+    again = {group.name: group.released for group in copy.weights if ".experts." in group.name}
+    assert again["layers.*.ffn.experts.*.w1.weight"] == "nvfp4"
+    assert again["mtp.0.ffn.experts.*.w1.weight"] == "mxfp4"
