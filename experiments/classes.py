@@ -269,6 +269,12 @@ ON_PURPOSE: Final = {
 }
 """Where our count differs from what transformers allocates, and why."""
 
+CACHE_ON_PURPOSE: Final = {
+    "CpmAntForCausalLM": "transformers puts 32 positions of a prompt ahead of every request and caches them",
+    "StableLmForCausalLM": "rotating heads of an odd width widens them, and the small model's are 5; no release's are odd",
+}
+"""Where our count of a small model's cache differs from what transformers holds, and why."""
+
 CHANGES_ON_PURPOSE: Final = {"MptForCausalLM": ("expansion_ratio",)}
 """Keys that transformers ignores and other readers of the same checkpoints follow; :data:`ON_PURPOSE` says why."""
 
@@ -338,6 +344,8 @@ def entry_of(found: Finding) -> dict[str, Any]:
         entry["nearest"] = nearest_class(found.name, None)
     differs = "differs" in (found.status, found.small) or found.differs_on_purpose
     note = ON_PURPOSE.get(found.name) if differs else None
+    if found.cache.startswith("differs"):
+        note = CACHE_ON_PURPOSE.get(found.name, note)
     if note:
         entry["note"] = note
     return entry

@@ -15,7 +15,7 @@ PLOT_RIGHT: Final = 168
 PLOT_RIGHT_NARROW: Final = 14
 PLOT_TOP: Final = 22
 PLOT_BOTTOM: Final = 46
-PLOT_WIDTH: Final = 760
+PLOT_WIDTH: Final = 860
 PLOT_HEIGHT: Final = 360
 PLOT_NARROW: Final = 560
 """Below this width the names of lines stand in a list under the drawing."""

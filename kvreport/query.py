@@ -240,7 +240,12 @@ class Query:
         "--all2all-backend",
         kind="choice",
         group="layout",
-        choices=("allgather_reducescatter", "deepep_high_throughput", "deepep_low_latency"),
+        choices=(
+            "allgather_reducescatter",
+            "deepep_high_throughput",
+            "deepep_low_latency",
+            "flashinfer_nvlink_one_sided",
+        ),
         help="kernels that exchange tokens between expert ranks (allgather_reducescatter)",
     )
 

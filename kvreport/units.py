@@ -86,6 +86,15 @@ def gib(size_bytes: float, digits: int = 2) -> str:
     return f"{size_bytes / GIB:,.{digits}f}"
 
 
+def shortfall(size_bytes: float) -> str:
+    """Print missing bytes as GiB with one digit; what is missing is never printed as nothing.
+
+    >>> shortfall(5 * GIB), shortfall(1)
+    ('5.0', '0.1')
+    """
+    return gib(max(size_bytes, GIB / 10), 1)
+
+
 def gb(size_bytes: float, digits: int = 2) -> str:
     """Print bytes as GB (10^9) without the unit."""
     return f"{size_bytes / GB:,.{digits}f}"

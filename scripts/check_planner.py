@@ -148,7 +148,7 @@ def main() -> None:
             left_out_rows=sum(unread.values()),
         )
         _write(found)
-    print(f"points {points}  equal {equal} ({equal / points:.2%})  within 1 % {near} ({near / points:.2%})")
+    print(f"points {points}  equal {equal} ({equal / points:.2%})  within 1% {near} ({near / points:.2%})")
 
 
 def _write(found: PlannerCheck) -> None:

@@ -19,6 +19,11 @@ import check_style
 BROKEN = re.compile(r"\b(undefined|NaN)\b|^None$|\bNone (GiB|GB|tokens|requests|GPUs)\b|\{\{|\}\}|\{%")
 """What a template or a script leaves when a value is missing."""
 
+FIELD = re.compile(r"\b(?:memory|rates)\.[a-z]\w*|\bbytes per s\b")
+"""A field of a record, as its file spells it."""
+EMPTY = re.compile(r"(?<![\d,.])0\.0+ (?:GiB|GB) (?:short|over|more)\b")
+"""A shortfall that is printed as nothing."""
+
 SKIPPED = ("embed/", "404.html", "about/api/", "data/index.html")
 """A card without a page, the theme's page, and the references, which name values of the API and of the dataset."""
 _BIG = re.compile(r'<p class="kv-(?:lead|big)[^"]*"[^>]*>(.*?)</p>', re.S)
@@ -39,6 +44,8 @@ def faults(html: str) -> Iterator[str]:
             (internal, "an internal name"),
             (number, "singular"),
             (BROKEN, "a missing value"),
+            (FIELD, "a field of a record"),
+            (EMPTY, "a shortfall of nothing"),
         ):
             found = pattern.search(text)
             if found:
@@ -55,6 +62,8 @@ def disagreements(body: str) -> Iterator[str]:
     said = " ".join(_TAGS.sub("", lead[1]).split())
     cells = [_row(row) for row in re.findall(r"<tr\b.*?</tr>", table[0], re.S)]
     heads = cells[0] if cells else []
+    yield from _chart(body, _named(table[0]), heads)
+    yield from _served(said, _named(table[0]), heads)
     serving = [row for row in cells[1:] if any(re.fullmatch(r"[1-9][\d,]*", cell) for cell in row[2:])]
     if _NONE.search(said) and serving:
         yield f"the headline says that nothing serves, the table has “{serving[0][0]}”: “{said[:90]}”"
@@ -72,6 +81,53 @@ def disagreements(body: str) -> Iterator[str]:
             if row[place] != count:
                 yield f"the headline says {count}, the table {row[place]}: “{said[:90]}”"
             return
+
+
+_SERVED = re.compile(r"A single GPU serves (\d+) of [\d,]+ models as released at (\d+[KM]) tokens")
+_CHOSEN = re.compile(r"<text[^>]*>([\d,]+) at (\d+[KM])</text>")
+
+
+def _named(table: str) -> dict[tuple[str, str], list[str]]:
+    """Return the rows of a table by name, without its maker, and number of devices."""
+    found = {}
+    for row in re.findall(r"<tr\b.*?</tr>", table, re.S)[1:]:
+        cells = _row(re.sub(r"<small>.*?</small>", "", row, flags=re.S))
+        if len(cells) > 1:
+            found[cells[0], cells[1]] = cells
+    return found
+
+
+def _chart(body: str, rows: dict[tuple[str, str], list[str]], heads: list[str]) -> Iterator[str]:
+    """Yield where the chart, or its data as a table, says something else than the table of the page."""
+    chart = re.search(r'<figure[^>]*id="boundary-chart".*?</figure>', body, re.S)
+    if chart is None:
+        return
+    lead = _BIG.search(body)
+    said = _ANSWER.search(" ".join(_TAGS.sub("", lead[1]).split())) if lead else None
+    chosen = _CHOSEN.search(chart[0])
+    if said and chosen and said[2] == chosen[2] and said[1] != chosen[1]:
+        yield f"the headline says {said[1]}, the chart “{chosen[1]} at {chosen[2]}”"
+    data = [_row(row) for row in re.findall(r"<tr\b.*?</tr>", chart[0], re.S)]
+    for cells in data[1:]:
+        devices, _, name = cells[0].partition(" × ") if " × " in cells[0] else ("", "", cells[0])
+        name, _, number = name.partition(" on ")
+        row = rows.get((name, devices or number or "1"))
+        if row is None:
+            continue
+        for head, cell in zip(data[0][1:], cells[1:], strict=False):
+            if head in heads and len(row) == len(heads) and row[heads.index(head)] != cell:
+                yield f"the chart of {cells[0]} says {cell} at {head}, the table {row[heads.index(head)]}"
+                break
+
+
+def _served(said: str, rows: dict[tuple[str, str], list[str]], heads: list[str]) -> Iterator[str]:
+    """Yield where an accelerator's headline counts other models than its table has at its context."""
+    answer = _SERVED.search(said)
+    if answer is None or answer[2] not in heads:
+        return
+    alone = sum(devices == "1" for _, devices in rows)
+    if alone != int(answer[1]):
+        yield f"the headline counts {answer[1]} models on a single GPU, the table {alone}"
 
 
 def _row(html: str) -> list[str]:

@@ -107,6 +107,8 @@ def faults(text: str) -> Iterator[str]:
             yield f"“{found[0]}”: American spelling, {instead}…"
     for found in held.number.finditer(text):
         yield f"“{found[0]}”: singular"
+    for found in re.finditer(r"(?<=[0-9N])[ \u00a0\u202f]%(?![\w(])", text):
+        yield f"“{found[0]}”: no space before a percent sign"
     for sentence in sentences(text):
         words = sum(bool(re.search(r"\w", word)) for word in sentence.split())
         if words > held.sentence_words:

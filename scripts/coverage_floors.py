@@ -50,9 +50,9 @@ def main(report: Path) -> int:
     faults = [f"{room}: no such room; take its floor out of pyproject.toml" for room in gone]
     for room, share in rooms.items():
         floor = floors.get(room, default)
-        print(f"{room:16} {share:5.1f} %   floor {floor}")
+        print(f"{room:16} {share:5.1f}%   floor {floor}")
         if share < floor:
-            faults.append(f"{room}: found {share:.1f} %; allowed: {floor} % or more; test what is new")
+            faults.append(f"{room}: found {share:.1f}%; allowed: {floor}% or more; test what is new")
     for fault in faults:
         print(fault, file=sys.stderr)
     return 1 if faults else 0

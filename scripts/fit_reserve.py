@@ -263,7 +263,7 @@ def covered(rows: list[dict[str, Any]]) -> list[bool]:
 
 
 def intervals(logs: list[Log]) -> dict[str, list[float]]:
-    """80 % intervals of the constants, from sources drawn with replacement."""
+    """80% intervals of the constants, from sources drawn with replacement."""
     by_source: dict[str, list[Row]] = {}
     for log in logs:
         by_source.setdefault(log.source, []).extend(log.rows)
@@ -405,7 +405,7 @@ def main() -> None:
     constants = fit([row for log in logs for row in log.rows])
     ranges = intervals(logs)
     for name, value in constants.items():
-        print(f"{name:28s} {value:.4g}   80 %: {ranges[name][0]:.4g} to {ranges[name][1]:.4g}")
+        print(f"{name:28s} {value:.4g}   80%: {ranges[name][0]:.4g} to {ranges[name][1]:.4g}")
     rows = left_out(logs)
     for row, inside in sorted(zip(rows, covered(rows), strict=True), key=lambda one: -abs(one[0]["error"])):
         print(

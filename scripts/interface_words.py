@@ -26,6 +26,11 @@ SOURCES = (
 NAMES = re.compile(r"use strict|[a-z]+(?: [a-z]+){5,}")
 """Strings of code: a mode of the language, lists of keys."""
 
+QUERY = re.compile(
+    r"(?:CREATE|SELECT|ORDER BY|DESCRIBE)\b|[A-Z][a-z]+(?:[A-Z][a-z]+)+$|Arrow|Enter|Escape|Backspace|Tab$|Home$|End$|Page"
+)
+"""Strings of code that begin as a sentence does: queries, names of classes and keys."""
+
 HEAD = 'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=UTF-8\\n"\n'
 
 
@@ -47,9 +52,12 @@ def texts(path: Path) -> Iterator[check_style.Text]:
 
 
 def _single(source: str) -> Iterator[check_style.Text]:
-    """Yield the labels of one word in a script."""
-    for found in re.finditer(r'"([A-Z][a-z]{2,})"', re.sub(r"/\*.*?\*/", _blank, source, flags=re.S)):
-        yield check_style.Text(source.count("\n", 0, found.start()) + 1, found[1])
+    """Yield the labels of a script: strings that begin as sentences do, also of one word."""
+    plain = re.sub(r"/\*.*?\*/", _blank, source, flags=re.S)
+    for found in re.finditer(r'"([A-Z“][^"\\\n]*)"', plain):
+        text = found[1]
+        if re.search(r"[a-z]{2}", text) and not re.search(r"[_=;{}]", text) and not QUERY.match(text):
+            yield check_style.Text(source.count("\n", 0, found.start()) + 1, text)
 
 
 def _blank(found: re.Match[str]) -> str:

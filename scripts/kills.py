@@ -28,6 +28,10 @@ import variation
 
 TEXTS = ("# Notes\n\nThe one text.\n", "# Notes\n\nThe other text, which is longer by a few words.\n")
 WAIT_S = 120.0
+MOST_RUNS = 4
+"""Runs for each kill that is wanted: some end before their moment comes."""
+GROWTH = 1.02
+"""How much later than the last one a kill may come, so that the end of a run is reached again."""
 
 
 def environment() -> dict[str, str]:
@@ -134,24 +138,33 @@ def _kill_all(root: Path, kills: int, draw: random.Random) -> tuple[list[str], C
     shutil.rmtree(matrix)
     faults: list[str] = []
     counts: Counter[str] = Counter()
-    for number in range(kills):
+    longest = {"site": seconds, "matrix": matrix_seconds}
+    number = stopped_runs = 0
+    while stopped_runs < kills and number < MOST_RUNS * kills:
         sign = draw.choice([signal.SIGKILL, signal.SIGTERM])
-        if number % 4 == 3:
-            if draw.random() < 0.3:
-                shutil.rmtree(matrix, ignore_errors=True)
-            stopped = kill(matrix_command(root), root, draw.uniform(0.05, matrix_seconds), sign)
-            what = "matrix"
-        else:
+        what = "matrix" if number % 4 == 3 else "site"
+        if what == "matrix" and draw.random() < 0.3:
+            shutil.rmtree(matrix, ignore_errors=True)
+        if what == "site":
             notes.write_text(TEXTS[number // 4 % 2], encoding="utf-8")
             if draw.random() < 0.2:
                 shutil.rmtree(root / ".cache", ignore_errors=True)
-            stopped = kill(site_command(root), root, draw.uniform(0.05, seconds * 1.1), sign)
-            what = "site"
-        counts[f"{what} runs {'stopped by ' + sign.name if stopped else 'that were faster'}"] += 1
+        command = site_command(root) if what == "site" else matrix_command(root)
+        begin = time.monotonic()
+        if kill(command, root, draw.uniform(0.05, longest[what]), sign):
+            stopped_runs += 1
+            longest[what] *= GROWTH
+            counts[f"{what} runs stopped by {sign.name}"] += 1
+        else:
+            longest[what] = (
+                time.monotonic() - begin
+            )  # what is cached, or a machine with less to do, ends sooner
+            counts[f"{what} runs that ended before"] += 1
         if not ended(root):
-            faults.append(f"after kill {number} of a {what} run: processes are left")
+            faults.append(f"after run {number}, of a {what}: processes are left")
         if digest(site) not in good:
-            faults.append(f"after kill {number} of a {what} run: the site is neither of the two")
+            faults.append(f"after run {number}, of a {what}: the site is neither of the two")
+        number += 1
     notes.write_text(TEXTS[1], encoding="utf-8")
     run(site_command(root), root)
     run(matrix_command(root), root)

@@ -16,6 +16,8 @@ interface CapacityScript {
     asked?: boolean | Asked,
   ): Configuration | null;
   reserveParts(config: Configuration): { activations: number; outside: number; graphs: number } | null;
+  underEngine(site: any, other: any): any;
+  isPublished(model: any, gpu: any): boolean;
   answer(config: Configuration, context: number): Answer;
   /** The deployment of a layout: its fullest rank, with all of them under `ranks`. */
   deploy(

@@ -21,12 +21,7 @@
     const site = await load(new URL("site.json", base));
     if (!name || name === site.engine.name || name === "ceiling") return site;
     const other = await load(new URL(`engines/${name}.json`, base));
-    return {
-      ...site,
-      engine: { ...other.engine, default: site.engine.name },
-      gpus: other.gpus,
-      published: other.models,
-    };
+    return kvCapacity.underEngine(site, other);
   }
 
   /* A model's facts under an engine. */
@@ -37,8 +32,19 @@
     return { ...model, ...await load(new URL(`engines/${site.engine.name}/${slug}.json`, base)) };
   }
 
+  /* Open the explanation of a state that names its model, accelerator, number of GPUs and context. */
+  async function whyOf(base, state) {
+    const site = await siteFor(base, state.engine);
+    const model = await modelFor(base, site, state.model);
+    const gpu = site.gpus.find((one) => one.id === state.gpu);
+    const deployment = kvState.deployments(site, model, gpu, state).pop();
+    if (deployment) await result.why(result.facts(site, model, gpu, state, deployment), state.context);
+  }
+
   const DEFAULTS_ONLY =
     "For {engine} this page has numbers for the default memory share and scheduler only; the command line has all.";
+
+  const defaultsOnly = (site) => DEFAULTS_ONLY.replace("{engine}", site.engine.label);
 
   /* The state without the settings that an engine's files do not cover. */
   function settled(site, state) {
@@ -200,7 +206,7 @@
         }
         const gpu = here.gpus.find((one) => one.id === state.gpu);
         const told = settled(here, state);
-        if (told !== state) controls.told.textContent = DEFAULTS_ONLY.replace("{engine}", here.engine.label);
+        if (told !== state) controls.told.textContent = defaultsOnly(here);
         const deployment = kvState.pick(here, model, gpu, told);
         const one = result.facts(here, model, gpu, told, deployment);
         result.show(root, one, result.elsewhere(one));
@@ -246,5 +252,14 @@
     };
   }
 
-  Object.assign(kvreport, { stateful, changedEarly, formOf, siteFor, modelFor });
+  Object.assign(kvreport, {
+    stateful,
+    changedEarly,
+    formOf,
+    siteFor,
+    modelFor,
+    whyOf,
+    settled,
+    defaultsOnly,
+  });
 })();

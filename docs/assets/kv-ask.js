@@ -35,7 +35,7 @@
       (m) => ({ requests: Number(m[1]) }),
       (m) => `${m[1]} concurrent requests`,
     ],
-    [/^(\d{1,3}(?:\.\d+)?)%$/, (m) => ({ share: Number(m[1]) / 100 }), (m) => `memory share ${m[1]} %`],
+    [/^(\d{1,3}(?:\.\d+)?)%$/, (m) => ({ share: Number(m[1]) / 100 }), (m) => `memory share ${m[1]}%`],
     [
       /^(?:util|utilization|share)=?\s?(0?\.\d+)$/,
       (m) => ({ share: Number(m[1]) }),

@@ -35,7 +35,7 @@
     if (said === answer) return "exactly right";
     if (said <= 0 || answer <= 0) return `off by ${number(Math.abs(said - answer))}`;
     const times = Math.max(said / answer, answer / said);
-    if (times < 1.05) return "within 5 %";
+    if (times < 1.05) return "within 5%";
     return `off by ${times >= 10 ? number(Math.round(times)) : times.toFixed(1)}×`;
   }
 

@@ -10,6 +10,7 @@
      later: leave the longest context to be asked for; share: memory share; batched: tokens of one step;
      seqs: requests at once; eager: no graphs; ceiling: nothing reserved, nothing rounded. */
   const NOTHING = {};
+  const NOT_READ = [0, [], 0]; /* what the architecture needs, until its file is read */
 
   /* One configuration: everything but the context. Null where it cannot be configured.
      site: site.json; model: a model's file; gpu: an entry of site.gpus; size: a column of the model's lists,
@@ -33,8 +34,8 @@
     const kept_back = reserveOf(model, gpu, size, step);
     if (!kept_back) return null; // this engine's reserve is known for its defaults only
     const [reserve, uncertainty] = kept_back;
-    const layout = model.held[kvFormat][size];
-    const [heldConstant, heldTerms, state] = layout.kinds ? layout.kinds[gpu.kind] : layout;
+    const layout = model.held[kvFormat]?.[size] || NOT_READ;
+    const [heldConstant, heldTerms, state] = layout.kinds ? layout.kinds[gpu.laid ?? gpu.kind] : layout;
     const memory = options.share === undefined ? gpu.memory : kernel.engineMemory(gpu.usable, options.share);
     const left = kernel.poolLeft(memory, resident, reserve);
     const pool = Math.max(left, 0);
@@ -98,6 +99,11 @@
     const reserve = kernel.reserveBytes(rates, tokens, seqs, eager, gpu.own, multicast, shared, model.limit);
     return [reserve, kernel.errorBytes(gpu.band[0], gpu.band[1], reserve)];
   }
+
+  /* Whether a model's file has an engine's numbers for an accelerator. Some engines' files have what they keep on the
+     usual accelerators only, and none has pools that are no division of one pool. */
+  const isPublished = (model, gpu) =>
+    !model.pools && Boolean(ratesOf(model, gpu, 0) || model.reserve?.[gpu.reserve]);
 
   /* The parts of a configuration's reserve; null for engines whose reserve is one number. */
   function reserveParts(config) {
@@ -204,6 +210,17 @@
     return users > 0 && kernel.words.serving_verdicts.includes(verdict);
   }
 
+  /* A site's facts under another engine: that engine's file has the accelerators in the same order. What the
+     architecture needs is numbered by the site's own kinds of devices. */
+  function underEngine(site, other) {
+    return {
+      ...site,
+      engine: { ...other.engine, default: site.engine.name },
+      gpus: other.gpus.map((gpu, n) => ({ ...gpu, laid: site.gpus[n].kind })),
+      published: other.models,
+    };
+  }
+
   /* A known rate, or NaN: null stands for unknown in JSON. */
   const rate = (value) => (value === null || value === undefined ? NaN : value);
 
@@ -234,5 +251,15 @@
     };
   }
 
-  root.kvCapacity = { configure, demandOf, reserveParts, answer, deploy, serve, serves };
+  root.kvCapacity = {
+    configure,
+    demandOf,
+    reserveParts,
+    answer,
+    deploy,
+    serve,
+    serves,
+    underEngine,
+    isPublished,
+  };
 })(typeof globalThis === "object" ? globalThis : this);

@@ -143,8 +143,14 @@
       shown = things();
       chips();
       sentence();
+      await kvreport.pause();
+      if (mine !== turn) return;
       table();
+      await kvreport.pause();
+      if (mine !== turn) return;
       draw();
+      for (const part of kvreport.$$("[data-kv-after]", root)) part.hidden = false;
+      root.dataset.kvShown = location.search;
     }
 
     function fill() {

@@ -41,7 +41,8 @@
   }
 
   function explore(root) {
-    let matrix = null,
+    let home = null,
+      matrix = null,
       site = null,
       state = {},
       ignored = [],
@@ -57,11 +58,13 @@
     const base = new URL(root.dataset.kvExplore, location.href);
     const file = (name) => load(new URL(name, base));
 
-    Promise.all([file("explore/site.json"), file("explore/models.json")]).then(([shared, common]) => {
-      matrix = kvMatrix.open((name) => file(`explore/${name}.json`), shared, common);
+    Promise.all([file("explore/site.json"), file("explore/models.json")]).then(async ([shared, common]) => {
+      matrix = home = kvMatrix.open((name) => file(`explore/${name}.json`), shared, common);
       site = matrix.site;
       if (!site.gpus.some((gpu) => gpu.id === START.gpu[0])) START.gpu = [site.gpus[0].id];
+      await kvreport.pause();
       build();
+      await kvreport.pause();
       restore();
       wake().then(() => {
         awake = true;
@@ -241,6 +244,19 @@
         takeText();
         apply(true);
       };
+      view.engine = make(
+        "select",
+        { name: "engine", "aria-describedby": "kv-explore-engine" },
+        ...site.engines.filter((one) => one.family !== "ceiling").map((one) =>
+          make("option", { value: one.name }, one.label)
+        ),
+      );
+      view.engine.addEventListener("change", () => {
+        takeText();
+        if (view.engine.value === site.engine.default) delete state.engine;
+        else state.engine = [view.engine.value];
+        apply();
+      });
       view.said = make("p", { class: "kv-said kv-big", "aria-live": "polite" }, "Reading the catalog …");
       view.why = make("p", { class: "kv-why" });
       view.actions = make("p", { class: "kv-actions" });
@@ -253,7 +269,7 @@
         "aria-label": "Configurations, those that fit first",
         hidden: "",
       }, view.table);
-      view.after = make("p", { class: "kv-after" });
+      view.after = make("p", { class: "kv-after", hidden: "" });
       view.several = make("button", {
         type: "button",
         class: "kv-chip",
@@ -263,6 +279,7 @@
           view.several.setAttribute("aria-pressed", String(several));
         },
       }, "Select several values per filter");
+      view.door = query();
       root.replaceChildren(
         make(
           "div",
@@ -282,6 +299,13 @@
               placeholder: "0",
             },
           ),
+          make(
+            "label",
+            {},
+            "Engine and release ",
+            view.engine,
+            make("small", { id: "kv-explore-engine", class: "kv-help" }, "Whose memory rules apply"),
+          ),
         ),
         filters(),
         view.said,
@@ -289,7 +313,7 @@
         view.actions,
         view.scroll,
         view.after,
-        query(),
+        view.door,
       );
       view.name.addEventListener("focus", () => matrix.aliases().catch(() => {}), { once: true });
       head();
@@ -443,8 +467,13 @@
     async function show() {
       const mine = (turn += 1);
       mark();
-      const choice = choiceOf(state);
+      let choice;
       try {
+        const under = state.engine ? await home.under(state.engine[0]) : home;
+        if (mine !== turn) return;
+        matrix = under;
+        site = matrix.site;
+        choice = choiceOf(state);
         if (state.name) await matrix.aliases();
         if (!matrix.has(choice)) await matrix.need(choice);
         if (awake && !matrix.hasBounds(choice)) await matrix.bounds(choice);
@@ -462,16 +491,17 @@
         order(),
         KEPT,
         (total) => {
-          view.said.textContent = `Reading ${count(many)} configurations: ${
-            Math.floor(100 * total / many)
-          } %`;
+          view.said.textContent = `Reading ${count(many)} configurations: ${Math.floor(100 * total / many)}%`;
         },
         () => mine === turn,
       );
       if (!next) return;
+      await kvreport.pause();
+      if (mine !== turn) return;
       found = next;
       speak();
       draw();
+      root.dataset.kvShown = location.search;
       if (awake) further(mine);
     }
 
@@ -539,6 +569,7 @@
           chip.setAttribute("aria-pressed", String(Boolean(state[facet.key]?.includes(value))));
         }
       }
+      view.engine.value = state.engine?.[0] || site.engine.default;
       for (const name of ["name", "requests"]) {
         const text = state[name]?.[0] || "";
         if (view[name].value.trim() !== text && document.activeElement !== view[name]) {
@@ -577,6 +608,7 @@
         parts.push(`KV cache ${labelOf("kv").join(" or ")}`);
       }
       for (const key of ["kind", "maker", "verdict"]) if (state[key]) parts.push(labelOf(key).join(" or "));
+      if (state.engine) parts.push(site.engine.label);
       if (state.name) parts.push(`name contains “${state.name[0]}”`);
       if (state.requests) parts.push(`at least ${plural(Number(state.requests[0]), "requests")}`);
       return parts.join(", ");
@@ -680,7 +712,7 @@
     }
 
     function draw() {
-      view.scroll.hidden = false;
+      for (const part of [view.scroll, view.after, view.door]) part.hidden = false;
       view.body.replaceChildren(...found.rows.slice(0, shown).map(line));
       units(view.table);
       rest();
@@ -736,7 +768,10 @@
       answer.dataset.value = row.users;
       answer.dataset.label = "Concurrent requests";
       if (["cache_exceeds_pool", "weights_exceed_memory", "may_fit"].includes(row.verdict) && row.short > 0) {
-        answer.textContent = `needs ${gib(row.short, 1)} GiB more`;
+        const text = `needs ${kvreport.missing(row.short)} GiB more`;
+        answer.replaceChildren(
+          make("button", { type: "button", class: "kv-whybutton", onclick: () => why(row) }, text),
+        );
       }
       if (noCache && row.users > 0) answer.title = words().attention_types.none;
       const speed = speedOf(row);
@@ -767,6 +802,21 @@
         size("pool", config.pool, gib(config.pool)),
         size("request-bytes", row.request, gib(row.request, 3)),
       );
+    }
+
+    /* The explanation of a row that does not fit; its scripts come with the first one. */
+    async function why({ config, context }) {
+      const scripts = ["kernel", "state", "chart", "result", "answers"];
+      await Promise.all(scripts.map((name) => kvreport.script(`kv-${name}.js`)));
+      await kvreport.whyOf(base, {
+        model: config.model.slug,
+        gpu: config.gpu.id,
+        tp: config.size,
+        weights: config.weightFormat === "released" ? undefined : config.weightFormat,
+        kv: config.kvFormat,
+        engine: state.engine?.[0],
+        context,
+      });
     }
 
     /* --- taking it away --------------------------------------------------------------------------------------- */
@@ -816,7 +866,7 @@
       };
       const details = make(
         "details",
-        { class: "kv-query" },
+        { class: "kv-query", hidden: "" },
         make("summary", {}, "Query with SQL"),
         make(
           "p",
@@ -858,6 +908,7 @@
         show: ["all"],
         sort: COLUMNS.flatMap(([id]) => [id, `-${id}`]),
       };
+      known.engine = site.engines.map((one) => one.name).filter((name) => name !== site.engine.default);
       for (const facet of facets) known[facet.key] = facet.values.map(([value]) => value);
       ({ state, ignored } = readState(known));
       state.requests ||= state.users; /* the key's name until 2026 */

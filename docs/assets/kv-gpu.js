@@ -5,7 +5,8 @@
 
   const { $, $$, make, load, count, gib, tokens, ignoredNote, result } = kvreport;
   const words = kvKernel.words;
-  const FIELDS = "gpu tp weights kv context requests".split(" ");
+  const FIELDS = "gpu tp weights kv engine context requests share batched seqs eager".split(" ");
+  const SETTINGS = ["batched", "seqs", "eager"]; /* what changes the reserve */
 
   function gpuPage(form) {
     const base = new URL(form.dataset.kvBase, location.href);
@@ -51,57 +52,98 @@
         kvreport.restoreTable(root);
         plots?.release();
         plots = kvreport.plots(root);
+        openers();
       } else {
-        const sizes = kvState.layouts(site, state).map((layout) => layout.tp);
-        const matrix = await opened();
-        const choice = {
-          gpus: [site.gpus.find((one) => one.id === state.gpu)],
-          sizes: sizes.map((size) => site.sizes.indexOf(size)),
-          forms: [...new Set([site.weight_formats[0].name, state.weights].filter(Boolean))],
-          caches: [state.kv || "own"],
-        };
-        await Promise.all([matrix.need(choice), matrix.bounds(choice)]);
-        if (mine !== turn) return;
-        fill(sizes.map((size) => [size, matrix.models]));
+        try {
+          const sizes = kvState.layouts(site, state).map((layout) => layout.tp);
+          const matrix = await opened();
+          const choice = {
+            gpus: [here().gpus.find((one) => one.id === state.gpu)],
+            sizes: sizes.map((size) => site.sizes.indexOf(size)),
+            forms: [...new Set([site.weight_formats[0].name, state.weights].filter(Boolean))],
+            caches: [state.kv || "own"],
+          };
+          await Promise.all([matrix.need(choice), matrix.bounds(choice)]);
+          if (mine !== turn) return;
+          asked = kvreport.settled(here(), state);
+          if (asked !== state) controls.told.textContent = kvreport.defaultsOnly(here());
+          fill(sizes, matrix.models);
+        } catch (error) {
+          controls.told.textContent = `The numbers of this engine could not be read (${error.message}).`;
+        }
       }
       root.dataset.kvShown = location.search || "printed";
     }
 
-    /* Every model's numbers, fetched when something is changed. */
-    let matrix = null;
-    const opened = () => {
+    /* Every model's numbers, fetched when something is changed: those of the engine that the state names. */
+    let matrix = null, shown = null, asked = state;
+    const here = () => (shown ? shown.site : site);
+    async function opened() {
       const file = (name) => load(new URL(`explore/${name}.json`, base));
-      return matrix ||= file("models").then((common) => kvMatrix.open(file, site, common));
-    };
+      matrix ||= file("models").then((common) => kvMatrix.open(file, site, common));
+      const own = await matrix;
+      const other = state.engine && state.engine !== "ceiling" && state.engine !== site.engine.name;
+      if (other) shown = await own.under(state.engine);
+      else shown = SETTINGS.some((name) => state[name]) ? await own.under(site.engine.name) : own;
+      return shown;
+    }
+
+    const open = (slug, size, context) => kvreport.whyOf(base, { ...state, model: slug, tp: size, context });
+
+    /* The printed cells and notes that say what is short, as buttons. */
+    function openers() {
+      const least = kvKernel.USEFUL_TOKENS;
+      const button = (text, act) =>
+        make("button", { type: "button", class: "kv-whybutton", onclick: act }, text);
+      for (const cell of $$("#users-table td.kv-no", root)) {
+        if ($("button", cell) || cell.textContent === words.no_request.context_exceeds_model[0]) continue;
+        const row = cell.closest("tr"), context = site.contexts[cell.cellIndex - 2];
+        const size = Number($("td", row).textContent);
+        cell.replaceChildren(
+          button(cell.textContent, () => open(row.id.replace(/^of-/, ""), size, context)),
+        );
+      }
+      for (const note of $$(".kv-groups .kv-note-of", root)) {
+        const slug = note.parentElement.id.replace(/^of-/, "");
+        const size = site.sizes[site.sizes.length - 1];
+        note.replaceWith(button(note.textContent, () => open(slug, size, least)));
+      }
+    }
 
     /* The best deployment of every model: the fewest GPUs that run what is asked, else the most that there are. */
-    function answers(bySize) {
+    function answers(sizes, models) {
+      const site = here();
       const gpu = site.gpus.find((one) => one.id === state.gpu);
-      return site.models.map((_, n) => {
+      const run = new Map(models.map((model) => [model.slug, model]));
+      return site.models.map(([slug, name]) => {
+        const model = run.get(slug);
+        if (!model) return { one: null, serves: false, model: { slug, name } };
         let found = null;
-        for (const [size, models] of bySize) {
-          const model = models[n];
+        for (const size of sizes) {
           const layout = site.layouts.find((one) => one.devices === size && one.label === `tp${size}`);
           const formats = kvState.weightsOf(site, model);
           const weights = state.weights && formats.includes(state.weights) ? state.weights : formats[0];
-          const kv = state.kv || model.kv;
-          const deployment = weights && kvCapacity.deploy(site, model, gpu, layout, weights, kv, {});
+          const kv = state.kv || kvState.kvOf(model, gpu);
+          const options = kvState.asked(asked);
+          const deployment = weights && kvCapacity.deploy(site, model, gpu, layout, weights, kv, options);
           if (!deployment) continue;
-          const one = result.facts(site, model, gpu, { ...state, model: model.slug, tp: size }, deployment);
+          const one = result.facts(site, model, gpu, { ...asked, model: model.slug, tp: size }, deployment);
           found = one;
-          const asked = kvCapacity.serve(deployment, Math.min(one.context, model.limit));
-          if (asked.users >= (state.requests || 1)) return { one, serves: true };
+          const answer = kvCapacity.serve(deployment, Math.min(one.context, model.limit));
+          if (answer.users >= (state.requests || 1)) return { one, serves: true };
         }
-        return { one: found, serves: false, model: bySize[0][1][n] };
+        return { one: found, serves: false, model };
       });
     }
 
-    function fill(bySize) {
-      const all = answers(bySize);
+    function fill(sizes, models) {
+      const all = answers(sizes, models);
       const serving = all.filter((each) => each.serves).map((each) => each.one);
       const put = (name, ...children) =>
         $$(`[data-kv-slot=${name}]`, root).forEach((place) => place.replaceChildren(...children));
-      put("headline", ...result.pieces(sentence(all.length, serving)));
+      const gpu = here().gpus.find((one) => one.id === state.gpu);
+      const published = models.some((model) => kvCapacity.isPublished(model, gpu));
+      put("headline", ...result.pieces(sentence(all.length, serving, published)));
       put("conditions", conditions());
       rows(all, serving);
       const shown = examples.map((slug) => serving.find((one) => one.model.slug === slug)).filter(Boolean);
@@ -114,7 +156,7 @@
       if (lines.length) kvreport.chart($(".kv-plot", place), { lines, equal: true });
     }
 
-    function sentence(number, serving) {
+    function sentence(number, serving, published) {
       const gpu = site.gpus.find((one) => one.id === state.gpu);
       const context = tokens(state.context || kvKernel.USEFUL_TOKENS);
       const size = kvState.hasLayout(state) ? state.tp : null;
@@ -128,6 +170,12 @@
           : kvreport.plural(size, "GPUs"),
         verb: size === 1 ? "serves" : "serve",
       };
+      if (!published) {
+        return result.fill(words.sentences.gpu_not_published, {
+          engine: here().engine.label,
+          device: gpu.name,
+        });
+      }
       if (!serving.length) return result.fill(words.sentences.gpu_none, values);
       const largest = serving.reduce((a, b) => (b.deployment.weights > a.deployment.weights ? b : a));
       return [
@@ -141,8 +189,11 @@
 
     function conditions() {
       const label = (list, name) => (list.find((one) => one.name === name) || {}).label;
+      const settings = result.settings(asked);
+      const engine = state.engine === "ceiling" ? "No engine overhead" : here().engine.label;
       return [
-        `${site.engine.label} with its defaults`,
+        settings.length || asked.engine === "ceiling" ? engine : `${engine} with its defaults`,
+        ...settings,
         state.weights
           ? `weights: ${label(site.weight_formats, state.weights)} where offered`
           : "weights as released",
@@ -174,11 +225,14 @@
         )
       ));
       if (!list) return;
+      const gpu = here().gpus.find((one) => one.id === state.gpu);
       const groups = new Map();
       for (const { one, serves, model } of all) {
         if (serves) continue;
         const asked = one ? Math.min(one.context, one.model.limit) : 0;
-        const [reason, note] = kvreport.whyNot(one ? one.gpu : null, one ? [one.deployment] : [], asked);
+        const published = !model?.plan || kvCapacity.isPublished(model, gpu);
+        const possible = one ? [one.deployment] : [];
+        const [reason, note] = kvreport.whyNot(one ? one.gpu : null, possible, asked, published);
         groups.set(reason, [...(groups.get(reason) || []), [one ? one.model : model, note, one]]);
       }
       list.replaceChildren(...[...groups].flatMap(([reason, members]) => [

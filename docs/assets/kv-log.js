@@ -185,7 +185,7 @@
               shown(name, stated),
               shown(name, predicted),
               stated
-                ? `${predicted >= stated ? "+" : "−"}${Math.abs((predicted / stated - 1) * 100).toFixed(1)} %`
+                ? `${predicted >= stated ? "+" : "−"}${Math.abs((predicted / stated - 1) * 100).toFixed(1)}%`
                 : "",
             ]),
           ),

@@ -43,7 +43,7 @@
         (stated / GIB).toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 })
       } GiB`;
     }
-    if (unit === "percent") return `${general(stated)} %`;
+    if (unit === "percent") return `${general(stated)}%`;
     return unit === "tokens" || unit === "number" ? stated.toLocaleString("en-US") : general(stated);
   }
 

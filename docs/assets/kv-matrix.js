@@ -4,8 +4,8 @@
   "use strict";
 
   const kernel = root.kvKernel;
-  const { configure, answer, demandOf } = root.kvCapacity;
-  const SLICE_MS = 24; /* longest stretch of work between two looks at the page */
+  const { configure, answer, demandOf, underEngine } = root.kvCapacity;
+  const SLICE_MS = 10; /* longest stretch of work between two looks at the page */
 
   const NOTHING = Object.freeze([]);
   const NO_BOUND = Object.freeze([0, NOTHING, 0]); /* until what the architecture needs is fetched */
@@ -188,48 +188,91 @@
       );
     }
 
-    /* The caches of a model that a choice names; "own" is its default. */
-    const cachesOf = (model, caches) =>
-      caches.includes("own") && !caches.includes(model.kv) ? [model.kv, ...caches] : caches;
+    /* What the files of this engine evaluate to, with the fetching that a choice takes. */
+    const own = { need, has, bounds, hasBounds };
 
-    /* Every configuration of a choice that the engine can be asked for, in order; contexts are left out. */
-    function* configurations(choice) {
-      for (const size of choice.sizes) {
-        for (const model of choice.models) {
-          for (const form of choice.forms) {
-            if (!model.weights[form]?.[size]) continue;
-            for (const cache of cachesOf(model, choice.caches)) {
-              const kinds = model.plan[cache]?.[size];
-              if (!kinds) continue;
-              for (const gpu of choice.gpus) {
-                if (kinds[gpu.kind] >= 0) yield [model, gpu, size, form, cache];
+    /* The same models under another engine, or with scheduler sizes that are not the default: what the engine decides
+       comes from one file with all models; weights and what the architecture needs are those of this matrix. */
+    const engines = new Map();
+    function under(name) {
+      const other = name !== site.engine.name;
+      const file = (path) => get(`../engines/${path}`);
+      if (!engines.has(name)) {
+        const coming = Promise.all([other ? file(name) : null, file(`${name}/models`)]).then(
+          ([shared, decided]) => {
+            const here = shared ? underEngine(site, shared) : site;
+            const these = models.filter((model) => decided[model.slug]).map((model) =>
+              Object.assign(Object.create(model), decided[model.slug])
+            );
+            return evaluated(here, these, shared ? weightsOnly : own);
+          },
+        );
+        engines.set(name, coming);
+        coming.catch(() => engines.delete(name));
+      }
+      return engines.get(name);
+    }
+
+    const weightsOf = (choice) => choice.sizes.flatMap((size) => choice.forms.map((form) => [size, form]));
+    const everyCache = (choice) => ({
+      ...choice,
+      caches: choice.caches.includes("own") ? site.kv_formats.map((one) => one.name) : choice.caches,
+    });
+    const weightsOnly = {
+      need: (choice) => Promise.all(weightsOf(choice).map(([size, form]) => sized("weights", size, form))),
+      has: (choice) =>
+        weightsOf(choice).every(([size, form]) => ready(`${site.sizes[size]}/weights-${form}`)),
+      bounds: (choice) => bounds(everyCache(choice)),
+      hasBounds: (choice) => hasBounds(everyCache(choice)),
+    };
+
+    /* Rows of models under one engine. */
+    function evaluated(site, models, fetching) {
+      /* The caches of a model that a choice names; "own" is its default. */
+      const cachesOf = (model, caches) =>
+        caches.includes("own") && !caches.includes(model.kv) ? [model.kv, ...caches] : caches;
+
+      /* Every configuration of a choice that the engine can be asked for, in order; contexts are left out. */
+      function* configurations(choice) {
+        for (const size of choice.sizes) {
+          for (const model of choice.models) {
+            for (const form of choice.forms) {
+              if (!model.weights[form]?.[size]) continue;
+              for (const cache of cachesOf(model, choice.caches)) {
+                const kinds = model.plan[cache]?.[size];
+                if (!kinds) continue;
+                for (const gpu of choice.gpus) {
+                  if (kinds[gpu.kind] >= 0) yield [model, gpu, size, form, cache];
+                }
               }
             }
           }
         }
       }
-    }
 
-    /* How many rows a choice has, without evaluating them. */
-    function rowsOf(choice) {
-      let found = 0;
-      for (const _ of configurations(choice)) found += 1;
-      return found * choice.contexts.length;
-    }
+      /* How many rows a choice has, without evaluating them. */
+      function rowsOf(choice) {
+        let found = 0;
+        for (const _ of configurations(choice)) found += 1;
+        return found * choice.contexts.length;
+      }
 
-    /* The rows of a choice. */
-    function* rows(choice) {
-      for (const [model, gpu, size, form, cache] of configurations(choice)) {
-        const config = configure(site, model, gpu, size, form, cache, true);
-        if (!config) continue;
-        config.place = size;
-        for (const context of choice.contexts) {
-          yield { ...answer(config, context), config, context };
+      /* The rows of a choice. */
+      function* rows(choice) {
+        for (const [model, gpu, size, form, cache] of configurations(choice)) {
+          const config = configure(site, model, gpu, size, form, cache, true);
+          if (!config) continue;
+          config.place = size;
+          for (const context of choice.contexts) {
+            yield { ...answer(config, context), config, context };
+          }
         }
       }
+
+      return { site, models, ...fetching, aliases, speed, decodeSeconds, rowsOf, rows, under };
     }
 
-    return { site, models, need, has, bounds, hasBounds, aliases, speed, decodeSeconds, rowsOf, rows };
+    return evaluated(site, models, own);
   }
 
   const serves = (row) => row.users > 0 && kernel.words.serving_verdicts.includes(row.verdict);
@@ -247,7 +290,7 @@
         rows.push(row);
         if (rows.length >= 2 * most) rows = rows.sort(order).slice(0, most);
       }
-      if (total % 256 === 0 && performance.now() > until) {
+      if (total % 64 === 0 && performance.now() > until) {
         await new Promise((done) => setTimeout(done));
         if (!alive()) return null;
         progress(total, fit);

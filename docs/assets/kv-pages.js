@@ -88,7 +88,7 @@
       const serving = possible.find((each) => kvCapacity.serves(each, asked));
       if (serving) rows.push(row(cellsFor(serving), contexts));
       else {
-        const [reason, note] = whyNot(gpu, possible, asked);
+        const [reason, note] = whyNot(gpu, possible, asked, kvCapacity.isPublished(model, gpu));
         groups.set(reason, [...(groups.get(reason) || []), [gpu, note, cellsFor(possible.pop() || null)]]);
       }
     }
@@ -125,13 +125,13 @@
     make("a", { href: new URL(`../../gpus/${gpu.id}/`, location.href).pathname }, gpu.short);
 
   /* [the group's sentence, the accelerator's own figure] where nothing serves. */
-  function whyNot(gpu, possible, context) {
+  function whyNot(gpu, possible, context, published = true) {
     const widest = possible[possible.length - 1];
-    if (!widest) return [words.cells.group_support, ""];
+    if (!widest) return [words.cells[published ? "group_support" : "group_unpublished"], ""];
     const number = kvreport.plural(widest.devices, "GPUs");
     const answer = kvCapacity.serve(widest, context);
     const say = (name) => result.fill(words.cells[`group_${name}`], { number });
-    const figure = (name, bytes) => result.fill(words.cells[name], { short: kvreport.gib(bytes, 1) });
+    const figure = (name, bytes) => result.fill(words.cells[name], { short: kvreport.missing(bytes) });
     switch (answer.verdict) {
       case "weights_exceed_memory": {
         const over = kvKernel.over(widest.weights, gpu.usable);
@@ -175,34 +175,20 @@
   function openers(root, base) {
     const table = $("#users-table", root);
     if (!table) return;
-    const open = async (id, context) => {
-      const state = { ...kvreport.now(), gpu: id };
-      const site = await kvreport.siteFor(base, state.engine);
-      const model = await kvreport.modelFor(base, site, state.model);
-      const gpu = site.gpus.find((each) => each.id === id);
+    const open = (id, context) => {
       const shown = $(`#on-${CSS.escape(id)} td`, table);
-      const tp = shown ? Number(shown.textContent) : undefined;
-      const at = {
-        ...state,
-        tp: tp || "fewest",
-        pp: undefined,
-        dp: undefined,
-        ep: undefined,
-        dcp: undefined,
-      };
-      const deployment = kvState.deployments(site, model, gpu, at).pop();
-      if (deployment) {
-        result.why(result.facts(site, model, gpu, { ...at, context }, deployment), context);
-      }
+      const none = { pp: undefined, dp: undefined, ep: undefined, dcp: undefined };
+      const tp = (shown && Number(shown.textContent)) || "fewest";
+      return kvreport.whyOf(base, { ...kvreport.now(), gpu: id, tp, ...none, context });
     };
     load(new URL("site.json", base)).then((site) => {
       for (const cell of $$("td.kv-no", table)) {
-        if (!/GiB|fit|large|high/.test(cell.textContent) || $("button", cell)) continue;
+        if ($("button", cell) || cell.textContent === words.no_request.context_exceeds_model[0]) continue;
         const id = cell.parentElement.id.replace("on-", "");
         const context = site.contexts[cell.cellIndex - 2];
-        const words = cell.textContent;
+        const said = cell.textContent;
         cell.replaceChildren(
-          make("button", { type: "button", class: "kv-whybutton", onclick: () => open(id, context) }, words),
+          make("button", { type: "button", class: "kv-whybutton", onclick: () => open(id, context) }, said),
         );
       }
       for (const note of $$(".kv-groups .kv-note-of", root)) {

@@ -69,7 +69,7 @@
         Promise.all([at(`engines/${name}.json`), at(`engines/${name}/${slug}.json`).catch(() => null)]).then(
           ([engine, own]) =>
             facts.engines.set(name, {
-              site: { ...site, engine: { ...engine.engine, default: site.engine.name }, gpus: engine.gpus },
+              site: kvCapacity.underEngine(site, engine),
               model: own && { ...model, ...own },
             }),
         ),

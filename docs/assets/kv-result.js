@@ -55,7 +55,7 @@
           seqs: count(deployment.seqs),
           held: count(answer.held),
           longest: roughTokens(deployment.longest),
-          short: gib(answer.short, 1),
+          short: kvreport.missing(answer.short),
           need: gib(deployment.resident, 1),
           usable: gib(gpu.usable, 1),
           slots: count(kvKernel.wholeBlocks(deployment.pool, deployment.block)),
@@ -75,9 +75,10 @@
 
   /* The conclusion, as text with **emphasis**. */
   function conclusion(one) {
-    const { model, deployment, answer, context, names, state, site } = one;
+    const { model, gpu, deployment, answer, context, names, state, site } = one;
     const say = (name, more = {}) => fill(words.sentences[name], { ...names, ...more });
     if (!deployment) {
+      if (!kvCapacity.isPublished(model, gpu)) return say("not_published");
       const layout = kvState.hasLayout(state) &&
         Number(state.tp || 1) * (state.dp || 1) * (state.pp || 1) > 1;
       return say(layout && anywhere(one) ? "not_split" : "engine_does_not_run");
@@ -112,6 +113,15 @@
   const anywhere = ({ site, model, gpu, state }) =>
     kvState.deployments(site, model, gpu, { weights: state.weights, kv: state.kv }).length > 0;
 
+  /* The settings of the engine that a state names. */
+  const chosen = (state) =>
+    [
+      state.share !== undefined && `memory share ${state.share}`,
+      state.batched && `${count(state.batched)} batched tokens`,
+      state.seqs && `max_num_seqs ${count(state.seqs)}`,
+      state.eager && "no CUDA graphs",
+    ].filter(Boolean);
+
   function conditions({ site, deployment, state }) {
     const label = (list, name) => (list.find((one) => one.name === name) || {}).label || name;
     if (!deployment) return "From formulas, not measured.";
@@ -121,10 +131,7 @@
       state.engine === "ceiling" ? "No engine overhead" : site.engine.label,
       deployment.weightFormat === "released" ? "weights as released" : `weights: ${weights}`,
       `KV cache: ${cache}`,
-      state.share !== undefined && `memory share ${state.share}`,
-      state.batched && `${count(state.batched)} batched tokens`,
-      state.seqs && `max_num_seqs ${count(state.seqs)}`,
-      state.eager && "no CUDA graphs",
+      ...chosen(state),
     ].filter(Boolean);
     return `${settings.join(", ")}. From formulas, not measured.`;
   }
@@ -308,7 +315,9 @@
 
   function cellWords(answer) {
     const short = ["cache_exceeds_pool", "weights_exceed_memory", "may_fit"];
-    if (short.includes(answer.verdict)) return fill(words.cells.short, { short: gib(answer.short, 1) });
+    if (short.includes(answer.verdict)) {
+      return fill(words.cells.short, { short: kvreport.missing(answer.short) });
+    }
     return (words.no_request[answer.verdict] || ["0"])[0];
   }
 
@@ -426,6 +435,7 @@
       fill,
       devicesText,
       requestsText,
+      settings: chosen,
     },
   });
 })();

@@ -190,6 +190,23 @@
       }
       if (mine !== turn) return;
       catalog = site;
+      const engine = values.get("engine");
+      if (engine !== site.engine.name) {
+        const [other, decided] = await Promise.all(
+          [`engines/${engine}.json`, `engines/${engine}/${slug}.json`].map((name) =>
+            load(new URL(name, base)).catch(() => null)
+          ),
+        );
+        if (mine !== turn) return;
+        if (!other || !decided) {
+          const label = fields.engine.selectedOptions[0].textContent;
+          refuse(`${label} does not run ${model.name}.`, ignored);
+          return;
+        }
+        site = kvCapacity.underEngine(site, other);
+        model = { ...model, ...decided };
+        peaks = kvSizing.underEngine(peaks, site);
+      }
       const given = read(site);
       const made = given.error ? given : kvSizing.workload(given.asked);
       if (made.error) {
@@ -460,7 +477,8 @@
             row("Requests that fit", ([, , replicas]) => count(replicas * best.each)),
             row(
               "Headroom",
-              ([, requests, replicas]) => `${Math.round((replicas * best.each / requests - 1) * 100)} %`,
+              ([, requests, replicas]) =>
+                `${Math.round(kvKernel.headroom(replicas, best.each, requests) * 100)}%`,
             ),
           ),
         ),
@@ -514,7 +532,7 @@
             (best.tpot * 1e3).toFixed(1)
           } ms, about ${(best.tpot / work.efficiency * 1e3).toFixed(1)} ms at ${
             Math.round(work.efficiency * 100)
-          } % of the peak rates`,
+          }% of the peak rates`,
         );
       }
       if (!Number.isNaN(best.ttft)) {
@@ -553,7 +571,7 @@
         ["Replicas × GPUs", (one) => `${one.replicas[2]} × ${one.layout.devices}`, true],
         ["Layout", (one) => layoutWords[one.layout.label], false],
         ["Requests per replica", (one) => `${count(one.each)}${one.sure ? "" : " (tight)"}`, true],
-        ["Headroom", (one) => `${Math.round(one.headroom * 100)} %`, true],
+        ["Headroom", (one) => `${Math.round(one.headroom * 100)}%`, true],
         ["Memory", (one) => gib(one.memory, 0), true],
         ...prices,
         ["Weights", formats, false],

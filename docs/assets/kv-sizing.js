@@ -128,13 +128,21 @@
       );
     }
     if (work.ttft !== null || work.tpot !== null) {
-      assumed.push(`servers reach ${Math.round(work.efficiency * 100)} % of the roofline`);
+      assumed.push(`servers reach ${Math.round(work.efficiency * 100)}% of the roofline`);
     }
     work.peak = Math.ceil(concurrent * work.burst);
     return { work, assumed };
   }
 
   /* --- ranking ------------------------------------------------------------------------------------------ */
+
+  /* The accelerators' limits under another engine: how many requests it runs at once is its own default. */
+  const underEngine = (peaks, site) => ({
+    ...peaks,
+    gpus: Object.fromEntries(
+      site.gpus.map((gpu) => [gpu.id, { ...peaks.gpus[gpu.id], seqs: gpu.step[1] }]),
+    ),
+  });
 
   const isTensorOnly = (layout) => layout.devices === layout.tp && !layout.ep && layout.dcp === 1;
 
@@ -222,7 +230,7 @@
                 devices,
                 memory: devices * gpu.usable,
                 price: price === undefined ? null : price * devices,
-                headroom: replicas[1] * all / work.peak - 1,
+                headroom: kernel.headroom(replicas[1], all, work.peak),
                 sure: sure * peak >= work.peak,
                 binds: kernel.whatLimits(request, constant, held, fast, limits.seqs),
                 tpot: kernel.decodeSeconds(step, batch, work.mean),
@@ -338,5 +346,5 @@
     return words.map(quote).join(" ");
   }
 
-  root.kvSizing = { workload, rank, bestOfEach, inverses, whatToRelax, runsOnSglang, command };
+  root.kvSizing = { workload, rank, bestOfEach, inverses, whatToRelax, runsOnSglang, command, underEngine };
 })(typeof globalThis === "object" ? globalThis : this);

@@ -184,12 +184,11 @@
 
   /* Published start-up logs of the same model and accelerator, once they are read. */
   async function logs({ model, gpu }, dialog) {
-    const own = document.querySelector("[data-kv-state], [data-kv-base], [data-kv-compare]");
-    if (!(own instanceof HTMLElement)) return;
-    const { kvState: one, kvBase: two, kvCompare: three } = own.dataset;
-    const file = await kvreport.load(new URL("logs.json", new URL(one || two || three, location.href))).catch(
-      () => ({}),
-    );
+    const names = ["state", "base", "compare", "explore"].map((name) => `data-kv-${name}`);
+    const own = document.querySelector(names.map((name) => `[${name}]`).join());
+    if (!own) return;
+    const base = new URL(names.map((name) => own.getAttribute(name)).find(Boolean), location.href);
+    const file = await kvreport.load(new URL("logs.json", base)).catch(() => ({}));
     const found = (file[model.slug] || {})[gpu.id] || [];
     if (!found.length || !dialog.isConnected) return;
     const line = (log) =>

@@ -25,25 +25,27 @@
     return node;
   }
 
-  /* Formatters are made once: to make one for each number is what takes longest in a table. */
-  const formats = new Map();
+  /* A number as people read it. The browser's own formatter takes longer to load than a whole table to write. A half
+     goes to the even digit, as where the build prints the same number. */
   function fixed(value, digits) {
-    if (!formats.has(digits)) {
-      formats.set(
-        digits,
-        new Intl.NumberFormat(
-          "en-US",
-          digits === undefined
-            ? {}
-            // A half goes to the even digit, as where the build prints the same number.
-            : { minimumFractionDigits: digits, maximumFractionDigits: digits, roundingMode: "halfEven" },
-        ),
-      );
+    if (!Number.isFinite(value)) return String(value);
+    const [whole, rest] = rounded(Math.abs(value), digits ?? 3).split(".");
+    const part = digits === undefined ? (rest || "").replace(/0+$/, "") : rest;
+    const text = whole.replace(/\B(?=(\d{3})+$)/g, ",") + (part ? `.${part}` : "");
+    return value < 0 && /[1-9]/.test(text) ? `-${text}` : text;
+  }
+  function rounded(value, digits) {
+    const text = value.toFixed(digits), scaled = value * 10 ** digits, low = Math.floor(scaled);
+    // Halfway, and not only after the multiplication: then more digits are a 5 and zeros.
+    if (scaled - low !== 0.5 || !/^\d*50*$/.test(value.toFixed(digits + 55).split(".")[1].slice(digits))) {
+      return text;
     }
-    return formats.get(digits).format(value);
+    return ((low + (low % 2)) / 10 ** digits).toFixed(digits);
   }
   const count = (n) => fixed(n);
   const gib = (bytes, digits = 2) => fixed(bytes / GIB, digits);
+  /* What is missing is never printed as nothing. */
+  const missing = (bytes) => gib(Math.max(bytes, GIB / 10), 1);
   const plural = (n, word) => `${count(n)} ${n === 1 ? word.replace(/s$/, "") : word}`;
 
   function tokens(n) {
@@ -249,6 +251,10 @@
       () => said("Copying is not allowed here"),
     );
   }
+
+  /* Let the browser draw and answer before the next piece of work. */
+  const pause = () =>
+    globalThis.scheduler?.yield ? scheduler.yield() : new Promise((done) => setTimeout(done));
 
   const matches = (text, query) =>
     query.toLowerCase().split(/\s+/).filter(Boolean).every((word) => text.includes(word));
@@ -470,6 +476,19 @@
     ["[data-kv-instrument]", "instrument", ["kv-kernel.js", "kv-lessons.js", "kv-book-instrument.js"]],
   ];
 
+  /* What works without other files. Browsers do not let a page that is opened as a file read any. */
+  const ALONE = ["index", "textFilter", "guess", "quiz", "choice", "exercise", "instrument"];
+  const AS_FILE =
+    "This page was opened as a file, and browsers do not let a file read the numbers next to it. The text is complete; " +
+    "forms, filters and search need a server: run “python -m http.server” in the site’s folder and open the address that it prints.";
+
+  function asFile(marks) {
+    const place = $(marks.join());
+    if (!place) return;
+    place.before(make("p", { class: "kv-fault", role: "note" }, AS_FILE));
+    for (const said of $$(".kv-said, .kv-js form, form.kv-js")) said.hidden = true;
+  }
+
   /* An address that does not exist: offer a search for its last words. */
   function lost(place) {
     const asked = decodeURIComponent(location.pathname).split("/").filter(Boolean).pop() || "";
@@ -503,8 +522,11 @@
         )
       );
     }
+    const filed = location.protocol === "file:";
+    const unread = PARTS.filter(([, name]) => filed && !ALONE.includes(name)).map(([mark]) => mark);
+    if (filed) asFile(unread);
     for (const [mark, name, files] of PARTS) {
-      const roots = $$(mark);
+      const roots = unread.includes(mark) ? [] : $$(mark);
       if (!roots.length) continue;
       const later = LATE.includes(name) && !location.search;
       (later ? wake() : Promise.resolve()).then(() => Promise.all(files.map(script))).then(() => {
@@ -527,6 +549,7 @@
     count,
     fixed,
     gib,
+    missing,
     plural,
     tokens,
     roughTokens,
@@ -542,13 +565,15 @@
     copy,
     debounce,
     matches,
+    pause,
     units,
     enliven,
     wake,
     start,
   };
 
-  if (window.document$) window.document$.subscribe(start);
+  // Opened as a file the theme never says that the page is there.
+  if (window.document$ && location.protocol !== "file:") window.document$.subscribe(start);
   else if (document.readyState === "loading") addEventListener("DOMContentLoaded", start);
   else start();
 })();

@@ -131,7 +131,7 @@ claim(cache / total, 0.0164, within=0.005)
 
 # %% [markdown]
 # The cache is
-# {{ 1.6 % = kv_request("llama-3.1-8b", tokens=2048) / (weights("llama-3.1-8b") + kv_request("llama-3.1-8b", tokens=2048)) }}
+# {{ 1.6% = kv_request("llama-3.1-8b", tokens=2048) / (weights("llama-3.1-8b") + kv_request("llama-3.1-8b", tokens=2048)) }}
 # of the memory in use. This is why many people believe that memory is about the weights. Now add conversations, or make them
 # longer.
 

@@ -193,7 +193,7 @@ table(
     ["What the cache may use", "2K", "8K", "32K", "128K"],
     [
         ["everything the weights leave", *everything],
-        ["85 % of that", *share],
+        ["85% of that", *share],
         ["what vLLM leaves (our estimate)", *engine],
     ],
     mark=2,
@@ -219,7 +219,7 @@ curves(
     x=wide,
     lines={
         name: [max(int(pool // q.kv_request(MODEL, tokens=n)), 1) for n in wide]
-        for name, pool in zip(["everything", "85 %", "vLLM"], pools, strict=True)
+        for name, pool in zip(["everything", "85%", "vLLM"], pools, strict=True)
     },
     x_title="tokens in each request",
     y_title="requests",

@@ -234,7 +234,7 @@ exercise(
     spare / GiB,
     unit="GiB",
     digits=1,
-    solution=f"The weights take {need / GiB:.1f} of {q.memory('H100') / GiB:.1f} GiB. The engine's default share is 92 %, and activations "
+    solution=f"The weights take {need / GiB:.1f} of {q.memory('H100') / GiB:.1f} GiB. The engine's default share is 92%, and activations "
     "and CUDA graphs need more than what is left. Weights that fit are not a model that serves.",
     traps={10.0: "This uses the label and the name of the model. Both are rounded."},
     within=0.05,

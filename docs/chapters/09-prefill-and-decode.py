@@ -234,8 +234,8 @@ more_fit = int((pool + 0.1 * q.memory(GPU) * q.share(MODEL, GPU)) // each)
 fp8_fit = q.fits(MODEL, GPU, tokens=TOKENS, kv="fp8")
 invest = [
     ["as it is", base_fit, rate(base_fit)],
-    ["10 % more memory", more_fit, rate(more_fit)],
-    ["10 % more bandwidth", base_fit, rate(base_fit, faster=1.1)],
+    ["10% more memory", more_fit, rate(more_fit)],
+    ["10% more bandwidth", base_fit, rate(base_fit, faster=1.1)],
     ["an FP8 cache", fp8_fit, rate(fp8_fit, "fp8")],
 ]
 table(

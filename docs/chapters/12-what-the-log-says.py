@@ -319,9 +319,9 @@ exercise(
 
 # %% tags=["hide"]
 fold(
-    "3. The printed usage is 0.2 to 0.5 %. Is the server too large?",
+    "3. The printed usage is 0.2 to 0.5%. Is the server too large?",
     "Not for that reason alone. With a pool of "
-    f"{43 * GiB / q.kv_per_token('qwen3.6-27b', 'fp8') / 1e6:.1f} million tokens (43 GiB, Qwen3.6 27B, FP8), 0.5 % is "
+    f"{43 * GiB / q.kv_per_token('qwen3.6-27b', 'fp8') / 1e6:.1f} million tokens (43 GiB, Qwen3.6 27B, FP8), 0.5% is "
     f"{0.005 * 43 * GiB / q.kv_per_token('qwen3.6-27b', 'fp8'):,.0f} tokens, one or two short requests in flight. Look at the peak.",
 )
 

@@ -113,7 +113,7 @@ table(
 claim(unlimited.rate("full_blocks"), 0.661, within=0.002)
 claim(half.rate("tokens"), 0.863, within=0.002)
 # %% [markdown]
-# The Mooncake paper's 66 % for this trace is the third line. A rate without its definition says little. A rate of the last half, after the cache has
+# The Mooncake paper's 66% for this trace is the third line. A rate without its definition says little. A rate of the last half, after the cache has
 # warmed up, is another quantity than a rate of all requests. From here on, a hit rate is hit tokens divided by prompt tokens.
 #
 # ## The formula
@@ -136,7 +136,7 @@ formula(
 
 # %% tags=["hide"]
 guess(
-    "How many GiB of KV cache would it take to reach a hit rate of 30 %?",
+    "How many GiB of KV cache would it take to reach a hit rate of 30%?",
     found.cache_bytes_for_hit_rate / GiB,
     unit="GiB",
     low=1,
@@ -238,7 +238,7 @@ table(
         "Arrivals, times as fast",
         "Running, mean",
         "Waiting, most",
-        "Wait, 95 %, s",
+        "Wait, 95%, s",
         "Preemptions",
         "Idle context stays, s",
     ],
@@ -408,7 +408,7 @@ quiz(
         wrong("Whether its session is still open", "Engines do not know sessions. They know blocks."),
     ),
     item(
-        "A vendor reports a hit rate of 86 %. What do you ask?",
+        "A vendor reports a hit rate of 86%. What do you ask?",
         wrong("On which GPU?", "The GPU matters less than the definition."),
         right(
             "Of tokens or blocks, of all requests or after a warm-up, and on which traffic",

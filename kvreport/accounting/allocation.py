@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from kvreport.accounting import numeric as xp
 from kvreport.accounting.all_to_all import buffer_bytes
@@ -14,7 +13,7 @@ from kvreport.accounting.engines.base import NOTHING, EngineRules, Reserve
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.extras import lora_bytes
 from kvreport.accounting.numeric import Integers
-from kvreport.accounting.plan import BlockPlan
+from kvreport.accounting.plan import BlockPlan, CacheSetup
 from kvreport.accounting.weights import ComponentBytes, weights_by_component
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
@@ -181,15 +180,10 @@ def shared_plan(case: Case, known: Memo) -> BlockPlan:
 
 def new_plan(case: Case) -> BlockPlan:
     """The block plan of a case, worked out."""
-    given: dict[str, Any] = {
-        "serving": case.serving,
-        "kv_format": case.kv_format,
-        "layout": case.layout,
-        "accelerator": case.accelerator,
-    }
+    setup = CacheSetup(case.serving, case.kv_format, case.layout, case.accelerator)
     if case.stage_of is not None:
-        return case.rules.plan_stage(*case.stage_of, case.model, **given)
-    return case.rules.plan(case.model, **given)
+        return case.rules.plan_stage(*case.stage_of, case.model, setup)
+    return case.rules.plan(case.model, setup)
 
 
 def shared_reserve(case: Case, known: Memo) -> Reserve:

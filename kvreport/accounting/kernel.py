@@ -650,6 +650,11 @@ def replicas_for(requests: int, each: int) -> int:
     return -(-requests // each)
 
 
+def headroom(replicas: int, each: int, requests: int) -> float:
+    """Return the requests that replicas run on top of those asked of them, as a share of these."""
+    return replicas * each / requests - 1
+
+
 def share_of_peak(peak: int, each: int) -> int:
     """Return the requests of the peak that one replica runs, if as many replicas as needed share them evenly."""
     return -(-peak // replicas_for(peak, max(each, 1)))

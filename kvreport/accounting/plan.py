@@ -7,7 +7,10 @@ from typing import Protocol
 
 from kvreport.accounting import numeric as xp
 from kvreport.accounting.numeric import Integers
+from kvreport.accounting.parallel import Layout
 from kvreport.accounting.profile import CacheProfile
+from kvreport.catalog.accelerator import Accelerator
+from kvreport.catalog.formats import KvFormat
 
 
 class Pool(Protocol):
@@ -95,3 +98,20 @@ class Serving:
     hybrid_manager: bool = True
     sequences: int = 1
     window_share: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CacheSetup:
+    """What decides a block plan beside the model.
+
+    Attributes:
+        serving: Scheduler sizes and flags that change the plan.
+        kv_format: How growing caches are stored; None for the type that the model is served in.
+        layout: How the model is spread over devices.
+        accelerator: The device; it decides kernels, and with them block sizes. None: a Hopper GPU.
+    """
+
+    serving: Serving
+    kv_format: KvFormat | None
+    layout: Layout
+    accelerator: Accelerator | None

@@ -12,6 +12,7 @@ treats alike share a block plan and are evaluated together.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -23,6 +24,7 @@ from kvreport.accounting.deployment import Case, Memo, device_class, lay_out
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.numeric import Integers
 from kvreport.accounting.parallel import SERVER_DEVICES, Layout, allowed_tensor_parallel, suits
+from kvreport.accounting.partition import best_partition
 from kvreport.accounting.plan import BlockPlan, Serving
 from kvreport.accounting.roofline import Peaks, decode_seconds, prefill_seconds
 from kvreport.accounting.sizing import (
@@ -45,17 +47,36 @@ from kvreport.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """An accelerator that may be used.
+    """An accelerator that may be used, or a machine of unequal ones.
 
     Attributes:
-        accelerator: The device.
+        accelerator: The device; of unequal ones the smallest, by the name of all of them.
         available: How many there are, or None for as many as it takes.
-        price_per_hour: Price of one device, in any currency, or None.
+        price_per_hour: Price of one device, in any currency, or None; of unequal ones the mean.
+        machine: The devices of one machine, place by place, where they differ; else empty.
     """
 
     accelerator: Accelerator
     available: int | None = None
     price_per_hour: float | None = None
+    machine: tuple[Accelerator, ...] = ()
+
+    @classmethod
+    def unequal(cls, machine: tuple[Accelerator, ...], available: int | None, price: float | None) -> Offer:
+        """A machine of unequal devices, each copy of a model spread over all of them."""
+        least = min(machine, key=lambda one: one.usable_bytes)
+        names = Counter(one.id for one in machine)
+        joined = "+".join(name if number == 1 else f"{name}*{number}" for name, number in names.items())
+        shown = " + ".join(
+            one.name if names[one.id] == 1 else f"{names[one.id]} x {one.name}"
+            for one in {device.id: device for device in machine}.values()
+        )
+        return cls(
+            least.model_copy(update={"id": joined, "name": shown}),
+            None if available is None else available * len(machine),
+            price,
+            machine,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +174,8 @@ class Deployment:
     @property
     def memory_bytes(self) -> int:
         """Memory of all devices."""
+        if self.offer.machine:
+            return self.replicas[-1] * sum(one.usable_bytes for one in self.offer.machine)
         return self.devices * self.total_bytes
 
     @property
@@ -163,7 +186,7 @@ class Deployment:
 
     def headroom(self, peak: int) -> float:
         """Requests that could come on top of the peak, spares not counted, as a share of the peak."""
-        return self.replicas[1] * self.users_each / peak - 1
+        return kernel.headroom(self.replicas[1], self.users_each, peak)
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,7 +360,7 @@ class _Group:
                         weight_format=self.weight_format,
                         kv_format=self.kv_format,
                         plan=plan,
-                        total_bytes=int(total[index]),
+                        total_bytes=int(np.asarray(stage.total_bytes)[index]),
                         weight_bytes=int(np.asarray(stage.resident_bytes)[self.place]),
                         reserve_bytes=stage.reserve.total,
                         pool_bytes=int(pool),
@@ -380,7 +403,8 @@ class _Group:
 
 def _groups(model: Model, workload: Workload, offers: Sequence[Offer], choices: Choices) -> Iterator[_Group]:
     """Every combination of one model, offers that an engine treats alike together."""
-    kinds = _kinds(offers, choices)
+    yield from _unequal(model, workload, [offer for offer in offers if offer.machine], choices)
+    kinds = _kinds([offer for offer in offers if not offer.machine], choices)
     peaks: dict[tuple[str, ...], Peaks] = {}
     demands: dict[tuple[Layout, str, str], Demand] = {}
     memo = Memo()
@@ -414,6 +438,46 @@ def _groups(model: Model, workload: Workload, offers: Sequence[Offer], choices: 
                         demand=demands[asked],
                         peaks=peaks[ids],
                     )
+
+
+def _unequal(model: Model, workload: Workload, offers: Sequence[Offer], choices: Choices) -> Iterator[_Group]:
+    """Machines of unequal devices: tensor parallel over all, or stages with the partition that holds the most."""
+    for offer in offers:
+        slowest = min((Peaks.of(one) for one in offer.machine), key=lambda one: float(one.bytes_per_s))
+        for layout in _over_machine(model, offer):
+            for kv in _caches(model, choices, offer.machine[0]):
+                if not all(kv.stored_by(one.compute_capability, one.vendor) for one in offer.machine):
+                    continue
+                case = _case(model, choices, (offer.machine[0],), kv, layout)
+                case = replace(case, replica=offer.machine)
+                try:
+                    if layout.pipeline > 1:
+                        partition = best_partition(case, workload.longest_tokens)
+                        case = replace(case, layout=replace(layout, partition=partition))
+                    laid = lay_out(case)
+                except InputError:
+                    continue
+                for place, (name, form) in enumerate(choices.weight_formats.items()):
+                    whole = demand(model, form, choices.formats, kv, tensor_parallel=layout.tensor)
+                    yield _Group(
+                        model=model,
+                        workload=workload,
+                        offers=[offer],
+                        choices=choices,
+                        weight_format=name,
+                        kv_format=kv.name,
+                        laid=laid,
+                        place=place,
+                        demand=whole,
+                        peaks=slowest,
+                    )
+
+
+def _over_machine(model: Model, offer: Offer) -> list[Layout]:
+    """The ways to spread one copy over all devices of a machine."""
+    devices = len(offer.machine)
+    sizes = allowed_tensor_parallel(model, devices)
+    return [Layout(tensor=size, pipeline=devices // size) for size in sizes if devices % size == 0]
 
 
 def _layouts(model: Model, choices: Choices) -> list[Layout]:
@@ -466,11 +530,21 @@ def _lay_out(
     """The deployments of offers that the engine treats alike, or None where there can be none."""
     if not offers:
         return None
-    tokens, rows = _scheduler(choices, offers[0].accelerator)
-    case = Case(
+    case = _case(model, choices, tuple(offer.accelerator for offer in offers), kv, layout)
+    try:
+        return lay_out(case, memo)
+    except InputError:
+        return None
+
+
+def _case(
+    model: Model, choices: Choices, devices: tuple[Accelerator, ...], kv: KvFormat, layout: Layout
+) -> Case:
+    tokens, rows = _scheduler(choices, devices[0])
+    return Case(
         model=model,
         engine=choices.engine,
-        accelerators=tuple(offer.accelerator for offer in offers),
+        accelerators=devices,
         weight_formats=tuple(choices.weight_formats.values()),
         formats=choices.formats,
         kv_format=kv,
@@ -480,10 +554,6 @@ def _lay_out(
         many=True,
         support=choices.support,
     )
-    try:
-        return lay_out(case, memo)
-    except InputError:
-        return None
 
 
 def _peaks(requests: int, users: int, sure: int) -> list[int]:

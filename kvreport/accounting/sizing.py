@@ -28,7 +28,7 @@ from kvreport.units import GIB, MAX_BYTES, MIB
 Binds = Literal["weights", "cache", "state", "max_seqs", "time", "context"]
 
 DEFAULT_EFFICIENCY: Final = kernel.DEFAULT_EFFICIENCY
-"""Share of the roofline that a server is taken to reach: the published ones in the tests reach 22 to 77 %, dense models 41 to 77 %."""
+"""Share of the roofline that a server is taken to reach: the published ones in the tests reach 22 to 77%, dense models 41 to 77%."""
 
 MAX_REQUESTS: Final = kernel.MAX_REQUESTS
 MAX_BURST: Final = 1000

@@ -11,6 +11,7 @@ from typing import Final, Literal
 
 from kvreport.accounting.alignment import cut_block
 from kvreport.accounting.capacity import Verdict
+from kvreport.accounting.compute_type import CUDA, FLOAT32, PLAIN_FORMATS, WIDE, computed_by, lacks_type
 from kvreport.accounting.parallel import Layout
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
@@ -22,13 +23,9 @@ from kvreport.catalog.support import (
     Lacking,
     Ruling,
     Support,
-    TypeRule,
     numbers,
     within,
 )
-
-CUDA: Final = "NVIDIA"
-"""The maker whose devices formats are ruled for by capability."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +52,6 @@ class Judgement:
 RUNS: Final = Judgement()
 
 _SINGLE: Final = Layout()
-
-FLOAT32: Final = "float32"
-WIDE: Final = "fp32"
-"""The format of weights and caches that are computed in float32."""
-
-_PLAIN: Final = ("bf16",)
-_IN_FLOAT16: Final = ("int4", "int8", "gptq")
-"""Beginnings of the names of formats whose checkpoints name float16 as their type, whatever they were made from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,59 +143,12 @@ def _on_device(
     return stored if stored.verdict is not None or kept.verdict is None else kept
 
 
-def computed_in(
-    support: Support,
-    engine: Engine,
-    accelerator: Accelerator,
-    model: Model,
-    weight_format: WeightFormat | None = None,
-    dtype: str | None = None,
-) -> str:
-    """The type that a release computes in: the one asked for, else the checkpoint's own, else what it falls back to.
-
-    Args:
-        support: The rules.
-        engine: The engine's record.
-        accelerator: The device.
-        model: The model, whose class may not be computed in float16.
-        weight_format: What its weights are converted to; None is as released.
-        dtype: The type asked for; None is the checkpoint's own.
-    """
-    form = model.weight_format if weight_format is None else weight_format.name
-    return _computed_in(support.ruling(engine.family, engine.version), accelerator, model, form, dtype)
-
-
-def _computed_in(ruling: Ruling, accelerator: Accelerator, model: Model, form: str, dtype: str | None) -> str:
-    if dtype is not None:
-        return dtype
-    unstable = model.architecture in ruling.unstable
-    lacking = [rule for rule in ruling.types if _lacks_type(rule, accelerator)]
-    own = stored_type(model, form)
-    if own == FLOAT32 and form != WIDE:
-        own = "float16" if lacking else "bfloat16"
-    if own in {rule.dtype for rule in lacking if not rule.casts}:
-        return own
-    if not lacking:
-        return "bfloat16" if unstable and own == "float16" else own
-    return FLOAT32 if unstable else "float16"
-
-
-def stored_type(model: Model, form: str) -> str:
-    """The type that a checkpoint of a model in a format names: float16 for those that are written so."""
-    return FLOAT32 if form == WIDE else "float16" if form.startswith(_IN_FLOAT16) else model.dtype
-
-
-def _lacks_type(rule: TypeRule, accelerator: Accelerator) -> bool:
-    own = accelerator.compute_capability
-    return accelerator.vendor == CUDA and own is not None and not within(rule, numbers(own))
-
-
 def _type(
     ruling: Ruling, engine: Engine, accelerator: Accelerator, model: Model, form: str, dtype: str | None
 ) -> Judgement | None:
-    computed = _computed_in(ruling, accelerator, model, form, dtype)
+    computed = computed_by(ruling, accelerator, model, form, dtype)
     for rule in ruling.types:
-        if rule.dtype == computed and _lacks_type(rule, accelerator):
+        if rule.dtype == computed and lacks_type(rule, accelerator):
             starts = FLOAT32 if model.architecture in ruling.unstable else "float16"
             return Judgement(
                 "engine_does_not_run",
@@ -219,13 +161,13 @@ def _type(
             f"{engine.label} does not compute {model.architecture} in float16, for its numerical instability "
             "(--dtype bfloat16 starts, or float32 where the device lacks it)",
         )
-    if computed == FLOAT32 and ruling.types and form not in (WIDE, *_PLAIN):
+    if computed == FLOAT32 and ruling.types and form not in (WIDE, *PLAIN_FORMATS):
         return Judgement(
             "format_not_supported",
             f"{engine.label} would compute {model.architecture or model.id} in float32 on {accelerator.name}, and "
             f"{form} weights need a 16-bit type",
         )
-    if computed == FLOAT32 and form in _PLAIN:
+    if computed == FLOAT32 and form in PLAIN_FORMATS:
         return Judgement(
             "format_not_supported",
             f"{engine.label} computes {model.architecture} in float32 on {accelerator.name}: its weights and its "
@@ -342,7 +284,15 @@ def _joined(
 def alone_codes(
     support: Support, engine: Engine, accelerators: Sequence[Accelerator], model: Model, layout: Layout
 ) -> list[int]:
-    """The codes of what a layout asks of a device, whatever the formats, one for each device."""
+    """The codes of what a layout asks of a device, whatever the formats, one for each device.
+
+    Args:
+        support: What engines' releases run on.
+        engine: The engine's record, of one release.
+        accelerators: The devices.
+        model: The model.
+        layout: How the model is spread over devices.
+    """
     ruling = support.ruling(engine.family, engine.version)
     return [_alone(ruling, engine, device, model, layout).code for device in accelerators]
 
@@ -436,23 +386,6 @@ def device_signature(support: Support, engine: Engine, accelerator: Accelerator)
         *(capability[0] in rule.generations for rule in ruling.attention),
         *(within(rule, capability) for rule in ruling.types),
         *(_refusal(rule, accelerator) is None for rule in formats),
-    )
-
-
-def widens(
-    support: Support,
-    engine: Engine,
-    accelerator: Accelerator,
-    model: Model,
-    weight_format: WeightFormat | None = None,
-    dtype: str | None = None,
-) -> bool:
-    """Whether a release widens a 16-bit checkpoint to float32; arguments as for :func:`computed_in`."""
-    form = model.weight_format if weight_format is None else weight_format.name
-    return (
-        form in _PLAIN
-        and bool(support.ruling(engine.family, engine.version).types)
-        and computed_in(support, engine, accelerator, model, weight_format, dtype) == FLOAT32
     )
 
 

@@ -63,6 +63,7 @@ class Blueprint:
         prefix: Module path of the layers, ``model.layers``.
         experts: ``(routed, per_token)`` or None.
         kv_format: The KV format that the architecture imposes, or None.
+        weight_format: The format that the class's checkpoints have without saying so, or None.
         notes: Sentences that a reader of the model must know.
     """
 
@@ -76,6 +77,7 @@ class Blueprint:
     intermediate_size: int | None = None
     experts: tuple[int, int] | None = None
     kv_format: str | None = None
+    weight_format: str | None = None
     notes: list[str] = field(default_factory=list)
 
 

@@ -75,7 +75,7 @@ def confront(model: Model, witness: Witness, served: Sequence[int], *, plain_byt
         return Verdict(model, counted, witness.total, None)
     sentence = (
         f"{witness.where} holds {witness.total:,} bytes of weights ({witness.total / 2**30:.2f} GiB); "
-        f"the config makes {counted:,} ({(counted / witness.total - 1) * 100:+.1f} %): "
+        f"the config makes {counted:,} ({(counted / witness.total - 1) * 100:+.1f}%): "
     )
     beside = _beside(model, witness) if not witness.tensors and witness.total > counted else None
     rows = _by_module(model, served, witness) if witness.tensors else None

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Final
 
+from kvreport.architectures.blueprint import Tensor
 from kvreport.architectures.codebooks import aqlm, ascend, bitnet, eetq, exllama, fp_quant
 from kvreport.architectures.compressed_tensors import block_form, compressed_tensors
 from kvreport.architectures.integers import bitsandbytes, grouped_integers, hqq, torchao
@@ -141,11 +142,73 @@ def _metal(found: Quantization, own: Keys) -> None:
 
 
 def _quanto(found: Quantization, own: Keys) -> None:
-    """8-bit integers with one scale a row; narrower ones depend on what the library's release packs."""
-    weights = own.text("weights", default="int8")
-    if weights != "int8":
-        raise own.fault("weights", weights, f"int8{_HEADERS}")
-    _everywhere(found, own, "int8-channel-sym")
+    """One 16-bit scale a row at 8 bits; at 4 and 2 bits a scale and a shift per 128 inputs.
+
+    optimum-quanto 0.2.7, ``nn/qmodule.py``: the group is 128 wherever that divides the inputs.
+    """
+    forms = {
+        "float8": "fp8-channel-s16",
+        "int8": "int8-channel-sym",
+        "int4": integer_form(own, 4, 128, "z16"),
+        "int2": integer_form(own, 2, 128, "z16"),
+    }
+    weights = own.text("weights", default="int8") or "int8"
+    if weights not in forms:
+        raise own.fault("weights", weights, f"one of {', '.join(forms)}{_HEADERS}")
+    _everywhere(found, own, forms[weights])
+
+
+def _higgs(found: Quantization, own: Keys) -> None:
+    """A grid of values per tensor (transformers 5.23, ``integrations/higgs.py``)."""
+    bits = own.whole("bits", default=4, low=2, high=4)
+    group = own.whole("group_size", default=256)
+    if group not in (64, 128, 256):
+        raise own.fault("group_size", group, "64, 128 or 256")
+    _everywhere(found, own, f"higgs{bits}-g{group}")
+
+
+def _four_over_six(found: Quantization, own: Keys) -> None:
+    """NVFP4 or MXFP4, whose scales are chosen otherwise and stored alike (fouroversix 0.1.0, ``ops.py``)."""
+    for name in ("module_config_overrides", "keep_master_weights"):
+        if own.raw(name):
+            raise own.fault(name, own.raw(name), f"nothing{_HEADERS}")
+    form = own.text("weight_dtype") or own.text("dtype", default="nvfp4")
+    if form not in ("nvfp4", "mxfp4"):
+        raise own.fault("dtype", form, "nvfp4 or mxfp4")
+    _everywhere(found, own, form)
+
+
+def _gemma(found: Quantization, own: Keys) -> None:
+    """Gemma's own quantized checkpoints: bits by module, embeddings too where the config says so.
+
+    transformers 5.23, ``integrations/gemma_quant.py``: linear layers and embeddings are replaced, stacked experts
+    are not. The first pattern that is found in a module's name decides.
+    """
+    usual = own.whole("num_bits", default=4, low=2, high=8)
+    tables = own.flag("quantize_embeddings", default=False)
+    left = matcher(
+        own, "modules_to_not_convert", own.texts("modules_to_not_convert") or ["lm_head"], wildcards=False
+    )
+    stated = own.section("module_quant_configs")
+    by_module = []
+    for pattern in stated.data if stated is not None else ():
+        entry = stated.section(pattern) if stated is not None else None
+        bits = entry.whole("num_bits", default=usual, low=2, high=8) if entry is not None else usual
+        finds = matcher(own, "module_quant_configs", [f"re:.*(?:{pattern})"], wildcards=False)
+        by_module.append((finds, bits))
+    for bits in (usual, *(bits for _, bits in by_module)):
+        if bits not in (2, 4, 8):
+            raise own.fault("num_bits", bits, "2, 4 or 8")
+
+    def decide(module: str, tensor: Tensor) -> str | None:
+        table = tensor.component == "embedding" or tensor.looked_up
+        if left(module) or tensor.component == "routed_experts" or not (tables if table else tensor.linear):
+            return None
+        bits = next((bits for finds, bits in by_module if finds(module)), usual)
+        return f"srq{bits}{'-table' if table else ''}"
+
+    found.decide = decide
+    found.weight_format = f"srq{usual}"
 
 
 def _mxfp8(found: Quantization, own: Keys) -> None:
@@ -161,9 +224,10 @@ def _fp8(found: Quantization, own: Keys, *, expert_type: str | None) -> None:
     skip(found, own, "modules_to_not_convert", "ignored_layers")
     block = own.wholes("weight_block_size", length=2, low=1, high=1 << 15)
     narrower = _listed_layers(found, own)
-    if not narrower and expert_type in ("fp4", "mxfp4"):
+    if expert_type in ("fp4", "mxfp4"):
+        # A copy lists the experts that were quantised further; those of prediction layers stay as they were.
         found.take(lambda module: ".experts." in module, "mxfp4")
-        narrower = ["mxfp4"]
+        narrower = narrower or ["mxfp4"]
     take_layers(found, _fp8_form(own, block))
     found.weight_format = narrowest([*narrower, found.weight_format])
 
@@ -317,16 +381,16 @@ _METHODS: Final[dict[str, Callable[[Quantization, Keys], None]]] = {
     "aqlm": aqlm,
     "bitnet": bitnet,
     "eetq": eetq,
+    "fouroversix": _four_over_six,
     "fp_quant": fp_quant,
+    "gemma": _gemma,
+    "higgs": _higgs,
     "metal": _metal,
     "nvfp4": lambda found, own: _everywhere(found, own, "nvfp4"),
     "quanto": _quanto,
 }
 _HEADERS: Final = "; or give the folder with its safetensors files, whose headers say every byte"
 _NEAREST: Final = {
-    "fouroversix": "nvfp4",
-    "gemma": "auto-round",
-    "higgs": "aqlm",
     "quip": "exl3",
     "sinq": "hqq",
     "spqr": "gptq",

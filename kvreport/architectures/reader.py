@@ -131,7 +131,7 @@ def read_config_report(
         "context_tokens": context_tokens or blueprint.context_tokens,
         "dtype": dtype,
         "kv_format": blueprint.kv_format or quantization.kv_format,
-        "weight_format": quantization.weight_format,
+        "weight_format": blueprint.weight_format or quantization.weight_format,
         "hidden_size": blueprint.hidden_size,
         "attention_heads": blueprint.attention_heads,
         "vocabulary": blueprint.vocabulary,

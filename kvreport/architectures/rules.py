@@ -20,7 +20,7 @@ Decision = Callable[[str, Tensor], str | None]
 
 _TOWERS: Final = ("vision", "audio")
 
-_LAYER: Final = re.compile(r"(?:^|\.)(?:layers|h|blocks|block)\.\d+\.")
+_LAYER: Final = re.compile(r"(?:^|\.)(?:layers|h|blocks|block|mtp)\.\d+\.")
 _EXPERT: Final = re.compile(r"\.experts\.\d+\.")
 _OTHER_NAMES: Final = (
     (".w1", ".gate_proj"),

@@ -260,7 +260,7 @@ class Quantities:
         return self._estimate(model, gpu, tokens, options).max_concurrent_requests
 
     def uncertainty(self, model: str, gpu: str, *, tokens: int = 8192, **options: object) -> int:
-        """Bytes per device by which the estimated pool may be wrong either way (80 % band)."""
+        """Bytes per device by which the estimated pool may be wrong either way (80% band)."""
         return self._estimate(model, gpu, tokens, options).budget.uncertainty_bytes
 
     def budget_weights(self, model: str, gpu: str, *, tokens: int = 8192, **options: object) -> int:

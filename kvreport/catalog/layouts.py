@@ -16,13 +16,16 @@ or block size has an exact format without anybody listing it first:
 ``exl2-4.25bpw``           ExLlamaV2, by its average
 ``exl3-4bpw``              ExLlamaV3: the trellis, and a 16-bit scale per input and output
 ``aqlm-1x16-g8``           AQLM: codebooks x bits each, per group of inputs
+``higgs4-g256``            HIGGS: a 16-bit scale per group, and two tables of 16-bit values per tensor
+``srq4``                   Gemma's own: a 32-bit scale per row and two of the activations (``-table``: without)
+``fp8-channel-s16``        FP8 with a 16-bit scale per output channel (quanto)
 ``fp32``, ``int64`` …      stored plainly at that width
 =========================  ===============================================================
 
 Sources, by the shapes of the tensors that each one writes: AutoAWQ 0.2.9 ``awq/modules/linear/gemm.py``,
 GPTQModel 7.7.0 ``nn_modules/qlinear``, compressed-tensors 0.20.0 ``compressors``, mlx-lm 0.32.2
 ``utils.py``, ExLlamaV3 1.6.5 ``modules/quant/exl3.py``, AQLM 1.1.7 ``inference.py``, transformers
-5.23.0 ``integrations/bitnet.py``.
+5.23.0 ``integrations/bitnet.py``, ``higgs.py`` and ``gemma_quant.py``, optimum-quanto 0.2.7 ``nn/qmodule.py``.
 """
 
 from __future__ import annotations
@@ -263,6 +266,44 @@ def _ascend(name: str, bits: str) -> WeightFormat:
     )
 
 
+def _higgs(name: str, bits: str, group: str) -> WeightFormat:
+    # Values of one code, and pairs of values of two codes.
+    tables = (1 << int(bits)) + 2 * (1 << 2 * int(bits))
+    return WeightFormat(
+        name=name,
+        label=f"HIGGS, {bits} bits in groups of {group}",
+        bits=int(bits),
+        block=(1, int(group)),
+        scale_bytes=_SCALE_BYTES,
+        tensor_bytes=2 * tables,
+        quantises=QUANTISED,
+    )
+
+
+def _srq(name: str, bits: str, table: str | None) -> WeightFormat:
+    return WeightFormat(
+        name=name,
+        label=f"Gemma SRQ, {bits} bits, one scale per row",
+        bits=int(bits),
+        block=(1, 0),
+        scale_bytes=4,
+        tensor_bytes=0 if table else 8,
+        quantises=QUANTISED,
+    )
+
+
+def _fp8_short(name: str) -> WeightFormat:
+    return WeightFormat(
+        name=name,
+        label="FP8, one 16-bit scale per output channel",
+        bits=8,
+        block=(1, 0),
+        scale_bytes=_SCALE_BYTES,
+        quantises=QUANTISED,
+        multiplies="fp8",
+    )
+
+
 _Build = Callable[..., WeightFormat | None]
 _N: Final = r"(\d{1,5})"
 _GRAMMAR: Final[tuple[tuple[re.Pattern[str], _Build], ...]] = (
@@ -277,5 +318,8 @@ _GRAMMAR: Final[tuple[tuple[re.Pattern[str], _Build], ...]] = (
     (re.compile(r"exl([23])-(\d{1,2}(?:\.\d{1,2})?)bpw"), _exl),
     (re.compile(r"aqlm-(\d)x(\d{1,2})-g(\d{1,3})(?:o(\d{1,3}))?"), _aqlm),
     (re.compile(r"bitnet"), _bitnet),
+    (re.compile(r"higgs([234])-g(64|128|256)"), _higgs),
+    (re.compile(r"srq([248])(-table)?"), _srq),
+    (re.compile(r"fp8-channel-s16"), _fp8_short),
     (re.compile(r"ascend-w([48])a8"), _ascend),
 )

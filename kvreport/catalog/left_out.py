@@ -21,7 +21,7 @@ class Constant(Record):
 
     Attributes:
         value: In bytes.
-        interval: 80 % interval, from sources drawn with replacement.
+        interval: 80% interval, from sources drawn with replacement.
     """
 
     value: Annotated[float, Field(ge=0)]

@@ -29,18 +29,23 @@ class Tool(Record):
     how: Text
 
 
-class Answer(Record):
-    """What one tool answered; without ``requests`` it gave no answer, and ``note`` says why."""
+class _Answer(Record):
+    """The tool, and what it says about its number or in place of one."""
 
     tool: Slug
-    requests: Count | None = None
     note: Text | None = None
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:
-        if self.requests is None and self.note is None:
+        if getattr(self, "requests", None) is None and self.note is None:
             raise ValueError("requests: missing; allowed: a number, or a note that says why there is none")
         return self
+
+
+class Answer(_Answer):
+    """What one tool answered; without ``requests`` it gave no answer, and ``note`` says why."""
+
+    requests: Count | None = None
 
 
 class Question(Record):
@@ -61,18 +66,10 @@ class Question(Record):
     answers: Annotated[tuple[Answer, ...], Field(min_length=1)]
 
 
-class PoolAnswer(Record):
+class PoolAnswer(_Answer):
     """Requests that a tool's bytes come to; without ``requests`` it gave none, and ``note`` says why."""
 
-    tool: Slug
     requests: Annotated[float, Field(gt=0)] | None = None
-    note: Text | None = None
-
-    @model_validator(mode="after")
-    def _says_something(self) -> Self:
-        if self.requests is None and self.note is None:
-            raise ValueError("requests: missing; allowed: a number, or a note that says why there is none")
-        return self
 
 
 class PoolQuestion(Record):

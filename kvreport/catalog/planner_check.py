@@ -22,7 +22,7 @@ class PlannerCheck(Record):
         rows: Rows compared: a model under one set of flags.
         points: Pools and lengths, over all rows.
         equal: Points whose blocks, tokens and concurrency (or refusal) are equal.
-        near: Points within 1 %.
+        near: Points within 1%.
         equal_as_recorded: Equal points if no flag is inferred.
         inferred_rows: Rows planned with a flag that the record leaves out.
         inferred_flag: That flag.

@@ -86,7 +86,7 @@ def register(add: Add) -> None:
         action="append",
         default=[],
         metavar="GPU",
-        help="slug, alias or pattern (any, commonly rented first); repeatable",
+        help="slug, alias or pattern, or unequal GPUs of one machine: rtx-5090+rtx-3090*2 (any, commonly rented first); repeatable",
     )
     limits.add_argument("--available", type=int, metavar="N", help="GPUs available of each kind")
     limits.add_argument(
@@ -374,6 +374,9 @@ def _machines(found: Deployment) -> str:
     """The GPUs of a deployment and how they are divided."""
     replicas, each = found.replicas[-1], found.layout.devices
     name = found.offer.accelerator.name
+    if found.offer.machine:
+        copies = found.replicas[-1]
+        return (f"{copies} x ({name})" if copies > 1 else name) + f" ({found.layout.label})"
     layout = "" if found.layout.is_tensor_only else f", {found.layout.label}"
     if replicas == 1:
         return f"{found.devices} x {name}" + (f" ({found.layout.label})" if layout else "")

@@ -76,4 +76,4 @@ def _summary(row: dict[str, Any]) -> str:
         return "nothing could be predicted end to end"
     said = f"{row['logs']} end to end, median error {row['median_error']:.2%}, 90th percentile {row['p90_error']:.2%}"
     said += f"; {row['starts_right']} of {row['starts']} starts and refusals right"
-    return said + f"; {row['bands_holding']} of {row['bands']} pools inside their 80 % band"
+    return said + f"; {row['bands_holding']} of {row['bands']} pools inside their 80% band"

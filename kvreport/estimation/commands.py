@@ -11,9 +11,9 @@ import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, Literal
 
+from kvreport.accounting.compute_type import WIDE, computed_in, stored_type
 from kvreport.accounting.engines.command import Command, Served
 from kvreport.accounting.engines.registry import FAMILIES
-from kvreport.accounting.support import WIDE, computed_in, stored_type
 from kvreport.catalog.load import RELEASED
 from kvreport.words import COMMAND_NOTES, ONLINE_WEIGHTS
 

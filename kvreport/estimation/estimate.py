@@ -13,6 +13,7 @@ from kvreport.accounting.demand import demand
 from kvreport.accounting.deployment import Deployment, Memo, bound_of, lay_out
 from kvreport.accounting.kernel import UNLIMITED_REQUESTS
 from kvreport.accounting.numeric import Reals
+from kvreport.accounting.partition import best_partition
 from kvreport.accounting.roofline import step_bounds_ms
 from kvreport.accounting.support import Asked, judge
 from kvreport.accounting.weights import active_parameters, parameters, parameters_by_component
@@ -22,10 +23,10 @@ from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 from kvreport.estimation.answer import AtContext, Estimate
 from kvreport.estimation.explanation import explain
+from kvreport.estimation.hardware import BEST
 from kvreport.estimation.local import estimate_local
 from kvreport.estimation.local_case import engine_of
-from kvreport.estimation.partition import best_partition
-from kvreport.estimation.request import BEST, Request, resolve
+from kvreport.estimation.request import Request, resolve
 from kvreport.query import Query, current_names
 
 STANDARD_CONTEXTS = tuple(1 << power for power in range(11, 21))
@@ -67,7 +68,7 @@ def _partitioned(request: Request) -> Request:
     asked = request.query.pipeline_partition if request.query else None
     if asked != BEST or request.layout.pipeline == 1:
         return request
-    found = best_partition(request)
+    found = best_partition(request.case, request.context_tokens)
     said = f"pipeline partition {','.join(map(str, found))}: the one that holds the most requests"
     layout = replace(request.layout, partition=found)
     return replace(request, layout=layout, assumptions=(*request.assumptions, said))

@@ -121,7 +121,7 @@ def deployment_words(request: Request) -> str:
             f"{number} x {name}" if number > 1 else name for name, number in Counter(names).items()
         )
     words = device_words(layout.devices, names[0])
-    return words if layout.devices == layout.tensor else f"{words} ({layout.label})"
+    return words if layout.is_tensor_only else f"{words} ({layout.label})"
 
 
 def device_words(devices: int, name: str) -> str:

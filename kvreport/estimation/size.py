@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from statistics import fmean
 from typing import Any, Final
 
 from kvreport.accounting import kernel
@@ -16,7 +17,7 @@ from kvreport.accounting.sizing import (
     in_flight,
     mean_held,
 )
-from kvreport.catalog.accelerator import current_since
+from kvreport.catalog.accelerator import Accelerator, current_since
 from kvreport.catalog.load import RELEASED, Catalogue, open_catalogue
 from kvreport.errors import InputError, shorten
 from kvreport.estimation.alternatives import levers, what_to_relax
@@ -30,6 +31,9 @@ __all__ = ["RENTED_FIRST", "TENSOR_PARALLEL", "Sizing", "size"]
 
 TENSOR_PARALLEL: Final = (1, 2, 4, 8)
 """Sizes that are tried where none are given: up to the devices of a usual server."""
+
+MOST_UNEQUAL: Final = 16
+"""Devices of a machine of unequal ones."""
 
 RENTED_FIRST: Final = (
     "no accelerator was named, so current GPUs that several clouds rent out come first, then the fewest GPUs; "
@@ -89,7 +93,8 @@ def size(
         spare_replicas: Replicas that may fail.
         shared_prefix: Leading tokens that all requests share.
         efficiency: Share of the roofline that servers are taken to reach.
-        gpus: Accelerators: slugs, aliases or shell patterns over slugs; empty for all, commonly rented ones first.
+        gpus: Accelerators: slugs, aliases or shell patterns over slugs, or machines of unequal ones
+            (``rtx-5070ti+rtx-5090``); empty for all, commonly rented ones first.
         available: Devices there are of each kind; None for as many as it takes.
         prices: Price of a device per hour, by slug or alias; only priced accelerators are tried.
         weights: Weight formats to try.
@@ -165,6 +170,8 @@ def size(
     if choices.current_since is not None:
         assumed.append(RENTED_FIRST)
     offers = _offers(known, gpus, available, prices)
+    if disaggregated and any(offer.machine for offer in offers):
+        raise InputError("disaggregated: found a machine of unequal GPUs; allowed: one kind of GPU")
     # Prefills elsewhere do not delay the first token here.
     here = replace(work, ttft_s=None) if disaggregated else work
     ranking = rank(records, here, offers, choices)
@@ -226,31 +233,48 @@ def _requests(
 def _offers(
     known: Catalogue, gpus: Sequence[str], available: int | None, prices: Mapping[str, float] | None
 ) -> list[Offer]:
-    mixed = next((name for name in gpus if "+" in name), None)
-    if mixed is not None:
-        named = " ".join(f"--gpu {part.strip()}" for part in mixed.split("+"))
-        raise InputError(
-            f"gpu: found {shorten(mixed)}, unequal GPUs, which are not counted up; allowed: one kind each, or what "
-            f"one machine holds: kvreport estimate MODEL {named} --pipeline-parallel N --pipeline-partition best --require N"
-        )
     priced = {known.accelerator(name).id: price for name, price in (prices or {}).items()}
     for name, price in priced.items():
         if not price > 0:
             raise InputError(f"price: found {price:g} for {name}; allowed: above 0")
     chosen: dict[str, None] = {}
+    machines: list[tuple[Accelerator, ...]] = []
     for name in gpus:
+        if "+" in name:
+            machines.append(_machine(known, name))
+            continue
         matches = [slug for slug in known.accelerators if fnmatchcase(slug, name.lower())]
         for slug in matches or [known.accelerator(name).id]:
             chosen[slug] = None
-    slugs = list(chosen) or list(priced) or list(known.accelerators)
-    if priced and not set(slugs) <= set(priced):
-        missing = ", ".join(sorted(set(slugs) - set(priced)))
+    slugs = list(chosen) or ([] if machines else list(priced) or list(known.accelerators))
+    asked = {*slugs, *(one.id for machine in machines for one in machine)}
+    if priced and not asked <= set(priced):
+        missing = ", ".join(sorted(asked - set(priced)))
         raise InputError(
             f"price: none given for {shorten(missing)}; allowed: a price for every GPU, or for none"
         )
     if available is not None and available < 1:
         raise InputError(f"available: found {available}; allowed: at least 1")
-    return [Offer(known.accelerator(slug), available, priced.get(slug)) for slug in slugs]
+    unequal = [
+        Offer.unequal(machine, available, fmean(priced[one.id] for one in machine) if priced else None)
+        for machine in machines
+    ]
+    return [*unequal, *(Offer(known.accelerator(slug), available, priced.get(slug)) for slug in slugs)]
+
+
+def _machine(known: Catalogue, name: str) -> tuple[Accelerator, ...]:
+    """The devices of a machine written as ``rtx-5090*2+rtx-3090``."""
+    devices: list[Accelerator] = []
+    for part in name.split("+"):
+        kind, _, number = part.strip().partition("*")
+        if number and not (number.isascii() and number.isdigit() and 1 <= int(number) <= MOST_UNEQUAL):
+            raise InputError(
+                f"gpu: found {shorten(part)}; allowed: a name, or a name*N with N from 1 to {MOST_UNEQUAL}"
+            )
+        devices += [known.accelerator(kind)] * int(number or 1)
+    if len(devices) > MOST_UNEQUAL:
+        raise InputError(f"gpu: found {len(devices)} devices in one machine; allowed: at most {MOST_UNEQUAL}")
+    return tuple(devices)
 
 
 def _weight_format(known: Catalogue, name: str) -> tuple[str, Any]:

@@ -210,6 +210,7 @@ class Sizing:
             expert_parallel=found.layout.expert,
             decode_context_parallel=found.layout.decode_context,
             nodes=found.layout.nodes,
+            partition=found.layout.partition,
         )
 
     def fractions(self, found: Deployment, pool_bytes: int) -> dict[str, float] | None:

@@ -234,7 +234,7 @@ def _slip(figure: Figure, partner: str, result: _Result) -> _Finding:
     text = (
         f"{_sentence(result.reading.name)}: {_in_unit(result.value, partner)}, "
         f"which is {_in_unit(result.value, figure.unit)}. "
-        f"The digits are those of {partner}; under the name {figure.unit} they are {off:.1f} % off."
+        f"The digits are those of {partner}; under the name {figure.unit} they are {off:.1f}% off."
     )
     if result.reading.role == "assumption":
         name = result.reading.name

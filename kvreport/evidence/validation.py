@@ -76,7 +76,7 @@ class Statistic:
         scope: Which cases: ``complete``, ``all``, ``engine: …`` or ``family: …``.
         count: Cases.
         median, p90, largest: Of the absolute relative error.
-        within_1_percent: Share of cases within 1 %.
+        within_1_percent: Share of cases within 1%.
         bias: Median signed error.
     """
 

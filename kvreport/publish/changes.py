@@ -7,6 +7,7 @@ one before, and the catalogue as it stands with the latest. Written by ``scripts
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -86,18 +87,38 @@ def snapshot(site: SiteData) -> dict[str, Any]:
     }
 
 
+def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
+    """Yield (address, content) of every release's figures: those of old releases stay at their address.
+
+    Raises:
+        CatalogueError: If a kept snapshot cannot be read.
+    """
+    for one in _chain(site):
+        text = json.dumps(one, ensure_ascii=False, separators=(",", ":"))
+        yield address(one["version"]), text.encode()
+
+
+def address(version: str) -> str:
+    """Return the address in the site of a release's figures."""
+    return f"data/{FOLDER}/{version}.json"
+
+
 def history(site: SiteData) -> tuple[Changes, ...]:
     """Return what each release changed, the latest first.
 
     Raises:
         CatalogueError: If a kept snapshot cannot be read.
     """
-    kept = [one for one in _kept(site.catalogue.folder) if one["version"] < site.version]
-    chain = [*kept, snapshot(site)]
+    chain = _chain(site)
     found = [Changes(chain[0]["version"], tuple(_first(chain[0])))]
     for before, after in pairwise(chain):
         found.append(Changes(after["version"], tuple(compare(before, after)) or ("No figure changed.",)))
     return tuple(reversed(found))
+
+
+def _chain(site: SiteData) -> list[dict[str, Any]]:
+    """The kept releases before this one, and this one."""
+    return [*(one for one in _kept(site.catalogue.folder) if one["version"] < site.version), snapshot(site)]
 
 
 def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:

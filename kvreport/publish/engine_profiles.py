@@ -3,6 +3,8 @@
 ``downloads/v1/engines/<engine>.json`` has the engine and what the accelerators are under it;
 ``downloads/v1/engines/<engine>/<model>.json`` what it decides of a model (:func:`profiles.engine_facts`). The rest,
 weights and what the architecture needs, is the same under every engine and stands in the model's own file.
+``downloads/v1/engines/<engine>/models.json`` has all models in one file, for pages that list them; that of the site's own
+engine has only the rates that other scheduler sizes need (:func:`profiles.reserve_rates`).
 """
 
 from __future__ import annotations
@@ -35,10 +37,18 @@ def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
         shape = json.dumps([other.device_kinds, other.reserve_classes], sort_keys=True)
         usual = {gpu.id for gpu in other.gpus if gpu.is_commonly_rented or gpu.id in other.known_gpus}
         with site.parts.group(f"engine-{name}") as kept:
+            contents = {}
             for model in models:
                 key = site.parts.key(site.parts.of_model(model), shape)
-                content = kept.get(key, partial(_content, other, model, usual))
-                yield f"{profiles.FOLDER}/engines/{name}/{model.slug}.json", content
+                contents[model.slug] = kept.get(key, partial(_content, other, model, usual))
+                yield f"{profiles.FOLDER}/engines/{name}/{model.slug}.json", contents[model.slug]
+        yield f"{profiles.FOLDER}/engines/{name}/models.json", _together(contents)
+    with site.parts.group("rates") as kept:
+        rates = {
+            model.slug: kept.get(site.parts.key(site.parts.of_model(model)), partial(_rates, site, model))
+            for model in site.models
+        }
+    yield f"{profiles.FOLDER}/engines/{site.engine.name}/models.json", _together(rates)
 
 
 def _content(site: SiteData, model: Model, usual: set[str]) -> bytes:
@@ -46,6 +56,15 @@ def _content(site: SiteData, model: Model, usual: set[str]) -> bytes:
     rates = profiles.reserve_rates(site, model, further=False)
     facts = profiles.engine_facts(site, model, reserves=() if rates["rates"] else usual)
     return profiles.encode(facts | rates)
+
+
+def _rates(site: SiteData, model: Model) -> bytes:
+    return profiles.encode(profiles.reserve_rates(site, model, further=False))
+
+
+def _together(contents: dict[str, bytes]) -> bytes:
+    """Return encoded values under their keys as one encoded object."""
+    return b"{" + b",".join(profiles.encode(name) + b":" + each for name, each in contents.items()) + b"}"
 
 
 def published(site: SiteData) -> tuple[str, ...]:

@@ -29,7 +29,17 @@ OWN: Final = "own"
 """The name of the file with each model's default KV format."""
 
 _COMMON: Final = ("maker", "kind", "limit", "slots", "kv")
-_SITE: Final = ("release", "engine", "known", "contexts", "sizes", "weight_formats", "kv_formats", "models")
+_SITE: Final = (
+    "release",
+    "engine",
+    "engines",
+    "known",
+    "contexts",
+    "sizes",
+    "weight_formats",
+    "kv_formats",
+    "models",
+)
 _GPU: Final = (
     "id",
     "short",

@@ -317,6 +317,8 @@ def engine_facts(site: SiteData, model: Model, *, reserves: Collection[str] = ()
         else None,
         "plans": plans,
         "plan": placed,
+        # Pools that are no division of one pool have no plan here, although the engine runs them.
+        **({"pools": True} if work.has_own_pools else {}),
     }
 
 
@@ -338,6 +340,7 @@ class _Columns:
         self.memos = [memo if part is model else Memo() for part in self.parts]
         self.caches = site.axes.caches(model)
         self.examples = {number: gpu for gpu, number in _by_number(site, site.device_kinds)}
+        self.has_own_pools = False
 
     def taken(self, gpu: Accelerator, number: int) -> Allocation | None:
         """What is taken of one device in a column."""
@@ -396,10 +399,10 @@ class _Columns:
                         plan = plan_blocks(_case(self.site, part, gpu, place.layout, cache), self.memos[0])
                     except InputError:
                         continue
-                    if (
-                        plan.pool is None or plan.pool.is_division
-                    ):  # pools of their own are no division of one pool
+                    if plan.pool is None or plan.pool.is_division:
                         row[kind] = made.setdefault(json.dumps(_plan(plan)), len(made))
+                    else:  # pools of their own are no division of one pool
+                        self.has_own_pools = True
         return [json.loads(text) for text in made], placed
 
     def refused(self) -> dict[str, list[bool]]:

@@ -15,7 +15,7 @@ import numpy as np
 from kvreport.accounting import kernel
 from kvreport.accounting.capacity import Verdict
 from kvreport.dataset.matrix import Cube
-from kvreport.units import gib
+from kvreport.units import shortfall
 from kvreport.words import CELLS
 
 _PER_CONTEXT: Final = {
@@ -165,7 +165,7 @@ class Refusal(NamedTuple):
         if not self.short_bytes:
             return ""
         name = "note_over" if self.kind == "weights" else "note_short"
-        return CELLS[name].format(short=gib(self.short_bytes, 1))
+        return CELLS[name].format(short=shortfall(self.short_bytes))
 
 
 def refusal_of(candidates: Sequence[Series], usable_bytes: int) -> Refusal:

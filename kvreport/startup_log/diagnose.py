@@ -91,6 +91,9 @@ def diagnose(
     pool = pool_of(reading, None if laid is None else record)
     total = reading.whole("total_memory") or (device.usable_bytes if device else None)
     fits = requests_that_fit(reading, laid, pool)
+    if fits is not None and not isfinite(fits):
+        notes.append("The model keeps no cache, so memory sets no limit to its requests.")
+        fits = None
     if reading.engine not in POOL_AS_STATED:
         notes += _pool_notes(start, laid, device)
     if laid is not None and pool is not None and pool > 0 and not plan_agrees(reading, laid, pool):

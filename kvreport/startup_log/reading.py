@@ -187,7 +187,7 @@ def show(name: str, value: Value) -> str:
     if unit == "bytes":
         return f"{value / GIB:,.2f} GiB"
     if unit == "percent":
-        return f"{value:g} %"
+        return f"{value:g}%"
     return f"{value:,}" if isinstance(value, int) else f"{value:g}"
 
 

@@ -37,8 +37,8 @@ def page(browser) -> Iterator[Any]:
 
 def answered(page: Any) -> str:
     """The answer's sentence, once the filters that were chosen last are answered."""
-    page.wait_for_function("document.querySelector('.kv-explore .kv-said strong')")
-    page.wait_for_timeout(150)
+    # The explorer says which address its table is of.
+    page.wait_for_function("document.querySelector('.kv-explore')?.dataset.kvShown === location.search")
     said: str = page.locator(".kv-explore .kv-said").inner_text()
     return said
 
@@ -213,12 +213,8 @@ def test_what_is_typed_is_never_lost(page, address):
     )
     page.wait_for_function("location.search.includes('name=llama') && location.search.includes('16384')")
     assert page.input_value("input[name=name]") == "llama"
-    for _ in range(100):  # the address is written before the rows are
-        names = {row["Model"].split()[0] for row in rows(page)}
-        if names == {"Llama"}:
-            break
-        page.wait_for_timeout(50)
-    assert names == {"Llama"}
+    answered(page)
+    assert {row["Model"].split()[0] for row in rows(page)} == {"Llama"}
 
 
 def test_the_csv_and_the_queries_give_the_rows_that_are_shown(page, address, tiny_site):

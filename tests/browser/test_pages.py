@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from importlib.resources import files
-from urllib.parse import urlsplit
 
 import pytest
 from visits import Visit, address, browser
@@ -39,7 +38,7 @@ def test_axe_finds_nothing_of_ours(browser, address, uri, scheme, width):
     made = Visit(browser, address, viewport={"width": width, "height": 900}, color_scheme=scheme)
     page = made.go(uri)
     page.wait_for_load_state("networkidle")
-    page.wait_for_timeout(300)
+    page.wait_for_function("document.fonts.status === 'loaded' && document.getAnimations().length === 0")
     page.evaluate(files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8"))
     found = page.evaluate("axe.run('.md-content')")
     made.context.close()
@@ -84,10 +83,9 @@ def test_search_finds_the_right_page_first(visit, asked, first):
     page = visit.go("")
     page.locator(".md-search__input").click()
     page.locator(".md-search__input").press_sequentially(asked)
-    link = page.locator(".md-search-result__link").first
-    link.wait_for(timeout=10_000)
-    page.wait_for_timeout(500)
-    assert urlsplit(page.locator(".md-search-result__link").first.get_attribute("href")).path.endswith(first)
+    page.wait_for_function(
+        "(first) => document.querySelector('.md-search-result__link')?.pathname.endsWith(first)", arg=first
+    )
 
 
 def test_a_chart_says_the_figures_of_the_point_under_the_pointer(visit):
@@ -281,3 +279,23 @@ def test_what_is_chosen_while_the_numbers_are_on_their_way_is_not_lost(visit, ur
     page.wait_for_function("document.querySelector('[data-kv-shown*=int4]')")
     assert visit.query()["context"] == ["16384"]
     assert page.locator("#kv-weights").input_value() == "int4"
+
+
+@pytest.mark.parametrize("uri", ["", "explore/", "compare/", "sizer/", H100, "log/"])
+def test_a_page_that_is_opened_as_a_file_says_what_it_cannot_do(browser, tiny_site, uri):
+    context = browser.new_context(bypass_csp=True)
+    page = context.new_page()
+    page.goto((tiny_site.folder / uri / "index.html").as_uri())
+    note = page.locator("main .kv-fault")
+    note.wait_for()
+    assert note.count() == 1
+    assert "python -m http.server" in note.inner_text()
+    assert page.locator("main >> text=Reading the catalog").locator("visible=true").count() == 0
+    assert page.locator("main h1").is_visible()
+    context.close()
+
+
+def test_a_page_of_a_server_does_not_speak_of_files(visit):
+    page = visit.go("explore/")
+    page.wait_for_selector("#explore-table tbody tr")
+    assert page.locator("main .kv-fault").count() == 0

@@ -151,8 +151,8 @@ def test_the_answer_is_taken_away_as_markdown_and_link(page: Any, address: str) 
     assert "| GPU | GPUs |" in copied
     assert "```sh\nvllm serve " in copied
     page.locator("[data-kv-sized] .kv-actions >> text=Copy link").click()
-    page.wait_for_timeout(100)
-    assert page.evaluate("navigator.clipboard.readText()") == page.url
+    page.locator("[data-kv-sized] .kv-actions >> text=Copied").last.wait_for()
+    until(page, "navigator.clipboard.readText().then((text) => text === location.href)")
 
 
 def headline(page: Any) -> str:
@@ -334,8 +334,8 @@ def test_the_log_of_a_known_model_is_compared(page: Any, address: str) -> None:
     )
     # 40 GiB / (131,072 tokens x 131,072 B) = 2.5, exactly; 8.03e9 parameters at 2 B are 14.96 GiB, and
     # a table of 131,072 positions x 128 x 2 B makes 14.99 of it, as the engine says.
-    assert ["maximum concurrency", "2.50", "2.50", "+0.0 %"] in cells
-    assert ["cache size", "327,680", "327,680", "+0.0 %"] in cells
+    assert ["maximum concurrency", "2.50", "2.50", "+0.0%"] in cells
+    assert ["cache size", "327,680", "327,680", "+0.0%"] in cells
     assert any(row[0] == "weights on a device" and row[2] == "14.99 GiB" for row in cells)
 
 

@@ -130,7 +130,7 @@ def test_the_filters_are_a_query_and_faults_are_said(page: Any, tiny_site: Any) 
     assert "Referenced column" in run(page, "SELECT nonsense FROM capacity")
     # What a reader has typed stays when a filter changes.
     page.locator("fieldset[data-facet=tp] .kv-chip[value='2']").click()
-    page.wait_for_timeout(300)
+    page.wait_for_function("document.querySelector('.kv-explore').dataset.kvShown === location.search")
     assert page.locator(".kv-sql textarea").input_value() == "SELECT nonsense FROM capacity"
 
 

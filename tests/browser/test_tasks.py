@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 from visits import Visit, address, browser
 
-from kvreport import estimate
+from kvreport import estimate, size
 from kvreport.catalog.load import load_catalogue
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -34,7 +35,7 @@ class Reader:
         self.page.wait_for_load_state("networkidle")
         self.page.wait_for_function(
             "() => { const root = document.querySelector('[data-kv-shown]');"
-            " return document.querySelector('[data-kv-state], [data-kv-gpupage]') === null"
+            " return document.querySelector('form[data-kv-state], [data-kv-gpupage]') === null"
             " || (root && root.dataset.kvShown === (location.search || 'printed')); }"
         )
 
@@ -42,13 +43,21 @@ class Reader:
         """Do one thing and wait for its answer."""
         self.actions += 1
         action()
-        self.page.wait_for_timeout(250)
         self.page.mouse.move(4 + self.actions, 4)
         self.settle()
 
     def ask(self, text: str) -> None:
         """Type a question and send it."""
-        self.act(lambda: (self.page.fill("#kv-asked", text), self.page.press("#kv-asked", "Enter")))
+
+        def asking() -> None:
+            told = self.page.locator("[data-kv-understood]").inner_text()
+            self.page.fill("#kv-asked", text)
+            self.page.press("#kv-asked", "Enter")
+            self.page.wait_for_function(
+                "(old) => document.querySelector('[data-kv-understood]').innerText !== old", arg=told
+            )
+
+        self.act(asking)
 
     def choose(self, field: str, value: str) -> None:
         """Choose from a select."""
@@ -58,21 +67,36 @@ class Reader:
         """Fill a field in."""
         self.act(lambda: (self.page.fill(field, text), self.page.press(field, "Enter")))
 
+    def type_into(self, field: str, text: str) -> None:
+        """Paste a text."""
+        self.act(lambda: self.page.fill(field, text))
+
     def pick(self, field: str, text: str) -> None:
         """Type into a picker and take its first entry."""
 
         def picking() -> None:
             self.page.click(field)
             self.page.keyboard.type(text)
-            self.page.locator(".kv-picker [role=option]").first.wait_for()
-            self.page.wait_for_timeout(150)
+            self.page.wait_for_function(
+                "(text) => document.querySelector('.kv-picker [role=option]')?.textContent.toLowerCase()"
+                ".replace(/[^a-z0-9]/g, '').includes(text)",
+                arg=re.sub("[^a-z0-9]", "", text.lower()),
+            )
             self.page.keyboard.press("Enter")
 
         self.act(picking)
 
     def click(self, selector: str) -> None:
-        """Click."""
-        self.act(self.page.locator(selector).first.click)
+        """Click, and wait for the page where it leads."""
+
+        def clicking() -> None:
+            place = self.page.locator(selector).first
+            leads = place.evaluate("(one) => one.closest('a')?.pathname ?? null")
+            place.click()
+            if leads:
+                self.page.wait_for_function("(path) => location.pathname === path", arg=leads)
+
+        self.act(clicking)
 
     @property
     def headline(self) -> str:
@@ -298,3 +322,127 @@ def test_a_picker_works_with_the_keyboard_alone(reader):
     reader.act(lambda: reader.page.keyboard.press("Enter"))
     assert field.get_attribute("aria-expanded") == "false"
     assert name.startswith(field.input_value())
+
+
+def test_what_runs_on_my_gpu_under_the_release_that_i_have(reader, answer):
+    reader.click(".kv-doors a:has-text('I have a GPU')")
+    reader.click("a[href$='gpus/h100-sxm-80gb/']")
+    reader.click(".kv-more-fields summary")
+    reader.choose("#kv-engine", "vllm-0.11")
+    want = fewest(answer, "Qwen/Qwen3.6-27B", gpu="H100", context_tokens="8K", engine="vllm-0.11")
+    row = reader.page.locator("[id='of-Qwen--Qwen3.6-27B'] td")
+    assert row.nth(0).inner_text() == str(want.request.tensor_parallel)
+    assert row.nth(4).inner_text() == f"{want.max_concurrent_requests:,}"
+    assert "vLLM 0.11" in reader.page.locator("[data-kv-slot=conditions]").inner_text()
+
+
+def test_a_search_leads_to_a_gpu(reader, answer):
+    def searching() -> None:
+        reader.page.click(".md-search__input")
+        reader.page.locator(".md-search__input").press_sequentially("mi300x")
+        reader.page.wait_for_function(
+            "document.querySelector('.md-search-result__link')?.pathname.endsWith('gpus/mi300x/')"
+        )
+
+    reader.act(searching)
+    reader.act(lambda: (reader.page.keyboard.press("Enter"), reader.page.wait_for_url("**/gpus/mi300x/**")))
+    want = answer(LLAMA_8B, gpu="mi300x", context_tokens="8K")
+    assert reader.page.locator("[id='of-meta-llama--Llama-3.1-8B-Instruct'] td").nth(4).inner_text() == (
+        f"{want.max_concurrent_requests:,}"
+    )
+
+
+def test_every_model_for_one_gpu_as_csv(reader, answer, tmp_path):
+    reader.click("nav a:has-text('Explore')")
+    for facet, value in (("gpu", "b200-sxm-180gb"), ("context", "65536")):
+        chip = f"fieldset[data-facet={facet}] .kv-chip[value='{value}']"
+        reader.page.locator(chip).wait_for()
+        reader.click(chip)
+    reader.page.wait_for_function("document.querySelector('.kv-explore').dataset.kvShown === location.search")
+    with reader.page.expect_download() as waiting:
+        reader.click("text=Download as CSV")
+    assert "b200-sxm-180gb-65536" in waiting.value.suggested_filename
+    waiting.value.save_as(tmp_path / "rows.csv")
+    with (tmp_path / "rows.csv").open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) >= 3
+    for row in rows:
+        want = answer(row["model"], gpu="b200-sxm-180gb", context_tokens=65_536)
+        assert int(row["max_concurrent_requests"]) == want.max_concurrent_requests
+
+
+def test_gpus_for_two_hundred_people_in_a_chat(reader, tiny_site):
+    reader.click("nav a:has-text('Sizer')")
+    reader.pick("#kv-s-model", "Llama 3.1 70B")
+    reader.click("[data-preset]:has-text('Chat')")
+    reader.type("#kv-s-users", "200")
+    reader.page.wait_for_function(
+        "document.querySelector('[data-kv-sized] .kv-big')?.innerText.startsWith('For 200 people')"
+    )
+    catalogue = load_catalogue(tiny_site.catalogue)
+    found = size(
+        LLAMA_70B, context="8K", prompt=1500, output=400, shared_prefix=500, users=200, requests_per_minute=0.5,
+        latency_s=15, burst=2, spare_replicas=1, ttft_s=1, tpot_s=0.05, efficiency=0.6, layouts=None,
+        gpus=sorted(catalogue.accelerators), catalog=catalogue,
+    )  # fmt: skip
+    best = found.ranking.best_of_each()[0]
+    said = reader.page.locator("[data-kv-sized] .kv-big").inner_text()
+    assert said.startswith("For 200 people (25 concurrent requests, 50 at peak) of Llama 3.1 70B: ")
+    assert f"{best.devices:,} × {best.offer.accelerator.name.split()[0]}" in said
+
+
+def test_a_line_of_a_server_s_log(reader):
+    reader.click(".kv-doors a:has-text('I have a server log')")
+    reader.type_into(
+        "textarea[name=log]",
+        "INFO 11-22 12:00:00 [kv_cache_utils.py:1] Maximum concurrency for 131,072 tokens per request: 0.40x",
+    )
+    reader.page.wait_for_function(
+        "document.querySelector('[data-kv-logged]').innerText.includes('131,072 tokens')"
+    )
+    said = reader.page.locator("[data-kv-logged]").inner_text()
+    assert "0.40×: one request of 131,072 tokens does not fit." in said
+    assert re.search(r"32,768\s+1\b", said), said
+
+
+def test_an_answer_to_cite(reader, answer):
+    reader.ask("llama 70b 4x h100 32k")
+    reader.click(".kv-share > summary, summary:has-text('Share, cite, print')")
+    text = reader.page.locator(".kv-share :is(textarea, input, output, code, pre)").evaluate_all(
+        "(all) => all.map((one) => one.value || one.textContent).join('\\n')"
+    )
+    want = answer(LLAMA_70B, gpu="H100", tensor_parallel=4, context_tokens="32K")
+    assert f"{want.max_concurrent_requests:,} concurrent requests" in text
+    assert "@misc{kvreport-" in text
+    assert "data release" in text
+    assert "tp=4" in text
+
+
+def test_a_model_s_numbers_as_a_file(reader, answer, tmp_path):
+    reader.click("nav a:has-text('Models')")
+    reader.click("#models-table a:has-text('gpt-oss-20b')")
+    link = reader.page.locator("a[href*='gpt-oss-20b'][href$='.csv.gz']").first
+    with reader.page.expect_download() as waiting:
+        reader.act(lambda: link.evaluate("(one) => { one.download = ''; one.click(); }"))
+    waiting.value.save_as(tmp_path / "model.csv.gz")
+    with gzip.open(tmp_path / "model.csv.gz", "rt", newline="", encoding="utf-8") as file:
+        rows = [
+            row
+            for row in csv.DictReader(file)
+            if (row["gpu"], row["layout"], row["context_tokens"]) == ("h100-sxm-80gb", "tp1", "8192")
+        ]
+    want = answer("openai/gpt-oss-20b", gpu="H100", context_tokens="8K")
+    assert str(want.max_concurrent_requests) in {row["max_concurrent_requests"] for row in rows}
+
+
+def test_models_with_a_latent_cache(reader):
+    reader.click("nav a:has-text('Models')")
+    chip = ".kv-chip:has-text('Latent (MLA)')"
+    reader.page.locator(chip).first.wait_for()
+    reader.click(chip)
+    reader.page.wait_for_function(
+        "Array.from(document.querySelectorAll('#models-table tbody tr')).filter((row) => !row.hidden).length === 1"
+    )
+    row = reader.page.locator("#models-table tbody tr:visible")
+    assert "DeepSeek-V3" in row.inner_text()
+    assert "Latent (MLA)" in row.inner_text()

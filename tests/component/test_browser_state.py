@@ -66,6 +66,27 @@ def test_other_engines_answer_as_the_package_does(engine):
     assert compared > len(rows) // (8 if engine == "sglang" else 4)
 
 
+def test_an_engine_s_file_says_for_which_accelerators_it_has_numbers():
+    _, facts, catalogue = published()
+    site = engine_profiles.under(
+        gather(catalogue, models="meta-llama/Llama-3.1-8B-Instruct", gpus=GPUS, version="test"),
+        "sglang",
+    )
+    model = site.models[0]
+    few = json.loads(profiles.encode(profiles.engine_facts(site, model, reserves={"h100-sxm-80gb"})))
+    rates = json.loads(profiles.encode(profiles.reserve_rates(site, model, further=False)))
+    asks = """
+const { gpus, models } = JSON.parse(await new Response(Deno.stdin.readable).text());
+console.log(JSON.stringify(models.map((model) =>
+  gpus.filter((gpu) => kvCapacity.isPublished(model, gpu)).map((gpu) => gpu.id))));
+"""
+    gpus = json.loads(profiles.encode(profiles.site_facts(site)))["gpus"]
+    some, every = run(asks, {"gpus": gpus, "models": [few | rates, facts[model.id]]})
+    assert "h100-sxm-80gb" in some
+    assert "dgx-spark-gb10" not in some
+    assert every == [gpu["id"] for gpu in gpus]
+
+
 def test_keys_of_addresses_differ():
     keys = list(url_keys().values())
     assert len(keys) == len(set(keys))

@@ -213,7 +213,7 @@ def test_a_format_that_cannot_store_the_cache_is_refused_with_what_it_stores(cat
 
 def test_the_ceiling_reproduces_a_published_rule_of_thumb(catalogue: Catalogue) -> None:
     # "Understanding KV Cache in LLM Inference" (JingchaoZhang.github.io) prints 504, 126, 31 and 7
-    # users of Qwen2.5-7B at 2K, 8K, 32K and 128K on an H100: 85 % of what the weights leave.
+    # users of Qwen2.5-7B at 2K, 8K, 32K and 128K on an H100: 85% of what the weights leave.
     engine = catalogue.engine("ceiling")
     model = catalogue.model("Qwen/Qwen2.5-7B")
     weights = 2 * sum(group.parameters for group in model.weights)

@@ -6,6 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.kv_cache import held
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.stages import stages
@@ -135,3 +136,57 @@ def test_context_ranks_divide_a_request_up_to_whole_blocks(name: str, ranks: int
         return
     here, there = whole.kv_bytes_per_request_per_gpu, divided.kv_bytes_per_request_per_gpu
     assert there <= here <= ranks * there
+
+
+@given(models, powers, powers)
+@settings(deadline=None, max_examples=40)
+def test_bytes_of_all_ranks_are_the_whole_and_the_copies_that_are_known(
+    name: str, data: int, tensor: int
+) -> None:
+    model = catalogue().model(name)
+    layout = Layout(tensor=tensor, data=data, expert=data > 1 and model.experts is not None)
+    try:
+        layout.check(model)
+    except InputError:
+        return
+    divided = rules(catalogue().engine("sglang")).component_ranks(layout)
+    found = weights_by_component(
+        model,
+        None,
+        catalogue().weight_formats,
+        tensor,
+        expert_ranks=layout.expert_ranks,
+        component_ranks=divided,
+    )
+    whole = weights_by_component(model, None, catalogue().weight_formats)
+    wide = weights_by_component(model, None, catalogue().weight_formats, tensor)
+    for part, size in found.items():
+        if part in divided or part == "routed_experts":
+            # Once over all ranks, up to what a division rounds up and scales that are whole on every rank.
+            assert whole[part] <= size * tensor * data <= whole[part] * 1.02 + 4096 * tensor * data
+        else:
+            assert size == wide[part]  # a copy on each data rank
+
+
+def refusal(layout: Layout, model: Model) -> str | None:
+    """Why a layout is refused, or None."""
+    try:
+        layout.check(model)
+    except InputError as error:
+        return str(error)
+    return None
+
+
+@given(models, powers, st.sampled_from((None, 2, 3)))
+@settings(deadline=None, max_examples=20)
+def test_what_a_layout_refuses_says_what_is_allowed(name: str, tensor: int, odd: int | None) -> None:
+    model = catalogue().model(name)
+    for layout in (
+        Layout(tensor=tensor * (odd or 1)),
+        Layout(tensor=tensor, decode_context=odd or 1),
+        Layout(tensor=tensor, data=odd or 1, expert=True),
+        Layout(tensor=tensor, pipeline=model.layer_count + (odd or 0)),
+        Layout(tensor=tensor, data=tensor, nodes=odd or 1),
+    ):
+        said = refusal(layout, model)
+        assert said is None or ("found" in said and "allowed" in said)

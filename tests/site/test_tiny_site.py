@@ -191,6 +191,19 @@ def test_the_feed_is_atom(tiny_site):
     assert feed.find(f"{atom}entry/{atom}title").text == f"Data release {version}"
 
 
+def test_the_figures_of_every_release_stay_at_their_address(tiny_site):
+    from kvreport.publish.changes import read_snapshot
+
+    kept = {path.stem for path in (tiny_site.catalogue / "releases").glob("*.json")}
+    now = (tiny_site.catalogue / "RELEASE").read_text(encoding="ascii").strip()
+    page = (tiny_site.folder / "data/index.html").read_text(encoding="utf-8")
+    releases = {*(one for one in kept if one < now), now}
+    assert {path.stem for path in (tiny_site.folder / "data/releases").glob("*.json")} == releases
+    for version in releases:
+        assert f'releases/{version}.json"' in page
+        assert read_snapshot(tiny_site.folder / f"data/releases/{version}.json")["version"] == version
+
+
 def test_the_code_that_reads_the_matrix_runs(tiny_site, monkeypatch):
     from kvreport.site.pages.data import READERS
 

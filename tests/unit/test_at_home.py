@@ -84,7 +84,7 @@ def test_machines_of_one_chip_belong_together(catalog: Catalogue) -> None:
 
 
 def test_public_logs_are_told_right(catalog: Catalogue) -> None:
-    """Totals within 2 % in the median and 6 % at the 90th percentile; fits or not right in 95 % of the logs."""
+    """Totals within 2% in the median and 6% at the 90th percentile; fits or not right in 95% of the logs."""
     score = judge(catalog)
     assert len(score.judged) == len(load_local_logs().logs) >= 20
     assert score.median_error <= 0.02

@@ -145,7 +145,7 @@ def llama_at_32k(page: int) -> Run:
 
 def test_page_size_hardly_matters_at_long_contexts() -> None:
     # The question of a published exercise: Llama 3 8B at 32K, pages of 16 or of 256, a batch of 16. The last
-    # page wastes 7.5 or 127.5 of some nine thousand tokens: 0.1 % or 1.5 %, and no throughput.
+    # page wastes 7.5 or 127.5 of some nine thousand tokens: 0.1% or 1.5%, and no throughput.
     small, large = llama_at_32k(16), llama_at_32k(256)
     assert small.waste_share == pytest.approx(7.5 / 9_500, rel=0.35)
     assert large.waste_share == pytest.approx(127.5 / 9_500, rel=0.35)

@@ -47,8 +47,44 @@ def test_a_headline_that_denies_what_the_table_has_is_a_fault(site_check):
         ("KV: fp8_ds_mla_v4", "an internal name"),
         ("1 requests fit", "singular"),
         ("None GiB", "a missing value"),
+        ("covers memory.usable", "a field of a record"),
+        ("bandwidth bytes per s", "a field of a record"),
+        ("0.0 GiB short", "a shortfall of nothing"),
     ],
 )
 def test_what_no_reader_should_see_is_a_fault(site_check, text, what):
     (fault,) = site_check.faults(page("", more=f"<p>{text}</p>"))
     assert f": {what}, in" in fault
+
+
+CHART = """<figure id="boundary-chart"><svg><text x="1">{count} at 8K</text></svg>
+<table><tr><th>GPU</th><th>8K</th></tr><tr><th>{name}</th><td>{cell}</td></tr></table></figure>"""
+
+
+def test_a_chart_that_agrees_has_no_fault(site_check):
+    lead = "A serves 54 concurrent requests of 8K tokens each on one H100."
+    assert not list(site_check.faults(page(lead, ROW, CHART.format(count="54", name="H100", cell="54"))))
+    assert not list(site_check.faults(page(lead, ROW, CHART.format(count="54", name="8 × H100", cell="9"))))
+
+
+@pytest.mark.parametrize(
+    ("chart", "fault"),
+    [
+        (CHART.format(count="45", name="H200", cell="1"), "the headline says 54, the chart “45 at 8K”"),
+        (CHART.format(count="54", name="H100", cell="45"), "the chart of H100 says 45 at 8K, the table 54"),
+        (
+            CHART.format(count="54", name="1 × H100", cell="5"),
+            "the chart of 1 × H100 says 5 at 8K, the table 54",
+        ),
+    ],
+)
+def test_a_chart_that_differs_from_headline_or_table_is_a_fault(site_check, chart, fault):
+    lead = "A serves 54 concurrent requests of 8K tokens each on one H100."
+    assert list(site_check.faults(page(lead, ROW, chart))) == [fault]
+
+
+def test_a_count_of_models_that_differs_from_the_table_is_a_fault(site_check):
+    lead = "79.1 GiB usable. A single GPU serves {} of 15 models as released at 8K tokens."
+    assert not list(site_check.faults(page(lead.format(1), ROW)))
+    (fault,) = site_check.faults(page(lead.format(3), ROW))
+    assert fault == "the headline counts 3 models on a single GPU, the table 1"

@@ -57,7 +57,7 @@ def test_an_index_alone_is_a_witness_too(tmp_path: Path) -> None:
     index.write_text(json.dumps(listed))
     found = opened(folder)
     assert "the weights are taken from the files" in found.assumptions[0]
-    assert "+233.3 %" in found.assumptions[0]
+    assert "+233.3%" in found.assumptions[0]
     assert weights(folder) == pytest.approx(total(tensors) * 3 // 10, abs=len(found.model.weights))
     # Parameters stay what they are: only their bytes are others.
     assert sum(row.parameters for row in found.model.weights) * 2 == total(tensors)

@@ -46,8 +46,8 @@ def test_rooms_are_summed_and_held(floors, tmp_path, capsys):
     said = capsys.readouterr().err.splitlines()
     assert said == [
         "gone: no such room; take its floor out of pyproject.toml",
-        "site: found 89.5 %; allowed: 90 % or more; test what is new",
-        "words: found 50.0 %; allowed: 80 % or more; test what is new",
+        "site: found 89.5%; allowed: 90% or more; test what is new",
+        "words: found 50.0%; allowed: 80% or more; test what is new",
     ]
 
 

@@ -73,7 +73,7 @@ Available KV cache memory: 11.03 GiB
 
 def test_a_request_that_does_not_fit_gets_the_ways_out_that_suffice() -> None:
     found = read(SHORT)
-    # Twice 0.65 is 1.3; 10 GiB and 5 % of 80 GiB more are 14 GiB: 0.65 x 1.4 = 0.91 would not do.
+    # Twice 0.65 is 1.3; 10 GiB and 5% of 80 GiB more are 14 GiB: 0.65 x 1.4 = 0.91 would not do.
     assert changes(found) == {
         "max_model_len": (21_360, 1.0),
         "kv_dtype": ("fp8", 1.3),
@@ -378,3 +378,23 @@ def test_a_model_without_a_growing_cache_is_compared_by_what_has_a_number():
     assert "weights" in {one.fact for one in found.comparisons}
     json.dumps(found.to_dict(), allow_nan=False)
     assert all(one.predicted >= 0 for one in found.comparisons if one.fact in ("kv_tokens", "concurrency"))
+
+
+def test_a_model_without_a_cache_has_a_diagnosis():
+    """Infinitely many requests fit in what memory is left, which ended in a traceback."""
+    log = "vllm serve my/model --max-model-len 512\nAvailable KV cache memory: 3.20 GiB\n"
+    found = diagnose(log, model="BAAI/bge-large-en", catalog=open_catalogue())
+    assert found.concurrency is None
+    assert "The model keeps no cache, so memory sets no limit to its requests." in found.notes
+    json.dumps(found.to_dict(), allow_nan=False)
+
+
+def test_a_length_is_not_lowered_to_itself():
+    """With a model that is not the log's, the plan said that the length fits which the log says does not."""
+    log = (
+        "Available KV cache memory: 10.00 GiB\nGPU KV cache size: 21,360 tokens\n"
+        "Maximum concurrency for 32,768 tokens per request: 0.65x\n"
+    )
+    found = diagnose(log, model="meta-llama/Llama-3.1-8B-Instruct", catalog=open_catalogue())
+    assert "Our plan is not the log's" in " ".join(found.notes)
+    assert "Lower max-model-len to 21,360: 1.00x" in found.headline

@@ -91,7 +91,7 @@ def test_parameters_are_exact(model, expected):
 
 @pytest.mark.parametrize(("context", "requests"), [("2K", 504), ("8K", 126), ("32K", 31), ("128K", 7)])
 def test_the_rule_of_85_percent_gives_the_published_table(context, requests):
-    """A published table for Qwen2.5 7B in 16-bit on an H100 80GB: 85 % of what the weights leave."""
+    """A published table for Qwen2.5 7B in 16-bit on an H100 80GB: 85% of what the weights leave."""
     answer = kvreport.estimate(
         "Qwen/Qwen2.5-7B", gpu="h100-sxm-80gb", context_tokens=context, engine="ceiling", utilization=0.85
     )

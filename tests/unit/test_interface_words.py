@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 from types import ModuleType
 
@@ -32,6 +33,33 @@ def test_labels_sentences_and_shared_words_are_there(words, repository):
     assert any(place.startswith("kvreport/words.json:") for found in places.values() for place in found)
     assert "use strict" not in places
     assert len(places) > 1000
+
+
+def literals(source: str) -> list[str]:
+    """The strings of a script that read like a sentence or a label of several words; computed values are N."""
+    code = re.sub(r"/\*.*?\*/|^\s*//[^\n]*", "", source, flags=re.S | re.M)
+    quoted = re.findall(r'"((?:[^"\\\n]|\\.)*)"', code)
+    return [
+        " ".join(text.split())
+        for text in quoted
+        if re.match(r"[A-Z“][a-z]+ ?[a-z(]", text) and " " in text and "_" not in text
+    ]
+
+
+def test_no_script_has_a_sentence_that_the_file_lacks(words, repository):
+    places = words.catalog(repository)
+    known = "\n".join(places)
+    found = {
+        text: path.name
+        for path in sorted((repository / "docs/assets").glob("*.js"))
+        for text in literals(path.read_text(encoding="utf-8"))
+    }
+    assert len(found) > 150
+    assert {text: name for text, name in found.items() if text not in known} == {}
+
+
+def test_a_sentence_that_nobody_declared_would_be_found():
+    assert literals('node.append("Nobody declared this");') == ["Nobody declared this"]
 
 
 def test_the_file_is_one_that_translators_tools_read(words, tmp_path, capsys):

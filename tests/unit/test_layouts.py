@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -248,7 +249,7 @@ def test_a_quantizer_without_a_layout_here_sends_the_reader_to_the_headers() -> 
 
 @pytest.mark.parametrize(
     ("method", "nearest"),
-    [("vptq", "aqlm"), ("spqr", "gptq"), ("higgs", "aqlm"), ("sinq", "hqq"), ("fouroversix", "nvfp4")],
+    [("vptq", "aqlm"), ("spqr", "gptq"), ("sinq", "hqq")],
 )
 def test_a_method_that_is_not_read_names_the_nearest_one(method: str, nearest: str) -> None:
     with pytest.raises(InputError, match=rf"{method}.*{nearest} is the nearest"):
@@ -267,9 +268,71 @@ def test_methods_of_transformers_5_23(section: dict[str, Any], form: str) -> Non
     assert read(LLAMA_3_1_8B, section).weight_format == form
 
 
-def test_what_quanto_packs_narrower_than_a_byte_is_refused() -> None:
-    with pytest.raises(InputError, match=r"weights: found 'int4'; allowed: int8"):
-        read(LLAMA_3_1_8B, {"quant_method": "quanto", "weights": "int4"})
+@pytest.mark.parametrize(
+    ("form", "expected"),
+    [
+        # transformers 5.23: HiggsLinear(4096, 1024, num_bits=4, group_size=256) and QuantizedLinear(num_bits=4),
+        # their parameters added up on the meta device in bfloat16.
+        ("higgs4-g256", 2_130_976),
+        ("higgs3-g128", 1_638_672),
+        ("srq4", 2_101_256),
+        ("srq2", 1_052_680),
+        # optimum-quanto 0.2.7: packed data, a scale and a shift per 128 inputs.
+        ("int4-z16", 2_097_152 + 1024 * 32 * 4),
+        ("int2-g128-z16", 1_048_576 + 1024 * 32 * 4),
+    ],
+)
+def test_bytes_of_a_linear_layer_equal_the_modules_own(form: str, expected: int) -> None:
+    assert tensor_bytes((1024, 4096), FORMATS[form]) == expected
+
+
+@pytest.mark.parametrize(
+    ("section", "form"),
+    [
+        ({"weights": "int4"}, "int4-z16"),
+        ({"weights": "int2"}, "int2-g128-z16"),
+        ({"weights": "float8"}, "fp8-channel-s16"),
+        ({"quant_method": "higgs", "bits": 4}, "higgs4-g256"),
+        ({"quant_method": "higgs", "bits": 2, "group_size": 64}, "higgs2-g64"),
+        ({"quant_method": "fouroversix"}, "nvfp4"),
+        ({"quant_method": "fouroversix", "dtype": "mxfp4"}, "mxfp4"),
+    ],
+)
+def test_quanto_higgs_and_four_over_six(section: dict[str, Any], form: str) -> None:
+    assert read(LLAMA_3_1_8B, {"quant_method": "quanto", **section}).weight_format == form
+
+
+@pytest.mark.parametrize(
+    ("section", "named"),
+    [
+        ({"quant_method": "quanto", "weights": "int3"}, "weights: found 'int3'"),
+        ({"quant_method": "higgs", "group_size": 100}, "group_size: found 100"),
+        ({"quant_method": "fouroversix", "keep_master_weights": True}, "keep_master_weights"),
+        ({"quant_method": "fouroversix", "dtype": "fp6"}, "dtype: found 'fp6'"),
+        ({"quant_method": "gemma", "num_bits": 3}, "num_bits: found 3"),
+    ],
+)
+def test_what_these_methods_do_not_write_is_refused(section: dict[str, Any], named: str) -> None:
+    with pytest.raises(InputError, match=re.escape(named)):
+        read(LLAMA_3_1_8B, section)
+
+
+def test_gemmas_own_quantizer_gives_bits_by_module_and_embeddings_on_request() -> None:
+    section = {
+        "quant_method": "gemma",
+        "num_bits": 4,
+        "quantize_embeddings": True,
+        "module_quant_configs": {r"mlp\.": {"num_bits": 2}, "embed_tokens": {"num_bits": 8}},
+    }
+    model = read(LLAMA_3_1_8B, section)
+    by_name = {group.name.split(".")[-2]: group.released for group in model.weights}
+    assert by_name["q_proj"] == "srq4"
+    assert by_name["up_proj"] == "srq2"
+    assert by_name["embed_tokens"] == "srq8-table"
+    assert by_name["lm_head"] is None
+    assert by_name["input_layernorm"] is None
+    plain = read(LLAMA_3_1_8B, {"quant_method": "gemma"})
+    assert {group.released for group in plain.weights if group.component == "embedding"} == {None}
 
 
 def test_look_up_knows_layouts_that_nobody_listed() -> None:

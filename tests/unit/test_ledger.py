@@ -73,10 +73,10 @@ def test_a_figure_that_needs_something_unsaid_depends_on_it(quantities):
         "504",
         "requests",
         ("stated", "all that is left", "593"),
-        ("assumption", "only 85 % of it is used", "504"),
+        ("assumption", "only 85% of it is used", "504"),
     )
     assert found.verdict is Verdict.DEPENDS
-    assert found.assumption == "only 85 % of it is used"
+    assert found.assumption == "only 85% of it is used"
 
 
 def test_a_figure_between_fair_readings_depends_on_which_is_meant(quantities):
@@ -175,7 +175,7 @@ def test_forty_gigabytes_are_twenty_one(entries):
 def test_the_measured_capacity_table_is_a_formula(entries):
     for tokens in (2048, 8192, 32768, 131072):
         assert entries[f"s5-e3-{tokens}"].verdict is Verdict.DEPENDS
-        assert "85 %" in entries[f"s5-e3-{tokens}"].assumption
+        assert "85%" in entries[f"s5-e3-{tokens}"].assumption
 
 
 def test_twenty_nine_gigabytes_are_fifteen(entries):

@@ -20,7 +20,7 @@ from kvreport.estimation import estimate
     ],
 )
 def test_peak_of_a_benchmark(model: str, weights: str | None, peak: float) -> None:
-    """Weights, cache in steps of 256 and one chunk of the prompt: within 3 % of the printed peak."""
+    """Weights, cache in steps of 256 and one chunk of the prompt: within 3% of the printed peak."""
     answer = estimate(model, gpu="m4-max-128", engine="mlx", weights=weights, context_tokens=2048 + 128)
     total = answer.budget.weights + answer.budget.activations + answer.kv_bytes_per_request_per_gpu
     assert total / 1e9 == pytest.approx(peak, rel=0.035)

@@ -73,7 +73,7 @@ def test_the_last_page_is_half_empty_on_average(page_tokens: int) -> None:
 
 
 def test_paging_wastes_less_than_the_four_percent_that_vllm_reports() -> None:
-    # Figure 2: 96.3 % of vLLM's cache held token states, with pages of 16.
+    # Figure 2: 96.3% of vLLM's cache held token states, with pages of 16.
     assert 0.963 < sharegpt("pages").used_share < 0.99
 
 

@@ -139,7 +139,7 @@ def found(text):
     [
         ("It takes 16 GB of memory.", ["16 GB"]),
         ("It takes 131,072 bytes.", ["131,072 bytes"]),
-        ("7.5 GiB and 85 % and 4x and 4×", ["7.5 GiB", "85 %", "4x", "4×"]),
+        ("7.5 GiB and 85% and 4x and 4×", ["7.5 GiB", "85%", "4x", "4×"]),
         ("504 requests of 2,048 tokens", ["504 requests", "2,048 tokens"]),
         ("a 16-bit cache", ["16-bit"]),
         ("a table of 12\u00a0GiB", ["12 GiB"]),

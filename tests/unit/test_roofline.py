@@ -1,4 +1,4 @@
-"""Time bounds against hand-worked cases (within 5 %), and below what others measured."""
+"""Time bounds against hand-worked cases (within 5%), and below what others measured."""
 
 import numpy as np
 import pytest
@@ -274,7 +274,7 @@ def test_bounds_lie_below_published_measurements_but_not_far(
 ) -> None:
     bound = float(decode_seconds(asks(model), Peaks.of(CATALOGUE.accelerator(gpu)), batch, context)) * 1e3
     assert bound < measured_ms
-    # A bound that is three times too low would be no help: these servers reach 41 to 73 % of it.
+    # A bound that is three times too low would be no help: these servers reach 41 to 73% of it.
     assert bound > 0.4 * measured_ms
 
 

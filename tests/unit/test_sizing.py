@@ -175,7 +175,7 @@ def test_what_binds_is_named() -> None:
 
 def test_time_targets_bound_the_batch() -> None:
     free = seventy(6000, tensor_parallel=[2]).ranking.deployments[0]
-    # Two H100: 36.3 GB of weights each are 10.8 ms; at 60 % of the roofline 64 requests take 33 ms.
+    # Two H100: 36.3 GB of weights each are 10.8 ms; at 60% of the roofline 64 requests take 33 ms.
     slow = seventy(6000, tensor_parallel=[2], tpot_s=0.022).ranking.deployments[0]
     assert slow.users_each < free.users_each
     assert slow.binds == "time"

@@ -285,3 +285,73 @@ def test_layouts_of_the_search_are_not_in_the_published_matrix() -> None:
     grid = CATALOGUE.grid
     assert not set(grid.layouts) & set(grid.sizing_layouts)
     assert len(grid.layouts) == 4
+
+
+CODER = "Qwen/Qwen3-Coder-30B-A3B-Instruct-FP8"
+PAIR = "rtx-5070ti+rtx-5090"
+
+
+def test_a_machine_of_unequal_gpus_holds_what_an_estimate_of_it_says() -> None:
+    found = sized(CODER, PAIR, concurrent=2)
+    best = found.ranking.deployments[0]
+    answer = estimate(
+        CODER,
+        gpu=["rtx-5070ti", "rtx-5090"],
+        pipeline_parallel=2,
+        pipeline_partition="best",
+        context_tokens="32K",
+        catalog=CATALOGUE,
+    )
+    assert best.users_held == answer.max_concurrent_requests_by_memory > 0
+    assert best.layout.partition[0] < best.layout.partition[1]
+    assert best.offer.accelerator.id == PAIR
+    both = [CATALOGUE.accelerator(name).usable_bytes for name in PAIR.split("+")]
+    assert best.memory_bytes == sum(both)
+    facts = found.describe(best)
+    assert facts["commands"]["vllm"].startswith(
+        f"VLLM_PP_LAYER_PARTITION={','.join(map(str, best.layout.partition))} "
+    )
+
+
+def test_unequal_gpus_are_ranked_beside_equal_ones_and_counted_by_machine() -> None:
+    found = size(CODER, context="32K", concurrent=5, gpus=[PAIR, "rtx-5090"], catalog=CATALOGUE)
+    named = {one.offer.accelerator.id: one for one in found.ranking.best_of_each()}
+    assert set(named) == {PAIR, "rtx-5090"}
+    assert named[PAIR].devices % 2 == 0
+    assert named["rtx-5090"].devices == 2
+    alike = sized(CODER, "rtx-5090+rtx-5090", concurrent=5).ranking.deployments
+    assert {one.layout.label for one in alike} == {"tp2", "pp2-tp1"}
+    plain = {one.layout.label: one.users_held for one in found.ranking.deployments if not one.offer.machine}
+    assert {one.users_held for one in alike if one.layout.label == "tp2"} == {plain["tp2"]}
+
+
+@pytest.mark.parametrize(
+    ("gpu", "said"),
+    [
+        ("rtx-5090*x+rtx-3090", r"name\*N with N from 1 to 16"),
+        ("rtx-5090*9+rtx-3090*9", "at most 16"),
+        ("rtx-5090+no-such", "allowed: a known name"),
+    ],
+)
+def test_a_machine_that_cannot_be_is_refused(gpu: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        sized(CODER, gpu)
+
+
+def test_pools_apart_want_one_kind_of_gpu() -> None:
+    with pytest.raises(InputError, match="one kind of GPU"):
+        sized(CODER, PAIR, disaggregated=True)
+
+
+def test_prices_of_unequal_gpus_add_up() -> None:
+    found = size(
+        CODER,
+        context="32K",
+        concurrent=2,
+        gpus=[PAIR],
+        prices={"rtx-5070ti": 1.0, "rtx-5090": 3.0},
+        catalog=CATALOGUE,
+    )
+    assert found.ranking.deployments[0].price_per_hour == 4.0
+    with pytest.raises(InputError, match="rtx-5090"):
+        size(CODER, context="32K", concurrent=2, gpus=[PAIR], prices={"rtx-5070ti": 1.0}, catalog=CATALOGUE)

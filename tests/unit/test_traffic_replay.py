@@ -165,7 +165,7 @@ def test_a_concurrency_planned_from_mean_lengths_preempts():
 
 
 def test_the_window_pool_evicts_prefixes_while_most_memory_is_free():
-    """The report: the window pool held 64 prefix tails, so prefixes were lost with 88 % of the full pool free.
+    """The report: the window pool held 64 prefix tails, so prefixes were lost with 88% of the full pool free.
 
     (MiaAI-Lab/DeepSeek-v4.1-Flash-DGX-Sparks issue 27; a larger window pool cures it.)
     """

@@ -18,7 +18,7 @@ from kvreport.accounting.engines.command import Command, LocalServed, Served
 from kvreport.accounting.kv_cache import held
 from kvreport.accounting.numeric import Integers
 from kvreport.accounting.parallel import Layout
-from kvreport.accounting.plan import BlockPlan, Serving
+from kvreport.accounting.plan import BlockPlan, CacheSetup, Serving
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat, WeightFormat
@@ -175,26 +175,21 @@ class EngineRules:
     def plan(
         self,
         model: Model,
-        *,
-        serving: Serving,
-        kv_format: KvFormat | None,
-        layout: Layout,
-        accelerator: Accelerator | None,
+        setup: CacheSetup,
     ) -> BlockPlan:
         """How requests are laid into the pool of one device.
 
         Args:
             model: The model.
-            serving: Flags that change the plan.
-            kv_format: How growing caches are stored; None for the type that the model is served in.
-            layout: How the model is spread over devices.
-            accelerator: The device; it decides kernels, and with them block sizes. None: a Hopper GPU.
+            setup: Flags, format, layout and device.
 
         Raises:
             InputError: If the combination is impossible, saying why and what would work.
         """
-        del serving, accelerator
-        need = held(model, kv_format, tensor_parallel=layout.tensor, context_parallel=layout.decode_context)
+        layout = setup.layout
+        need = held(
+            model, setup.kv_format, tensor_parallel=layout.tensor, context_parallel=layout.decode_context
+        )
         return BlockPlan(block_bytes=1, profile=need)
 
     def stage_sizes(self, layers: int, stages: int) -> tuple[int, ...]:
@@ -217,11 +212,7 @@ class EngineRules:
         whole: Model,
         layers: range,
         stage: Model,
-        *,
-        serving: Serving,
-        kv_format: KvFormat | None,
-        layout: Layout,
-        accelerator: Accelerator | None,
+        setup: CacheSetup,
     ) -> BlockPlan:
         """How requests are laid into the pool of one pipeline stage: as if the stage were a model of its own.
 
@@ -229,13 +220,10 @@ class EngineRules:
             whole: The model that the stage is of.
             layers: Layers of it that the stage runs.
             stage: Those layers as a model.
-            serving: As for :meth:`plan`, like all that follow.
-            kv_format: How growing caches are stored.
-            layout: How the model is spread over devices.
-            accelerator: The device.
+            setup: As for :meth:`plan`.
         """
         del whole, layers
-        return self.plan(stage, serving=serving, kv_format=kv_format, layout=layout, accelerator=accelerator)
+        return self.plan(stage, setup)
 
     def same_on_every_device(self, model: Model) -> bool:
         """True if the plan of this model depends neither on the accelerator nor on scheduler sizes."""

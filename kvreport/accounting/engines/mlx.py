@@ -14,8 +14,7 @@ from typing import Final
 
 from kvreport.accounting.engines.base import EngineRules, Reserve, Step
 from kvreport.accounting.kv_cache import cache_terms
-from kvreport.accounting.parallel import Layout
-from kvreport.accounting.plan import BlockPlan, Serving
+from kvreport.accounting.plan import BlockPlan, CacheSetup
 from kvreport.accounting.profile import UNBOUNDED, CacheProfile, Term
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.caches import Latent
@@ -43,17 +42,12 @@ class Mlx(EngineRules):
     def plan(
         self,
         model: Model,
-        *,
-        serving: Serving,
-        kv_format: KvFormat | None,
-        layout: Layout,
-        accelerator: Accelerator | None,
+        setup: CacheSetup,
     ) -> BlockPlan:
         """Caches in steps of 256 tokens; a window holds the chunk that is being read, too."""
-        del serving, layout, accelerator
         return BlockPlan(
             block_bytes=1,
-            profile=CacheProfile.of(_terms(model, kv_format)),
+            profile=CacheProfile.of(_terms(model, setup.kv_format)),
             block_tokens=CACHE_STEP,
             notes=("grown in steps of 256 tokens as a request goes",),
         )

@@ -26,8 +26,7 @@ from kvreport.accounting.engines.command import Command, Served, Word, named
 from kvreport.accounting.engines.vllm.profiling import Shape
 from kvreport.accounting.kv_cache import cache_terms, state_bytes
 from kvreport.accounting.numeric import Integers
-from kvreport.accounting.parallel import Layout
-from kvreport.accounting.plan import BlockPlan, Serving
+from kvreport.accounting.plan import BlockPlan, CacheSetup
 from kvreport.accounting.profile import CacheProfile, Term
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.caches import RecurrentState
@@ -83,22 +82,18 @@ class TensorRtLlm(EngineRules):
     def plan(
         self,
         model: Model,
-        *,
-        serving: Serving,
-        kv_format: KvFormat | None,
-        layout: Layout,
-        accelerator: Accelerator | None,
+        setup: CacheSetup,
     ) -> BlockPlan:
         """One pool of equal blocks for all layers of a rank.
 
         Raises:
             InputError: If tokens per block are no power of two above 1.
         """
-        del accelerator
+        serving, layout = setup.serving, setup.layout
         per_block = serving.block_tokens or self.engine.block_tokens
         if per_block < 2 or per_block & (per_block - 1):
             raise InputError(f"block size: found {per_block}; allowed: a power of two above 1, such as 32")
-        token = token_bytes(model, kv_format, layout.tensor)
+        token = token_bytes(model, setup.kv_format, layout.tensor)
         states = states_bytes(model, layout.tensor) * serving.max_seqs
         if not token:
             raise InputError(

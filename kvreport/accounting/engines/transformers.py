@@ -7,10 +7,8 @@ from dataclasses import dataclass, replace
 
 from kvreport.accounting.engines.base import EngineRules
 from kvreport.accounting.kv_cache import cache_terms, state_tensor_bytes
-from kvreport.accounting.parallel import Layout
-from kvreport.accounting.plan import BlockPlan, Serving
+from kvreport.accounting.plan import BlockPlan, CacheSetup
 from kvreport.accounting.profile import UNBOUNDED, CacheProfile, Term
-from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.caches import Indexer, RecurrentState, StateTensor
 from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.model import Model
@@ -23,15 +21,10 @@ class Transformers(EngineRules):
     def plan(
         self,
         model: Model,
-        *,
-        serving: Serving,
-        kv_format: KvFormat | None,
-        layout: Layout,
-        accelerator: Accelerator | None,
+        setup: CacheSetup,
     ) -> BlockPlan:
         """What ``generate`` holds, without blocks."""
-        del serving, accelerator
-        return tensor_plan(model, kv_format, layout.tensor)
+        return tensor_plan(model, setup.kv_format, setup.layout.tensor)
 
 
 def tensor_plan(model: Model, kv_format: KvFormat | None, tensor_parallel: int) -> BlockPlan:
@@ -39,8 +32,10 @@ def tensor_plan(model: Model, kv_format: KvFormat | None, tensor_parallel: int) 
 
     A window keeps one token less than it looks back, because the token that asks brings its own;
     index keys stay in the model's type; a convolution's state keeps one column more than the
-    products need, and a recurrent state is float32 whatever the model's type. Found equal to the
-    byte on real tensors (``experiments/check.py``).
+    products need, and a recurrent state is float32 whatever the model's type. Two classes differ:
+    MiniMax's lightning state has the model's type (``modeling_minimax.py``), and so have a convolution
+    and the delayed value beside it, which keep no column more (``modeling_zaya.py``). Found equal to
+    the byte on real tensors (``experiments/check.py``).
     """
     return BlockPlan(block_bytes=1, profile=CacheProfile.of(_tensors(model, kv_format, tensor_parallel)))
 
@@ -52,7 +47,7 @@ def _tensors(model: Model, kv_format: KvFormat | None, tensor_parallel: int) -> 
                 plain = cache.model_copy(update={"scaled": False})
                 yield from (term.scaled(group.count) for term in cache_terms(plain))
             elif isinstance(cache, RecurrentState):
-                size = sum(_state_tensor(tensor, tensor_parallel) for tensor in cache.tensors)
+                size = sum(_state_tensor(cache, tensor, tensor_parallel) for tensor in cache.tensors)
                 yield Term("state", constant_bytes=size).scaled(group.count)
             else:
                 for term in cache_terms(cache, kv_format, tensor_parallel=tensor_parallel):
@@ -62,7 +57,10 @@ def _tensors(model: Model, kv_format: KvFormat | None, tensor_parallel: int) -> 
                     yield kept.scaled(group.count)
 
 
-def _state_tensor(tensor: StateTensor, tensor_parallel: int) -> int:
+def _state_tensor(state: RecurrentState, tensor: StateTensor, tensor_parallel: int) -> int:
+    delayed = state.mechanism == "short_conv" and any(other.name == "recurrent" for other in state.tensors)
+    if delayed or (state.mechanism == "lightning" and tensor.name == "recurrent"):
+        return state_tensor_bytes(tensor, tensor_parallel)
     if tensor.name == "conv":
         return state_tensor_bytes(tensor.model_copy(update={"columns": tensor.columns + 1}), tensor_parallel)
     precision = "float32" if tensor.precision == "model" else tensor.precision

@@ -290,7 +290,7 @@ def deepseek_v32(keys: Keys) -> Blueprint:
     return latent_mixture(keys, indexed=[True] * layer_count(keys))
 
 
-@reads("DeepseekForCausalLM", family="DeepSeek", model_types=("deepseek",))
+@reads("DeepseekForCausalLM", family="DeepSeek", model_types=("deepseek", "deepseek_ocr2_text"))
 def deepseek_moe(keys: Keys) -> Blueprint:
     """DeepSeekMoE (2024): plain attention, a dense first layer, shared experts beside routed ones.
 

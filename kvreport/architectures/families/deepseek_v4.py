@@ -7,6 +7,7 @@ Source of the layout: vLLM 0.33 ``models/deepseek_v4``; of the tensors: the publ
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from kvreport.architectures.attention import layer_count
@@ -100,6 +101,7 @@ def deepseek_v4(keys: Keys) -> Blueprint:
         Tensor("hc_head_fn", "other", (streams, wide), stored="fp32"),
         Tensor("hc_head_base", "other", (streams,), stored="fp32"),
         Tensor("hc_head_scale", "other", (1,), stored="fp32"),
+        *_predictions(keys, hidden, (*mixed, by_score), streams),
     ]
     return Blueprint(
         hidden_size=hidden,
@@ -112,6 +114,31 @@ def deepseek_v4(keys: Keys) -> Blueprint:
         experts=(routed, per_token),
         kv_format="fp8_ds_mla_v4",
         notes=[_OWN_LAYOUT],
+    )
+
+
+def _predictions(keys: Keys, hidden: int, mixture: Tensors, streams: int) -> Tensors:
+    """Layers for multi-token prediction: a window, a mixture routed by score, a head of streams of their own.
+
+    vLLM 0.27.1, ``models/deepseek_v4``; embedding and output head are those of the model.
+    """
+    steps = keys.whole("num_nextn_predict_layers", default=0, low=0, high=64)
+    tensors: Tensors = (
+        *norms("attn_norm", "ffn_norm", "enorm", "hnorm", "norm", width=hidden),
+        *_attention(keys, hidden, 0),
+        *_streams("hc_attn", hidden, streams),
+        *mixture,
+        *_streams("hc_ffn", hidden, streams),
+        *linear("e_proj", "mtp", hidden, hidden),
+        *linear("h_proj", "mtp", hidden, hidden),
+        Tensor("hc_head_fn", "other", (streams, streams * hidden), stored="fp32"),
+        Tensor("hc_head_base", "other", (streams,), stored="fp32"),
+        Tensor("hc_head_scale", "other", (1,), stored="fp32"),
+    )
+    return tuple(
+        replace(tensor, name=f"mtp.{step}.{tensor.name}", component="mtp")
+        for step in range(steps)
+        for tensor in tensors
     )
 
 

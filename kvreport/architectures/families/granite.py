@@ -43,7 +43,9 @@ GRANITE_HYBRID: Final = {
 }
 
 
-@reads("GraniteForCausalLM", family="Granite", model_types=("granite",), defaults=GRANITE)
+@reads(
+    "GraniteForCausalLM", family="Granite", model_types=("granite", "granite4_vision_text"), defaults=GRANITE
+)
 def granite(keys: Keys) -> Blueprint:
     """Llama with multipliers, which have no weights."""
     its = sizes(keys)

@@ -1,18 +1,26 @@
-"""Muse Glimmer: two KV heads, gated attention, three windows for one full layer, a vision tower."""
+"""Muse Glimmer and Muse Spark: gated attention, three windows for one full layer, encoders of pictures and sound."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from kvreport.architectures.attention import layer_kinds, window
+from kvreport.architectures.attention import Kind, layer_kinds, window
 from kvreport.architectures.blueprint import Blueprint, Tensor
-from kvreport.architectures.decoder import decoder, outer_tied, sizes
+from kvreport.architectures.decoder import Sizes, decoder, expert_counts, outer_tied, sizes
 from kvreport.architectures.dense import attention_layers, block
 from kvreport.architectures.families.gemma import FOUR_NORMS
 from kvreport.architectures.keys import Keys
 from kvreport.architectures.registry import reads
 from kvreport.architectures.vision import MAX_DEPTH, plain_block, section_or_default, times
-from kvreport.architectures.weights import Tensors, gated_mlp, linear, norm
+from kvreport.architectures.weights import (
+    Tensors,
+    correction_bias,
+    gated_mlp,
+    linear,
+    norm,
+    routed_experts,
+    router,
+)
 
 MUSE: Final = {
     "attention_bias": False,
@@ -37,6 +45,27 @@ MUSE_VISION: Final = {
     "pos_emb_height": 32,
     "pos_emb_width": 32,
 }
+SPARK: Final = {
+    **MUSE,
+    "head_dim": 64,
+    "hidden_size": 8192,
+    "intermediate_size": 16384,
+    "max_position_embeddings": 1048576,
+    "moe_hidden_size": 4096,
+    "moe_intermediate_size": 4096,
+    "num_attention_heads": 128,
+    "num_experts_per_tok": 8,
+    "num_hidden_layers": 62,
+    "num_key_value_heads": 16,
+    "num_local_experts": 256,
+}
+SPARK_NORMS: Final = ("input_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm")
+SPARK_AUDIO: Final = {
+    "conv_kernel_size": 7,
+    "depths": (2, 2, 2, 2),
+    "hidden_sizes": (256, 512, 1024, 2048),
+    "patch_sizes": (16, 6, 5, 4),
+}
 MUSE_OUTER: Final = {"out_hidden_size": 6144, "projector_hidden_size": 4096}
 
 
@@ -52,20 +81,8 @@ def muse_glimmer(keys: Keys) -> Blueprint:
     its = sizes(keys)
     width = keys.whole("intermediate_size")
     bias = keys.flag("attention_bias")
-    kinds = layer_kinds(
-        keys,
-        its.layers,
-        lambda i: "sliding" if (its.layers - 1 - i) % 4 else "full",
-        ("full", "sliding"),
-    )
-    gate = linear(
-        "self_attn.gate_proj",
-        "attention",
-        its.heads * its.head_dim,
-        its.hidden,
-        "heads",
-        heads=its.heads,
-    )
+    kinds = _kinds(keys, its)
+    gate = _gate(its)
     tensors = block(
         its,
         gated_mlp(its.hidden, width),
@@ -83,6 +100,107 @@ def muse_glimmer(keys: Keys) -> Blueprint:
         tie=outer_tied(keys),
         intermediate=width,
         extra=_vision(keys, its.hidden) if nested else (),
+    )
+
+
+@reads(
+    "MuseSparkForConditionalGeneration",
+    "MuseSparkForCausalLM",
+    family="Muse",
+    model_types=("muse_spark", "muse_spark_text"),
+    defaults=SPARK,
+)
+def muse_spark(keys: Keys) -> Blueprint:
+    """Experts run at half of the width, between two projections; residuals pass through learned gates."""
+    its = sizes(keys)
+    bias = keys.flag("attention_bias")
+    dense_width = keys.whole("intermediate_size")
+    inner = keys.whole("moe_hidden_size")
+    chosen = expert_counts(keys, "num_local_experts", "num_experts")
+    sparse: Tensors = (
+        *router(its.hidden, chosen[0]),
+        *correction_bias(chosen[0]),
+        *linear("mlp.pre_expert_proj", "dense_mlp", inner, its.hidden),
+        *norm("mlp.pre_expert_norm", inner),
+        *norm("mlp.experts.post_expert_norm", inner),
+        *routed_experts(inner, keys.whole("moe_intermediate_size"), chosen[0]),
+        *linear("mlp.post_expert_proj", "dense_mlp", its.hidden, inner),
+    )
+    inside: Tensors = (
+        *_gate(its),
+        Tensor("post_attention_residual_gate.gate", "norms", (its.hidden,)),
+        Tensor("post_feedforward_residual_gate.gate", "norms", (its.hidden,)),
+    )
+    types = keys.texts("mlp_layer_types", length=its.layers, of=("dense", "sparse"))
+    dense = gated_mlp(its.hidden, dense_width)
+    layers = [
+        block(
+            its,
+            dense if types is not None and types[index] == "dense" else sparse,
+            around=SPARK_NORMS,
+            qkv_bias=bias,
+            output_bias=bias,
+            inside=inside,
+        )
+        for index in range(its.layers)
+    ]
+    nested = keys.outer is not keys
+    return decoder(
+        keys,
+        its,
+        attention_layers(its, layers, kinds=_kinds(keys, its), span=window(keys)),
+        base="model.language_model" if nested else "model",
+        tie=outer_tied(keys),
+        intermediate=dense_width,
+        experts=chosen,
+        extra=(*_vision(keys, its.hidden), *_audio(keys, its.hidden)) if nested else (),
+    )
+
+
+def _kinds(keys: Keys, its: Sizes) -> list[Kind]:
+    """Every fourth layer, counted from the last, reads everything."""
+    return layer_kinds(
+        keys, its.layers, lambda i: "sliding" if (its.layers - 1 - i) % 4 else "full", ("full", "sliding")
+    )
+
+
+def _gate(its: Sizes) -> Tensors:
+    return linear(
+        "self_attn.gate_proj", "attention", its.heads * its.head_dim, its.hidden, "heads", heads=its.heads
+    )
+
+
+def _audio(keys: Keys, text_hidden: int) -> Tensors:
+    """A pyramid of convolutions over the samples of a waveform."""
+    audio = section_or_default(keys.outer, "audio_config", SPARK_AUDIO)
+    audio.has("out_hidden_size", "num_hidden_layers")
+    widths = audio.wholes("hidden_sizes") or []
+    steps = audio.wholes("patch_sizes", length=len(widths)) or []
+    depths = audio.wholes("depths", length=len(widths), high=MAX_DEPTH) or []
+    kernel = audio.whole("conv_kernel_size", high=1 << 10)
+    ratio = audio.number("mlp_ratio", default=4.0, low=0.01, high=64)
+    tower = "model.audio_tower"
+    tensors: Tensors = ()
+    before = 1
+    for index, (width, step, depth) in enumerate(zip(widths, steps, depths, strict=True)):
+        layer = f"{tower}.layers.{index}"
+        inner = int(width * ratio)
+        tensors += linear(f"{layer}.patch_embedder.proj", "audio", width, before * step, bias=True)
+        tensors += norm(f"{layer}.patch_embedder.norm", width, component="audio")
+        blocks: Tensors = (
+            Tensor(f"{layer}.conv_blocks.*.conv.weight", "audio", (width, 1, kernel)),
+            Tensor(f"{layer}.conv_blocks.*.conv.bias", "audio", (width,)),
+            *norm(f"{layer}.conv_blocks.*.norm", width, component="audio"),
+            *linear(f"{layer}.conv_blocks.*.mlp.fc1", "audio", inner, width, "columns", bias=True),
+            *linear(f"{layer}.conv_blocks.*.mlp.fc2", "audio", width, inner, "rows", bias=True),
+        )
+        tensors += times(depth, blocks)
+        before = width
+    return (
+        *tensors,
+        *norm(f"{tower}.norm", before, component="audio"),
+        *linear(f"{tower}.proj", "audio", text_hidden, before, bias=True),
+        *norm(f"{tower}.post_proj_norm", text_hidden, component="audio"),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final, Literal
 
 from kvreport.architectures.attention import attention_cache, grouped_heads, precision
@@ -15,6 +16,7 @@ from kvreport.architectures.weights import (
     correction_bias,
     experts,
     linear,
+    norm,
     norms,
     plain_mlp,
     router,
@@ -110,8 +112,43 @@ def nemotron_h(keys: Keys) -> Blueprint:
         base="backbone",
         embed="embeddings",
         final_norm="norm_f",
+        extra=_predictions(keys, its, counts),
         intermediate=keys.whole("intermediate_size"),
         experts=counts,
+    )
+
+
+def _predictions(keys: Keys, its: Sizes, counts: tuple[int, int] | None) -> Tensors:
+    """Layers for multi-token prediction, at 16 bits in every release (vLLM 0.17, ``nemotron_h_mtp.py``)."""
+    steps = keys.whole("num_nextn_predict_layers", default=0, low=0, high=64)
+    if not steps:
+        return ()
+    words = keys.texts("mtp_layers_block_type", of=tuple(_WORDS))
+    letters = keys.text("mtp_hybrid_override_pattern") or "*E"
+    if words is None and any(letter not in _LETTERS for letter in letters):
+        raise keys.fault("mtp_hybrid_override_pattern", letters, f"letters from {' '.join(_LETTERS)}")
+    parts = (
+        [_WORDS[word] for word in words] if words is not None else [_LETTERS[letter] for letter in letters]
+    )
+    if "moe" in parts and counts is None:
+        raise keys.fault("n_routed_experts", None, "how many experts the prediction layer has")
+    tensors: Tensors = (
+        *norms("0.enorm", "0.hnorm", width=its.hidden),
+        *linear("0.eh_proj", "mtp", its.hidden, 2 * its.hidden),
+    )
+    for index, part in enumerate(parts):
+        layer = _layer(keys, its, part, counts)
+        tensors += tuple(replace(tensor, name=f"{index}.{tensor.name}") for tensor in layer.tensors)
+    tensors += norm(f"{len(parts) - 1}.final_layernorm", its.hidden)
+    return tuple(
+        replace(
+            tensor,
+            name=f"mtp.layers.{tensor.name}",
+            component="mtp",
+            count=tensor.count * steps,
+            linear=False,
+        )
+        for tensor in tensors
     )
 
 

@@ -231,7 +231,7 @@ def landscape(data: Landscape) -> alt.LayerChart:
     named = [asdict(mark) for mark in extremes(data)]
     names = (
         alt.Chart(alt.Data(values=named))
-        .mark_text(align="right", dx=-6, dy=-8, fontSize=10)
+        .mark_text(align="right", dx=-6, dy=-8, fontSize=11)
         .encode(x="weights_gib:Q", y="token_kib:Q", text="name:N", color=colour)
     )
     return _finish(alt.layer(chart, names))

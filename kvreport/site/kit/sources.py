@@ -19,6 +19,31 @@ EVIDENCE: Final[dict[Evidence, str]] = {
     "unverified": "believed, not checked",
 }
 
+FIELDS: Final = {
+    "bandwidth_bytes_per_s": "memory bandwidth",
+    "context_tokens": "maximum context",
+    "devices_per_node": "GPUs per server",
+    "interconnect_bytes_per_s": "interconnect",
+    "kv_format": "KV cache format",
+    "licence": "license",
+    "memory.advertised": "advertised memory",
+    "memory.driver_visible": "memory that the driver reports",
+    "memory.usable": "usable memory",
+    "native_formats": "formats with kernels",
+    "pcie": "PCIe",
+    "power_watts": "power",
+    "published_total": "published total of the weights",
+    "rates.bf16": "16-bit rate",
+    "rates.fp4": "FP4 rate",
+    "rates.fp8": "FP8 rate",
+    "rates.int4": "INT4 rate",
+    "rates.int8": "INT8 rate",
+    "release": "release date",
+    "rented_as": "clouds that rent it out",
+    "slices": "slices (MIG)",
+}
+"""Fields of records in words; the others are words as they stand."""
+
 
 def source_lines(sources: Sequence[Source]) -> tuple[SourceLine, ...]:
     """Return the sources of a record, as its file has them."""
@@ -26,13 +51,22 @@ def source_lines(sources: Sequence[Source]) -> tuple[SourceLine, ...]:
         SourceLine(
             title=source.title,
             url=source.url or "",
-            covers=", ".join(field.replace("_", " ") for field in source.covers),
+            covers=", ".join(field_words(field) for field in source.covers),
             evidence=source.evidence,
             revision=source.revision or "",
             note=source.note or "",
         )
         for source in sources
     )
+
+
+def field_words(field: str) -> str:
+    """Return a field of a record in words.
+
+    >>> field_words("memory.usable"), field_words("weight_format")
+    ('usable memory', 'weight format')
+    """
+    return FIELDS.get(field, field.replace("_", " ").replace(".", " "))
 
 
 def evidence_cell(figure: Figure | None) -> Cell:

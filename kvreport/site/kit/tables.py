@@ -117,7 +117,7 @@ def users_cell(users: int, verdict: str, short: int | None = None) -> Cell:
     if verdict == "context_exceeds_model" or users < 1:
         word, reason = NO_REQUEST.get(verdict, ("0", "no request fits"))
         if short and verdict in SHORT:
-            word = CELLS["short"].format(short=units.gib(short, 1))
+            word = CELLS["short"].format(short=units.shortfall(short))
         return Cell(word, "kv-no", value=0, hint=reason)
     css = f"kv-u{step(users)}" + (" kv-tight" if verdict == "tight" else "")
     return Cell(units.count(users), css, value=users, hint="tight" if verdict == "tight" else "")

@@ -8,7 +8,7 @@ from typing import Final
 
 from kvreport import units
 from kvreport.dataset import columns
-from kvreport.publish.changes import history
+from kvreport.publish import changes
 from kvreport.publish.downloads import FOLDER
 from kvreport.publish.site_data import SiteData
 from kvreport.site.kit.elements import Fact, Link
@@ -115,7 +115,7 @@ def context(site: SiteData) -> DataContext:
         downloads=tuple(_files(site)),
         tables=tuple((table.title, table.description, _dictionary(table)) for table in columns.TABLES),
         readers=READERS,
-        changes=tuple((one.version, one.lines) for one in history(site)),
+        changes=tuple((one.version, one.lines) for one in changes.history(site)),
         cite=f"kvreport: memory and capacity of language models on accelerators, data release {site.version}. CC BY 4.0.",
         bibtex=(
             "@misc{kvreport,\n  title  = {kvreport: memory and capacity of language models on accelerators},\n"
@@ -191,4 +191,4 @@ def pages(inputs: Inputs) -> Iterator[Page]:
     yield page(inputs.site)
 
 
-TYPE: Final = PageType("data", pages)
+TYPE: Final = PageType("data", pages, files=changes.files)

@@ -23,7 +23,7 @@ def lead(found: FirstSeen) -> str:
     return (
         f"{len(sizes)} complete logs were predicted before any rule was changed for them. "
         f"Their tokens are off by {np.median(sizes):.1%} in the median and {np.quantile(sizes, 0.9):.1%} at the 90th "
-        f"percentile, and the 80 % band holds {sum(banded)} of {len(banded)} pools"
+        f"percentile, and the 80% band holds {sum(banded)} of {len(banded)} pools"
     )
 
 
@@ -103,7 +103,7 @@ def _logs(found: FirstSeen, validation: Validation) -> Table:
             Column("Record", numeric=False),
             Column("All flags known", numeric=False),
             Column("First error"),
-            Column("80\u00a0% band", numeric=False),
+            Column("80% band", numeric=False),
             Column("Error now"),
         ),
         tuple(rows),

@@ -23,7 +23,13 @@ from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType, names_of
 from kvreport.site.pages import agreement, left_out, local
-from kvreport.site.pages.controls import Controls, kv_choices, layout_choices, weight_choices
+from kvreport.site.pages.controls import (
+    Controls,
+    engine_choices,
+    kv_choices,
+    layout_choices,
+    weight_choices,
+)
 from kvreport.site.pages.model.headline import plain
 
 EXAMPLES: Final = (
@@ -145,7 +151,7 @@ def context(site: SiteData, gpu: Accelerator) -> GpuContext:
             layouts=layout_choices(site, further=False),
             weights=weight_choices(site),
             kv=kv_choices(site),
-            settings=False,
+            engines=engine_choices(site),
             examples=tuple(site.catalogue.models[one.config.model].slug for _, one, _ in _shown(site, gpu)),
         ),
         largest=_largest(site, gpu),
@@ -245,7 +251,7 @@ def _memory(gpu: Accelerator) -> Table:
         (
             "usable",
             memory.usable,
-            "total that a process can allocate (CUDA total); --gpu-memory-utilization is a share of it",
+            "total that a process can allocate; the engine's memory share is a share of it",
         ),
     ):
         cells = (

@@ -120,6 +120,8 @@ def models(site: SiteData) -> IndexContext:
             if here and HEADLINE_CONTEXT in here.contexts
             else Cell("not supported", "kv-no", value=0, hint=refusal)
             if (refusal := site.refusal(model))
+            else tables.users_cell(0, "context_exceeds_model")
+            if model.context_tokens < site.axes.contexts[0]
             else Cell(f"exceeds 8 × {name}", "kv-no", value=0, hint=f"does not fit on 8 × {name}")
         )
         cells = (

@@ -41,7 +41,7 @@ def tables(found: Validation) -> list[Table]:
 
 def _cells(errors: Errors) -> tuple[Cell, ...]:
     shares = (
-        Cell("", "kv-num") if math.isnan(value) else Cell(f"{value * 100:.2f}\u202f%", "kv-num", value=value)
+        Cell("", "kv-num") if math.isnan(value) else Cell(f"{value * 100:.2f}%", "kv-num", value=value)
         for value in (errors.median, errors.p90)
     )
     return count_cell(errors.count), *shares

@@ -35,7 +35,7 @@ def lead(found: LeftOut) -> str:
     return (
         f"On {told.logs} vLLM logs of {told.sources} sources, each predicted with constants that were fitted without "
         f"its source. KV pool tokens differ by {told.median_error:.1%} in the median and {told.p90_error:.1%} at the "
-        f"90th percentile. The 80 % band contains {told.coverage:.0%} of the pools"
+        f"90th percentile. The 80% band contains {told.coverage:.0%} of the pools"
     )
 
 
@@ -76,7 +76,7 @@ def _classes(found: LeftOut) -> Table:
     return Table(
         "Sources left out of the fit, by class of devices",
         Column("Devices", numeric=False),
-        (Column("Logs"), Column("Median error"), Column("Inside the 80\u00a0% band")),
+        (Column("Logs"), Column("Median error"), Column("Inside the 80% band")),
         tuple(rows),
     )
 
@@ -117,7 +117,7 @@ def _constants(found: LeftOut) -> Table:
     return Table(
         "Fitted constants: values that no source of the engine states",
         Column("Constant", numeric=False),
-        (Column("Value"), Column("80\u00a0% interval")),
+        (Column("Value"), Column("80% interval")),
         tuple(rows),
     )
 
@@ -148,7 +148,7 @@ def _misses(found: LeftOut, validation: Validation) -> Table:
             Column("Compared", numeric=False),
             Column("Error"),
             Column("Pool"),
-            Column("80\u00a0% band", numeric=False),
+            Column("80% band", numeric=False),
             Column("Cause", numeric=False),
         ),
         tuple(rows),

@@ -452,11 +452,14 @@ def share(value: float) -> str:
     """Print a relative difference.
 
     >>> share(0.0), share(0.1234), share(-0.00004)
-    ('0', '+12.3\u202f%', '-0.004\u202f%')
+    ('0', '+12.3%', '<0.01%')
     """
     if value == 0:
         return "0"
-    return f"{value * 100:+.3g}\u202f%"
+    percent = value * 100
+    if abs(percent) < 0.01:
+        return "<0.01%"
+    return f"{percent:+.2f}%" if abs(percent) < 1 else f"{percent:+.1f}%"
 
 
 def _address(one: Measurement) -> str:

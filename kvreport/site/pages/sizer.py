@@ -13,7 +13,7 @@ from kvreport.catalog.load import RELEASED
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 from kvreport.estimation.size import Sizing, size
-from kvreport.publish.profiles import FOLDER
+from kvreport.publish.profiles import FOLDER, engines
 from kvreport.publish.site_data import SiteData
 from kvreport.resources import data_dir
 from kvreport.site.kit.page import Page, Section
@@ -138,6 +138,7 @@ class SizerContext:
         fields: The fields to type into.
         layouts: What each published layout is called, by its label, as JSON.
         weights: (value, label) of the weight formats; values are names joined by commas.
+        engines: (name, label) of the site's engine and its other releases.
         presets: Workloads to start from.
         local: Address of the pages about machines at home; empty without them.
         example: One ranking, for readers without JavaScript.
@@ -149,6 +150,7 @@ class SizerContext:
     fields: tuple[Field, ...]
     layouts: str
     weights: tuple[tuple[str, str], ...]
+    engines: tuple[tuple[str, str], ...]
     presets: tuple[Preset, ...]
     local: str
     example: Table
@@ -181,6 +183,9 @@ def context(site: SiteData) -> SizerContext:
         fields=FIELDS,
         layouts=json.dumps({layout.label: _words(layout) for layout in _layouts(site)}, ensure_ascii=False),
         weights=(*formats, (",".join(name for name, _ in formats), "Any of these")),
+        engines=tuple(
+            (one["name"], one["label"]) for one in engines(site) if one["family"] == site.engine.family
+        ),
         presets=PRESETS,
         local=local.URI if site.catalogue.folder.resolve() == data_dir().resolve() else "",
         example=_table(site, model, longest),

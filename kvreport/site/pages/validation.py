@@ -18,9 +18,8 @@ from kvreport import units
 from kvreport.catalog.class_check import load_class_check
 from kvreport.catalog.first_seen import FirstSeen, load_first_seen
 from kvreport.catalog.left_out import LeftOut, load_left_out
-from kvreport.catalog.peer import PeersFile, PoolQuestion, Question, Tool, load_peers
+from kvreport.catalog.peer import load_peers
 from kvreport.catalog.planner_check import OracleCheck, PlannerCheck, load_oracle_check, load_planner_check
-from kvreport.estimation import estimate
 from kvreport.evidence.validation import Statistic, Validation, validate
 from kvreport.resources import data_dir
 from kvreport.site.kit import figures
@@ -36,6 +35,7 @@ from kvreport.site.pages import (
     layout_evidence,
     left_out,
     local_evidence,
+    other_tools,
     traffic_checks,
 )
 
@@ -61,10 +61,6 @@ QUANTITIES: Final = {
 DRAWN: Final = ("weights", "pool", "tokens", "tokens given pool")
 SHARES: Final = tuple(range(0, 91, 5))
 """Per cent of cases at which the errors' distribution is drawn; the largest errors stand in the table."""
-
-
-POOL_BYTES: Final = 40 * units.GIB
-"""The pool of the comparison with other tools that knows no engine's reserve."""
 
 
 @cache
@@ -93,7 +89,7 @@ def page(catalogue: Catalogue) -> Page | None:
     others = (
         []
         if peers is None
-        else [("peers", "Comparison with other calculators", _tables(*_beside(catalogue, peers)))]
+        else [("peers", "Comparison with other calculators", _tables(*other_tools.tables(catalogue, peers)))]
     )
     documented = known_starts.of(catalogue)
     if documented:
@@ -208,7 +204,7 @@ def _statistic_cells(one: Statistic) -> tuple[Cell, ...]:
         Cell(units.count(one.count), "kv-num", value=one.count),
         *(Cell(_share(value), "kv-num", value=value) for value in (one.median, one.p90, one.largest)),
         Cell(f"{one.within_1_percent:.0%}", "kv-num", value=one.within_1_percent),
-        Cell(f"{one.bias * 100:+.2f}\u202f%", "kv-num", value=one.bias),
+        Cell(f"{one.bias * 100:+.2f}%", "kv-num", value=one.bias),
     )
 
 
@@ -217,7 +213,7 @@ _STATISTICS: Final = (
     Column("Median error"),
     Column("90th percentile"),
     Column("Largest"),
-    Column("Within 1\u00a0%"),
+    Column("Within 1%"),
     Column("Median, signed"),
 )
 
@@ -275,7 +271,7 @@ def _planner(found: PlannerCheck) -> Table:
             row("rows: a model under one set of flags", found.rows),
             row("points: pools and lengths", found.points),
             row("points that are equal", found.equal, found.points),
-            row("points within 1\u00a0%", found.near, found.points),
+            row("points within 1%", found.near, found.points),
             row("points that are equal without inferring a flag", found.equal_as_recorded, found.points),
             row(f"rows that a missing flag is inferred for ({found.inferred_flag})", found.inferred_rows),
             row("rows left out, because their config is not available", found.left_out_rows),
@@ -352,129 +348,10 @@ def _oracle(found: OracleCheck) -> Table:
     )
 
 
-def _peers(catalogue: Catalogue, peers: PeersFile) -> Table:
-    return Table(
-        f"Requests that fit, by tool. Other tools were run on {peers.date}",
-        Column("Question", numeric=False),
-        (
-            Column("kvreport, vLLM"),
-            Column("Upper bound"),
-            *(Column(tool.name, hint=tool.how) for tool in _asked_tools(peers, peers.cases)),
-            Column("Statements and methods of the other tools", numeric=False),
-        ),
-        tuple(_asked(catalogue, peers, case) for case in peers.cases),
-    )
-
-
-def _beside(catalogue: Catalogue, peers: PeersFile) -> Iterator[Table]:
-    yield _peers(catalogue, peers)
-    if peers.pools:
-        yield _pools(catalogue, peers)
-    if peers.cited:
-        yield Table(
-            "Tools that are cited but were not run",
-            Column("Tool", numeric=False),
-            (Column("Reason, and what the tool does better", numeric=False),),
-            tuple(Row(Cell(tool.name, href=tool.url), (Cell(tool.why, "kv-why"),)) for tool in peers.cited),
-        )
-
-
-def _asked_tools(peers: PeersFile, questions: Sequence[Question | PoolQuestion]) -> list[Tool]:
-    """The tools that answered one of these questions."""
-    named = {answer.tool for question in questions for answer in question.answers}
-    return [tool for tool in peers.tools if tool.key in named]
-
-
-def _pools(catalogue: Catalogue, peers: PeersFile) -> Table:
-    tools = _asked_tools(peers, peers.pools)
-    return Table(
-        f"Requests in a pool of 40 GiB per device, cache in 16 bits. Other tools were run on {peers.pools_date or peers.date}",
-        Column("Question", numeric=False),
-        (
-            Column("vLLM's own planner"),
-            Column("kvreport, vLLM"),
-            *(Column(tool.name, hint=tool.how) for tool in tools),
-            Column("Statements and methods of the other tools", numeric=False),
-        ),
-        tuple(_pool_row(catalogue, tools, question) for question in peers.pools),
-    )
-
-
-def _pool_row(catalogue: Catalogue, tools: Sequence[Tool], question: PoolQuestion) -> Row:
-    model = catalogue.model(question.model)
-    ours = estimate(
-        model,
-        gpu="h100-sxm-80gb",
-        tensor_parallel=question.tensor_parallel,
-        context_tokens=question.context_tokens,
-        kv="auto" if model.kv_format is not None and "mla" in model.kv_format else "bf16",
-        kv_pool=POOL_BYTES,
-        catalog=catalogue,
-    ).max_concurrency
-    given = {answer.tool: answer for answer in question.answers}
-    theirs = [given[tool.key].requests if tool.key in given else None for tool in tools]
-    notes = [
-        f"{tool.name.partition(' ')[0]}: {given[tool.key].note}"
-        for tool in tools
-        if tool.key in given and given[tool.key].note
-    ]
-    ranks = f", {question.tensor_parallel} ranks" if question.tensor_parallel > 1 else ""
-    return Row(
-        Cell(
-            f"{model.name} at {units.human_tokens(question.context_tokens)}{ranks}",
-            href=f"models/{model.slug}/",
-        ),
-        (
-            *(_decimal(number) for number in (question.planner, ours, *theirs)),
-            Cell("; ".join(notes), "kv-why"),
-        ),
-    )
-
-
-def _decimal(number: float | None) -> Cell:
-    return Cell("") if number is None else Cell(f"{number:,.2f}", "kv-num", value=number)
-
-
-def _asked(catalogue: Catalogue, peers: PeersFile, case: Question) -> Row:
-    model, gpu = catalogue.model(case.model), catalogue.accelerator(case.gpu)
-    ours = [
-        estimate(
-            model,
-            gpu=gpu,
-            tensor_parallel=case.tensor_parallel,
-            context_tokens=case.context_tokens,
-            weights=case.weight_format,
-            kv=case.kv_format or "auto",
-            engine=engine,
-            utilization=share_of_memory,
-            catalog=catalogue,
-        ).max_concurrent_requests_by_memory
-        for engine, share_of_memory in (("vllm", case.utilization), ("ceiling", None))
-    ]
-    given = {answer.tool: answer for answer in case.answers}
-    tools = _asked_tools(peers, peers.cases)
-    theirs = [given[tool.key].requests if tool.key in given else None for tool in tools]
-    devices = f"{case.tensor_parallel} × " if case.tensor_parallel > 1 else ""
-    formats = f"{case.weight_format or 'as released'}, cache {case.kv_format or 'as declared'}"
-    notes = [
-        f"{tool.name.partition(' ')[0]}: {given[tool.key].note}"
-        for tool in tools
-        if tool.key in given and given[tool.key].note
-    ]
-    return Row(
-        Cell(
-            f"{model.name} at {units.human_tokens(case.context_tokens)}",
-            hint=f"{devices}{gpu.name}, {formats}, memory share {case.utilization:g}",
-            href=f"models/{model.slug}/",
-        ),
-        (*(count_cell(number) for number in (*ours, *theirs)), Cell("; ".join(notes), "kv-why")),
-    )
-
-
 def _share(value: float) -> str:
-    """Print an error: ``0.02 %``, ``10.4 %``."""
+    """Print an error: ``0.02%``, ``10.4%``."""
     percent = value * 100
-    return f"{percent:.2f}\u202f%" if percent < 1 else f"{percent:.1f}\u202f%"
+    return f"{percent:.2f}%" if percent < 1 else f"{percent:.1f}%"
 
 
 def pages(inputs: Inputs) -> Iterator[Page]:

@@ -73,7 +73,7 @@ def mixture(graph: Graph, moe: Mixture, x: Tensor, residual: Tensor, home: int, 
         graph: The graph that is planned.
         moe: The layer.
         x: The residual stream.
-        residual: The stream before the norm, which a network beside the experts reads.
+        residual: The stream before the norm, which Gemma 4's router reads.
         home: Where the layer computes.
         experts: Where its experts lie.
     """

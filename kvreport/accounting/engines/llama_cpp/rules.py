@@ -17,11 +17,9 @@ from kvreport.accounting.engines.llama_cpp.layout import compute_bytes
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.accounting.engines.llama_cpp.placement import LocalDevice, place
 from kvreport.accounting.engines.llama_cpp.reading import read_local
-from kvreport.accounting.parallel import Layout
-from kvreport.accounting.plan import BlockPlan, Serving
+from kvreport.accounting.plan import BlockPlan, CacheSetup
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
-from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.llama_cpp import LocalArchitecture
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError, shorten
@@ -93,15 +91,10 @@ class LlamaCpp(EngineRules):
     def plan(
         self,
         model: Model,
-        *,
-        serving: Serving,
-        kv_format: KvFormat | None,
-        layout: Layout,
-        accelerator: Accelerator | None,
+        setup: CacheSetup,
     ) -> BlockPlan:
         """Every cell is allocated at start, rounded to 256."""
-        del layout, accelerator
-        return cell_plan(model, kv_format, serving)
+        return cell_plan(model, setup.kv_format, setup.serving)
 
     @staticmethod
     def local_command(served: LocalServed) -> Command:

@@ -8,8 +8,7 @@ from typing import Final
 from kvreport.accounting.engines.sglang import compressed, settings, shapes
 from kvreport.accounting.engines.sglang.pools import MOST_REQUESTS, PoolFlags, PoolRule, pool_rule
 from kvreport.accounting.kv_cache import SERVED_BYTES, require_storable
-from kvreport.accounting.parallel import Layout
-from kvreport.accounting.plan import BlockPlan, Serving
+from kvreport.accounting.plan import BlockPlan, CacheSetup
 from kvreport.accounting.profile import CacheProfile, Term
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
@@ -29,20 +28,14 @@ STATE_SHARE: Final = 0.9
 def plan(
     model: Model,
     engine: Engine,
-    *,
-    serving: Serving,
-    kv_format: KvFormat | None,
-    layout: Layout,
-    accelerator: Accelerator | None,
+    setup: CacheSetup,
 ) -> BlockPlan:
     """How requests are laid into the pools of one rank; arguments as for the engine protocol's ``plan``.
 
     Raises:
         InputError: If the format cannot store one of the model's caches.
     """
-    flags = pool_flags(
-        model, engine, serving=serving, kv_format=kv_format, layout=layout, accelerator=accelerator
-    )
+    flags = pool_flags(model, engine, setup)
     rule = pool_rule(model, engine, flags)
     if not rule.cell_bytes:
         return _states_only(rule)
@@ -60,25 +53,20 @@ def plan(
 def pool_flags(
     model: Model,
     engine: Engine,
-    *,
-    serving: Serving,
-    kv_format: KvFormat | None,
-    layout: Layout,
-    accelerator: Accelerator | None,
+    setup: CacheSetup,
 ) -> PoolFlags:
     """What SGLang makes of the flags where pools are concerned.
 
     Args:
         model: The model.
         engine: The engine's record, of one release.
-        serving: Scheduler sizes and flags.
-        kv_format: How growing caches are stored; None for the type that the model is served in.
-        layout: How the model is spread over devices.
-        accelerator: The device.
+        setup: Flags, format, layout and device.
 
     Raises:
         InputError: If the format cannot store one of the model's caches.
     """
+    serving, kv_format = setup.serving, setup.kv_format
+    layout, accelerator = setup.layout, setup.accelerator
     for group in model.layers:
         for cache in group.caches:
             if cache.kind in GROWING and cache.kind != "shared":

@@ -25,7 +25,7 @@ from kvreport.accounting.engines.vllm import kernels
 from kvreport.accounting.engines.vllm.reserve import device_class, multicasts
 from kvreport.accounting.extras import borrowed_copies
 from kvreport.accounting.parallel import Layout
-from kvreport.accounting.plan import BlockPlan, Serving
+from kvreport.accounting.plan import BlockPlan, CacheSetup
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine, version_number
 from kvreport.catalog.formats import KvFormat, WeightFormat
@@ -71,28 +71,17 @@ class Sglang(EngineRules):
     def plan(
         self,
         model: Model,
-        *,
-        serving: Serving,
-        kv_format: KvFormat | None,
-        layout: Layout,
-        accelerator: Accelerator | None,
+        setup: CacheSetup,
     ) -> BlockPlan:
         """One cell per token; windows and states in pools of their own.
 
         Raises:
             InputError: If the release refuses the combination.
         """
-        reason = self.supports(model, kv_format, accelerator, layout)
+        reason = self.supports(model, setup.kv_format, setup.accelerator, setup.layout)
         if reason is not None:
             raise InputError(reason)
-        return plan(
-            model,
-            self.engine,
-            serving=serving,
-            kv_format=kv_format,
-            layout=layout,
-            accelerator=accelerator,
-        )
+        return plan(model, self.engine, setup)
 
     def stage_sizes(self, layers: int, stages: int) -> tuple[int, ...]:
         """Layers that are left over go one each to the last stages (0.5.23, ``distributed/utils.py``)."""

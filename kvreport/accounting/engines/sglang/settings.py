@@ -274,7 +274,7 @@ def prefill_sizes(largest: int) -> tuple[int, ...]:
 
 
 def vision_factor(model: Model, engine: Engine) -> float:
-    """What a vision tower lowers the share by: 10 % per tower of the usual size more than one.
+    """What a vision tower lowers the share by: 10% per tower of the usual size more than one.
 
     The engine reads the tower's layers under one name only; where a model's config has another, it
     takes 24 (``adjust_mem_fraction_for_vlm``).

@@ -40,10 +40,8 @@ from kvreport.accounting.kv_cache import (
     pair_bytes,
     state_tensor_bytes,
 )
-from kvreport.accounting.parallel import Layout
-from kvreport.accounting.plan import BlockPlan, CacheGroup, Serving
+from kvreport.accounting.plan import BlockPlan, CacheGroup, CacheSetup, Serving
 from kvreport.accounting.profile import CacheProfile, Kind
-from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.caches import (
     Cache,
     ChunkedAttention,
@@ -71,11 +69,8 @@ _KERNEL_TOKENS: Final = 16
 def plan(
     model: Model,
     engine: Engine,
+    setup: CacheSetup,
     *,
-    serving: Serving,
-    kv_format: KvFormat | None,
-    layout: Layout,
-    accelerator: Accelerator | None,
     stage: range | None = None,
 ) -> BlockPlan:
     """Plan the blocks of one model on one rank.
@@ -83,22 +78,20 @@ def plan(
     Args:
         model: The whole model.
         engine: The engine's release.
-        serving: Flags that change the plan.
-        kv_format: How growing caches are stored; None for the type that the model is served in.
-        layout: How the model is spread over devices.
-        accelerator: The device; None for a Hopper GPU.
+        setup: Flags, format, layout and device.
         stage: Layers of the pipeline stage that the rank belongs to; None for all.
 
     Raises:
         InputError: If the cache format or the parallel layout is impossible.
     """
+    serving, kv_format, layout = setup.serving, setup.kv_format, setup.layout
     layers = _Layers(
         model=model,
         engine=engine,
         serving=serving,
-        kv_format=_plain(stored_format(model, engine, kv_format, accelerator)),
+        kv_format=_plain(stored_format(model, engine, kv_format, setup.accelerator)),
         tensor_parallel=layout.tensor,
-        device=Device.of(accelerator),
+        device=Device.of(setup.accelerator),
     )
     if _is_plain(kv_format) and layers.only_packed():
         raise InputError(

@@ -14,7 +14,7 @@ from kvreport.accounting.engines.vllm import command as serve
 from kvreport.accounting.engines.vllm import kernels, overhead, plan, releases, reserve, scheduler
 from kvreport.accounting.engines.vllm.profiling import LOGIT_BYTES
 from kvreport.accounting.parallel import Layout
-from kvreport.accounting.plan import BlockPlan, Serving
+from kvreport.accounting.plan import BlockPlan, CacheSetup, Serving
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.caches import RecurrentState
 from kvreport.catalog.engine import Engine, version_number
@@ -32,7 +32,7 @@ class Vllm(EngineRules):
 
     serves_only: ClassVar[bool] = True
 
-    exchange: ClassVar[Exchange] = Exchange(low_latency_nvlink_bytes=NVLINK_BYTES)
+    exchange: ClassVar[Exchange] = Exchange(low_latency_nvlink_bytes=NVLINK_BYTES, one_sided=True)
 
     @property
     def concurrency_is_tokens(self) -> bool:
@@ -57,45 +57,23 @@ class Vllm(EngineRules):
     def plan(
         self,
         model: Model,
-        *,
-        serving: Serving,
-        kv_format: KvFormat | None,
-        layout: Layout,
-        accelerator: Accelerator | None,
+        setup: CacheSetup,
     ) -> BlockPlan:
         """KV cache groups in a shared block pool."""
-        return plan.plan(
-            model,
-            self.engine,
-            serving=serving,
-            kv_format=kv_format,
-            layout=layout,
-            accelerator=accelerator,
-        )
+        return plan.plan(model, self.engine, setup)
 
     def plan_stage(
         self,
         whole: Model,
         layers: range,
         stage: Model,
-        *,
-        serving: Serving,
-        kv_format: KvFormat | None,
-        layout: Layout,
-        accelerator: Accelerator | None,
+        setup: CacheSetup,
     ) -> BlockPlan:
         """The stage's layers in the groups of the whole model; a draft's layer runs on the last stage."""
         del stage
         last = layers.stop == whole.layer_count
-        return plan.plan(
-            whole,
-            self.engine,
-            serving=serving,
-            kv_format=kv_format,
-            layout=layout,
-            accelerator=accelerator,
-            stage=range(layers.start, layers.stop + 1) if last else layers,
-        )
+        stage_layers = range(layers.start, layers.stop + 1) if last else layers
+        return plan.plan(whole, self.engine, setup, stage=stage_layers)
 
     def same_on_every_device(self, model: Model) -> bool:
         """True for full attention only, in heads that every kernel takes."""

@@ -5,7 +5,7 @@ the residual stream, its norm and (where the tower has them) learned positions s
 queries, keys and values (3), contiguous queries and keys (2), both rotated (2) and its output (1); the MLP adds
 its inner side twice, or three times where it is gated. The pixels stay beside all that
 (0.28.0 ``models/qwen3_vl.py::Qwen3_VisionTransformer.forward``, ``models/qwen2_5_vl.py``). Five logs of towers of
-width 1024 and 1152 print 2 to 3 % more than that.
+width 1024 and 1152 print 2 to 3% more than that.
 """
 
 from __future__ import annotations

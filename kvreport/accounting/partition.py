@@ -4,27 +4,32 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kvreport.accounting.deployment import Deployment, Memo, lay_out
+from kvreport.accounting import numeric as xp
+from kvreport.accounting.case import Case, Memo
+from kvreport.accounting.deployment import lay_out
 from kvreport.accounting.parallel import stage_layers
 from kvreport.errors import InputError
-from kvreport.estimation.request import Request
 
 
-def best_partition(request: Request) -> tuple[int, ...]:
-    """The layers of each stage that let the most requests of the asked context run at once.
+def best_partition(case: Case, context_tokens: int) -> tuple[int, ...]:
+    """The layers of each stage that let the most requests of a context run at once.
 
     It begins with the engine's own division and moves one layer at a time from the stage that holds least to the
     stage that gains most by it; it ends where no move helps.
 
+    Args:
+        case: What is laid out, on one replica's devices.
+        context_tokens: Tokens of a request.
+
     Raises:
         InputError: If the layout is impossible whatever the partition.
     """
-    stages = request.layout.pipeline
-    found = tuple(len(one) for one in stage_layers(request.served_model.layer_count, stages))
+    stages = case.layout.pipeline
+    found = tuple(len(one) for one in stage_layers(case.model.layer_count, stages))
     known = Memo()
-    value = _value(request, found, known)
+    value = _value(case, context_tokens, found, known)
     while True:
-        tried = [(_value(request, one, known), one) for one in _moves(found)]
+        tried = [(_value(case, context_tokens, one, known), one) for one in _moves(found)]
         better = max(tried, default=(value, found))
         if better[0] <= value:
             return found
@@ -44,15 +49,12 @@ def _moves(partition: tuple[int, ...]) -> list[tuple[int, ...]]:
     return moved
 
 
-def _value(request: Request, partition: tuple[int, ...], known: Memo) -> tuple[float, float]:
+def _value(case: Case, context_tokens: int, partition: tuple[int, ...], known: Memo) -> tuple[float, float]:
     """What is to be made large: first that every stage has a pool, then the requests at once of the smallest."""
-    at = replace(request, layout=replace(request.layout, partition=partition))
+    at = replace(case, layout=replace(case.layout, partition=partition))
     try:
-        laid = lay_out(at.case, known)
+        laid = lay_out(at, known)
     except InputError:
         return (float("-inf"), 0.0)
-    return min(0.0, *(_pool(rank) for rank in laid.ranks)), float(laid.concurrency(request.context_tokens))
-
-
-def _pool(rank: Deployment) -> float:
-    return float(rank.pool_bytes)
+    pools = [float(xp.least(rank.pool_bytes)) for rank in laid.ranks]
+    return min(0.0, *pools), float(xp.least(laid.concurrency(context_tokens)))

@@ -1,0 +1,455 @@
+"""Inkling: relative positions, short convolutions around attention and MLP, windows on five of six layers.
+
+transformers 5.23, ``models/inkling`` and ``models/inkling2``. The short convolutions work in float32, and so
+does what they keep: ``kernel - 1`` columns of keys, of values, and of the outputs of attention and MLP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate, pairwise
+from math import ceil, log, prod
+from operator import mul
+from typing import Final
+
+from kvreport.architectures.attention import FULL, SLIDING
+from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
+from kvreport.architectures.decoder import context, expert_counts, vocabulary
+from kvreport.architectures.keys import MAX_EXPERTS, MAX_LAYERS, Keys
+from kvreport.architectures.registry import reads
+from kvreport.architectures.vision import MAX_DEPTH, plain_block, section_or_default, times
+from kvreport.architectures.weights import (
+    Tensors,
+    embedding,
+    experts,
+    gated_mlp,
+    linear,
+    norm,
+    norms,
+    out_linear,
+    output_head,
+    router,
+)
+from kvreport.catalog.caches import Cache, FullAttention, RecurrentState, SlidingWindow, StateTensor
+
+INKLING: Final = {
+    "conv_kernel_size": 4,
+    "d_rel": 16,
+    "head_dim": 128,
+    "hidden_size": 6144,
+    "intermediate_size": 24576,
+    "max_position_embeddings": 131072,
+    "moe_intermediate_size": 3072,
+    "n_routed_experts": 256,
+    "n_shared_experts": 2,
+    "num_attention_heads": 64,
+    "num_experts_per_tok": 6,
+    "num_hidden_layers": 66,
+    "num_key_value_heads": 8,
+    "rel_extent": 1024,
+    "sliding_window_size": 512,
+    "swa_head_dim": 128,
+    "swa_num_attention_heads": 64,
+    "swa_num_key_value_heads": 16,
+    "vocab_size": 201024,
+}
+INKLING_2: Final = {
+    **INKLING,
+    "hidden_size": 4608,
+    "max_position_embeddings": 1048576,
+    "moe_intermediate_size": 2304,
+    "n_routed_experts": 384,
+    "num_attention_heads": 48,
+    "num_experts_per_tok": 8,
+    "num_hidden_layers": 48,
+    "sliding_window_size": 1024,
+    "swa_num_attention_heads": 48,
+    "swa_num_key_value_heads": 8,
+}
+VISION: Final = {"n_layers": 24, "num_channels": 3, "patch_size": 40, "temporal_patch_size": 2}
+AUDIO: Final = {"mel_vocab_size": 256, "n_mel_bins": 80}
+VISION_2: Final = {
+    "hidden_size": 1024,
+    "num_channels": 3,
+    "num_hidden_layers": 23,
+    "patch_size": 20,
+    "posemb_grid_size": 32,
+    "projection_hidden_dim": 4096,
+    "projector_bias": False,
+    "spatial_merge_size": 2,
+}
+_FULL_EVERY: Final = 6
+_EXPERT_NAMES: Final = ("gate_proj", "up_proj", "down_proj")
+
+
+@reads(
+    "InklingForConditionalGeneration",
+    "InklingForCausalLM",
+    family="Inkling",
+    model_types=("inkling_mm_model", "inkling_text"),
+    defaults=INKLING,
+)
+def inkling(keys: Keys) -> Blueprint:
+    """Experts that are shared take part in the router's choice; pictures and sound enter without attention."""
+    hidden = keys.whole("hidden_size")
+    kinds = _kinds(keys)
+    experts_and_chosen = expert_counts(keys, "n_routed_experts", "num_local_experts")
+    shared = keys.whole("n_shared_experts", high=MAX_EXPERTS)
+    dense, routed = _widths(keys)
+    sparse = _sparse(keys, len(kinds))
+    moe: Tensors = (
+        *router(hidden, experts_and_chosen[0] + shared),
+        Tensor("mlp.gate.global_scale", "router", (1,)),
+        Tensor("mlp.gate.e_score_correction_bias", "router", (experts_and_chosen[0],)),
+        *_routed(hidden, routed, experts_and_chosen[0]),
+        *gated_mlp(hidden, routed, "mlp.shared_experts.*", "shared_experts", count=shared),
+    )
+    plain: Tensors = (*gated_mlp(hidden, dense), Tensor("mlp.global_scale", "other", (1,)))
+    layers = [
+        _layer(
+            keys,
+            hidden,
+            kind,
+            (
+                *(moe if is_sparse else plain),
+                *norms("self_attn.q_norm", "self_attn.k_norm", width=_heads(keys, kind)[2]),
+            ),
+            ("attn_sconv", "mlp_sconv"),
+        )
+        for kind, is_sparse in zip(kinds, sparse, strict=True)
+    ]
+    nested = keys.outer is not keys
+    return _decoder(
+        keys,
+        hidden,
+        layers,
+        nested=nested,
+        extra=(*_vision(keys, hidden), *_audio(keys, hidden)) if nested else (),
+        intermediate=dense,
+        chosen=experts_and_chosen,
+    )
+
+
+@reads(
+    "Inkling2ForConditionalGeneration",
+    "Inkling2ForCausalLM",
+    family="Inkling",
+    model_types=("inkling2", "inkling2_text"),
+    defaults=INKLING_2,
+)
+def inkling2(keys: Keys) -> Blueprint:
+    """Attention with a gate and a sink, residuals chosen by learned queries, and a plain vision tower."""
+    hidden = keys.whole("hidden_size")
+    kinds = _kinds(keys)
+    width = keys.whole("moe_intermediate_size", "intermediate_size")
+    chosen = expert_counts(keys, "n_routed_experts", "num_local_experts")
+    moe: Tensors = (
+        *router(hidden, chosen[0]),
+        Tensor("mlp.gate.e_score_correction_bias", "router", (chosen[0],)),
+        *_routed(hidden, width, chosen[0]),
+    )
+    convolutions = ("post_attention_convolution", "post_mlp_convolution")
+    layers = []
+    for index, kind in enumerate(kinds):
+        heads, _, head_dim = _heads(keys, kind)
+        relative = keys.whole("d_rel", high=1 << 12)
+        extra: Tensors = (
+            *linear("self_attn.gate_proj", "attention", heads * head_dim, hidden, "heads", heads=heads),
+            *linear("self_attn.sink_proj", "attention", heads, hidden, "heads", heads=heads),
+            Tensor("self_attn.q_l2_clip.scale", "attention", (heads, head_dim), "heads", heads),
+            Tensor("self_attn.rel_l2_clip.scale", "attention", (heads, relative), "heads", heads),
+            Tensor("mlp_input.query", "norms", (hidden,)),
+        )
+        if index:
+            # Full layers choose the inputs of queries, keys and values apart.
+            shape = (hidden,) if kind == "sliding" else (3, hidden)
+            extra += (Tensor("attention_input.query", "norms", shape),)
+        layers.append(_layer(keys, hidden, kind, (*moe, *extra), convolutions, dynamic=kind == "full"))
+    nested = keys.outer is not keys
+    blueprint = _decoder(
+        keys,
+        hidden,
+        layers,
+        nested=nested,
+        extra=_vision_2(keys, hidden) if nested else (),
+        intermediate=width,
+        chosen=chosen,
+    )
+    base = "model.language_model" if nested else "model"
+    blueprint.outer.append(Tensor(f"{base}.final_input.query", "norms", (hidden,)))
+    if nested and not keys.outer.has("quantization_config", "transformers_version"):
+        blueprint.weight_format = "mxfp8"
+        blueprint.notes.append(
+            "The published config does not say that the routed experts are MXFP8; transformers knows it of a"
+            " config that it has not written itself (5.23, configuration_inkling2.py)."
+        )
+        blueprint.layers = [_mxfp8_experts(layer) for layer in blueprint.layers]
+    return blueprint
+
+
+def _mxfp8_experts(layer: Layer) -> Layer:
+    return replace(
+        layer,
+        tensors=tuple(
+            replace(tensor, stored="mxfp8") if tensor.component == "routed_experts" else tensor
+            for tensor in layer.tensors
+        ),
+    )
+
+
+def _kinds(keys: Keys) -> list[str]:
+    """Return ``full`` or ``sliding`` per layer: from ``layer_types``, from indices, or every sixth full."""
+    count = keys.whole("num_hidden_layers", high=MAX_LAYERS)
+    listed = keys.texts("layer_types", length=count, of=("hybrid", "hybrid_sliding"))
+    if listed is not None:
+        return ["full" if name == "hybrid" else "sliding" for name in listed]
+    local = keys.wholes("local_layer_ids", low=0, high=MAX_LAYERS)
+    if local is None:
+        return ["sliding" if (index + 1) % _FULL_EVERY else "full" for index in range(count)]
+    chosen = set(local)
+    return ["sliding" if index in chosen else "full" for index in range(count)]
+
+
+def _widths(keys: Keys) -> tuple[int, int]:
+    """Return the widths of a dense MLP and of an expert.
+
+    Published checkpoints call the expert's ``intermediate_size`` and the other ``dense_intermediate_size``;
+    transformers' own files have ``moe_intermediate_size`` for the expert's.
+    """
+    if keys.has("dense_intermediate_size"):
+        return keys.whole("dense_intermediate_size"), keys.whole("intermediate_size")
+    return keys.whole("intermediate_size"), keys.whole("moe_intermediate_size")
+
+
+def _sparse(keys: Keys, count: int) -> list[bool]:
+    listed = keys.texts("mlp_layer_types", length=count, of=("dense", "sparse"))
+    if listed is not None:
+        return [name == "sparse" for name in listed]
+    first = keys.whole("dense_mlp_idx", default=0, low=0, high=MAX_LAYERS)
+    return [index >= first for index in range(count)]
+
+
+def _routed(hidden: int, width: int, count: int) -> Tensors:
+    return experts(gated_mlp(hidden, width, "mlp.experts.*", names=_EXPERT_NAMES, count=count))
+
+
+def _heads(keys: Keys, kind: str) -> tuple[int, int, int]:
+    """Return query heads, KV heads and head width of a layer."""
+    prefix = "swa_" if kind == "sliding" else ""
+    heads = keys.whole(f"{prefix}num_attention_heads", high=1 << 14)
+    kv_heads = keys.whole(f"{prefix}num_key_value_heads", high=heads)
+    keys.divide(f"{prefix}num_attention_heads", heads, f"{prefix}num_key_value_heads", kv_heads)
+    return heads, kv_heads, keys.whole(f"{prefix}head_dim", high=1 << 16)
+
+
+def _layer(
+    keys: Keys,
+    hidden: int,
+    kind: str,
+    mlp: Tensors,
+    convolutions: tuple[str, str],
+    *,
+    dynamic: bool = False,
+) -> Layer:
+    heads, kv_heads, head_dim = _heads(keys, kind)
+    kernel = keys.whole("conv_kernel_size", "sconv_kernel_size", low=2, high=1 << 10)
+    relative = keys.whole("d_rel", high=1 << 12)
+    window = keys.whole("sliding_window_size", "sliding_window")
+    kv_width = kv_heads * head_dim
+    reach = window if kind == "sliding" else keys.whole("rel_extent")
+    before = [f"{part}_input_layernorm" for part in "qkv"] if dynamic else ["input_layernorm"]
+    tensors: Tensors = (
+        *norms(*before, "post_attention_layernorm", width=hidden),
+        *linear("self_attn.q_proj", "attention", heads * head_dim, hidden, "heads", heads=heads),
+        *linear("self_attn.k_proj", "attention", kv_width, hidden, "kv_heads", heads=kv_heads),
+        *linear("self_attn.v_proj", "attention", kv_width, hidden, "kv_heads", heads=kv_heads),
+        *linear("self_attn.r_proj", "attention", heads * relative, hidden, "heads", heads=heads),
+        *out_linear("self_attn.o_proj", "attention", hidden, heads * head_dim, heads),
+        Tensor("self_attn.rel_logits_proj.proj", "attention", (relative, reach)),
+        *_kv_convolutions(hidden, kv_width, kv_heads, kernel, dynamic=dynamic),
+        *(Tensor(f"{name}.conv1d.weight", "attention", (hidden, 1, kernel)) for name in convolutions),
+        *mlp,
+    )
+    cache: Cache = (
+        SlidingWindow(kv_heads=kv_heads, key_dim=head_dim, value_dim=head_dim, window=window)
+        if kind == "sliding"
+        else FullAttention(kv_heads=kv_heads, key_dim=head_dim, value_dim=head_dim)
+    )
+    state = RecurrentState(
+        mechanism="short_conv",
+        tensors=tuple(
+            StateTensor(name="conv", channels=channels, columns=kernel - 1, precision="float32")
+            for channels in (kv_width, kv_width, hidden, hidden)
+        ),
+    )
+    name = SLIDING if kind == "sliding" else FULL
+    return Layer(f"{name} and short convolutions", (cache, state), tensors)
+
+
+def _kv_convolutions(hidden: int, width: int, kv_heads: int, kernel: int, *, dynamic: bool) -> Tensors:
+    """Return what convolves keys and values; a dynamic one makes a part of its weights from the input."""
+    tensors: Tensors = ()
+    for name in ("self_attn.k_sconv", "self_attn.v_sconv"):
+        if dynamic:
+            tensors += (Tensor(f"{name}.static_weight", "attention", (kernel, width)),)
+            tensors += linear(
+                f"{name}.weight_proj", "attention", kv_heads * kernel, hidden, "kv_heads", heads=kv_heads
+            )
+        else:
+            tensors += (
+                Tensor(f"{name}.conv1d.weight", "attention", (width, 1, kernel), "kv_heads", kv_heads),
+            )
+    return tensors
+
+
+def _decoder(
+    keys: Keys,
+    hidden: int,
+    layers: list[Layer],
+    *,
+    nested: bool,
+    extra: Tensors,
+    intermediate: int,
+    chosen: tuple[int, int],
+) -> Blueprint:
+    base = "model.language_model" if nested else "model"
+    words = vocabulary(keys)
+    # Logits beyond it are dropped; the matrix itself is made with all rows.
+    keys.has("unpadded_vocab_size")
+    return Blueprint(
+        hidden_size=hidden,
+        attention_heads=keys.whole("num_attention_heads", high=1 << 14),
+        vocabulary=words,
+        context_tokens=context(keys),
+        layers=layers,
+        outer=[
+            *embedding(words, hidden, f"{base}.embed_tokens"),
+            *norm(f"{base}.embed_tokens.embed_norm", hidden),
+            *norm(f"{base}.norm", hidden),
+            *output_head(words, hidden),
+            *extra,
+        ],
+        prefix=f"{base}.layers",
+        intermediate_size=intermediate,
+        experts=chosen,
+    )
+
+
+def _vision(keys: Keys, text_hidden: int) -> Tensors:
+    """Patches folded step by step into the depth of linear layers, without attention."""
+    vision = section_or_default(keys.outer, "vision_config", VISION)
+    vision.has("decoder_dmodel", "text_hidden_size", "hidden_size", "num_attention_heads")
+    layers = vision.whole("n_layers", "num_hidden_layers", high=MAX_DEPTH)
+    side = vision.whole("patch_size", high=1 << 10)
+    frames = vision.whole("temporal_patch_size", high=64)
+    channels = vision.whole("num_channels", "n_channels", high=64)
+    tower = "model.vision_tower"
+    tensors: Tensors = norm(f"{tower}.final_norm", text_hidden, component="vision")
+    steps = list(pairwise(_scales(layers, side, frames, channels)))
+    for index, (start, end) in enumerate(steps):
+        last = index == layers - 1
+        folds = prod(after // before for before, after in zip(start[:-1], end[:-1], strict=True))
+        outputs = text_hidden if last else end[-1]
+        tensors += linear(f"{tower}.encoder_layers.*.projection", "vision", outputs, start[-1] * folds)
+        if not last:
+            tensors += norm(f"{tower}.encoder_layers.*.layer_norm", outputs, component="vision")
+    return tensors
+
+
+def _scales(layers: int, side: int, frames: int, channels: int) -> list[tuple[int, int, int, int]]:
+    """Return frames, height, width and depth before and after every layer.
+
+    The sizes on the way are the products of the prime factors, space before time; each layer takes the one
+    nearest to a geometric progression (``plan_out_scales`` of ``modeling_inkling.py``).
+    """
+    sides = list(accumulate(sorted(_factors(side), reverse=True), mul)) or [1]
+    times_ = list(accumulate(sorted(_factors(frames), reverse=True), mul))
+    full = side * side * channels
+    steps = [(1, 1, 1, channels)]
+    steps += [(1, size, size, ceil(size * size * channels / 64) * 64) for size in sides]
+    # The class rounds the depths of this part up to whole numbers before it multiplies them by 64.
+    steps += [(count, sides[-1], sides[-1], full * count * 64) for count in times_]
+    reached = [log(prod(step[:-1])) for step in steps]
+    total = log(side * side * frames * channels)
+    ideal = [total * index / layers for index in range(layers + 1)]
+    chosen = [_nearest(reached, at) for at in ideal] if layers >= len(steps) else _assigned(ideal, reached)
+    chosen[0], chosen[-1] = 0, len(steps) - 1
+    return [steps[index] for index in chosen]
+
+
+def _nearest(values: Sequence[float], wanted: float) -> int:
+    return min(range(len(values)), key=lambda index: abs(values[index] - wanted))
+
+
+def _factors(number: int) -> list[int]:
+    found, divisor = [], 2
+    while divisor * divisor <= number:
+        while number % divisor == 0:
+            found.append(divisor)
+            number //= divisor
+        divisor += 1
+    return [*found, number] if number > 1 else found
+
+
+def _assigned(ideal: Sequence[float], reached: Sequence[float]) -> list[int]:
+    """Assign each ideal size a different one of those reached, at the least total distance, in order."""
+    best: list[tuple[float, list[int]]] = [(0.0, [])] * (len(reached) + 1)
+    for row, at in enumerate(ideal):
+        following: list[tuple[float, list[int]]] = [(float("inf"), [])] * (len(reached) + 1)
+        for column in range(row, len(reached)):
+            cost, chosen = best[column]
+            taken = (cost + abs(reached[column] - at), [*chosen, column])
+            following[column + 1] = min(following[column], taken)
+        best = following
+    return best[-1][1]
+
+
+def _audio(keys: Keys, text_hidden: int) -> Tensors:
+    """Mel bins as tokens: one embedding, whose rows of a frame are added up."""
+    audio = section_or_default(keys.outer, "audio_config", AUDIO)
+    audio.has("decoder_dmodel", "text_hidden_size")
+    rows = audio.whole("n_mel_bins", "num_codebooks", high=1 << 14) * audio.whole(
+        "mel_vocab_size", "codebook_size", high=1 << 16
+    )
+    tower = "model.audio_tower"
+    table = f"{tower}.embed_audio_tokens.embed_audio_tokens.weight"
+    return (
+        Tensor(table, "audio", (rows, text_hidden), looked_up=True),
+        *norm(f"{tower}.norm", text_hidden, component="audio"),
+    )
+
+
+def _vision_2(keys: Keys, text_hidden: int) -> Tensors:
+    """A transformer with two learned scales per block, and a projection of merged patches."""
+    vision = section_or_default(keys.outer, "vision_config", VISION_2)
+    vision.has("text_hidden_size", "num_attention_heads")
+    hidden = vision.whole("hidden_size")
+    patch = vision.whole("patch_size", "native_patch_size", high=1 << 12)
+    ratio = vision.number("mlp_ratio", default=4.0, low=0.01, high=64)
+    width = vision.whole("intermediate_size", default=int(hidden * ratio))
+    projected = vision.whole("projection_hidden_dim")
+    bias = vision.flag("projector_bias")
+    merged = hidden * vision.whole("spatial_merge_size", "adapter_merge_size", high=64) ** 2
+    tower = "model.vision_tower"
+    block = plain_block(
+        f"{tower}.layers.*", hidden, width, block_norms=("layernorm_before", "layernorm_after")
+    ) + tuple(Tensor(f"{tower}.layers.*.{name}", "vision", (hidden,)) for name in ("lambda_1", "lambda_2"))
+    places = vision.whole("posemb_grid_size", high=1 << 12) ** 2
+    return (
+        *(
+            Tensor(f"{tower}.embeddings.{name}", "vision", (hidden,))
+            for name in ("class_embedding", "cls_position_embedding")
+        ),
+        *linear(
+            f"{tower}.embeddings.patch_embedding",
+            "vision",
+            hidden,
+            vision.whole("num_channels", high=64) * patch * patch,
+        ),
+        Tensor(f"{tower}.embeddings.position_embedding.weight", "vision", (places, hidden)),
+        *norm(f"{tower}.pre_layernorm", hidden, bias=True, component="vision"),
+        *times(vision.whole("num_hidden_layers", high=MAX_DEPTH), block),
+        *linear(f"{tower}.merger.linear_1", "vision", projected, merged, bias=bias),
+        *linear(f"{tower}.merger.linear_2", "vision", text_hidden, projected, bias=bias),
+    )

@@ -1,0 +1,192 @@
+"""Another engine, release or setting on the pages that list models, and what opens from a cell that does not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from visits import Visit, address, browser
+
+from kvreport import estimate, size
+from kvreport.catalog.load import load_catalogue
+from kvreport.errors import InputError
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+__all__ = ["address", "browser"]  # fixtures
+
+H100 = "gpus/h100-sxm-80gb/"
+SIZES = (1, 2, 4, 8)
+START = "gpu=h100-sxm-80gb&context=8192&tp=1&weights=released&kv=own"
+
+
+@pytest.fixture
+def visit(browser, address) -> Iterator[Visit]:
+    made = Visit(browser, address, viewport={"width": 1280, "height": 900})
+    yield made
+    made.context.close()
+    assert made.faults == []
+
+
+@pytest.fixture(scope="module")
+def catalogue(tiny_site) -> Any:
+    return load_catalogue(tiny_site.catalogue)
+
+
+def answers(catalogue: Any, model: str, **asked: Any) -> list[Any]:
+    """The answers of one model on each number of GPUs that can be configured."""
+    found = []
+    for number in SIZES:
+        try:
+            found.append(estimate(model, catalog=catalogue, tensor_parallel=number, **asked))
+        except InputError:
+            continue
+    return found
+
+
+def settled(page: Any) -> None:
+    """Wait until the page shows what its address says."""
+    page.wait_for_function(
+        "document.querySelector('[data-kv-shown]')?.dataset.kvShown === (location.search || 'printed')"
+    )
+
+
+@pytest.mark.parametrize(
+    ("query", "asked"),
+    [
+        ("?engine=vllm-0.11", {"engine": "vllm-0.11"}),
+        ("?engine=sglang", {"engine": "sglang"}),
+        ("?share=0.8&seqs=16", {"utilization": 0.8, "max_seqs": 16}),
+        ("?batched=2048", {"max_batched_tokens": 2048}),
+        ("?engine=vllm-0.19&context=32768&kv=fp8", {"engine": "vllm-0.19", "context_tokens": 32_768, "kv": "fp8"}),
+    ],
+)  # fmt: skip
+def test_a_gpu_page_answers_for_another_engine(visit, catalogue, query, asked):
+    page = visit.go(H100 + query)
+    settled(page)
+    assert "Ignored" not in page.locator("[data-kv-told]").inner_text()
+    asked = {"gpu": "H100", "context_tokens": 8192, **asked}
+    served = 0
+    for model in catalogue.models.values():
+        row = page.locator(f"tr[id='of-{model.slug}']")
+        each = answers(catalogue, model.id, **asked)
+        want = next((one for one in each if one.max_concurrent_requests), None)
+        told = page.locator(".kv-groups dd", has=page.locator(f"[id='of-{model.slug}']"))
+        if (
+            told.count()
+            and "No numbers of this engine" in told.locator("xpath=preceding-sibling::dt[1]").inner_text()
+        ):
+            assert "sglang" in query, model.id
+            continue
+        assert row.count() == (want is not None), model.id
+        if want is None:
+            continue
+        served += 1
+        place = list(catalogue.grid.contexts).index(asked["context_tokens"]) + 1
+        assert row.locator("td").first.inner_text() == str(want.request.tensor_parallel)
+        assert row.locator("td").nth(place).inner_text() == f"{want.max_concurrent_requests:,}", model.id
+    assert served
+    headline = page.locator("[data-kv-slot=headline]").inner_text()
+    assert f"{served} of {len(catalogue.models)} models" in headline
+
+
+def test_the_engine_is_chosen_in_the_form_of_a_gpu_page(visit):
+    page = visit.go(H100)
+    page.locator(".kv-more-fields summary").click()
+    page.locator("#kv-engine").select_option("vllm-0.11")
+    page.wait_for_function(
+        "document.querySelector('[data-kv-shown]')?.dataset.kvShown === '?engine=vllm-0.11'"
+    )
+    assert "vLLM 0.11" in page.locator("[data-kv-slot=conditions]").inner_text()
+    page.locator("[data-kv-reset]").click()
+    page.wait_for_function("document.querySelector('[data-kv-shown]').dataset.kvShown === 'printed'")
+
+
+@pytest.mark.parametrize("engine", ["vllm-0.11", "sglang"])
+def test_the_explorer_answers_for_another_engine(visit, catalogue, engine):
+    page = visit.go(f"explore/?{START}")
+    page.wait_for_selector("#explore-table tbody tr")
+    before = page.locator(".kv-said").inner_text()
+    page.locator("select[name=engine]").select_option(engine)
+    page.wait_for_function("(old) => document.querySelector('.kv-said').innerText !== old", arg=before)
+    assert visit.query()["engine"] == [engine]
+    compared = 0
+    for model in catalogue.models.values():
+        row = page.locator("#explore-table tbody tr", has=page.locator(f"a[href*='{model.slug}']"))
+        if not row.count():
+            continue
+        want = estimate(model.id, gpu="H100", context_tokens=8192, engine=engine, catalog=catalogue)
+        shown = row.locator("td").first.inner_text().strip()
+        compared += 1
+        if want.max_concurrent_requests:
+            assert shown == f"{want.max_concurrent_requests:,}", model.id
+        else:
+            assert not shown.replace(",", "").isdigit(), model.id
+    assert compared >= 3
+
+
+def test_the_sizer_answers_for_another_release(visit, catalogue):
+    page = visit.go("sizer/?model=meta-llama--Llama-3.1-8B-Instruct&engine=vllm-0.11")
+    page.wait_for_selector("[data-kv-sized] .kv-table tbody tr")
+    table = page.locator("[data-kv-sized] table", has_text="The best deployment on each")
+    found = size(
+        "meta-llama/Llama-3.1-8B-Instruct", context="8K", prompt=1500, output=400, concurrent=64, burst=1.5,
+        spare_replicas=1, efficiency=0.6, engine="vllm-0.11", layouts=None,
+        gpus=sorted(catalogue.accelerators), catalog=catalogue,
+    )  # fmt: skip
+    want = {one.offer.accelerator.id: one for one in found.ranking.best_of_each()}
+    rows = table.locator("tbody tr")
+    assert rows.count() == len(want)
+    for row in rows.all():
+        gpu = row.locator("a").first.get_attribute("href").rstrip("/").rpartition("/")[2]
+        assert row.locator("td").first.inner_text() == str(want[gpu].devices)
+        assert row.locator("td").nth(3).inner_text().split()[0] == f"{want[gpu].users_each:,}"
+
+
+def test_a_cell_that_does_not_fit_opens_its_explanation_everywhere(visit, catalogue):
+    want = estimate("meta-llama/Llama-3.1-70B-Instruct", gpu="H100", context_tokens="8K", catalog=catalogue)
+    missing = f"{want.shortfall_bytes / 2**30:,.2f} ± {want.budget.uncertainty_bytes / 2**30:,.2f}"
+    page = visit.go(f"explore/?{START}")
+    row = page.locator("#explore-table tbody tr", has_text="Llama 3.1 70B")
+    row.locator(".kv-whybutton").click()
+    page.locator("dialog .kv-levers").wait_for()
+    assert missing in page.locator("dialog").inner_text()
+    page.keyboard.press("Escape")
+    assert page.evaluate("document.activeElement.classList.contains('kv-whybutton')")
+    page = visit.go(H100)
+    page.locator("#of-deepseek-ai--DeepSeek-V3 .kv-whybutton").click()
+    page.locator("dialog .kv-levers").wait_for()
+    told = page.locator("dialog").inner_text()
+    assert "DeepSeek-V3 on 8 × H100" in told
+    page.keyboard.press("Escape")
+    cell = page.locator("#users-table .kv-whybutton").first
+    model = cell.locator("xpath=ancestor::tr").get_attribute("id").removeprefix("of-")
+    cell.click()
+    page.locator("dialog .kv-levers").wait_for()
+    name = next(one.name for one in catalogue.models.values() if one.slug == model)
+    assert page.locator("dialog h2").inner_text().startswith(name)
+
+
+def test_reasons_of_cells_are_printed(visit):
+    page = visit.go(f"explore/?{START}")
+    button = page.locator("#explore-table .kv-whybutton").first
+    button.wait_for()
+    said = button.inner_text()
+    page.emulate_media(media="print")
+    assert button.is_visible()
+    assert said.startswith("needs ")
+    assert not page.locator(".kv-facets").is_visible()
+
+
+def test_a_table_on_paper_is_a_table_and_no_cards(visit):
+    page = visit.go(f"explore/?{START}")
+    page.wait_for_selector("#explore-table tbody tr")
+    page.emulate_media(media="print")
+    page.set_viewport_size({"width": 695, "height": 1000})  # A4 without its margins
+    row = page.locator("#explore-table tbody tr").first
+    assert row.evaluate("(one) => getComputedStyle(one).display") == "table-row"
+    name = page.locator("#explore-table tbody th", has_text="Llama 3.1 70B")
+    assert name.bounding_box()["height"] < 60
+    table = page.locator("#explore-table")
+    assert table.evaluate("(one) => one.scrollWidth") <= 695

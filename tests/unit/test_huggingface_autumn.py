@@ -1,0 +1,232 @@
+"""Inkling, Muse Spark and readers of documents: counted on the meta device with transformers 5.23.0."""
+
+import pytest
+from reading import kinds, read, total
+
+from kvreport.accounting.engines.transformers import tensor_plan
+from kvreport.accounting.kv_cache import held
+from kvreport.catalog.model import Model
+from kvreport.errors import InputError
+
+# thinkingmachines/Inkling-Small, config.json of 2026-08-01, the keys that size anything.
+SMALL_TEXT = {
+    "dense_intermediate_size": 16384,
+    "dense_mlp_idx": 2,
+    "hidden_size": 4096,
+    "intermediate_size": 2048,
+    "local_layer_ids": [index for index in range(42) if index % 6 != 5],
+    "model_max_length": 1048576,
+    "n_routed_experts": 256,
+    "n_shared_experts": 2,
+    "num_attention_heads": 32,
+    "num_experts_per_tok": 6,
+    "num_hidden_layers": 42,
+    "num_key_value_heads": 8,
+    "sconv_kernel_size": 4,
+    "sliding_window_size": 512,
+    "swa_num_attention_heads": 32,
+    "swa_num_key_value_heads": 8,
+    "unpadded_vocab_size": 200058,
+    "vocab_size": 201024,
+}
+SMALL = {
+    "text_config": SMALL_TEXT,
+    "audio_config": {"decoder_dmodel": 4096, "n_mel_bins": 80, "mel_vocab_size": 16},
+    "vision_config": {
+        "decoder_dmodel": 4096,
+        "n_channels": 3,
+        "n_layers": 4,
+        "patch_size": 40,
+        "temporal_patch_size": 2,
+    },
+}
+
+
+def inkling_small(**text: object) -> Model:
+    return read("InklingForConditionalGeneration", **{**SMALL, "text_config": {**SMALL_TEXT, **text}})
+
+
+def inkling_2(**keys: object) -> Model:
+    text = {"hidden_size": 4608, "num_hidden_layers": 48}
+    return read("Inkling2ForConditionalGeneration", text_config=text, **keys)
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        (read("InklingForCausalLM", hidden_size=6144), 975_340_287_042),
+        (inkling_2(), 594_050_641_920),
+        (read("MuseSparkForConditionalGeneration", text_config={"hidden_size": 8192}), 822_036_529_664),
+        (read("Florence2ForConditionalGeneration", text_config={"d_model": 1024}), 497_761_280),
+    ],
+    ids=lambda value: value.architecture if isinstance(value, Model) else "",
+)
+def test_parameters_equal_those_of_the_class_itself(model: Model, expected: int) -> None:
+    assert total(model) == expected
+
+
+def test_a_published_inkling_config_names_the_width_of_experts_as_the_checkpoint_does() -> None:
+    model = inkling_small()
+    # The repository's index says 531,912,898,740 bytes, which are these and the prediction layers.
+    assert 0.990 < 2 * total(model) / 531_912_898_740 < 1
+    experts = next(group for group in model.weights if group.component == "routed_experts")
+    assert 2048 in experts.shape
+    assert model.context_tokens == 1_048_576
+    assert [index for index, kind in enumerate(kinds(model)) if kind == "full+state"] == list(range(5, 42, 6))
+
+
+def test_the_convolutions_of_inkling_keep_three_columns_in_float32() -> None:
+    model = read("InklingForCausalLM", hidden_size=6144)
+    one, more = (int(held(model).request_bytes(length)) for length in (100_000, 100_001))
+    # Eleven of 66 layers keep everything: 8 heads x 256 x 2 B.
+    assert more - one == 11 * 8 * 256 * 2
+    # 55 windows of 512 tokens (16 heads), and per layer 3 columns of keys, values and two residual streams.
+    states = 4 * 3 * (11 * (2 * 1024 + 2 * 6144) + 55 * (2 * 2048 + 2 * 6144))
+    assert one - 100_000 * (more - one) - 55 * 512 * 16 * 256 * 2 == states
+
+
+def test_experts_of_inkling_2_are_mxfp8_where_the_published_config_is_silent() -> None:
+    formats = {group.component: group.released for group in inkling_2().weights if group.released}
+    assert formats == {"routed_experts": "mxfp8"}
+    assert inkling_2().weight_format == "mxfp8"
+    plain = inkling_2(transformers_version="5.23.0")
+    assert {group.released for group in plain.weights} == {None}
+
+
+def test_layers_of_muse_spark_alternate_from_the_last() -> None:
+    model = read("MuseSparkForConditionalGeneration", text_config={"num_hidden_layers": 6})
+    assert kinds(model) == ["sliding", "full", "sliding", "sliding", "sliding", "full"]
+
+
+def hunyuan_ocr(*, nested: bool) -> Model:
+    text = {
+        "attention_head_dim": 16,
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_attention_heads": 4,
+        "num_hidden_layers": 2,
+        "num_key_value_heads": 2,
+        "org_vocab_size": 1000,
+    }
+    vision = {
+        "hidden_size": 64,
+        "intermediate_size": 64,
+        "num_hidden_layers": 1,
+    }
+    keys = {"text_config": text} if nested else text
+    return read("HunYuanVLForConditionalGeneration", vision_config=vision, **keys)
+
+
+def test_hunyuan_ocr_is_read_with_its_text_keys_in_a_section_or_at_the_top() -> None:
+    assert total(hunyuan_ocr(nested=True)) == total(hunyuan_ocr(nested=False)) == 1_344_128
+
+
+def test_granite_4_vision_has_a_projector_per_layer_of_the_map_and_four_by_place() -> None:
+    def granite(layers: int) -> Model:
+        return read(
+            "Granite4VisionForConditionalGeneration",
+            text_config={"hidden_size": 4096, "num_hidden_layers": 32},
+            deepstack_layer_map=[[1, index] for index in range(layers)],
+            downsample_rate="3/8",
+        )
+
+    assert total(granite(2)) == 6_901_840_128
+    # Queries of 3 x 3, positions of 8 x 8, one block of the Q-Former, and the way to the text.
+    block = 8 * (768 * 768 + 768) + 2 * 768 * 3072 + 3072 + 768 + 3 * 2 * 768
+    projector = (9 + 64 + 4) * 768 + block + 4096 * 768 + 4096
+    assert total(granite(3)) - total(granite(2)) == projector
+
+
+def test_a_florence_without_tied_embeddings_is_refused() -> None:
+    with pytest.raises(InputError, match="tie_word_embeddings"):
+        read("Florence2ForConditionalGeneration", text_config={"d_model": 1024}, tie_word_embeddings=False)
+
+
+def test_what_transformers_holds_of_lightning_and_delayed_states_equals_its_tensors() -> None:
+    # The small models of the class table, run on the CPU with 128 and 256 tokens in bfloat16.
+    minimax = read(
+        "MiniMaxForCausalLM",
+        hidden_size=256,
+        num_hidden_layers=4,
+        num_attention_heads=32,
+        num_key_value_heads=8,
+        layer_types=["full_attention", "linear_attention"] * 2,
+    )
+    zaya = read(
+        "ZayaForCausalLM",
+        hidden_size=128,
+        num_hidden_layers=4,
+        num_attention_heads=8,
+        num_key_value_heads=2,
+        head_dim=128,
+        layer_types=["hybrid"] * 4,
+    )
+    held_by = [tensor_plan(model, None, 1).profile.request_bytes for model in (minimax, zaya)]
+    assert [int(bytes_at(128)) for bytes_at in held_by] == [73_728, 545_792]
+    assert [int(bytes_at(256)) for bytes_at in held_by] == [139_264, 1_070_080]
+
+
+# The sizes of nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B, one layer of each kind.
+NEMOTRON = {
+    "head_dim": 128,
+    "hidden_size": 2688,
+    "layers_block_type": ["mamba", "moe", "attention"],
+    "moe_intermediate_size": 1856,
+    "moe_shared_expert_intermediate_size": 3712,
+    "n_routed_experts": 128,
+    "num_attention_heads": 32,
+    "num_experts_per_tok": 6,
+    "num_key_value_heads": 2,
+}
+
+
+def _predicted(model: Model) -> int:
+    return sum(group.parameters for group in model.weights if group.component == "mtp")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"mtp_layers_block_type": ["attention", "moe"]},
+        {"mtp_hybrid_override_pattern": "*E"},
+        {},
+    ],
+)
+def test_prediction_layers_of_nemotron_h_are_counted_at_16_bits(said: dict[str, object]) -> None:
+    quantized = {"quant_method": "modelopt", "quant_algo": "FP8"}
+    model = read(
+        "NemotronHForCausalLM", **NEMOTRON, num_nextn_predict_layers=1, quantization_config=quantized, **said
+    )
+    attention = 2 * 4096 * 2688 + 2 * 256 * 2688
+    mixture = 128 * 2688 + 128 + 2 * 128 * 1856 * 2688 + 2 * 3712 * 2688
+    # The join of two streams, and norms: two before it, one in each block, one at the end.
+    assert _predicted(model) == attention + mixture + 2 * 2688 * 2688 + 5 * 2688
+    assert {group.released for group in model.weights if group.component == "mtp"} == {None}
+    assert _predicted(read("NemotronHForCausalLM", **NEMOTRON)) == 0
+
+
+def test_prediction_layers_of_deepseek_v4_have_the_formats_of_its_layers() -> None:
+    quantized = {"quant_method": "fp8", "weight_block_size": [128, 128]}
+    config = {
+        "hidden_size": 4096,
+        "num_hidden_layers": 4,
+        "compress_ratios": [0, 0, 4, 128],
+        "expert_dtype": "fp4",
+        "quantization_config": quantized,
+    }
+    model = read("DeepseekV4ForCausalLM", **config, num_nextn_predict_layers=1)
+    forms = {group.name: group.released for group in model.weights if group.component == "mtp"}
+    assert forms["mtp.0.attn.wq_a.weight"] == "fp8-block"
+    assert forms["mtp.0.e_proj.weight"] == "fp8-block"
+    assert forms["mtp.0.ffn.experts.*.w1.weight"] == "mxfp4"
+    assert forms["mtp.0.hc_head_fn"] == "fp32"
+    assert forms["mtp.0.ffn.gate.weight"] is None
+    # A copy that quantizes the layers' experts further leaves these as they were.
+    listed = {f"layers.{index}.ffn.experts": {"quant_algo": "NVFP4"} for index in range(4)}
+    further = {**quantized, "quantized_layers": listed}
+    copy = read(
+        "DeepseekV4ForCausalLM", **{**config, "quantization_config": further}, num_nextn_predict_layers=1
+    )
+    again = {group.name: group.released for group in copy.weights if ".experts." in group.name}
+    assert again["layers.*.ffn.experts.*.w1.weight"] == "nvfp4"
+    assert again["mtp.0.ffn.experts.*.w1.weight"] == "mxfp4"
