@@ -231,8 +231,8 @@ FURTHER: Final[tuple[Pattern, ...]] = (
         "device_full",
         None,
         r"(?:CUDA|HIP) out of memory\. Tried to allocate [0-9.]{1,12} [KMG]iB",
-        "The device's memory ran out. If this stands before the line of the pool, the weights or the measuring run do "
-        "not fit; after it, graphs or a large step took more than was kept free.",
+        "The device's memory ran out. Before the line of the pool, the weights or the measuring run do not fit. After "
+        "it, graphs or a large step took more than was kept free.",
     ),
     Pattern(
         "sglang_links",
