@@ -296,6 +296,13 @@ FURTHER: Final[tuple[Pattern, ...]] = (
         "One copy stands in {nodes} servers.",
     ),
     Pattern(
+        "prefill_context",
+        None,
+        r"(?:--prefill[-_]context[-_]parallel[-_]size(?:=| +)|prefill_context_parallel_size'?(?:=|: ?)|"
+        r"--attn-cp-size(?:=| +)|\battn_cp_size=)(?P<prefill_context>[2-9]|[1-9][0-9]{1,3})\b",
+        "Prompts are divided over {prefill_context} ranks.",
+    ),
+    Pattern(
         "dense_apart",
         "sglang",
         r"(?P<dense_apart>--moe-dense-tp-size\b|moe_dense_tp_size=[0-9]|--enable-dp-lm-head\b|enable_dp_lm_head=True)",
@@ -314,6 +321,7 @@ NOT_FOLLOWED: Final = {
     "speculative": "speculative decoding",
     "lora": "LoRA adapters",
     "offloaded": "offloading to the host",
+    "prefill_context": "prompts that are divided over ranks",
     "dense_apart": "dense layers and an output head that are divided by themselves",
 }
 """Facts that change memory and that no prediction here follows."""
