@@ -48,6 +48,9 @@ _COMMANDS = (
     tools,
 )
 
+_DATA_PACKAGES = ("pandas", "pyarrow")
+"""What the extra ``data`` brings; what else is missing comes with ``site``."""
+
 
 class _Parser(argparse.ArgumentParser):
     """Says what is wrong with the arguments in one line, and ends with status 2."""
@@ -130,6 +133,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(str(error).splitlines())
     except InputError as error:
         return _fail([" ".join(str(error).split())])
+    except ModuleNotFoundError as error:
+        package = str(error.name).partition(".")[0]
+        if package == "kvreport":
+            raise
+        extra = "data" if package in _DATA_PACKAGES else "site"
+        return _fail([f"found no package {package!r}; allowed: pip install 'kvreport[{extra}]'"])
     except BrokenPipeError:
         # The reader went away (`kvreport … | head`). Python would complain once more while closing.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

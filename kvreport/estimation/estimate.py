@@ -23,9 +23,10 @@ from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 from kvreport.estimation.answer import AtContext, Estimate
 from kvreport.estimation.explanation import explain
+from kvreport.estimation.hardware import BEST
 from kvreport.estimation.local import estimate_local
 from kvreport.estimation.local_case import engine_of
-from kvreport.estimation.request import BEST, Request, resolve
+from kvreport.estimation.request import Request, resolve
 from kvreport.query import Query, current_names
 
 STANDARD_CONTEXTS = tuple(1 << power for power in range(11, 21))

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from kvreport.accounting.compute_type import FLOAT32, WIDE, widens
 from kvreport.accounting.deployment import Case
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.extras import Draft, own_prediction_layer, with_draft
-from kvreport.accounting.parallel import MOST_RANKS, Layout
+from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import Serving
 from kvreport.accounting.roofline import Peaks
 from kvreport.architectures.names import repository_name
@@ -23,6 +23,7 @@ from kvreport.catalog.model import Model
 from kvreport.catalog.support import Support
 from kvreport.errors import InputError, shorten
 from kvreport.estimation.commands import OWN_DRAFT
+from kvreport.estimation.hardware import devices_of, in_machines, layout_of, parsed
 from kvreport.estimation.opened import Opened, listed
 from kvreport.query import Query, options
 from kvreport.units import parse_bytes, parse_tokens
@@ -165,12 +166,6 @@ class Request:
 _TYPES = {"half": "float16", "float16": "float16", "bfloat16": "bfloat16", "float32": FLOAT32}
 """What ``--dtype`` means; ``auto`` is the checkpoint's own."""
 
-LEAST_MEMORY = 1 << 30
-"""The least memory of a device that a question may set."""
-
-BEST = "best"
-"""Asks for the pipeline partition that holds the most requests."""
-
 AUTO = "auto"
 """The KV format that a checkpoint declares, else the 16-bit type it is served in."""
 
@@ -281,8 +276,8 @@ def resolve(query: Query, catalog: Catalogue) -> Request:
         if isinstance(query.engine, Engine)
         else at_release(catalog.engine(query.engine), query.engine)
     )
-    devices = _devices(query, catalog)
-    layout = _in_machines(_layout(query, len(devices), assumed), devices[0], assumed)
+    devices = devices_of(query, catalog)
+    layout = in_machines(layout_of(query, len(devices), assumed), devices[0], assumed)
     accelerator = devices[0]
     refuse_unsupported(record, policy, catalog.support)
     _refuse_unused(query, policy)
@@ -346,12 +341,12 @@ def resolve(query: Query, catalog: Catalogue) -> Request:
         context_tokens=(
             record.context_tokens
             if query.context_tokens is None
-            else _field("context", parse_tokens, query.context_tokens)
+            else parsed("context", parse_tokens, query.context_tokens)
         ),
         weight_format=form,
         kv_format=cache,
         utilization=engine.share_on(accelerator, query.utilization),
-        kv_pool_bytes=None if query.kv_pool is None else _field("kv-pool", parse_bytes, query.kv_pool),
+        kv_pool_bytes=None if query.kv_pool is None else parsed("kv-pool", parse_bytes, query.kv_pool),
         serving=Serving(
             max_batched_tokens=tokens,
             max_seqs=rows,
@@ -367,12 +362,12 @@ def resolve(query: Query, catalog: Catalogue) -> Request:
         draft=draft,
         lora_slots=(query.max_loras, query.max_lora_rank) if query.max_loras else (0, 0),
         kv_offload_bytes=(
-            0 if query.kv_offload is None else _field("kv-offload", parse_bytes, query.kv_offload)
+            0 if query.kv_offload is None else parsed("kv-offload", parse_bytes, query.kv_offload)
         ),
         network_bytes_per_s=(
             None
             if query.network_bandwidth is None
-            else _field("network-bandwidth", parse_bytes, query.network_bandwidth)
+            else parsed("network-bandwidth", parse_bytes, query.network_bandwidth)
         ),
         assumptions=tuple(assumed),
         not_read=opened.not_read,
@@ -380,72 +375,6 @@ def resolve(query: Query, catalog: Catalogue) -> Request:
         dtype=dtype,
         support=catalog.support,
     )
-
-
-def _devices(query: Query, catalog: Catalogue) -> tuple[Accelerator, ...]:
-    """The accelerators asked for, one for each device where several are named."""
-    asked = query.gpu
-    names = list(asked) if isinstance(asked, list | tuple) else [asked]
-    found: list[Accelerator] = []
-    for name in names:
-        if name is None or name == "":
-            raise InputError("gpu: found none; allowed: an accelerator's name, such as H100")
-        times = 1
-        one = name
-        if isinstance(name, str) and "*" in name:
-            text, _, number = name.rpartition("*")
-            if not number.strip().isdigit() or not 1 <= int(number) <= MOST_RANKS:
-                raise InputError(
-                    f"gpu: found {shorten(name)}; allowed: a name with a number of devices, such as H100*8"
-                )
-            one, times = text.strip(), int(number)
-        record = one if isinstance(one, Accelerator) else catalog.accelerator(one)
-        found += [record] * times
-    sliced = next((one for one in found if one.slice_of), None)
-    if sliced is not None and (len(found) > 1 or _ranks(query) > 1):
-        raise InputError(
-            f"gpu: found {max(len(found), _ranks(query))} devices with {sliced.name}; allowed: one, because slices have no "
-            f"link to each other, or {sliced.slice_of} whole"
-        )
-    if not found or len(found) > MOST_RANKS:
-        raise InputError(f"gpu: found {len(found)} devices; allowed: 1 to {MOST_RANKS:,}")
-    if query.memory is None:
-        return tuple(found)
-    size = _field("memory", parse_bytes, query.memory)
-    if size < LEAST_MEMORY:
-        raise InputError(f"memory: found {size:,} bytes; allowed: at least 1 GiB, written like 80GiB")
-    return tuple(one.with_usable(size) for one in found)
-
-
-def _ranks(query: Query) -> int:
-    return (query.tensor_parallel or 1) * query.pipeline_parallel * query.data_parallel
-
-
-def _layout(query: Query, devices: int, assumed: list[str]) -> Layout:
-    """The layout asked for; where GPUs are listed and nothing else is said, tensor parallel over all."""
-    tensor = query.tensor_parallel
-    others = query.pipeline_parallel * query.data_parallel
-    if tensor is None:
-        tensor = devices // others if devices > 1 and devices % others == 0 else 1
-        if devices > 1:
-            assumed.append(f"tensor parallel {tensor}: the {devices} GPUs that were named")
-    layout = Layout(
-        tensor=tensor,
-        pipeline=query.pipeline_parallel,
-        data=query.data_parallel,
-        expert=query.expert_parallel,
-        decode_context=query.decode_context_parallel,
-        nodes=query.nodes,
-        partition=_partition(query.pipeline_partition),
-        redundant_experts=query.num_redundant_experts,
-        all_to_all=query.all2all_backend or "",
-    )
-    if devices > 1 and layout.devices != devices:
-        raise InputError(
-            f"gpu: found {devices} devices for a layout of {layout.devices} "
-            f"({layout.label}); allowed: one kind of GPU, or one --gpu for each of the {layout.devices}"
-        )
-    return layout
 
 
 def _refuse_unused(query: Query, engine: Engine) -> None:
@@ -479,27 +408,6 @@ def _say_newer(query: Query, catalog: Catalogue, assumed: list[str]) -> None:
         assumed.append(
             f"release {asked}: newer than {known.version}, the last that was read; its rules are taken"
         )
-
-
-def _in_machines(layout: Layout, device: Accelerator, assumed: list[str]) -> Layout:
-    """The layout over as many machines as its devices need, where that was not stated."""
-    nodes = -(-layout.devices // device.most_per_machine)
-    if layout.nodes > 1 or nodes == 1 or layout.devices % nodes or (layout.data > 1 and layout.data % nodes):
-        return layout
-    assumed.append(f"nodes {nodes}: a machine holds {device.most_per_machine} of {device.name}")
-    return replace(layout, nodes=nodes)
-
-
-def _partition(text: str | None) -> tuple[int, ...]:
-    """Layers of each stage as given; empty for the engine's own division, and where the best is asked for."""
-    if text is None or text == BEST:
-        return ()
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdigit() and len(part) < 5 for part in parts):
-        raise InputError(
-            f"pipeline-partition: found {shorten(text)}; allowed: the layers of each stage, such as 16,32, or {BEST}"
-        )
-    return tuple(int(part) for part in parts)
 
 
 def _check_storable(cache: KvFormat, accelerator: Accelerator) -> None:
@@ -591,10 +499,3 @@ def automatic_kv_format(model: Model) -> str:
     if model.kv_format is not None:
         return model.kv_format
     return "bf16"
-
-
-def _field(name: str, parse: Callable[[str | int], int], value: str | int) -> int:
-    try:
-        return parse(value)
-    except InputError as error:
-        raise InputError(f"{name}: {error}") from error

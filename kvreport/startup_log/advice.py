@@ -118,7 +118,7 @@ def _fitting_length(reading: Reading, laid: LaidOut | None, pool: int | None, lo
     stated = reading.whole("estimated_len")
     if stated is not None:
         return stated
-    if laid is not None and pool is not None and pool > 0:
+    if laid is not None and pool is not None and pool > 0 and plan_agrees(reading, laid, pool):
         return int(longest_context(pool, laid.plan, longest)) or None
     needed = reading.whole("needed")
     if needed and pool is not None and pool > 0:

@@ -56,6 +56,7 @@ FACTS: Final[dict[str, Fact]] = {
     "deepep_mode": Fact("mode of DeepEP", "text"),
     "pipeline_partition": Fact("layers of each pipeline stage", "text"),
     "nodes": Fact("servers of one copy", "number"),
+    "prefill_context": Fact("prefill context parallel", "number"),
     "dense_apart": Fact("dense layers or the output head divided by themselves", "flag"),
     "offloaded": Fact("kept in the host's memory", "flag"),
     "total_memory": Fact("memory of the device", "bytes", "least"),

@@ -84,6 +84,12 @@ FURTHER: Final[tuple[Pattern, ...]] = (
         "Prefixes are not cached: a recurrent state takes one slot of a request.",
     ),
     Pattern(
+        "radix_cache_off",
+        "sglang",
+        r"(?P<no_prefix_caching>--disable-radix-cache\b|disable_radix_cache=True)",
+        "Prefixes are not cached.",
+    ),
+    Pattern(
         "prefix_caching_on",
         "vllm",
         r"(?P<caches_prefixes>--enable-prefix-caching\b|enable_prefix_caching=True|'enable_prefix_caching': True)",
@@ -215,6 +221,32 @@ FURTHER: Final[tuple[Pattern, ...]] = (
         "The tokens of a request are dealt out over {context_parallel} devices while decoding.",
     ),
     Pattern(
+        "sglang_no_pool",
+        "sglang",
+        r"Not enough memory[.;,] Please try to increase --mem-fraction-static",
+        "The engine refuses to start: this share leaves nothing for the cache once the weights are loaded. Raise "
+        "mem-fraction-static, or divide the weights over more devices.",
+    ),
+    Pattern(
+        "device_full",
+        None,
+        r"(?:CUDA|HIP) out of memory\. Tried to allocate [0-9.]{1,12} [KMG]iB",
+        "The device's memory ran out. Before the line of the pool, the weights or the measuring run do not fit. After "
+        "it, graphs or a large step took more than was kept free.",
+    ),
+    Pattern(
+        "sglang_links",
+        "sglang",
+        r"Init torch distributed (?:begin|ends)\b",
+        "The device and its links to other ranks are set up.",
+    ),
+    Pattern(
+        "sglang_capture",
+        "sglang",
+        r"Capture (?:target |draft )?(?:decode |prefill |verify )?(?:cuda|CUDA) ?graph begin",
+        "CUDA graphs are captured.",
+    ),
+    Pattern(
         "sglang_stages",
         "sglang",
         rf"(?:--pp-size(?:=| +)|\bpp_size=)(?P<pipeline_parallel>{WHOLE})\b",
@@ -264,6 +296,13 @@ FURTHER: Final[tuple[Pattern, ...]] = (
         "One copy stands in {nodes} servers.",
     ),
     Pattern(
+        "prefill_context",
+        None,
+        r"(?:--prefill[-_]context[-_]parallel[-_]size(?:=| +)|prefill_context_parallel_size'?(?:=|: ?)|"
+        r"--attn-cp-size(?:=| +)|\battn_cp_size=)(?P<prefill_context>[2-9]|[1-9][0-9]{1,3})\b",
+        "Prompts are divided over {prefill_context} ranks.",
+    ),
+    Pattern(
         "dense_apart",
         "sglang",
         r"(?P<dense_apart>--moe-dense-tp-size\b|moe_dense_tp_size=[0-9]|--enable-dp-lm-head\b|enable_dp_lm_head=True)",
@@ -282,6 +321,7 @@ NOT_FOLLOWED: Final = {
     "speculative": "speculative decoding",
     "lora": "LoRA adapters",
     "offloaded": "offloading to the host",
+    "prefill_context": "prompts that are divided over ranks",
     "dense_apart": "dense layers and an output head that are divided by themselves",
 }
 """Facts that change memory and that no prediction here follows."""

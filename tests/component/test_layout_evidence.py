@@ -34,7 +34,13 @@ def test_the_median_over_all_layouts_drafts_and_adapters_is_within_three_percent
 
 @pytest.mark.parametrize(
     ("kind", "count", "median"),
-    [("data", 3, 0.03), ("expert", 5, 0.019), ("context", 1, 0.003), ("lora", 3, 0.021), ("draft", 5, 0.046)],
+    [
+        ("data", 3, 0.026),
+        ("expert", 6, 0.019),
+        ("context", 1, 0.003),
+        ("lora", 3, 0.021),
+        ("draft", 5, 0.046),
+    ],
 )
 def test_no_kind_of_layout_is_worse_than_it_was(
     errors: dict[str, OfLayout], kind: str, count: int, median: float

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
+import sys
 
 import pytest
 
@@ -162,3 +164,19 @@ def test_a_faulty_record_is_told_as_it_is(capsys, tmp_path):
         record.write_text(text, encoding="utf-8")
         assert main(["check", str(tmp_path / "mine/data")]) == 2
         assert f"{found}; allowed: fields with values" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("package", "words", "extra"),
+    [("pyarrow", ["matrix", "--out", "m"], "data"), ("jinja2", ["export", "--out", "e"], "site")],
+)
+def test_a_command_without_its_extra_says_what_to_install(package, words, extra, tmp_path):
+    """The small package answers most commands; the others ended in a traceback."""
+    script = f"import sys; sys.modules[{package!r}] = None; from kvreport.cli import main; sys.exit(main({words!r}))"
+    done = subprocess.run(
+        [sys.executable, "-c", script], check=False, capture_output=True, text=True, cwd=tmp_path
+    )
+    assert done.returncode == 2, done.stderr
+    assert done.stderr == (
+        f"kvreport: error: found no package {package!r}; allowed: pip install 'kvreport[{extra}]'\n"
+    )

@@ -387,3 +387,14 @@ def test_a_model_without_a_cache_has_a_diagnosis():
     assert found.concurrency is None
     assert "The model keeps no cache, so memory sets no limit to its requests." in found.notes
     json.dumps(found.to_dict(), allow_nan=False)
+
+
+def test_a_length_is_not_lowered_to_itself():
+    """With a model that is not the log's, the plan said that the length fits which the log says does not."""
+    log = (
+        "Available KV cache memory: 10.00 GiB\nGPU KV cache size: 21,360 tokens\n"
+        "Maximum concurrency for 32,768 tokens per request: 0.65x\n"
+    )
+    found = diagnose(log, model="meta-llama/Llama-3.1-8B-Instruct", catalog=open_catalogue())
+    assert "Our plan is not the log's" in " ".join(found.notes)
+    assert "Lower max-model-len to 21,360: 1.00x" in found.headline

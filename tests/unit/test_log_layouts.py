@@ -111,3 +111,20 @@ def test_a_layout_that_cannot_be_is_told() -> None:
         f"VLLM_PP_LAYER_PARTITION=12,12 vllm serve {CODER} -pp 2\nINFO Available KV cache memory: 60.00 GiB\n"
     )
     assert any("pipeline partition: found 12,12" in note for note in diagnose(log, gpu="h100-sxm-80gb").notes)
+
+
+@pytest.mark.parametrize(
+    ("flag", "said"),
+    [
+        ("--prefill-context-parallel-size 2", "prompts that are divided over ranks"),
+        ("--moe-dense-tp-size 1", "dense layers and an output head"),
+        ("--prefill-context-parallel-size 1", None),
+    ],
+)
+def test_what_no_number_follows_is_named(flag: str, said: str | None) -> None:
+    engine = "python -m sglang.launch_server" if "moe" in flag else "vllm serve"
+    log = f"{engine} --model {DEEPSEEK} {flag}\nINFO Available KV cache memory: 60.00 GiB\n"
+    notes = " ".join(diagnose(log, model=DEEPSEEK, gpu="h200-sxm-141gb").notes)
+    assert ("Not followed here" in notes) is (said is not None)
+    if said:
+        assert said in notes

@@ -1,0 +1,141 @@
+"""Where a question runs: its accelerators, its layout over them, and the machines that they stand in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from kvreport.accounting.parallel import MOST_RANKS, Layout
+from kvreport.catalog.accelerator import Accelerator
+from kvreport.catalog.load import Catalogue
+from kvreport.errors import InputError, shorten
+from kvreport.query import Query
+from kvreport.units import parse_bytes
+
+LEAST_MEMORY: Final = 1 << 30
+"""The least memory of a device that a question may set."""
+
+BEST: Final = "best"
+"""Asks for the pipeline partition that holds the most requests."""
+
+
+def devices_of(query: Query, catalog: Catalogue) -> tuple[Accelerator, ...]:
+    """The accelerators asked for, one for each device where several are named.
+
+    Args:
+        query: The question.
+        catalog: Where accelerators are looked up.
+
+    Raises:
+        InputError: If one is unknown, too many are named, or slices are to be joined.
+    """
+    asked = query.gpu
+    names = list(asked) if isinstance(asked, list | tuple) else [asked]
+    found: list[Accelerator] = []
+    for name in names:
+        if name is None or name == "":
+            raise InputError("gpu: found none; allowed: an accelerator's name, such as H100")
+        times = 1
+        one = name
+        if isinstance(name, str) and "*" in name:
+            text, _, number = name.rpartition("*")
+            if not number.strip().isdigit() or not 1 <= int(number) <= MOST_RANKS:
+                raise InputError(
+                    f"gpu: found {shorten(name)}; allowed: a name with a number of devices, such as H100*8"
+                )
+            one, times = text.strip(), int(number)
+        record = one if isinstance(one, Accelerator) else catalog.accelerator(one)
+        found += [record] * times
+    sliced = next((one for one in found if one.slice_of), None)
+    if sliced is not None and (len(found) > 1 or _ranks(query) > 1):
+        raise InputError(
+            f"gpu: found {max(len(found), _ranks(query))} devices with {sliced.name}; allowed: one, because slices have no "
+            f"link to each other, or {sliced.slice_of} whole"
+        )
+    if not found or len(found) > MOST_RANKS:
+        raise InputError(f"gpu: found {len(found)} devices; allowed: 1 to {MOST_RANKS:,}")
+    if query.memory is None:
+        return tuple(found)
+    size = parsed("memory", parse_bytes, query.memory)
+    if size < LEAST_MEMORY:
+        raise InputError(f"memory: found {size:,} bytes; allowed: at least 1 GiB, written like 80GiB")
+    return tuple(one.with_usable(size) for one in found)
+
+
+def _ranks(query: Query) -> int:
+    return (query.tensor_parallel or 1) * query.pipeline_parallel * query.data_parallel
+
+
+def layout_of(query: Query, devices: int, assumed: list[str]) -> Layout:
+    """The layout asked for; where GPUs are listed and nothing else is said, tensor parallel over all.
+
+    Args:
+        query: The question.
+        devices: Devices that were named.
+        assumed: What was not stated is added here.
+
+    Raises:
+        InputError: If the devices named are not those of the layout.
+    """
+    tensor = query.tensor_parallel
+    others = query.pipeline_parallel * query.data_parallel
+    if tensor is None:
+        tensor = devices // others if devices > 1 and devices % others == 0 else 1
+        if devices > 1:
+            assumed.append(f"tensor parallel {tensor}: the {devices} GPUs that were named")
+    layout = Layout(
+        tensor=tensor,
+        pipeline=query.pipeline_parallel,
+        data=query.data_parallel,
+        expert=query.expert_parallel,
+        decode_context=query.decode_context_parallel,
+        nodes=query.nodes,
+        partition=_partition(query.pipeline_partition),
+        redundant_experts=query.num_redundant_experts,
+        all_to_all=query.all2all_backend or "",
+    )
+    if devices > 1 and layout.devices != devices:
+        raise InputError(
+            f"gpu: found {devices} devices for a layout of {layout.devices} "
+            f"({layout.label}); allowed: one kind of GPU, or one --gpu for each of the {layout.devices}"
+        )
+    return layout
+
+
+def in_machines(layout: Layout, device: Accelerator, assumed: list[str]) -> Layout:
+    """The layout over as many machines as its devices need, where that was not stated."""
+    nodes = -(-layout.devices // device.most_per_machine)
+    if layout.nodes > 1 or nodes == 1 or layout.devices % nodes or (layout.data > 1 and layout.data % nodes):
+        return layout
+    assumed.append(f"nodes {nodes}: a machine holds {device.most_per_machine} of {device.name}")
+    return replace(layout, nodes=nodes)
+
+
+def _partition(text: str | None) -> tuple[int, ...]:
+    """Layers of each stage as given; empty for the engine's own division, and where the best is asked for."""
+    if text is None or text == BEST:
+        return ()
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdigit() and len(part) < 5 for part in parts):
+        raise InputError(
+            f"pipeline-partition: found {shorten(text)}; allowed: the layers of each stage, such as 16,32, or {BEST}"
+        )
+    return tuple(int(part) for part in parts)
+
+
+def parsed(name: str, parse: Callable[[str | int], int], value: str | int) -> int:
+    """A number as text or as it is, under the name of its option.
+
+    Args:
+        name: The option, for the message.
+        parse: What reads it.
+        value: What was asked.
+
+    Raises:
+        InputError: If it cannot be read.
+    """
+    try:
+        return parse(value)
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from error
