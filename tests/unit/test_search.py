@@ -115,7 +115,12 @@ def test_sizes_without_their_unit_and_words_written_together_are_found():
             {"location": "ultra/", "title": "M3 Ultra (80-core)", "text": "", "tags": [], "boost": 2},
             {"location": "xtx/", "title": "Radeon RX 7900 XTX", "text": "", "tags": [], "boost": 2},
             {"location": "llama/", "title": "Llama 3.1 70B", "text": "", "tags": [], "boost": 2},
-            {"location": "book/", "title": "A book", "text": "A page with 80 figures, 100 and 70.", "tags": []},
+            {
+                "location": "book/",
+                "title": "A book",
+                "text": "A page with 80 figures, 100 and 70.",
+                "tags": [],
+            },
         ],
     }
     found = searched(index, ["a100 80", "7900xtx", "llama 70"])
