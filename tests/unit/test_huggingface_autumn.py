@@ -230,3 +230,17 @@ def test_prediction_layers_of_deepseek_v4_have_the_formats_of_its_layers() -> No
     again = {group.name: group.released for group in copy.weights if ".experts." in group.name}
     assert again["layers.*.ffn.experts.*.w1.weight"] == "nvfp4"
     assert again["mtp.0.ffn.experts.*.w1.weight"] == "mxfp4"
+
+
+def test_fastvlm_is_read_with_the_one_tower_that_its_releases_have() -> None:
+    text = {"hidden_size": 3584}
+    tower = {"architecture": "fastvit_mci3", "hidden_size": 3072, "model_args": {"inference_mode": True}}
+    model = read(
+        "FastVlmForConditionalGeneration", text_config={**text, "num_hidden_layers": 2}, vision_config=tower
+    )
+    vision = sum(group.parameters for group in model.weights if group.component == "vision")
+    # FastViT, counted on the meta device with transformers 5.23, and two layers of the projector.
+    assert vision - 2 * 3584 - 3584 * (3072 + 3584) == 122_714_208
+    for wrong in ({"architecture": "vit_base_patch16_224"}, {"model_args": {"inference_mode": False}}):
+        with pytest.raises(InputError, match="vision_config"):
+            read("FastVlmForConditionalGeneration", text_config=text, vision_config={**tower, **wrong})

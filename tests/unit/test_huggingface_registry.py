@@ -74,7 +74,7 @@ def test_a_config_that_names_nothing_is_refused() -> None:
 
 def test_a_class_without_dimensions_is_refused() -> None:
     # The class has defaults for all of them, but a config that states none describes no model.
-    with pytest.raises(InputError, match="only if they are asked for"):
+    with pytest.raises(InputError, match="only with --assume-defaults"):
         read_config({"architectures": ["LlamaForCausalLM"]}, id="a/b")
 
 

@@ -246,6 +246,7 @@ MODEL_TYPES: Final[Mapping[str, str]] = MappingProxyType(
         "cohere2": "Cohere2ForCausalLM",
         "cohere2_moe": "Cohere2MoeForCausalLM",
         "cohere2_vision": "Cohere2VisionForConditionalGeneration",
+        "cohere_compass_text": "Cohere2ForCausalLM",
         "cwm": "CwmForCausalLM",
         "dbrx": "DbrxForCausalLM",
         "deepseek": "DeepseekForCausalLM",

@@ -49,7 +49,9 @@ def cohere(keys: Keys) -> Blueprint:
     return decoder(keys, its, attention_layers(its, tensors), intermediate=width)
 
 
-@reads("Cohere2ForCausalLM", family="Command", model_types=("cohere2",), defaults=COHERE2)
+@reads(
+    "Cohere2ForCausalLM", family="Command", model_types=("cohere2", "cohere_compass_text"), defaults=COHERE2
+)
 def cohere2(keys: Keys) -> Blueprint:
     """Three windows, then one layer that reads everything, without positions."""
     its = sizes(keys)
