@@ -33,6 +33,11 @@ Estimated CUDA graph memory: 0.78 GiB total
 Graph capturing finished in 8 secs, took -0.17 GiB
 At gmu 0.90: Available KV cache memory: -0.12 GiB and the engine refuses
 """,
+    "copied-from-a-page": """\
+(EngineCore\u00a0pid=219)\u00a0INFO [kv_cache_utils.py:1316] GPU KV cache size: 441,600\u00a0tokens, Maximum\u00a0concurrency for \
+32,768 tokens per request: 13.48x
+non-default args: {&#39;model&#39;: &quot;org/m&quot;, &#39;pipeline_parallel_size&#39;: 1} &amp;gt; &gt;
+""",
     "vllm-v0": """\
 the current vLLM instance can use total_gpu_memory (47.50GiB) x gpu_memory_utilization (0.78) = 37.18GiB
 model weights take 0.52GiB; non_torch_memory takes 0.08GiB; PyTorch activation peak memory takes 1.78GiB; the rest of \

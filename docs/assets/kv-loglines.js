@@ -48,7 +48,27 @@
   }
 
   const explain = (table, says, facts) =>
-    says.replace(/\{(\w+)\}/g, (whole, name) => (name in facts ? show(table, name, facts[name]) : whole));
+    says
+      .replace(/\{(\w+)\}/g, (whole, name) => (name in facts ? show(table, name, facts[name]) : whole))
+      .replace(/\b1 (stage|device|rank|request)s\b/g, "1 $1");
+
+  /* What a web page writes for characters that logs have; an ampersand last, so that none is read twice. */
+  const ENTITIES = [
+    ["&#39;", "'"],
+    ["&#x27;", "'"],
+    ["&quot;", '"'],
+    ["&#34;", '"'],
+    ["&gt;", ">"],
+    ["&lt;", "<"],
+    ["&nbsp;", " "],
+    ["&amp;", "&"],
+  ];
+
+  function plainText(text) {
+    // deno-lint-ignore no-control-regex -- terminals color logs with escape sequences
+    const plain = text.replace(/\x1b\[[0-9;]*[A-Za-z]/g, "").replaceAll("\u00a0", " ");
+    return ENTITIES.reduce((known, [entity, sign]) => known.replaceAll(entity, sign), plain);
+  }
 
   /* Python and JavaScript have different blanks beyond ASCII. */
   const trimmed = (text) => text.replace(/^[\t-\r ]+|[\t-\r ]+$/g, "");
@@ -58,8 +78,7 @@
     if (!trimmed(text)) {
       return { error: "There is nothing but blanks: paste the start-up log of vLLM or SGLang." };
     }
-    // deno-lint-ignore no-control-regex -- terminals color logs with escape sequences
-    const lines = text.replace(/\x1b\[[0-9;]*[A-Za-z]/g, "").split(/\r\n|\n|\r/);
+    const lines = plainText(text).split(/\r\n|\n|\r/);
     if (text.length > MOST_CHARACTERS || lines.length > MOST_LINES) {
       return { error: "This is too long: the start of the log, up to the first request, is enough." };
     }

@@ -49,6 +49,12 @@ def register(add: Add) -> None:
     add_data_option(command)
 
 
+def _decoded(content: bytes) -> str:
+    """A file's text: PowerShell's ``>`` writes UTF-16, everything else UTF-8."""
+    wide = content.startswith((b"\xff\xfe", b"\xfe\xff"))
+    return content.decode("utf-16" if wide else "utf-8-sig", errors="replace")
+
+
 def _run(options: argparse.Namespace) -> int:
     from kvreport.catalog.load import open_catalogue
     from kvreport.startup_log import MAX_CHARACTERS, diagnose
@@ -58,7 +64,7 @@ def _run(options: argparse.Namespace) -> int:
     with nullcontext(sys.stdin.buffer) if options.file == "-" else Path(options.file).open("rb") as log:
         # One byte more than is read as a log: it tells that there is more, whatever the file's size.
         content = log.read(MAX_CHARACTERS * 4 + 1)
-    log_text = content.decode("utf-8", errors="replace")
+    log_text = _decoded(content)
     if looks_like_llama_cpp(log_text):
         local = diagnose_local(
             log_text[:MAX_CHARACTERS],

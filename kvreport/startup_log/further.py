@@ -84,6 +84,12 @@ FURTHER: Final[tuple[Pattern, ...]] = (
         "Prefixes are not cached: a recurrent state takes one slot of a request.",
     ),
     Pattern(
+        "radix_cache_off",
+        "sglang",
+        r"(?P<no_prefix_caching>--disable-radix-cache\b|disable_radix_cache=True)",
+        "Prefixes are not cached.",
+    ),
+    Pattern(
         "prefix_caching_on",
         "vllm",
         r"(?P<caches_prefixes>--enable-prefix-caching\b|enable_prefix_caching=True|'enable_prefix_caching': True)",
@@ -213,6 +219,32 @@ FURTHER: Final[tuple[Pattern, ...]] = (
         "dcp",
         "context_parallel",
         "The tokens of a request are dealt out over {context_parallel} devices while decoding.",
+    ),
+    Pattern(
+        "sglang_no_pool",
+        "sglang",
+        r"Not enough memory[.;,] Please try to increase --mem-fraction-static",
+        "The engine refuses to start: this share leaves nothing for the cache once the weights are loaded. Raise "
+        "mem-fraction-static, or divide the weights over more devices.",
+    ),
+    Pattern(
+        "device_full",
+        None,
+        r"(?:CUDA|HIP) out of memory\. Tried to allocate [0-9.]{1,12} [KMG]iB",
+        "The device's memory ran out. Before the line of the pool, the weights or the measuring run do not fit. After "
+        "it, graphs or a large step took more than was kept free.",
+    ),
+    Pattern(
+        "sglang_links",
+        "sglang",
+        r"Init torch distributed (?:begin|ends)\b",
+        "The device and its links to other ranks are set up.",
+    ),
+    Pattern(
+        "sglang_capture",
+        "sglang",
+        r"Capture (?:target |draft )?(?:decode |prefill |verify )?(?:cuda|CUDA) ?graph begin",
+        "CUDA graphs are captured.",
     ),
     Pattern(
         "sglang_stages",

@@ -27,6 +27,19 @@ _COMPILED: Final = tuple(re.compile(pattern.expression, re.ASCII) for pattern in
 _SCALES: Final = {"gib": GIB, "gb": GIB, "mib": 1 << 20, "ki": 1024, "k": 1000}
 
 
+ENTITIES: Final = {
+    "&#39;": "'",
+    "&#x27;": "'",
+    "&quot;": '"',
+    "&#34;": '"',
+    "&gt;": ">",
+    "&lt;": "<",
+    "&nbsp;": " ",
+    "&amp;": "&",
+}
+"""What a web page writes for characters that logs have; an ampersand last, so that none is read twice."""
+
+
 @dataclass(frozen=True, slots=True)
 class Recognised:
     """A line, or a part of one, that a pattern matched.
@@ -113,7 +126,7 @@ def read_log(text: str) -> Reading:
     """Read a start-up log.
 
     Args:
-        text: The log; terminal colours are ignored.
+        text: The log; terminal colors are ignored, and so is what copying from a web page leaves.
 
     Raises:
         InputError: If it is empty or too large.
@@ -130,8 +143,7 @@ def read_log(text: str) -> Reading:
     unknown: list[tuple[int, str]] = []
     facts: dict[str, Value] = {}
     votes: dict[Engine, int] = {"vllm": 0, "sglang": 0, "tensorrt_llm": 0}
-    plain = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", text)
-    for number, line in enumerate(re.split(r"\r\n|\n|\r", plain), start=1):
+    for number, line in enumerate(re.split(r"\r\n|\n|\r", plain_text(text)), start=1):
         shown = line[:MAX_LINE].strip(_BLANKS)
         if not shown:
             continue
@@ -150,9 +162,19 @@ def read_log(text: str) -> Reading:
     return Reading(engine, facts, tuple(recognised), tuple(unknown), found_at)
 
 
+def plain_text(text: str) -> str:
+    """A log without terminal colors, and without what copying from a web page makes of blanks and quotes."""
+    plain = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", text).replace("\u00a0", " ")
+    if "&" in plain:
+        for entity, sign in ENTITIES.items():
+            plain = plain.replace(entity, sign)
+    return plain
+
+
 def explain(says: str, facts: dict[str, Value]) -> str:
     """Put the numbers into what a pattern says."""
-    return re.sub(r"\{(\w+)\}", lambda m: show(m[1], facts[m[1]]) if m[1] in facts else m[0], says)
+    told = re.sub(r"\{(\w+)\}", lambda m: show(m[1], facts[m[1]]) if m[1] in facts else m[0], says)
+    return re.sub(r"\b1 (stage|device|rank|request)s\b", r"1 \1", told)
 
 
 def show(name: str, value: Value) -> str:

@@ -4,9 +4,11 @@ The lines are from published logs: vLLM and SGLang issues, pull requests and rep
 """
 
 import re
+from pathlib import Path
 
 import pytest
 
+from kvreport.cli import main
 from kvreport.errors import InputError
 from kvreport.startup_log import FACTS, PATTERNS, read_log, table
 from kvreport.startup_log.diagnose import diagnose
@@ -258,6 +260,38 @@ def test_terminal_colours_are_ignored() -> None:
     assert reading.facts["kv_tokens"] == 44_832
 
 
+def test_what_copying_from_a_page_leaves_is_ignored() -> None:
+    plain = "INFO non-default args: {'model': 'org/m', 'max_model_len': 32768}\nAvailable KV cache memory: 3.5 GiB"
+    copied = plain.replace(" ", "\u00a0").replace("'", "&#39;")
+    assert read_log(copied).facts == read_log(plain).facts
+    assert read_log(plain).facts["model"] == "org/m"
+    assert read_log("a &amp;gt; b").unknown == ((1, "a &gt; b"),)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static. Current value: 0.85",
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity of 23.64 GiB",
+        "[2026-08-14 16:08:55 TP0] Init torch distributed ends. elapsed=1.9 s, mem usage=2.21 GB",
+    ],
+)
+def test_a_line_without_a_figure_is_understood(line: str) -> None:
+    assert read_log(line).unknown == ()
+
+
+def test_one_of_a_thing_is_not_called_many() -> None:
+    found = read_log("'pipeline_parallel_size': 1, 'tensor_parallel_size': 2").recognised
+    says = [line.says for line in found]
+    assert "The layers are dealt out over 1 stage." in says
+    assert any("over 2 devices" in one for one in says)
+
+
+def test_a_prefix_cache_that_is_off_is_read_from_sglang_s_flags() -> None:
+    assert read_log("sglang.launch_server --disable-radix-cache --tp 2").facts["no_prefix_caching"] is True
+    assert "no_prefix_caching" not in read_log("ServerArgs(disable_radix_cache=False)").facts
+
+
 @pytest.mark.parametrize("text", ["", " \n\t\n"])
 def test_an_empty_log_is_refused(text: str) -> None:
     with pytest.raises(InputError, match="nothing but blanks"):
@@ -317,3 +351,13 @@ def test_a_build_of_a_clone_without_tags_is_dated_by_its_lines() -> None:
         "[kv_cache_utils.py:2146] GPU KV cache size: 74,000 tokens\n"
     )
     assert (version_of(read_log(text)) or "").startswith("0.25")
+
+
+def test_a_file_that_powershell_wrote_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "start.log"
+    line = "INFO Maximum concurrency for 32,768 tokens per request: 13.48x\n"
+    path.write_bytes(line.encode("utf-16"))
+    assert main(["log", str(path)]) == 0
+    assert capsys.readouterr().out.startswith("13.48x: 13 requests of 32,768 tokens")
+    path.write_text(f"\ufeff{line}", encoding="utf-8")
+    assert main(["log", str(path)]) == 0
