@@ -48,6 +48,8 @@ def write_page() -> None:
 def filled(page: str, known: dict[str, Any]) -> str:
     """Return a page in which each block of ```` ```text trials:KIND ```` holds its table."""
     for kind, table in TABLES.items():
+        if kind not in known:
+            continue
         page = re.sub(
             rf"(<!-- trials: {kind} -->\n```text\n).*?(```\n)",
             lambda found, kind=kind, table=table: found[1] + table(known[kind]) + found[2],

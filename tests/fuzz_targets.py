@@ -136,7 +136,8 @@ def sensible(found: dict[str, Any], *, given_pool: bool = False) -> None:
         assert found["shortfall_bytes"] == 0, verdict
     elif verdict not in STARTS:
         assert most == 0, (verdict, most)
-    if verdict in ("weights_exceed_memory", "cache_exceeds_pool"):
+    # A model without a cache lacks no bytes of it, whatever its weights: its shortfall is 0.
+    if verdict in ("weights_exceed_memory", "cache_exceeds_pool") and found["kv_bytes_per_request_per_gpu"]:
         assert found["shortfall_bytes"] > 0, verdict
     counts = [row["max_concurrent_requests"] for row in found["by_context"]]
     assert counts == sorted(counts, reverse=True), counts
@@ -449,6 +450,8 @@ def compare_cell(draw: Draw, cube: Cube) -> int:
     where, column = draw.choice(possible), draw.randrange(len(cube.contexts))
     g, t, w, k = where
     layout = cube.layouts[t]
+    if cube.values["max_concurrent_requests"][g, t, w, k, column] >= kernel.UNLIMITED_REQUESTS:
+        return 0  # a row without a number; an estimate refuses the question
     found = kvreport.estimate(
         cube.model,
         gpu=cube.gpus[g],
@@ -843,25 +846,25 @@ TARGETS: Final[dict[str, Callable[[Draw], Outcome]]] = {
 }
 
 SHARES: Final = {
-    "config mutation": 11,
-    "core dimension": 4,
-    "config relation": 2,
-    "record mutation": 9,
-    "record text": 3,
-    "estimate relation": 4,
-    "matrix cells": 1,
-    "log mutation": 16,
-    "printed log": 10,
-    "GGUF header": 4,
-    "safetensors header": 6,
-    "command line": 1,
-    "written number": 6,
-    "array arithmetic": 6,
-    "browser arithmetic": 6,
-    "page state": 1,
-    "page address": 10,
+    "config mutation": 60,
+    "core dimension": 20,
+    "config relation": 10,
+    "record mutation": 60,
+    "record text": 10,
+    "estimate relation": 20,
+    "matrix cells": 6,
+    "log mutation": 130,
+    "printed log": 150,
+    "GGUF header": 30,
+    "safetensors header": 40,
+    "command line": 4,
+    "written number": 80,
+    "array arithmetic": 100,
+    "browser arithmetic": 100,
+    "page state": 5,
+    "page address": 175,
 }
-"""How many of a hundred inputs each target is given: most go to what reads text that others wrote."""
+"""How many of a thousand inputs each target is given: an input costs from microseconds to ten milliseconds."""
 
 
 def drawn(target: str, seed: int) -> Draw:
