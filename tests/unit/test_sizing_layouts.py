@@ -266,19 +266,15 @@ def test_the_default_search_gives_what_people_deploy(model: str, gpu: str, conte
 
 
 def test_a_few_replicas_more_are_offered_where_as_many_only_just_hold_a_peak() -> None:
-    # One replica of eight H100 holds one request of 128K for sure; two nodes of stages hold more each, with a larger error.
-    found = sized(
-        "Qwen/Qwen3-235B-A22B-Instruct-2507",
-        "h100-sxm-80gb",
-        context="128K",
-        layouts=[Layout(tensor=8, pipeline=2, nodes=2)],
-    )
-    alike = [one for one in found.ranking.deployments if one.layout.pipeline == 2]
+    # Two replicas that are full to the last request hold them within the error of the estimate, three do surely.
+    llama = {"model": "meta-llama/Llama-3.1-8B-Instruct", "gpu": "l40s", "context": "2K", "tensor_parallel": [1]}
+    each = sized(**llama, concurrent=1).ranking.deployments[0].users_each
+    alike = sized(**llama, concurrent=2 * each).ranking.deployments
     assert len(alike) == 2
     more, fewer = alike
     assert (more.sure, fewer.sure) == (True, False)
-    assert fewer.devices < more.devices <= 2 * fewer.devices
-    assert more.users_each == fewer.users_each
+    assert (fewer.devices, more.devices) == (2, 3)
+    assert more.users_each == fewer.users_each == each
 
 
 def test_layouts_of_the_search_are_not_in_the_published_matrix() -> None:
