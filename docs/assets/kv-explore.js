@@ -553,7 +553,9 @@
         if (!done) return;
       }
       for (const [value, chip] of facet.chips) {
-        $("small", chip).textContent = many ? count(totals.get(value) || 0) : "";
+        const number = totals.get(value) || 0;
+        $("small", chip).textContent = many ? count(number) : "";
+        chip.classList.toggle("kv-empty", many && number === 0 && value !== "");
       }
     }
 

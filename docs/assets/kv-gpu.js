@@ -194,7 +194,7 @@
       return [
         settings.length || asked.engine === "ceiling" ? engine : `${engine} with its defaults`,
         ...settings,
-        state.weights
+        state.weights && state.weights !== "released"
           ? `weights: ${label(site.weight_formats, state.weights)} where offered`
           : "weights as released",
         state.kv ? `KV cache: ${label(site.kv_formats, state.kv)}` : "KV cache: model default",

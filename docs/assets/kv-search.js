@@ -90,7 +90,9 @@
 
   /* A query as it was typed, then with each synonym in its place. */
   function variants(asked, synonyms) {
-    const made = [asked];
+    // "7900xtx" is also "7900 XTX".
+    const apart = asked.flatMap((word) => /^\d+[a-z]{2,}$/.test(word) ? word.match(/\d+|[a-z]+/g) : [word]);
+    const made = apart.length === asked.length ? [asked] : [asked, apart];
     for (const group of synonyms) {
       for (const phrase of group) {
         const at = place(asked, phrase);
@@ -117,6 +119,9 @@
     /** @type {[string, number][]} */
     const found = [];
     if (held.postings.has(token)) found.push([token, 1]);
+    // "h100 80" means 80 GB, "llama 70" means 70B.
+    const sized = /^\d+$/.test(token) ? [`${token}gb`, `${token}b`] : [];
+    for (const word of sized) if (held.postings.has(word)) found.push([word, 0.8]);
     // "llama 3" is also 3.1 and 3.3; a word that is still being typed is any that begins so.
     const version = /^\d+$/.test(token);
     for (const word of version || (unfinished && token.length > 1) ? held.vocabulary : []) {
@@ -131,7 +136,8 @@
   }
 
   function scored(held, asked, typing, factor, scores) {
-    const telling = asked.filter((token) => !STOP.has(token));
+    // The "a" of A100 is no article.
+    const telling = asked.filter((token, n) => !STOP.has(token) || /^\d/.test(asked[n + 1] || ""));
     const query = telling.length ? telling : asked;
     const total = held.docs.length;
     const byDoc = new Map();

@@ -197,6 +197,14 @@ def test_counts_stand_next_to_each_value(page, address, tiny_site):
     ]
     for gpu, shown in counts:
         assert int(shown) == int((here["gpu"] == gpu).sum()), gpu
+    # What leaves nothing is marked.
+    marks = page.eval_on_selector_all(
+        ".kv-chips .kv-chip[value]:not([value=''])",
+        "chips => chips.filter((chip) => chip.querySelector('small')?.innerText)"
+        ".map((chip) => [chip.querySelector('small').innerText === '0', chip.classList.contains('kv-empty')])",
+    )
+    assert any(empty for empty, _ in marks)
+    assert all(empty == marked for empty, marked in marks)
 
 
 def test_what_is_typed_is_never_lost(page, address):

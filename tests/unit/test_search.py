@@ -105,3 +105,23 @@ def test_every_name_of_the_list_is_written_once():
         assert len(group) == len(set(group)) > 1
     for names in search.WORDS["names"].values():
         assert len(names) == len(set(names))
+
+
+def test_sizes_without_their_unit_and_words_written_together_are_found():
+    index = {
+        "config": {},
+        "docs": [
+            {"location": "a100/", "title": "A100-SXM4-80GB", "text": "", "tags": ["A100"], "boost": 2},
+            {"location": "ultra/", "title": "M3 Ultra (80-core)", "text": "", "tags": [], "boost": 2},
+            {"location": "xtx/", "title": "Radeon RX 7900 XTX", "text": "", "tags": [], "boost": 2},
+            {"location": "llama/", "title": "Llama 3.1 70B", "text": "", "tags": [], "boost": 2},
+            {
+                "location": "book/",
+                "title": "A book",
+                "text": "A page with 80 figures, 100 and 70.",
+                "tags": [],
+            },
+        ],
+    }
+    found = searched(index, ["a100 80", "7900xtx", "llama 70"])
+    assert [results[0][0]["location"] for results in found] == ["a100/", "xtx/", "llama/"]

@@ -266,15 +266,24 @@ def test_the_default_search_gives_what_people_deploy(model: str, gpu: str, conte
 
 
 def test_a_few_replicas_more_are_offered_where_as_many_only_just_hold_a_peak() -> None:
-    # Two replicas that are full to the last request hold them within the error of the estimate, three do surely.
-    llama = {"model": "meta-llama/Llama-3.1-8B-Instruct", "gpu": "l40s", "context": "2K", "tensor_parallel": [1]}
-    each = sized(**llama, concurrent=1).ranking.deployments[0].users_each
-    alike = sized(**llama, concurrent=2 * each).ranking.deployments
-    assert len(alike) == 2
-    more, fewer = alike
-    assert (more.sure, fewer.sure) == (True, False)
-    assert (fewer.devices, more.devices) == (2, 3)
-    assert more.users_each == fewer.users_each == each
+    pairs = 0
+    for concurrent in range(80, 140, 3):
+        found = sized(
+            "Qwen/Qwen3-235B-A22B-Instruct-2507",
+            "h100-sxm-80gb",
+            context="96K",
+            concurrent=concurrent,
+            layouts=[Layout(tensor=8, pipeline=2, nodes=2)],
+        )
+        alike = [one for one in found.ranking.deployments if one.layout.pipeline == 2]
+        assert alike[0].sure
+        if len(alike) == 2:
+            pairs += 1
+            more, fewer = alike
+            assert not fewer.sure
+            assert fewer.devices < more.devices <= 2 * fewer.devices
+            assert more.users_each == fewer.users_each
+    assert pairs
 
 
 def test_layouts_of_the_search_are_not_in_the_published_matrix() -> None:
