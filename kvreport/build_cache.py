@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kvreport.atomic.files import sweep_unfinished, write_whole
+from kvreport.resources import package_dir
 
 log = logging.getLogger("kvreport.cache")
 
@@ -37,6 +38,25 @@ def digest(roots: Iterable[Path], packages: Iterable[str], *values: object) -> s
             if _SKIPPED.isdisjoint(path.parts):
                 found.update(path.relative_to(root.parent).as_posix().encode() + b"\0")
                 found.update(sha256(path.read_bytes()).digest())
+    return found.hexdigest()[:20]
+
+
+def code(without: Iterable[str] = ()) -> str:
+    """Return a digest of the package's code.
+
+    Args:
+        without: Rooms that do not count.
+    """
+    return _code(frozenset(without))
+
+
+@cache
+def _code(without: frozenset[str]) -> str:
+    package, found = package_dir(), sha256()
+    for path in sorted((*package.rglob("*.py"), *package.glob("*.json"))):
+        name = path.relative_to(package)
+        if name.parts[0] not in without:
+            found.update(name.as_posix().encode() + b"\0" + sha256(path.read_bytes()).digest())
     return found.hexdigest()[:20]
 
 

@@ -130,7 +130,16 @@ def datasets(before: Path, after: Path) -> int:
     ]
     key = [
         name
-        for name in ("model", "gpu", "tensor_parallel", "weight_format", "kv_format", "context_tokens")
+        for name in (
+            "model",
+            "gpu",
+            "engine",
+            "layout",
+            "tensor_parallel",
+            "weight_format",
+            "kv_format",
+            "context_tokens",
+        )
         if name in shared
     ]
     rest = [name for name in shared if name not in key]

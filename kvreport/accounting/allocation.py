@@ -126,12 +126,13 @@ def pools(
     if len(set(shares)) <= 1:
         return engine.pool_bytes(total, resident, reserve, shares[0] if shares else case.utilization)
     np = xp.numpy()
-    weights, kept = np.broadcast_to(resident, (len(shares), np.shape(resident)[-1])), np.ravel(reserve)
-    rows = [
-        engine.pool_bytes(int(np.ravel(total)[n]), weights[n], int(kept[n if len(kept) > 1 else 0]), share)
-        for n, share in enumerate(shares)
-    ]
-    return xp.integers(rows)
+    weights = np.broadcast_to(resident, (len(shares), np.shape(resident)[-1]))
+    totals, kept = np.reshape(total, (-1, 1)), np.broadcast_to(np.reshape(reserve, (-1, 1)), (len(shares), 1))
+    found = np.empty(weights.shape, dtype=np.int64)
+    for share in dict.fromkeys(shares):
+        rows = [n for n, one in enumerate(shares) if one == share]
+        found[rows] = engine.pool_bytes(totals[rows], weights[rows], kept[rows], share)
+    return xp.integers(found)
 
 
 def shortages(case: Case, *, scalar: bool) -> tuple[int | Integers, int | Integers] | None:

@@ -21,6 +21,7 @@ from kvreport.accounting.allocation import (
 from kvreport.accounting.case import Case, Memo
 from kvreport.accounting.deployment import Deployment, refused
 from kvreport.accounting.engines.base import Reserve
+from kvreport.accounting.numeric import Integers
 from kvreport.accounting.plan import BlockPlan, Serving
 from kvreport.accounting.stages import stages
 from kvreport.errors import InputError
@@ -90,31 +91,71 @@ def lay_out_fleet(case: Case, alike: Sequence[Alike], memo: Memo) -> Iterator[tu
         if key is not None:
             groups[key][1].extend(group.places)
     out = refused(case, memo)
+    lacking = memo.get(("lacking", _fleet_key(case)), lambda: shortages(case, scalar=False))
     for plans, members, serving in groups.values():
         ranks = []
         for part, known, plan in zip(parts, memos, plans, strict=True):
             of_part = replace(case, model=part.model)
             taken = known.get(
-                ("fleet", layout, len(case.accelerators), case.accelerator and case.accelerator.id, alike),
-                lambda of_part=of_part, known=known: _allocate_fleet(of_part, alike, known),  # type: ignore[misc]
+                ("fleet", layout, _fleet_key(case), alike),
+                lambda of_part=of_part, known=known: _allocate_fleet(of_part, alike, known, memo),  # type: ignore[misc]
             )
-            rank = _of_fleet(taken, of_part, members, plan, part.layers, serving)
+            rank = _of_fleet(taken, of_part, members, plan, part.layers, serving, lacking)
             ranks.append(rank if isinstance(out, int) else replace(rank, refused=out[members]))
-        ranks.sort(key=lambda rank: int(xp.least(rank.pool_bytes)))
-        yield members, replace(ranks[0], others=tuple(ranks[1:]))
+        if len(ranks) == 1:
+            yield members, ranks[0]
+            continue
+        # Which stage is the fullest may differ between devices; it must not depend on which are laid out together.
+        least = xp.numpy().min([rank.pool_bytes for rank in ranks], axis=2)
+        orders: dict[tuple[int, ...], list[int]] = {}
+        for place, order in enumerate(xp.numpy().argsort(least, axis=0, kind="stable").T.tolist()):
+            orders.setdefault(tuple(order), []).append(place)
+        for order, places in orders.items():
+            chosen = [ranks[n] if len(places) == len(members) else _only(ranks[n], places) for n in order]
+            yield [members[place] for place in places], replace(chosen[0], others=tuple(chosen[1:]))
 
 
-def _allocate_fleet(case: Case, alike: Sequence[Alike], known: Memo) -> Allocation:
+def _only(rank: Deployment, places: list[int]) -> Deployment:
+    """The same of some of its accelerators."""
+    reserve, short = rank.reserve, rank.start_shortage
+    parts = (reserve.activations, reserve.non_framework, reserve.graphs, reserve.uncertainty)
+    kept = Reserve(*(xp.integers(part)[places] for part in parts))
+    return replace(
+        rank,
+        case=replace(rank.case, accelerators=tuple(rank.case.accelerators[place] for place in places)),
+        resident_bytes=xp.integers(rank.resident_bytes)[places],
+        reserve=kept,
+        total_bytes=xp.integers(rank.total_bytes)[places],
+        memory_bytes=xp.integers(rank.memory_bytes)[places],
+        pool_bytes=xp.integers(rank.pool_bytes)[places],
+        uncertainty_bytes=kept.uncertainty,
+        refused=rank.refused if isinstance(rank.refused, int) else rank.refused[places],
+        start_shortage=None
+        if short is None
+        else (xp.integers(short[0])[places], xp.integers(short[1])[places]),
+    )
+
+
+def _fleet_key(case: Case) -> Hashable:
+    """Which accelerators a case has, and whose shares of their memory it takes."""
+    return case.engine.name, len(case.accelerators), case.accelerator and case.accelerator.id
+
+
+def _shares(case: Case) -> tuple[list[float], Integers, Integers]:
+    """The share that the engine takes of each device, what a process can use of it, and what the engine may take."""
+    shares = shares_on(case)
+    total = [device.usable_bytes for device in case.accelerators]
+    memory = [asked_memory(case.rules, size, share) for size, share in zip(total, shares, strict=True)]
+    return shares, xp.integers(total), xp.integers(memory)
+
+
+def _allocate_fleet(case: Case, alike: Sequence[Alike], known: Memo, memo: Memo) -> Allocation:
     """The allocation of many accelerators: arrays whose first axis is their position."""
     np = xp.numpy()
-    engine, devices = case.rules, case.accelerators
+    devices = case.accelerators
     components = tuple(shared_weights(case, form, known) for form in case.weight_formats)
     tensors = xp.integers([sum(parts.values()) for parts in components])
-    total = xp.integers([device.usable_bytes for device in devices])
-    shares = shares_on(case)
-    memory = xp.integers(
-        [asked_memory(engine, size, share) for size, share in zip(total.tolist(), shares, strict=True)]
-    )
+    shares, total, memory = memo.get(("shares", _fleet_key(case)), lambda: _shares(case))
     resident = np.broadcast_to(tensors, (len(devices), len(tensors))).copy()
     kept = np.zeros((4, len(devices)), dtype=np.int64)
     for group in alike:
@@ -142,7 +183,13 @@ def _allocate_fleet(case: Case, alike: Sequence[Alike], known: Memo) -> Allocati
 
 
 def _of_fleet(
-    taken: Allocation, case: Case, positions: list[int], plan: BlockPlan, layers: range, serving: Serving
+    taken: Allocation,
+    case: Case,
+    positions: list[int],
+    plan: BlockPlan,
+    layers: range,
+    serving: Serving,
+    lacking: tuple[int | Integers, int | Integers] | None,
 ) -> Deployment:
     """Some accelerators of a fleet's allocation, which all KV formats share, with the plan that they share."""
     reserve = taken.reserve
@@ -151,7 +198,9 @@ def _of_fleet(
     own = replace(case, accelerators=tuple(case.accelerators[place] for place in positions), serving=serving)
     return Deployment(
         case=own,
-        start_shortage=shortages(own, scalar=False),
+        start_shortage=None
+        if lacking is None
+        else (xp.integers(lacking[0])[positions], xp.integers(lacking[1])[positions]),
         components=taken.components,
         overhead=(),
         weight_bytes=taken.weight_bytes,

@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from html import escape, unescape
 from pathlib import Path
 from posixpath import dirname, join, normpath
@@ -31,7 +32,10 @@ if TYPE_CHECKING:
     from mkdocs.structure.files import File, Files
     from mkdocs.structure.pages import Page
 
+    from kvreport.book.notebook import Cell
     from kvreport.book.quantities import Quantities
+    from kvreport.book.reader import Reader
+    from kvreport.publish.noted import Noted
 
 CHAPTERS: Final = "chapters/"
 QUESTIONS: Final = "questions/"
@@ -65,6 +69,7 @@ class Book:
         titles: Title of each chapter by source address, in reading order.
         questions: Title of each question by source address, in the order of their list.
         taken: For each chapter, what can be downloaded: words, and the address within the site or in full.
+        kept: Texts with their figures computed, kept between builds; None computes all.
     """
 
     quantities: Quantities
@@ -73,6 +78,7 @@ class Book:
     titles: dict[str, str] = field(default_factory=dict)
     questions: dict[str, str] = field(default_factory=dict)
     taken: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    kept: Noted | None = None
 
     def take(self, files: Files, config: MkDocsConfig) -> None:
         """Place the chapters and learn their titles."""
@@ -96,7 +102,7 @@ class Book:
             if file is None or file.abs_src_path is None:
                 continue
             source = Path(file.abs_src_path).read_text(encoding="utf-8")
-            parts = notebook.portable(source, uri, self.quantities, config.site_url or "/")
+            parts = self._portable(source, uri, config.site_url or "/")
             folder = glossary.chapter_address(uri)
             stem = f"{folder}{folder.rstrip('/').rpartition('/')[2]}"
             made += [(f"{stem}.ipynb", notebook.notebook(parts)), (f"{stem}.py", notebook.script(parts))]
@@ -105,6 +111,16 @@ class Book:
             if elsewhere:
                 self.taken[uri].append(("open in a browser notebook", elsewhere))
         return made
+
+    def _portable(self, source: str, uri: str, site_url: str) -> list[Cell]:
+        """Return a chapter's cells for the notebook and the script."""
+
+        def make() -> list[Cell]:
+            return notebook.portable(source, uri, self.quantities, site_url)
+
+        if self.kept is None:
+            return make()
+        return self.kept.get(sha256("\0".join(("cells", uri, site_url, source)).encode()).hexdigest(), make)
 
     def check_prose(self, allow: Path) -> list[Fault]:
         """Find naked quantities in every chapter and Markdown page that lies in the docs folder."""
@@ -136,7 +152,7 @@ class Book:
                 [(words, link(page.url, there)) for words, there in self.taken.get(uri, ())],
             )
         case = of_front_matter(page.meta, self.quantities.catalogue)
-        html, faults = prose.resolve(html, self.quantities.about(case), uri)
+        html, faults = self._resolved(html, case, uri)
         if self.terms and self.files is not None:
             home = self.files.get_file_from_path(glossary.PAGE)
             if home is not None and uri != glossary.PAGE:
@@ -146,6 +162,17 @@ class Book:
                 html = questions.with_case(html, page.url, case, self.quantities.catalogue)
             html += ways(self._way(uri, -1, page.file), self._way(uri, 1, page.file), "Questions")
         return html, dead, faults
+
+    def _resolved(self, html: str, case: Reader | None, uri: str) -> tuple[str, list[Fault]]:
+        """Return a page with its figures computed, and those that do not hold."""
+
+        def make() -> tuple[str, list[Fault]]:
+            return prose.resolve(html, self.quantities.about(case), uri)
+
+        if self.kept is None:
+            return make()
+        key = sha256("\0".join((uri, repr(case), html)).encode()).hexdigest()
+        return self.kept.get(key, make, lambda made: not made[1])
 
     def _has_model(self, model: str) -> bool:
         """Whether the site has a page for a model, and so the files that a reader's case needs."""
@@ -196,6 +223,11 @@ def no_foreign_scripts(config: MkDocsConfig) -> None:
     plugin = config.plugins.get("mkdocs-jupyter")
     if plugin is not None and "mathjax_version" in plugin.config:
         plugin.config["mathjax_version"] = 2
+    if plugin is not None and all(
+        pattern.endswith((".py", ".ipynb")) for pattern in plugin.config["include"]
+    ):
+        # It would read every Markdown page, several times, to find that it is no notebook.
+        plugin.config["ignore"] = [*plugin.config["ignore"], "*.md"]
 
 
 def place(files: Files, config: MkDocsConfig) -> None:

@@ -12,13 +12,14 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from hashlib import sha256
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import urljoin
 
-import yaml
+from jinja2 import ChoiceLoader, DictLoader
 from mkdocs.config import config_options
 from mkdocs.config.base import Config
 from mkdocs.exceptions import PluginError
@@ -28,21 +29,31 @@ from mkdocs.structure.toc import get_toc
 from mkdocs.utils import get_build_date
 
 from kvreport import resources
-from kvreport.adapters import head, lost, search
+from kvreport.adapters import head, lost, page_cache, search
 from kvreport.adapters.ahead import Ahead
 from kvreport.adapters.book import Book, is_chapter, no_foreign_scripts
+from kvreport.adapters.bytecode import Bytecode
+from kvreport.adapters.generated import GeneratedPage, anchors, front_matter
 from kvreport.adapters.mount import DEFAULT, Mount
 from kvreport.adapters.notebooks import Notebooks, notebooks
-from kvreport.adapters.policy import Policy
+from kvreport.adapters.page_cache import Finished, PageCache
+from kvreport.adapters.policy import Policy, digests
 from kvreport.adapters.staging import Staging, stage, warned
 from kvreport.adapters.styles import BOOK, SHARED, Styles
 from kvreport.book import glossary
 from kvreport.book.quantities import Quantities
+from kvreport.build_cache import code, digest
 from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.parsed import Parsed
+from kvreport.catalog.record_cache import recall_models
+from kvreport.catalog.records import MODELS, Records
+from kvreport.catalog.shelf import KEEPING
 from kvreport.dataset.release import data_version
 from kvreport.errors import Fault, InputError
 from kvreport.processes import exit_on_signals
 from kvreport.publish.compact import compact_script, compact_style
+from kvreport.publish.noted import Noted
+from kvreport.publish.pruned_style import Named
 from kvreport.site.build import Report, build
 from kvreport.site.kit import fonts, links, templating
 from kvreport.site.kit.page import Page, Section, link
@@ -50,13 +61,13 @@ from kvreport.site.kit.page import Page, Section, link
 if TYPE_CHECKING:
     from jinja2 import Environment
     from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.nav import Navigation
     from mkdocs.structure.pages import Page as HostPage
 
 log = logging.getLogger("mkdocs.plugins.kvreport")
 _INDENTS = re.compile(r"\n\s+")
 _SOURCE_MAP = re.compile(r"assets/(?:javascripts|stylesheets)/.*\.map")
 _SCRIPT = re.compile(r"<script src=(?=\"[^\"]*assets/)")
-_ANCHOR = re.compile(r'\bid="([^"]+)"')
 
 # The theme's search opens as a dialog without a name, so a screen reader announces nothing.
 _NAMED_DIALOG = (
@@ -113,6 +124,13 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         self.mount = Mount()
         self.publishes = False
         self.searched: dict[str, list[search.Doc]] | None = None
+        self.nav: Navigation | None = None
+        self.page_cache: PageCache | None = None
+        self.records: Records | None = None
+        self.bytecode: list[Bytecode] = []
+        self.keys: dict[str, bytes] = {}
+        self.kept: dict[str, Finished] = {}
+        self.tags: dict[str, str] = {}
 
     def on_startup(self, *, command: Literal["build", "gh-deploy", "serve"], dirty: bool) -> None:
         """Learn whether a whole site is built, or a preview is kept up to date."""
@@ -130,6 +148,7 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         except InputError as error:
             raise PluginError(f"kvreport: {error}") from error
         self.staging = stage(Path(config.site_dir)) if self.publishes else None
+        self._keep_parsed(config)
         if self.staging is not None:
             config.site_dir = str(self.staging.folder)
         self.policy = self.notebooks = self.styles = None
@@ -152,7 +171,8 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
             # Columns are aligned by an attribute; a style in the page would be refused.
             config.mdx_configs.setdefault("tables", {}).setdefault("use_align_attribute", True)
         catalogues = {"public": resources.data_dir(), "site": data}
-        self.notebooks = notebooks(config, (resources.package_dir(),), catalogues)
+        self.records = Records(catalogues)
+        self.notebooks = notebooks(config, (resources.package_dir(),), catalogues, self.records)
         return config
 
     def on_files(self, files: Files, config: MkDocsConfig) -> Files:
@@ -167,8 +187,12 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
             self._take_book(files, config)
         if self.publishes and self.book is not None:
             self.ahead = Ahead(config, len(self.book.titles))
-        cache = Path(config.config_file_path or ".").parent / self.config.cache
+        cache = self._cache(config)
         templating.override(Path(self.config.templates) if self.config.templates else None)
+        self.bytecode = []
+        if self.publishes:
+            self.bytecode.append(Bytecode(cache / "parts" / "templates.bytecode"))
+            templating.environment().bytecode_cache = self.bytecode[0]
         try:
             self.report = build(
                 data=Path(self.config.catalogue) if self.config.catalogue else None,
@@ -184,7 +208,7 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
             )
         except InputError as error:
             raise PluginError(f"kvreport: {error}") from error
-        self.pages = {}
+        self.pages, self.keys, self.kept, self.tags = {}, {}, {}, {}
         for page in self.report.pages:
             uri = self.mount.at(f"{page.uri}index.md")
             known = files.get_file_from_path(uri)
@@ -196,19 +220,17 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
             self.pages[uri] = page
             in_nav = page.kind not in ("model", "gpu", "redirect")
             level = InclusionLevel.INCLUDED if in_nav else InclusionLevel.NOT_IN_NAV
-            files.append(
-                File.generated(
-                    config,
-                    uri,
-                    content=_front_matter(page, searched=self.searched is not None),
-                    inclusion=level,
-                )
-            )
+            ours = self.searched is not None
+            content = front_matter(page, searched=ours) if in_nav else ""
+            file = File.generated(config, uri, content=content, inclusion=level)
+            files.append(file)
+            if not in_nav:
+                GeneratedPage(page, file, config, searched=ours)
         for path in sorted(resources.assets_dir().rglob("*")):
             if path.is_file():
                 self._take_asset(path, files, config)
-        for uri, content in self.report.assets:
-            files.append(File.generated(config, self.mount.at(uri), content=content))
+        for uri, asset in self.report.assets:
+            files.append(File.generated(config, self.mount.at(uri), content=asset))
         if not self.mount.foreign:
             for file in [file for file in files if _SOURCE_MAP.fullmatch(file.src_uri)]:
                 files.remove(file)  # for whoever develops the theme; more than a megabyte
@@ -216,6 +238,16 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         self.known = {"" if url in (".", "./") else url.removesuffix("index.html") for url in self.known}
         self.known |= {*map(self.mount.at, self.report.file_names), "search/search_index.json"}
         return files
+
+    def _keep_parsed(self, config: MkDocsConfig) -> None:
+        """Parse each file of facts once, whatever build reads it."""
+        KEEPING.clear()
+        if self.publishes:
+            KEEPING.append(Parsed(self._cache(config) / "parts" / "yaml.parsed"))
+
+    def _cache(self, config: MkDocsConfig) -> Path:
+        """The folder that is kept between builds."""
+        return Path(config.config_file_path or ".").parent / self.config.cache
 
     def _take_asset(self, path: Path, files: Files, config: MkDocsConfig) -> None:
         """Announce one of our assets, scripts and styles without comments; a project's own file goes first."""
@@ -239,9 +271,15 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         It costs little and comes first, so that a slip in a page is told before the long work.
         """
         catalogue = open_catalogue(Path(self.config.catalogue) if self.config.catalogue else None)
+        if self.publishes:
+            recall_models(catalogue, self._cache(config) / "records")
         terms = catalogue.folder / "glossary.yaml"
         try:
             self.book = Book(Quantities(catalogue), glossary.load_glossary(terms) if terms.is_file() else ())
+            if self.publishes and self.records is not None:
+                shared = (path for path in sorted(catalogue.folder.iterdir()) if path.name != MODELS)
+                state = digest(shared, (), code(without=("cli", "publish", "site")))
+                self.book.kept = Noted(self._cache(config) / "parts" / "book.noted", state, self.records)
             self.book.take(files, config)
             self._refuse(self.book.check_prose(Path(self.config.prose)) if self.config.prose else [])
             for uri, content in self.book.pack(config):
@@ -258,9 +296,51 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         if faults:
             raise PluginError("kvreport:\n" + "\n".join(str(fault) for fault in faults))
 
+    def on_nav(self, nav: Navigation, *, config: MkDocsConfig, files: Files) -> None:
+        """Remember the navigation, which every page shows."""
+        self.nav = nav
+
     def on_env(self, env: Environment, *, config: MkDocsConfig, files: Files) -> None:
+        """Date every page, and leave those that have not changed as they are kept."""
+        if self.report is None:
+            return
+        self._date(files)
+        if self.nav is None or not self.publishes or self.mount.foreign or not page_cache.usable(config):
+            return
+        self.bytecode.append(Bytecode(self._cache(config) / "parts" / "theme.bytecode"))
+        env.bytecode_cache = self.bytecode[-1]
+        env.loader = ChoiceLoader(
+            [DictLoader({page_cache.TEMPLATE: "kept"}), *([env.loader] if env.loader else [])]
+        )
+        partly = (self.config.models, self.config.gpus) != ("*", "*")
+        self.page_cache = PageCache(
+            self._cache(config) / "pages",
+            page_cache.frame(
+                config,
+                self.nav,
+                self.styles.own if self.styles is not None else None,
+                [face in self.known for face in map(self.mount.at, fonts.ADDRESSES)],
+                sorted(self.known) if partly else None,
+                self.config.policy,
+            ),
+        )
+        for file in files.documentation_pages():
+            page = file.page
+            if page is None:
+                continue
+            ours = self.pages.get(file.src_uri)
+            key = self.page_cache.key(page, ours, self._tags(ours, config) if ours is not None else "")
+            self.keys[file.src_uri] = key
+            if self.searched is not None:
+                page.meta["search"] = {"exclude": True}  # the index is ours, and has read it
+            found = self.page_cache.find(page.url, key, self.known)
+            if found is not None:
+                self.kept[file.src_uri] = found
+                page.meta["template"] = page_cache.TEMPLATE
+
+    def _date(self, files: Files) -> None:
         """Date every page by the data's release: by the clock, no two days would give the same site."""
-        if self.report is None or "SOURCE_DATE_EPOCH" in os.environ:
+        if "SOURCE_DATE_EPOCH" in os.environ:
             return
         data = Path(self.config.catalogue) if self.config.catalogue else resources.data_dir()
         day = data_version(data).replace(".", "-")
@@ -293,9 +373,11 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
             self._refuse(faults)
             return html
         if self.searched is not None and ours.moved_to is None:
-            self.searched[page.file.src_uri] = search.generated(ours, _address(page))
-        page.present_anchor_ids = {"top", *_ANCHOR.findall("".join(s.html for s in ours.sections))}
-        page.present_anchor_ids |= {section.id for section in ours.sections}
+            self.searched[page.file.src_uri] = self._indexed(
+                ("generated", _address(page), ours), lambda: search.generated(ours, _address(page))
+            )
+        if not isinstance(page, GeneratedPage):
+            page.present_anchor_ids = anchors(ours)
         page.toc = get_toc(_toc(ours))  # type: ignore[arg-type]
         return _skeleton(ours)
 
@@ -307,20 +389,27 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         text = str(page.meta.get("description") or "")
         boost = float(told.get("boost", 0.5 if page.file.src_uri.startswith("adr/") else 1))
         title = str(page.title or page.file.name)
-        self.searched[page.file.src_uri] = search.written(_address(page), title, text, names, html, boost)
+        told = (_address(page), title, text, names, html, boost)
+        self.searched[page.file.src_uri] = self._indexed(("written", *told), lambda: search.written(*told))
+
+    def _indexed(self, decided: tuple[object, ...], make: Callable[[], list[search.Doc]]) -> list[search.Doc]:
+        """Return a page's entries of the index, kept between builds: reading pages of tables takes long."""
+        if self.book is None or self.book.kept is None:
+            return make()
+        return self.book.kept.get(f"index {sha256(repr(decided).encode()).hexdigest()}", make)
 
     def _on_post_page_sections(self, output: str, page: HostPage, config: MkDocsConfig) -> str:
         """Put the sections in, and what a shared link shows."""
-        ours = self.pages.get(page.file.src_uri)
+        uri = page.file.src_uri
+        if uri in self.kept:
+            return self.kept[uri].html
+        ours = self.pages.get(uri)
         if ours is not None:
             # The theme indents what it prints; on hundreds of pages that is megabytes of spaces.
             output = _INDENTS.sub("\n", output)
             for number, section in enumerate(ours.sections):
                 output = output.replace(_placeholder(number), section.html, 1)
-            base = urljoin(config.site_url, self.mount.prefix) if config.site_url else ""
-            release = self.report.version if self.report else ""
-            tags = head.tags(ours, base, release, config.repo_url or "", self.known)
-            output = output.replace("</head>", f"{tags}</head>", 1)
+            output = output.replace("</head>", f"{self._tags(ours, config)}</head>", 1)
             if self.mount.foreign:
                 output = self.mount.dressed(output, page.url, STYLES, SCRIPTS)
             if self.mount.foreign or (self.config.models, self.config.gpus) != ("*", "*"):
@@ -330,26 +419,51 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         output = _deferred(output.replace(*_NAMED_DIALOG, 1))
         output = _fonts_first(output, page.url, self.known, self.mount)
         if self.report is not None:
-            for fault in links.check("" if page.url in (".", "./") else page.url, output, self.known):
+            for fault in links.check(_address(page), output, self.known):
+                self.keys.pop(uri, None)
                 log.warning(fault)
         return output
+
+    def _tags(self, ours: Page, config: MkDocsConfig) -> str:
+        """Return what goes to the head of a generated page."""
+        if ours.uri not in self.tags:
+            base = urljoin(config.site_url, self.mount.prefix) if config.site_url else ""
+            release = self.report.version if self.report else ""
+            self.tags[ours.uri] = head.tags(ours, base, release, config.repo_url or "", self.known)
+        return self.tags[ours.uri]
 
     @event_priority(-100)
     def _on_post_page_policy(self, output: str, page: HostPage, config: MkDocsConfig) -> str:
         """Leave out of the finished page the styles that it does not use, and state what it may run."""
-        if self.styles is not None:
-            output = self.styles.applied(output)
-        if self.policy is None:
-            return output
-        for kind, found in (("script", self.policy.refused), ("style", self.policy.unstyled)):
-            for text in found(output):
-                log.warning(
-                    "%s: a %s in the page, which its policy refuses (%s…): put it into a file, or set policy: false",
-                    page.file.src_uri,
-                    kind,
-                    text,
-                )
-        return self.policy.applied(output)
+        uri = page.file.src_uri
+        kept = self.kept.get(uri)
+        if kept is not None and self.styles is not None:
+            self.styles.learn(kept.named)
+            if self.policy is None or self.policy.allows(kept.scripts, kept.styles):
+                return output if self.policy is None else self.policy.applied(output)
+        named = None
+        if kept is None and self.styles is not None:
+            named = Named.by(output)
+            output = self.styles.applied(output, named)
+        told = False
+        for kind, text in self._refused(output):
+            told = True
+            log.warning(
+                "%s: a %s in the page, which its policy refuses (%s…): put it into a file, or set policy: false",
+                uri,
+                kind,
+                text,
+            )
+        if self.page_cache is not None and named is not None and uri in self.keys and not told:
+            leads = tuple(target for _, target in links.targets(_address(page), output))
+            self.page_cache.keep(page.url, self.keys[uri], Finished(output, named, leads, *digests(output)))
+        return output if self.policy is None else self.policy.applied(output)
+
+    def _refused(self, output: str) -> Iterator[tuple[str, str]]:
+        """Yield the beginning of every script and style that the policy refuses."""
+        if self.policy is not None:
+            yield from (("script", text) for text in self.policy.refused(output))
+            yield from (("style", text) for text in self.policy.unstyled(output))
 
     on_post_page = CombinedEvent(_on_post_page_sections, _on_post_page_policy)
 
@@ -385,6 +499,16 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         """Prune the styles and put the site in its place, unless the host is about to refuse it for its warnings."""
         if self.notebooks is not None:
             self.notebooks.finish()
+        for compiled in self.bytecode:
+            compiled.finish()
+        for parsed in KEEPING:
+            parsed.finish()
+        KEEPING.clear()
+        if self.book is not None and self.book.kept is not None:
+            self.book.kept.finish()
+        if self.page_cache is not None:
+            self.page_cache.finish()
+            self.page_cache = None
         if self.styles is not None:
             self.styles.prune_theme(Path(config.site_dir))
         if self.staging is None:
@@ -399,29 +523,13 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
 
     def on_build_error(self, *, error: Exception) -> None:
         """Leave the last good site where it stands."""
+        KEEPING.clear()
         if self.ahead is not None:
             self.ahead.stop()
         if self.notebooks is not None:
             self.notebooks.close()
         if self.staging is not None:
             self.staging.discard()
-
-
-def _front_matter(page: Page, *, searched: bool) -> str:
-    """A page's settings; where our own index is written, the host's search does not read the page."""
-    # The theme prints these two as they come, so they are HTML already when it gets them.
-    meta: dict[str, Any] = {
-        "title": escape(page.title),
-        "description": escape(page.description),
-        "hide": ["navigation"] if page.kind in ("model", "gpu", "data") else ["navigation", "toc"],
-    }
-    if searched or page.moved_to is not None:
-        meta["search"] = {"exclude": True}
-    else:
-        meta["search"] = {"boost": page.boost}
-    if page.names:
-        meta["tags"] = list(page.names)
-    return f"---\n{yaml.safe_dump(meta, allow_unicode=True, sort_keys=False)}---\n"
 
 
 def _skeleton(page: Page) -> str:

@@ -12,7 +12,6 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Mapping
-from hashlib import sha256
 from importlib.metadata import distributions
 from pathlib import Path
 from tempfile import gettempdir
@@ -25,7 +24,7 @@ from kvreport.atomic.workspace import claim, sweep
 from kvreport.build_cache import digest, forget, read_sealed, write_sealed
 from kvreport.catalog import reads
 from kvreport.catalog.reads import Note
-from kvreport.catalog.shelf import spoken
+from kvreport.catalog.records import MODELS, Records
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
@@ -35,8 +34,6 @@ _SEALED: Final = ".sealed"
 _READS: Final = "records.reads"
 _UNKNOWN: Final[frozenset[Note]] = frozenset({("", reads.EVERYTHING, False)})
 """What is noted of chapters that a killed build kept: they may have read any record."""
-MODELS: Final = "models"
-"""The folder of records that are told apart: a chapter that did not read one does not change with it."""
 
 
 class Notebooks:
@@ -118,68 +115,6 @@ class Notebooks:
         self._close()
 
 
-class Records:
-    """The model records that chapters may read, by the catalogs' folders.
-
-    Attributes:
-        listed: For each catalog the digest of each record's file, by its stem.
-    """
-
-    def __init__(self, catalogues: Mapping[str, Path]) -> None:
-        """List the records of each catalog, by a name that does not depend on where it lies."""
-        self._folders = {str(folder.resolve()): name for name, folder in catalogues.items()}
-        self._texts = {
-            name: {path.stem: path.read_bytes() for path in sorted((folder / MODELS).glob("*.yaml"))}
-            for name, folder in catalogues.items()
-        }
-        self.listed = {
-            name: {stem: sha256(text).hexdigest() for stem, text in texts.items()}
-            for name, texts in self._texts.items()
-        }
-
-    @property
-    def digest(self) -> str:
-        """Digest of all records."""
-        return sha256(json.dumps(self.listed).encode()).hexdigest()[:12]
-
-    def told(self, notes: Iterable[Note]) -> bytes:
-        """Return the notes and the state of all records, to be kept; a foreign folder counts as everything."""
-        plain = {(self._folders.get(folder, folder), name, read) for folder, name, read in notes}
-        return json.dumps({"notes": sorted(plain), "listed": self.listed}).encode()
-
-    def unchanged_since(self, content: bytes | None) -> frozenset[Note] | None:
-        """Return what was noted if no record that it names has changed; None if one has or may have.
-
-        A name that was looked up means another record now only if a changed file says it.
-        """
-        try:
-            kept = json.loads(content or b"")
-            noted = frozenset((str(one), str(name), bool(read)) for one, name, read in kept["notes"])
-            before = {name: dict(files) for name, files in kept["listed"].items()}
-        except (ValueError, KeyError, TypeError):
-            return None
-        for name, files in self.listed.items():
-            was = before.get(name, {})
-            changed = {stem for stem in {*files, *was} if files.get(stem) != was.get(stem)}
-            if changed and any(self._concerns(name, changed, one) for one in noted):
-                return None
-        known = {*self.listed, *self._folders}
-        return noted if all(folder in known for folder, _, _ in noted) else None
-
-    def _concerns(self, name: str, changed: Iterable[str], one: Note) -> bool:
-        folder, word, read = one
-        if self._folders.get(folder, folder) != name:
-            return False
-        if word == reads.EVERYTHING or (read and word in changed):
-            return True
-        heard = spoken(word)
-        return not read and any(
-            heard in spoken(stem)
-            or heard in spoken(self._texts[name].get(stem, b"").decode("utf-8", "replace"))
-            for stem in changed
-        )
-
-
 def _whole(content: bytes) -> bool:
     try:
         return isinstance(json.loads(content), dict)
@@ -188,7 +123,10 @@ def _whole(content: bytes) -> bool:
 
 
 def notebooks(
-    config: MkDocsConfig, folders: Iterable[Path], catalogues: Mapping[str, Path]
+    config: MkDocsConfig,
+    folders: Iterable[Path],
+    catalogues: Mapping[str, Path],
+    records: Records | None = None,
 ) -> Notebooks | None:
     """Point mkdocs-jupyter to a folder that holds nothing outdated or damaged.
 
@@ -196,6 +134,7 @@ def notebooks(
         config: The site's configuration.
         folders: Folders of code that chapters use.
         catalogues: Folders of facts that they use, each with a name of its own.
+        records: The model records of these, where they have been listed.
 
     Returns:
         The chapters; None without the plugin, or if it shall keep nothing.
@@ -208,7 +147,9 @@ def notebooks(
         path for folder in catalogues.values() for path in sorted(folder.iterdir()) if path.name != MODELS
     ]
     made = Notebooks(
-        root, dependencies((*folders, *shared), Path(config.docs_dir) / CHAPTERS), Records(catalogues)
+        root,
+        dependencies((*folders, *shared), Path(config.docs_dir) / CHAPTERS),
+        records or Records(catalogues),
     )
     plugin.config["cache_dir"] = str(made.folder)
     return made

@@ -75,6 +75,10 @@ class Policy:
         tag = self._tag(python=_RUNS_PYTHON.search(html) is not None)
         return re.sub(r"(<meta charset=[^>]*>|<head>)", rf"\g<1>{tag}", html, count=1)
 
+    def allows(self, scripts: frozenset[str], styles: frozenset[str]) -> bool:
+        """Whether every script and style of a page may stand in it, by their digests."""
+        return scripts <= self.scripts and styles <= self.styles
+
     def refused(self, html: str) -> Iterator[str]:
         """Yield the beginning of every script in a page that the policy refuses."""
         for script in inline(html):
@@ -88,6 +92,11 @@ class Policy:
             found += [value.strip("\"'") for name, value in _VALUE.findall(tag) if name.lower() == "style"]
         for style in found:
             yield " ".join(style.split())[:60]
+
+
+def digests(html: str) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the digests of the scripts that would be run in a page, and of its style sheets."""
+    return frozenset(map(_digest, inline(html))), frozenset(map(_digest, _STYLE.findall(html)))
 
 
 def inline(html: str) -> Iterator[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from kvreport import resources
-from kvreport.publish.pruned_style import Usage, prune
+from kvreport.publish.pruned_style import Named, Usage, prune
 from kvreport.site.build import VEGA
 
 BOOK: Final = "assets/book.css"
@@ -15,7 +15,6 @@ SHARED: Final = "assets/kvreport.css"
 THEME: Final = "assets/stylesheets"
 _LINK: Final = re.compile(r'<link rel="stylesheet" href="[^"]*assets/book\.css">')
 _CLASS: Final = re.compile(r"\.(kv-[\w-]+|jp-\w+|jupyter-wrapper)")
-_LISTS: Final = re.compile(r'\bclass="([^"]*)"')
 _COMMENT: Final = re.compile(r"/\*.*?\*/", re.DOTALL)
 
 
@@ -34,11 +33,25 @@ class Styles:
         self._book = frozenset(book - shared)
         self._usage = Usage()
 
-    def applied(self, html: str) -> str:
-        """Return a page without the book's style sheet if it has nothing that the book alone styles."""
-        self._usage.page(html)
-        used = {name for names in set(_LISTS.findall(html)) for name in names.split()}
-        return html if used & self._book else _LINK.sub("", html, count=1)
+    @property
+    def own(self) -> tuple[str, ...]:
+        """The classes that the book alone styles."""
+        return tuple(sorted(self._book))
+
+    def applied(self, html: str, named: Named | None = None) -> str:
+        """Return a page without the book's style sheet if it has nothing that the book alone styles.
+
+        Args:
+            html: The page.
+            named: What it names, where that is known.
+        """
+        named = Named.by(html) if named is None else named
+        self.learn(named)
+        return html if named.classes & self._book else _LINK.sub("", html, count=1)
+
+    def learn(self, named: Named) -> None:
+        """Take in what a page is known to name."""
+        self._usage.add(named)
 
     def prune_theme(self, site: Path) -> None:
         """Leave out of the theme's style sheets what no page of a finished site uses."""

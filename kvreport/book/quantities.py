@@ -347,9 +347,8 @@ class Quantities:
         )
 
     def _demand(self, model: str, format: str | None, kv: str | None, tp: int) -> Demand:  # noqa: A002
-        key = (model, format, kv, tp)
+        key, found = (model, format, kv, tp), self._model(model)
         if key not in self._demands:
-            found = self._model(model)
             chosen = self.catalogue.weight_format(format) if format is not None else None
             formats = self.catalogue.weight_formats
             self._demands[key] = demand(found, chosen, formats, self._kv(found, kv), tensor_parallel=tp)
@@ -360,18 +359,12 @@ class Quantities:
         return {}
 
     def _model(self, name: str) -> Model:
-        if name not in self._models:
-            self._models[name] = self.catalogue.model(name)
-        return self._models[name]
+        return self.catalogue.model(name)
 
     def _gpu(self, name: str) -> Accelerator:
         if name not in self._gpus:
             self._gpus[name] = self.catalogue.accelerator(name)
         return self._gpus[name]
-
-    @cached_property
-    def _models(self) -> dict[str, Model]:
-        return {}
 
     @cached_property
     def _gpus(self) -> dict[str, Accelerator]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Annotated, Final, Literal
 
 from pydantic import Field
@@ -216,6 +217,7 @@ def dated_releases(engines: Iterable[Engine], family: str) -> list[Engine]:
     return [engine for _, engine in sorted(ranges, key=lambda pair: version_number(pair[0]))]
 
 
+@lru_cache(maxsize=1024)
 def version_number(text: str) -> tuple[int, ...]:
     """The leading numbers of a version: ``0.19.2rc1.dev134`` is ``(0, 19, 2)``; empty if none.
 

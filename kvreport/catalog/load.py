@@ -22,7 +22,7 @@ from kvreport.catalog.formats import Formats, Grid, KvFormat, WeightFormat
 from kvreport.catalog.home import home_accelerators
 from kvreport.catalog.layouts import Layouts, canonical, layout
 from kvreport.catalog.model import Model
-from kvreport.catalog.reads import EVERYTHING, note
+from kvreport.catalog.reads import EVERYTHING, again, note
 from kvreport.catalog.shelf import Shelf, read_yaml, spoken, validate
 from kvreport.catalog.support import Support
 from kvreport.catalog.variant import FIELD, Variant, expand
@@ -115,7 +115,9 @@ class Catalogue:
             InputError: If there is none, or more than one; the message names the nearest.
         """
         note(self.folder, name)
-        return self._once("model", name, self._find_model)
+        found = self._once("model", name, self._find_model)
+        _used(self.folder, found)
+        return found
 
     def _find_model(self, name: str) -> Model:
         slug = name.replace("/", "--")
@@ -266,6 +268,15 @@ class Catalogue:
             found += self._unknown_support(support)
         return tuple(found)
 
+    @property
+    def models_read(self) -> dict[str, Model]:
+        """The models' records that have been read so far, by their files' stems; what is put here is not read again."""
+        return self._models.read_so_far
+
+    def model_file(self, stem: str) -> Path | None:
+        """Return the file of a model's record; None if there is none."""
+        return self._models.files.get(stem)
+
     def _file(self, name: str, record: type[R]) -> R:
         return validate(record, read_yaml(self.folder / name, name), name)
 
@@ -347,7 +358,9 @@ class _Models(Shelf[Model]):
     def read(self, stem: str) -> Model:
         """Return one file's record, read once, and note it."""
         note(self.folder.parent, stem, read=True)
-        return super().read(stem)
+        found = super().read(stem)
+        _used(self.folder.parent, found)
+        return found
 
     def records(self) -> Iterator[tuple[str, Model]]:
         """Yield all records, and note that."""
@@ -419,11 +432,26 @@ def load_catalogue(path: Path | str | None = None) -> Catalogue:
         CatalogueError: With all faults at once.
         InputError: If there is no such folder.
     """
-    catalogue = open_catalogue(data_dir() if path is None else path)
+    return checked(open_catalogue(data_dir() if path is None else path))
+
+
+def checked(catalogue: Catalogue) -> Catalogue:
+    """Read all of a catalogue and check it.
+
+    Raises:
+        CatalogueError: With all faults at once.
+    """
     faults = catalogue.faults()
     if faults:
         raise CatalogueError(faults)
     return catalogue
+
+
+def _used(folder: Path, model: Model) -> None:
+    """Note a record, and the one that it is a copy of."""
+    again(folder, model.slug)
+    if model.quantized_from is not None:
+        again(folder, model.quantized_from.replace("/", "--"))
 
 
 def _stem(shelf: Shelf[R], name: str) -> str | None:

@@ -1,7 +1,8 @@
-"""Which model records a notebook's kernel read: what was made without a record does not change with it.
+"""Which model records something was made from: what was made without a record does not change with it.
 
-The build names a folder in ``KVREPORT_READS``, and kernels append notes to a file there. A note is written at once,
-because a kernel may be ended without a word. No other process writes one.
+Inside a process, :func:`noting` collects what is read. For a notebook's kernel, the build names a folder in
+``KVREPORT_READS``, and kernels append notes to a file there. A note is written at once, because a kernel may be ended
+without a word. No other process writes one.
 """
 
 from __future__ import annotations
@@ -9,6 +10,9 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +29,37 @@ Note = tuple[str, str, bool]
 """The catalog's folder, a name that was looked up or a file's stem that was read, and whether it is a file's."""
 
 
+_collecting: list[set[Note]] = []
+
+
+@contextmanager
+def noting() -> Iterator[set[Note]]:
+    """Collect what is read while the block runs, in this process and thread."""
+    found: set[Note] = set()
+    _collecting.append(found)
+    try:
+        yield found
+    finally:
+        _collecting.pop()
+
+
+@cache
+def _resolved(catalogue: Path) -> str:
+    return str(catalogue.resolve())
+
+
+def replay(notes: Iterable[Note]) -> None:
+    """Note what something that was kept had read when it was made."""
+    for notes_of_block in _collecting:
+        notes_of_block.update(notes)
+
+
+def again(catalogue: Path, stem: str) -> None:
+    """Note that a record was used which was read before; only :func:`noting` asks for it."""
+    for notes_of_block in _collecting:
+        notes_of_block.add((_resolved(catalogue), stem, True))
+
+
 def note(catalogue: Path, name: str, *, read: bool = False) -> None:
     """Note that a name was looked up or a file read.
 
@@ -33,6 +68,8 @@ def note(catalogue: Path, name: str, *, read: bool = False) -> None:
         name: The name, a file's stem, or :data:`EVERYTHING`.
         read: True for a file.
     """
+    for notes_of_block in _collecting:
+        notes_of_block.add((_resolved(catalogue), name, read))
     folder = os.environ.get(FOLDER)
     if not folder or Path(sys.argv[0]).stem != _KERNEL:
         return

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import yaml
 from pydantic import ValidationError
@@ -18,6 +18,9 @@ from pydantic_core import ErrorDetails
 
 from kvreport.catalog.base import SCHEMA_VERSION, Record
 from kvreport.errors import CatalogueError, Fault, shorten
+
+if TYPE_CHECKING:
+    from kvreport.catalog.parsed import Parsed
 
 MAX_FILE_BYTES: Final = 4 << 20
 MAX_JSON_BYTES: Final = 8 << 20
@@ -97,6 +100,10 @@ _StrictLoader.add_constructor("tag:yaml.org,2002:float", _plain_fraction)
 _StrictLoader.add_constructor("tag:yaml.org,2002:timestamp", _StrictLoader.construct_yaml_str)
 
 
+KEEPING: Final[list[Parsed]] = []
+"""Where the build that runs keeps what files hold; empty outside a build."""
+
+
 def read_yaml(path: Path, where: str) -> object:
     """Read one YAML file strictly.
 
@@ -109,13 +116,17 @@ def read_yaml(path: Path, where: str) -> object:
 
     try:
         text = _text(path, "YAML", MAX_FILE_BYTES, fault)
+        for kept in KEEPING:
+            known, data = kept.get(text)
+            if known:
+                return data
         if text.startswith("{") and (written := _json(text)) is not None:
             return written
         if _MAYBE_ANCHOR.search(text):
             _refuse_anchors(text, fault)
         if sum(text.count(sign) for sign in ("[", "{", "- ", "? ")) > _MANY_OPENINGS:
             _refuse_depth(text, fault)
-        return yaml.load(text, Loader=_StrictLoader)  # noqa: S506 - a safe loader, made stricter
+        return _remembered(text, yaml.load(text, Loader=_StrictLoader))  # noqa: S506 - a safe loader, made stricter
     except yaml.MarkedYAMLError as error:
         mark, problem = error.problem_mark, error.problem or "no YAML"
         place = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
@@ -129,6 +140,13 @@ def read_yaml(path: Path, where: str) -> object:
         raise fault(shorten(str(error)), "YAML") from error
     except RecursionError as error:
         raise fault("values nested too deeply", "a catalog file") from error
+
+
+def _remembered(text: str, data: object) -> object:
+    """Return what a text holds, and let the build that runs keep it."""
+    for kept in KEEPING:
+        kept.put(text, data)
+    return data
 
 
 def _json(text: str) -> object:
@@ -349,6 +367,11 @@ class Shelf(Generic[R]):
         self.files: dict[str, Path] = (
             {path.stem: path for path in sorted(folder.glob("*.yaml"))} if folder.is_dir() else {}
         )
+
+    @property
+    def read_so_far(self) -> dict[str, R]:
+        """The records that have been read, by stem; what is put here is not read again."""
+        return self._read
 
     def where(self, stem: str) -> str:
         """Name a file as a reader finds it: its folder and name."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -93,6 +94,13 @@ def capacity_table(cube: Cube, *, by_size: bool = False) -> pa.Table:
         else:
             columns.append(_plain(pick(cube.values[column.name]), column))
     return pa.Table.from_arrays(columns, schema=schema(CAPACITY))
+
+
+def joined(tables: Sequence[pa.Table]) -> pa.Table:
+    """Tables of one schema as one, each column in one piece."""
+    if len(tables) == 1:
+        return tables[0]
+    return pa.concat_tables(tables).unify_dictionaries().combine_chunks()
 
 
 def record_table(table: Table, rows: list[dict[str, Any]]) -> pa.Table:

@@ -33,11 +33,13 @@ class Staging:
         self.folder = folder
         self._target = target
         self.names: list[str] = []
+        self._digests: dict[str, tuple[int, str]] = {}
         self.gone: list[str] = []
 
     def path(self, name: str) -> Path:
         """Return where to write the file that will be called ``name`` (with ``/`` for folders)."""
         path = self._path(name)
+        self._digests.pop(name, None)
         path.parent.mkdir(parents=True, exist_ok=True)
         self.names.append(name)
         return path
@@ -45,12 +47,15 @@ class Staging:
     def write(self, name: str, content: bytes) -> None:
         """Write one file."""
         self.path(name).write_bytes(content)
+        self._digests[name] = len(content), hashlib.sha256(content).hexdigest()
 
     def digest(self, name: str) -> tuple[int, str]:
         """Return the size and SHA-256 of a file that was written."""
-        with self._path(name).open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256")
-        return self._path(name).stat().st_size, digest.hexdigest()
+        if name not in self._digests:
+            with self._path(name).open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256")
+            self._digests[name] = self._path(name).stat().st_size, digest.hexdigest()
+        return self._digests[name]
 
     def publish(self) -> None:
         """Put every file in its place, all of them or none."""

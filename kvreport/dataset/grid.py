@@ -38,6 +38,8 @@ PIECE_ROWS = 1 << 19
 """Rows computed at a time, so that memory does not grow with the matrix."""
 
 R = TypeVar("R")
+Run = tuple[int, int, int]
+"""Positions of accelerators that follow each other: from the first up to the last, and where they begin elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,38 @@ class Fleet:
             found.setdefault(key(device), []).append(position)
         return tuple(tuple(positions) for positions in found.values())
 
+    def by_engine(self, local: Mapping[str, Engine]) -> tuple[tuple[bool, Fleet, list[Run]], ...]:
+        """The accelerators of each engine, with their runs of positions (:meth:`Axes.by_engine`).
+
+        Args:
+            local: Engines of some makers' machines; the other accelerators keep the fleet's own.
+        """
+        key = tuple(sorted((maker, engine.name) for maker, engine in local.items()))
+        if key not in self._split:
+            self._split[key] = tuple(self._by_engine(local))
+        return self._split[key]
+
+    @cached_property
+    def _split(self) -> dict[Hashable, tuple[tuple[bool, Fleet, list[Run]], ...]]:
+        return {}
+
+    def _by_engine(self, local: Mapping[str, Engine]) -> Iterator[tuple[bool, Fleet, list[Run]]]:
+        devices: dict[str, list[Accelerator]] = {}
+        runs: dict[str, list[Run]] = {}
+        position = 0
+        for name, run in groupby(
+            self.accelerators, key=lambda device: device.vendor if device.vendor in local else ""
+        ):
+            members, there = tuple(run), devices.setdefault(name, [])
+            runs.setdefault(name, []).append((position, position + len(members), len(there)))
+            there.extend(members)
+            position += len(members)
+        if list(devices) == [""]:
+            yield False, self, runs[""]
+            return
+        for name, many in devices.items():
+            yield name != "", Fleet(tuple(many), local.get(name, self.engine)), runs[name]
+
     def part(self, first: int, last: int) -> Fleet:
         """The accelerators from ``first`` up to ``last``."""
         whole = first == 0 and last == len(self.accelerators)
@@ -137,17 +171,22 @@ class Axes:
     support: Support | None = None
     local_engines: Mapping[str, Engine] = field(default_factory=dict)
 
-    def by_engine(self) -> Iterator[Axes]:
-        """Yield the axes in runs of accelerators with one engine, in order; a local engine serves on one device."""
-        for local, run in groupby(
-            self.accelerators, key=lambda device: self.local_engines.get(device.vendor)
-        ):
-            devices = tuple(run)
-            if local is None or not all(_allowed(refuse_unsupported, model, local) for model in self.models):
-                whole = len(devices) == len(self.accelerators)
-                yield self if whole else replace(self, fleet=Fleet(devices, self.engine))
+    def by_engine(self) -> Iterator[tuple[Axes, list[Run]]]:
+        """Yield the axes of each engine, with the runs of positions that its accelerators have among all.
+
+        A local engine serves on one device. Runs are ``(first, last, start)``: positions from ``first`` up to
+        ``last`` here are those from ``start`` on there.
+        """
+        serving = {
+            maker: engine
+            for maker, engine in self.local_engines.items()
+            if all(_allowed(refuse_unsupported, model, engine) for model in self.models)
+        }
+        for local, fleet, runs in self.fleet.by_engine(serving):
+            if local:
+                yield replace(self, fleet=fleet, tensor_parallel=(1,), layouts=()), runs
             else:
-                yield replace(self, fleet=Fleet(devices, local), tensor_parallel=(1,), layouts=())
+                yield (self if fleet is self.fleet else replace(self, fleet=fleet)), runs
 
     @property
     def rows_per_pair(self) -> int:

@@ -61,6 +61,17 @@ class Cube:
         """Ranks that share each layer, by layout."""
         return tuple(layout.tensor for layout in self.layouts)
 
+    def part(self, first: int, last: int) -> Cube:
+        """The accelerators from position ``first`` up to ``last``."""
+        if first == 0 and last == len(self.gpus):
+            return self
+        return replace(
+            self,
+            gpus=self.gpus[first:last],
+            values={name: values[first:last] for name, values in self.values.items()},
+            possible=self.possible[first:last],
+        )
+
     @property
     def rows(self) -> int:
         """Number of rows: the possible combinations times the contexts."""
@@ -78,8 +89,14 @@ def matrix(axes: Axes, shard: tuple[int, int] = (1, 1)) -> Iterator[Cube]:
         model = part.models[0]
         if not _weight_formats(model, part):
             continue
-        for piece in part.by_engine():
-            cube = cube_of(model, piece)
+        made: list[Cube] = []
+        runs = []
+        for piece, spans in part.by_engine():
+            # Runs of accelerators with the same engine share plans and every array operation.
+            runs += [(first, last, start, len(made)) for first, last, start in spans]
+            made.append(cube_of(model, piece))
+        for first, last, start, number in sorted(runs):
+            cube = made[number].part(start, start + last - first)
             if cube.rows:
                 yield cube
 

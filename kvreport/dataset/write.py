@@ -24,11 +24,12 @@ from kvreport.catalog.load import Catalogue
 from kvreport.dataset import arrow, tables
 from kvreport.dataset.columns import ACCELERATORS, CAPACITY, MODELS, Table
 from kvreport.dataset.files import Staging, available_processors, checksums, listed, staged
-from kvreport.dataset.grid import Axes
+from kvreport.dataset.grid import PIECE_ROWS, Axes
 from kvreport.dataset.kept import Kept, ModelFiles
 from kvreport.dataset.manifest import refuse_partitions
-from kvreport.dataset.matrix import matrix
+from kvreport.dataset.matrix import Cube, matrix
 from kvreport.dataset.metadata import Published, Release, croissant, datapackage
+from kvreport.dataset.parquet import Joined
 from kvreport.errors import InputError
 
 CSV_FILE_BYTES: Final = 100_000_000
@@ -86,16 +87,16 @@ def publish(
     with staged(out) as staging:
         parts = _CsvParts(staging, header)
         rows = 0
-        with pq.ParquetWriter(
-            staging.path("capacity.parquet"), arrow.schema(CAPACITY), **parquet_options()
-        ) as whole:
+        with staging.path("capacity.parquet").open("wb") as file:
+            whole = Joined(file)
             for files in _all_models(axes, workers, None if cache is None else Kept(cache, axes)):
                 rows += files.rows
                 staging.write(f"models/{files.slug}.parquet", files.parquet)
                 staging.write(f"models/{files.slug}.csv.gz", header + files.csv_body)
                 parts.add(files.csv_body)
-                whole.write_table(pq.read_table(pa.BufferReader(files.parquet)))
+                whole.add(files.parquet)
                 progress(f"{rows:,} rows")
+            whole.close()
         parts.close()
         small = (
             (MODELS, tables.model_rows(axes.models, catalogue.weight_formats)),
@@ -124,16 +125,30 @@ def model_files(axes: Axes) -> ModelFiles:
     bodies: list[bytes] = []
     rows = 0
     with pq.ParquetWriter(parquet, arrow.schema(CAPACITY), **parquet_options()) as writer:
-        for cube in matrix(axes):
-            table = arrow.capacity_table(cube)
+        for cubes in _pieces(matrix(axes)):
+            table = arrow.joined([arrow.capacity_table(cube) for cube in cubes])
             _require_sound(table, CAPACITY)
             writer.write_table(table)
             # By device count before accelerator: lines of one size are alike over accelerators, so the
             # compressed file is a quarter smaller than in the order of the key (and under 100 MB).
-            by_size = arrow.capacity_table(cube, by_size=True)
-            bodies.append(gzip_member(_csv_rows(by_size)))
+            by_size = b"".join(_csv_rows(arrow.capacity_table(cube, by_size=True)) for cube in cubes)
+            bodies.append(gzip_member(by_size))
             rows += table.num_rows
     return ModelFiles(axes.models[0].slug, rows, parquet.getvalue(), b"".join(bodies))
+
+
+def _pieces(cubes: Iterator[Cube]) -> Iterator[list[Cube]]:
+    """Yield cubes together while their rows are a piece: fewer and larger writes, in bounded memory."""
+    together: list[Cube] = []
+    rows = 0
+    for cube in cubes:
+        if together and rows + cube.rows > PIECE_ROWS:
+            yield together
+            together, rows = [], 0
+        together.append(cube)
+        rows += cube.rows
+    if together:
+        yield together
 
 
 def csv_text(table: Table, records: list[dict[str, Any]]) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from kvreport.catalog.load import Catalogue
@@ -36,20 +36,26 @@ class JudgedStart:
         return self.starts == self.case.starts
 
 
-def judge_starts(catalogue: Catalogue, cases: Iterable[KnownStart] | None = None) -> tuple[JudgedStart, ...]:
+def judge_starts(
+    catalogue: Catalogue,
+    cases: Iterable[KnownStart] | None = None,
+    judge: Callable[[Catalogue, KnownStart], JudgedStart] | None = None,
+) -> tuple[JudgedStart, ...]:
     """Predict every documented start and refusal.
 
     Args:
         catalogue: Where names are looked up.
         cases: The cases; None for those beside the catalogue, of which there may be none.
+        judge: Predicts one; None for :func:`judge_start`, others may keep what it returns.
     """
     if cases is None:
         known = load_known_starts(catalogue.folder)
         cases = () if known is None else known.cases
-    return tuple(_judged(catalogue, case) for case in cases)
+    return tuple((judge or judge_start)(catalogue, case) for case in cases)
 
 
-def _judged(catalogue: Catalogue, case: KnownStart) -> JudgedStart:
+def judge_start(catalogue: Catalogue, case: KnownStart) -> JudgedStart:
+    """Predict one documented start or refusal."""
     try:
         found = estimate(case.model, gpu=case.gpu, catalog=catalogue, engine=case.engine, **case.options)
     except InputError as error:

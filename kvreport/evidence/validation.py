@@ -13,7 +13,7 @@ What cannot be asked is listed with the reason. Nothing here changes a predictio
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -123,19 +123,26 @@ class Validation:
         }
 
 
-def validate(catalogue: Catalogue, observations: Iterable[Observation] | None = None) -> Validation:
+def validate(
+    catalogue: Catalogue,
+    observations: Iterable[Observation] | None = None,
+    case_of: Callable[[Catalogue, Observation], Case] | None = None,
+) -> Validation:
     """Compare every observation with the estimate of the same start.
 
     Args:
         catalogue: Models, accelerators, formats and engines.
         observations: None for those of the catalogue's folder.
+        case_of: Compares one; None for :func:`compare`, others may keep what it returns.
     """
     given = load_observations(catalogue.folder) if observations is None else observations
-    cases = tuple(_case(catalogue, observation) for observation in given)
+    judged = case_of or compare
+    cases = tuple(judged(catalogue, observation) for observation in given)
     return Validation(cases=cases, statistics=tuple(_statistics(cases)), starts=_starts(cases))
 
 
-def _case(catalogue: Catalogue, observation: Observation) -> Case:
+def compare(catalogue: Catalogue, observation: Observation) -> Case:
+    """Compare one observation with the estimate of the same start."""
     engine = engine_of(catalogue, observation)
     excluded: list[str] = []
     model, own = find_model(catalogue, observation)

@@ -45,6 +45,19 @@ class Group:
         self._used[key] = value
         return value  # type: ignore[return-value]
 
+    def find(self, key: bytes) -> object | None:
+        """Return the value kept under a key, which is kept on; None if there is none."""
+        if key not in self._used:
+            if key not in self._kept:
+                return None
+            self._used[key] = self._kept[key]
+        return self._used[key]
+
+    def put(self, key: bytes, value: object) -> None:
+        """Keep a value that was computed because none was found."""
+        self._used[key] = value
+        self.made += 1
+
     @property
     def used(self) -> dict[bytes, object]:
         """What this build asked for."""

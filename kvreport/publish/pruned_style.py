@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Final
 
 _CLASSES: Final = re.compile(r"""\bclass=(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""")
@@ -37,6 +38,29 @@ _FEATURES: Final = (
 """Beginnings of the classes that the theme's script makes for features which a page must have asked for."""
 
 
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What a page names that style sheets may style or read.
+
+    Attributes:
+        classes: Its classes.
+        schemes: Its color schemes: attribute and value.
+        properties: Custom properties that it reads.
+    """
+
+    classes: frozenset[str]
+    schemes: frozenset[tuple[str, str]]
+    properties: frozenset[str]
+
+    @classmethod
+    def by(cls, html: str) -> Named:
+        """Read a page."""
+        classes: set[str] = set()
+        for found in {"".join(groups) for groups in _CLASSES.findall(html)}:
+            classes.update(found.split())
+        return cls(frozenset(classes), frozenset(_SCHEME.findall(html)), frozenset(_read_properties(html)))
+
+
 class Usage:
     """The classes and color schemes that a site's pages and scripts name."""
 
@@ -49,10 +73,13 @@ class Usage:
 
     def page(self, html: str) -> None:
         """Take in what a page names."""
-        for found in {"".join(groups) for groups in _CLASSES.findall(html)}:
-            self._classes.update(found.split())
-        self._schemes.update(_SCHEME.findall(html))
-        self._properties.update(_read_properties(html))
+        self.add(Named.by(html))
+
+    def add(self, named: Named) -> None:
+        """Take in what a page is known to name."""
+        self._classes |= named.classes
+        self._schemes |= named.schemes
+        self._properties |= named.properties
 
     def script(self, text: str) -> None:
         """Take in the words of a script that may become a class, or the beginning of one.

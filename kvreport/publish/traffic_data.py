@@ -8,6 +8,7 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import Final
 
+from kvreport.publish.noted import kept
 from kvreport.publish.parts import Parts
 from kvreport.publish.profiles import FOLDER
 from kvreport.traffic.hits import hit_counts
@@ -50,8 +51,10 @@ def open_once(key: str) -> Trace:
 
 @lru_cache(maxsize=4096)
 def _rates(key: str, block_tokens: int, units: int) -> tuple[float, float]:
-    counts = reused(key, block_tokens)
-    lru = hit_counts(counts, units, compute_last=True).rate()
+    def computed() -> float:
+        return hit_counts(reused(key, block_tokens), units, compute_last=True).rate()
+
+    lru = kept(f"hits {key} {block_tokens} {units}", computed)
     return lru, units * block_tokens
 
 

@@ -15,8 +15,10 @@ from typing import Final
 
 from kvreport import resources
 from kvreport.atomic import write_whole
-from kvreport.build_cache import digest, keep, recall
-from kvreport.catalog.load import load_catalogue
+from kvreport.build_cache import code, digest, keep, recall
+from kvreport.catalog.load import Catalogue, checked, open_catalogue
+from kvreport.catalog.record_cache import keep_models, recall_models
+from kvreport.catalog.records import Records
 from kvreport.dataset.release import data_version
 from kvreport.publish import (
     browser,
@@ -37,6 +39,7 @@ from kvreport.publish import (
 )
 from kvreport.publish.compact import compact_script
 from kvreport.publish.downloads import FOLDER, NOTHING, Downloads, prepare
+from kvreport.publish.noted import Noted, keeping
 from kvreport.publish.page_data import gather
 from kvreport.publish.parts import Parts
 from kvreport.publish.site_data import SiteData
@@ -180,8 +183,12 @@ def build(
             progress(f"report: {len(here.pages)} pages, nothing has changed since they were made")
             return here
     shared = [path for path in sorted(records.iterdir()) if path.name != "models"]
-    parts = Parts(cache / "parts", digest((*shared, *folders), _PACKAGES, *settings))
-    made = _build(data, models, gpus, cache, site_url, written, progress, parts, dataset=dataset)
+    # What a room below the site computes depends on no page, template or style.
+    parts = Parts(cache / "parts", digest(shared, _PACKAGES, *settings, code(without=ABOVE_NUMBERS)))
+    state_of_evidence = digest(shared, _PACKAGES, site_url, code(without=ABOVE_NUMBERS))
+    noted = Noted(cache / "parts" / "evidence.noted", state_of_evidence, Records({"site": records}))
+    with keeping(noted):
+        made = _build(data, models, gpus, cache, site_url, written, progress, parts, dataset=dataset)
     keep(cache / "report", state, made)
     return made
 
@@ -198,7 +205,7 @@ def _build(
     *,
     dataset: bool,
 ) -> Report:
-    catalogue = load_catalogue(data)
+    catalogue = _catalogue(data, cache / "records")
     progress(f"catalog: {len(catalogue.models)} models, {len(catalogue.accelerators)} accelerators")
     version = data_version(catalogue.folder)
     published = (
@@ -260,12 +267,29 @@ def pages(inputs: Inputs, written: tuple[str, ...] = ()) -> tuple[Page, ...]:
     return tuple(sorted(made, key=lambda page: page.kind != "home"))
 
 
+def _catalogue(data: Path | None, kept: Path) -> Catalogue:
+    """Read and check the catalog; records of files that have not changed come from the cache."""
+    catalogue = open_catalogue(data or resources.data_dir())
+    known = recall_models(catalogue, kept)
+    checked(catalogue)
+    if known != len(catalogue.models_read):
+        keep_models(catalogue, kept)
+    return catalogue
+
+
+ABOVE_NUMBERS: Final = ("adapters", "cli", "report", "site")
+"""Rooms that what is computed for the files beside the pages does not know."""
+
+
 def _twins(finished: Sequence[Page], site_url: str, parts: Parts) -> list[tuple[str, bytes]]:
     """Return every page's Markdown twin, kept between builds."""
+    of_code = code()
     with parts.group("twins") as kept:
 
         def make(page: Page, address: str) -> str:
-            return kept.get(parts.key(*markdown.content(page)), partial(markdown.twin, page, address))
+            return kept.get(
+                parts.key(of_code, *markdown.content(page)), partial(markdown.twin, page, address)
+            )
 
         return list(markdown.files(finished, site_url, make))
 

@@ -304,6 +304,84 @@ def test_a_changed_template_changes_the_page(mine, build_site):
         assert words in (mine / "site" / LLAMA).read_text(encoding="utf-8")
 
 
+def cold(mine: Path, tmp_path: Path) -> dict[str, str]:
+    """Build a copy of a project without anything that is kept; return the digests of its site."""
+    root = tmp_path / "cold"
+    shutil.copytree(mine, root, ignore=shutil.ignore_patterns("site", ".cache"))
+    config = root / "mkdocs.yml"
+    text = config.read_text(encoding="utf-8")
+    config.write_text(text.replace(str(mine), str(root)), encoding="utf-8")
+    finish(start(config))
+    return digests(root / "site")
+
+
+def replaced(path: Path, old: str, new: str) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new), encoding="utf-8")
+
+
+@pytest.mark.parametrize("what", ["model", "template", "setting", "page"])
+def test_a_build_after_one_change_is_what_a_cold_build_gives(built, mine, tmp_path, what):
+    """The pages that are kept depend on everything that they show: numbers, templates, settings, other pages."""
+    if what == "model":
+        replaced(mine / "data/models/openai--gpt-oss-20b.yaml", "vocabulary: 201088", "vocabulary: 201024")
+    elif what == "template":
+        (mine / "overrides/gpu").mkdir(parents=True)
+        (mine / "overrides/gpu/sources.html").write_text("<p>Elsewhere.</p>", encoding="utf-8")
+        replaced(
+            mine / "mkdocs.yml",
+            "      catalogue:",
+            f"      templates: {mine / 'overrides'}\n      catalogue:",
+        )
+    elif what == "setting":
+        replaced(mine / "mkdocs.yml", "site_name: ", "site_name: Other ")
+    else:
+        replaced(mine / "docs/by-hand.md", "# By hand", "# Another title")
+    finish(start(mine / "mkdocs.yml"))
+    warm = digests(mine / "site")
+    assert warm == cold(mine, tmp_path)
+    assert warm != digests(built / "site")
+
+
+def test_a_page_that_has_not_changed_goes_through_no_template(mine, build_site, monkeypatch):
+    from kvreport.adapters.page_cache import PageCache
+
+    looked: dict[str, bool] = {}
+    find = PageCache.find
+
+    def spied(self, url, key, known):
+        found = find(self, url, key, known)
+        looked[url] = found is not None
+        return found
+
+    monkeypatch.setattr(PageCache, "find", spied)
+    build_site(mine / "mkdocs.yml")  # in this process the catalog has another path, which no page shows
+    looked.clear()
+    build_site(mine / "mkdocs.yml")
+    assert len(looked) > 10
+    assert all(looked.values())
+    replaced(mine / "data/models/openai--gpt-oss-20b.yaml", "vocabulary: 201088", "vocabulary: 201024")
+    build_site(mine / "mkdocs.yml")
+    made = {url for url, kept in looked.items() if not kept}
+    assert "models/openai--gpt-oss-20b/" in made
+    assert "models/meta-llama--Llama-3.1-8B-Instruct/" not in made
+
+
+def test_a_page_with_a_link_that_leads_nowhere_now_is_made_again(mine, build_site):
+    replaced(mine / "docs/by-hand.md", "# By hand", "# By hand\n\n[Another](another.md)\n")
+    (mine / "docs/another.md").write_text("# Another\n\nText.\n", encoding="utf-8")
+    build_site(mine / "mkdocs.yml")
+    assert 'href="../another/"' in (mine / "site/by-hand/index.html").read_text(encoding="utf-8")
+    replaced(mine / "docs/by-hand.md", "[Another](another.md)", '<a href="../another/">Another</a>')
+    build_site(mine / "mkdocs.yml")
+    (mine / "docs/another.md").unlink()
+    from mkdocs.exceptions import Abort
+
+    with pytest.raises(Abort):  # a strict build
+        build_site(mine / "mkdocs.yml")
+
+
 def test_a_chart_is_drawn_anew_for_other_code_colours_or_fonts(monkeypatch):
     from kvreport.site.kit import drawing, fonts
     from kvreport.site.kit import social_cards as cards

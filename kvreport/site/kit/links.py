@@ -24,12 +24,22 @@ def check(uri: str, html: str, known: Collection[str]) -> Iterator[str]:
         html: The finished page.
         known: Addresses of everything in the site: pages end in ``/`` (or are ``""``), files do not.
     """
+    for address, target in targets(uri, html):
+        if target not in known:
+            yield f"{uri or 'index'}: the link to {address!r} leads nowhere"
+
+
+def targets(uri: str, html: str) -> Iterator[tuple[str, str]]:
+    """Yield each address within the site that a page links to, as written and as it stands in the site.
+
+    Args:
+        uri: Address of the page within the site.
+        html: The finished page.
+    """
     for target in dict.fromkeys(_LINK.findall(html)):
         address = unquote(unescape(target))
-        if _OUTSIDE.match(address):
-            continue
-        if resolved(uri, address) not in known:
-            yield f"{uri or 'index'}: the link to {address!r} leads nowhere"
+        if not _OUTSIDE.match(address):
+            yield address, resolved(uri, address)
 
 
 def unlinked(uri: str, html: str, known: Collection[str]) -> str:

@@ -9,6 +9,7 @@ plain files or to whatever comes after.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from posixpath import relpath
 from typing import Literal
 
@@ -61,6 +62,7 @@ class Page:
     card: str | None = None
 
 
+@lru_cache(maxsize=1 << 15)
 def link(source: str, target: str) -> str:
     """Return the relative address that leads from one page to another.
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache, partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from markupsafe import Markup
 
 from kvreport import resources, units
 from kvreport.site.kit.page import link
+from kvreport.site.kit.table_rows import rows
 
 _overrides: list[Path] = []
 
@@ -25,11 +27,34 @@ def override(folder: Path | None) -> None:
     """
     _overrides[:] = [] if folder is None else [folder]
     environment.cache_clear()
+    _state.cache_clear()
 
 
 def folders() -> tuple[Path, ...]:
     """Return where templates are looked for, first found first."""
     return (*_overrides, resources.templates_dir())
+
+
+def state(names: Iterable[str]) -> str:
+    """Return a digest of the templates in some folders, and of those that all page types share.
+
+    Args:
+        names: Folders' names; the shared templates lie beside them.
+    """
+    return _state(tuple(sorted(names)), folders())
+
+
+@cache
+def _state(names: tuple[str, ...], within: tuple[Path, ...]) -> str:
+    found = sha256()
+    for folder in within:
+        for path in sorted(folder.rglob("*.html")):
+            name = path.relative_to(folder)
+            # An override may bear the first edition's name, which begins with the folder's.
+            if len(name.parts) == 1 or name.parts[0] in names:
+                found.update(name.as_posix().encode() + b"\0" + sha256(path.read_bytes()).digest())
+        found.update(b"\1")
+    return found.hexdigest()[:20]
 
 
 @cache
@@ -52,6 +77,7 @@ def environment() -> Environment:
     made.filters["size"] = units.human_bytes
     made.filters["gib"] = units.gib
     made.filters["as_text"] = as_text
+    made.filters["rows"] = rows
     return made
 
 

@@ -8,17 +8,24 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from kvreport import units
-from kvreport.evidence.starts import JudgedStart, judge_starts
+from kvreport.evidence.starts import JudgedStart, judge_start, judge_starts
+from kvreport.publish.noted import kept
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 
 if TYPE_CHECKING:
     from kvreport.catalog.load import Catalogue
+    from kvreport.catalog.starts import KnownStart
 
 
 @cache
 def of(catalogue: Catalogue) -> tuple[JudgedStart, ...]:
     """Judge the cases beside a catalogue, once."""
-    return judge_starts(catalogue)
+    return judge_starts(catalogue, judge=_kept)
+
+
+def _kept(catalogue: Catalogue, case: KnownStart) -> JudgedStart:
+    """A prediction, kept until something that it reads changes."""
+    return kept(f"start {case.model_dump_json()}", lambda: judge_start(catalogue, case))
 
 
 def conclusion(found: Sequence[JudgedStart]) -> str:

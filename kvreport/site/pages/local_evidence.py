@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from kvreport import units
 from kvreport.catalog.llama_check import LlamaCheck, MlxCheck, load_llama_check, load_mlx_check
 from kvreport.evidence.local_logs import Judged, LogScore, judge
+from kvreport.publish.noted import kept
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ _WORDS: Final = {True: "fits", False: "does not fit", None: ""}
 @cache
 def of(catalogue: Catalogue) -> LogScore:
     """Compare the published logs, once."""
-    return judge(catalogue)
+    return kept("local logs", lambda: judge(catalogue))
 
 
 def tables(catalogue: Catalogue) -> Iterator[Table]:

@@ -20,7 +20,8 @@ from kvreport.catalog.first_seen import FirstSeen, load_first_seen
 from kvreport.catalog.left_out import LeftOut, load_left_out
 from kvreport.catalog.peer import load_peers
 from kvreport.catalog.planner_check import OracleCheck, PlannerCheck, load_oracle_check, load_planner_check
-from kvreport.evidence.validation import Statistic, Validation, validate
+from kvreport.evidence.validation import Case, Statistic, Validation, compare, validate
+from kvreport.publish.noted import kept
 from kvreport.resources import data_dir
 from kvreport.site.kit import figures
 from kvreport.site.kit.page import Page, Section
@@ -41,6 +42,7 @@ from kvreport.site.pages import (
 
 if TYPE_CHECKING:
     from kvreport.catalog.load import Catalogue
+    from kvreport.catalog.observation import Observation
 
 URI: Final = "evidence/"
 FILE: Final = "evidence/validation.json"
@@ -68,7 +70,12 @@ def of(catalogue: Catalogue) -> Validation | None:
     """Compare the observations that lie beside a catalogue; None if it has none."""
     if not (catalogue.folder / "observations").is_dir():
         return None
-    return validate(catalogue)
+    return validate(catalogue, case_of=_kept_case)
+
+
+def _kept_case(catalogue: Catalogue, observation: Observation) -> Case:
+    """An observation's comparison, kept until something that it reads changes."""
+    return kept(f"case {observation.model_dump_json()}", lambda: compare(catalogue, observation))
 
 
 def files(catalogue: Catalogue) -> dict[str, bytes]:

@@ -9,6 +9,7 @@ tuple of numbers, ``(0, 20, 1)``; none means the newest.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final, Literal
 
 from kvreport.catalog.engine import Engine, version_number
@@ -27,6 +28,7 @@ FIRST_ENGINE_ENDS: Final[Release] = (0, 8)
 """The first engine (V0) is the default up to 0.7."""
 
 
+@lru_cache(maxsize=1024)
 def release_number(version: str) -> Release:
     """The release whose rules a version follows; empty where it names none.
 

@@ -13,6 +13,7 @@ from kvreport import units
 from kvreport.accounting.engines.command import Served
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.weights import active_parameters, parameters
+from kvreport.build_cache import code
 from kvreport.catalog.load import RELEASED
 from kvreport.catalog.model import Model
 from kvreport.estimation import Estimate
@@ -21,7 +22,7 @@ from kvreport.publish.attention_types import attention_label, cache_kind
 from kvreport.publish.downloads import FOLDER
 from kvreport.publish.series import Config, Series
 from kvreport.publish.site_data import SiteData, devices
-from kvreport.site.kit import charts, diagrams
+from kvreport.site.kit import charts, diagrams, templating
 from kvreport.site.kit.boundary_plot import Plot
 from kvreport.site.kit.elements import Bar, Fact, Link, SourceLine, Step, Strip
 from kvreport.site.kit.groups import Group
@@ -99,6 +100,10 @@ class ModelContext:
     neighbours: tuple[Link, ...]
 
 
+TEMPLATES: Final = ("model", "local")
+"""Folders of the templates that these pages use, beside the shared ones."""
+
+
 def pages(inputs: Inputs) -> Iterator[Page]:
     """Yield every model's page, and one at each address that a model has left."""
     site = inputs.site
@@ -123,7 +128,7 @@ def _key(site: SiteData, model: Model, *, at_home: bool) -> bytes:
         tuple(link.note for link in _downloads(site, model)),
         at_home,
     )
-    return site.parts.key(site.parts.of_model(model), repr(outside))
+    return site.parts.key(site.parts.of_model(model), repr(outside), code(), templating.state(TEMPLATES))
 
 
 def page(inputs: Inputs, model: Model) -> Page:
@@ -193,7 +198,10 @@ def _requests(site: SiteData) -> dict[str, charts.Request | None]:
         return None if made is None else made[0]
 
     with site.parts.group("model-charts") as kept:
-        return {model.id: kept.get(site.parts.of_model(model), partial(make, model)) for model in site.models}
+        return {
+            model.id: kept.get(site.parts.key(site.parts.of_model(model), code()), partial(make, model))
+            for model in site.models
+        }
 
 
 def assets(inputs: Inputs) -> Iterator[tuple[str, bytes]]:

@@ -1,0 +1,195 @@
+"""Finished pages kept between builds: one that has not changed goes through neither the theme nor our passes again.
+
+A page stands under the digest of everything that its bytes depend on: its content, what the theme's frame shows of
+the site (navigation, settings, templates), the versions of what renders it, and our own code. What the other steps of
+a build ask of a page is kept with it: the classes that it uses, where its links lead, the scripts in it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from zlib import crc32
+
+from kvreport.build_cache import code
+from kvreport.publish.parts import Group, Parts
+from kvreport.publish.pruned_style import Named
+
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure import StructureItem
+    from mkdocs.structure.nav import Navigation
+    from mkdocs.structure.pages import Page as HostPage
+
+    from kvreport.site.kit.page import Page
+
+TEMPLATE: Final = "kvreport-kept.html"
+"""What the host renders in the place of a kept page; nobody sees it."""
+
+_PLUGINS: Final = frozenset({"kvreport", "search", "material/search", "mkdocs-jupyter"})
+"""Plugins of which it is known what a page's bytes depend on; with any other no page is kept."""
+
+_DISTRIBUTIONS: Final = ("mkdocs", "mkdocs-material", "jinja2", "markupsafe")
+_OF_THIS_BUILD: Final = frozenset(
+    {"site_dir", "docs_dir", "config_file_path", "plugins", "theme", "nav", "hooks"}
+)
+_SHARDS: Final = 16
+"""Files that pages are kept in: a changed page writes one of them again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A page as it is written, but for its policy.
+
+    Attributes:
+        html: The page.
+        named: What it names that style sheets may style.
+        links: Addresses within the site that it links to.
+        scripts: Digests of the scripts in it.
+        styles: Digests of the styles in it.
+    """
+
+    html: str
+    named: Named
+    links: tuple[str, ...]
+    scripts: frozenset[str]
+    styles: frozenset[str]
+
+
+class PageCache:
+    """The finished pages of one build, and those that it found kept."""
+
+    def __init__(self, folder: Path, frame: bytes) -> None:
+        """Look into a folder for pages in this frame (:func:`frame`)."""
+        self._frame = frame
+        self._open = ExitStack()
+        parts = Parts(folder)
+        self._shards: list[Group] = [
+            self._open.enter_context(parts.group(f"pages-{number:02d}")) for number in range(_SHARDS)
+        ]
+        self._named: dict[Named, Named] = {}
+        self._texts: dict[str, str] = {}
+
+    def key(self, page: HostPage, ours: Page | None, tags: str) -> bytes:
+        """Return what decides a page.
+
+        Args:
+            page: The page, read.
+            ours: The same where it is generated.
+            tags: What goes to its head.
+        """
+        told = (
+            page.url,
+            page.file.src_uri,
+            page.title,
+            page.meta,
+            page.update_date,
+            page.canonical_url,
+            page.edit_url,
+            page.is_homepage,
+            *((one and (one.title, one.url)) for one in (page.previous_page, page.next_page)),
+            _outline(page.toc),
+            tags,
+        )
+        digest = sha256(self._frame + json.dumps(told, default=str).encode())
+        texts = (page.content or "",) if ours is None else _texts(ours)
+        for text in texts:
+            content = text.encode()
+            digest.update(len(content).to_bytes(8, "big") + content)
+        return digest.digest()
+
+    def find(self, url: str, key: bytes, known: Collection[str]) -> Finished | None:
+        """Return a kept page; None if it is not kept, or if one of its links leads nowhere now."""
+        found = self._shard(url).find(key)
+        if not isinstance(found, Finished) or not all(link in known for link in found.links):
+            return None
+        return found
+
+    def keep(self, url: str, key: bytes, made: Finished) -> None:
+        """Keep a page that has no fault."""
+        # Pages are much alike: equal texts are kept once.
+        links = tuple(self._texts.setdefault(link, link) for link in made.links)
+        named = self._named.setdefault(made.named, made.named)
+        self._shard(url).put(key, Finished(made.html, named, links, made.scripts, made.styles))
+
+    def finish(self) -> None:
+        """Write what this build used and made."""
+        self._open.close()
+
+    def _shard(self, url: str) -> Group:
+        return self._shards[crc32(url.encode()) % _SHARDS]
+
+
+def usable(config: MkDocsConfig) -> bool:
+    """Whether it is known what pages depend on: no hooks, and no plugin but the known ones."""
+    return not config.hooks and set(config.plugins) <= _PLUGINS
+
+
+def frame(config: MkDocsConfig, nav: Navigation, *further: object) -> bytes:
+    """Return the digest of what all pages share.
+
+    Args:
+        config: The site's configuration.
+        nav: The navigation, its titles known.
+        further: Plain values that decide every page too.
+    """
+    told = {
+        "config": {
+            key: plain for key in config if key not in _OF_THIS_BUILD and (plain := _plain(config[key]))
+        },
+        "theme": {key: _plain(config.theme[key]) for key in config.theme},
+        "templates": _templates(config.theme.dirs),
+        "plugins": list(config.plugins),
+        "search": [_plain(dict(config.plugins[name].config)) for name in config.plugins if "search" in name],
+        "nav": [_item(item) for item in nav.items],
+        "versions": [version(name) for name in _DISTRIBUTIONS],
+        "code": code(),
+        "further": further,
+    }
+    return sha256(json.dumps(told, sort_keys=True, default=str).encode()).digest()
+
+
+def _texts(page: Page) -> Iterator[str]:
+    yield json.dumps((page.uri, page.kind, page.title, page.heading, page.description, page.lead))
+    for section in page.sections:
+        yield section.id
+        yield section.title
+        yield section.html
+
+
+def _outline(toc: Iterable[Any]) -> list[Any]:
+    return [(one.title, one.id, one.level, _outline(one.children)) for one in toc]
+
+
+def _item(item: StructureItem) -> list[Any]:
+    children = [_item(child) for child in getattr(item, "children", None) or ()]
+    return [type(item).__name__, item.title, getattr(item, "url", None), children]
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - whatever a setting holds
+    """Return what of a setting JSON can say; objects of plugins are left out."""
+    if isinstance(value, dict):
+        return {str(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(one) for one in value]
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    # A setting with fields of its own, such as a script of `extra_javascript`, says what it is unless it cannot.
+    text = str(value)
+    return type(value).__name__ if " object at 0x" in text or text.startswith("<") else text
+
+
+def _templates(folders: Iterable[str]) -> list[str]:
+    """Return the digest of each template of the theme; its icons come with its version."""
+    return [
+        f"{path.relative_to(folder).as_posix()} {sha256(path.read_bytes()).hexdigest()}"
+        for folder in map(Path, folders)
+        for path in sorted(folder.rglob("*.html"))
+        if ".icons" not in path.parts
+    ]

@@ -1,0 +1,118 @@
+"""Values kept between builds with the model records that they were made from: only a change of those makes them anew.
+
+Where :mod:`kvreport.publish.parts` keeps what is made from one model, a text or a table may ask for any: what it asked
+for is noted while it is made, and kept with it.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import TypeVar
+
+from kvreport.build_cache import read_sealed, write_sealed
+from kvreport.catalog.reads import Note, noting, replay
+from kvreport.catalog.records import Records
+
+T = TypeVar("T")
+
+
+class Noted:
+    """Values in one file, by key.
+
+    Attributes:
+        made: How many were computed because none was kept.
+    """
+
+    def __init__(self, path: Path, state: str, records: Records) -> None:
+        """Take what is kept.
+
+        Args:
+            path: The file.
+            state: Digest of everything that every value depends on beside model records.
+            records: The records as they are now.
+        """
+        self._path, self._state, self._records = path, state, records
+        self._kept: dict[str, tuple[object, frozenset[Note]]] = {}
+        self._used: dict[str, tuple[object, frozenset[Note]]] = {}
+        self.made = 0
+        self._recall()
+
+    def _recall(self) -> None:
+        content = read_sealed(self._path)
+        if content is None:
+            return
+        try:
+            # The folder is the build's own cache; nothing from elsewhere is ever read.
+            state, listed, kept = pickle.loads(content)  # noqa: S301 (written by us, for us)
+            if state != self._state:
+                return
+            changed = self._records.changed_since(listed)
+            fresh = {key: one for key, one in kept.items() if not self._records.concern(changed, one[1])}
+        except (
+            pickle.UnpicklingError,
+            AttributeError,
+            EOFError,
+            ImportError,
+            IndexError,
+            TypeError,
+            ValueError,
+        ):
+            return
+        self.made += len(kept) - len(fresh)  # what is outdated is dropped from the file, whoever asks for it
+        self._kept = fresh
+
+    def get(self, key: str, make: Callable[[], T], keeps: Callable[[T], bool] = lambda _: True) -> T:
+        """Return the value under a key.
+
+        Args:
+            key: What decides the value beside the records and the shared state.
+            make: Computes it; what it reads of the records is noted.
+            keeps: Whether a value may be kept.
+        """
+        found = self._kept.get(key)
+        if found is None:
+            with noting() as notes:
+                value = make()
+            if not keeps(value):
+                return value
+            self.made += 1
+            found = (value, self._records.named(notes))
+        else:
+            replay(found[1])
+        self._used[key] = found
+        return found[0]  # type: ignore[return-value] # one kind of value under a key
+
+    def finish(self) -> None:
+        """Write what this build asked for, if it is not what is kept."""
+        if self.made or len(self._used) != len(self._kept):
+            content = (self._state, self._records.listed, self._used)
+            write_sealed(self._path, pickle.dumps(content, protocol=5))
+
+
+_OPEN: ContextVar[Noted | None] = ContextVar("noted", default=None)
+
+
+@contextmanager
+def keeping(noted: Noted) -> Iterator[None]:
+    """Let :func:`kept` keep values here while the block runs; they are written if it ends without an error."""
+    token = _OPEN.set(noted)
+    try:
+        yield
+        noted.finish()
+    finally:
+        _OPEN.reset(token)
+
+
+def kept(key: str, make: Callable[[], T]) -> T:
+    """Return a value that this build keeps, or what ``make`` computes where none is kept.
+
+    Args:
+        key: What decides the value beside records, facts and code: all of it, for the catalog that is built.
+        make: Computes it.
+    """
+    noted = _OPEN.get()
+    return make() if noted is None else noted.get(key, make)

@@ -1,0 +1,138 @@
+"""Values kept with the records that they read: used again until one of those records changes."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.record_cache import keep_models, recall_models
+from kvreport.catalog.records import Records
+from kvreport.publish.noted import Noted
+from kvreport.resources import data_dir
+
+LLAMA, QWEN, COPY = (
+    "meta-llama/Llama-3.2-1B-Instruct",
+    "Qwen/Qwen2.5-7B",
+    "hugging-quants/Meta-Llama-3.1-8B-Instruct-AWQ-INT4",
+)
+ORIGINAL = "meta-llama/Llama-3.1-8B-Instruct"
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A catalog of four models, one of them a quantized copy of another."""
+    folder = tmp_path / "data"
+    (folder / "models").mkdir(parents=True)
+    for path in data_dir().iterdir():
+        if path.is_file():
+            shutil.copy(path, folder)
+        elif path.name in ("accelerators", "engines"):
+            shutil.copytree(path, folder / path.name)
+    for model in (LLAMA, QWEN, COPY, ORIGINAL):
+        shutil.copy(data_dir() / "models" / f"{model.replace('/', '--')}.yaml", folder / "models")
+    return folder
+
+
+def change(data: Path, model: str) -> None:
+    path = data / "models" / f"{model.replace('/', '--')}.yaml"
+    path.write_text(path.read_text(encoding="utf-8") + "\n# changed\n", encoding="utf-8")
+
+
+def taken(data: Path, *keys: str, state: str = "a") -> list[str]:
+    """Ask for the vocabulary of some models by name, as a build does; return those that were computed."""
+    made: list[str] = []
+    catalogue = open_catalogue(data)
+    kept = Noted(data.parent / "cache" / "values.noted", state, Records({"site": data}))
+
+    def make(key: str) -> int:
+        made.append(key)
+        return catalogue.model(key).vocabulary
+
+    for key in keys:
+        assert kept.get(key, lambda key=key: make(key)) == open_catalogue(data).model(key).vocabulary
+    kept.finish()
+    return made
+
+
+def test_a_value_is_computed_again_when_a_record_that_it_read_changes(data: Path) -> None:
+    assert taken(data, LLAMA, QWEN) == [LLAMA, QWEN]
+    assert taken(data, LLAMA, QWEN) == []
+    change(data, QWEN)
+    assert taken(data, LLAMA, QWEN) == [QWEN]
+    assert taken(data, LLAMA, QWEN) == []
+    assert taken(data, LLAMA, QWEN, state="b") == [LLAMA, QWEN]
+
+
+def test_a_copy_depends_on_its_original(data: Path) -> None:
+    assert taken(data, ORIGINAL, COPY, QWEN) == [ORIGINAL, COPY, QWEN]
+    change(data, ORIGINAL)
+    assert taken(data, ORIGINAL, COPY, QWEN) == [ORIGINAL, COPY]
+
+
+def test_a_value_that_read_a_record_which_another_had_read_before_depends_on_it_too(data: Path) -> None:
+    keys = ("one", "two")
+    catalogue = open_catalogue(data)
+
+    def asked() -> list[str]:
+        made: list[str] = []
+        kept = Noted(data.parent / "cache" / "values.noted", "a", Records({"site": data}))
+        for key in keys:
+            kept.get(key, lambda key=key: made.append(key) or catalogue.model(QWEN).vocabulary)
+        kept.finish()
+        return made
+
+    assert asked() == ["one", "two"]
+    change(data, LLAMA)
+    assert asked() == []
+    change(data, QWEN)
+    assert asked() == ["one", "two"]
+
+
+def test_a_look_at_all_records_depends_on_all(data: Path) -> None:
+    def asked() -> bool:
+        made: list[int] = []
+        kept = Noted(data.parent / "cache" / "values.noted", "a", Records({"site": data}))
+        kept.get("all", lambda: made.append(1) or len(open_catalogue(data).models))
+        kept.finish()
+        return bool(made)
+
+    assert asked()
+    assert not asked()
+    change(data, LLAMA)
+    assert asked()
+
+
+def test_what_may_not_be_kept_is_computed_every_time(data: Path) -> None:
+    for _ in range(2):
+        made: list[int] = []
+        kept = Noted(data.parent / "cache" / "values.noted", "a", Records({"site": data}))
+        kept.get("key", lambda made=made: made.append(1) or "fault", lambda value: value != "fault")
+        kept.finish()
+        assert made == [1]
+
+
+def test_a_damaged_file_is_computed_again(data: Path) -> None:
+    taken(data, LLAMA)
+    path = data.parent / "cache" / "values.noted"
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    assert taken(data, LLAMA) == [LLAMA]
+
+
+def test_records_are_parsed_once_until_their_file_or_their_original_s_changes(data: Path) -> None:
+    cache = data.parent / "records"
+    first = open_catalogue(data)
+    before = {model.id: model for model in first.models.values()}
+    keep_models(first, cache)
+    again = open_catalogue(data)
+    assert recall_models(again, cache) == 4
+    assert {model.id: model for model in again.models.values()} == before
+    change(data, ORIGINAL)
+    later = open_catalogue(data)
+    recall_models(later, cache)
+    kept = {model.id for model in later.models_read.values()}
+    assert kept == {LLAMA, QWEN}
+    (data / "models" / f"{QWEN.replace('/', '--')}.yaml").unlink()
+    last = open_catalogue(data)
+    recall_models(last, cache)
+    assert {model.id for model in last.models_read.values()} == {LLAMA}
