@@ -34,7 +34,7 @@ def tables(found: FirstSeen, validation: Validation) -> list[Table]:
 
 def _runs(found: FirstSeen) -> Table:
     rows = []
-    for run in found.runs:
+    for number, run in enumerate(found.runs, 1):
         for words, logs in (
             ("all flags known", [log for log in run.logs if log.complete]),
             ("some flags assumed", [log for log in run.logs if not log.complete]),
@@ -49,7 +49,7 @@ def _runs(found: FirstSeen) -> Table:
             right = sum(log.starts_predicted == log.starts_observed for log in told)
             rows.append(
                 Row(
-                    Cell(f"{run.recorded}, {words}"),
+                    Cell(f"Set {number} ({run.recorded}), {words}"),
                     (
                         Cell(units.count(len(sizes)), "kv-num", value=len(sizes)),
                         _share(float(np.median(sizes))),
@@ -60,8 +60,8 @@ def _runs(found: FirstSeen) -> Table:
                 )
             )
     return Table(
-        "Logs at first sight, by the day they were predicted",
-        Column("Logs of", numeric=False),
+        "Logs at first sight, by the set in which they were predicted",
+        Column("Set of logs", numeric=False),
         (
             Column("Logs"),
             Column("Median error"),
