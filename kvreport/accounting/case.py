@@ -41,6 +41,7 @@ class Case:
         kv_pool_bytes: A pool per device given by hand, which replaces the budget.
         eager: True if no graphs are captured.
         images: False if the engine was told to serve text only.
+        encodes_at_start: False if no image is encoded while memory is measured (vLLM's ``--skip-mm-profiling``).
         videos: False if it was told to take no videos.
         sorts: True if sampling sorts all logits.
         lora_slots: LoRA adapters held on a device at once, and their largest rank.
@@ -64,6 +65,7 @@ class Case:
     kv_pool_bytes: int | None = None
     eager: bool = False
     images: bool = True
+    encodes_at_start: bool = True
     videos: bool = True
     sorts: bool = False
     lora_slots: tuple[int, int] = (0, 0)
@@ -92,7 +94,7 @@ class Case:
             max_seqs=self.serving.max_seqs,
             layout=self.layout,
             eager=self.eager,
-            images=self.images,
+            images=self.images and self.encodes_at_start,
             videos=self.videos,
             sorts=self.sorts,
             context_tokens=self.context_tokens,

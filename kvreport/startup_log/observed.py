@@ -86,6 +86,7 @@ def _flags(observation: Observation, *, drafts: bool, own: bool) -> Flags:
         eager=bool(observation.eager),
         sorts=bool(observation.sorts),
         images=serves_images(observation),
+        encodes_at_start=encodes_at_start(observation),
         kv_pool_bytes=pool_given(observation),
         lora_slots=adapter_slots(observation),
     )
@@ -167,6 +168,11 @@ def serves_images(observation: Observation) -> bool:
     """False if the engine was told to serve text only."""
     said = f"{observation.towers or ''} {observation.flags or ''}".lower()
     return not re.search(r"language[_ -]model[_ -]only|'image': 0|text only", said)
+
+
+def encodes_at_start(observation: Observation) -> bool:
+    """False with ``--skip-mm-profiling``: ``v1/worker/gpu_model_runner.py::profile_run`` then encodes nothing."""
+    return not re.search(r"skip[-_]mm[-_]profiling", observation.flags or "")
 
 
 def window_share(observation: Observation) -> float | None:

@@ -77,6 +77,7 @@ class Flags:
         eager: True if no graphs are captured.
         sorts: True if sampling sorts all logits.
         images: False if text only is served.
+        encodes_at_start: False if no image is encoded while memory is measured.
         kv_pool_bytes: A pool given by hand.
         lora_slots: LoRA adapters at once, and their largest rank.
     """
@@ -99,6 +100,7 @@ class Flags:
     eager: bool = False
     sorts: bool = False
     images: bool = True
+    encodes_at_start: bool = True
     kv_pool_bytes: int | None = None
     lora_slots: tuple[int, int] = (0, 0)
 
@@ -216,6 +218,7 @@ class Start:
             utilization=flags.utilization,
             eager=flags.eager,
             images=flags.images,
+            encodes_at_start=flags.encodes_at_start,
             sorts=flags.sorts,
             kv_pool_bytes=flags.kv_pool_bytes,
             context_tokens=flags.context_tokens,

@@ -7,6 +7,7 @@ import pytest
 from kvreport.catalog.load import open_catalogue
 from kvreport.catalog.observation import Observation, load_observations
 from kvreport.errors import CatalogueError
+from kvreport.evidence.validation import compare
 from kvreport.resources import data_dir
 
 ALL = load_observations(data_dir())
@@ -92,3 +93,17 @@ def test_all_faults_of_all_files_are_named_at_once(tmp_path: Path) -> None:
     assert "observations/b.yaml: observations.0.id: found 'one'; allowed: an id that no other has" in text
     assert "observations/c.yaml: observations.0.printed.kv_tokens: found 'many'" in text
     assert "observations/d.yaml: observations.0.completness" in text
+
+
+def test_an_encoder_that_is_not_measured_reserves_nothing_and_is_loaded_all_the_same() -> None:
+    catalogue = open_catalogue()
+    told = next(one for one in ALL if one.id == "fresh-014")
+    assert "skip-mm-profiling" in (told.flags or "")
+    measured = told.model_copy(update={"flags": "attention-backend TRITON_ATTN"})
+    without, usual = (compare(catalogue, one) for one in (told, measured))
+    pools, weights = (
+        [row.predicted for case in (without, usual) for row in case.comparisons if row.quantity == quantity]
+        for quantity in ("pool", "weights")
+    )
+    assert pools[0] > pools[1]
+    assert weights[0] == weights[1]

@@ -60,7 +60,7 @@ class Step:
         max_seqs: Requests that run at once.
         layout: How the model is spread over devices.
         eager: True if no graphs are captured.
-        images: False if the engine was told to serve text only.
+        images: False if no image is encoded while memory is measured.
         videos: False if it was told to take no videos.
         sorts: True if sampling sorts all logits (vLLM without FlashInfer's sampler).
         context_tokens: The longest request that the engine was told to take; None for the model's longest.
