@@ -333,7 +333,7 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
             self.keys[file.src_uri] = key
             if self.searched is not None:
                 page.meta["search"] = {"exclude": True}  # the index is ours, and has read it
-            found = self.page_cache.find(page.url, key, self.known)
+            found = self.page_cache.find(page.url, key)
             if found is not None:
                 self.kept[file.src_uri] = found
                 page.meta["template"] = page_cache.TEMPLATE
@@ -401,8 +401,11 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
     def _on_post_page_sections(self, output: str, page: HostPage, config: MkDocsConfig) -> str:
         """Put the sections in, and what a shared link shows."""
         uri = page.file.src_uri
-        if uri in self.kept:
-            return self.kept[uri].html
+        kept = self.kept.get(uri)
+        if kept is not None:
+            for fault in links.dead(_address(page), kept.links, self.known):
+                log.warning(fault)
+            return kept.html
         ours = self.pages.get(uri)
         if ours is not None:
             # The theme indents what it prints; on hundreds of pages that is megabytes of spaces.
@@ -420,7 +423,6 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         output = _fonts_first(output, page.url, self.known, self.mount)
         if self.report is not None:
             for fault in links.check(_address(page), output, self.known):
-                self.keys.pop(uri, None)
                 log.warning(fault)
         return output
 
@@ -455,7 +457,7 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
                 text,
             )
         if self.page_cache is not None and named is not None and uri in self.keys and not told:
-            leads = tuple(target for _, target in links.targets(_address(page), output))
+            leads = tuple(links.targets(_address(page), output))
             self.page_cache.keep(page.url, self.keys[uri], Finished(output, named, leads, *digests(output)))
         return output if self.policy is None else self.policy.applied(output)
 

@@ -8,7 +8,7 @@ a build ask of a page is kept with it: the classes that it uses, where its links
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from hashlib import sha256
@@ -50,14 +50,14 @@ class Finished:
     Attributes:
         html: The page.
         named: What it names that style sheets may style.
-        links: Addresses within the site that it links to.
+        links: Addresses within the site that it links to, as written and as they stand in the site.
         scripts: Digests of the scripts in it.
         styles: Digests of the styles in it.
     """
 
     html: str
     named: Named
-    links: tuple[str, ...]
+    links: tuple[tuple[str, str], ...]
     scripts: frozenset[str]
     styles: frozenset[str]
 
@@ -74,7 +74,7 @@ class PageCache:
             self._open.enter_context(parts.group(f"pages-{number:02d}")) for number in range(_SHARDS)
         ]
         self._named: dict[Named, Named] = {}
-        self._texts: dict[str, str] = {}
+        self._links: dict[tuple[str, str], tuple[str, str]] = {}
 
     def key(self, page: HostPage, ours: Page | None, tags: str) -> bytes:
         """Return what decides a page.
@@ -104,17 +104,15 @@ class PageCache:
             digest.update(len(content).to_bytes(8, "big") + content)
         return digest.digest()
 
-    def find(self, url: str, key: bytes, known: Collection[str]) -> Finished | None:
-        """Return a kept page; None if it is not kept, or if one of its links leads nowhere now."""
+    def find(self, url: str, key: bytes) -> Finished | None:
+        """Return a kept page; None if it is not kept. Where its links lead is for the caller to check again."""
         found = self._shard(url).find(key)
-        if not isinstance(found, Finished) or not all(link in known for link in found.links):
-            return None
-        return found
+        return found if isinstance(found, Finished) else None
 
     def keep(self, url: str, key: bytes, made: Finished) -> None:
-        """Keep a page that has no fault."""
+        """Keep a page that its policy refuses nothing of."""
         # Pages are much alike: equal texts are kept once.
-        links = tuple(self._texts.setdefault(link, link) for link in made.links)
+        links = tuple(self._links.setdefault(link, link) for link in made.links)
         named = self._named.setdefault(made.named, made.named)
         self._shard(url).put(key, Finished(made.html, named, links, made.scripts, made.styles))
 

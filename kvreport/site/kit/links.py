@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from html import unescape
 from posixpath import normpath
 from typing import Final
@@ -24,7 +24,18 @@ def check(uri: str, html: str, known: Collection[str]) -> Iterator[str]:
         html: The finished page.
         known: Addresses of everything in the site: pages end in ``/`` (or are ``""``), files do not.
     """
-    for address, target in targets(uri, html):
+    yield from dead(uri, targets(uri, html), known)
+
+
+def dead(uri: str, found: Iterable[tuple[str, str]], known: Collection[str]) -> Iterator[str]:
+    """Yield a sentence for each link that leads nowhere.
+
+    Args:
+        uri: Address of the page within the site.
+        found: Its links, as :func:`targets` yields them.
+        known: Addresses of everything in the site, as for :func:`check`.
+    """
+    for address, target in found:
         if target not in known:
             yield f"{uri or 'index'}: the link to {address!r} leads nowhere"
 
