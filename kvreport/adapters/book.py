@@ -223,11 +223,10 @@ def no_foreign_scripts(config: MkDocsConfig) -> None:
     plugin = config.plugins.get("mkdocs-jupyter")
     if plugin is not None and "mathjax_version" in plugin.config:
         plugin.config["mathjax_version"] = 2
-    if plugin is not None and all(
-        pattern.endswith((".py", ".ipynb")) for pattern in plugin.config["include"]
-    ):
+    read = plugin.config.get("include") if plugin is not None else None
+    if plugin is not None and read and all(pattern.endswith((".py", ".ipynb")) for pattern in read):
         # It would read every Markdown page, several times, to find that it is no notebook.
-        plugin.config["ignore"] = [*plugin.config["ignore"], "*.md"]
+        plugin.config["ignore"] = [*plugin.config.get("ignore", ()), "*.md"]
 
 
 def place(files: Files, config: MkDocsConfig) -> None:

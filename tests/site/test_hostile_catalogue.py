@@ -458,7 +458,7 @@ BOMB = "a: &a [x, x, x]\n" + "".join(
         ("a: " + "{a: " * 50_000, "nested too deeply"),
         ("name: !!python/object/apply:os.system [id]\n", "could not determine a constructor"),
         (b"name: \xff\xfe\n", "not UTF-8"),
-        ("", "found a NoneType"),
+        ("", "found nothing"),
         ("--- 1\n--- 2\n", "found another document"),
     ],
     ids=["bomb", "merge", "large", "deep-list", "deep-map", "object", "bytes", "empty", "two"],

@@ -55,7 +55,8 @@ INKLING: Final = {
     "vocab_size": 201024,
 }
 INKLING_2: Final = {
-    **INKLING,
+    # Every layer is sparse: the class has no width of a dense MLP, and published configs call the expert's so.
+    **{name: value for name, value in INKLING.items() if name != "intermediate_size"},
     "hidden_size": 4608,
     "max_position_embeddings": 1048576,
     "moe_intermediate_size": 2304,

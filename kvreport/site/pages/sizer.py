@@ -184,7 +184,9 @@ def context(site: SiteData) -> SizerContext:
         layouts=json.dumps({layout.label: _words(layout) for layout in _layouts(site)}, ensure_ascii=False),
         weights=(*formats, (",".join(name for name, _ in formats), "Any of these")),
         engines=tuple(
-            (one["name"], one["label"]) for one in engines(site) if one["family"] == site.engine.family
+            (one["name"], one["label"])
+            for one in engines(site)
+            if site.catalogue.engine(one["name"]).is_release_like(site.engine)
         ),
         presets=PRESETS,
         local=local.URI if site.catalogue.folder.resolve() == data_dir().resolve() else "",

@@ -156,7 +156,8 @@ class Vllm(EngineRules):
         if found is None or found[0] <= 0:
             return share
         free, less, _ = accelerator.free_at_start
-        return (free - less) * 100 // accelerator.usable_bytes / 100
+        # A device that may have nothing free is judged by the smallest share: it does not start.
+        return max((free - less) * 100 // accelerator.usable_bytes, 1) / 100
 
     def start_shortage(self, accelerator: Accelerator, utilization: float | None) -> tuple[int, int] | None:
         """Since 0.9.1 a start is refused whose share of all memory is more than what is free.
