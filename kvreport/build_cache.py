@@ -65,7 +65,26 @@ def recall(folder: Path, state: str) -> Any:  # noqa: ANN401 (whatever was kept)
 
     The folder is the build's own cache; nothing from elsewhere is ever read.
     """
-    content = read_sealed(folder / f"{state}.pickle")
+    return read_kept(folder / f"{state}.pickle")
+
+
+def read_under(path: Path, state: object, length: int) -> tuple[Any, ...] | None:
+    """Return what a file keeps after its state; None where it is missing, damaged, or of another state or shape.
+
+    Args:
+        path: A file of the build's own cache that holds a tuple, its state first.
+        state: What its values depend on.
+        length: Values after the state.
+    """
+    found = read_kept(path)
+    if not isinstance(found, tuple) or len(found) != length + 1 or found[0] != state:
+        return None
+    return found[1:]
+
+
+def read_kept(path: Path) -> Any:  # noqa: ANN401 (whatever was kept)
+    """Return the value in a file of the build's own cache; None where it is missing, damaged or of other code."""
+    content = read_sealed(path)
     if content is None:
         return None
     try:

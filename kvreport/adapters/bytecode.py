@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from jinja2 import BytecodeCache
 
-from kvreport.build_cache import code, read_sealed, write_sealed
+from kvreport.build_cache import code, read_under, write_sealed
 
 if TYPE_CHECKING:
     from jinja2.bccache import Bucket
@@ -24,24 +24,9 @@ class Bytecode(BytecodeCache):
         self._state = (code(), *(version(name) for name in ("jinja2", "mkdocs", "mkdocs-material")))
         self._kept: dict[tuple[str, str], bytes] = {}
         self._used: dict[tuple[str, str], bytes] = {}
-        content = read_sealed(path)
-        if content is None:
-            return
-        try:
-            # The folder is the build's own cache; nothing from elsewhere is ever read.
-            state, kept = pickle.loads(content)  # noqa: S301 (written by us, for us)
-        except (
-            pickle.UnpicklingError,
-            AttributeError,
-            EOFError,
-            ImportError,
-            IndexError,
-            TypeError,
-            ValueError,
-        ):
-            return
-        if state == self._state:
-            self._kept = kept
+        found = read_under(path, self._state, 1)
+        if found is not None:
+            self._kept = found[0]
 
     def load_bytecode(self, bucket: Bucket) -> None:
         """Give a template its code, if it is kept for this text."""

@@ -1,7 +1,7 @@
 """What YAML files hold, kept between builds: the same text is parsed once.
 
-A build reads a thousand files, and parsing strictly takes longer than all that is made of them. :func:`keeping` names
-a file that keeps what each text holds, under the text's digest; outside a build nothing is kept.
+A build reads a thousand files, and parsing strictly takes longer than all that is made of them. :class:`Parsed` keeps
+what each text holds in one file, under the digest of the text; outside a build nothing is kept.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from kvreport.build_cache import code, read_sealed, write_sealed
+from kvreport.build_cache import code, read_under, write_sealed
 
 
 class Parsed:
@@ -23,24 +23,9 @@ class Parsed:
         self._state = code(without=_ABOVE)
         self._kept: dict[bytes, bytes] = {}
         self._used: dict[bytes, bytes] = {}
-        content = read_sealed(path)
-        if content is None:
-            return
-        try:
-            # The folder is the build's own cache; nothing from elsewhere is ever read.
-            state, kept = pickle.loads(content)  # noqa: S301 (written by us, for us)
-        except (
-            pickle.UnpicklingError,
-            AttributeError,
-            EOFError,
-            ImportError,
-            IndexError,
-            TypeError,
-            ValueError,
-        ):
-            return
-        if state == self._state:
-            self._kept = kept
+        found = read_under(path, self._state, 1)
+        if found is not None:
+            self._kept = found[0]
 
     def get(self, text: str) -> tuple[bool, Any]:
         """Return whether a text is known, and what it holds."""

@@ -40,7 +40,7 @@ SERVERS_FLAGS: Final[dict[str, dict[str, str]]] = {
         "--enable-prefix-caching": "--prefix-caching",
         "--no-enable-prefix-caching": "--no-prefix-caching",
     },
-    # `sglang/srt/server_args.py` of SGLang 0.5.18
+    # `sglang/srt/server_args.py` of SGLang 0.5.23
     "sglang": {
         "--tp-size": "--tensor-parallel",
         "--tensor-parallel-size": "--tensor-parallel",

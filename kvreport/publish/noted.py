@@ -1,4 +1,4 @@
-"""Values kept between builds with the model records that they were made from: only a change of those makes them anew.
+"""Values kept between builds with the model records that they were made from; a change of those recomputes them.
 
 Where :mod:`kvreport.publish.parts` keeps what is made from one model, a text or a table may ask for any: what it asked
 for is noted while it is made, and kept with it.
@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import TypeVar
 
-from kvreport.build_cache import read_sealed, write_sealed
+from kvreport.build_cache import read_under, write_sealed
 from kvreport.catalog.reads import Note, noting, replay
 from kvreport.catalog.records import Records
 
@@ -42,26 +42,12 @@ class Noted:
         self._recall()
 
     def _recall(self) -> None:
-        content = read_sealed(self._path)
-        if content is None:
+        found = read_under(self._path, self._state, 2)
+        if found is None:
             return
-        try:
-            # The folder is the build's own cache; nothing from elsewhere is ever read.
-            state, listed, kept = pickle.loads(content)  # noqa: S301 (written by us, for us)
-            if state != self._state:
-                return
-            changed = self._records.changed_since(listed)
-            fresh = {key: one for key, one in kept.items() if not self._records.concern(changed, one[1])}
-        except (
-            pickle.UnpicklingError,
-            AttributeError,
-            EOFError,
-            ImportError,
-            IndexError,
-            TypeError,
-            ValueError,
-        ):
-            return
+        listed, kept = found
+        changed = self._records.changed_since(listed)
+        fresh = {key: one for key, one in kept.items() if not self._records.concern(changed, one[1])}
         self.made += len(kept) - len(fresh)  # what is outdated is dropped from the file, whoever asks for it
         self._kept = fresh
 

@@ -13,7 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final, TypeVar
 
-from kvreport.build_cache import read_sealed, write_sealed
+from kvreport.build_cache import read_kept, write_sealed
 from kvreport.catalog.model import Model
 
 T = TypeVar("T")
@@ -132,11 +132,5 @@ def _read(path: Path) -> dict[bytes, object]:
 
     The folder is the build's own cache; nothing from elsewhere is ever read.
     """
-    content = read_sealed(path)
-    if content is None:
-        return {}
-    try:
-        found = pickle.loads(content)  # noqa: S301 (written by us, for us)
-    except (pickle.UnpicklingError, AttributeError, EOFError, ImportError, IndexError, TypeError, ValueError):
-        return {}
+    found = read_kept(path)
     return found if isinstance(found, dict) else {}

@@ -1,10 +1,12 @@
 """Values kept with the records that they read: used again until one of those records changes."""
 
+import pickle
 import shutil
 from pathlib import Path
 
 import pytest
 
+from kvreport.build_cache import read_under, write_sealed
 from kvreport.catalog.load import open_catalogue
 from kvreport.catalog.record_cache import keep_models, recall_models
 from kvreport.catalog.records import Records
@@ -136,3 +138,14 @@ def test_records_are_parsed_once_until_their_file_or_their_original_s_changes(da
     last = open_catalogue(data)
     recall_models(last, cache)
     assert {model.id for model in last.models_read.values()} == {LLAMA}
+
+
+@pytest.mark.parametrize("content", ["text", ("a", {}), ("a", {}, {}, {}), ("b", {}, {}), 7])
+def test_a_kept_file_of_another_shape_or_state_is_as_good_as_none(tmp_path: Path, content: object) -> None:
+    path = tmp_path / "kept"
+    write_sealed(path, pickle.dumps(content))
+    assert read_under(path, "a", 2) is None
+    write_sealed(path, pickle.dumps(("a", 1, 2)))
+    assert read_under(path, "a", 2) == (1, 2)
+    path.write_bytes(b"torn")
+    assert read_under(path, "a", 2) is None
