@@ -30,6 +30,9 @@ examples:
   kvreport estimate Qwen/Qwen2.5-7B --gpu H100 --context 32K
   kvreport estimate deepseek-ai/DeepSeek-V3 --gpu h200-sxm-141gb --tensor-parallel 8 --kv fp8
   kvreport estimate path/to/config.json --gpu rtx-4090 --weights int4 --format json
+  kvreport estimate Qwen/Qwen3-32B --gpu H100 -tp 2 --max-model-len 32768 --gpu-memory-utilization 0.9
+
+Flags of vllm serve are read as they are, and those of sglang.launch_server with --engine sglang.
 """
 
 
