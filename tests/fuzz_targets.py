@@ -136,13 +136,14 @@ def sensible(found: dict[str, Any], *, given_pool: bool = False) -> None:
         assert found["shortfall_bytes"] == 0, verdict
     elif verdict not in STARTS:
         assert most == 0, (verdict, most)
-    # A model without a cache lacks no bytes of it, whatever its weights: its shortfall is 0.
-    if verdict in ("weights_exceed_memory", "cache_exceeds_pool") and found["kv_bytes_per_request_per_gpu"]:
+    if verdict in ("weights_exceed_memory", "cache_exceeds_pool"):
         assert found["shortfall_bytes"] > 0, verdict
     counts = [row["max_concurrent_requests"] for row in found["by_context"]]
     assert counts == sorted(counts, reverse=True), counts
     budget = found["budget"]
     taken = sum(budget[part] for part in ("weights", "activations", "non_framework", "graphs"))
+    if verdict in ("fits", "tight") and not given_pool:
+        assert taken <= budget["total_bytes"], budget
     if not given_pool and budget["kv_pool_bytes"]:
         assert taken + budget["kv_pool_bytes"] <= budget["total_bytes"], budget
 

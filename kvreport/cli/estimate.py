@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from shlex import quote
 from typing import TYPE_CHECKING
 
+from kvreport.accounting.kernel import UNLIMITED_REQUESTS
 from kvreport.cli.output import (
     REQUIREMENT_NOT_MET,
     Add,
@@ -131,7 +132,9 @@ def text(
             human_tokens(row.context_tokens),
             count(row.max_concurrent_requests),
             gib(row.kv_bytes_per_request_per_gpu),
-            count(row.max_concurrent_requests_ceiling),
+            "no limit"
+            if row.max_concurrent_requests_ceiling >= UNLIMITED_REQUESTS
+            else count(row.max_concurrent_requests_ceiling),
             "" if row.verdict == "fits" else row.verdict.replace("_", " "),
         )
         for row in result.by_context
