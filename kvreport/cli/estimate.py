@@ -8,6 +8,7 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from kvreport.accounting.kernel import UNLIMITED_REQUESTS
+from kvreport.cli.numbers import whole
 from kvreport.cli.output import (
     REQUIREMENT_NOT_MET,
     Add,
@@ -53,7 +54,7 @@ def register(add: Add) -> None:
     add_query_options(command)
     command.add_argument(
         "--require",
-        type=int,
+        type=whole(),
         metavar="N",
         help="exit with status 3 unless N requests of this context run at once",
     )
@@ -63,14 +64,11 @@ def register(add: Add) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from kvreport.catalog.load import open_catalogue
-    from kvreport.errors import InputError
     from kvreport.estimation import estimate
     from kvreport.estimation.local_answer import LocalEstimate
     from kvreport.estimation.remedies import remedies
     from kvreport.estimation.why_not import why_not
 
-    if options.require is not None and options.require < 1:
-        raise InputError(f"require: found {options.require}; allowed: a whole number of at least 1")
     catalogue = open_catalogue(options.data)
     result = estimate(options.model, catalog=catalogue, **query_values(options))
     why = None if isinstance(result, LocalEstimate) else why_not(result, catalogue)
