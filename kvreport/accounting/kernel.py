@@ -206,7 +206,14 @@ def free_bytes(pool: int, block: int, kept: int) -> int:
 
 
 def lacks(pool: int, block: int, kept: int, request: int) -> bool:
-    """Return whether a pool does not hold one request; a negative pool does not hold even one of no bytes."""
+    """Return whether a pool does not hold one request; a negative pool does not hold even one of no bytes.
+
+    Args:
+        pool: What :func:`room_left` says.
+        block: Bytes of a block.
+        kept: Blocks that the engine keeps for itself.
+        request: Bytes of the request.
+    """
     if pool < 0:
         return True
     return request > free_bytes(pool, block, kept)
