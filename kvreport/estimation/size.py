@@ -265,7 +265,10 @@ def _offers(
         Offer.unequal(machine, available, fmean(priced[one.id] for one in machine) if priced else None)
         for machine in machines
     ]
-    return [*unequal, *(Offer(known.accelerator(slug), chosen.get(slug, available), priced.get(slug)) for slug in slugs)]
+    return [
+        *unequal,
+        *(Offer(known.accelerator(slug), chosen.get(slug, available), priced.get(slug)) for slug in slugs),
+    ]
 
 
 def _machine(parts: Sequence[tuple[Accelerator, int]]) -> tuple[Accelerator, ...]:
