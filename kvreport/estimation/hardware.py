@@ -42,8 +42,7 @@ def listed(asked: object) -> list[tuple[str | Accelerator, int]]:
         if isinstance(each, Accelerator):
             found.append((each, 1))
             continue
-        for part in str(each or "").split("+"):
-            found.append(_numbered(part.strip()))
+        found += [_numbered(part.strip()) for part in str(each or "").split("+")]
     return found
 
 
