@@ -394,7 +394,7 @@
         if (alike && !seen.has(one.layout.label)) seen.set(one.layout.label, one);
       }
       const shown = [...seen.values()].sort((a, b) => a.devices - b.devices || b.each - a.each);
-      const not = site.layouts.filter((layout) =>
+      const not = kvSizing.layoutsOf(site).filter((layout) =>
         !seen.has(layout.label) &&
         layout.places.every((place) =>
           kvCapacity.configure(site, model, best.gpu, place, best.weightFormat, best.kv, true)

@@ -146,6 +146,9 @@
 
   const isTensorOnly = (layout) => layout.devices === layout.tp && !layout.ep && layout.dcp === 1;
 
+  /* Every layout that a search tries: the published ones, and those that only a search has. */
+  const layoutsOf = (site) => [...site.layouts, ...site.sizing_layouts];
+
   /* Deployments that serve the workload, best first, as kvreport.accounting.ranking.rank has them.
      choices: {gpus: ids or null, weights: names, kv: names, layouts: labels or null, available: n or null,
      prices: {id: price} or null}. */
@@ -159,7 +162,7 @@
     for (const gpu of site.gpus) {
       if (choices.gpus && !choices.gpus.includes(gpu.id)) continue;
       const limits = peaks.gpus[gpu.id];
-      for (const layout of site.layouts) {
+      for (const layout of layoutsOf(site)) {
         if (choices.layouts && !choices.layouts.includes(layout.label)) continue;
         if (layout.devices > layout.nodes * limits.node) continue;
         if (!gpu.linked && !isTensorOnly(layout)) continue;
@@ -269,7 +272,7 @@
     const { block, kept, constant, terms } = found.plan;
     const pool = kernel.poolFor(block, kept, constant, terms, each, work.mean, work.longest, work.prefix);
     const utilization = kernel.utilizationFor(pool, found.weights, found.reserve, found.total);
-    const keeps = peaks.gpus[found.gpu.id].kept[found.layout.label];
+    const keeps = peaks.gpus[found.gpu.id].kept[found.layout.devices];
     const lowest = kernel.lowestStaticFraction(pool, found.weights, found.total);
     const highest = keeps === null ? -1 : kernel.highestStaticFraction(keeps, found.total);
     return {
@@ -346,5 +349,5 @@
     return words.map(quote).join(" ");
   }
 
-  root.kvSizing = { workload, rank, bestOfEach, inverses, whatToRelax, runsOnSglang, command, underEngine };
+  root.kvSizing = { workload, rank, bestOfEach, inverses, whatToRelax, runsOnSglang, command, layoutsOf, underEngine };
 })(typeof globalThis === "object" ? globalThis : this);

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from kvreport.accounting.parallel import Layout
 from kvreport.accounting.ranking import Choices, Offer, Ranking, rank
 from kvreport.accounting.sizing import Workload
 from kvreport.catalog.accelerator import current_since
@@ -51,6 +52,12 @@ EXACT = (
     "binds",
     "request",
 )
+
+
+def searched_layouts() -> tuple[Layout, ...]:
+    """Every layout beside tensor parallelism that `kvreport size` tries."""
+    grid = CATALOGUE.grid
+    return tuple(Layout(**one.model_dump()) for one in (*grid.layouts, *grid.sizing_layouts))
 
 
 @cache
@@ -138,7 +145,7 @@ def in_python(model: str, work: dict[str, Any], options: dict[str, Any]) -> Rank
             kv_formats={name: CATALOGUE.kv_format(name) for name in options["kv"]},
             all_kv_formats=CATALOGUE.kv_formats,
             tensor_parallel=tuple(site(model).axes.tensor_parallel),
-            layouts=() if options["layouts"] else tuple(site(model).axes.layouts),
+            layouts=() if options["layouts"] else searched_layouts(),
             current_since=None
             if options["gpus"] is not None or prices
             else current_since(CATALOGUE.accelerators.values()),
