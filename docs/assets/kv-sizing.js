@@ -349,5 +349,70 @@
     return words.map(quote).join(" ");
   }
 
-  root.kvSizing = { workload, rank, bestOfEach, inverses, whatToRelax, runsOnSglang, command, layoutsOf, underEngine };
+  /* Why a layout wins: what its pools hold together and what a request takes of them, beside another layout's. */
+  function whyItWins(best, other, name) {
+    const gib = (bytes) => (bytes / 2 ** 30).toLocaleString("en-US", { maximumFractionDigits: 1 });
+    const pools = ({ layout, pool }) => gib(kernel.overReplica(pool, layout.devices));
+    const request = ({ layout, request }) => gib(kernel.overDataRank(request, layout.devices, layout.dp));
+    return kernel.words.why_layout.replace(/\{(\w+)\}/g, (_, key) =>
+      ({
+        best: name(best),
+        best_pool: pools(best),
+        best_request: request(best),
+        best_gpus: best.layout.devices,
+        other: name(other),
+        other_pool: pools(other),
+        other_request: request(other),
+        other_gpus: other.layout.devices,
+      })[key]);
+  }
+
+  /* The command that answers the same question. asked, available, prices: as the page reads them; formats as given
+     on the command line, "" for the defaults. */
+  function sizeCommand(model, engine, { asked, available, prices }, { gpu, weights, kv }) {
+    const seconds = (
+      value,
+    ) => (value === null || value === undefined ? null : `${+(value * 1000).toFixed(3)}ms`);
+    const words = ["kvreport", "size", model];
+    const add = (flag, value) => {
+      if (value !== null && value !== undefined && value !== "") words.push(flag, String(value));
+    };
+    add("--context", asked.context);
+    add("--concurrent", asked.concurrent);
+    add("--users", asked.users);
+    if (asked.users) {
+      add("--requests-per-minute", asked.perMinute);
+      add("--latency", `${asked.latency}s`);
+    }
+    add("--average", asked.average);
+    add("--prompt", asked.prompt);
+    add("--output", asked.output);
+    add("--shared-prefix", asked.prefix);
+    add("--burst", asked.burst);
+    add("--spares", asked.spares);
+    add("--ttft", seconds(asked.ttft));
+    add("--tpot", seconds(asked.tpot));
+    add("--efficiency", asked.efficiency);
+    add("--gpu", gpu);
+    add("--available", available);
+    for (const [name, price] of Object.entries(prices || {})) add("--price", `${name}=${price}`);
+    add("--weights", weights);
+    add("--kv", kv);
+    add("--engine", engine);
+    return words.map(quote).join(" ");
+  }
+
+  root.kvSizing = {
+    workload,
+    rank,
+    bestOfEach,
+    inverses,
+    whatToRelax,
+    runsOnSglang,
+    command,
+    layoutsOf,
+    whyItWins,
+    sizeCommand,
+    underEngine,
+  };
 })(typeof globalThis === "object" ? globalThis : this);
