@@ -244,7 +244,12 @@ class Query:
             "allgather_reducescatter",
             "deepep_high_throughput",
             "deepep_low_latency",
+            "deepep_v2",
             "flashinfer_nvlink_one_sided",
+            "flashinfer_nvlink_two_sided",
+            "mori_high_throughput",
+            "mori_low_latency",
+            "nixl_ep",
         ),
         help="kernels that exchange tokens between expert ranks (allgather_reducescatter)",
     )

@@ -151,6 +151,11 @@ class Catalogue:
         part = _SLICE.fullmatch(name.strip())
         if part is not None:
             return self.accelerator(part["device"]).sliced(part["slice"])
+        if "+" in name:
+            raise InputError(
+                f"gpu: found {shorten(name)}; allowed here: one accelerator; unequal GPUs of one machine are answered by "
+                f"kvreport estimate MODEL --gpu {shorten(name)} and by kvreport size"
+            )
         heard = spoken(name)
         matches = {
             record.id: record
