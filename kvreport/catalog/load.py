@@ -153,8 +153,8 @@ class Catalogue:
             return self.accelerator(part["device"]).sliced(part["slice"])
         if "+" in name:
             raise InputError(
-                f"gpu: found {shorten(name)}; allowed here: one accelerator; unequal GPUs of one machine are answered by "
-                f"kvreport estimate MODEL --gpu {shorten(name)} and by kvreport size"
+                f"gpu: found {shorten(name)}; allowed here: one accelerator (kvreport size MODEL --gpu {shorten(name)} and "
+                "kvreport estimate answer for unequal GPUs of one machine)"
             )
         heard = spoken(name)
         matches = {

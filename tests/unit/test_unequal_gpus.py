@@ -68,4 +68,4 @@ def test_a_log_is_told_which_command_answers(tmp_path, capsys: pytest.CaptureFix
     log = tmp_path / "vllm.log"
     log.write_text("INFO GPU KV cache size: 452,000 tokens\n", encoding="utf-8")
     assert main(["log", str(log), "--gpu", PAIR]) == 2
-    assert "kvreport estimate MODEL --gpu 'rtx-5090+rtx-3090'" in capsys.readouterr().err
+    assert "kvreport size MODEL --gpu 'rtx-5090+rtx-3090'" in capsys.readouterr().err
