@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections import Counter
-from datetime import date
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +63,7 @@ def main() -> None:
     if given.write:
         check = OracleCheck(
             engine=f"SGLang {', '.join(sorted(releases))}",
-            day=date.today().isoformat(),
+            day=datetime.now(UTC).date().isoformat(),
             models=len(names),
             accelerators=tuple(sorted(gpus)),
             points=counts["points"],

@@ -107,6 +107,12 @@ def scaled_latents(
 
     But for a class that FlashInfer serves on SM12x (``_dsa_split_backend_resolution``). Where context ranks divide
     the tokens, TensorRT-LLM's kernels are taken everywhere (``model_overrides/deepseek_v2.py::_dsa_dcp_overrides``).
+
+    Args:
+        model: The model.
+        engine: The engine's record, of one release.
+        accelerator: The device; None for a Hopper GPU.
+        context_ranks: Ranks that divide the tokens of a request (``--dcp-size``).
     """
     if context_ranks > 1 or (accelerator is not None and accelerator.vendor == "AMD"):
         return False
