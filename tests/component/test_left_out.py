@@ -111,7 +111,7 @@ def test_a_page_says_how_well_its_engine_s_rules_are_confirmed() -> None:
     told = confirmed(catalogue, catalogue.engine("vllm"))
     assert "start-up logs" in told
     assert "of this release" in told
-    assert "start-up logs, 0 of this release" in confirmed(catalogue, catalogue.engine("sglang-0.5.17"))
+    assert "start-up logs, 0 of this release" in confirmed(catalogue, catalogue.engine("sglang-0.5.20"))
     assert confirmed(catalogue, catalogue.engine("tensorrt-llm")) == ""
 
 
@@ -129,7 +129,7 @@ def test_sglang_s_band_covers_what_it_says_of_sources_left_out(
     rows = fitting.counted(catalogue, load_observations(data_dir()))
     assert len(rows) >= 15
     inside = fitting.within(rows)
-    assert 0.75 <= sum(inside) / len(inside) <= 0.95
+    assert 0.75 <= sum(inside) / len(inside) <= 0.9
 
 
 def test_sglang_s_records_have_the_band_of_these_logs(fitting: ModuleType, catalogue: Catalogue) -> None:
