@@ -11,7 +11,10 @@ import json
 import re
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from importlib.metadata import version
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final
 
@@ -96,11 +99,14 @@ def parameters(name: str, model_type: str, config: dict[str, Any], expected: int
     import torch
     import transformers
 
+    from transformers.initialization import no_init_weights
+
     from experiments.e2 import count
 
     settings = config_class(model_type).from_dict(json.loads(json.dumps(config)))
-    with torch.device("meta"):
+    with torch.device("meta"), no_init_weights():
         net = getattr(transformers, name)._from_config(settings)
+    net.tie_weights(recompute_mapping=False)  # left out with the initial values
     return count(net, expected if expected is not None else -1)[0]
 
 
@@ -177,7 +183,10 @@ def one_key_changes(config: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any
 
 def check_class(group: str, model_type: str, name: str, *, changes: bool = True) -> Finding:
     """Check one class."""
+    import torch
+
     warnings.filterwarnings("ignore")
+    torch.set_num_threads(1)  # classes are checked side by side
     found = Finding(name, model_type, group)
     try:
         default = config_class(model_type)().to_dict()
@@ -279,40 +288,83 @@ CHANGES_ON_PURPOSE: Final = {"MptForCausalLM": ("expansion_ratio",)}
 """Keys that transformers ignores and other readers of the same checkpoints follow; :data:`ON_PURPOSE` says why."""
 
 
-def check_all(out: Path | None, only: list[str], *, changes: bool = True) -> int:
+def check_all(
+    out: Path | None,
+    only: list[str],
+    *,
+    changes: bool = True,
+    journal: Path | None = None,
+    jobs: int = 1,
+) -> int:
     """Check every class, print a line for each and write the table.
 
     Args:
         out: Where ``class_check.yaml`` is written; None to print only.
         only: Classes or model types to check; all of them if empty.
         changes: Whether to change one key at a time as well.
+        journal: File of finished findings, one JSON line each. A class in it is not checked again under
+            the same releases of torch and transformers, unless ``only`` names it.
+        jobs: Processes that check classes side by side.
 
     Returns:
         1 if a class differs that is not named as differing on purpose.
     """
-    findings = []
-    for group, model_type, name in every_class():
-        if only and name not in only and model_type not in only:
-            continue
-        found = check_class(group, model_type, name, changes=changes)
-        findings.append(found)
-        print(f"{found.status:9} {found.small:9} {found.cache[:40]:20} {found.exact_changes}/{found.changes} {name} {','.join(found.followed_wrongly)[:90]} {found.note[:60]}", flush=True)  # fmt: skip
+    finished = {} if journal is None else read_journal(journal)
+    wanted = list(every_class())
+    asked = [
+        item
+        for item in wanted
+        if (item[1] in only or item[2] in only if only else item[1:] not in finished)
+    ]
+    for found in _checked(asked, changes, jobs):
+        finished[found.model_type, found.name] = found
+        if journal is not None:
+            with journal.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"releases": releases(), **asdict(found)}) + "\n")
+        print(f"{found.status:9} {found.small:9} {found.cache[:40]:20} {found.exact_changes}/{found.changes} {found.name} {','.join(found.followed_wrongly)[:90]} {found.note[:60]}", flush=True)  # fmt: skip
+    findings = [finished[item[1:]] for item in wanted if item[1:] in finished]
     if out is not None:
         write_table(out, findings)
     return int(any(f.status == "differs" and f.name not in ON_PURPOSE for f in findings))
 
 
+def _checked(asked: list[tuple[str, str, str]], changes: bool, jobs: int) -> Iterator[Finding]:
+    """Yield a finding for each class, in the order in which they are finished."""
+    if jobs <= 1:
+        yield from (check_class(*item, changes=changes) for item in asked)
+        return
+    # Models are not given back to the system completely, so that a worker is replaced now and then.
+    with get_context("spawn").Pool(jobs, maxtasksperchild=25) as pool:
+        yield from pool.imap_unordered(partial(_check_item, changes=changes), asked)
+
+
+def _check_item(item: tuple[str, str, str], *, changes: bool) -> Finding:
+    return check_class(*item, changes=changes)
+
+
+def releases() -> dict[str, str]:
+    """Return the installed releases of torch and transformers, without a build's suffix."""
+    return {name: version(name).partition("+")[0] for name in ("transformers", "torch")}
+
+
+def read_journal(path: Path) -> dict[tuple[str, str], Finding]:
+    """Read findings made with the installed releases, by model type and class; a later line wins."""
+    findings = {}
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+        entry = json.loads(line)
+        if entry.pop("releases") == releases():
+            findings[entry["model_type"], entry["name"]] = Finding(**entry)
+    return findings
+
+
 def write_table(out: Path, findings: list[Finding]) -> None:
     """Write findings as ``class_check.yaml``."""
-    import torch
-    import transformers
     import yaml
 
     classes = [entry_of(found) for found in sorted(findings, key=lambda f: (f.name, f.model_type))]
     table = {
         "schema_version": 1,
-        "transformers": transformers.__version__,
-        "torch": torch.__version__.partition("+")[0],
+        **releases(),
         "classes": classes,
     }
     out.write_text(yaml.safe_dump(table, sort_keys=False, width=200), encoding="utf-8")
