@@ -18,6 +18,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final
 
+from experiments.completed import default_config
 from experiments.probing import LAYER_KEYS, SKIPPED, changed, config_class, flattened
 from kvreport.accounting.weights import parameters as counted
 from kvreport.architectures import read_config
@@ -63,6 +64,7 @@ class Finding:
         followed_wrongly: The keys whose change was not followed.
         differs_on_purpose: The keys that are followed here and not by transformers.
         note: The refusal, or why nothing was built.
+        completed: Keys that the default config lacks and that were given as releases state them.
     """
 
     name: str
@@ -79,6 +81,7 @@ class Finding:
     followed_wrongly: list[str] = field(default_factory=list)
     differs_on_purpose: list[str] = field(default_factory=list)
     note: str = ""
+    completed: tuple[str, ...] = ()
 
 
 def every_class() -> Iterator[tuple[str, str, str]]:
@@ -98,7 +101,6 @@ def parameters(name: str, model_type: str, config: dict[str, Any], expected: int
     """Count what transformers allocates for a config, with stored router biases where those are meant."""
     import torch
     import transformers
-
     from transformers.initialization import no_init_weights
 
     from experiments.e2 import count
@@ -135,13 +137,12 @@ def compare(name: str, model_type: str, config: dict[str, Any]) -> tuple[str, in
     return ("exact" if mine == theirs else "differs"), mine, theirs, ""
 
 
-def made_small(name: str, model_type: str) -> dict[str, Any]:
+def made_small(name: str, model_type: str, config: dict[str, Any]) -> dict[str, Any]:
     """Return the class's default config with few layers, few experts and narrow widths.
 
     Raises:
         Exception: Whatever the class raises over its own default config.
     """
-    config = config_class(model_type)().to_dict()
     parameters(name, model_type, config, None)
     for path, value in list(flattened(config)):
         key = path[-1]
@@ -189,13 +190,13 @@ def check_class(group: str, model_type: str, name: str, *, changes: bool = True)
     torch.set_num_threads(1)  # classes are checked side by side
     found = Finding(name, model_type, group)
     try:
-        default = config_class(model_type)().to_dict()
+        model_type, default, found.completed = default_config(name, model_type)
     except Exception as error:  # noqa: BLE001 - whatever a config class raises
         found.note = f"{type(error).__name__}: {' '.join(str(error).split())[:120]}"
         return found
     found.status, found.ours, found.theirs, found.note = compare(name, model_type, default)
     try:
-        config = made_small(name, model_type)
+        config = made_small(name, model_type, default)
     except Exception:  # noqa: BLE001 - its default config cannot be built
         return found
     found.small = compare(name, model_type, config)[0]
@@ -278,7 +279,10 @@ ON_PURPOSE: Final = {
 }
 """Where our count differs from what transformers allocates, and why."""
 
+_POOLED: Final = "transformers caches an index key of every token and its positions; what is read is one pooled key for each block"
 CACHE_ON_PURPOSE: Final = {
+    "Qwen4ExpForCausalLM": _POOLED,
+    "Qwen4ExpForConditionalGeneration": _POOLED,
     "CpmAntForCausalLM": "transformers puts 32 positions of a prompt ahead of every request and caches them",
     "StableLmForCausalLM": "rotating heads of an odd width widens them, and the small model's are 5; no release's are odd",
 }
@@ -312,13 +316,12 @@ def check_all(
     finished = {} if journal is None else read_journal(journal)
     wanted = list(every_class())
     asked = [
-        item
-        for item in wanted
-        if (item[1] in only or item[2] in only if only else item[1:] not in finished)
+        item for item in wanted if (item[1] in only or item[2] in only if only else item[1:] not in finished)
     ]
-    for found in _checked(asked, changes, jobs):
+    for found in _checked(asked, jobs, changes=changes):
         finished[found.model_type, found.name] = found
         if journal is not None:
+            journal.parent.mkdir(parents=True, exist_ok=True)
             with journal.open("a", encoding="utf-8") as file:
                 file.write(json.dumps({"releases": releases(), **asdict(found)}) + "\n")
         print(f"{found.status:9} {found.small:9} {found.cache[:40]:20} {found.exact_changes}/{found.changes} {found.name} {','.join(found.followed_wrongly)[:90]} {found.note[:60]}", flush=True)  # fmt: skip
@@ -328,7 +331,7 @@ def check_all(
     return int(any(f.status == "differs" and f.name not in ON_PURPOSE for f in findings))
 
 
-def _checked(asked: list[tuple[str, str, str]], changes: bool, jobs: int) -> Iterator[Finding]:
+def _checked(asked: list[tuple[str, str, str]], jobs: int, *, changes: bool) -> Iterator[Finding]:
     """Yield a finding for each class, in the order in which they are finished."""
     if jobs <= 1:
         yield from (check_class(*item, changes=changes) for item in asked)
@@ -384,6 +387,8 @@ def entry_of(found: Finding) -> dict[str, Any]:
     }
     if found.theirs is not None:
         entry["parameters"] = found.theirs
+    if found.completed:
+        entry["completed"] = list(found.completed)
     if found.changes:
         entry |= {"changes": found.changes, "exact_changes": found.exact_changes}
     if found.refused_changes:
