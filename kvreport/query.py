@@ -111,7 +111,7 @@ class Query:
     Attributes:
         model: Catalogue id, slug or alias; path of a config, a GGUF file or a folder; or a record,
             or a GGUF file that was read.
-        gpu: Accelerators: a name, a record, or a sequence with one per rank; ``"H100*8"`` repeats.
+        gpu: Accelerators: a name, a record, or a sequence with one per rank; ``"8xH100"`` is eight.
     """
 
     model: Any
@@ -120,7 +120,7 @@ class Query:
         kind="text",
         metavar="GPU",
         many=True,
-        help="accelerator slug or alias (H100); repeat it for unequal GPUs, one per rank ('H100*8' is eight)",
+        help="accelerator slug or alias (H100), with their number where they are several (8xH100); repeat it for unequal GPUs",
         url="gpu",
     )
     context_tokens: int | str | None = _option(
