@@ -321,6 +321,13 @@ class Query:
         choices=("auto", "flashinfer", "sort"),
         help="sampler of vLLM: sort where FlashInfer is not installed (auto)",
     )
+    mamba_ssm_cache_dtype: str | None = _option(
+        "--mamba-ssm-cache-dtype",
+        kind="choice",
+        group="engine",
+        choices=("auto", "float32", "bfloat16", "float16"),
+        help="type of recurrent states in vLLM and SGLang (auto: the checkpoint's own)",
+    )
     prefix_caching: bool | None = _option(
         "--prefix-caching",
         kind="tristate",
