@@ -216,7 +216,11 @@
         machine.replace(/ /g, "+")
       } --concurrent 8 --context 8K`
       : "";
-    return make("span", { class: "kv-ignored" }, ` Ignored, not known here: ${ignored.join(", ")}.${unequal}`);
+    return make(
+      "span",
+      { class: "kv-ignored" },
+      ` Ignored, not known here: ${ignored.join(", ")}.${unequal}`,
+    );
   }
 
   function debounce(call, wait) {
