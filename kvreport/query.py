@@ -244,7 +244,12 @@ class Query:
             "allgather_reducescatter",
             "deepep_high_throughput",
             "deepep_low_latency",
+            "deepep_v2",
             "flashinfer_nvlink_one_sided",
+            "flashinfer_nvlink_two_sided",
+            "mori_high_throughput",
+            "mori_low_latency",
+            "nixl_ep",
         ),
         help="kernels that exchange tokens between expert ranks (allgather_reducescatter)",
     )
@@ -315,6 +320,13 @@ class Query:
         group="engine",
         choices=("auto", "flashinfer", "sort"),
         help="sampler of vLLM: sort where FlashInfer is not installed (auto)",
+    )
+    mamba_ssm_cache_dtype: str | None = _option(
+        "--mamba-ssm-cache-dtype",
+        kind="choice",
+        group="engine",
+        choices=("auto", "float32", "bfloat16", "float16"),
+        help="type of recurrent states in vLLM and SGLang (auto: the checkpoint's own)",
     )
     prefix_caching: bool | None = _option(
         "--prefix-caching",

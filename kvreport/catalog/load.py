@@ -151,6 +151,11 @@ class Catalogue:
         part = _SLICE.fullmatch(name.strip())
         if part is not None:
             return self.accelerator(part["device"]).sliced(part["slice"])
+        if "+" in name:
+            raise InputError(
+                f"gpu: found {shorten(name)}; allowed here: one accelerator (kvreport size MODEL --gpu {shorten(name)} and "
+                "kvreport estimate answer for unequal GPUs of one machine)"
+            )
         heard = spoken(name)
         matches = {
             record.id: record
