@@ -120,7 +120,7 @@ class Query:
     Attributes:
         model: Catalogue id, slug or alias; path of a config, a GGUF file or a folder; or a record,
             or a GGUF file that was read.
-        gpu: Accelerators: a name, a record, or a sequence with one per rank; ``"H100*8"`` repeats.
+        gpu: Accelerators: a name, a record, or a sequence with one per rank; ``"8xH100"`` is eight.
     """
 
     model: Any
@@ -129,7 +129,7 @@ class Query:
         kind="text",
         metavar="GPU",
         many=True,
-        help="accelerator slug or alias (H100); repeat it for unequal GPUs, one per rank ('H100*8' is eight)",
+        help="accelerator slug or alias (H100), with their number where they are several (8xH100); repeat it for unequal GPUs",
         url="gpu",
     )
     context_tokens: int | str | None = _option(
@@ -253,7 +253,12 @@ class Query:
             "allgather_reducescatter",
             "deepep_high_throughput",
             "deepep_low_latency",
+            "deepep_v2",
             "flashinfer_nvlink_one_sided",
+            "flashinfer_nvlink_two_sided",
+            "mori_high_throughput",
+            "mori_low_latency",
+            "nixl_ep",
         ),
         help="kernels that exchange tokens between expert ranks (allgather_reducescatter)",
     )
@@ -327,6 +332,13 @@ class Query:
         group="engine",
         choices=("auto", "flashinfer", "sort"),
         help="sampler of vLLM: sort where FlashInfer is not installed (auto)",
+    )
+    mamba_ssm_cache_dtype: str | None = _option(
+        "--mamba-ssm-cache-dtype",
+        kind="choice",
+        group="engine",
+        choices=("auto", "float32", "bfloat16", "float16"),
+        help="type of recurrent states in vLLM and SGLang (auto: the checkpoint's own)",
     )
     prefix_caching: bool | None = _option(
         "--prefix-caching",

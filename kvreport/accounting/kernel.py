@@ -545,6 +545,16 @@ def of_all_ranks(each: int, data: int) -> int:
     return UNLIMITED_REQUESTS if each >= UNLIMITED_REQUESTS else each * data
 
 
+def over_replica(each: int, devices: int) -> int:
+    """Return the bytes that the ``devices`` of a replica have together, from those of one."""
+    return each * devices
+
+
+def over_data_rank(request: int, devices: int, data: int) -> int:
+    """Return the bytes that one request takes on all devices of its data rank, from those on one."""
+    return request * (devices // data)
+
+
 def per_rank(requests: int, data: int) -> int:
     """Return the requests of one of ``data`` ranks from those of all."""
     return requests // data
