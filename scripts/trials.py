@@ -83,7 +83,9 @@ def add_counts(first_seed: int, targets: dict[str, dict[str, int]]) -> None:
 @contextmanager
 def _alone() -> Iterator[None]:
     """Let one process write at a time."""
-    with Path(f"{DATA}.lock").open("w") as lock:
+    lock_file = ROOT / ".cache/trials.lock"
+    lock_file.parent.mkdir(exist_ok=True)
+    with lock_file.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
