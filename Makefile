@@ -139,7 +139,7 @@ wheel: $(STAMP) ## build the wheel, with the templates and the public data insid
 	@ls dist/*.whl
 
 released-address:
-	@case "$$KVREPORT_SITE_URL" in https://*) ;; *) echo 'release: KVREPORT_SITE_URL must be the https:// address that the site will have' >&2; exit 2;; esac
+	@case "$${KVREPORT_SITE_URL:-}" in https://*) ;; *) echo 'release: KVREPORT_SITE_URL must be the https:// address that the site will have' >&2; exit 2;; esac
 
 release: released-address site ## build wheel, source archive and site archive with checksums and provenance into dist/
 	@$(BIN)/python scripts/release.py

@@ -34,7 +34,7 @@
     async function textOf(blob) {
       const head = new Uint8Array(await blob.slice(0, 2).arrayBuffer());
       if (head[0] !== 0x1f || head[1] !== 0x8b) return blob.text();
-      return new Response(blob.stream().pipeThrough(new DecompressionStream("gzip"))).text();
+      return kvTraffic.unpacked(blob.stream(), LARGEST);
     }
 
     async function take(name, blob) {

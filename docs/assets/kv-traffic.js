@@ -472,6 +472,22 @@
     return low;
   }
 
-  const api = { readTrace, reuse, hitCounts, unitsFor };
+  /* The text of a gzip stream; an archive may hold a thousand times its own size, so what comes out is counted. */
+  async function unpacked(stream, most) {
+    const reader = stream.pipeThrough(new DecompressionStream("gzip")).getReader(), parts = [];
+    let size = 0;
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return new Blob(parts).text();
+      size += value.length;
+      if (size > most) {
+        await reader.cancel();
+        fail(`The archive holds over ${most / 1e6} MB: kvreport replay reads files of any size.`);
+      }
+      parts.push(value);
+    }
+  }
+
+  const api = { readTrace, unpacked, reuse, hitCounts, unitsFor };
   root.kvTraffic = api;
 })(typeof globalThis === "object" ? globalThis : this);

@@ -4,7 +4,8 @@
   "use strict";
 
   const { $, $$, make, count, gib, tokens, memoryBar, plural, debounce } = kvreport;
-  const GGUF_HEADER_BYTES = 64 * 2 ** 20;
+  const HEADER_BYTES = 64 * 2 ** 20; /* of a file of tensors only the header is read */
+  const TEXT_BYTES = 8 * 2 ** 20; /* of a config or an index, as the library takes */
   const CONTEXTS = [2048, 4096, 8192, 16384, 32768, 65536, 131072, 262144, 1048576];
   const LIMITS = {
     kv_pool: "KV pool",
@@ -144,7 +145,13 @@
     async function fromFiles() {
       const files = {};
       for (const file of dropped.values()) {
-        const part = file.name.toLowerCase().endsWith(".gguf") ? file.slice(0, GGUF_HEADER_BYTES) : file;
+        const tensors = /\.(gguf|safetensors)$/i.test(file.name);
+        if (!tensors && file.size > TEXT_BYTES) {
+          throw new Error(
+            `${file.name} has over ${TEXT_BYTES / 2 ** 20} MiB: a config or an index is smaller.`,
+          );
+        }
+        const part = tensors ? file.slice(0, HEADER_BYTES) : file;
         files[file.name] = new Uint8Array(await part.arrayBuffer());
       }
       const text = fields.config.value.trim();
@@ -157,7 +164,7 @@
       dropped = new Map();
       fields.config.value = "";
       for (const file of files) {
-        if (file.name === "config.json") fields.config.value = await file.text();
+        if (file.name === "config.json" && file.size <= TEXT_BYTES) fields.config.value = await file.text();
         else dropped.set(file.name, file);
       }
       await calculate(fromFiles);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import json
 from collections.abc import Iterator
@@ -125,3 +126,24 @@ def test_what_is_no_trace_is_refused_by_both(page, text):
     with pytest.raises(InputError):
         read_lines(text.splitlines(keepends=True), "trace")
     assert page.evaluate(READ, text).get("error"), json.dumps(text)
+
+
+UNPACK = """
+async ([packed, most]) => {
+  const bytes = Uint8Array.from(atob(packed), (sign) => sign.charCodeAt(0));
+  try { return [await kvTraffic.unpacked(new Blob([bytes]).stream(), most), ""]; }
+  catch (error) { return ["", error.message]; }
+}
+"""
+
+
+def test_an_archive_is_unpacked_no_further_than_its_limit(page: Any) -> None:
+    """A file of 1 kB may hold a gigabyte: the page counted what it was given, not what came out."""
+    text = "prompt,output\n" + "100,100\n" * 200
+    packed = base64.b64encode(gzip.compress(text.encode())).decode()
+    assert page.evaluate(UNPACK, [packed, len(text)]) == [text, ""]
+    found, error = page.evaluate(UNPACK, [packed, len(text) - 1])
+    assert found == ""
+    assert "The archive holds over" in error
+    bomb = base64.b64encode(gzip.compress(bytes(200_000_000))).decode()
+    assert "over 1 MB" in page.evaluate(UNPACK, [bomb, 1_000_000])[1]

@@ -141,6 +141,15 @@ def test_a_gguf_file_is_read_from_its_header(page: Any, tmp_path: Path) -> None:
     assert page.input_value("select[name=engine]") == "llama-cpp"
 
 
+def test_a_file_that_is_no_config_by_its_size_is_refused_unread(page: Any, tmp_path: Path) -> None:
+    """Whatever was dropped was read whole, a checkpoint of many GB too."""
+    path = tmp_path / "config.json"
+    path.write_bytes(b" " * (9 << 20))
+    page.set_input_files("[name=files]", path)
+    page.wait_for_selector(".kv-fault", timeout=WAIT_MS)
+    assert page.inner_text(".kv-fault") == "config.json has over 8 MiB: a config or an index is smaller."
+
+
 @needs_runtime
 def test_leaving_the_page_leaves_its_policy(page: Any) -> None:
     page.eval_on_selector("a[href$='sizer/']", "link => link.click()")
