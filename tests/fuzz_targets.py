@@ -852,7 +852,8 @@ def sizing(draw: Draw) -> Outcome:
             weights=best.weight_format,
             kv=best.kv_format,
             context_tokens=work.longest_tokens,
-            **{name: asked[name] for name in ("engine", "utilization", "max_seqs") if name in asked},
+            max_seqs=best.users_each,  # as in the command that is printed with it
+            **{name: asked[name] for name in ("engine", "utilization") if name in asked},
         )
         assert served is not None
         assert served["verdict"] in STARTS, served["verdict"]
