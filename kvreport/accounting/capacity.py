@@ -20,6 +20,10 @@ UNLIMITED_USERS: Final = kernel.UNLIMITED_REQUESTS
 """Users of a model whose requests hold nothing; no pool ever limits them."""
 
 
+MOST_MISSING: Final = 1 << 44
+"""The largest shortfall that is looked for, in bytes: the memory of any device."""
+
+
 class Plan(Protocol):
     """What capacity needs to know of an engine's block plan."""
 
@@ -94,9 +98,12 @@ def free_bytes(pool_bytes: xp.ArrayLike, plan: Plan) -> Integers:
     return cast(Integers, free * plan.block_bytes)
 
 
-def lacks(pool_bytes: xp.ArrayLike, plan: Plan, request_bytes: Integers | int) -> xp.Numbers:
+def lacks(pool_bytes: xp.ArrayLike, plan: Plan, context_tokens: xp.ArrayLike) -> xp.Numbers:
     """Whether a pool does not hold one request; a negative pool does not hold even one of no bytes."""
-    return cast(xp.Numbers, (request_bytes > free_bytes(pool_bytes, plan)) | (xp.integers(pool_bytes) < 0))
+    request = plan.profile.request_bytes(context_tokens)
+    short = (request > free_bytes(pool_bytes, plan)) | (xp.integers(pool_bytes) < 0)
+    most = beside(pool_bytes, plan, context_tokens)
+    return cast(xp.Numbers, short if most is None else short | (most < 1))
 
 
 def concurrency(pool_bytes: xp.ArrayLike, plan: Plan, context_tokens: xp.ArrayLike) -> Reals:
@@ -126,7 +133,7 @@ def users(pool_bytes: xp.ArrayLike, plan: Plan, context_tokens: xp.ArrayLike) ->
     request = plan.profile.request_bytes(context_tokens)
     pool = blocks(pool_bytes, plan) * plan.block_bytes
     whole = xp.where(request > 0, pool // xp.maximum(request, 1), UNLIMITED_USERS)
-    fitting = xp.integers(xp.where(lacks(pool_bytes, plan, request), 0, whole))
+    fitting = xp.integers(xp.where(lacks(pool_bytes, plan, context_tokens), 0, whole))
     most = beside(pool_bytes, plan, context_tokens)
     return fitting if most is None else xp.minimum(fitting, most)
 
@@ -234,16 +241,15 @@ def verdict(
     context = xp.integers(context_tokens)
     pool = xp.integers(pool_bytes)
     error = xp.integers(uncertainty_bytes)
-    request = plan.profile.request_bytes(context)
     wanted = 0 if state_slots_wanted is None else state_slots_wanted
     codes = xp.select(
         [
             context > xp.integers(limit_tokens),
             xp.integers(weight_bytes) > xp.integers(usable_bytes),
-            lacks(pool + error, plan, request),
+            lacks(pool + error, plan, context),
             blocks(pool + error, plan) < wanted,
-            lacks(pool, plan, request) | (blocks(pool, plan) < wanted),
-            lacks(pool - error, plan, request) | (blocks(pool - error, plan) < wanted),
+            lacks(pool, plan, context) | (blocks(pool, plan) < wanted),
+            lacks(pool - error, plan, context) | (blocks(pool - error, plan) < wanted),
         ],
         [
             Verdict.CONTEXT_EXCEEDS_MODEL,
@@ -256,6 +262,20 @@ def verdict(
         Verdict.FITS,
     )
     return xp.codes(codes)
+
+
+def _for_other_pools(pool: Integers, plan: Plan, context_tokens: xp.ArrayLike) -> Integers:
+    """Bytes that a pool lacks until those of windows and states beside the tokens hold one request, too."""
+    low = pool + xp.full_like(context_tokens, 0)
+    lacking = lacks(low, plan, context_tokens)
+    if not (lacking if isinstance(lacking, bool) else lacking.any()):
+        return xp.full_like(low, 0)
+    high = low + xp.where(lacking, MOST_MISSING, 0)
+    for _ in range(MOST_MISSING.bit_length()):
+        middle = (low + high) // 2
+        short = lacks(middle, plan, context_tokens)
+        low, high = xp.where(short, middle + 1, low), xp.where(short, high, middle)
+    return xp.integers(high - pool)
 
 
 def start_verdict(short_bytes: xp.ArrayLike, error_bytes: xp.ArrayLike) -> Codes:
@@ -297,4 +317,6 @@ def shortfall(
     if plan.pool is not None:
         pool = xp.where(pool > 0, blocks(pool, plan) * plan.block_bytes, pool)
     missing = least - pool
+    if plan.pool is not None:
+        missing = xp.maximum(missing, _for_other_pools(xp.integers(pool_bytes), plan, context_tokens))
     return xp.integers(xp.maximum(xp.where(request > 0, missing, -pool), 0))

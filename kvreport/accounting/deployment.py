@@ -123,7 +123,7 @@ class Deployment(Allocation):
         """Tokens of the pool as the engine's log line counts them."""
         pool, line = _spread(self.room_bytes), self.case.engine.token_line
         own = capacity.printed_tokens(pool, self.plan, contexts, line)
-        return _reduce(xp.minimum, own, (one.printed_tokens(contexts) for one in self.others))
+        return _reduce(_fewer_tokens, own, (one.printed_tokens(contexts) for one in self.others))
 
     def longest_context(self) -> Integers:
         """The longest single request that the pool holds, up to the model's limit."""
@@ -333,6 +333,12 @@ def _reduce(pick: Callable[[A, A], A], own: A, others: Iterator[A]) -> A:
     for other in others:
         own = pick(own, other)
     return own
+
+
+def _fewer_tokens(first: Integers, second: Integers) -> Integers:
+    """The fewer tokens of two ranks' pools; -1, of a stage that caches nothing, limits none."""
+    fewer = xp.where(second < 0, first, xp.minimum(first, second))
+    return xp.integers(xp.where(first < 0, second, fewer))
 
 
 def _spread(number: int | Integers) -> int | Integers:

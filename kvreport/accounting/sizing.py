@@ -152,7 +152,7 @@ def replica_users(
     each = int(plan.profile.request_bytes(mean_tokens)) - shared
     longest = int(plan.profile.request_bytes(longest_tokens))
     held = np.maximum(pool - shared, 0) // each if each else np.full(np.shape(pool), MAX_REQUESTS)
-    fits = np.logical_not(lacks(pool_bytes, plan, longest))
+    fits = np.logical_not(lacks(pool_bytes, plan, longest_tokens))
     most = beside(pool_bytes, plan, mean_tokens)
     held = held if most is None else np.minimum(held, most)
     return np.asarray(np.where(fits, np.minimum(held, MAX_REQUESTS), 0), dtype=np.int64)

@@ -30,6 +30,25 @@ def test_a_target_breaks_nothing(target: str) -> None:
     assert answered, "a target whose every input is refused tries nothing"
 
 
+@pytest.mark.parametrize(
+    ("target", "seed"),
+    [
+        ("estimate relation", 11_000_000_882),  # a pipeline stage without caches: a pool of -1 tokens
+        (
+            "estimate relation",
+            12_000_001_388,
+        ),  # less memory than SGLang's ranks take: graphs of negative bytes
+        (
+            "record mutation",
+            12_010_000_382,
+        ),  # SGLang's pool of states held no request, and the verdict was tight
+        ("size relation", 6_000_000_063),  # more sequences than states, but for the limit in the command
+    ],
+)
+def test_what_broke_something_stays_mended(target: str, seed: int) -> None:
+    fuzz_targets.tried(target, seed)
+
+
 def test_every_target_has_its_share() -> None:
     assert fuzz_targets.SHARES.keys() == fuzz_targets.TARGETS.keys()
     assert sum(fuzz_targets.SHARES.values()) == 1000
