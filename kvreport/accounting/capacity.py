@@ -90,8 +90,12 @@ def beside(pool_bytes: xp.ArrayLike, plan: Plan, context_tokens: xp.ArrayLike) -
 
 def free_bytes(pool_bytes: xp.ArrayLike, plan: Plan) -> Integers:
     """Bytes of a pool that requests can take: whole blocks, less those the engine keeps."""
-    free = xp.maximum(blocks(pool_bytes, plan) - plan.kept_blocks, 0)
-    return cast(Integers, free * plan.block_bytes)
+    return _free_bytes(blocks(pool_bytes, plan), plan)
+
+
+def _free_bytes(whole: Integers, plan: Plan) -> Integers:
+    """Bytes of so many blocks that requests can take."""
+    return cast(Integers, xp.maximum(whole - plan.kept_blocks, 0) * plan.block_bytes)
 
 
 def concurrency(pool_bytes: xp.ArrayLike, plan: Plan, context_tokens: xp.ArrayLike) -> Reals:
@@ -118,8 +122,9 @@ def users(pool_bytes: xp.ArrayLike, plan: Plan, context_tokens: xp.ArrayLike) ->
     last of them waits for the one block that is kept.
     """
     request = plan.profile.request_bytes(context_tokens)
-    pool = blocks(pool_bytes, plan) * plan.block_bytes
-    whole = xp.where(request > free_bytes(pool_bytes, plan), 0, pool // xp.maximum(request, 1))
+    there = blocks(pool_bytes, plan)
+    pool = there * plan.block_bytes
+    whole = xp.where(request > _free_bytes(there, plan), 0, pool // xp.maximum(request, 1))
     fitting = xp.integers(xp.where(request > 0, whole, UNLIMITED_USERS))
     most = beside(pool_bytes, plan, context_tokens)
     return fitting if most is None else xp.minimum(fitting, most)
@@ -228,14 +233,15 @@ def verdict(
     error = xp.integers(uncertainty_bytes)
     request = plan.profile.request_bytes(context)
     wanted = 0 if state_slots_wanted is None else state_slots_wanted
+    most, whole, least = blocks(pool + error, plan), blocks(pool, plan), blocks(pool - error, plan)
     codes = xp.select(
         [
             context > xp.integers(limit_tokens),
             xp.integers(weight_bytes) > xp.integers(usable_bytes),
-            request > free_bytes(pool + error, plan),
-            blocks(pool + error, plan) < wanted,
-            (request > free_bytes(pool, plan)) | (blocks(pool, plan) < wanted),
-            (request > free_bytes(pool - error, plan)) | (blocks(pool - error, plan) < wanted),
+            request > _free_bytes(most, plan),
+            most < wanted,
+            (request > _free_bytes(whole, plan)) | (whole < wanted),
+            (request > _free_bytes(least, plan)) | (least < wanted),
         ],
         [
             Verdict.CONTEXT_EXCEEDS_MODEL,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from kvreport import units
@@ -106,6 +107,7 @@ def step(users: int) -> int:
     return bisect_right(REQUEST_STEPS, users)
 
 
+@lru_cache(maxsize=1 << 16)
 def users_cell(users: int, verdict: str, short: int | None = None) -> Cell:
     """Return the cell for a number of concurrent requests.
 
