@@ -59,6 +59,7 @@ class Row:
         keys: Facet name to value, for filtering in the browser.
         search: Lower-case text that a text filter looks in.
         why: If the row has no cells: the reason, across all columns.
+        made: The row as HTML, where that is kept; the rest is then not printed.
     """
 
     head: Cell
@@ -67,6 +68,7 @@ class Row:
     keys: tuple[tuple[str, str], ...] = ()
     search: str = ""
     why: str = ""
+    made: str = ""
 
 
 SHORT: Final = ("cache_exceeds_pool", "weights_exceed_memory", "may_fit")
