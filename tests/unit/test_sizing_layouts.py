@@ -333,7 +333,7 @@ def test_unequal_gpus_are_ranked_beside_equal_ones_and_counted_by_machine() -> N
 @pytest.mark.parametrize(
     ("gpu", "said"),
     [
-        ("rtx-5090*x+rtx-3090", r"name\*N with N from 1 to 16"),
+        ("rtx-5090*x+rtx-3090", r"with a number of devices"),
         ("rtx-5090*9+rtx-3090*9", "at most 16"),
         ("rtx-5090+no-such", "allowed: a known name"),
     ],
