@@ -94,6 +94,11 @@ def free_bytes(pool_bytes: xp.ArrayLike, plan: Plan) -> Integers:
     return cast(Integers, free * plan.block_bytes)
 
 
+def lacks(pool_bytes: xp.ArrayLike, plan: Plan, request_bytes: Integers | int) -> xp.Numbers:
+    """Whether a pool does not hold one request; a negative pool does not hold even one of no bytes."""
+    return cast(xp.Numbers, (request_bytes > free_bytes(pool_bytes, plan)) | (xp.integers(pool_bytes) < 0))
+
+
 def concurrency(pool_bytes: xp.ArrayLike, plan: Plan, context_tokens: xp.ArrayLike) -> Reals:
     """Requests of this context that the pool holds, as a real number.
 
@@ -105,7 +110,8 @@ def concurrency(pool_bytes: xp.ArrayLike, plan: Plan, context_tokens: xp.ArrayLi
     """
     request = plan.profile.request_bytes(context_tokens)
     pool = blocks(pool_bytes, plan) * plan.block_bytes
-    fitting = xp.reals(xp.where(request > 0, xp.divide(pool, request), xp.INFINITY))
+    unlimited = xp.where(xp.integers(pool_bytes) < 0, 0.0, xp.INFINITY)
+    fitting = xp.reals(xp.where(request > 0, xp.divide(pool, request), unlimited))
     most = beside(pool_bytes, plan, context_tokens)
     return fitting if most is None else xp.minimum(fitting, most)
 
@@ -119,8 +125,8 @@ def users(pool_bytes: xp.ArrayLike, plan: Plan, context_tokens: xp.ArrayLike) ->
     """
     request = plan.profile.request_bytes(context_tokens)
     pool = blocks(pool_bytes, plan) * plan.block_bytes
-    whole = xp.where(request > free_bytes(pool_bytes, plan), 0, pool // xp.maximum(request, 1))
-    fitting = xp.integers(xp.where(request > 0, whole, UNLIMITED_USERS))
+    whole = xp.where(request > 0, pool // xp.maximum(request, 1), UNLIMITED_USERS)
+    fitting = xp.integers(xp.where(lacks(pool_bytes, plan, request), 0, whole))
     most = beside(pool_bytes, plan, context_tokens)
     return fitting if most is None else xp.minimum(fitting, most)
 
@@ -154,7 +160,7 @@ def printed_tokens(
 
 def longest_context(pool_bytes: xp.ArrayLike, plan: Plan, limit_tokens: int) -> Integers:
     """Tokens of the longest single request that fits, at most ``limit_tokens``; 0 if none."""
-    return plan.profile.longest_context(free_bytes(pool_bytes, plan), limit_tokens)
+    return plan.profile.longest_context(xp.minimum(pool_bytes, free_bytes(pool_bytes, plan)), limit_tokens)
 
 
 def boundary(pool_bytes: xp.ArrayLike, plan: Plan, users_wanted: xp.ArrayLike, limit_tokens: int) -> Integers:
@@ -168,7 +174,8 @@ def boundary(pool_bytes: xp.ArrayLike, plan: Plan, users_wanted: xp.ArrayLike, l
     """
     wanted = xp.maximum(xp.integers(users_wanted), 1)
     share = blocks(pool_bytes, plan) * plan.block_bytes // wanted
-    longest = plan.profile.longest_context(xp.minimum(free_bytes(pool_bytes, plan), share), limit_tokens)
+    least = xp.minimum(xp.minimum(pool_bytes, share), free_bytes(pool_bytes, plan))
+    longest = plan.profile.longest_context(least, limit_tokens)
     most = beside(pool_bytes, plan, longest)
     return longest if most is None else xp.integers(xp.where(most >= wanted, longest, 0))
 
@@ -212,7 +219,8 @@ def verdict(
     Args:
         usable_bytes: Memory that a process can use on the device.
         weight_bytes: Weights on the device, as loaded.
-        pool_bytes: Left for the cache; negative where nothing is.
+        pool_bytes: Left for the cache, or for a model without one what weights and reserve leave of the device
+            (:func:`kvreport.accounting.kernel.room_left`); negative where nothing is.
         plan: The engine's block plan.
         context_tokens: Contexts asked for.
         limit_tokens: Longest context that the model supports.
@@ -232,10 +240,10 @@ def verdict(
         [
             context > xp.integers(limit_tokens),
             xp.integers(weight_bytes) > xp.integers(usable_bytes),
-            request > free_bytes(pool + error, plan),
+            lacks(pool + error, plan, request),
             blocks(pool + error, plan) < wanted,
-            (request > free_bytes(pool, plan)) | (blocks(pool, plan) < wanted),
-            (request > free_bytes(pool - error, plan)) | (blocks(pool - error, plan) < wanted),
+            lacks(pool, plan, request) | (blocks(pool, plan) < wanted),
+            lacks(pool - error, plan, request) | (blocks(pool - error, plan) < wanted),
         ],
         [
             Verdict.CONTEXT_EXCEEDS_MODEL,
@@ -289,4 +297,4 @@ def shortfall(
     if plan.pool is not None:
         pool = xp.where(pool > 0, blocks(pool, plan) * plan.block_bytes, pool)
     missing = least - pool
-    return xp.integers(xp.where(request > 0, xp.maximum(missing, 0), 0))
+    return xp.integers(xp.maximum(xp.where(request > 0, missing, -pool), 0))

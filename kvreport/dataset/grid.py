@@ -355,6 +355,11 @@ def parse_shard(text: str) -> tuple[int, int]:
 def _matching(what: str, patterns: str, records: Mapping[str, R]) -> list[R]:
     """Records whose id matches one of the patterns, by id."""
     wanted = [pattern.strip().lower() for pattern in patterns.split(",")]
+    if what == "gpus" and "+" in patterns:
+        raise InputError(
+            f"gpus: found {shorten(patterns)}; allowed: names and patterns, because a row of the matrix has one "
+            f"accelerator; kvreport size MODEL --gpu {shorten(patterns)} lays a model out on unequal GPUs"
+        )
     found = [
         records[name]
         for name in sorted(records)
