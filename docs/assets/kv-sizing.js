@@ -172,11 +172,11 @@
               capacity.configure(site, model, gpu, place, weightFormat, kv, true)
             );
             if (stages.some((stage) => stage === null)) continue;
-            if (stages.some((stage) => stage.pool <= 0)) {
+            if (stages.some((stage) => stage.room <= 0)) {
               refuse("weights");
               continue;
             }
-            const holding = stages.map((stage) => replicaRequests(stage, stage.pool, work));
+            const holding = stages.map((stage) => replicaRequests(stage, stage.room, work));
             const held = Math.min(...holding);
             if (!held) {
               refuse("context");
@@ -197,7 +197,7 @@
             const average = kernel.replicasFor(Math.max(1, Math.ceil(work.concurrent)), all);
             const surely = Math.min(
               limits.seqs,
-              ...stages.map((one) => replicaRequests(one, one.pool - one.uncertainty, work)),
+              ...stages.map((one) => replicaRequests(one, one.room - one.uncertainty, work)),
             );
             const sure = kernel.ofAllRanks(surely, layout.dp);
             const { block, kept, constant, terms } = stage;

@@ -10,6 +10,7 @@ import argparse
 import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from functools import cache
 from itertools import pairwise
 from typing import Final
 
@@ -174,6 +175,7 @@ def unknown_argument(words: Sequence[str], command: argparse.ArgumentParser) -> 
     return InputError(f"{shorten(name)}: not an option of {title}; {hint}")
 
 
+@cache
 def _server_that_has(flag: str) -> str | None:
     """The command of a server that has a flag, by the lists of the public catalog."""
     from kvreport.catalog.server_flags import load_server_flags

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from kvreport.accounting.all_to_all import NOT_COUNTED
 from kvreport.accounting.parallel import MOST_RANKS, Layout
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.load import Catalogue
@@ -124,6 +125,8 @@ def layout_of(query: Query, devices: int, assumed: list[str]) -> Layout:
         redundant_experts=query.num_redundant_experts,
         all_to_all=query.all2all_backend or "",
     )
+    if layout.all_to_all in NOT_COUNTED and layout.data > 1:
+        assumed.append(f"the buffers of {layout.all_to_all} are not counted: subtract what its library keeps")
     if devices > 1 and layout.devices != devices:
         raise InputError(
             f"gpu: found {devices} devices for a layout of {layout.devices} "

@@ -451,7 +451,7 @@ def _inputs(limits: Mapping[str, int] | Sequence[str] | str | None) -> dict[str,
         pairs = {}
         for text in [limits] if isinstance(limits, str) else limits:
             name, mark, number = text.partition("=")
-            if not mark or not number.strip().isdigit():
+            if not mark or not (number.isascii() and number.strip().isdigit() and len(number) < 10):
                 raise InputError(
                     f"limit-mm-per-prompt: found {shorten(text)}; allowed: KIND=N, such as image=2"
                 )

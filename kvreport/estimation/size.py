@@ -149,7 +149,7 @@ def size(
         tpot_s=tpot_s,
         burst=burst,
         spare_replicas=spare_replicas,
-        shared_prefix_tokens=_tokens("shared-prefix", shared_prefix) if shared_prefix else 0,
+        shared_prefix_tokens=_tokens("shared-prefix", shared_prefix) if shared_prefix != 0 else 0,
         efficiency=efficiency,
     )
     if ttft_s is not None or tpot_s is not None:
