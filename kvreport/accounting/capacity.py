@@ -94,14 +94,29 @@ def beside(pool_bytes: xp.ArrayLike, plan: Plan, context_tokens: xp.ArrayLike) -
 
 def free_bytes(pool_bytes: xp.ArrayLike, plan: Plan) -> Integers:
     """Bytes of a pool that requests can take: whole blocks, less those the engine keeps."""
-    free = xp.maximum(blocks(pool_bytes, plan) - plan.kept_blocks, 0)
-    return cast(Integers, free * plan.block_bytes)
+    return _free_bytes(blocks(pool_bytes, plan), plan)
+
+
+def _free_bytes(whole: Integers, plan: Plan) -> Integers:
+    """Bytes of so many blocks that requests can take."""
+    return cast(Integers, xp.maximum(whole - plan.kept_blocks, 0) * plan.block_bytes)
 
 
 def lacks(pool_bytes: xp.ArrayLike, plan: Plan, context_tokens: xp.ArrayLike) -> xp.Numbers:
     """Whether a pool does not hold one request; a negative pool does not hold even one of no bytes."""
-    request = plan.profile.request_bytes(context_tokens)
-    short = (request > free_bytes(pool_bytes, plan)) | (xp.integers(pool_bytes) < 0)
+    there, request = blocks(pool_bytes, plan), plan.profile.request_bytes(context_tokens)
+    return _lacks(pool_bytes, there, plan, context_tokens, request)
+
+
+def _lacks(
+    pool_bytes: xp.ArrayLike,
+    there: Integers,
+    plan: Plan,
+    context_tokens: xp.ArrayLike,
+    request_bytes: Integers | int,
+) -> xp.Numbers:
+    """The same of a pool whose blocks are known, and of a request whose bytes are."""
+    short = (request_bytes > _free_bytes(there, plan)) | (xp.integers(pool_bytes) < 0)
     most = beside(pool_bytes, plan, context_tokens)
     return cast(xp.Numbers, short if most is None else short | (most < 1))
 
@@ -131,9 +146,10 @@ def users(pool_bytes: xp.ArrayLike, plan: Plan, context_tokens: xp.ArrayLike) ->
     last of them waits for the one block that is kept.
     """
     request = plan.profile.request_bytes(context_tokens)
-    pool = blocks(pool_bytes, plan) * plan.block_bytes
+    there = blocks(pool_bytes, plan)
+    pool = there * plan.block_bytes
     whole = xp.where(request > 0, pool // xp.maximum(request, 1), UNLIMITED_USERS)
-    fitting = xp.integers(xp.where(lacks(pool_bytes, plan, context_tokens), 0, whole))
+    fitting = xp.integers(xp.where(_lacks(pool_bytes, there, plan, context_tokens, request), 0, whole))
     most = beside(pool_bytes, plan, context_tokens)
     return fitting if most is None else xp.minimum(fitting, most)
 
@@ -241,15 +257,17 @@ def verdict(
     context = xp.integers(context_tokens)
     pool = xp.integers(pool_bytes)
     error = xp.integers(uncertainty_bytes)
+    request = plan.profile.request_bytes(context)
     wanted = 0 if state_slots_wanted is None else state_slots_wanted
+    most, whole, least = blocks(pool + error, plan), blocks(pool, plan), blocks(pool - error, plan)
     codes = xp.select(
         [
             context > xp.integers(limit_tokens),
             xp.integers(weight_bytes) > xp.integers(usable_bytes),
-            lacks(pool + error, plan, context),
-            blocks(pool + error, plan) < wanted,
-            lacks(pool, plan, context) | (blocks(pool, plan) < wanted),
-            lacks(pool - error, plan, context) | (blocks(pool - error, plan) < wanted),
+            _lacks(pool + error, most, plan, context, request),
+            most < wanted,
+            _lacks(pool, whole, plan, context, request) | (whole < wanted),
+            _lacks(pool - error, least, plan, context, request) | (least < wanted),
         ],
         [
             Verdict.CONTEXT_EXCEEDS_MODEL,
@@ -268,7 +286,7 @@ def _for_other_pools(pool: Integers, plan: Plan, context_tokens: xp.ArrayLike) -
     """Bytes that a pool lacks until those of windows and states beside the tokens hold one request, too."""
     low = pool + xp.full_like(context_tokens, 0)
     lacking = lacks(low, plan, context_tokens)
-    if not (lacking if isinstance(lacking, bool) else lacking.any()):
+    if not (lacking if xp.is_plain(lacking) else lacking.any()):
         return xp.full_like(low, 0)
     high = low + xp.where(lacking, MOST_MISSING, 0)
     for _ in range(MOST_MISSING.bit_length()):

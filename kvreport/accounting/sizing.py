@@ -150,7 +150,6 @@ def replica_users(
     pool = blocks(pool_bytes, plan) * plan.block_bytes
     shared = shared_bytes(plan.profile, prefix_tokens)
     each = int(plan.profile.request_bytes(mean_tokens)) - shared
-    longest = int(plan.profile.request_bytes(longest_tokens))
     held = np.maximum(pool - shared, 0) // each if each else np.full(np.shape(pool), MAX_REQUESTS)
     fits = np.logical_not(lacks(pool_bytes, plan, longest_tokens))
     most = beside(pool_bytes, plan, mean_tokens)
