@@ -139,7 +139,7 @@ class Sglang(EngineRules):
         found = self._settings(model, accelerator, step)
         taken = self.taken_before_loading(step.layout, accelerator)
         kept = round(max(accelerator.usable_bytes - taken, 0) * (1 - found.share))
-        kept += self._images_kept(model, step)
+        kept = max(kept + self._images_kept(model, step), 0)
         graphs = min(found.graphs_mib * MIB, kept) if not step.eager else 0
         other = min(taken + settings.OTHER_MIB * MIB + settings.ranks_mib(step.layout) * MIB, taken + kept)
         return Reserve(
