@@ -15,13 +15,16 @@ from kvreport.site.kit.tables import Cell, Row, Table
 
 
 def rows(table: Table, link: Callable[[str], str]) -> Markup:
-    """Return the body rows of a table, each with its line break.
+    """Return the body rows of a table, each with its line break; those of a long table in two bodies.
 
     Args:
         table: The table. Cells of a dense one have no sort values and hints, but sizes keep their bytes.
         link: Returns the address of a page, relative to the one that the table stands on.
     """
-    return Markup("".join(_row(row, table, link) for row in table.rows))  # noqa: S704 (every text is escaped below)
+    made = [_row(row, table, link) for row in table.rows]
+    if table.first < len(made):
+        made.insert(table.first, '</tbody>\n<tbody class="kv-rest">\n')
+    return Markup("".join(made))  # noqa: S704 (every text is escaped below)
 
 
 def _row(row: Row, table: Table, link: Callable[[str], str]) -> str:

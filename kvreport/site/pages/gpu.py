@@ -350,6 +350,7 @@ def _grid(
         name="users-table",
         css="kv-grid",
         dense=True,
+        noun="models",
     )
     return table, grouped(groups)
 
