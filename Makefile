@@ -67,11 +67,15 @@ trials: $(STAMP) ## give a million seeded inputs to every public interface and j
 # have an environment of their own.
 TORCH_VENV ?= .venv-torch
 CONFIGS    ?=
+JOBS       ?= 2
+# Finished classes are kept in .cache/class_check.jsonl, so that a stopped run goes on where it was: remove the file
+# to check every class again.
 torch-check: $(STAMP) ## compare our counts with real tensors of transformers (CONFIGS="a/config.json ..." for other models)
 	@[ -x $(TORCH_VENV)/bin/python ] || $(BIN)/python -m venv $(TORCH_VENV)
 	@$(TORCH_VENV)/bin/python -m pip install --quiet -e '.[torch-check]'
 	@$(TORCH_VENV)/bin/python -m experiments check $(CONFIGS)
-	@[ -n "$(CONFIGS)" ] || $(TORCH_VENV)/bin/python -m experiments classes --out data/class_check.yaml
+	@[ -n "$(CONFIGS)" ] || $(TORCH_VENV)/bin/python -W ignore -m experiments classes --out data/class_check.yaml \
+		--journal .cache/class_check.jsonl --jobs $(JOBS)
 
 # llama.cpp is built from the package's source for the processor, which takes about ten minutes once.
 LLAMA_VENV ?= .venv-llama

@@ -47,6 +47,10 @@ def main(arguments: list[str] | None = None) -> int:
     classes.add_argument("only", nargs="*", help="classes or model types; all by default")
     classes.add_argument("--out", type=Path, help="where to write class_check.yaml")
     classes.add_argument("--quick", action="store_true", help="leave out the changes of one key at a time")
+    classes.add_argument(
+        "--journal", type=Path, help="file of finished classes; those are not checked again unless named"
+    )
+    classes.add_argument("--jobs", type=int, default=1, help="processes that check classes side by side")
     llama = commands.add_parser(
         "llama-check", help="compare buffers with what the installed llama.cpp plans (needs llama-cpp-python)"
     )
@@ -68,7 +72,8 @@ def main(arguments: list[str] | None = None) -> int:
         return importlib.import_module("experiments.check").check(chosen.configs)
     if chosen.command == "classes":
         module = importlib.import_module("experiments.classes")
-        return int(module.check_all(chosen.out, chosen.only, changes=not chosen.quick))
+        settings = {"changes": not chosen.quick, "journal": chosen.journal, "jobs": chosen.jobs}
+        return int(module.check_all(chosen.out, chosen.only, **settings))
     if chosen.command == "mlx-check":
         return int(importlib.import_module("experiments.mlx_check").main(chosen.out))
     if chosen.command == "llama-check":

@@ -11,10 +11,14 @@ import json
 import re
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from importlib.metadata import version
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final
 
+from experiments.completed import default_config
 from experiments.probing import LAYER_KEYS, SKIPPED, changed, config_class, flattened
 from kvreport.accounting.weights import parameters as counted
 from kvreport.architectures import read_config
@@ -60,6 +64,7 @@ class Finding:
         followed_wrongly: The keys whose change was not followed.
         differs_on_purpose: The keys that are followed here and not by transformers.
         note: The refusal, or why nothing was built.
+        completed: Keys that the default config lacks and that were given as releases state them.
     """
 
     name: str
@@ -76,6 +81,7 @@ class Finding:
     followed_wrongly: list[str] = field(default_factory=list)
     differs_on_purpose: list[str] = field(default_factory=list)
     note: str = ""
+    completed: tuple[str, ...] = ()
 
 
 def every_class() -> Iterator[tuple[str, str, str]]:
@@ -95,12 +101,14 @@ def parameters(name: str, model_type: str, config: dict[str, Any], expected: int
     """Count what transformers allocates for a config, with stored router biases where those are meant."""
     import torch
     import transformers
+    from transformers.initialization import no_init_weights
 
     from experiments.e2 import count
 
     settings = config_class(model_type).from_dict(json.loads(json.dumps(config)))
-    with torch.device("meta"):
+    with torch.device("meta"), no_init_weights():
         net = getattr(transformers, name)._from_config(settings)
+    net.tie_weights(recompute_mapping=False)  # left out with the initial values
     return count(net, expected if expected is not None else -1)[0]
 
 
@@ -129,13 +137,12 @@ def compare(name: str, model_type: str, config: dict[str, Any]) -> tuple[str, in
     return ("exact" if mine == theirs else "differs"), mine, theirs, ""
 
 
-def made_small(name: str, model_type: str) -> dict[str, Any]:
+def made_small(name: str, model_type: str, config: dict[str, Any]) -> dict[str, Any]:
     """Return the class's default config with few layers, few experts and narrow widths.
 
     Raises:
         Exception: Whatever the class raises over its own default config.
     """
-    config = config_class(model_type)().to_dict()
     parameters(name, model_type, config, None)
     for path, value in list(flattened(config)):
         key = path[-1]
@@ -177,16 +184,19 @@ def one_key_changes(config: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any
 
 def check_class(group: str, model_type: str, name: str, *, changes: bool = True) -> Finding:
     """Check one class."""
+    import torch
+
     warnings.filterwarnings("ignore")
+    torch.set_num_threads(1)  # classes are checked side by side
     found = Finding(name, model_type, group)
     try:
-        default = config_class(model_type)().to_dict()
+        model_type, default, found.completed = default_config(name, model_type)
     except Exception as error:  # noqa: BLE001 - whatever a config class raises
         found.note = f"{type(error).__name__}: {' '.join(str(error).split())[:120]}"
         return found
     found.status, found.ours, found.theirs, found.note = compare(name, model_type, default)
     try:
-        config = made_small(name, model_type)
+        config = made_small(name, model_type, default)
     except Exception:  # noqa: BLE001 - its default config cannot be built
         return found
     found.small = compare(name, model_type, config)[0]
@@ -269,7 +279,10 @@ ON_PURPOSE: Final = {
 }
 """Where our count differs from what transformers allocates, and why."""
 
+_POOLED: Final = "transformers caches an index key of every token and its positions; what is read is one pooled key for each block"
 CACHE_ON_PURPOSE: Final = {
+    "Qwen4ExpForCausalLM": _POOLED,
+    "Qwen4ExpForConditionalGeneration": _POOLED,
     "CpmAntForCausalLM": "transformers puts 32 positions of a prompt ahead of every request and caches them",
     "StableLmForCausalLM": "rotating heads of an odd width widens them, and the small model's are 5; no release's are odd",
 }
@@ -279,40 +292,82 @@ CHANGES_ON_PURPOSE: Final = {"MptForCausalLM": ("expansion_ratio",)}
 """Keys that transformers ignores and other readers of the same checkpoints follow; :data:`ON_PURPOSE` says why."""
 
 
-def check_all(out: Path | None, only: list[str], *, changes: bool = True) -> int:
+def check_all(
+    out: Path | None,
+    only: list[str],
+    *,
+    changes: bool = True,
+    journal: Path | None = None,
+    jobs: int = 1,
+) -> int:
     """Check every class, print a line for each and write the table.
 
     Args:
         out: Where ``class_check.yaml`` is written; None to print only.
         only: Classes or model types to check; all of them if empty.
         changes: Whether to change one key at a time as well.
+        journal: File of finished findings, one JSON line each. A class in it is not checked again under
+            the same releases of torch and transformers, unless ``only`` names it.
+        jobs: Processes that check classes side by side.
 
     Returns:
         1 if a class differs that is not named as differing on purpose.
     """
-    findings = []
-    for group, model_type, name in every_class():
-        if only and name not in only and model_type not in only:
-            continue
-        found = check_class(group, model_type, name, changes=changes)
-        findings.append(found)
-        print(f"{found.status:9} {found.small:9} {found.cache[:40]:20} {found.exact_changes}/{found.changes} {name} {','.join(found.followed_wrongly)[:90]} {found.note[:60]}", flush=True)  # fmt: skip
+    finished = {} if journal is None else read_journal(journal)
+    wanted = list(every_class())
+    asked = [
+        item for item in wanted if (item[1] in only or item[2] in only if only else item[1:] not in finished)
+    ]
+    for found in _checked(asked, jobs, changes=changes):
+        finished[found.model_type, found.name] = found
+        if journal is not None:
+            journal.parent.mkdir(parents=True, exist_ok=True)
+            with journal.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"releases": releases(), **asdict(found)}) + "\n")
+        print(f"{found.status:9} {found.small:9} {found.cache[:40]:20} {found.exact_changes}/{found.changes} {found.name} {','.join(found.followed_wrongly)[:90]} {found.note[:60]}", flush=True)  # fmt: skip
+    findings = [finished[item[1:]] for item in wanted if item[1:] in finished]
     if out is not None:
         write_table(out, findings)
     return int(any(f.status == "differs" and f.name not in ON_PURPOSE for f in findings))
 
 
+def _checked(asked: list[tuple[str, str, str]], jobs: int, *, changes: bool) -> Iterator[Finding]:
+    """Yield a finding for each class, in the order in which they are finished."""
+    if jobs <= 1:
+        yield from (check_class(*item, changes=changes) for item in asked)
+        return
+    # Models are not given back to the system completely, so that a worker is replaced now and then.
+    with get_context("spawn").Pool(jobs, maxtasksperchild=25) as pool:
+        yield from pool.imap_unordered(partial(_check_item, changes=changes), asked)
+
+
+def _check_item(item: tuple[str, str, str], *, changes: bool) -> Finding:
+    return check_class(*item, changes=changes)
+
+
+def releases() -> dict[str, str]:
+    """Return the installed releases of torch and transformers, without a build's suffix."""
+    return {name: version(name).partition("+")[0] for name in ("transformers", "torch")}
+
+
+def read_journal(path: Path) -> dict[tuple[str, str], Finding]:
+    """Read findings made with the installed releases, by model type and class; a later line wins."""
+    findings = {}
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+        entry = json.loads(line)
+        if entry.pop("releases") == releases():
+            findings[entry["model_type"], entry["name"]] = Finding(**entry)
+    return findings
+
+
 def write_table(out: Path, findings: list[Finding]) -> None:
     """Write findings as ``class_check.yaml``."""
-    import torch
-    import transformers
     import yaml
 
     classes = [entry_of(found) for found in sorted(findings, key=lambda f: (f.name, f.model_type))]
     table = {
         "schema_version": 1,
-        "transformers": transformers.__version__,
-        "torch": torch.__version__.partition("+")[0],
+        **releases(),
         "classes": classes,
     }
     out.write_text(yaml.safe_dump(table, sort_keys=False, width=200), encoding="utf-8")
@@ -332,6 +387,8 @@ def entry_of(found: Finding) -> dict[str, Any]:
     }
     if found.theirs is not None:
         entry["parameters"] = found.theirs
+    if found.completed:
+        entry["completed"] = list(found.completed)
     if found.changes:
         entry |= {"changes": found.changes, "exact_changes": found.exact_changes}
     if found.refused_changes:

@@ -16,6 +16,7 @@ from functools import cache
 from typing import Any, Final, Literal
 
 from kvreport.errors import InputError, shorten
+from kvreport.units import parse_bytes
 
 Kind = Literal["text", "whole", "share", "tokens", "bytes", "switch", "tristate", "choice", "pairs"]
 """How a value is written: a text, a whole number, a share of 1, a token count (32K), a size (40GiB), on,
@@ -65,6 +66,12 @@ class Option:
     url: str
 
 
+MOST_COUNT: Final = 1 << 30
+"""Largest whole number of an option without a limit of its own."""
+MOST_BYTES: Final = 128 << 40
+"""Largest size of an option without a limit of its own: 128 TiB of host memory."""
+
+
 def _option(
     *flags: str,
     kind: Kind,
@@ -73,7 +80,7 @@ def _option(
     default: Any = None,  # noqa: ANN401 - whatever the field holds
     metavar: str | None = None,
     low: int = 1,
-    high: int = 1 << 30,
+    high: int | None = None,
     choices: tuple[str, ...] = (),
     many: bool = False,
     url: str = "",
@@ -85,7 +92,7 @@ def _option(
         "group": group,
         "metavar": metavar or _METAVARS.get(kind),
         "low": low,
-        "high": high,
+        "high": (MOST_BYTES if kind == "bytes" else MOST_COUNT) if high is None else high,
         "choices": choices,
         "many": many,
         "url": url,
@@ -102,6 +109,8 @@ _METAVARS: Final = {
     "pairs": "NAME=N",
 }
 _MOST_RANKS: Final = 1024
+_MOST_DEVICE_BYTES: Final = 16 << 40
+"""Memory of one device, in bytes: 16 TiB, ten times the largest of today."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +120,7 @@ class Query:
     Attributes:
         model: Catalogue id, slug or alias; path of a config, a GGUF file or a folder; or a record,
             or a GGUF file that was read.
-        gpu: Accelerators: a name, a record, or a sequence with one per rank; ``"H100*8"`` repeats.
+        gpu: Accelerators: a name, a record, or a sequence with one per rank; ``"8xH100"`` is eight.
     """
 
     model: Any
@@ -120,7 +129,7 @@ class Query:
         kind="text",
         metavar="GPU",
         many=True,
-        help="accelerator slug or alias (H100); repeat it for unequal GPUs, one per rank ('H100*8' is eight)",
+        help="accelerator slug or alias (H100), with their number where they are several (8xH100); repeat it for unequal GPUs",
         url="gpu",
     )
     context_tokens: int | str | None = _option(
@@ -244,7 +253,12 @@ class Query:
             "allgather_reducescatter",
             "deepep_high_throughput",
             "deepep_low_latency",
+            "deepep_v2",
             "flashinfer_nvlink_one_sided",
+            "flashinfer_nvlink_two_sided",
+            "mori_high_throughput",
+            "mori_low_latency",
+            "nixl_ep",
         ),
         help="kernels that exchange tokens between expert ranks (allgather_reducescatter)",
     )
@@ -252,6 +266,7 @@ class Query:
     network_bandwidth: int | str | None = _option(
         "--network-bandwidth",
         kind="bytes",
+        high=_MOST_DEVICE_BYTES,
         group="layout",
         help="bytes per second that a GPU passes to other servers, such as 50GB (400 Gb/s), for the lower bounds",
     )
@@ -274,6 +289,7 @@ class Query:
     memory: int | str | None = _option(
         "--memory",
         kind="bytes",
+        high=_MOST_DEVICE_BYTES,
         group="engine",
         help="usable memory per device, where it can be set (unified memory)",
     )
@@ -281,6 +297,7 @@ class Query:
         "--kv-pool",
         "--kv-cache-memory-bytes",
         kind="bytes",
+        high=_MOST_DEVICE_BYTES,
         group="engine",
         help="KV pool per GPU, such as 40GiB, instead of a budget",
     )
@@ -315,6 +332,13 @@ class Query:
         group="engine",
         choices=("auto", "flashinfer", "sort"),
         help="sampler of vLLM: sort where FlashInfer is not installed (auto)",
+    )
+    mamba_ssm_cache_dtype: str | None = _option(
+        "--mamba-ssm-cache-dtype",
+        kind="choice",
+        group="engine",
+        choices=("auto", "float32", "bfloat16", "float16"),
+        help="type of recurrent states in vLLM and SGLang (auto: the checkpoint's own)",
     )
     prefix_caching: bool | None = _option(
         "--prefix-caching",
@@ -481,6 +505,7 @@ class Query:
     host_bandwidth: int | str | None = _option(
         "--host-bandwidth",
         kind="bytes",
+        high=_MOST_DEVICE_BYTES,
         group="home",
         help="bytes per second that the processor reads, such as 90GB (89.6GB: two channels of DDR5-5600)",
     )
@@ -604,9 +629,17 @@ def current_names(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check(option: Option, value: Any) -> None:  # noqa: ANN401 - what a caller wrote
-    if value is None or option.kind in ("text", "tokens", "bytes", "pairs"):
+    if value is None or option.kind in ("text", "tokens", "pairs"):
         return
     flag = option.flags[0].removeprefix("--")
+    if option.kind == "bytes":
+        try:
+            size = parse_bytes(value)
+        except InputError as error:
+            raise InputError(f"{flag}: {error}") from error
+        if size > option.high:
+            raise InputError(f"{flag}: found {shorten(value)}; allowed: at most {option.high >> 40:,} TiB")
+        return
     if option.kind == "whole":
         if isinstance(value, bool) or not isinstance(value, int) or not option.low <= value <= option.high:
             allowed = f"a whole number from {option.low:,} to {option.high:,}"

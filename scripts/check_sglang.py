@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -62,12 +63,15 @@ def main() -> None:
     if given.write:
         check = OracleCheck(
             engine=f"SGLang {', '.join(sorted(releases))}",
+            day=datetime.now(UTC).date().isoformat(),
             models=len(names),
             accelerators=tuple(sorted(gpus)),
             points=counts["points"],
             equal=counts["equal"],
             refused_by_engine=counts["refused by the engine"],
-            other_classes=counts["another class than the record's"] + counts["not in the catalogue"],
+            other_classes=counts["another class than the record's"]
+            + counts["not in the catalogue"]
+            + counts["a config of class defaults"],
         )
         lines = [f"{name}: {json.dumps(value)}" for name, value in check.model_dump().items()]
         (data_dir() / "planner_check_sglang.yaml").write_text("\n".join(lines) + "\n")
@@ -78,6 +82,8 @@ def _left_out(row: dict[str, Any], model: Model | None) -> str | None:
         return "refused by the engine"
     if model is None:
         return "not in the catalogue"
+    if row.get("class_defaults"):
+        return "a config of class defaults"
     return None if row["architecture"] == model.architecture else "another class than the record's"
 
 
@@ -138,7 +144,7 @@ def _pools(model: Model, engine: Engine, gpu: Accelerator, row: dict[str, Any]) 
             prefix_cache=cached,
             chunk_tokens=resolved.chunk_tokens,
             overlap=overlap,
-            scaled_latents=plan.scaled_latents(model, engine, gpu),
+            scaled_latents=plan.scaled_latents(model, engine, gpu, flags.get("dcp_size", 1)),
             narrow_index=row["kv_dtype"] == "float8_e4m3fn"
             and settings.capability(gpu) in settings.NARROW_INDEX,
         ),

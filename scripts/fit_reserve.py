@@ -59,9 +59,6 @@ COVERAGE = 0.8
 LEAST_IN_CLASS = 10
 """Logs below which a class of devices takes the wider of its own band and that of all."""
 
-FEW_LOGS_WIDEN = 2
-"""How many times wider a band is that rests on few logs, where no constants are fitted."""
-
 ASSUMED_WEIGHT = 0.5
 """What a log weighs whose source does not state all flags, against one whose does."""
 
@@ -344,9 +341,8 @@ def counted(catalogue: Catalogue, observations: Iterable[Observation]) -> list[d
 def widths(rows: list[dict[str, Any]]) -> dict[str, float]:
     """The share of a device's memory that four in five errors lie within, by class of devices and ranks.
 
-    With few logs the largest error may well not be the largest there is: a class of fewer than ten logs takes twice
-    the wider of its own and that of all logs of as many ranks (one, or several), and a class without logs twice
-    the latter.
+    A class of fewer than ten logs takes the wider of its own and that of all logs of as many ranks (one, or several),
+    and a class without logs the latter.
     """
     found = {}
     for ranks in ("", "_ranks"):
@@ -354,11 +350,11 @@ def widths(rows: list[dict[str, Any]]) -> dict[str, float]:
         if not near:
             continue
         near_all = _quantile([_missed(row) for row in near])
-        found[ranks] = FEW_LOGS_WIDEN * near_all
+        found[ranks] = near_all
         for name in {row["class"] for row in near}:
             own = [_missed(row) for row in near if row["class"] == name]
             width = _quantile(own)
-            found[f"_{name}"] = width if len(own) >= LEAST_IN_CLASS else FEW_LOGS_WIDEN * max(width, near_all)
+            found[f"_{name}"] = width if len(own) >= LEAST_IN_CLASS else max(width, near_all)
     return {ending: float(f"{width:.3g}") for ending, width in sorted(found.items())}
 
 

@@ -3,7 +3,8 @@
     python scripts/run_sglang_planner.py CONFIGS FLAGS.json [--gpu NAME] > records.jsonl
 
 CONFIGS is a folder with one JSON file per model: a ``config.json``, alone or under the key ``config``
-(with the checkpoint's ``hf_quant_config`` beside it, if it has one). FLAGS.json is a list of objects of
+(with the checkpoint's ``hf_quant_config`` beside it, if it has one); a ``note`` that speaks of class defaults says
+that no checkpoint's config was at hand. FLAGS.json is a list of objects of
 ``ServerArgs`` fields; every model is run under each. No GPU is needed and no weights are read: the device
 is pretended through ``runtime_context.override_platform``, the budget of the pools is 40 GiB.
 
@@ -334,12 +335,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         for source in sorted(asked.configs.glob("*.json")):
             place = _written(source, Path(scratch))
+            defaults = "class defaults" in str(json.loads(source.read_text()).get("note"))
             for flags in json.loads(asked.flags.read_text()):
                 row = {
                     "id": source.stem.replace("--", "/", 1),
                     "sglang": release,
                     "gpu": asked.gpu,
                     "flags": flags,
+                    "class_defaults": defaults,
                 }
                 try:
                     row |= run(str(place), flags)

@@ -82,7 +82,7 @@ def main() -> None:
     arguments.add_argument("configs", type=Path)
     given = arguments.parse_args()
     sys.meta_path.insert(0, _Empty(APART))
-    sys.meta_path.append(_Empty(ABSENT))
+    sys.meta_path.append(_Empty(tuple(name for name in ABSENT if importlib.util.find_spec(name) is None)))
     planner = Planner()
     rows = [json.loads(line) for line in given.records.read_text().splitlines()]
     met = set()

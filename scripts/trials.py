@@ -1,15 +1,21 @@
 """What was tried against the project and with what result: data/trials.yaml, and its tables in a page.
 
-    python scripts/trials.py      write the tables of docs/about/reliability.md from data/trials.yaml
+    python scripts/trials.py                write the tables of docs/about/reliability.md from data/trials.yaml
+    python scripts/trials.py --drop fuzz    forget the runs of the fuzzer, before those of other code
 
 ``scripts/fuzz.py``, ``scripts/variation.py`` and ``scripts/kills.py`` write their results with ``--write``.
 """
 
 from __future__ import annotations
 
+import argparse
 import datetime as dt
+import fcntl
+import hashlib
 import platform
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,18 +32,60 @@ def read() -> dict[str, Any]:
     return dict(yaml.safe_load(DATA.read_text(encoding="utf-8"))) if DATA.is_file() else {}
 
 
-def record(kind: str, result: dict[str, Any], *, add: bool = False) -> None:
-    """Record a result with its day and Python, in place of the last one or after it, and write the page's tables."""
-    known = read()
-    made = {
+def package() -> str:
+    """The first half of the digest of the package's code: two runs with the same were given the same program."""
+    code = hashlib.sha256()
+    for path in sorted((ROOT / "kvreport").rglob("*.py")):
+        code.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())
+    return code.hexdigest()[:32]
+
+
+def stamp() -> dict[str, Any]:
+    """What every record has: its day, its Python and its code."""
+    return {
         "date": dt.datetime.now(dt.UTC).date().isoformat(),
         "python": platform.python_version(),
+        "package": package(),
     }
-    made |= result
-    known[kind] = [*known.get(kind, []), made] if add else [made]
+
+
+def write(known: dict[str, Any]) -> None:
+    """Write the records, and the page's tables from them."""
     text = yaml.safe_dump(known, sort_keys=False, allow_unicode=True, width=118)
     DATA.write_text(HEAD + text, encoding="utf-8")
     write_page()
+
+
+def record(kind: str, result: dict[str, Any]) -> None:
+    """Record a result in place of the last one."""
+    with _alone():
+        write(read() | {kind: [stamp() | result]})
+
+
+def add_counts(first_seed: int, targets: dict[str, dict[str, int]]) -> None:
+    """Add one run of the fuzzer to those of the same day, Python and code; runs may end at the same time."""
+    with _alone():
+        known, made = read(), stamp()
+        runs = known.setdefault("fuzz", [])
+        own = next((run for run in runs if made.items() <= run.items()), None)
+        if own is None:
+            own = made | {"runs": 0, "first_seed": first_seed, "targets": {}}
+            runs.append(own)
+        own["runs"] += 1
+        own["first_seed"] = min(own["first_seed"], first_seed)
+        for name, counts in targets.items():
+            held = own["targets"].setdefault(name, dict.fromkeys(counts, 0))
+            for key, number in counts.items():
+                held[key] += number
+        write(known)
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Let one process write at a time."""
+    with Path(f"{DATA}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def write_page() -> None:
@@ -71,7 +119,11 @@ def fuzz_table(runs: list[dict[str, Any]]) -> str:
     lines += [(name, f"{all_:,}", f"{no:,}", f"{bad:,}") for name, (all_, no, bad) in total.items()]
     sums = [sum(one[at] for one in total.values()) for at in range(3)]
     lines.append(("all", *(f"{number:,}" for number in sums)))
-    seeds = ", ".join(f"{run['date']}: seeds from {run['first_seed']:,}" for run in runs)
+    seeds = "\n".join(
+        f"{run['date']}: {run['runs']:,} run{'s' * (run['runs'] != 1)} with seeds from {run['first_seed']:,}, "
+        f"package {run['package'][:16]}"
+        for run in runs
+    )
     return "".join(f"{a:<22}{b:>12}{c:>12}{d:>8}\n" for a, b, c, d in lines) + f"{seeds}\n"
 
 
@@ -92,4 +144,8 @@ def kills_table(runs: list[dict[str, Any]]) -> str:
 TABLES = {"fuzz": fuzz_table, "variation": variation_table, "kills": kills_table}
 
 if __name__ == "__main__":
+    options = argparse.ArgumentParser(description="Write the tables of docs/about/reliability.md.")
+    options.add_argument("--drop", choices=sorted(TABLES), help="forget the records of this kind first")
+    if (dropped := options.parse_args().drop) is not None:
+        write({kind: runs for kind, runs in read().items() if kind != dropped})
     write_page()

@@ -8,6 +8,7 @@ of one drawing say how many.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import io
 import json
@@ -19,6 +20,7 @@ from functools import cache
 from math import isfinite
 from pathlib import Path
 from typing import Any, Final
+from unittest import mock
 
 import brought
 import checkpoints
@@ -49,13 +51,12 @@ from kvreport.catalog.formats import Formats, Grid
 from kvreport.catalog.load import Catalogue, open_catalogue
 from kvreport.catalog.model import Model
 from kvreport.catalog.shelf import read_yaml, validate
-from kvreport.cli import main
+from kvreport.cli import main, parser
 from kvreport.dataset import grid
 from kvreport.dataset.matrix import Cube, matrix
 from kvreport.errors import CatalogueError, InputError
 from kvreport.estimation.opening import open_folder
 from kvreport.publish.browser import script
-from kvreport.query import options
 from kvreport.resources import data_dir
 from kvreport.startup_log import FACTS, PATTERNS, diagnose, read_log
 from kvreport.startup_log.reading import LARGEST, MAX_LINE
@@ -136,13 +137,14 @@ def sensible(found: dict[str, Any], *, given_pool: bool = False) -> None:
         assert found["shortfall_bytes"] == 0, verdict
     elif verdict not in STARTS:
         assert most == 0, (verdict, most)
-    # A model without a cache lacks no bytes of it, whatever its weights: its shortfall is 0.
-    if verdict in ("weights_exceed_memory", "cache_exceeds_pool") and found["kv_bytes_per_request_per_gpu"]:
+    if verdict in ("weights_exceed_memory", "cache_exceeds_pool"):
         assert found["shortfall_bytes"] > 0, verdict
     counts = [row["max_concurrent_requests"] for row in found["by_context"]]
     assert counts == sorted(counts, reverse=True), counts
     budget = found["budget"]
     taken = sum(budget[part] for part in ("weights", "activations", "non_framework", "graphs"))
+    if verdict in ("fits", "tight") and not given_pool:
+        assert taken <= budget["total_bytes"], budget
     if not given_pool and budget["kv_pool_bytes"]:
         assert taken + budget["kv_pool_bytes"] <= budget["total_bytes"], budget
 
@@ -688,6 +690,20 @@ def safetensors(draw: Draw) -> Outcome:
 
 # --- the command line --------------------------------------------------------------------------------
 
+COMMON: Final = frozenset(
+    {
+        "--context",
+        "--kv",
+        "--weights",
+        "--utilization",
+        "--max-seqs",
+        "--tensor-parallel",
+        "--eager",
+        "--kv-pool",
+        "--memory",
+    }
+)
+NAMED: Final = ("llama-3.1-8b", "qwen3-8b", "gpt-oss-20b", "deepseek-v3.2")
 VALUES: Final = (
     "", " ", "0", "1", "-1", "8", "1e3", "10**9", "1000000000", "99999999999999999999", "nan", "inf", "-inf", "0.5", "1.5",
     "32K", "1M", "8,192", "1_000", "0K", "-32K", "40GiB", "0GB", "H100", "h100-sxm-80gb", "H100*8", "H100*0", "*", "fp8",
@@ -696,35 +712,77 @@ VALUES: Final = (
 )  # fmt: skip
 
 
+USUAL: Final = {
+    "N": ("1", "1", "2", "4", "8", "256"), "F": ("0.5", "0.9", "1"), "SIZE": ("1GiB", "40GiB", "64GB"),
+    "TOKENS": ("1", "1000", "8K", "128K"), "TIME": ("30ms", "2s"), "FORMAT": ("fp8", "bf16", "int4", "auto"),
+    "NAME": ("vllm", "vllm@0.19.0", "sglang", "tensorrt-llm", "llama-cpp", "mlx", "ceiling", "transformers"),
+}  # fmt: skip
+"""Values by what help calls them."""
+NOT_DRAWN: Final = ("--fetch", "--trace", "--lengths", "--mmproj")
+"""Flags that ask a network, or read a file."""
+
+
 @cache
-def command_flags() -> list[tuple[str, bool]]:
+def command_flags(command: str) -> list[tuple[str, tuple[str, ...]]]:
+    """The flags of a command, and values that each has a use for; none where no value stands after it."""
+    (found,) = (action for action in parser()._actions if isinstance(action, argparse._SubParsersAction))
     return [
-        (option.flags[0], option.kind not in ("switch",)) for option in options() if option.name != "fetch"
+        (
+            action.option_strings[0],
+            () if action.nargs == 0 else tuple(action.choices or USUAL.get(str(action.metavar), VALUES)),
+        )
+        for action in found.choices[command]._actions
+        if action.option_strings and action.option_strings[0] not in NOT_DRAWN
     ]
+
+
+def opened(data: str | None = None) -> Catalogue:
+    """What a command opens: the public catalogue once for all of them."""
+    return catalogue() if data is None else open_catalogue(data)
 
 
 def command_line(draw: Draw) -> Outcome:
     """Words after a command: status 0 with an answer, 2 with one line, 3 where a requirement is not met."""
-    command = draw.choice(("estimate",) * 8 + ("size", "list", "diff", "boundary", "nothing", "model"))
+    plain = draw.random() < 0.5  # as people ask: flags that every server has, with values that they have
+    command = (
+        "estimate"
+        if plain
+        else draw.choice(("estimate",) * 8 + ("size", "size", "list", "diff", "nothing", "model"))
+    )
     words = [command]
     if draw.random() < 0.95:
         words.append(
             draw.choice(
-                ("llama-3.1-8b", "qwen3-8b", "gpt-oss-20b", "deepseek-v3.2", "x", "gpus", "models", "")
+                ("gpus", "models", "x")
+                if command == "list"
+                else (*NAMED, *NAMED, draw.choice(model_ids()), "x", "")
             )
         )
     if draw.random() < 0.9:
         words += ["--gpu", draw.choice(("H100", "h100-sxm-80gb", "rtx-4090", "mi300x", "H100*8", "x"))]
+    if command == "size" and draw.random() < 0.8:
+        words += [
+            "--context",
+            draw.choice(("8K", "1000", "128K")),
+            "--concurrent",
+            draw.choice(("1", "4", "300")),
+        ]
+    known = command_flags(command if command in ("estimate", "size") else "estimate")
+    known = [pair for pair in known if pair[0] in COMMON] if plain else known
     for _ in range(draw.randrange(4)):
-        flag, takes = draw.choice(command_flags())
+        flag, usual = draw.choice(known)
         words.append(mutants.misspelled(draw, flag) if draw.random() < 0.05 else flag)
-        if takes:
-            words.append(draw.choice(VALUES))
+        if usual:
+            words.append(draw.choice(usual if plain or draw.random() < 0.6 else VALUES))
     if draw.random() < 0.3:
         words += ["--require", draw.choice(("0", "1", "10", "100000", "-1", "x"))]
     words += ["--format", "json"] if draw.random() < 0.7 else []
     out, errors = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
+    with (
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(errors),
+        mock.patch("kvreport.catalog.load.open_catalogue", opened),
+    ):
         try:
             status = main(words)
         except SystemExit as end:  # --help and --version
@@ -737,12 +795,75 @@ def command_line(draw: Draw) -> Outcome:
         assert all(len(line) <= SENTENCE for line in lines), words
         return REFUSED
     assert out.getvalue(), words
-    if "json" in words and command == "estimate":
-        told = json.loads(out.getvalue())
+    if "json" in words and "-h" not in words and command in ("estimate", "size"):
+        told = json.loads(out.getvalue(), parse_constant=not_a_number)
+    if "json" in words and "-h" not in words and command == "estimate":
         finite(told)
         required = words[words.index("--require") + 1] if "--require" in words else "0"
         assert (status == 3) == (told["max_concurrent_requests"] < int(required)), words
     return ANSWERED
+
+
+def not_a_number(name: str) -> float:
+    """Refuse NaN and infinity, which JSON does not have."""
+    raise AssertionError(name)
+
+
+# --- sizes -----------------------------------------------------------------------------------------------
+
+
+def sizing(draw: Draw) -> Outcome:
+    """A workload: what is offered holds it, an estimate of the same serves, and twice the load needs no fewer GPUs."""
+    model, concurrent = draw.choice(model_ids()), int(2 ** draw.uniform(0, 11))
+    asked: dict[str, Any] = {
+        "gpus": draw.sample(gpu_ids(), draw.randrange(1, 3)),
+        "context": int(2 ** draw.uniform(0, 18)),
+        "tensor_parallel": draw.choice(([1], [1, 2], [4, 8], None)),
+    }
+    for name, values, share in (
+        ("weights", (["fp8"], ["released", "int4"]), 0.3),
+        ("kv", (["fp8"], ["auto", "fp8"]), 0.2),
+        ("engine", ("sglang", "vllm@0.19.0"), 0.2),
+        ("utilization", (0.5, 0.8, 0.95), 0.2),
+        ("max_seqs", (1, 64, 4096), 0.2),
+        ("burst", (1.5, 10.0), 0.2),
+        ("spare_replicas", (1, 3), 0.1),
+        ("shared_prefix", (16, 1000), 0.1),
+        ("tpot_s", (0.005, 0.05), 0.1),
+        ("efficiency", (0.1, 1.0), 0.1),
+    ):
+        if draw.random() < share:
+            asked[name] = draw.choice(values)
+    try:
+        found = kvreport.size(model, concurrent=concurrent, catalog=catalogue(), **asked)
+    except InputError as error:
+        return one_sentence(error)
+    json.dumps(found.to_dict(), allow_nan=False)
+    work, best = found.workload, found.ranking.deployments[0]
+    for one in found.ranking.deployments:
+        assert 1 <= one.users_each <= one.users_held, one
+        assert one.replicas[1] * one.users_each >= work.peak, one
+        assert one.replicas[0] <= one.replicas[1] <= one.replicas[2], one
+    if best.layout.is_tensor_only:
+        served = ask(
+            model,
+            gpu=best.offer.accelerator.id,
+            tensor_parallel=best.layout.tensor,
+            weights=best.weight_format,
+            kv=best.kv_format,
+            context_tokens=work.longest_tokens,
+            **{name: asked[name] for name in ("engine", "utilization", "max_seqs") if name in asked},
+        )
+        assert served is not None
+        assert served["verdict"] in STARTS, served["verdict"]
+    try:
+        more = kvreport.size(model, concurrent=2 * concurrent, catalog=catalogue(), **asked)
+    except InputError as error:
+        one_sentence(error)
+        return ANSWERED
+    fewest = [min(one.devices for one in each.ranking.deployments) for each in (found, more)]
+    assert fewest[0] <= fewest[1], fewest
+    return "answered", 2
 
 
 # --- numbers as people write them ----------------------------------------------------------------------
@@ -838,6 +959,7 @@ TARGETS: Final[dict[str, Callable[[Draw], Outcome]]] = {
     "GGUF header": gguf,
     "safetensors header": safetensors,
     "command line": command_line,
+    "size relation": sizing,
     "written number": written_number,
     "array arithmetic": array_arithmetic,
     "browser arithmetic": browser_arithmetic,
@@ -846,23 +968,24 @@ TARGETS: Final[dict[str, Callable[[Draw], Outcome]]] = {
 }
 
 SHARES: Final = {
-    "config mutation": 60,
-    "core dimension": 20,
-    "config relation": 10,
-    "record mutation": 60,
-    "record text": 10,
-    "estimate relation": 20,
-    "matrix cells": 6,
-    "log mutation": 130,
-    "printed log": 150,
-    "GGUF header": 30,
-    "safetensors header": 40,
-    "command line": 4,
-    "written number": 80,
-    "array arithmetic": 100,
-    "browser arithmetic": 100,
-    "page state": 5,
-    "page address": 175,
+    "config mutation": 50,
+    "core dimension": 8,
+    "config relation": 5,
+    "record mutation": 25,
+    "record text": 5,
+    "estimate relation": 130,
+    "matrix cells": 2,
+    "log mutation": 60,
+    "printed log": 50,
+    "GGUF header": 10,
+    "safetensors header": 10,
+    "command line": 22,
+    "size relation": 5,
+    "written number": 144,
+    "array arithmetic": 110,
+    "browser arithmetic": 110,
+    "page state": 4,
+    "page address": 250,
 }
 """How many of a thousand inputs each target is given: an input costs from microseconds to ten milliseconds."""
 

@@ -22,10 +22,8 @@ from kvreport.publish.page_data import gather
 from kvreport.query import url_keys
 from kvreport.units import parse_tokens
 
-MODELS: Final = (
-    "meta-llama/Llama-3.1-8B*,deepseek-ai/DeepSeek-V3.2,openai/gpt-oss-*,Qwen/Qwen3.6-27B,google/gemma-3-27b*"
-)
-GPUS: Final = "h100-sxm*,b200*,mi300x,rtx-4090,dgx-spark*,a100-sxm4-80gb,l4"
+MODELS: Final = "meta-llama/Llama-3.1-8B*,deepseek-ai/DeepSeek-V3.2,openai/gpt-oss-*,Qwen/Qwen3.6-27B,google/gemma-3-27b*,Skywork/Skywork-Reward*"
+GPUS: Final = "h100-sxm*,b200*,mi300x,rtx-4090,dgx-spark*,a100-sxm4-80gb,l4,a16"
 RUN: Final = """
 const { site, models, rows } = JSON.parse(await new Response(Deno.stdin.readable).text());
 console.log(JSON.stringify(rows.map(([id, gpuId, state]) => {

@@ -39,7 +39,8 @@
     const memory = options.share === undefined ? gpu.memory : kernel.engineMemory(gpu.usable, options.share);
     const left = kernel.poolLeft(memory, resident, reserve);
     const pool = Math.max(left, 0);
-    const free = kernel.freeBytes(pool, block, kept);
+    const room = kernel.roomLeft(gpu.usable, memory, resident, reserve, constant, terms);
+    const free = Math.min(room, kernel.freeBytes(room, block, kept));
     return {
       model,
       gpu,
@@ -52,6 +53,7 @@
       memory,
       reserve,
       left,
+      room,
       pool,
       uncertainty,
       tokens: step.tokens,
@@ -136,13 +138,13 @@
   }
 
   function answerOfEngine(config, context) {
-    const { model, gpu, block, kept, pool } = config;
+    const { model, gpu, block, kept, room } = config;
     const request = kernel.requestBytes(config.constant, config.terms, context);
     const own = kernel.requestBytes(config.heldConstant, config.heldTerms, context);
     const judged = kernel.verdict(
       gpu.usable,
       config.resident,
-      config.left,
+      room,
       config.uncertainty,
       block,
       kept,
@@ -154,7 +156,7 @@
     const [free, less, more] = gpu.free || [config.memory, 0, 0];
     const band = config.memory > free ? more : less;
     const verdict = Math.max(judged, kernel.startVerdict(config.memory, free, band));
-    const held = kernel.numRequests(pool, block, kept, request);
+    const held = kernel.numRequests(room, block, kept, request);
     return {
       users: kernel.runningRequests(verdict, held, config.seqs),
       held,
@@ -163,7 +165,7 @@
       request,
       verdict: kernel.words.verdicts[verdict],
       short: Math.max(
-        kernel.shortfall(config.left, block, kept, request, config.wanted),
+        kernel.shortfall(room, block, kept, request, config.wanted),
         config.memory - free,
       ),
       token: kernel.tokenBytes(config.heldTerms, context),

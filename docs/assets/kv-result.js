@@ -189,6 +189,7 @@
     const ranks = deployment.ranks.map((rank) => ({
       ...rank,
       left: rank.left + bytes,
+      room: rank.room + bytes,
       pool: Math.max(rank.left + bytes, 0),
       uncertainty: 0,
     }));

@@ -216,6 +216,12 @@
       const kv = { own: [model.kv], fp8: ["fp8"], any: [...new Set([model.kv, "fp8"])] }[fields.kv.value]
         .filter((name) => name in model.plan);
       const gpus = values.get("gpu") ? [values.get("gpu")] : given.prices ? Object.keys(given.prices) : null;
+      const few = engine !== catalog.engine.name;
+      const same = kvSizing.sizeCommand(model.id, few ? engine : "", given, {
+        gpu: values.get("gpu"),
+        weights: fields.weights.value === "released" ? "" : fields.weights.value,
+        kv: { own: "", fp8: "fp8", any: "auto,fp8" }[fields.kv.value],
+      });
       const choices = {
         gpus,
         weights: fields.weights.value.split(","),
@@ -230,6 +236,9 @@
       }
       if (!ranking.deployments.length) {
         refuse(kvSizing.whatToRelax(site, made.work, choices, ranking), ignored);
+        if (few) {
+          box.append(make("p", { class: "kv-note" }, whatIsTried({ site, model, few })), command(same));
+        }
         return;
       }
       lay({
@@ -244,6 +253,8 @@
         all: ranking.deployments,
         priced: Boolean(given.prices),
         alike: Boolean(gpus),
+        few,
+        same,
       }, ignored);
     }
 
@@ -335,6 +346,8 @@
         ranked(listed, answer),
         make("h2", {}, "Why this layout"),
         layouts(answer, best),
+        make("p", { class: "kv-note" }, whatIsTried(answer)),
+        command(answer.same),
         make("h2", {}, "How it is computed"),
         make("div", {
           class: "kv-steps",
@@ -385,6 +398,21 @@
       return found;
     }
 
+    /* Which layouts the page tries, and what only the command does. */
+    function whatIsTried({ site, model, few }) {
+      const tried = kvSizing.layoutsOf(site).filter((layout) =>
+        layout.places.every((place) => model.weights.released?.[place] || model.weights.bf16?.[place]) &&
+        layout.places.every((place) =>
+          Object.values(model.plan).some((rows) => rows[place]?.some((index) => index >= 0))
+        )
+      );
+      return `Layouts tried: ${tried.map((layout) => layoutWords[layout.label]).join(", ")}. ${
+        few
+          ? "Under this engine the page tries tensor parallelism; this command tries every layout that suits the model:"
+          : "The same search on the command line, which also takes unequal GPUs (--gpu rtx-5090+rtx-3090):"
+      }`;
+    }
+
     /* The same GPU and formats in every layout that serves: one bar each, bytes of one GPU. */
     function layouts(answer, best) {
       const { site, model, work } = answer;
@@ -394,15 +422,19 @@
         if (alike && !seen.has(one.layout.label)) seen.set(one.layout.label, one);
       }
       const shown = [...seen.values()].sort((a, b) => a.devices - b.devices || b.each - a.each);
-      const not = site.layouts.filter((layout) =>
+      const not = kvSizing.layoutsOf(site).filter((layout) =>
         !seen.has(layout.label) &&
         layout.places.every((place) =>
           kvCapacity.configure(site, model, best.gpu, place, best.weightFormat, best.kv, true)
         )
       );
+      const plain = shown.filter((one) => one.layout.label === `tp${one.ranks}`);
+      const other = [...plain, ...shown].find((one) => one !== best && one.layout !== best.layout);
+      const why = other && kvSizing.whyItWins(best, other, (one) => layoutWords[one.layout.label]);
       return make(
         "div",
         { class: "kv-multiples" },
+        why ? make("p", { class: "kv-note" }, why) : null,
         ...shown.map((one) => {
           const share = kvKernel.shareOfPeak(work.peak, one.each);
           const figure = bar(one, kvKernel.replicasFor(share, one.layout.dp));

@@ -146,6 +146,9 @@
 
   const isTensorOnly = (layout) => layout.devices === layout.tp && !layout.ep && layout.dcp === 1;
 
+  /* Every layout that a search tries: the published ones, and those that only a search has. */
+  const layoutsOf = (site) => [...site.layouts, ...site.sizing_layouts];
+
   /* Deployments that serve the workload, best first, as kvreport.accounting.ranking.rank has them.
      choices: {gpus: ids or null, weights: names, kv: names, layouts: labels or null, available: n or null,
      prices: {id: price} or null}. */
@@ -159,7 +162,7 @@
     for (const gpu of site.gpus) {
       if (choices.gpus && !choices.gpus.includes(gpu.id)) continue;
       const limits = peaks.gpus[gpu.id];
-      for (const layout of site.layouts) {
+      for (const layout of layoutsOf(site)) {
         if (choices.layouts && !choices.layouts.includes(layout.label)) continue;
         if (layout.devices > layout.nodes * limits.node) continue;
         if (!gpu.linked && !isTensorOnly(layout)) continue;
@@ -169,11 +172,11 @@
               capacity.configure(site, model, gpu, place, weightFormat, kv, true)
             );
             if (stages.some((stage) => stage === null)) continue;
-            if (stages.some((stage) => stage.pool <= 0)) {
+            if (stages.some((stage) => stage.room <= 0)) {
               refuse("weights");
               continue;
             }
-            const holding = stages.map((stage) => replicaRequests(stage, stage.pool, work));
+            const holding = stages.map((stage) => replicaRequests(stage, stage.room, work));
             const held = Math.min(...holding);
             if (!held) {
               refuse("context");
@@ -194,7 +197,7 @@
             const average = kernel.replicasFor(Math.max(1, Math.ceil(work.concurrent)), all);
             const surely = Math.min(
               limits.seqs,
-              ...stages.map((one) => replicaRequests(one, one.pool - one.uncertainty, work)),
+              ...stages.map((one) => replicaRequests(one, one.room - one.uncertainty, work)),
             );
             const sure = kernel.ofAllRanks(surely, layout.dp);
             const { block, kept, constant, terms } = stage;
@@ -269,7 +272,7 @@
     const { block, kept, constant, terms } = found.plan;
     const pool = kernel.poolFor(block, kept, constant, terms, each, work.mean, work.longest, work.prefix);
     const utilization = kernel.utilizationFor(pool, found.weights, found.reserve, found.total);
-    const keeps = peaks.gpus[found.gpu.id].kept[found.layout.label];
+    const keeps = peaks.gpus[found.gpu.id].kept[found.layout.devices];
     const lowest = kernel.lowestStaticFraction(pool, found.weights, found.total);
     const highest = keeps === null ? -1 : kernel.highestStaticFraction(keeps, found.total);
     return {
@@ -346,5 +349,70 @@
     return words.map(quote).join(" ");
   }
 
-  root.kvSizing = { workload, rank, bestOfEach, inverses, whatToRelax, runsOnSglang, command, underEngine };
+  /* Why a layout wins: what its pools hold together and what a request takes of them, beside another layout's. */
+  function whyItWins(best, other, name) {
+    const gib = (bytes) => (bytes / 2 ** 30).toLocaleString("en-US", { maximumFractionDigits: 1 });
+    const pools = ({ layout, pool }) => gib(kernel.overReplica(pool, layout.devices));
+    const request = ({ layout, request }) => gib(kernel.overDataRank(request, layout.devices, layout.dp));
+    return kernel.words.why_layout.replace(/\{(\w+)\}/g, (_, key) =>
+      ({
+        best: name(best),
+        best_pool: pools(best),
+        best_request: request(best),
+        best_gpus: best.layout.devices,
+        other: name(other),
+        other_pool: pools(other),
+        other_request: request(other),
+        other_gpus: other.layout.devices,
+      })[key]);
+  }
+
+  /* The command that answers the same question. asked, available, prices: as the page reads them; formats as given
+     on the command line, "" for the defaults. */
+  function sizeCommand(model, engine, { asked, available, prices }, { gpu, weights, kv }) {
+    const seconds = (
+      value,
+    ) => (value === null || value === undefined ? null : `${+(value * 1000).toFixed(3)}ms`);
+    const words = ["kvreport", "size", model];
+    const add = (flag, value) => {
+      if (value !== null && value !== undefined && value !== "") words.push(flag, String(value));
+    };
+    add("--context", asked.context);
+    add("--concurrent", asked.concurrent);
+    add("--users", asked.users);
+    if (asked.users) {
+      add("--requests-per-minute", asked.perMinute);
+      add("--latency", `${asked.latency}s`);
+    }
+    add("--average", asked.average);
+    add("--prompt", asked.prompt);
+    add("--output", asked.output);
+    add("--shared-prefix", asked.prefix);
+    add("--burst", asked.burst);
+    add("--spares", asked.spares);
+    add("--ttft", seconds(asked.ttft));
+    add("--tpot", seconds(asked.tpot));
+    add("--efficiency", asked.efficiency);
+    add("--gpu", gpu);
+    add("--available", available);
+    for (const [name, price] of Object.entries(prices || {})) add("--price", `${name}=${price}`);
+    add("--weights", weights);
+    add("--kv", kv);
+    add("--engine", engine);
+    return words.map(quote).join(" ");
+  }
+
+  root.kvSizing = {
+    workload,
+    rank,
+    bestOfEach,
+    inverses,
+    whatToRelax,
+    runsOnSglang,
+    command,
+    layoutsOf,
+    whyItWins,
+    sizeCommand,
+    underEngine,
+  };
 })(typeof globalThis === "object" ? globalThis : this);

@@ -172,7 +172,7 @@
       },
       table,
     );
-    let text = "";
+    let text = "", answers = 0;
 
     function download() {
       const url = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
@@ -201,6 +201,7 @@
       } finally {
         button.disabled = false;
         progress.hidden = true;
+        said.dataset.kvAnswers = String(++answers); // that this run has ended
       }
     }
 

@@ -18,7 +18,8 @@
     const { request } = kvCapacity.serve(deployment, Math.min(context, deployment.model.limit));
     const states = deployment.wanted * deployment.block;
     const need = states > request ? ["states", states] : ["request", request];
-    const kept = deployment.memory - gpu.usable;
+    // No pool is made where requests hold nothing, so no share of the memory is held back.
+    const kept = request ? deployment.memory - gpu.usable : 0;
     return [
       [label("usable"), gpu.usable, "total"],
       ...(kept ? [[label("share", { share }), kept, "taken"]] : []),
@@ -30,7 +31,7 @@
           [label("graphs"), -parts.graphs, "reserve"],
         ]
         : [[label("reserve"), -deployment.reserve, "reserve"]]),
-      [label("pool"), deployment.left, "total"],
+      [label("pool"), deployment.room, "total"],
       [label(need[0], { context: tokens(context) }), -need[1], "cache"],
     ].filter(([, bytes, role]) => bytes !== 0 || role === "total");
   }

@@ -209,9 +209,18 @@
   }
 
   function ignoredNote(ignored) {
-    return ignored.length
-      ? make("span", { class: "kv-ignored" }, ` Ignored, not known here: ${ignored.join(", ")}.`)
-      : null;
+    if (!ignored.length) return null;
+    const [, machine] = /^gpus?=([\w.-]+(?:[ +][\w.*-]+)+)$/m.exec(ignored.join("\n")) || [];
+    const unequal = machine
+      ? ` For unequal GPUs of one machine, run: kvreport size MODEL --gpu ${
+        machine.replace(/ /g, "+")
+      } --concurrent 8 --context 8K`
+      : "";
+    return make(
+      "span",
+      { class: "kv-ignored" },
+      ` Ignored, not known here: ${ignored.join(", ")}.${unequal}`,
+    );
   }
 
   function debounce(call, wait) {

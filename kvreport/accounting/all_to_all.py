@@ -16,8 +16,21 @@ from kvreport.errors import InputError
 from kvreport.units import GIB
 
 AllToAll = Literal[
-    "allgather_reducescatter", "deepep_high_throughput", "deepep_low_latency", "flashinfer_nvlink_one_sided"
+    "allgather_reducescatter",
+    "deepep_high_throughput",
+    "deepep_low_latency",
+    "deepep_v2",
+    "flashinfer_nvlink_one_sided",
+    "flashinfer_nvlink_two_sided",
+    "mori_high_throughput",
+    "mori_low_latency",
+    "nixl_ep",
 ]
+
+NOT_COUNTED: Final = frozenset(
+    {"deepep_v2", "flashinfer_nvlink_two_sided", "mori_high_throughput", "mori_low_latency", "nixl_ep"}
+)
+"""Exchanges whose buffers the library sizes in compiled code that is not read here; an answer says so."""
 
 NVLINK_BYTES: Final = GIB
 """What vLLM gives DeepEP for NVLink, and as much for RDMA between servers (``VLLM_DEEPEP_BUFFER_SIZE_MB``, 0.33)."""
@@ -113,7 +126,7 @@ def buffer_bytes(model: Model, layout: Layout, exchange: Exchange, max_batched_t
         return one_sided_bytes(
             max_batched_tokens, layout.expert_ranks, model.hidden_size, model.experts.per_token, form or ""
         )
-    if not layout.all_to_all.startswith("deepep"):
+    if not layout.all_to_all.startswith("deepep") or layout.all_to_all in NOT_COUNTED:
         return 0
     if layout.all_to_all == "deepep_high_throughput":
         return NVLINK_BYTES * (2 if layout.nodes > 1 else 1)

@@ -245,7 +245,7 @@ def shared_weights(case: Case, form: WeightFormat | None, known: Memo) -> Compon
             expert_ranks=case.layout.expert_ranks,
             whole_experts=case.layout.expert,
             redundant_experts=case.layout.redundant_experts,
-            component_ranks=case.rules.component_ranks(case.layout),
+            component_ranks=case.rules.component_ranks(case.model, case.layout),
         ),
     )
 

@@ -90,8 +90,24 @@ def beside(pool_bytes: xp.ArrayLike, plan: Plan, context_tokens: xp.ArrayLike) -
 
 def free_bytes(pool_bytes: xp.ArrayLike, plan: Plan) -> Integers:
     """Bytes of a pool that requests can take: whole blocks, less those the engine keeps."""
-    free = xp.maximum(blocks(pool_bytes, plan) - plan.kept_blocks, 0)
-    return cast(Integers, free * plan.block_bytes)
+    return _free_bytes(blocks(pool_bytes, plan), plan)
+
+
+def _free_bytes(whole: Integers, plan: Plan) -> Integers:
+    """Bytes of so many blocks that requests can take."""
+    return cast(Integers, xp.maximum(whole - plan.kept_blocks, 0) * plan.block_bytes)
+
+
+def lacks(pool_bytes: xp.ArrayLike, plan: Plan, request_bytes: Integers | int) -> xp.Numbers:
+    """Whether a pool does not hold one request; a negative pool does not hold even one of no bytes."""
+    return _lacks(pool_bytes, blocks(pool_bytes, plan), plan, request_bytes)
+
+
+def _lacks(
+    pool_bytes: xp.ArrayLike, there: Integers, plan: Plan, request_bytes: Integers | int
+) -> xp.Numbers:
+    """The same of a pool whose blocks are known."""
+    return cast(xp.Numbers, (request_bytes > _free_bytes(there, plan)) | (xp.integers(pool_bytes) < 0))
 
 
 def concurrency(pool_bytes: xp.ArrayLike, plan: Plan, context_tokens: xp.ArrayLike) -> Reals:
@@ -105,7 +121,8 @@ def concurrency(pool_bytes: xp.ArrayLike, plan: Plan, context_tokens: xp.ArrayLi
     """
     request = plan.profile.request_bytes(context_tokens)
     pool = blocks(pool_bytes, plan) * plan.block_bytes
-    fitting = xp.reals(xp.where(request > 0, xp.divide(pool, request), xp.INFINITY))
+    unlimited = xp.where(xp.integers(pool_bytes) < 0, 0.0, xp.INFINITY)
+    fitting = xp.reals(xp.where(request > 0, xp.divide(pool, request), unlimited))
     most = beside(pool_bytes, plan, context_tokens)
     return fitting if most is None else xp.minimum(fitting, most)
 
@@ -118,9 +135,10 @@ def users(pool_bytes: xp.ArrayLike, plan: Plan, context_tokens: xp.ArrayLike) ->
     last of them waits for the one block that is kept.
     """
     request = plan.profile.request_bytes(context_tokens)
-    pool = blocks(pool_bytes, plan) * plan.block_bytes
-    whole = xp.where(request > free_bytes(pool_bytes, plan), 0, pool // xp.maximum(request, 1))
-    fitting = xp.integers(xp.where(request > 0, whole, UNLIMITED_USERS))
+    there = blocks(pool_bytes, plan)
+    pool = there * plan.block_bytes
+    whole = xp.where(request > 0, pool // xp.maximum(request, 1), UNLIMITED_USERS)
+    fitting = xp.integers(xp.where(_lacks(pool_bytes, there, plan, request), 0, whole))
     most = beside(pool_bytes, plan, context_tokens)
     return fitting if most is None else xp.minimum(fitting, most)
 
@@ -154,7 +172,7 @@ def printed_tokens(
 
 def longest_context(pool_bytes: xp.ArrayLike, plan: Plan, limit_tokens: int) -> Integers:
     """Tokens of the longest single request that fits, at most ``limit_tokens``; 0 if none."""
-    return plan.profile.longest_context(free_bytes(pool_bytes, plan), limit_tokens)
+    return plan.profile.longest_context(xp.minimum(pool_bytes, free_bytes(pool_bytes, plan)), limit_tokens)
 
 
 def boundary(pool_bytes: xp.ArrayLike, plan: Plan, users_wanted: xp.ArrayLike, limit_tokens: int) -> Integers:
@@ -168,7 +186,8 @@ def boundary(pool_bytes: xp.ArrayLike, plan: Plan, users_wanted: xp.ArrayLike, l
     """
     wanted = xp.maximum(xp.integers(users_wanted), 1)
     share = blocks(pool_bytes, plan) * plan.block_bytes // wanted
-    longest = plan.profile.longest_context(xp.minimum(free_bytes(pool_bytes, plan), share), limit_tokens)
+    least = xp.minimum(xp.minimum(pool_bytes, share), free_bytes(pool_bytes, plan))
+    longest = plan.profile.longest_context(least, limit_tokens)
     most = beside(pool_bytes, plan, longest)
     return longest if most is None else xp.integers(xp.where(most >= wanted, longest, 0))
 
@@ -212,7 +231,8 @@ def verdict(
     Args:
         usable_bytes: Memory that a process can use on the device.
         weight_bytes: Weights on the device, as loaded.
-        pool_bytes: Left for the cache; negative where nothing is.
+        pool_bytes: Left for the cache, or for a model without one what weights and reserve leave of the device
+            (:func:`kvreport.accounting.kernel.room_left`); negative where nothing is.
         plan: The engine's block plan.
         context_tokens: Contexts asked for.
         limit_tokens: Longest context that the model supports.
@@ -228,14 +248,15 @@ def verdict(
     error = xp.integers(uncertainty_bytes)
     request = plan.profile.request_bytes(context)
     wanted = 0 if state_slots_wanted is None else state_slots_wanted
+    most, whole, least = blocks(pool + error, plan), blocks(pool, plan), blocks(pool - error, plan)
     codes = xp.select(
         [
             context > xp.integers(limit_tokens),
             xp.integers(weight_bytes) > xp.integers(usable_bytes),
-            request > free_bytes(pool + error, plan),
-            blocks(pool + error, plan) < wanted,
-            (request > free_bytes(pool, plan)) | (blocks(pool, plan) < wanted),
-            (request > free_bytes(pool - error, plan)) | (blocks(pool - error, plan) < wanted),
+            _lacks(pool + error, most, plan, request),
+            most < wanted,
+            _lacks(pool, whole, plan, request) | (whole < wanted),
+            _lacks(pool - error, least, plan, request) | (least < wanted),
         ],
         [
             Verdict.CONTEXT_EXCEEDS_MODEL,
@@ -289,4 +310,4 @@ def shortfall(
     if plan.pool is not None:
         pool = xp.where(pool > 0, blocks(pool, plan) * plan.block_bytes, pool)
     missing = least - pool
-    return xp.integers(xp.where(request > 0, xp.maximum(missing, 0), 0))
+    return xp.integers(xp.maximum(xp.where(request > 0, missing, -pool), 0))

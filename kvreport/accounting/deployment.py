@@ -95,9 +95,19 @@ class Deployment(Allocation):
         """This rank and those that differ, in the order of their places."""
         return tuple(sorted((self, *self.others), key=lambda one: one.places))
 
+    @property
+    def room_bytes(self) -> int | Integers:
+        """What decides whether one request runs: see :func:`kvreport.accounting.kernel.room_left`."""
+        asked = self.start_plan or self.plan
+        if self.case.kv_pool_bytes is not None or not asked.profile.holds_nothing:
+            return self.pool_bytes
+        reserve = self.reserve.total
+        kept = reserve if isinstance(reserve, int) else column(reserve)
+        return column(self.total_bytes) - self.resident_bytes - kept
+
     def own_requests(self, contexts: xp.ArrayLike) -> Integers:
         """Whole requests of each context that this rank's pool holds its part of."""
-        return capacity.users(_spread(self.pool_bytes), self.plan, contexts)
+        return capacity.users(_spread(self.room_bytes), self.plan, contexts)
 
     def requests(self, contexts: xp.ArrayLike) -> Integers:
         """Whole requests of each context that the pool holds."""
@@ -106,19 +116,19 @@ class Deployment(Allocation):
 
     def concurrency(self, contexts: xp.ArrayLike) -> Reals:
         """The same as the engine prints it: a real number, infinite where a request holds nothing."""
-        own = capacity.concurrency(_spread(self.pool_bytes), self.plan, contexts)
+        own = capacity.concurrency(_spread(self.room_bytes), self.plan, contexts)
         return _reduce(xp.minimum, own, (one.concurrency(contexts) for one in self.others))
 
     def printed_tokens(self, contexts: xp.ArrayLike) -> Integers:
         """Tokens of the pool as the engine's log line counts them."""
-        pool, line = _spread(self.pool_bytes), self.case.engine.token_line
+        pool, line = _spread(self.room_bytes), self.case.engine.token_line
         own = capacity.printed_tokens(pool, self.plan, contexts, line)
         return _reduce(xp.minimum, own, (one.printed_tokens(contexts) for one in self.others))
 
     def longest_context(self) -> Integers:
         """The longest single request that the pool holds, up to the model's limit."""
         asked = self.start_plan or self.plan
-        own = capacity.longest_context(self.pool_bytes, asked, self.case.model.context_tokens)
+        own = capacity.longest_context(self.room_bytes, asked, self.case.model.context_tokens)
         return _reduce(xp.minimum, own, (one.longest_context() for one in self.others))
 
     def verdicts(self, contexts: xp.ArrayLike) -> Codes:
@@ -128,7 +138,7 @@ class Deployment(Allocation):
         own = capacity.verdict(
             usable_bytes=MAX_BYTES if given else _spread(column(self.total_bytes)),
             weight_bytes=_spread(self.resident_bytes),
-            pool_bytes=_spread(self.pool_bytes),
+            pool_bytes=_spread(self.room_bytes),
             plan=self.start_plan or self.plan,
             context_tokens=contexts,
             limit_tokens=self.case.model.context_tokens,
@@ -143,7 +153,7 @@ class Deployment(Allocation):
     def shortfall(self, contexts: xp.ArrayLike) -> Integers:
         """Bytes per device that one request of each context lacks; 0 where it fits."""
         asked = self.start_plan or self.plan
-        own = capacity.shortfall(_spread(self.pool_bytes), asked, contexts, self.state_slots_wanted)
+        own = capacity.shortfall(_spread(self.room_bytes), asked, contexts, self.state_slots_wanted)
         if self.start_shortage is not None:
             own = xp.integers(xp.maximum(own, _spread(self.start_shortage[0])))
         return _reduce(xp.maximum, own, (one.shortfall(contexts) for one in self.others))
@@ -260,8 +270,9 @@ def refused(case: Case, known: Memo, *, scalar: bool = False) -> int | Codes:
         return 0
     devices, name = case.accelerators, None if case.kv_format is None else case.kv_format.name
     engine, forms = case.engine, tuple(map(format_name, case.weight_formats))
+    names = tuple(device.id for device in devices)
     found = known.get(
-        ("refused", engine.name, tuple(device.id for device in devices), forms, name, case.dtype),
+        ("refused", engine.name, names, forms, name, case.dtype),
         lambda: refusals(
             support, engine, devices, case.model, case.weight_formats, case.kv_format, case.dtype
         ),
@@ -278,7 +289,10 @@ def refused(case: Case, known: Memo, *, scalar: bool = False) -> int | Codes:
     )
     if any(spread):
         found = [[max(pair) for pair in zip(row, spread, strict=True)] for row in found]
-    alone = alone_codes(support, engine, devices, case.model, case.layout)
+    alone = known.get(
+        ("alone", engine.name, names, case.layout),
+        lambda: alone_codes(support, engine, devices, case.model, case.layout),
+    )
     if any(alone):
         found = [[max(code, one) for code in row] for row, one in zip(found, alone, strict=True)]
     return found[0][0] if scalar else xp.codes(found)

@@ -168,6 +168,28 @@ def pool_left(memory: int, weights: int, reserve: int) -> int:
     return memory - weights - reserve
 
 
+def room_left(
+    usable: int, memory: int, weights: int, reserve: int, constant: int, terms: Sequence[Term]
+) -> int:
+    """Return what decides whether one request runs; negative by what is missing.
+
+    The pool, where requests hold something. An engine makes no pool for a model whose requests hold nothing
+    and does not hold it to its share: weights and reserve may take all that is usable (vLLM 0.33.0,
+    ``EngineCore._initialize_kv_caches``).
+
+    Args:
+        usable: Memory that a process can use.
+        memory: What the engine may take of it.
+        weights: Weights as loaded.
+        reserve: What the engine keeps beside weights and cache.
+        constant: Bytes of a request that do not grow.
+        terms: What grows with the tokens.
+    """
+    if constant == 0 and len(terms) == 0:
+        return pool_left(usable, weights, reserve)
+    return pool_left(memory, weights, reserve)
+
+
 def pool_bytes(memory: int, weights: int, reserve: int) -> int:
     """Return what is left for the cache, never below 0."""
     return max(pool_left(memory, weights, reserve), 0)
@@ -181,6 +203,20 @@ def whole_blocks(pool: int, block: int) -> int:
 def free_bytes(pool: int, block: int, kept: int) -> int:
     """Return the bytes of a pool that requests can take: whole blocks, less those the engine keeps."""
     return max(whole_blocks(pool, block) - kept, 0) * block
+
+
+def lacks(pool: int, block: int, kept: int, request: int) -> bool:
+    """Return whether a pool does not hold one request; a negative pool does not hold even one of no bytes.
+
+    Args:
+        pool: What :func:`room_left` says.
+        block: Bytes of a block.
+        kept: Blocks that the engine keeps for itself.
+        request: Bytes of the request.
+    """
+    if pool < 0:
+        return True
+    return request > free_bytes(pool, block, kept)
 
 
 # --- one request -----------------------------------------------------------------------------------
@@ -256,21 +292,25 @@ def num_requests(pool: int, block: int, kept: int, request: int) -> int:
         kept: Blocks that the engine keeps for itself.
         request: Bytes of one request.
     """
+    if lacks(pool, block, kept, request):
+        return 0
     if request == 0:
         return UNLIMITED_REQUESTS
-    if request > free_bytes(pool, block, kept):
-        return 0
     return free_bytes(pool, block, 0) // request
 
 
 def ceiling_requests(usable: int, weights: int, request: int) -> int:
     """Return the requests that memory would hold with nothing reserved and nothing rounded."""
-    return UNLIMITED_REQUESTS if request == 0 else max(usable - weights, 0) // request
+    if request == 0:
+        return UNLIMITED_REQUESTS if weights <= usable else 0
+    return max(usable - weights, 0) // request
 
 
 def concurrency(pool: int, block: int, request: int) -> float:
     """Return what vLLM prints as "Maximum concurrency"; infinite where a request holds nothing."""
-    return math.inf if request == 0 else free_bytes(pool, block, 0) / request
+    if request == 0:
+        return math.inf if pool >= 0 else 0.0
+    return free_bytes(pool, block, 0) / request
 
 
 def printed_tokens(pool: int, block: int, request: int, context: int) -> int:
@@ -282,7 +322,9 @@ def printed_tokens(pool: int, block: int, request: int, context: int) -> int:
         request: Bytes of one request.
         context: Tokens of a request.
     """
-    return -1 if request == 0 else math.floor(concurrency(pool, block, request) * context)
+    if request == 0 and pool >= 0:
+        return -1
+    return math.floor(concurrency(pool, block, request) * context)
 
 
 def boundary_context(
@@ -300,7 +342,7 @@ def boundary_context(
         limit: The model's longest context.
     """
     share = free_bytes(pool, block, 0) // max(wanted, 1)
-    return longest_context(min(free_bytes(pool, block, kept), share), constant, terms, limit)
+    return longest_context(min(pool, free_bytes(pool, block, kept), share), constant, terms, limit)
 
 
 def verdict(
@@ -320,7 +362,7 @@ def verdict(
     Args:
         usable: Memory that a process can use.
         weights: Weights as loaded.
-        pool: Left for the cache; negative where nothing is.
+        pool: What :func:`room_left` says.
         error: Half width of the pool's error band.
         block: Bytes of a block.
         kept: Blocks that the engine keeps for itself.
@@ -333,13 +375,13 @@ def verdict(
         return CONTEXT_EXCEEDS_MODEL
     if weights > usable:
         return WEIGHTS_EXCEED_MEMORY
-    if request > free_bytes(pool + error, block, kept):
+    if lacks(pool + error, block, kept, request):
         return CACHE_EXCEEDS_POOL
     if whole_blocks(pool + error, block) < wanted:
         return MAX_SEQS_EXCEEDS_STATES
-    if request > free_bytes(pool, block, kept) or whole_blocks(pool, block) < wanted:
+    if lacks(pool, block, kept, request) or whole_blocks(pool, block) < wanted:
         return MAY_FIT
-    if request > free_bytes(pool - error, block, kept) or whole_blocks(pool - error, block) < wanted:
+    if lacks(pool - error, block, kept, request) or whole_blocks(pool - error, block) < wanted:
         return TIGHT
     return FITS
 
@@ -503,6 +545,16 @@ def of_all_ranks(each: int, data: int) -> int:
     return UNLIMITED_REQUESTS if each >= UNLIMITED_REQUESTS else each * data
 
 
+def over_replica(each: int, devices: int) -> int:
+    """Return the bytes that the ``devices`` of a replica have together, from those of one."""
+    return each * devices
+
+
+def over_data_rank(request: int, devices: int, data: int) -> int:
+    """Return the bytes that one request takes on all devices of its data rank, from those on one."""
+    return request * (devices // data)
+
+
 def per_rank(requests: int, data: int) -> int:
     """Return the requests of one of ``data`` ranks from those of all."""
     return requests // data
@@ -517,14 +569,14 @@ def shortfall(pool: int, block: int, kept: int, request: int, wanted: int) -> in
     """Return the bytes that a pool lacks for one request, or for the blocks wanted at start; 0 if it does not.
 
     Args:
-        pool: Left for the cache; negative where nothing is.
+        pool: What :func:`room_left` says.
         block: Bytes of a block.
         kept: Blocks that the engine keeps for itself.
         request: Bytes of the request.
         wanted: Blocks that must exist at start.
     """
     if request == 0:
-        return 0
+        return max(-pool, 0)
     return max(max(kept * block + request, wanted * block) - pool, 0)
 
 
@@ -578,7 +630,7 @@ def replica_requests(
     """Return the requests of average length that one replica holds; 0 if one of the longest does not fit.
 
     Args:
-        pool: Bytes of the pool.
+        pool: What :func:`room_left` says.
         block: Bytes of a block.
         kept: Blocks that the engine keeps for itself.
         constant: Bytes of a request that do not grow.
@@ -587,7 +639,7 @@ def replica_requests(
         longest: Tokens of the longest request.
         prefix: Tokens of a prefix that all share.
     """
-    if free_bytes(pool, block, kept) < request_bytes(constant, terms, longest):
+    if lacks(pool, block, kept, request_bytes(constant, terms, longest)):
         return 0
     shared = shared_bytes(terms, prefix)
     each = request_bytes(constant, terms, mean) - shared

@@ -146,6 +146,11 @@ class CacheProfile:
         )
 
     @property
+    def holds_nothing(self) -> bool:
+        """True if a request holds no bytes whatever its length: an encoder, an embedding or a reward model."""
+        return not any(term.constant_bytes or term.rate_bytes for term in self.terms)
+
+    @property
     def grows(self) -> bool:
         """True if a longer context ever needs more memory without bound."""
         return any(t.rate_bytes and t.cap_tokens >= UNBOUNDED for t in self.terms)

@@ -303,7 +303,7 @@ class _Group:
         work, layout = self.workload, self.laid.case.layout
         stages = self.laid.ranks
         total = np.asarray(self.laid.total_bytes)
-        pools = np.stack([np.asarray(stage.pool_bytes)[:, self.place] for stage in stages])
+        pools = np.stack([np.asarray(stage.room_bytes)[:, self.place] for stage in stages])
         holding = np.stack([self._holding(stage, pool) for stage, pool in zip(stages, pools, strict=True)])
         binding = np.argmin(holding, axis=0)
         held = holding.min(axis=0)

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kvreport.accounting import kernel
-from kvreport.accounting.capacity import Plan, beside, blocks, free_bytes
+from kvreport.accounting.capacity import Plan, beside, blocks, lacks
 from kvreport.accounting.demand import Demand
 from kvreport.accounting.numeric import Integers
 from kvreport.accounting.profile import CacheProfile
@@ -152,7 +152,7 @@ def replica_users(
     each = int(plan.profile.request_bytes(mean_tokens)) - shared
     longest = int(plan.profile.request_bytes(longest_tokens))
     held = np.maximum(pool - shared, 0) // each if each else np.full(np.shape(pool), MAX_REQUESTS)
-    fits = free_bytes(pool_bytes, plan) >= longest
+    fits = np.logical_not(lacks(pool_bytes, plan, longest))
     most = beside(pool_bytes, plan, mean_tokens)
     held = held if most is None else np.minimum(held, most)
     return np.asarray(np.where(fits, np.minimum(held, MAX_REQUESTS), 0), dtype=np.int64)

@@ -33,8 +33,12 @@ _ALIASES: Final = {
 }
 """Core dimensions, canonical name first: what other tools and classes call each of them."""
 
-_HEAD_WIDTH: Final = {"head_dim": ("attention_head_dim", "d_head", "dim_head", "head_size", "headdim")}
-"""The width of a head has a meaning where it is missing, so it is not core; misspelt it is refused all the same."""
+_OPTIONAL: Final = {
+    "head_dim": ("attention_head_dim", "d_head", "dim_head", "head_size", "headdim"),
+    "num_global_key_value_heads": (),
+    "sliding_window": (),
+}
+"""Dimensions with a meaning where they are missing, so they are not core; misspelt they are refused all the same."""
 
 _TWO_STACKS: Final = (
     "d_kv",
@@ -163,7 +167,7 @@ def _check_encoders(config: Keys, unread: Mapping[str, Any], architecture: str) 
 
 def _check_name(key: str, value: int, text: Keys) -> None:
     """Refuse a key that nobody looked at if a missing core dimension goes by nearly its name."""
-    for name, others in (_ALIASES | _HEAD_WIDTH).items():
+    for name, others in (_ALIASES | _OPTIONAL).items():
         asked = text.field(name) in text.trail.looked_at
         stated = any(text.data.get(other) is not None for other in (name, *others) if other != key)
         if asked and not stated and (key in others or _near(key, name)):

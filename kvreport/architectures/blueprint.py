@@ -65,6 +65,7 @@ class Blueprint:
         kv_format: The KV format that the architecture imposes, or None.
         weight_format: The format that the class's checkpoints have without saying so, or None.
         notes: Sentences that a reader of the model must know.
+        rotates: False for a class whose heads do not rotate by position.
     """
 
     hidden_size: int
@@ -79,6 +80,7 @@ class Blueprint:
     kv_format: str | None = None
     weight_format: str | None = None
     notes: list[str] = field(default_factory=list)
+    rotates: bool = True
 
 
 def layer_groups(layers: Iterable[Layer]) -> tuple[LayerGroup, ...]:

@@ -11,6 +11,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Final
 
 from kvreport.architectures.safetensors import StoredTensor, Witness
@@ -71,8 +72,9 @@ def confront(model: Model, witness: Witness, served: Sequence[int], *, plain_byt
         size * plain_bytes // 2 if row.released is None else size
         for row, size in zip(model.weights, served, strict=True)
     )
+    other = disagreement(model, witness)
     if abs(witness.total - counted) <= TOLERANCE * witness.total:
-        return Verdict(model, counted, witness.total, None)
+        return Verdict(model, counted, witness.total, other)
     sentence = (
         f"{witness.where} holds {witness.total:,} bytes of weights ({witness.total / 2**30:.2f} GiB); "
         f"the config makes {counted:,} ({(counted / witness.total - 1) * 100:+.1f}%): "
@@ -85,7 +87,70 @@ def confront(model: Model, witness: Witness, served: Sequence[int], *, plain_byt
     else:
         rows = rows or _in_proportion(model, served, witness, counted)
         sentence += "the weights are taken from the files."
+    if other is not None:
+        sentence += f" {other}"
     return Verdict(model.model_copy(update={"weights": rows}), counted, witness.total, sentence)
+
+
+def disagreement(model: Model, witness: Witness) -> str | None:
+    """Say where the files are of another model than the config: its depth, or the shape of a module.
+
+    The bytes of weights come from the files, but a cache has no file: it is counted from the config,
+    which is worth a warning where the two are not of one model.
+
+    Args:
+        model: What the config says.
+        witness: What the files say.
+
+    Returns:
+        One sentence, or None if nothing contradicts the config or only a total is known.
+    """
+    shapes: dict[str, tuple[int, ...]] = {}
+    layers: dict[str, set[int]] = defaultdict(set)
+    for tensor in witness.tensors:
+        key = module_key(tensor.name, model.layer_count)
+        found = _LAYER.search(tensor.name)
+        if found is not None:
+            layers[key.removeprefix("mtp:")].add(int(found[1]))
+        if tensor.dtype in _UNPACKED and tensor.name.endswith(".weight"):
+            shapes.setdefault(key, tensor.shape)
+    faults = list(_other_depth(model, layers))
+    for row in model.weights:
+        stored = next((shapes[key] for key in (*_row_keys(row),)[:1] if key in shapes), None)
+        if stored is not None and row.name.endswith("proj.weight") and prod(stored) != prod(row.shape):
+            module = row.name.removesuffix(".weight")
+            faults.append(f"{module} is {_sides(row.shape)} by the config and {_sides(stored)} in the files")
+    if not faults:
+        return None
+    return f"Config and files are not of one model ({'; '.join(faults[:2])}): the cache is counted from the config."
+
+
+_UNPACKED: Final = ("BF16", "F16", "F32", "F8_E4M3", "F8_E5M2")
+"""Types whose elements are parameters one to one."""
+
+
+def _sides(shape: Sequence[int]) -> str:
+    return " × ".join(f"{side:,}" for side in shape)
+
+
+def _other_depth(model: Model, layers: dict[str, set[int]]) -> Iterable[str]:
+    """Yield a sentence if the decoder's layers in the files are more or fewer than the config's.
+
+    Layers for multi-token prediction follow the others and have modules that no other layer has. Only
+    modules of every layer are looked at: a part of the layers may have experts or states.
+    """
+    every = {
+        key
+        for row in model.weights
+        if row.count == model.layer_count and row.component in ("norms", "attention")
+        for key in (*_row_keys(row),)[:1]
+    }
+    depths = {max(layers[key]) + 1 for key in every if key in layers}
+    own = {index for found in layers.values() if min(found) >= model.layer_count for index in found}
+    for depth in sorted(depths)[-1:]:
+        beyond = set(range(model.layer_count, depth))
+        if depth < model.layer_count or (len(beyond) > 1 and not beyond & own):
+            yield f"{model.layer_count} layers by the config and {depth} in the files"
 
 
 def _in_proportion(

@@ -182,6 +182,7 @@ def decoder(
     intermediate: int | None = None,
     experts: tuple[int, int] | None = None,
     notes: list[str] | None = None,
+    rotates: bool = True,
 ) -> Blueprint:
     """Put the layers between an embedding and an output head.
 
@@ -203,6 +204,7 @@ def decoder(
         intermediate: Width of the MLP.
         experts: Routed experts and how many a token reads.
         notes: What a reader must know.
+        rotates: False if no head rotates by position.
     """
     width = embedding_width or its.hidden
     outer: list[Tensor] = [*embedding(its.vocabulary, width, f"{base}.{embed}")]
@@ -223,4 +225,5 @@ def decoder(
         intermediate_size=intermediate,
         experts=experts,
         notes=notes or [],
+        rotates=rotates,
     )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
+from kvreport.architectures.compressed_tensors import block_form
 from kvreport.architectures.keys import Keys
 from kvreport.architectures.rules import (
     Quantization,
@@ -15,6 +17,9 @@ from kvreport.architectures.rules import (
     take_layers,
 )
 from kvreport.catalog.layouts import integers
+
+_MX_GROUP: Final = 32
+_NV_GROUP: Final = 16
 
 
 def bitsandbytes(found: Quantization, own: Keys) -> None:
@@ -36,7 +41,7 @@ def grouped_integers(found: Quantization, own: Keys) -> None:
     """AWQ, GPTQ, AutoRound: integers in groups, with exceptions module by module."""
     bits = own.whole("bits", "w_bit", default=4)
     group = own.raw("group_size", "q_group_size")
-    name = _layout_namer(own)
+    name = _floats(own) or _layout_namer(own)
     skip(found, own, "modules_to_not_convert")
     _only(found, own)
     for key in ("dynamic", "extra_config"):
@@ -45,6 +50,34 @@ def grouped_integers(found: Quantization, own: Keys) -> None:
     take_layers(found, form)
     if own.raw("lm_head") is True:
         found.take(lambda module: module.endswith("lm_head"), form)
+
+
+def _floats(own: Keys) -> Callable[[Keys, int, object], str] | None:
+    """AutoRound's other data types (0.16.1, ``export_to_autoround/qlinear_fp.py`` and ``export_to_fp8.py``)."""
+    usual = own.text("data_type", default="int") or "int"
+    if usual.startswith("int"):
+        return None
+
+    def name(entry: Keys, bits: int, group: object) -> str:
+        kind = entry.text("data_type", default=usual) or usual
+        if kind.startswith("int"):
+            return integer_form(entry, bits, group)
+        if kind.startswith("mx_fp") and group == _MX_GROUP and bits in (4, 8):
+            return f"mxfp{bits}"
+        if kind.startswith(("nv_fp", "nvfp4", "fp4_v2")) and group == _NV_GROUP and bits == 4:
+            return "nvfp4"
+        if kind.startswith("fp") and bits == 8:
+            if isinstance(group, list) and len(group) == 2 and all(isinstance(side, int) for side in group):
+                return block_form(*group)
+            if group in (-1, 0):
+                return "fp8-channel" if group else "fp8-tensor"
+        raise entry.fault(
+            "data_type",
+            f"{kind} with {bits} bits in groups of {group}",
+            "int, mx_fp with 4 or 8 bits in groups of 32, nv_fp with 4 bits in groups of 16, or fp8",
+        )
+
+    return name
 
 
 def _layout_namer(own: Keys) -> Callable[[Keys, int, object], str]:
@@ -121,20 +154,50 @@ def torchao(found: Quantization, own: Keys) -> None:
         name, inner = chosen.text("_type") or "", chosen.section("_data") or chosen
     short = name.removesuffix("Config").replace("_", "").lower()
     if short == "int4weightonly":
-        form = _zero_pointed(inner, "group_size", 4, inner.raw("group_size") or 128)
+        form = _zero_pointed(inner, "group_size", 4, inner.whole("group_size", default=128))
     elif short in ("int8weightonly", "int8dynamicactivationint8weight"):
-        form = "int8"
+        form = _rows_of_bytes(inner)
     elif short in ("float8weightonly", "float8dynamicactivationfloat8weight"):
-        form = "fp8-channel" if "perrow" in str(inner.raw("granularity")).lower() else "fp8-tensor"
+        stated = str(inner.raw("granularity")).lower()
+        by_row = "perrow" in stated or (short == "float8weightonly" and "pertensor" not in stated)
+        form = "fp8-channel" if by_row else "fp8-tensor"
+    elif short in ("intxweightonly", "int8dynamicactivationintxweight"):
+        form = _unpacked(inner)
+    elif short in ("nvfp4weightonly", "nvfp4dynamicactivationnvfp4weight"):
+        form = "nvfp4"
+    elif short == "mxdynamicactivationmxweight":
+        form = "mxfp4" if "float4" in str(inner.raw("weight_dtype")).lower() else "mxfp8"
     else:
         raise own.fault(
             "quant_type",
             name,
-            "int4_weight_only, int8_weight_only, int8_dynamic_activation_int8_weight, float8_weight_only or"
-            " float8_dynamic_activation_float8_weight",
+            "int4_weight_only, int8_weight_only, int8_dynamic_activation_int8_weight, float8_weight_only,"
+            " float8_dynamic_activation_float8_weight, or the classes of NVFP4 and MX",
         )
     skip(found, own, "modules_to_not_convert")
     take_everything(found, form)
+
+
+def _rows_of_bytes(inner: Keys) -> str:
+    """8-bit integers by row, or by group with 32-bit scales and 8-bit zero points (torchao 0.18, ``Int8Tensor``)."""
+    data, group = _group_of(inner, "granularity")
+    return integer_form(data, 8, group, "s32z8") if group else "int8"
+
+
+def _group_of(inner: Keys, name: str) -> tuple[Keys, int]:
+    """Return the object that a group's size stands in, and the size; 0 where rows have a scale each."""
+    scope = inner.section(name)
+    data = (scope.section("_data") or scope) if scope is not None else inner
+    return data, data.optional("group_size") or 0
+
+
+def _unpacked(inner: Keys) -> str:
+    """Integers of any width in a byte each, with a 16-bit scale and a zero point of a byte (torchao 0.18)."""
+    packing = inner.raw("intx_packing_format")
+    if packing is not None and "unpacked_to_int8" not in str(packing).lower():
+        raise inner.fault("intx_packing_format", packing, "unpacked_to_int8")
+    data, group = _group_of(inner, "weight_granularity" if inner.has("weight_granularity") else "granularity")
+    return integer_form(data, 8, group, "zp")
 
 
 def _zero_pointed(own: Keys, key: str, bits: int, group: object) -> str:

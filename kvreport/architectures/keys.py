@@ -49,7 +49,9 @@ class Trail:
 
 NAMED_IF_MISSING: Final = frozenset(
     {
+        "bits",
         "ffn_hidden_size",
+        "group_size",
         "hidden_size",
         "intermediate_size",
         "n_inner",

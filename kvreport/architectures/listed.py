@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
@@ -12,6 +13,7 @@ from typing import Any, Final, cast, get_args
 
 from pydantic import ValidationError
 
+from kvreport.architectures.assumptions import CORE
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
 from kvreport.architectures.expressions import MAX_VALUE, evaluate
 from kvreport.architectures.keys import MAX_CONTEXT, MAX_EXPERTS, MAX_LAYERS, MAX_WIDTH, Keys
@@ -40,6 +42,8 @@ _NAMES: Final = {
     "shared": "shared cache",
 }
 _MOST_SIDES: Final = 4
+_WHOLE: Final = re.compile(r"_(?:dim|rank|experts)$")
+"""Endings of keys that hold a whole number wherever they stand; others may hold a list or a ratio."""
 NOTHING_KEPT: Final = "no cache"
 
 
@@ -128,11 +132,25 @@ class Scope:
         return value
 
     def holds(self, formula: str | None) -> bool:
-        """Tell whether a condition is true; none always is."""
-        return formula is None or bool(evaluate(formula, self.look))
+        """Tell whether a condition is true; none always is.
+
+        Raises:
+            InputError: If the keys of the condition are not of the kind that it computes with.
+        """
+        try:
+            return formula is None or bool(evaluate(formula, self.look))
+        except InputError:
+            raise
+        except ValueError as error:
+            raise self.root.fault(str(formula), str(error), "sizes that fit together") from error
 
 
 def _checked(keys: Keys, name: str, value: object, default: object) -> object:
+    counts = isinstance(default, int) and not isinstance(default, bool)
+    if name in CORE or _WHOLE.search(name) or (counts and isinstance(value, bool | str)):
+        if value == default:
+            keys.trail.restated.add(keys.field(name))
+        return keys.whole(name, low=0, high=MAX_CONTEXT)
     if isinstance(value, bool | str):
         return keys.flag(name) if isinstance(value, bool) else keys.text(name)
     if isinstance(value, int):

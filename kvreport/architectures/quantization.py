@@ -43,6 +43,8 @@ _MODELOPT: Final = {
     "W4A16_AWQ": "int4",
     "W4A8_AWQ": "int4",
     "W8A8_SQ_PER_CHANNEL": "int8",
+    "W8A16": "int8",
+    "FP8_PB_REAL": "fp8-block",
 }
 _KV_ALGORITHMS: Final = {"FP8": "fp8", "NVFP4": "nvfp4"}
 _PLAIN: Final = ("BF16", "FP16", "NONE", "")
@@ -146,16 +148,17 @@ def _quanto(found: Quantization, own: Keys) -> None:
 
     optimum-quanto 0.2.7, ``nn/qmodule.py``: the group is 128 wherever that divides the inputs.
     """
-    forms = {
-        "float8": "fp8-channel-s16",
-        "int8": "int8-channel-sym",
-        "int4": integer_form(own, 4, 128, "z16"),
-        "int2": integer_form(own, 2, 128, "z16"),
-    }
+    plain = {"float8": "fp8-channel-s16", "int8": "int8-channel-sym"}
+    grouped = {"int4": 4, "int2": 2}
     weights = own.text("weights", default="int8") or "int8"
-    if weights not in forms:
-        raise own.fault("weights", weights, f"one of {', '.join(forms)}{_HEADERS}")
-    _everywhere(found, own, forms[weights])
+    if weights in grouped:
+        group = own.whole("group_size", default=128, low=16, high=1 << 12)
+        form = integer_form(own, grouped[weights], group, "z16")
+    elif weights in plain:
+        form = plain[weights]
+    else:
+        raise own.fault("weights", weights, f"one of {', '.join((*plain, *grouped))}{_HEADERS}")
+    _everywhere(found, own, form)
 
 
 def _higgs(found: Quantization, own: Keys) -> None:
@@ -322,14 +325,18 @@ def _quark_scheme(entry: Keys) -> str | None:
         return "fp8-channel" if scheme == "per_channel" else "fp8-tensor"
     if kind == "fp4" and scheme == "per_group" and size == 32:
         return "mxfp4"
-    if kind == "int8":
+    if kind in ("fp6_e2m3", "fp6_e3m2") and scheme == "per_group" and size == 32:
+        return "mxfp6"
+    if kind == "int8" and scheme in (None, "per_tensor", "per_channel"):
         return "int8"
+    if kind == "int8" and scheme == "per_group":
+        return integer_form(weight, 8, size, "sym")
     if kind in ("int4", "uint4") and scheme == "per_group":
         return integer_form(weight, 4, size, "zp" if kind == "uint4" else "sym")
     raise weight.fault(
         "dtype",
         f"{kind} {scheme}",
-        "fp8_e4m3 per tensor or channel, fp4 in groups of 32, int8, int4 in groups of 32, 64 or 128",
+        "fp8_e4m3 per tensor or channel, fp4 or fp6 in groups of 32, int8, int4 in groups of 32, 64 or 128",
     )
 
 

@@ -136,7 +136,7 @@ def read_config_report(
         "attention_heads": blueprint.attention_heads,
         "vocabulary": blueprint.vocabulary,
         "intermediate_size": blueprint.intermediate_size,
-        "rotary_axes": _rotary_axes(text),
+        "rotary_axes": _rotary_axes(text) if blueprint.rotates else 0,
         "experts": _experts(blueprint),
         "layers": layer_groups(blueprint.layers),
         "weights": weight_groups(blueprint, quantization.released),

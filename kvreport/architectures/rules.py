@@ -179,6 +179,10 @@ def _expression(own: Keys, key: str, pattern: str) -> re.Pattern[str]:
     raise own.fault(key, pattern, "a short regular expression without repeated groups")
 
 
+_USUAL_GROUP: Final = 128
+"""Inputs that share a scale where a config does not say: AutoAWQ's and GPTQModel's own default."""
+
+
 def integer_form(own: Keys, bits: int, group: object, zero: str = "zp") -> str:
     """Name integers of so many bits in groups of so many inputs; -1 or 0 means a whole channel.
 
@@ -204,7 +208,7 @@ def gptq_form(own: Keys, bits: int, group: object) -> str:
 
 def _group(own: Keys, bits: int, group: object) -> int:
     if group is None:
-        return 128
+        return own.whole("group_size", "q_group_size", default=_USUAL_GROUP)
     if isinstance(group, bool) or not isinstance(group, int) or not -1 <= group <= 1 << 16:
         raise own.fault("group_size", group, f"a whole number from -1 to 65,536 ({bits} bits)")
     return max(group, 0)

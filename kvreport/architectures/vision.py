@@ -30,6 +30,7 @@ def plain_block(
     bias: bool = True,
     mlp_bias: bool = True,
     norm_bias: bool = True,
+    inner: int | None = None,
 ) -> Tensors:
     """A transformer block with full attention and a two-matrix MLP, as most towers have it.
 
@@ -44,8 +45,10 @@ def plain_block(
         bias: Whether the attention's projections have a bias.
         mlp_bias: Whether the MLP has.
         norm_bias: Whether the norms have.
+        inner: Width of all heads together, where it may be another than that of the block.
     """
-    outputs = hidden * 3 // len(names)
+    inner = inner or hidden
+    outputs = inner * 3 // len(names)
     tensors: Tensors = tuple(
         Tensor(f"{prefix}.{tensor.name}", "vision", tensor.shape)
         for tensor in norms(*block_norms, width=hidden, bias=norm_bias)
@@ -54,7 +57,7 @@ def plain_block(
         tensors += linear(f"{prefix}.{name}", "vision", outputs, hidden, "columns", bias=bias)
     return (
         *tensors,
-        *linear(f"{prefix}.{output}", "vision", hidden, hidden, "rows", bias=bias),
+        *linear(f"{prefix}.{output}", "vision", hidden, inner, "rows", bias=bias),
         *linear(f"{prefix}.{mlp[0]}", "vision", width, hidden, "columns", bias=mlp_bias),
         *linear(f"{prefix}.{mlp[1]}", "vision", hidden, width, "rows", bias=mlp_bias),
     )

@@ -26,6 +26,8 @@ class CheckedClass(Record):
         small: The same of the config made small.
         cache: Cache bytes of the small model, run on a CPU at two lengths.
         parameters: Parameters that transformers allocates for the default config, where it builds.
+        completed: Keys that the class's default config lacks, without which transformers builds no model; they
+            were given as the class's releases state them.
         changes: Keys of the small config that were changed one at a time, where transformers builds the result.
         exact_changes: Changes whose parameters are exact.
         refused_changes: Changes that are refused by name.
@@ -42,6 +44,7 @@ class CheckedClass(Record):
     small: Status
     cache: Literal["exact", "differs", "not run"]
     parameters: Count | None = None
+    completed: tuple[Text, ...] = ()
     changes: Count = 0
     exact_changes: Count = 0
     refused_changes: Count = 0

@@ -8,11 +8,13 @@ or block size has an exact format without anybody listing it first:
 ``int4-g32-sym``           4-bit integers, a 16-bit scale per 32 inputs
 ``int4-g32-zp``            the same with a zero point of 4 bits, packed (AWQ)
 ``int4-g32-z16``           the same with a 16-bit zero point (HQQ, torchao)
+``int8-g64-s32z8``         a 32-bit scale and an 8-bit zero point per 64 inputs (torchao)
 ``int8-channel-sym``       one 16-bit scale per output channel
 ``int4-g128-sym-2of4``     two of four weights kept: half the bits, and one bit of position each
 ``gptq4-g128``             GPTQ: packed zero points, and a 32-bit group index per input in the file
 ``fp8-block-64x128``       FP8 with a 32-bit scale per 64 x 128 weights
 ``mlx4-g64``               MLX affine: a 16-bit scale and a 16-bit bias per group
+``mxfp6``                  6-bit floats, an 8-bit exponent per 32 inputs (AMD Quark)
 ``exl2-4.25bpw``           ExLlamaV2, by its average
 ``exl3-4bpw``              ExLlamaV3: the trellis, and a 16-bit scale per input and output
 ``aqlm-1x16-g8``           AQLM: codebooks x bits each, per group of inputs
@@ -59,7 +61,12 @@ _NAMED: Final = {
 }
 """Layouts that ``formats.yaml`` lists under a shorter name."""
 
-_ZERO: Final = {"sym": "", "zp": ", packed zero points", "z16": ", 16-bit zero points"}
+_ZERO: Final = {
+    "sym": "",
+    "zp": ", packed zero points",
+    "z16": ", 16-bit zero points",
+    "s32z8": ", 32-bit scales and 8-bit zero points",
+}
 _SCALE_BYTES: Final = 2
 
 
@@ -74,7 +81,7 @@ def integers(bits: int, group: int, zero: str, *, sparse: bool = False) -> str:
     Args:
         bits: Bits of one integer.
         group: Inputs that share a scale; 0 for a whole output channel.
-        zero: ``sym`` (no zero point), ``zp`` (packed, as wide as the integers) or ``z16``.
+        zero: ``sym`` (no zero point), ``zp`` (packed, as wide as the integers), ``z16`` or ``s32z8``.
         sparse: True if two of every four weights are kept (2:4).
     """
     scope = f"g{group}" if group else "channel"
@@ -127,7 +134,8 @@ def _integer(name: str, bits: str, group: str | None, zero: str, sparse: str | N
     if not 1 <= width <= 8 or (group is not None and not size):
         return None
     over = f"in groups of {size}" if size else "one scale per output channel"
-    zero_bytes = {"sym": 0.0, "zp": width / 8, "z16": 2.0}[zero]
+    # What stands beside a 16-bit scale; the last has 16 bits more of it.
+    zero_bytes = {"sym": 0.0, "zp": width / 8, "z16": 2.0, "s32z8": 3.0}[zero]
     return WeightFormat(
         name=name,
         label=f"INT{width} {over}{_ZERO[zero]}{', 2:4 sparse' if sparse else ''}",
@@ -195,6 +203,17 @@ def _mlx(name: str, bits: str, group: str) -> WeightFormat | None:
         block=(1, int(group)),
         scale_bytes=2 * _SCALE_BYTES,
         quantises=(*QUANTISED, "embedding", "output_head"),
+    )
+
+
+def _mxfp6(name: str) -> WeightFormat:
+    return WeightFormat(
+        name=name,
+        label="MXFP6 (6 bits, a shared exponent per 32)",
+        bits=6,
+        block=(1, 32),
+        scale_bytes=1,
+        quantises=QUANTISED,
     )
 
 
@@ -308,13 +327,14 @@ _Build = Callable[..., WeightFormat | None]
 _N: Final = r"(\d{1,5})"
 _GRAMMAR: Final[tuple[tuple[re.Pattern[str], _Build], ...]] = (
     (re.compile(rf"(?:{'|'.join(_PLAIN)})"), _plain),
-    (re.compile(rf"int(\d)-(?:g{_N}|channel)-(sym|zp|z16)(-2of4)?"), _integer),
+    (re.compile(rf"int(\d)-(?:g{_N}|channel)-(sym|zp|z16|s32z8)(-2of4)?"), _integer),
     (re.compile(rf"gptq(\d)-(?:g{_N}|channel)"), _gptq),
     (re.compile(rf"fp8-block-{_N}x{_N}"), _fp8_block),
     (re.compile(r"fp8-channel-2of4"), _fp8_sparse),
     (re.compile(r"bf16-2of4"), _sparse),
     (re.compile(rf"mlx(\d)-g{_N}"), _mlx),
     (re.compile(r"mlx-nvfp4"), _mlx_nvfp4),
+    (re.compile(r"mxfp6"), _mxfp6),
     (re.compile(r"exl([23])-(\d{1,2}(?:\.\d{1,2})?)bpw"), _exl),
     (re.compile(r"aqlm-(\d)x(\d{1,2})-g(\d{1,3})(?:o(\d{1,3}))?"), _aqlm),
     (re.compile(r"bitnet"), _bitnet),

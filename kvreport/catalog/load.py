@@ -151,6 +151,11 @@ class Catalogue:
         part = _SLICE.fullmatch(name.strip())
         if part is not None:
             return self.accelerator(part["device"]).sliced(part["slice"])
+        if "+" in name:
+            raise InputError(
+                f"gpu: found {shorten(name)}; allowed here: one accelerator (kvreport size MODEL --gpu {shorten(name)} and "
+                "kvreport estimate answer for unequal GPUs of one machine)"
+            )
         heard = spoken(name)
         matches = {
             record.id: record
@@ -471,6 +476,16 @@ _LISTED: Final = 12
 _LISTS: Final = {"model": "models", "accelerator": "gpus", "engine": "engines"}
 
 
+_NEAREST: Final = 4
+"""Names that an error proposes: those with every word that was written, the shortest first, then the closest."""
+
+_WORD: Final = re.compile(r"[0-9]+(?:\.[0-9]+)?(?:(?:gb|[bkm])\b)?|[a-z]+")
+
+
+def _words(name: str) -> frozenset[str]:
+    return frozenset(_WORD.findall(name))
+
+
 def _only(matches: Mapping[str, R], noun: str, name: str, known: list[str]) -> R:
     if len(matches) == 1:
         return next(iter(matches.values()))
@@ -479,8 +494,12 @@ def _only(matches: Mapping[str, R], noun: str, name: str, known: list[str]) -> R
     # Compared without case, and by the last part of an id too: people leave the organisation out.
     spelled = {candidate.lower(): candidate for candidate in known}
     spelled |= {candidate.lower().rpartition("/")[2]: candidate for candidate in known}
-    close = get_close_matches(name.lower()[:200], spelled, n=4, cutoff=0.5)
-    near = list(dict.fromkeys(spelled[match] for match in close))
+    asked = name.lower()[:200]
+    words = {candidate: _words(candidate) for candidate in spelled}
+    holding = [one for one, of in words.items() if _words(asked) <= of] if _words(asked) else []
+    holding.sort(key=lambda one: len(words[one]))
+    close = get_close_matches(asked, spelled, n=_NEAREST, cutoff=0.5)
+    near = list(dict.fromkeys(spelled[match] for match in [*holding, *close]))[:_NEAREST]
     if near:
         hint = f"did you mean {', '.join(near)}?"
     elif len(known) > _LISTED:

@@ -191,7 +191,8 @@ class Model(Record):
         context_tokens: The longest context its maker supports.
         dtype: Type of the unquantised weights, and of the cache unless a format says otherwise.
         kv_format: KV format that the checkpoint itself declares, or None for ``dtype``.
-        rotary_axes: Positions that whole heads rotate by: 3 where time, height and width each have their own.
+        rotary_axes: Positions that whole heads rotate by: 3 where time, height and width each have their own, 0
+            where no head rotates.
         weight_format: What the checkpoint as released is called (``bf16``, ``fp8``, ``mxfp4`` …).
         published_total: What its repository weighs, where that is known.
         quantized_from: Id of the model that this is a quantized copy of, or None.
@@ -217,7 +218,7 @@ class Model(Record):
     attention_heads: Annotated[int, Field(ge=0, le=1 << 20)]
     vocabulary: Annotated[int, Field(ge=1, le=1 << 24)]
     intermediate_size: Positive | None = None
-    rotary_axes: Annotated[int, Field(ge=1, le=4)] = 1
+    rotary_axes: Annotated[int, Field(ge=0, le=4)] = 1
     experts: Experts | None = None
     layers: Annotated[tuple[LayerGroup, ...], Field(min_length=1, max_length=64)]
     weights: Annotated[tuple[WeightGroup, ...], Field(min_length=1, max_length=4000)]

@@ -63,16 +63,18 @@ class OracleCheck(Record):
 
     Attributes:
         engine: Whose configurators were run.
+        day: When they were run.
         models: Models compared.
         accelerators: Devices that were pretended.
         points: Points compared: a model under one set of flags on one device.
         equal: Points whose tokens, window tokens, states and requests at once are all equal.
         refused_by_engine: Points that the engine answered with an error, so that nothing is compared.
-        other_classes: Points whose config names another class than the catalogue's record.
+        other_classes: Points whose config is not that of the catalogue's record: another class, or class defaults.
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION
     engine: Text
+    day: Text
     models: Positive
     accelerators: tuple[Text, ...]
     points: Positive

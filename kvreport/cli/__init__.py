@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
 from typing import NoReturn
 
@@ -81,8 +82,9 @@ class _Parser(argparse.ArgumentParser):
         return found, unread
 
 
+@cache
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of every command and option."""
+    """Return the parser of every command and option, made once."""
     root = _Parser(
         prog="kvreport",
         description="How many users fit: the memory of large language models on accelerators.",
@@ -146,7 +148,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except OSError as error:
-        where = f"{Path(str(error.filename))}: " if error.filename else ""
+        where = f"{cut(str(Path(str(error.filename))))}: " if error.filename else ""
         return _fail([f"{where}{error.strerror or error}"])
     return status
 

@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kvreport.cli.numbers import whole
 from kvreport.cli.output import REQUIREMENT_NOT_MET, Add, add_data_option, table, write, write_json
 
 if TYPE_CHECKING:
@@ -39,12 +40,12 @@ def register(add: Add) -> None:
         "--gpu", default="h100-sxm-80gb", metavar="GPU", help="accelerators, with commas between"
     )
     command.add_argument(
-        "--tensor-parallel", "--tp", type=int, default=1, metavar="N", help="GPUs of one copy (1)"
+        "--tensor-parallel", "--tp", type=whole(1, 1024), default=1, metavar="N", help="GPUs of one copy (1)"
     )
     command.add_argument("--context", default="8K", metavar="LIST", help="tokens of each request (8K)")
     command.add_argument("--engine", default="vllm", metavar="NAME", help="engine for models and data (vllm)")
     command.add_argument(
-        "--top", type=int, default=20, metavar="N", help="lines to print, largest change first (20)"
+        "--top", type=whole(), default=20, metavar="N", help="lines to print, largest change first (20)"
     )
     command.add_argument(
         "--no-decrease", action="store_true", help="exit with status 3 if any capacity became smaller"
@@ -56,7 +57,7 @@ def register(add: Add) -> None:
 def _run(options: argparse.Namespace) -> int:
     from kvreport.catalog.load import open_catalogue
     from kvreport.cli.matrix import parse_contexts
-    from kvreport.errors import InputError
+    from kvreport.errors import InputError, shorten
     from kvreport.estimation.difference import compare_all
 
     catalogue = open_catalogue(options.data)
@@ -68,7 +69,7 @@ def _run(options: argparse.Namespace) -> int:
     found = compare_all(pairs, gpus, parse_contexts(options.context), options.tensor_parallel)
     if not found:
         raise InputError(
-            f"diff: found nothing that both sides answer on {options.gpu}; allowed: --model, --gpu, "
+            f"diff: found nothing that both sides answer on {shorten(options.gpu)}; allowed: --model, --gpu, "
             "--tensor-parallel and --context of a question that fits the models"
         )
     smaller = [one for one in found if (one.new or 0) < (one.old or 0)]

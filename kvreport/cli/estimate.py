@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from shlex import quote
 from typing import TYPE_CHECKING
 
+from kvreport.accounting.kernel import UNLIMITED_REQUESTS
+from kvreport.cli.numbers import whole
 from kvreport.cli.output import (
     REQUIREMENT_NOT_MET,
     Add,
@@ -52,7 +54,7 @@ def register(add: Add) -> None:
     add_query_options(command)
     command.add_argument(
         "--require",
-        type=int,
+        type=whole(),
         metavar="N",
         help="exit with status 3 unless N requests of this context run at once",
     )
@@ -62,14 +64,11 @@ def register(add: Add) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from kvreport.catalog.load import open_catalogue
-    from kvreport.errors import InputError
     from kvreport.estimation import estimate
     from kvreport.estimation.local_answer import LocalEstimate
     from kvreport.estimation.remedies import remedies
     from kvreport.estimation.why_not import why_not
 
-    if options.require is not None and options.require < 1:
-        raise InputError(f"require: found {options.require}; allowed: a whole number of at least 1")
     catalogue = open_catalogue(options.data)
     result = estimate(options.model, catalog=catalogue, **query_values(options))
     why = None if isinstance(result, LocalEstimate) else why_not(result, catalogue)
@@ -131,7 +130,9 @@ def text(
             human_tokens(row.context_tokens),
             count(row.max_concurrent_requests),
             gib(row.kv_bytes_per_request_per_gpu),
-            count(row.max_concurrent_requests_ceiling),
+            "no limit"
+            if row.max_concurrent_requests_ceiling >= UNLIMITED_REQUESTS
+            else count(row.max_concurrent_requests_ceiling),
             "" if row.verdict == "fits" else row.verdict.replace("_", " "),
         )
         for row in result.by_context

@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kvreport.cli.numbers import whole
 from kvreport.cli.output import Add, add_data_option, add_fetch_options, table, write, write_json
 from kvreport.units import count
 
@@ -40,7 +41,11 @@ def register(add: Add) -> None:
     )
     command.add_argument("--gpu", metavar="GPU", help="the accelerator, to predict the pool")
     command.add_argument(
-        "--tensor-parallel", "--tp", type=int, metavar="N", help="GPUs of one copy, if the log does not say"
+        "--tensor-parallel",
+        "--tp",
+        type=whole(1, 1024),
+        metavar="N",
+        help="GPUs of one copy, if the log does not say",
     )
     command.add_argument("--weights", metavar="FORMAT", help="weight format (as released)")
     command.add_argument("--kv", metavar="FORMAT", help="KV format, if the log does not say")

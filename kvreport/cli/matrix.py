@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kvreport.cli.numbers import whole
 from kvreport.cli.output import Add, add_data_option, write
 
 if TYPE_CHECKING:
@@ -60,7 +61,9 @@ def register(add: Add) -> None:
         metavar="ADDRESS",
         help="compute on a Dask cluster, such as tcp://10.0.0.1:8786; needs --partitioned",
     )
-    command.add_argument("--workers", type=int, metavar="N", help="processes (as many as processors)")
+    command.add_argument(
+        "--workers", type=whole(1, 1024), metavar="N", help="processes (as many as processors)"
+    )
     add_data_option(command)
 
 

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
+from kvreport.cli.numbers import MOST_WHOLE, share, whole
 from kvreport.errors import InputError, shorten
 from kvreport.query import GROUPS, Group, Option, of_group, options
 
@@ -58,7 +59,7 @@ def _add(target: argparse._ActionsContainer, option: Option) -> None:
             help=option.help,
         )
         return
-    kinds: dict[str, Any] = {"whole": int, "share": float}
+    kinds: dict[str, Any] = {"whole": whole(-MOST_WHOLE), "share": share}
     # Every flag is collected, so that one given twice is told instead of the last one winning.
     target.add_argument(
         *option.flags,

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from kvreport.cli.numbers import real, whole
 from kvreport.cli.output import Add, add_data_option, table, write, write_json
 from kvreport.cli.query_options import add_query_options, query_values
 from kvreport.units import count, gib
@@ -43,37 +44,44 @@ def register(add: Add) -> None:
     # Local engines batch otherwise than a server does: no rule here replays them.
     add_query_options(command, without=("home",))
     command.add_argument(
-        "--replicas", type=int, default=1, metavar="N", help="copies that share the traffic (1)"
+        "--replicas", type=whole(1, 100_000), default=1, metavar="N", help="copies that share the traffic (1)"
     )
     tiers = command.add_argument_group("cache")
-    tiers.add_argument("--host-memory", metavar="SIZE", help="host memory for cache, per GPU, such as 256GiB")
+    tiers.add_argument(
+        "--host-memory",
+        dest="host_tier",
+        metavar="SIZE",
+        help="host memory for cache, per GPU, such as 256GiB",
+    )
     tiers.add_argument(
         "--host-policy",
         choices=("write_through", "on_eviction"),
         default="write_through",
         help="when blocks are copied to the host (write_through: when a request ends)",
     )
-    tiers.add_argument("--ttl", type=float, metavar="S", help="seconds after which cached blocks expire")
+    tiers.add_argument("--ttl", type=real(), metavar="S", help="seconds after which cached blocks expire")
     tiers.add_argument(
-        "--hit-rate", type=float, metavar="F", help="find the cache that reaches this hit rate"
+        "--hit-rate", type=real(), metavar="F", help="find the cache that reaches this hit rate"
     )
     load = command.add_argument_group("traffic")
     load.add_argument(
-        "--speed", type=float, default=1.0, metavar="F", help="arrivals this many times as fast (1)"
+        "--speed", type=real(), default=1.0, metavar="F", help="arrivals this many times as fast (1)"
     )
-    load.add_argument("--rate", type=float, metavar="R", help="requests per second, for traces without times")
+    load.add_argument(
+        "--rate", type=real(), metavar="R", help="requests per second, for traces without times"
+    )
     load.add_argument(
         "--closed-loop", action="store_true", help="a session's next request waits for its answer"
     )
     load.add_argument(
-        "--block-tokens", type=int, metavar="N", help="tokens of the trace's blocks, if not stated"
+        "--block-tokens", type=whole(), metavar="N", help="tokens of the trace's blocks, if not stated"
     )
-    load.add_argument("--limit", type=int, metavar="N", help="read no more than N requests")
+    load.add_argument("--limit", type=whole(), metavar="N", help="read no more than N requests")
     load.add_argument(
-        "--wait", type=float, metavar="S", help="find the copies whose 95th percentile of waiting is S"
+        "--wait", type=real(), metavar="S", help="find the copies whose 95th percentile of waiting is S"
     )
     load.add_argument("--order-only", action="store_true", help="hit rates only, without time")
-    load.add_argument("--efficiency", type=float, metavar="F", help="share of the roofline reached (0.6)")
+    load.add_argument("--efficiency", type=real(), metavar="F", help="share of the roofline reached (0.6)")
     command.add_argument("--format", choices=("text", "json"), default="text", help="what to print (text)")
     add_data_option(command)
 
@@ -87,7 +95,7 @@ def _run(options: argparse.Namespace) -> int:
         options.trace,
         options.model,
         replicas=options.replicas,
-        host_memory=options.host_memory,
+        host_memory=options.host_tier,
         host_policy=options.host_policy,
         time_to_live_s=options.ttl,
         speed=options.speed,

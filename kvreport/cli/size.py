@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kvreport import words
+from kvreport.cli.numbers import finite, real, whole
 from kvreport.cli.output import Add, add_data_option, add_fetch_options, table, write, write_json
 from kvreport.errors import InputError, shorten
 from kvreport.units import count, gib, human_tokens, parse_tokens
@@ -53,15 +54,15 @@ def register(add: Add) -> None:
     )
     load.add_argument(
         "--wait",
-        type=float,
+        type=real(),
         metavar="S",
         help="with --trace: target for the 95th percentile of the time in the queue, in seconds (5)",
     )
     load.add_argument("--average", metavar="TOKENS", help="average tokens per request")
-    load.add_argument("--concurrent", type=float, metavar="N", help="concurrent requests")
-    load.add_argument("--users", type=int, metavar="N", help="instead of --concurrent: people …")
+    load.add_argument("--concurrent", type=real(), metavar="N", help="concurrent requests")
+    load.add_argument("--users", type=whole(), metavar="N", help="instead of --concurrent: people …")
     load.add_argument(
-        "--requests-per-minute", type=float, metavar="R", help="… and how many each sends per minute …"
+        "--requests-per-minute", type=real(), metavar="R", help="… and how many each sends per minute …"
     )
     load.add_argument(
         "--latency", metavar="TIME", help="… and the end-to-end latency of each, such as 20s (Little's law)"
@@ -70,15 +71,15 @@ def register(add: Add) -> None:
     load.add_argument("--output", metavar="TOKENS", help="answer length")
     load.add_argument("--ttft", metavar="TIME", help="target for the time to first token, such as 800ms")
     load.add_argument("--tpot", metavar="TIME", help="target for the time per output token, such as 30ms")
-    load.add_argument("--burst", type=float, default=1.0, metavar="F", help="peak load ÷ average load (1)")
+    load.add_argument("--burst", type=real(), default=1.0, metavar="F", help="peak load ÷ average load (1)")
     load.add_argument(
-        "--spares", type=int, default=0, metavar="N", help="replicas that may fail; 1 is N+1 (0)"
+        "--spares", type=whole(0), default=0, metavar="N", help="replicas that may fail; 1 is N+1 (0)"
     )
     load.add_argument(
         "--shared-prefix", metavar="TOKENS", help="leading tokens that all requests share, held once"
     )
     load.add_argument(
-        "--efficiency", type=float, metavar="F", help="share of the peak rates that servers reach (0.6)"
+        "--efficiency", type=real(), metavar="F", help="share of the peak rates that servers reach (0.6)"
     )
     limits = command.add_argument_group("limits")
     limits.add_argument(
@@ -88,7 +89,7 @@ def register(add: Add) -> None:
         metavar="GPU",
         help="slug, alias or pattern, or unequal GPUs of one machine: rtx-5090+rtx-3090*2 (any, commonly rented first); repeatable",
     )
-    limits.add_argument("--available", type=int, metavar="N", help="GPUs available of each kind")
+    limits.add_argument("--available", type=whole(), metavar="N", help="GPUs available of each kind")
     limits.add_argument(
         "--price",
         action="append",
@@ -118,10 +119,10 @@ def register(add: Add) -> None:
     )
     limits.add_argument("--engine", default="vllm", metavar="NAME", help="whose rules apply (vllm)")
     limits.add_argument(
-        "--utilization", type=float, metavar="F", help="share of memory that the engine takes (its default)"
+        "--utilization", type=real(), metavar="F", help="share of memory that the engine takes (its default)"
     )
     limits.add_argument(
-        "--max-seqs", type=int, metavar="N", help="limit of concurrent requests per engine (its default)"
+        "--max-seqs", type=whole(), metavar="N", help="limit of concurrent requests per engine (its default)"
     )
     command.add_argument(
         "--disaggregated",
@@ -129,7 +130,7 @@ def register(add: Add) -> None:
         help="separate pools for prefill and decode, on the best GPU",
     )
     add_fetch_options(command)
-    command.add_argument("--top", type=int, default=10, metavar="N", help="deployments to print (10)")
+    command.add_argument("--top", type=whole(), default=10, metavar="N", help="deployments to print (10)")
     command.add_argument("--format", choices=("text", "json"), default="text", help="what to print (text)")
     add_data_option(command)
 
@@ -170,13 +171,13 @@ def _run(options: argparse.Namespace) -> int:
         tpot_s=_seconds("tpot", options.tpot),
         burst=options.burst,
         spare_replicas=options.spares,
-        shared_prefix=options.shared_prefix or 0,
+        shared_prefix=0 if options.shared_prefix is None else options.shared_prefix,
         efficiency=DEFAULT_EFFICIENCY if options.efficiency is None else options.efficiency,
         gpus=options.gpu,
         available=options.available,
         prices=dict(_price(text) for text in options.price) or None,
-        weights=_list(options.weights),
-        kv=_list(options.kv),
+        weights=_list("weights", options.weights),
+        kv=_list("kv", options.kv),
         tensor_parallel=_sizes(options.tensor_parallel),
         layouts=_layouts(options.layouts),
         engine=options.engine,
@@ -188,9 +189,9 @@ def _run(options: argparse.Namespace) -> int:
         catalog=catalog,
     )
     if options.format == "json":
-        write_json(found.to_dict(max(options.top, 1)))
+        write_json(found.to_dict(options.top))
     else:
-        for line in [*text(found, max(options.top, 1)), *(_waste(lengths) if lengths else ())]:
+        for line in [*text(found, options.top), *(_waste(lengths) if lengths else ())]:
             write(line)
     return 0
 
@@ -208,10 +209,10 @@ def _run_local(options: argparse.Namespace, catalog: Catalogue) -> int:
         slots=max(1, -(-int(wanted * 1000) // 1000)),
         engine=options.engine,
         gpus=options.gpu,
-        weights=_list(options.weights),
+        weights=_list("weights", options.weights),
         cache_type=options.kv,
         catalog=catalog,
-    )[: max(options.top, 1)]
+    )[: options.top]
     if options.format == "json":
         write_json([one.to_dict() for one in found])
         return 0
@@ -249,12 +250,12 @@ def _run_trace(options: argparse.Namespace) -> int:
         options.models,
         options.trace,
         wait_s=DEFAULT_WAIT_S if options.wait is None else options.wait,
-        candidates=min(max(options.top, 1), CANDIDATES),
+        candidates=min(options.top, CANDIDATES),
         gpus=options.gpu,
         available=options.available,
         prices=dict(_price(text) for text in options.price) or None,
-        weights=_list(options.weights),
-        kv=_list(options.kv),
+        weights=_list("weights", options.weights),
+        kv=_list("kv", options.kv),
         tensor_parallel=_sizes(options.tensor_parallel),
         engine=options.engine,
         utilization=options.utilization,
@@ -456,8 +457,11 @@ def _waste(lengths: Lengths) -> list[str]:
     ]
 
 
-def _list(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
+def _list(name: str, text: str) -> list[str]:
+    found = [part.strip() for part in text.split(",") if part.strip()]
+    if not found:
+        raise InputError(f"{name}: found {shorten(text)}; allowed: one or several, with commas between")
+    return found
 
 
 def _layouts(text: str | None) -> list[Layout] | None:
@@ -467,7 +471,9 @@ def _layouts(text: str | None) -> list[Layout] | None:
 
 
 def _sizes(text: str | None) -> list[int] | None:
-    return None if text is None else [_whole("tensor-parallel", one) for one in _list(text)]
+    return (
+        None if text is None else [_whole("tensor-parallel", one) for one in _list("tensor-parallel", text)]
+    )
 
 
 def _whole(name: str, text: str) -> int:
@@ -480,10 +486,7 @@ def _seconds(name: str, text: str | None) -> float | None:
     if text is None:
         return None
     number, scale = (text[:-2], 1e-3) if text.endswith("ms") else (text.removesuffix("s"), 1.0)
-    try:
-        value = float(number) * scale
-    except ValueError:
-        value = -1.0
+    value = finite(number) * scale
     if not 0 < value < 1e6:
         raise InputError(f"{name}: found {shorten(text)}; allowed: a time above 0, such as 800ms or 2s")
     return value
@@ -491,10 +494,7 @@ def _seconds(name: str, text: str | None) -> float | None:
 
 def _price(text: str) -> tuple[str, float]:
     name, _, number = text.rpartition("=")
-    try:
-        value = float(number)
-    except ValueError:
-        value = -1.0
+    value = finite(number)
     if not name or not 0 < value < 1e9:
         raise InputError(f"price: found {shorten(text)}; allowed: GPU=PRICE, such as H100=2.5")
     return name, value

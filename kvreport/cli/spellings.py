@@ -10,6 +10,7 @@ import argparse
 import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from functools import cache
 from itertools import pairwise
 from typing import Final
 
@@ -37,6 +38,7 @@ SERVERS_FLAGS: Final[dict[str, dict[str, str]]] = {
         "--quantization": "--weights",
         "-q": "--weights",
         "--enforce-eager": "--eager",
+        "--language-model-only": "--limit-mm-per-prompt=image=0",
         "--enable-prefix-caching": "--prefix-caching",
         "--no-enable-prefix-caching": "--no-prefix-caching",
     },
@@ -52,6 +54,9 @@ SERVERS_FLAGS: Final[dict[str, dict[str, str]]] = {
         "--chunked-prefill-size": "--max-batched-tokens",
         "--kv-cache-dtype": "--kv",
         "--quantization": "--weights",
+        "--page-size": "--block-size",
+        "--dcp-size": "--decode-context-parallel",
+        "--mamba-ssm-dtype": "--mamba-ssm-cache-dtype",
         "--disable-cuda-graph": "--eager",
         "--disable-radix-cache": "--no-prefix-caching",
     },
@@ -102,7 +107,7 @@ def in_our_spelling(words: Sequence[str], known: Iterable[str]) -> list[str]:
         ours = spelled if name in flags else _ours(spelled, server)
         if not word.startswith("-"):
             made.append(_written_out(word) if before == "--max-model-len" else word)
-        elif name in flags or ours not in flags:
+        elif name in flags or ours.partition("=")[0] not in flags:
             made.append(word)
         else:
             made.append(f"{ours}{sign}{_written_out(value) if spelled == '--max-model-len' else value}")
@@ -161,6 +166,8 @@ def unknown_argument(words: Sequence[str], command: argparse.ArgumentParser) -> 
         hint = f"did you mean {', '.join(near)}?"
     elif spelled in _ELSEWHERE:
         hint = f"instead: {_ELSEWHERE[spelled]}"
+    elif (counted := _changes_memory(spelled)) is not None:
+        hint = counted
     elif (server := _server_that_has(spelled)) is not None:
         hint = f"a flag of {server}'s that is not read here; leave it out"
     else:
@@ -168,6 +175,7 @@ def unknown_argument(words: Sequence[str], command: argparse.ArgumentParser) -> 
     return InputError(f"{shorten(name)}: not an option of {title}; {hint}")
 
 
+@cache
 def _server_that_has(flag: str) -> str | None:
     """The command of a server that has a flag, by the lists of the public catalog."""
     from kvreport.catalog.server_flags import load_server_flags
@@ -175,6 +183,16 @@ def _server_that_has(flag: str) -> str | None:
 
     servers = load_server_flags(data_dir()).values()
     return next((server.command for server in servers if flag in server.flags), None)
+
+
+def _changes_memory(flag: str) -> str | None:
+    """What a server's flag changes in memory that is not counted here; None for a flag that changes none."""
+    from kvreport.startup_log.memory_flags import MEMORY_FLAGS
+
+    found = next((one for one in MEMORY_FLAGS if one.flag == flag), None)
+    if found is None:
+        return None
+    return f"{_NAMES[found.server]}'s flag changes {found.changes}, and no answer here follows it"
 
 
 def flags_of(command: argparse.ArgumentParser) -> list[str]:

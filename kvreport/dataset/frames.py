@@ -98,7 +98,9 @@ def boundary(
     each = [-(-count // copies) for count in counts]
     limit = answer.request.model.context_tokens
     longest = longest_each(answer.budget.kv_pool_bytes, answer.plan, np.asarray(each, dtype=np.int64), limit)
-    return pd.DataFrame({"requests": counts, "max_context_tokens": np.asarray(longest)})
+    # A model without a cache has no pool: whether it runs at all is in its own longest context.
+    longest = np.minimum(longest, answer.max_context_tokens)
+    return pd.DataFrame({"requests": counts, "max_context_tokens": longest})
 
 
 def list_models(pattern: str = "*", *, catalog: Catalogue | None = None) -> pd.DataFrame:

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import ceil
+from typing import Final
 
+from kvreport import words
+from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.ranking import Choices, Deployment, Ranking, rank
 from kvreport.accounting.sizing import Workload
 from kvreport.catalog.load import RELEASED, Catalogue
+from kvreport.units import count
 from kvreport.words import RELAX
+
+SMALL_STEP: Final = 2048
+"""Tokens of a step to try instead: vLLM's default on smaller devices (0.33, ``engine/arg_utils.py``)."""
+
+WORTH_SAYING: Final = 1.1
+"""Requests of a replica over those without the change, from which it is said."""
 
 
 def what_to_relax(work: Workload, ranking: Ranking, choices: Choices) -> str:
@@ -75,7 +85,23 @@ def levers(
     for label, asked, allowed in changes:
         ranked = rank([best.model], asked, [offer], allowed).deployments
         found.append((label, ranked[0].devices if ranked else None, ranked[0].users_each if ranked else 0))
-    return tuple(found)
+    return (*found, *_smaller_steps(work, best, fixed))
+
+
+def _smaller_steps(
+    work: Workload, best: Deployment, choices: Choices
+) -> tuple[tuple[str, int | None, int], ...]:
+    """Steps of fewer tokens, where they let a replica hold more: windows keep those in flight for every request."""
+    flag = words.ALL["serve"].get(choices.engine.family, {}).get("batched", "")
+    tokens, _ = rules(choices.engine).scheduler(best.offer.accelerator)
+    if not flag or tokens <= SMALL_STEP:
+        return ()
+    small = replace(choices, max_batched_tokens=SMALL_STEP)
+    ranked = rank([best.model], work, [replace(best.offer, available=None)], small).deployments
+    each = next((one.users_each for one in ranked if one.layout == best.layout), 0)
+    if each < best.users_each * WORTH_SAYING and (not ranked or ranked[0].devices >= best.devices):
+        return ()
+    return ((f"steps of {count(SMALL_STEP)} tokens ({flag})", ranked[0].devices, ranked[0].users_each),)
 
 
 def _milliseconds(seconds: float) -> str:

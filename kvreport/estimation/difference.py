@@ -18,6 +18,7 @@ from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 from kvreport.estimation.answer import Estimate
 from kvreport.estimation.estimate import estimate
+from kvreport.estimation.hardware import listed
 from kvreport.units import human_bytes
 
 WORDS: Final = {
@@ -203,7 +204,7 @@ def compare(
     Args:
         old: One side: model, engine and catalog.
         new: The other.
-        gpu: Accelerator.
+        gpu: Accelerator, or the GPUs of one machine (``rtx-5090+rtx-3090``), tensor parallel over all.
         tensor_parallel: GPUs of one replica.
         context_tokens: Length of each request.
         weights: Weight format.
@@ -214,11 +215,13 @@ def compare(
     """
     answers: list[Estimate | None] = []
     notes: list[str] = []
+    devices = sum(number for _, number in listed(gpu))
+    tensor_parallel = max(tensor_parallel, devices)
     for side in (old, new):
         try:
             found = estimate(
                 side.model,
-                gpu=gpu if isinstance(gpu, Accelerator) else side.catalogue.accelerator(gpu),
+                gpu=gpu,
                 tensor_parallel=tensor_parallel,
                 context_tokens=context_tokens,
                 weights=weights,
@@ -237,7 +240,7 @@ def compare(
     names = [answer.request.model.id for answer in answers if answer is not None]
     return Difference(
         model=names[0] if len(set(names)) == 1 else " -> ".join(names),
-        gpu=known.request.accelerator.id,
+        gpu=str(gpu) if devices > 1 else known.request.accelerator.id,
         tensor_parallel=tensor_parallel,
         context_tokens=known.request.context_tokens,
         old=None if before is None else before.max_concurrency,

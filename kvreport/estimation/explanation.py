@@ -67,6 +67,11 @@ def headline(estimate: Estimate) -> str:
         case Verdict.WEIGHTS_EXCEED_MEMORY.label:
             return f"{request.model.name} does not fit on {devices}: {estimate.too_large}"
         case Verdict.CACHE_EXCEEDS_POOL.label:
+            if not estimate.kv_bytes_per_request_per_gpu:
+                return (
+                    f"{request.model.name} does not fit on {devices}: weights and activations exceed the usable "
+                    f"memory by {gib(estimate.shortfall_bytes)} GiB per GPU"
+                )
             longest = estimate.max_context_tokens
             rest = f"one of {longest:,} tokens does" if longest else "nothing is left for the cache"
             return f"Not one request at {context} fits on {devices}; {rest}"
@@ -349,8 +354,15 @@ def verdict_sentence(estimate: Estimate) -> str:
         return f"{estimate.verdict}: {start_sentence(estimate)}"
     match estimate.verdict:
         case Verdict.FITS.label:
+            if not estimate.kv_bytes_per_request_per_gpu:
+                return "fits: the model keeps no cache, and weights and activations surely fit"
             return f"fits: one request of {context} needs no more than the pool surely has"
         case Verdict.TIGHT.label:
+            if not estimate.kv_bytes_per_request_per_gpu:
+                return (
+                    "tight: the model keeps no cache; weights and activations leave less of the usable memory "
+                    f"than the uncertainty of {gib(estimate.budget.uncertainty_bytes)} GiB"
+                )
             return (
                 f"tight: one request of {context} fits the estimated pool, but not one smaller by its "
                 f"uncertainty of {gib(estimate.budget.uncertainty_bytes)} GiB"
@@ -363,6 +375,11 @@ def verdict_sentence(estimate: Estimate) -> str:
                 f"{request.model.context_tokens:,} tokens, asked were {request.context_tokens:,}"
             )
         case Verdict.CACHE_EXCEEDS_POOL.label:
+            if not estimate.kv_bytes_per_request_per_gpu:
+                return (
+                    "cache_exceeds_pool: the model keeps no cache, and weights and activations exceed the usable "
+                    f"memory by {gib(estimate.shortfall_bytes)} GiB per GPU"
+                )
             return (
                 f"cache_exceeds_pool: one request of {context} takes "
                 f"{gib(estimate.kv_bytes_per_request_per_gpu)} GiB, the pool has "

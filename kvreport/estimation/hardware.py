@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from kvreport.accounting.all_to_all import NOT_COUNTED
 from kvreport.accounting.parallel import MOST_RANKS, Layout
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.load import Catalogue
@@ -20,6 +22,48 @@ BEST: Final = "best"
 """Asks for the pipeline partition that holds the most requests."""
 
 
+_BEFORE: Final = re.compile(r"([0-9]{1,3}) ?[x×*] ?(.+)", re.IGNORECASE)
+_AFTER: Final = re.compile(r"(.+?) ?(?:[*×]| x|(?<=[0-9]{4})x) ?([^*×]*)", re.IGNORECASE)
+"""How many of an accelerator: ``2x4090``, ``8 × H100``; ``H100*8``, ``4090 x2``."""
+
+
+def listed(asked: object) -> list[tuple[str | Accelerator, int]]:
+    """The accelerators that a question names, each with how many of it.
+
+    ``"H100*8"``, ``"8xH100"`` and ``"8 × H100"`` are eight; ``"rtx-5090*2+rtx-3090"`` are three.
+
+    Args:
+        asked: A name, a record, or a sequence of them.
+
+    Raises:
+        InputError: If none is named, or a number is none of 1 to 1,024.
+    """
+    found: list[tuple[str | Accelerator, int]] = []
+    for each in asked if isinstance(asked, list | tuple) else [asked]:
+        if isinstance(each, Accelerator):
+            found.append((each, 1))
+            continue
+        found += [_numbered(part.strip()) for part in str(each or "").split("+")]
+    return found
+
+
+def _numbered(text: str) -> tuple[str, int]:
+    if not text:
+        raise InputError("gpu: found none; allowed: an accelerator's name, such as H100")
+    if before := _BEFORE.fullmatch(text):
+        number, name = before.groups()
+    elif after := _AFTER.fullmatch(text):
+        name, number = after.groups()
+    else:
+        return text, 1
+    if not (number.isascii() and number.isdigit() and 1 <= int(number) <= MOST_RANKS):
+        raise InputError(
+            f"gpu: found {shorten(text)}; allowed: a name, or one with a number of devices from 1 to {MOST_RANKS:,}, "
+            f"such as H100*8 or 8xH100"
+        )
+    return name, int(number)
+
+
 def devices_of(query: Query, catalog: Catalogue) -> tuple[Accelerator, ...]:
     """The accelerators asked for, one for each device where several are named.
 
@@ -30,23 +74,9 @@ def devices_of(query: Query, catalog: Catalogue) -> tuple[Accelerator, ...]:
     Raises:
         InputError: If one is unknown, too many are named, or slices are to be joined.
     """
-    asked = query.gpu
-    names = list(asked) if isinstance(asked, list | tuple) else [asked]
     found: list[Accelerator] = []
-    for name in names:
-        if name is None or name == "":
-            raise InputError("gpu: found none; allowed: an accelerator's name, such as H100")
-        times = 1
-        one = name
-        if isinstance(name, str) and "*" in name:
-            text, _, number = name.rpartition("*")
-            if not number.strip().isdigit() or not 1 <= int(number) <= MOST_RANKS:
-                raise InputError(
-                    f"gpu: found {shorten(name)}; allowed: a name with a number of devices, such as H100*8"
-                )
-            one, times = text.strip(), int(number)
-        record = one if isinstance(one, Accelerator) else catalog.accelerator(one)
-        found += [record] * times
+    for one, times in listed(query.gpu):
+        found += [one if isinstance(one, Accelerator) else catalog.accelerator(one)] * times
     sliced = next((one for one in found if one.slice_of), None)
     if sliced is not None and (len(found) > 1 or _ranks(query) > 1):
         raise InputError(
@@ -95,6 +125,8 @@ def layout_of(query: Query, devices: int, assumed: list[str]) -> Layout:
         redundant_experts=query.num_redundant_experts,
         all_to_all=query.all2all_backend or "",
     )
+    if layout.all_to_all in NOT_COUNTED and layout.data > 1:
+        assumed.append(f"the buffers of {layout.all_to_all} are not counted: subtract what its library keeps")
     if devices > 1 and layout.devices != devices:
         raise InputError(
             f"gpu: found {devices} devices for a layout of {layout.devices} "

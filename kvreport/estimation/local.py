@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -22,6 +21,7 @@ from kvreport.catalog.llama_cpp import load_local_architectures
 from kvreport.catalog.load import Catalogue
 from kvreport.catalog.model import Model
 from kvreport.estimation.answer import AtContext
+from kvreport.estimation.hardware import listed
 from kvreport.estimation.local_answer import LocalEstimate, explain_local
 from kvreport.estimation.local_case import (
     LocalCase,
@@ -92,7 +92,6 @@ def open_query(query: Query, engine: Engine, catalog: Catalogue) -> LocalCase:
     file = query.model if isinstance(query.model, GgufModel) else None
     if is_gguf(query.model):
         file = read_gguf(str(query.model))
-    names = query.gpu if isinstance(query.gpu, list | tuple) else [query.gpu]
     plain = replace(
         query,
         model=query.model if file is None else file.model,
@@ -101,17 +100,11 @@ def open_query(query: Query, engine: Engine, catalog: Catalogue) -> LocalCase:
         engine=engine,
         draft=None,
         # Layers are divided, not matrices: several devices are stages.
-        pipeline_parallel=_stages(names) if query.tensor_parallel is None else query.pipeline_parallel,
+        pipeline_parallel=sum(number for _, number in listed(query.gpu))
+        if query.tensor_parallel is None
+        else query.pipeline_parallel,
     )
     return open_case(resolve(plain, catalog), query, file, catalog)
-
-
-def _stages(names: Sequence[object]) -> int:
-    total = 0
-    for name in names:
-        _, star, number = str(name).rpartition("*") if isinstance(name, str) else ("", "", "")
-        total += int(number) if star and number.strip().isdigit() else 1
-    return max(total, 1)
 
 
 def _assemble(case: LocalCase, layout: LocalLayout, changed: tuple[str, ...]) -> LocalEstimate:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any, Final
@@ -13,8 +13,10 @@ from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.accounting.engines.llama_cpp.search import fewest_cpu_experts, longest_context, most_gpu_layers
 from kvreport.accounting.engines.ollama import Ollama
 from kvreport.accounting.engines.registry import rules
+from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.load import RELEASED, Catalogue
 from kvreport.errors import InputError, shorten
+from kvreport.estimation.hardware import listed
 from kvreport.estimation.local import open_query
 from kvreport.estimation.local_case import LocalCase, fullest, refuse_forks, with_base_model, with_mix
 from kvreport.estimation.local_command import command_of_file
@@ -123,7 +125,7 @@ def size_local(
         context: Tokens of each request.
         slots: Requests at once.
         engine: The engine.
-        gpus: Machines or patterns; the usual ones if none.
+        gpus: Machines, patterns, or cards of one machine (``rtx-5090+rtx-3090``); the usual ones if none.
         weights: Mixes to try, from the best; ``released`` tries the usual ones.
         cache_type: Type of keys and values.
         catalog: Where names are looked up.
@@ -164,8 +166,15 @@ def _machines(patterns: Sequence[str], catalog: Catalogue) -> list[str]:
     found: list[str] = []
     for pattern in patterns:
         matching = [name for name in every if fnmatchcase(name, pattern.lower())]
-        found += matching or [catalog.accelerator(pattern).id]
+        found += matching or ["+".join(_cards(pattern, catalog))]
     return list(dict.fromkeys(found))
+
+
+def _cards(machine: str, catalog: Catalogue) -> Iterator[str]:
+    """The cards of one machine as the command line names them, several of a kind with their number."""
+    for name, number in listed(machine):
+        device = name if isinstance(name, Accelerator) else catalog.accelerator(name)
+        yield device.id if number == 1 else f"{device.id}*{number}"
 
 
 def _on(case: LocalCase, machine: str, weights: Sequence[str], context: int) -> list[HomeDeployment]:

@@ -14,6 +14,7 @@ from kvreport.accounting.extras import Draft, own_prediction_layer, with_draft
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import Serving
 from kvreport.accounting.roofline import Peaks
+from kvreport.accounting.state_types import with_state_type
 from kvreport.architectures.names import repository_name
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine, version_number
@@ -269,7 +270,7 @@ def resolve(query: Query, catalog: Catalogue) -> Request:
         revision=query.revision,
         assume_defaults=query.assume_defaults,
     )
-    record = opened.model
+    record = with_state_type(opened.model, query.mamba_ssm_cache_dtype)
     assumed = list(opened.assumptions)
     policy = (
         query.engine
@@ -391,6 +392,11 @@ def _refuse_unused(query: Query, engine: Engine) -> None:
                     f"{option.flags[0].lstrip('-')}: found {shorten(value)} for {engine.label}; allowed with "
                     "--engine llama-cpp or ollama, whose flag it is"
                 )
+    if query.mamba_ssm_cache_dtype not in (None, "auto") and not engine.device_classes:
+        raise InputError(
+            f"mamba-ssm-cache-dtype: found {query.mamba_ssm_cache_dtype} for {engine.label}; allowed with vLLM and "
+            "SGLang, which have such a flag"
+        )
     default = next(option.default for option in options() if option.name == "max_lora_rank")
     if query.max_lora_rank != default and not query.max_loras:
         raise InputError(
@@ -445,7 +451,7 @@ def _inputs(limits: Mapping[str, int] | Sequence[str] | str | None) -> dict[str,
         pairs = {}
         for text in [limits] if isinstance(limits, str) else limits:
             name, mark, number = text.partition("=")
-            if not mark or not number.strip().isdigit():
+            if not mark or not (number.isascii() and number.strip().isdigit() and len(number) < 10):
                 raise InputError(
                     f"limit-mm-per-prompt: found {shorten(text)}; allowed: KIND=N, such as image=2"
                 )

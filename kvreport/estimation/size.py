@@ -22,6 +22,7 @@ from kvreport.catalog.load import RELEASED, Catalogue, open_catalogue
 from kvreport.errors import InputError, shorten
 from kvreport.estimation.alternatives import levers, what_to_relax
 from kvreport.estimation.disaggregated import disaggregate
+from kvreport.estimation.hardware import listed
 from kvreport.estimation.opened import said_of
 from kvreport.estimation.request import AUTO, open_model, refuse_unsupported
 from kvreport.estimation.sizing import Sizing
@@ -148,7 +149,7 @@ def size(
         tpot_s=tpot_s,
         burst=burst,
         spare_replicas=spare_replicas,
-        shared_prefix_tokens=_tokens("shared-prefix", shared_prefix) if shared_prefix else 0,
+        shared_prefix_tokens=_tokens("shared-prefix", shared_prefix) if shared_prefix != 0 else 0,
         efficiency=efficiency,
     )
     if ttft_s is not None or tpot_s is not None:
@@ -237,15 +238,20 @@ def _offers(
     for name, price in priced.items():
         if not price > 0:
             raise InputError(f"price: found {price:g} for {name}; allowed: above 0")
-    chosen: dict[str, None] = {}
+    chosen: dict[str, int | None] = {}
     machines: list[tuple[Accelerator, ...]] = []
     for name in gpus:
-        if "+" in name:
-            machines.append(_machine(known, name))
+        pattern = "*" in name and not name.rpartition("*")[2].strip().isdigit() and "+" not in name
+        matches = [slug for slug in known.accelerators if fnmatchcase(slug, name.lower())] if pattern else []
+        if matches:
+            chosen |= dict.fromkeys(matches, available)
             continue
-        matches = [slug for slug in known.accelerators if fnmatchcase(slug, name.lower())]
-        for slug in matches or [known.accelerator(name).id]:
-            chosen[slug] = None
+        parts = [(known.accelerator(str(one)), number) for one, number in listed(name)]
+        if len(parts) > 1:
+            machines.append(_machine(parts))
+        else:
+            [(device, number)] = parts
+            chosen[device.id] = number if number > 1 and available is None else available
     slugs = list(chosen) or ([] if machines else list(priced) or list(known.accelerators))
     asked = {*slugs, *(one.id for machine in machines for one in machine)}
     if priced and not asked <= set(priced):
@@ -259,22 +265,18 @@ def _offers(
         Offer.unequal(machine, available, fmean(priced[one.id] for one in machine) if priced else None)
         for machine in machines
     ]
-    return [*unequal, *(Offer(known.accelerator(slug), available, priced.get(slug)) for slug in slugs)]
+    return [
+        *unequal,
+        *(Offer(known.accelerator(slug), chosen.get(slug, available), priced.get(slug)) for slug in slugs),
+    ]
 
 
-def _machine(known: Catalogue, name: str) -> tuple[Accelerator, ...]:
+def _machine(parts: Sequence[tuple[Accelerator, int]]) -> tuple[Accelerator, ...]:
     """The devices of a machine written as ``rtx-5090*2+rtx-3090``."""
-    devices: list[Accelerator] = []
-    for part in name.split("+"):
-        kind, _, number = part.strip().partition("*")
-        if number and not (number.isascii() and number.isdigit() and 1 <= int(number) <= MOST_UNEQUAL):
-            raise InputError(
-                f"gpu: found {shorten(part)}; allowed: a name, or a name*N with N from 1 to {MOST_UNEQUAL}"
-            )
-        devices += [known.accelerator(kind)] * int(number or 1)
+    devices = tuple(device for device, number in parts for _ in range(number))
     if len(devices) > MOST_UNEQUAL:
         raise InputError(f"gpu: found {len(devices)} devices in one machine; allowed: at most {MOST_UNEQUAL}")
-    return tuple(devices)
+    return devices
 
 
 def _weight_format(known: Catalogue, name: str) -> tuple[str, Any]:

@@ -165,6 +165,8 @@ def waterfall(result: Estimate) -> tuple[Term, ...]:
         terms, pool = [], request.kv_pool_bytes
     else:
         memory = asked_memory(request.case.rules, budget.total_bytes, request.utilization)
+        if not result.kv_bytes_per_request_per_gpu:
+            memory = budget.total_bytes  # no pool is made, so no share of the memory is held back
         terms = [Term("usable", budget.total_bytes), Term("not_taken", memory - budget.total_bytes)]
         terms += [Term(name, -size) for name, size in taken]
         pool = sum(one.size_bytes for one in terms)

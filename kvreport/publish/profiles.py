@@ -67,9 +67,10 @@ def places(site: SiteData, *, further: bool) -> tuple[Place, ...]:
 
     Args:
         site: What every page may ask.
-        further: Whether further layouts are listed; the files with all models leave them out.
+        further: Whether further layouts are listed, those of the search for a deployment last; the files with all
+            models leave them out.
     """
-    grid = site.axes
+    grid = site.searched
     plain = tuple(Place(Layout(tensor=size)) for size in grid.tensor_parallel)
     if not further:
         return plain
@@ -136,7 +137,8 @@ def site_facts(site: SiteData) -> dict[str, Any]:
     where the engine asks, ``gpus[].band`` [share of the reserve, bytes] of the error band, ``gpus[].runner`` which of a model's
     rates hold (1: ``other_rates``), ``gpus[].linked`` whether it stands in servers whose devices are linked,
     as further layouts need. ``engine.since`` is the first release with these rules. ``layouts[].places``
-    are the columns of a model's lists, one for each pipeline stage.
+    are the columns of a model's lists, one for each pipeline stage; ``sizing_layouts`` are those that only the
+    sizer tries beside them.
     """
     grid = site.axes
     reserves, kinds = site.reserve_classes, site.device_kinds
@@ -158,7 +160,8 @@ def site_facts(site: SiteData) -> dict[str, Any]:
         "known": list(site.known_gpus),
         "contexts": list(grid.contexts),
         "sizes": list(grid.tensor_parallel),
-        "layouts": layouts(site),
+        "layouts": layouts(site, searched=False),
+        "sizing_layouts": layouts(site, searched=True),
         "weight_formats": [
             {"name": name, "label": form.label if form else "as released"}
             for name, form in sorted(grid.weight_formats, key=lambda item: item[1] is not None)
@@ -215,8 +218,14 @@ def engines(site: SiteData) -> list[dict[str, Any]]:
     ]
 
 
-def layouts(site: SiteData) -> list[dict[str, Any]]:
-    """Return how models are spread: tensor parallel first, each with the columns that its stages have."""
+def layouts(site: SiteData, *, searched: bool) -> list[dict[str, Any]]:
+    """Return how models are spread: tensor parallel first, each with the columns that its stages have.
+
+    Args:
+        site: What every page may ask.
+        searched: True for the layouts that only a search for a deployment tries, False for the others.
+    """
+    own = set(site.searched.layouts) - set(site.axes.layouts)
     found: dict[Layout, list[int]] = {}
     for number, place in enumerate(places(site, further=True)):
         found.setdefault(place.layout, []).append(number)
@@ -233,6 +242,7 @@ def layouts(site: SiteData) -> list[dict[str, Any]]:
             "places": numbers,
         }
         for layout, numbers in found.items()
+        if (layout in own) == searched
     ]
 
 
@@ -333,7 +343,7 @@ class _Columns:
     """A model's facts in each column, under the engine of a site."""
 
     def __init__(self, site: SiteData, model: Model, columns: tuple[Place, ...]) -> None:
-        offered = set(site.axes.layouts_of(model))
+        offered = set(site.searched.layouts_of(model))
         self.site, self.model, self.columns = site, model, columns
         self.parts = [_part(model, place) if place.layout in offered else None for place in columns]
         memo = Memo()
@@ -498,7 +508,7 @@ def reserve_rates(site: SiteData, model: Model, *, further: bool = True) -> dict
     A list for each column, in the order of :class:`kvreport.accounting.engines.vllm.reserve.ReserveRates`;
     ``other_rates`` are those of devices where another runner serves the model, None where none does.
     """
-    offered = set(site.axes.layouts_of(model))
+    offered = set(site.searched.layouts_of(model))
     engine = rules(site.engine)
 
     def listed(*, nvidia: bool) -> list[list[float] | None] | None:

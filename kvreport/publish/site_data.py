@@ -9,6 +9,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final
 
 from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.parallel import Layout
 from kvreport.accounting.support import device_signature
 from kvreport.accounting.weights import parameters
 from kvreport.catalog.accelerator import Accelerator
@@ -112,6 +113,11 @@ class SiteData:
         return capacity_of(model, self.gpus, self.known_gpus, self.released.get(model.id, {}))
 
     @cached_property
+    def newest_first(self) -> tuple[Model, ...]:
+        """Every published model, the newest release first."""
+        return tuple(sorted(self.models, key=lambda model: (model.release or "", model.name), reverse=True))
+
+    @cached_property
     def parameters(self) -> dict[str, int]:
         """Parameters that an engine loads, by model id."""
         return {model.id: parameters(model) for model in self.models}
@@ -133,6 +139,12 @@ class SiteData:
         """The axes that the JSON files cover: the grid, with every KV format that a model declares."""
         grid = axes(self.catalogue, engine=self.engine.name, kv=list(self.kv_names))
         return replace(grid, models=self.models, fleet=Fleet(self.accelerators, self.engine))
+
+    @cached_property
+    def searched(self) -> Axes:
+        """The same with the layouts that only a search for a deployment tries, after the published ones."""
+        further = (Layout(**one.model_dump()) for one in self.catalogue.grid.sizing_layouts)
+        return replace(self.axes, layouts=tuple(dict.fromkeys((*self.axes.layouts, *further))))
 
     @cached_property
     def reserve_classes(self) -> dict[str, int]:

@@ -69,7 +69,7 @@ def peaks_facts(site: SiteData) -> dict[str, Any]:
 
     ``gpus[id]``: ``bytes`` per second of memory, ``rates`` by operand type, ``link`` bytes per second
     in one direction (each null where not known), ``seqs`` (requests that the engine runs at once),
-    ``node`` (devices of a server), ``kept`` (bytes that SGLang keeps by itself, by layout).
+    ``node`` (devices of a server), ``kept`` (bytes that SGLang keeps by itself, by the devices of a replica).
     """
     return {
         "schema": SCHEMA,
@@ -86,7 +86,7 @@ def times_facts(site: SiteData, model: Model) -> dict[str, Any]:
     operations while prefilling, cap (0: none, -1: nothing is seen), tokens per entry, chunked, constant entries].
     """
     grid = site.axes
-    offered = set(grid.layouts_of(model))
+    offered = set(site.searched.layouts_of(model))
     columns = [place.layout if place.layout in offered else None for place in places(site, further=True)]
     caches = grid.caches(model)
     forms = dict(grid.weight_formats)
@@ -181,12 +181,12 @@ def _device(site: SiteData, gpu: Accelerator) -> dict[str, Any]:
         "seqs": rules(site.engine).scheduler(gpu)[1] if site.engine.device_classes else MAX_REQUESTS,
         "node": gpu.devices_per_node or SERVER_DEVICES,
         "kept": {
-            layout.label: sglang_reserve(
-                gpu.usable_bytes, default.max_batched_tokens, default.max_seqs, layout.devices
+            str(devices): sglang_reserve(
+                gpu.usable_bytes, default.max_batched_tokens, default.max_seqs, devices
             )
             if default
             else None
-            for layout in dict.fromkeys(place.layout for place in places(site, further=True))
+            for devices in sorted({place.layout.devices for place in places(site, further=True)})
         },
     }
 

@@ -32,6 +32,7 @@ from kvreport.startup_log.laid_out import (
     version_of,
     with_fp8,
 )
+from kvreport.startup_log.memory_flags import NOT_FOLLOWED as FLAGS_NOT_FOLLOWED
 from kvreport.startup_log.reading import Reading
 from kvreport.startup_log.reading import read_log as read_lines
 from kvreport.startup_log.start import Start
@@ -129,6 +130,8 @@ def _assumed(reading: Reading, laid: LaidOut | None) -> list[str]:
         else:
             notes.append(f"The log does not name its release; the rules of {laid.engine.label} are taken.")
     ignored = [words for name, words in NOT_FOLLOWED.items() if reading.facts.get(name)]
+    stated = {line.pattern for line in reading.recognised}
+    ignored += [words for pattern, words in FLAGS_NOT_FOLLOWED.items() if pattern in stated]
     named = reading.text("all_to_all")
     if named not in (None, "none") and exchange_of(reading) is None:
         ignored.append(f"the buffers of {named}")

@@ -183,7 +183,7 @@ FURTHER: Final[tuple[Pattern, ...]] = (
     Pattern(
         "lora",
         None,
-        r"(?P<lora>--enable[-_]lora\b|enable_lora=True|'enable_lora': True)",
+        r"(?P<lora>--enable[-_]lora\b|enable_lora=True|'enable_lora': True|--max[-_]lora(?:s|[-_]rank)\b)",
         "LoRA adapters are served: their buffers are not counted here.",
     ),
     Pattern(
@@ -307,6 +307,32 @@ FURTHER: Final[tuple[Pattern, ...]] = (
         "sglang",
         r"(?P<dense_apart>--moe-dense-tp-size\b|moe_dense_tp_size=[0-9]|--enable-dp-lm-head\b|enable_dp_lm_head=True)",
         "Dense layers or the output head are divided by themselves.",
+    ),
+    Pattern(
+        "text_only",
+        None,
+        r"(?P<text_only>--language-(?:model-)?only\b|'language_model_only': True|\blanguage_(?:model_)?only=True|"
+        r"limit[-_]mm[-_]per[-_]prompt\W{1,8}(?=[^}]{0,80}image\W{1,4}0\b)(?=[^}]{0,80}video\W{1,4}0\b))",
+        "Text only is served: the encoder of images is neither loaded nor measured.",
+    ),
+    Pattern(
+        "no_encoding",
+        "vllm",
+        r"(?P<no_encoding>--skip[-_]mm[-_]profiling\b|'skip_mm_profiling': True)",
+        "No image is encoded while memory is measured.",
+    ),
+    Pattern(
+        "state_dtype",
+        None,
+        r"(?:--mamba[-_]ssm[-_](?:cache[-_])?dtype(?:=| +)|'mamba_ssm_cache_dtype': ?|\bmamba_ssm_dtype=)"
+        r"[\"']?(?P<state_dtype>float32|bfloat16|float16)\b",
+        "Recurrent states are kept as {state_dtype}.",
+    ),
+    Pattern(
+        "sglang_no_graphs",
+        "sglang",
+        r"(?P<eager>--disable-cuda-graph(?![\w-])|\bdisable_cuda_graph=True)",
+        "CUDA graphs are off: no memory goes to them, and decoding is slower.",
     ),
     Pattern(
         "offloaded",

@@ -12,6 +12,7 @@ from kvreport.accounting.all_to_all import AllToAll
 from kvreport.accounting.deployment import Case, Deployment, plan_blocks
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.plan import BlockPlan
+from kvreport.accounting.state_types import with_state_type
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine, engine_for_version, version_number
 from kvreport.catalog.load import Catalogue
@@ -82,7 +83,7 @@ def pasted_start(
     return Start(
         known=known,
         engine=_engine(reading, known),
-        model=model,
+        model=with_state_type(model, reading.text("state_dtype")),
         accelerator=device,
         flags=Flags(
             weight_format="released" if weights is None or weights.lower() == "released" else weights,
@@ -97,6 +98,8 @@ def pasted_start(
             utilization=reading.number("utilization"),
             eager=bool(reading.facts.get("eager")),
             sorts=bool(reading.facts.get("sorts")),
+            images=not reading.facts.get("text_only"),
+            encodes_at_start=not reading.facts.get("no_encoding"),
         ),
         printed=Figures(
             load=reading.whole("weights"),

@@ -12,6 +12,7 @@ from typing import Final
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.extras import own_prediction_layer, with_draft
 from kvreport.accounting.parallel import Layout
+from kvreport.accounting.state_types import with_state_type
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.caches import RecurrentState
 from kvreport.catalog.engine import Engine
@@ -43,6 +44,7 @@ def published_start(
     release = rules(engine).at_release(observation.engine_version or "")
     told = {"expert_kernel": observation.expert_kernel} if observation.expert_kernel else {}
     release = release.model_copy(update=line_printed(observation) | told)
+    model = with_state_type(model, state_type(observation))
     drafts = drafts_itself(observation, model)
     device = device_of(catalogue, observation)
     named = observation.kernels_of
@@ -167,12 +169,19 @@ def _draft_tokens(observation: Observation) -> int:
 def serves_images(observation: Observation) -> bool:
     """False if the engine was told to serve text only."""
     said = f"{observation.towers or ''} {observation.flags or ''}".lower()
-    return not re.search(r"language[_ -]model[_ -]only|'image': 0|text only", said)
+    return not re.search(r"language[_ -]model[_ -]only|image['\"]: ?0|text only", said)
 
 
 def encodes_at_start(observation: Observation) -> bool:
     """False with ``--skip-mm-profiling``: ``v1/worker/gpu_model_runner.py::profile_run`` then encodes nothing."""
     return not re.search(r"skip[-_]mm[-_]profiling", observation.flags or "")
+
+
+def state_type(observation: Observation) -> str | None:
+    """The type of recurrent states that the flags ask for (vLLM's and SGLang's spelling); None for the usual."""
+    said = r"mamba[-_]ssm[-_](?:cache[-_])?dtype[=: ]+['\"]?(float32|bfloat16|float16)\b"
+    found = re.search(said, observation.flags or "")
+    return found[1] if found else None
 
 
 def window_share(observation: Observation) -> float | None:

@@ -454,7 +454,7 @@ PATTERNS: Final[tuple[Pattern, ...]] = (
     Pattern(
         "sglang_chunk",
         "sglang",
-        rf"chunked_prefill_size=(?P<chunked_prefill>{WHOLE})",
+        rf"(?:--chunked-prefill-size(?:=| +)|chunked_prefill_size=)(?P<chunked_prefill>{WHOLE})",
         "Prompts are prefilled in chunks of {chunked_prefill} tokens.",
     ),
     Pattern(

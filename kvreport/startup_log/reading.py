@@ -9,6 +9,7 @@ from typing import Any, Final
 from kvreport.errors import InputError
 from kvreport.startup_log.facts import FACTS
 from kvreport.startup_log.further import FURTHER
+from kvreport.startup_log.memory_flags import NOT_FOLLOWED_LINES
 from kvreport.startup_log.patterns import PATTERNS, Engine, Pattern
 from kvreport.startup_log.release import places
 from kvreport.startup_log.tensorrt_llm import TENSORRT_LLM
@@ -22,7 +23,7 @@ MAX_LINE: Final = 20_000
 LARGEST: Final = 1 << 53
 """No number beyond it is believed: no machine has so much, and a browser's numbers end there."""
 
-ALL: Final = (*PATTERNS, *FURTHER, *TENSORRT_LLM)
+ALL: Final = (*PATTERNS, *FURTHER, *TENSORRT_LLM, *NOT_FOLLOWED_LINES)
 _COMPILED: Final = tuple(re.compile(pattern.expression, re.ASCII) for pattern in ALL)
 _SCALES: Final = {"gib": GIB, "gb": GIB, "mib": 1 << 20, "ki": 1024, "k": 1000}
 

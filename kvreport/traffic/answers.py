@@ -17,9 +17,10 @@ from kvreport.accounting.tiers import LINKS
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.load import Catalogue, open_catalogue
 from kvreport.catalog.model import Model
-from kvreport.errors import InputError
+from kvreport.errors import InputError, shorten
 from kvreport.estimation import Estimate, estimate
 from kvreport.estimation.answer import layout_to_dict
+from kvreport.query import MOST_BYTES
 from kvreport.traffic.curves import CurvePoint, SharedPrefixes
 from kvreport.traffic.deployment import SCHEDULERS, clock_of, pools_of
 from kvreport.traffic.hits import DEFINITIONS, Definition
@@ -301,6 +302,8 @@ def _host(memory: int | str | None, policy: HostPolicy, pools: Pools) -> HostTie
         size = parse_bytes(memory)
     except InputError as error:
         raise InputError(f"host-memory: {error}") from error
+    if size > MOST_BYTES:
+        raise InputError(f"host-memory: found {shorten(memory)}; allowed: at most {MOST_BYTES >> 40} TiB")
     return HostTier(max(size // pools.pools[0].block_bytes, 1), LINKS[HOST_LINK], policy)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -11,6 +12,7 @@ import pytest
 from visits import address
 
 from kvreport.catalog.load import open_catalogue
+from kvreport.cli import main
 from kvreport.estimation.size import size
 from kvreport.startup_log import diagnose
 
@@ -212,7 +214,9 @@ def test_a_longer_prompt_raises_the_context(page: Any, address: str) -> None:
     assert "--max-model-len 32768" in page.inner_text("[data-kv-sized]")
 
 
-def test_a_latent_model_is_laid_out_as_the_command_lays_it_out(page: Any, address: str, tiny_site) -> None:
+def test_a_latent_model_is_laid_out_as_the_command_lays_it_out(
+    page: Any, address: str, tiny_site, capsys: pytest.CaptureFixture[str]
+) -> None:
     page.goto(
         f"{address}sizer/?model=deepseek-ai--DeepSeek-V3&gpu=b200-sxm-180gb&concurrent=64&context=32K"
         "&prompt=30000&output=2000&burst=none&spares=none"
@@ -232,11 +236,16 @@ def test_a_latent_model_is_laid_out_as_the_command_lays_it_out(page: Any, addres
     assert found["devices"] == best["devices"] == 8
     assert found["commands"] == best["commands"]
     bars = page.locator(".kv-multiples figure")
-    # The command tries layouts that the site has no numbers of.
-    site = json.loads((tiny_site.folder / "downloads/v1/site.json").read_text(encoding="utf-8"))
-    published = {one["label"] for one in site["layouts"]}
-    layouts = {one.layout.label for one in ours.ranking.deployments} & published
-    assert bars.count() == len(layouts) > 2
+    layouts = {one.layout.label for one in ours.ranking.deployments}
+    assert bars.count() == len(layouts) > 4
+    why = page.locator(".kv-multiples > p").first.inner_text()
+    assert " wins: the KV pools of its 8 GPUs hold " in why
+    # The command below the bars gives the same answer.
+    same = shlex.split(page.locator(".kv-sized .kv-command code").last.inner_text())
+    assert same[:2] == ["kvreport", "size"]
+    assert main([*same[1:], "--format", "json"]) == 0
+    again = json.loads(capsys.readouterr().out)["deployments"][0]
+    assert (again["layout"]["name"], again["devices"]) == (found["layout"], found["devices"])
     assert page.locator(".kv-multiples figure.kv-chosen").count() == 1
 
 
@@ -262,7 +271,8 @@ def test_only_commands_that_run_are_given(page: Any, address: str, tiny_site) ->
         assert found["vllm"] == best["commands"]["vllm"]
         wanted = best["commands"]["sglang"] if best["mem_fraction_static"] else None
         assert found["sglang"] == wanted
-        assert page.locator("[data-kv-sized] .kv-command").count() == 1 + (wanted is not None)
+        # The last one answers the same question again.
+        assert page.locator("[data-kv-sized] .kv-command").count() == 2 + (wanted is not None)
         seen.add(wanted is not None)
     assert True in seen
 

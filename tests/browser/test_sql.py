@@ -96,9 +96,10 @@ def run(page: Any, query: str = "") -> str:
     """Run a query, or the one that stands there; return what is said of it."""
     if query:
         page.locator(".kv-sql textarea").fill(query)
-    said = page.locator(".kv-sql .kv-said")
+    before = int(page.locator(".kv-sql .kv-said").get_attribute("data-kv-answers") or 0)
     page.locator(".kv-sql .kv-primary").click()
-    page.locator(".kv-sql .kv-primary:enabled").wait_for(timeout=60_000)
+    said = page.locator(f".kv-sql .kv-said[data-kv-answers='{before + 1}']")
+    said.wait_for(timeout=60_000)
     return str(said.inner_text())
 
 
@@ -130,7 +131,7 @@ def test_the_filters_are_a_query_and_faults_are_said(page: Any, tiny_site: Any) 
     assert "Referenced column" in run(page, "SELECT nonsense FROM capacity")
     # What a reader has typed stays when a filter changes.
     page.locator("fieldset[data-facet=tp] .kv-chip[value='2']").click()
-    page.wait_for_function("document.querySelector('.kv-explore').dataset.kvShown === location.search")
+    page.locator(".kv-explore[data-kv-shown*='tp=2']").wait_for()
     assert page.locator(".kv-sql textarea").input_value() == "SELECT nonsense FROM capacity"
 
 

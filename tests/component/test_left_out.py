@@ -111,7 +111,7 @@ def test_a_page_says_how_well_its_engine_s_rules_are_confirmed() -> None:
     told = confirmed(catalogue, catalogue.engine("vllm"))
     assert "start-up logs" in told
     assert "of this release" in told
-    assert "start-up logs, 0 of this release" in confirmed(catalogue, catalogue.engine("sglang-0.5.17"))
+    assert "start-up logs, 0 of this release" in confirmed(catalogue, catalogue.engine("sglang-0.5.20"))
     assert confirmed(catalogue, catalogue.engine("tensorrt-llm")) == ""
 
 
@@ -129,7 +129,7 @@ def test_sglang_s_band_covers_what_it_says_of_sources_left_out(
     rows = fitting.counted(catalogue, load_observations(data_dir()))
     assert len(rows) >= 15
     inside = fitting.within(rows)
-    assert 0.75 <= sum(inside) / len(inside) <= 0.95
+    assert 0.75 <= sum(inside) / len(inside) <= 0.9
 
 
 def test_sglang_s_records_have_the_band_of_these_logs(fitting: ModuleType, catalogue: Catalogue) -> None:
@@ -140,11 +140,12 @@ def test_sglang_s_records_have_the_band_of_these_logs(fitting: ModuleType, catal
                 assert engine.coefficients[f"uncertainty_share{ending}"] == pytest.approx(width, rel=0.02)
 
 
-def test_a_band_of_few_logs_is_wider_than_their_errors(fitting: ModuleType) -> None:
+def test_a_band_of_few_logs_is_no_narrower_than_that_of_all(fitting: ModuleType) -> None:
     rows = [
-        {"source": f"s{i}", "class": "server", "pool_error_bytes": i << 20, "memory_bytes": 1 << 30}
-        for i in range(1, 4)
+        {"source": f"s{i}", "class": name, "pool_error_bytes": i << 20, "memory_bytes": 1 << 30}
+        for i, name in ((1, "server"), (2, "server"), (9, "other"))
     ]
-    assert fitting.widths(rows)["_server"] == pytest.approx(2 * 3 / 1024, rel=0.01)
-    many = [row | {"source": f"s{i}"} for i, row in enumerate(rows * 4)]
-    assert fitting.widths(many)["_server"] == pytest.approx(3 / 1024, rel=0.01)
+    found = fitting.widths(rows)
+    assert found["_server"] == found["_other"] == found[""] == pytest.approx(9 / 1024, rel=0.01)
+    many = rows + [rows[0] | {"source": f"m{i}"} for i in range(9)]
+    assert fitting.widths(many)["_server"] == pytest.approx(1 / 1024, rel=0.01)

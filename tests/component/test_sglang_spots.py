@@ -50,6 +50,11 @@ SPOTS = [
     Spot('zai-org/GLM-4.5', 'h100-sxm-80gb', {'tp_size': 8, 'dcp_size': 8}, 'bfloat16', 131072, 911800, None, None, 2048, 1, 0.818, 8192, 512),
     Spot('zai-org/GLM-5-FP8', 'h100-sxm-80gb', {'tp_size': 4, 'dcp_size': 4}, 'bfloat16', 202752, 1310976, None, None, 2048, 64, 0.824, 8192, 512),
     Spot('EleutherAI/gpt-neox-20b', 'h100-sxm-80gb', {'tp_size': 8, 'dcp_size': 2}, 'float16', 2048, 317750, None, None, 4096, 1, 0.818, 8192, 512),
+    Spot('nvidia/GLM-5-NVFP4', 'rtx-pro-6000-ws', {'tp_size': 8, 'dcp_size': 4}, 'float8_e4m3fn', 202752, 1995008, None, None, 2048, 64, 0.848, 8192, 512),
+    Spot('zai-org/GLM-5.2', 'rtx-pro-6000-ws', {'tp_size': 8, 'dcp_size': 4}, 'float8_e4m3fn', 1048576, 3066880, None, None, 2048, 64, 0.848, 8192, 512),
+    Spot('nvidia/MiniMax-M3-NVFP4', 'h100-sxm-80gb', {'tp_size': 8, 'dcp_size': 4}, 'bfloat16', 1048576, 3791360, None, None, 2048, 128, 0.7770999999999999, 8192, 512),
+    Spot('tiiuae/falcon-mamba-7b', 'h100-sxm-80gb', {'tp_size': 8, 'dcp_size': 4}, 'bfloat16', 2048, 8192, None, 4433, 1024, 1, 0.818, 8192, 512),
+    Spot('nvidia/Gemma-4-31B-IT-NVFP4', 'h100-sxm-80gb', {'disable_radix_cache': True, 'max_running_requests': 64, 'page_size': 64}, 'float8_e4m3fn', 262144, 64896, 98368, None, 64, 64, 0.7641785156249999, 8192, 64),
     Spot('openai/gpt-oss-120b', 'h100-sxm-80gb', {}, 'float16', 131072, 647269, 517815, None, 2528, 1, 0.83, 8192, 256),
     Spot('openai/gpt-oss-120b', 'h100-sxm-80gb', {'max_running_requests': 64, 'disable_radix_cache': True}, 'float16', 131072, 1132187, 32897, None, 64, 1, 0.834, 8192, 64),
     Spot('openai/gpt-oss-120b', 'h100-sxm-80gb', {'swa_full_tokens_ratio': 0.5, 'mamba_full_memory_ratio': 0.5}, 'float16', 131072, 776722, 388361, None, 3034, 1, 0.83, 8192, 256),
@@ -131,7 +136,7 @@ def pool_flags(catalogue: Catalogue, spot: Spot) -> PoolFlags:
         prefix_cache=not flags.get("disable_radix_cache"),
         chunk_tokens=found.chunk_tokens,
         overlap=not flags.get("disable_overlap_schedule"),
-        scaled_latents=sglang_plan.scaled_latents(model, engine, gpu),
+        scaled_latents=sglang_plan.scaled_latents(model, engine, gpu, flags.get("dcp_size", 1)),
         narrow_index=spot.stored == "float8_e4m3fn" and sglang_settings.capability(gpu) in (9, 10),
     )
 

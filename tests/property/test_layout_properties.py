@@ -3,7 +3,7 @@
 from functools import cache
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kvreport.accounting.engines.registry import rules
@@ -39,7 +39,7 @@ def catalogue() -> Catalogue:
 def served(name: str, **asked: Any) -> Estimate | None:
     """The answer, or None where the layout is refused."""
     try:
-        return estimate(name, gpu="b200", context_tokens=TOKENS, catalog=catalogue(), **asked)
+        return estimate(name, **{"gpu": "b200", "context_tokens": TOKENS, "catalog": catalogue()} | asked)
     except InputError:
         return None
 
@@ -138,10 +138,11 @@ def test_context_ranks_divide_a_request_up_to_whole_blocks(name: str, ranks: int
     assert there <= here <= ranks * there
 
 
-@given(models, powers, powers)
-@settings(deadline=None, max_examples=40)
+@given(models, powers, powers, st.sampled_from(("vllm", "sglang")))
+@settings(deadline=None, max_examples=60)
+@example("deepseek-ai/DeepSeek-V3.2", 2, 8, "vllm")
 def test_bytes_of_all_ranks_are_the_whole_and_the_copies_that_are_known(
-    name: str, data: int, tensor: int
+    name: str, data: int, tensor: int, engine: str
 ) -> None:
     model = catalogue().model(name)
     layout = Layout(tensor=tensor, data=data, expert=data > 1 and model.experts is not None)
@@ -149,7 +150,7 @@ def test_bytes_of_all_ranks_are_the_whole_and_the_copies_that_are_known(
         layout.check(model)
     except InputError:
         return
-    divided = rules(catalogue().engine("sglang")).component_ranks(layout)
+    divided = rules(catalogue().engine(engine)).component_ranks(model, layout)
     found = weights_by_component(
         model,
         None,
@@ -160,12 +161,59 @@ def test_bytes_of_all_ranks_are_the_whole_and_the_copies_that_are_known(
     )
     whole = weights_by_component(model, None, catalogue().weight_formats)
     wide = weights_by_component(model, None, catalogue().weight_formats, tensor)
+    every = {**divided, "routed_experts": layout.expert_ranks}
     for part, size in found.items():
-        if part in divided or part == "routed_experts":
-            # Once over all ranks, up to what a division rounds up and scales that are whole on every rank.
-            assert whole[part] <= size * tensor * data <= whole[part] * 1.02 + 4096 * tensor * data
+        if part in every:
+            # Once over so many ranks, up to what a division rounds up and scales that are whole on every rank; a
+            # part of one rank is a copy on each.
+            ranks = every[part]
+            assert whole[part] <= size * ranks <= whole[part] * 1.02 + 4096 * ranks
         else:
             assert size == wide[part]  # a copy on each data rank
+
+
+CARDS = ("rtx-5080", "rtx-5090", "rtx-pro-5000-48gb", "rtx-pro-5000-72gb", "rtx-pro-6000-ws")
+"""Of one compute capability, by memory."""
+
+
+@given(models, st.lists(st.integers(0, len(CARDS) - 2), min_size=2, max_size=4), st.integers(0, 3))
+@settings(deadline=None, max_examples=25)
+def test_a_larger_card_in_a_machine_never_holds_fewer(name: str, cards: list[int], place: int) -> None:
+    def held_by(chosen: list[int]) -> int:
+        found = served(
+            name,
+            gpu=[CARDS[one] for one in chosen],
+            tensor_parallel=1,
+            pipeline_parallel=len(chosen),
+            max_batched_tokens=2048,
+            max_seqs=64,
+            eager=True,
+        )
+        return 0 if found is None else found.max_concurrent_requests_by_memory
+
+    larger = list(cards)
+    larger[place % len(cards)] += 1
+    assert held_by(larger) >= held_by(cards)
+
+
+@given(models, st.lists(st.integers(0, len(CARDS) - 1), min_size=2, max_size=4))
+@settings(deadline=None, max_examples=20)
+def test_layers_of_unequal_cards_are_those_of_the_model(name: str, cards: list[int]) -> None:
+    found = served(
+        name,
+        gpu=[CARDS[one] for one in cards],
+        tensor_parallel=1,
+        pipeline_parallel=len(cards),
+        pipeline_partition="best",
+    )
+    if found is None:
+        return
+    ranks = sorted(found.deployment.ranks, key=lambda one: one.layers.start)
+    assert [layer for one in ranks for layer in one.layers] == list(
+        range(catalogue().model(name).layer_count)
+    )
+    each = [int(one.own_requests(TOKENS)) for one in ranks]
+    assert found.max_concurrent_requests_by_memory == min(each)
 
 
 def refusal(layout: Layout, model: Model) -> str | None:

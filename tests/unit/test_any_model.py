@@ -156,8 +156,23 @@ def test_the_table_of_classes_names_what_is_not_exact() -> None:
     summary, odd, *_ = class_table.tables(check)
     total = summary.rows[-1].cells[0].value
     assert total == len(check.classes)
-    refused = {row.head.text for row in odd.rows}
-    assert {one.name for one in check.classes if one.status == "refused"} <= refused
+    named = {row.head.text: [cell.text for cell in row.cells] for row in odd.rows}
+    assert {one.name for one in check.classes if one.status != "exact" or one.cache == "differs"} <= set(
+        named
+    )
+    # Whatever differs says why, and a refusal names the nearest class that is read.
+    assert [name for name, (_, reason) in named.items() if not reason] == []
+
+
+def test_no_class_differs_without_a_reason() -> None:
+    from kvreport.catalog.class_check import load_class_check
+    from kvreport.resources import data_dir
+
+    check = load_class_check(data_dir())
+    assert check is not None
+    assert [one.name for one in check.classes if one.followed_wrongly] == []
+    different = [one for one in check.classes if "differs" in (one.status, one.small, one.cache)]
+    assert [one.name for one in different if one.note is None] == []
 
 
 def test_lists_by_layer_may_go_on_with_prediction_layers() -> None:

@@ -61,7 +61,7 @@ BAD = {
     f"{ESTIMATE} --expert-parallel": "without routed experts",
     f"{ESTIMATE} --pipeline-parallel 99": "1 to 32",
     f"{ESTIMATE} --limit-mm-per-prompt picture=2": "image, video, audio",
-    f"{ESTIMATE} --require 0": "at least 1",
+    f"{ESTIMATE} --require 0": "from 1",
     f"{SIZE} --available 0": "available",
     f"{SIZE} --price h100=abc": "GPU=PRICE",
     "size llama-3.1-8b --context 8K --concurrent 0": "above 0",

@@ -1,9 +1,12 @@
 """A name is found however it is spelled."""
 
+import re
+
 import pytest
 
 from kvreport.catalog.load import open_catalogue
 from kvreport.catalog.shelf import spoken
+from kvreport.errors import InputError
 
 
 def test_case_and_separators_do_not_make_another_name() -> None:
@@ -37,3 +40,22 @@ def test_a_name_is_looked_up_once(monkeypatch):
     first = known.model("llama 3.1 8b")
     monkeypatch.setattr(known, "_find_model", None)
     assert known.model("llama 3.1 8b") is first
+
+
+@pytest.mark.parametrize(
+    ("asked", "first"),
+    [
+        ("qwen3-235b", "Qwen/Qwen3-235B-A22B"),
+        ("qwen 3 32b", "Qwen/Qwen3-32B"),
+        ("llama-3.3", "meta-llama/Llama-3.3-70B-Instruct"),
+        ("mixtral", "mistralai/Mixtral-8x22B-v0.1"),
+    ],
+)
+def test_a_name_that_holds_every_word_written_is_proposed_first(asked: str, first: str) -> None:
+    with pytest.raises(InputError, match=f"did you mean {re.escape(first)}[,?]"):
+        open_catalogue().model(asked)
+
+
+def test_words_of_a_card_are_found_in_any_order() -> None:
+    with pytest.raises(InputError, match="did you mean rtx-pro-6000-server, rtx-pro-6000-ws, "):
+        open_catalogue().accelerator("rtx 6000 pro")

@@ -114,6 +114,38 @@ def test_modules_that_the_class_does_not_have_become_rows(tmp_path: Path) -> Non
     assert weights(folder) == total(tensors)
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"num_hidden_layers": 8}, "8 layers by the config and 4 in the files"),
+        ({"num_hidden_layers": 2}, "2 layers by the config and 4 in the files"),
+        ({"num_key_value_heads": 4}, "k_proj is 256 × 512 by the config and 128 × 512 in the files"),
+        ({"intermediate_size": 3072}, "mlp.gate_proj is 3,072 × 512 by the config and 1,536 × 512"),
+    ],
+)
+def test_a_config_of_another_model_is_named_and_the_files_give_the_weights(
+    tmp_path: Path, change: dict[str, int], said: str
+) -> None:
+    tensors = llama(*SIZES)
+    folder = write(tmp_path / "m", {**CONFIG, **change}, tensors)
+    found = opened(folder)
+    assert weights(folder) == total(tensors)
+    (sentence,) = found.assumptions
+    assert said in sentence
+    assert "the weights are taken from the files" in sentence
+    assert sentence.endswith("the cache is counted from the config.")
+
+
+def test_prediction_layers_are_no_contradiction(tmp_path: Path) -> None:
+    """Layers that follow the others, with a module of their own, are what a config calls them or not."""
+    tensors = dict(llama(*SIZES))
+    for name, shape in llama(6, *SIZES[1:]).items():
+        tensors.setdefault(name, shape)
+    tensors |= {f"model.layers.{n}.eh_proj.weight": ("BF16", (512, 1024)) for n in (4, 5)}
+    (sentence,) = opened(write(tmp_path / "m", CONFIG, tensors)).assumptions
+    assert "not of one model" not in sentence
+
+
 def test_float32_weights_are_served_at_16_bits(tmp_path: Path) -> None:
     tensors = llama(*SIZES, dtype="F32")
     folder = write(tmp_path / "m", {**CONFIG, "torch_dtype": "float32"}, tensors)

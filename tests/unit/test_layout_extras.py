@@ -3,7 +3,9 @@
 import pytest
 
 from kvreport.accounting.all_to_all import low_latency_bytes, one_sided_bytes
+from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.parallel import Layout, stage_layers
+from kvreport.accounting.weights import weights_by_component
 from kvreport.catalog.load import Catalogue, open_catalogue
 from kvreport.dataset.grid import axes
 from kvreport.errors import InputError
@@ -257,3 +259,70 @@ def test_flashinfers_one_sided_buffers_have_room_for_every_ranks_tokens(catalogu
     assert "--all2all-backend flashinfer_nvlink_one_sided" in estimate_command(kept)
     with pytest.raises(InputError, match="which is vLLM's"):
         wide(catalogue, engine="sglang", all2all_backend="flashinfer_nvlink_one_sided")
+
+
+SHARED = "deepseek-ai/DeepSeek-V3"
+
+
+@pytest.mark.parametrize(
+    ("layout", "exchange", "whole"),
+    [
+        ({"tensor": 8}, "", False),
+        ({"tensor": 8, "expert": True}, "", False),
+        ({"data": 16, "expert": True, "nodes": 2}, "", False),
+        ({"tensor": 8, "data": 2, "nodes": 2}, "", False),
+        ({"tensor": 8, "data": 2, "expert": True, "nodes": 2}, "", True),
+        ({"tensor": 8, "data": 2, "expert": True, "nodes": 2}, "deepep_low_latency", True),
+        ({"tensor": 8, "data": 2, "expert": True, "nodes": 2}, "flashinfer_nvlink_two_sided", False),
+    ],
+)
+def test_vllm_copies_shared_experts_over_tensor_ranks_of_data_ranks(
+    catalogue: Catalogue, layout: dict[str, int], exchange: str, whole: bool
+) -> None:
+    """vLLM 0.33 config/parallel.py::use_sequence_parallel_moe, passed on by models/deepseek_v2.py."""
+    model = catalogue.model(SHARED)
+    engine = rules(catalogue.engine("vllm"))
+    asked = Layout(**layout, all_to_all=exchange)
+    ranks = engine.component_ranks(model, asked)
+    assert ranks == ({"shared_experts": 1} if whole else {})
+    one = weights_by_component(model, None, catalogue.weight_formats, 1)["shared_experts"]
+    got = weights_by_component(
+        model,
+        None,
+        catalogue.weight_formats,
+        asked.tensor,
+        expert_ranks=asked.expert_ranks,
+        component_ranks=ranks,
+    )["shared_experts"]
+    assert got == (one if whole or asked.tensor == 1 else pytest.approx(one / asked.tensor, rel=1e-3))
+    # A class without that code keeps them divided.
+    assert engine.component_ranks(catalogue.model("zai-org/GLM-4.5-Air"), asked) == {}
+
+
+def test_whole_shared_experts_depend_on_the_release_and_on_stages(catalogue: Catalogue) -> None:
+    layout = Layout(tensor=8, data=2, expert=True, nodes=2)
+    staged = Layout(tensor=8, data=2, pipeline=2, expert=True, nodes=4)
+    sparse, fourth = (
+        catalogue.model("deepseek-ai/DeepSeek-V3.2"),
+        catalogue.model("deepseek-ai/DeepSeek-V4-Pro"),
+    )
+    newest = rules(catalogue.engine("vllm"))
+    assert newest.component_ranks(sparse, layout) == {"shared_experts": 1, "dense_mlp": 1}
+    assert newest.component_ranks(sparse, staged) == {"shared_experts": 1}
+    assert newest.component_ranks(fourth, layout) == {"shared_experts": 1}
+    assert newest.component_ranks(fourth, staged) == {}
+    older = rules(catalogue.engine("vllm-0.28"))
+    assert older.component_ranks(sparse, layout) == {"shared_experts": 1}
+
+
+@pytest.mark.parametrize(
+    "exchange", ["flashinfer_nvlink_two_sided", "mori_low_latency", "nixl_ep", "deepep_v2"]
+)
+def test_buffers_that_are_not_counted_are_said_so(catalogue: Catalogue, exchange: str) -> None:
+    said = [
+        one
+        for one in wide(catalogue, all2all_backend=exchange).to_dict()["assumptions"]
+        if "not counted" in one
+    ]
+    assert said == [f"the buffers of {exchange} are not counted: subtract what its library keeps"]
+    assert not [one for one in wide(catalogue).to_dict()["assumptions"] if "not counted" in one]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from huggingface_configs import DEEPSEEK_V3, GEMMA_3_27B, LLAMA_3_1_8B, plain
 
 from kvreport.accounting.weights import released_bytes, tensor_bytes, weight_bytes
 from kvreport.architectures import read_config
+from kvreport.architectures.reader import read_config_report
 from kvreport.catalog.layouts import Layouts, layout
 from kvreport.catalog.load import open_catalogue
 from kvreport.catalog.model import Model
@@ -280,6 +281,13 @@ def test_methods_of_transformers_5_23(section: dict[str, Any], form: str) -> Non
         # optimum-quanto 0.2.7: packed data, a scale and a shift per 128 inputs.
         ("int4-z16", 2_097_152 + 1024 * 32 * 4),
         ("int2-g128-z16", 1_048_576 + 1024 * 32 * 4),
+        # torchao 0.18 on the processor: the bytes of each tensor's parts.
+        ("fp8-channel", 4_198_400),
+        ("int8-g64-s32z8", 4_521_984),
+        ("int8-g32-zp", 4_587_520),
+        ("nvfp4", 2_359_300),
+        ("mxfp8", 4_325_376),
+        ("mxfp4", 2_228_224),
     ],
 )
 def test_bytes_of_a_linear_layer_equal_the_modules_own(form: str, expected: int) -> None:
@@ -302,9 +310,82 @@ def test_quanto_higgs_and_four_over_six(section: dict[str, Any], form: str) -> N
     assert read(LLAMA_3_1_8B, {"quant_method": "quanto", **section}).weight_format == form
 
 
+_AUTO: Final = {"quant_method": "auto-round", "packing_format": "auto_round:auto_gptq", "sym": True}
+_GRANULAR: Final = {"granularity": {"_type": "PerGroup", "_data": {"group_size": 64}}}
+
+
+@pytest.mark.parametrize(
+    ("section", "form"),
+    [
+        # AutoRound 0.16.1, schemes.py: MXFP4, MXFP8, NVFP4, FP8_BLOCK, FP8_STATIC, W4A16.
+        ({**_AUTO, "data_type": "mx_fp", "bits": 4, "group_size": 32}, "mxfp4"),
+        ({**_AUTO, "data_type": "mx_fp_rceil", "bits": 8, "group_size": 32}, "mxfp8"),
+        ({**_AUTO, "data_type": "nv_fp", "bits": 4, "group_size": 16}, "nvfp4"),
+        ({**_AUTO, "data_type": "fp8", "bits": 8, "group_size": [128, 128]}, "fp8-block"),
+        ({**_AUTO, "data_type": "fp", "bits": 8, "group_size": -1}, "fp8-channel"),
+        ({**_AUTO, "data_type": "int", "bits": 4, "group_size": 128}, "int4"),
+        # torchao 0.18: quantization/quant_api.py and prototype/mx_formats.
+        ({"quant_method": "torchao", "quant_type": "int8_weight_only"}, "int8"),
+        (
+            {
+                "quant_method": "torchao",
+                "quant_type": {"default": {"_type": "Int8WeightOnlyConfig", "_data": _GRANULAR}},
+            },
+            "int8-g64-s32z8",
+        ),
+        (
+            {
+                "quant_method": "torchao",
+                "quant_type": {"default": {"_type": "IntxWeightOnlyConfig", "_data": _GRANULAR}},
+            },
+            "int8-g64-zp",
+        ),
+        ({"quant_method": "torchao", "quant_type": {"default": {"_type": "NVFP4WeightOnlyConfig"}}}, "nvfp4"),
+        # ModelOpt 0.47, export/quant_utils.py.
+        ({"quant_method": "modelopt", "quant_algo": "W8A16"}, "int8"),
+        # Quark 0.13, quantization/config/type.py.
+        (
+            {
+                "quant_method": "quark",
+                "global_quant_config": {
+                    "weight": {"dtype": "fp6_e2m3", "qscheme": "per_group", "group_size": 32}
+                },
+            },
+            "mxfp6",
+        ),
+        (
+            {
+                "quant_method": "quark",
+                "global_quant_config": {
+                    "weight": {"dtype": "int8", "qscheme": "per_group", "group_size": 128}
+                },
+            },
+            "int8-g128-sym",
+        ),
+    ],
+)
+def test_schemes_of_the_newest_quantizers(section: dict[str, Any], form: str) -> None:
+    assert read(LLAMA_3_1_8B, section).weight_format == form
+
+
+@pytest.mark.parametrize(
+    ("section", "said"),
+    [
+        ({"quant_method": "quanto", "weights": "int4"}, "group_size = 128"),
+        ({"quant_method": "gptq", "bits": 4}, "group_size = 128"),
+        ({"quant_method": "awq", "group_size": 128}, "bits = 4"),
+        ({"quant_method": "torchao", "quant_type": "int4_weight_only"}, "group_size = 128"),
+    ],
+)
+def test_bits_and_groups_that_no_config_states_are_said(section: dict[str, Any], said: str) -> None:
+    reading = read_config_report({**LLAMA_3_1_8B, "quantization_config": section})
+    assert any(said in line for line in reading.assumptions)
+
+
 @pytest.mark.parametrize(
     ("section", "named"),
     [
+        ({**_AUTO, "data_type": "mx_int", "bits": 4, "group_size": 32}, "mx_int with 4 bits"),
         ({"quant_method": "quanto", "weights": "int3"}, "weights: found 'int3'"),
         ({"quant_method": "higgs", "group_size": 100}, "group_size: found 100"),
         ({"quant_method": "fouroversix", "keep_master_weights": True}, "keep_master_weights"),

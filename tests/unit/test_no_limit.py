@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import pyarrow.compute as pc
+import pytest
 
 import kvreport
+from kvreport.accounting.capacity import Verdict
 from kvreport.catalog.load import open_catalogue
+from kvreport.cli import main
 from kvreport.dataset.arrow import capacity_table, faults
 from kvreport.dataset.columns import CAPACITY
 from kvreport.dataset.grid import axes
 from kvreport.dataset.matrix import matrix
+from kvreport.errors import InputError
+from kvreport.estimation.explanation import verdict_sentence
+from kvreport.estimation.why_not import waterfall
 
 POOLING = "BAAI/bge-large-en"
 COLUMNS = ("max_concurrent_requests_by_memory", "max_concurrent_requests_ceiling")
@@ -38,3 +44,76 @@ def test_sglang_answers_for_a_model_without_caches():
     found = kvreport.estimate(POOLING, gpu="h100-sxm-80gb", engine="sglang").to_dict()
     assert found["max_concurrent_requests_by_memory"] is None
     assert found["verdict"] == "fits"
+
+
+REWARD = "Skywork/Skywork-Reward-Llama-3.1-8B"
+
+
+@pytest.mark.parametrize("engine", ["vllm", "vllm@0.11.0", "sglang"])
+@pytest.mark.parametrize("gpu", ["a16", "t4", "l4", "rtx-4090", "rtx-3060", "h100-sxm-80gb"])
+def test_a_model_without_a_cache_fits_where_weights_and_reserve_do(gpu: str, engine: str) -> None:
+    # Its requests hold nothing, so the pool said nothing, and 16.4 GB were said to fit a GPU of 15.8 GB.
+    try:
+        found = kvreport.estimate(REWARD, gpu=gpu, engine=engine, context_tokens=8192)
+    except InputError:
+        pytest.skip("the release does not take it here")
+    budget = found.budget
+    room = budget.total_bytes - budget.weights - budget.activations - budget.non_framework - budget.graphs
+    if found.verdict in ("engine_does_not_run", "format_not_supported"):
+        pytest.skip("refused for another reason")
+    assert found.shortfall_bytes == max(-room, 0)
+    if budget.weights > budget.total_bytes:
+        assert found.verdict == "weights_exceed_memory"
+    elif room + budget.uncertainty_bytes < 0:
+        assert found.verdict == "cache_exceeds_pool"
+    elif room < 0:
+        assert found.verdict == "may_fit"
+    elif room < budget.uncertainty_bytes:
+        assert found.verdict == "tight"
+    else:
+        assert found.verdict == "fits"
+    starts = found.verdict in ("fits", "tight")
+    told = found.to_dict()
+    assert (told["max_concurrent_requests"] > 0) == starts
+    assert told["max_context_tokens"] == (131_072 if starts else 0)
+    assert told["max_concurrent_requests_by_memory"] == (None if room >= 0 else 0)
+    assert told["max_concurrent_requests_ceiling"] == (
+        None if found.weight_bytes_per_gpu <= budget.total_bytes else 0
+    )
+
+
+def test_matrix_and_size_judge_a_model_without_a_cache_as_an_estimate_does():
+    gpus = ("a16", "l4", "h100-sxm-80gb")
+    chosen = axes(open_catalogue(), models=REWARD, gpus=",".join(gpus))
+    (cube,) = matrix(chosen)
+    seen = set()
+    for g, gpu in enumerate(cube.gpus):
+        for w, weights in enumerate(cube.weight_formats):
+            if not cube.possible[g, 0, w, 0]:
+                continue
+            mine = kvreport.estimate(
+                REWARD, gpu=gpu, weights=None if weights == cube.model.weight_format else weights,
+                context_tokens=cube.contexts[0],
+            )  # fmt: skip
+            theirs = {name: value[g, 0, w, 0, 0] for name, value in cube.values.items()}
+            assert Verdict(theirs["verdict"]).label == mine.verdict, (gpu, weights)
+            assert theirs["shortfall_bytes_per_gpu"] == mine.shortfall_bytes
+            assert theirs["max_concurrent_requests"] == mine.max_concurrent_requests
+            seen.add(mine.verdict)
+    assert {"fits", "cache_exceeds_pool"} <= seen
+    with pytest.raises(InputError, match="weights"):
+        kvreport.size(REWARD, gpus=["a16"], concurrent=8, context=8192, tensor_parallel=[1])
+    most = kvreport.size(REWARD, gpus=["l4"], concurrent=8, context=8192).ranking.deployments[0].users_held
+    assert most > 1000
+
+
+def test_the_words_of_a_model_without_a_cache_speak_of_weights_and_activations(capsys):
+    assert main(["estimate", REWARD, "--gpu", "a16", "--context", "8K"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("Skywork Reward Llama 3.1 8B does not fit on one A16")
+    assert "weights and activations exceed the usable memory by 0.58 GiB" in out
+    assert "1,099,511,627,776" not in out
+    fitting = kvreport.estimate(REWARD, gpu="l4")
+    assert verdict_sentence(fitting).startswith("fits: the model keeps no cache")
+    needs = {term.term: term.size_bytes for term in waterfall(kvreport.estimate(REWARD, gpu="a16"))}
+    assert needs["kv_pool"] == needs["short"] == -626_677_251

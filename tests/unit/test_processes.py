@@ -15,7 +15,7 @@ from kvreport.errors import InputError
 from kvreport.processes import workers
 
 PROGRAM = """
-import sys, time
+import signal, sys, time
 from pathlib import Path
 from tempfile import gettempdir
 from kvreport.atomic.workspace import claim
@@ -27,6 +27,7 @@ def sleep(seconds):
     time.sleep(seconds)
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored where the tests were started with nohup
     exit_on_signals()
     work = claim(Path(sys.argv[1]), "work-")
     beside = run_beside("timeit", ["-n1", "-r1", "import time; time.sleep(60)"], ".")
@@ -66,6 +67,7 @@ def test_a_signal_ends_workers_and_helpers_too(tmp_path: Path, name: str) -> Non
         status = parent.wait(20)
     finally:
         parent.kill()
+        parent.wait()
     assert status == {"SIGKILL": -9, "SIGINT": -2}.get(name, 128 + number)
     end = time.monotonic() + 20
     while any(map(lives, children)) and time.monotonic() < end:
@@ -76,7 +78,7 @@ def test_a_signal_ends_workers_and_helpers_too(tmp_path: Path, name: str) -> Non
 
 
 DEAF = """
-import sys, time
+import signal, sys, time
 from pathlib import Path
 from kvreport import processes
 from kvreport.atomic.workspace import claim
@@ -86,6 +88,7 @@ class Deaf:
         print("ready", flush=True)
         time.sleep(60)
 
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 processes._LAST_PATIENCE_SECONDS = 0.5
 processes.exit_on_signals()
 work = claim(Path(sys.argv[1]), "work-")

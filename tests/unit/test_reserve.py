@@ -285,6 +285,20 @@ def test_sglang_kept_the_scales_it_loaded_until_0516(catalogue: Catalogue) -> No
     assert on_sixteen * 62 / 61 / GIB == pytest.approx(11.48, rel=0.005)
 
 
+@pytest.mark.parametrize("server", ["vllm", "sglang"])
+def test_classes_without_rotation_have_no_position_table(catalogue: Catalogue, server: str) -> None:
+    """Nemotron-H and Jamba attend without positions: their modules build no rotary embedding."""
+    engine, formats = catalogue.engine(server), catalogue.weight_formats
+    gpu = catalogue.accelerator("h100-sxm")
+    for name in ("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "ai21labs/Jamba-v0.1"):
+        still = catalogue.model(name)
+        assert still.rotary_axes == 0
+        turning = still.model_copy(update={"rotary_axes": 1})
+        tables = [load_overhead(model, engine, None, formats, gpu) for model in (still, turning)]
+        assert "position_table" not in tables[0]
+        assert tables[1]["position_table"] > 0
+
+
 def test_sglangs_position_tables_are_floats(catalogue: Catalogue) -> None:
     formats, gpu = catalogue.weight_formats, catalogue.accelerator("h100-sxm-80gb")
     engine = catalogue.engine("sglang")

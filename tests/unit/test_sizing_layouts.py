@@ -333,7 +333,7 @@ def test_unequal_gpus_are_ranked_beside_equal_ones_and_counted_by_machine() -> N
 @pytest.mark.parametrize(
     ("gpu", "said"),
     [
-        ("rtx-5090*x+rtx-3090", r"name\*N with N from 1 to 16"),
+        ("rtx-5090*x+rtx-3090", r"with a number of devices"),
         ("rtx-5090*9+rtx-3090*9", "at most 16"),
         ("rtx-5090+no-such", "allowed: a known name"),
     ],
@@ -360,3 +360,34 @@ def test_prices_of_unequal_gpus_add_up() -> None:
     assert found.ranking.deployments[0].price_per_hour == 4.0
     with pytest.raises(InputError, match="rtx-5090"):
         size(CODER, context="32K", concurrent=2, gpus=[PAIR], prices={"rtx-5070ti": 1.0}, catalog=CATALOGUE)
+
+
+def test_stages_with_data_ranks_hold_what_160_gpus_were_taken_for() -> None:
+    """DeepSeek-V4-Pro, 64 x 128K on H100: 4 stages of 8 data ranks, where stages of TP 8 alone took 160 GPUs."""
+    found = sized("deepseek-ai/DeepSeek-V4-Pro", "h100-sxm-80gb", context="128K")
+    best = found.ranking.deployments[0]
+    assert (best.layout.label, best.devices, best.sure) == ("pp4-dp8-ep", 32, True)
+    answer = estimate(
+        "deepseek-ai/DeepSeek-V4-Pro",
+        gpu="h100-sxm-80gb",
+        context_tokens="128K",
+        catalog=CATALOGUE,
+        data_parallel=8,
+        pipeline_parallel=4,
+        expert_parallel=True,
+        nodes=4,
+    )
+    assert answer.max_concurrent_requests_by_memory == best.users_held
+    assert by_layout(found)["pp4-tp8"].devices == 160
+    assert "--data-parallel-size 8" in found.describe(best)["commands"]["vllm"]
+
+
+def test_smaller_steps_are_a_lever_where_windows_keep_the_tokens_in_flight() -> None:
+    found = sized(
+        "deepseek-ai/DeepSeek-V4-Pro", "h100-sxm-80gb", context="128K", layouts=[Layout.named("dp32-ep")]
+    )
+    levers = {label: (devices, users) for label, devices, users in found.levers}
+    devices, users = levers["steps of 2,048 tokens (--max-num-batched-tokens)"]
+    assert (devices, users) == (32, 128)
+    assert found.ranking.deployments[0].users_each < users
+    assert not [label for label, _, _ in sized(LLAMA).levers if label.startswith("steps")]

@@ -202,9 +202,9 @@ class EngineRules:
         """True if a start wants room on the fullest stage for one request of all layers."""
         return False
 
-    def component_ranks(self, layout: Layout) -> Mapping[Component, int]:
+    def component_ranks(self, model: Model, layout: Layout) -> Mapping[Component, int]:
         """Ranks that a component is divided over where that is not the tensor-parallel group; experts are not asked."""
-        del layout
+        del model, layout
         return {}
 
     def plan_stage(

@@ -130,6 +130,25 @@ def named(*pairs: tuple[str, object | None]) -> list[Word]:
     return [word for flag, value in pairs if value is not None for word in (flag, str(value))]
 
 
+def ranks(flags: ServeFlags, served: Served, tensor_parallel: int, experts: tuple[Word, ...]) -> list[Word]:
+    """Ranks of each kind, which vLLM and SGLang say in the same order.
+
+    Args:
+        flags: The server's names of them.
+        served: What must be said.
+        tensor_parallel: Tensor ranks as the server counts them.
+        experts: What divides experts, where they are divided.
+    """
+    numbers = (
+        (flags.tensor_parallel, tensor_parallel, ()),
+        (flags.pipeline_parallel, served.pipeline_parallel, ()),
+        (flags.data_parallel, served.data_parallel, flags.data_attention),
+        (flags.decode_context_parallel, served.decode_context_parallel, ()),
+    )
+    words = [word for flag, number, more in numbers if number > 1 for word in (flag, str(number), *more)]
+    return [*words, *(experts if served.expert_parallel else ())]
+
+
 def limits(flags: ServeFlags, served: Served, max_seqs: int | None) -> list[Word]:
     """Context, requests at once, memory share and formats, which vLLM and SGLang say in the same order.
 

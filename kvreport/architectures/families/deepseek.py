@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from kvreport.architectures.attention import attention_cache, latent_cache, layer_count
@@ -297,15 +298,18 @@ def deepseek_moe(keys: Keys) -> Blueprint:
     The class lives in the checkpoint's repository and has no defaults that could stand in.
     """
     its = sizes(keys)
+    # The class divides, whatever a config says (transformers 5.23, configuration_deepseek_ocr2.py).
+    its = replace(its, head_dim=keys.divide("hidden_size", its.hidden, "num_attention_heads", its.heads))
     width = keys.whole("intermediate_size")
     routed, per_token = expert_counts(keys, "n_routed_experts")
     bias = keys.flag("attention_bias", default=False)
+    mlp_bias = keys.flag("mlp_bias", default=False)
     attention = (
         *norms("input_layernorm", "post_attention_layernorm", width=its.hidden),
         *self_attention(its.hidden, its.heads, its.kv_heads, its.head_dim, qkv_bias=bias, output_bias=bias),
     )
-    dense = (*attention, *gated_mlp(its.hidden, width))
-    mixed = (*attention, *mixture(keys, its.hidden, routed, correction=False))
+    dense = (*attention, *gated_mlp(its.hidden, width, bias=mlp_bias))
+    mixed = (*attention, *mixture(keys, its.hidden, routed, correction=False, shared_bias=mlp_bias))
     kind, caches = attention_cache("full", its.kv_heads, its.head_dim)
     layers = [Layer(kind, caches, mixed if sparse else dense) for sparse in mixture_pattern(keys, its.layers)]
     return decoder(keys, its, layers, intermediate=width, experts=(routed, per_token))

@@ -23,6 +23,7 @@ HUNYUAN_VISION: Final = {
     "hidden_size": 1152,
     "intermediate_size": 4304,
     "max_image_size": 2048,
+    "num_attention_heads": 16,
     "num_channels": 3,
     "num_hidden_layers": 27,
     "patch_size": 16,
@@ -78,14 +79,19 @@ def _tied_by_default(keys: Keys) -> bool:
 
 def _hunyuan_vision(outer: Keys, text_hidden: int) -> Tensors:
     vision = section_or_default(outer, "vision_config", HUNYUAN_VISION)
-    vision.has("out_hidden_size", "text_hidden_size", "num_attention_heads", "num_key_value_heads")
+    vision.has("out_hidden_size", "text_hidden_size", "num_key_value_heads")
     hidden = vision.whole("hidden_size")
+    heads = vision.whole("num_attention_heads", high=hidden)
     patch = vision.whole("patch_size", high=1 << 12)
     places = (vision.whole("max_image_size", high=1 << 16) // patch) ** 2 + 1
     merge = vision.whole("spatial_merge_size", high=64)
     tower, merger = "model.vision_tower", "model.vision_tower.patch_merger"
     block = plain_block(
-        f"{tower}.layers.*", hidden, vision.whole("intermediate_size"), output="self_attn.o_proj"
+        f"{tower}.layers.*",
+        hidden,
+        vision.whole("intermediate_size"),
+        output="self_attn.o_proj",
+        inner=hidden // heads * heads,
     )
     channels = vision.whole("num_channels", high=64)
     return (

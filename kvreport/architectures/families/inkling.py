@@ -332,6 +332,7 @@ def _decoder(
             *extra,
         ],
         prefix=f"{base}.layers",
+        rotates=False,
         intermediate_size=intermediate,
         experts=chosen,
     )

@@ -144,6 +144,7 @@ def jamba(keys: Keys) -> Blueprint:
         final_norm="final_layernorm",
         intermediate=width,
         experts=experts if any(mixes) else None,
+        rotates=False,
     )
 
 

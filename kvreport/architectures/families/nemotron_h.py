@@ -115,6 +115,7 @@ def nemotron_h(keys: Keys) -> Blueprint:
         extra=_predictions(keys, its, counts),
         intermediate=keys.whole("intermediate_size"),
         experts=counts,
+        rotates=False,
     )
 
 

@@ -39,15 +39,26 @@ def tables(check: ClassCheck) -> Iterator[Table]:
         ),
         tuple(_row(name, check, group) for group, name in [*GROUPS.items(), (None, "All")]),
     )
-    odd = [one for one in check.classes if one.status not in ("exact", "not built") or one.small == "differs"]
+    odd = [one for one in check.classes if "differs" in (one.small, one.cache) or one.status != "exact"]
     odd += [one for one in check.classes if one.differs_on_purpose and one not in odd]
     yield Table(
-        "Classes that are refused or differ",
+        "Classes that are refused, differ or cannot be built",
         Column("Class", numeric=False),
         (Column("Result", numeric=False), Column("Nearest class or reason", numeric=False)),
         tuple(Row(Cell(one.name), (Cell(_result(one)), Cell(one.note or one.nearest or ""))) for one in odd),
         css="kv-words",
     )
+    completed = [one for one in check.classes if one.completed]
+    if completed:
+        yield Table(
+            "Classes whose default config makes no model, and the keys that were given as releases state them",
+            Column("Class", numeric=False),
+            (Column("Keys given", numeric=False), Column("Result", numeric=False)),
+            tuple(
+                Row(Cell(one.name), (Cell(", ".join(one.completed)), Cell(one.status))) for one in completed
+            ),
+            css="kv-words",
+        )
     followed = [one for one in check.classes if one.followed_wrongly]
     if followed:
         yield Table(
@@ -82,6 +93,9 @@ def _row(name: str, check: ClassCheck, group: str | None) -> Row:
 def _result(one: CheckedClass) -> str:
     if one.differs_on_purpose:
         return f"follows {', '.join(one.differs_on_purpose)}, which transformers ignores"
+    if one.cache == "differs":
+        return "parameters exact, cache different"
     if one.status == "exact":
         return "default config exact, small variation different"
-    return {"refused": "refused", "differs": "different"}.get(one.status, one.status)
+    words = {"differs": "different", "not built": "cannot be built by transformers from its default config"}
+    return words.get(one.status, one.status)

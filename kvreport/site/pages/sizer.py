@@ -136,7 +136,7 @@ class SizerContext:
         folder: Address of the machine-readable files.
         model: (slug, name) of the model to start with.
         fields: The fields to type into.
-        layouts: What each published layout is called, by its label, as JSON.
+        layouts: What each layout that is tried is called, by its label, as JSON.
         weights: (value, label) of the weight formats; values are names joined by commas.
         engines: (name, label) of the site's engine and its other releases.
         presets: Workloads to start from.
@@ -196,8 +196,7 @@ def context(site: SiteData) -> SizerContext:
 
 
 def _layouts(site: SiteData) -> list[Layout]:
-    plain = [Layout(tensor=size) for size in site.axes.tensor_parallel]
-    return [*plain, *(Layout(**one.model_dump()) for one in site.catalogue.grid.layouts)]
+    return [*(Layout(tensor=size) for size in site.axes.tensor_parallel), *site.searched.layouts]
 
 
 def _words(layout: Layout) -> str:

@@ -344,11 +344,11 @@ def _oracle(found: OracleCheck) -> Table:
         ("points: a model under one set of flags on one device", found.points),
         ("tokens, window tokens, states and requests at once all equal", found.equal),
         ("answered by the engine with an error, so not compared", found.refused_by_engine),
-        ("configs that name another class than the catalog's record", found.other_classes),
+        ("configs that are not those of the catalog's record", found.other_classes),
     )
     return Table(
         f"{found.engine}: its argument resolution and pool configurators run on {found.models} models and "
-        f"{len(found.accelerators)} devices, without a GPU",
+        f"{len(found.accelerators)} devices on {found.day}, without a GPU",
         Column("Compared", numeric=False),
         (Column("Points"),),
         tuple(Row(Cell(words), (count_cell(number),)) for words, number in rows),

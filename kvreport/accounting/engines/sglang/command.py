@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from kvreport.accounting.engines.command import Command, Served, Word, limits, named, partition_environment
+from kvreport.accounting.engines.command import (
+    Command,
+    Served,
+    Word,
+    limits,
+    named,
+    partition_environment,
+    ranks,
+)
 from kvreport.words import SERVE
 
 PARTITION: Final = "SGLANG_PP_LAYER_PARTITION"
@@ -15,8 +23,7 @@ def command(served: Served) -> Command:
     """How SGLang is started: data ranks count among its tensor ranks."""
     flags = SERVE["sglang"]
     words: list[Word] = [*flags.start, served.model]
-    if served.stage_ranks > 1:
-        words += [flags.tensor_parallel, str(served.stage_ranks)]
+    words += ranks(flags, served, served.stage_ranks, (*flags.expert_parallel, str(served.stage_ranks)))
     words += _layout(served)
     # SGLang divides the number among its data ranks (managers/scheduler.py, 0.5.23).
     max_seqs = None if served.max_seqs is None else served.max_seqs * served.data_parallel
@@ -26,22 +33,13 @@ def command(served: Served) -> Command:
 
 
 def _layout(served: Served) -> list[Word]:
-    """Flags of stages, data ranks, experts and nodes."""
-    flags = SERVE["sglang"]
+    """Flags of experts and nodes."""
     words: list[Word] = []
-    if served.pipeline_parallel > 1:
-        words += [flags.pipeline_parallel, str(served.pipeline_parallel)]
-    if served.data_parallel > 1:
-        words += [flags.data_parallel, str(served.data_parallel), *flags.data_attention]
-    if served.expert_parallel:
-        words += [*flags.expert_parallel, str(served.stage_ranks)]
     if served.redundant_experts:
         words += ["--ep-num-redundant-experts", str(served.redundant_experts)]
     if served.all_to_all.startswith("deepep"):
         mode = "low_latency" if served.all_to_all == "deepep_low_latency" else "normal"
         words += ["--moe-a2a-backend", "deepep", "--deepep-mode", mode]
-    if served.decode_context_parallel > 1:
-        words += [flags.decode_context_parallel, str(served.decode_context_parallel)]
     if served.nodes > 1:
         words += ["--nnodes", str(served.nodes)]
     return words

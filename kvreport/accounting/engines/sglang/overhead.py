@@ -27,6 +27,8 @@ def float_position_table(model: Model) -> int:
     numbers, 64 bits each, as many bytes again (``srt/models/deepseek_v4.py::freqs_cis``; one table for
     all layers that rotate alike).
     """
+    if not model.rotary_axes:
+        return 0
     caches = [cache for group in model.layers for cache in group.caches]
     widths = {rotary_width(cache) for cache in caches}
     compressed = any(isinstance(cache, Latent) and cache.stride > 1 for cache in caches)

@@ -91,7 +91,7 @@ def pool_flags(
         prefix_cache=prefix_cache,
         chunk_tokens=settings.chunk_of(model, engine, serving.max_batched_tokens, layout.data),
         draft_tokens=serving.draft_tokens,
-        scaled_latents=scaled_latents(model, engine, accelerator),
+        scaled_latents=scaled_latents(model, engine, accelerator, layout.decode_context),
         narrow_index=kv_format is not None and settings.capability(accelerator) in settings.NARROW_INDEX,
     )
 
@@ -100,12 +100,21 @@ def _default_window_share(model: Model) -> float:
     return compressed.WINDOW_SHARE if compressed.is_compressed(model) else WINDOW_SHARE
 
 
-def scaled_latents(model: Model, engine: Engine, accelerator: Accelerator | None) -> bool:
+def scaled_latents(
+    model: Model, engine: Engine, accelerator: Accelerator | None, context_ranks: int = 1
+) -> bool:
     """True if FP8 latents keep scales: on Blackwell TensorRT-LLM's kernels, on AMD TileLang's read plain rows.
 
-    But for a class that FlashInfer serves on SM12x (``_dsa_split_backend_resolution``).
+    But for a class that FlashInfer serves on SM12x (``_dsa_split_backend_resolution``). Where context ranks divide
+    the tokens, TensorRT-LLM's kernels are taken everywhere (``model_overrides/deepseek_v2.py::_dsa_dcp_overrides``).
+
+    Args:
+        model: The model.
+        engine: The engine's record, of one release.
+        accelerator: The device; None for a Hopper GPU.
+        context_ranks: Ranks that divide the tokens of a request (``--dcp-size``).
     """
-    if accelerator is not None and accelerator.vendor == "AMD":
+    if context_ranks > 1 or (accelerator is not None and accelerator.vendor == "AMD"):
         return False
     major = settings.capability(accelerator)
     if major == settings.CONSUMER_BLACKWELL:

@@ -154,7 +154,7 @@ class PoolRule:
         elif self.cell_bytes:
             tokens = xp.integers(rest // self.cell_bytes)
         else:
-            tokens = xp.full_like(rest, most or self.flags.context_tokens)
+            tokens = xp.full_like(rest, (most or self.flags.context_tokens) // page * page * ranks)
         if most is not None:
             tokens = xp.minimum(tokens, most)
         return xp.integers(tokens // page)
@@ -165,14 +165,16 @@ class PoolRule:
 
     def window_tokens(self, tokens: xp.ArrayLike) -> Integers | None:
         """Tokens of the window pool beside so many of the full one; None without a window pool."""
-        held, page = xp.integers(tokens), self.flags.page_tokens
+        flags = self.flags
+        held, page = xp.integers(tokens), flags.page_tokens
         if self.window is None:
             return None
         if self.shared_window:
             return held
         if self.fixed_window is not None:
-            return xp.minimum(self.fixed_window, held)
-        share = xp.integers(xp.floor(held * self.flags.window_share))
+            kept = self.fixed_window if flags.max_tokens is None else min(self.fixed_window, flags.max_tokens)
+            return xp.full_like(held, kept)
+        share = xp.integers(xp.floor(held * flags.window_share))
         return xp.integers(share // page * page)
 
     def state_slots(self, pool_bytes: xp.ArrayLike) -> Integers | None:
@@ -320,9 +322,13 @@ def max_requests(tokens: int, state_slots: int | None, flags: PoolFlags) -> tupl
 def token_bytes(model: Model, engine: Engine, flags: PoolFlags) -> float:
     """Bytes that one token takes in the pool of all layers, index keys and draft layers included.
 
-    Context ranks divide the tokens of the layers' caches; index keys and drafts lie on each of them
+    Context ranks divide the tokens of the layers' caches; index keys and drafts lie on each of them. Beside index
+    keys without scales (MiniMax-M3) heads are counted by all ranks, and everything is divided
     (0.5.23 ``pool_configurator.py::DefaultPoolConfigurator``, ``kv_cache_configurator.py::logical_token_capacity``).
     """
+    index = shapes.indexer_of(model)
+    if flags.context_ranks > 1 and index is not None and not index.scaled:
+        return token_bytes(model, engine, replace(flags, context_ranks=1)) / flags.context_ranks
     if flags.context_ranks > 1:
         heads = replace(
             flags, attention_ranks=max(flags.attention_ranks // flags.context_ranks, 1), context_ranks=1
@@ -337,12 +343,12 @@ def token_bytes(model: Model, engine: Engine, flags: PoolFlags) -> float:
         cell = int(width * counted.full * flags.element_bytes)
     else:
         cell = int(latent_bytes(model, flags) * counted.full)
-    index = index_bytes(model, flags)
-    target = cell + index * counted.indexed
+    keys = index_bytes(model, flags)
+    target = cell + keys * counted.indexed
     if not flags.draft_layers or not counted.full:
         return target
-    if index:
-        return target + cell * flags.draft_layers // counted.full + index * flags.draft_layers
+    if keys:
+        return target + cell * flags.draft_layers // counted.full + keys * flags.draft_layers
     return target + target * flags.draft_layers // counted.full
 
 

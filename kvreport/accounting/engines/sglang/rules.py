@@ -93,12 +93,13 @@ class Sglang(EngineRules):
         number = ".".join(map(str, version_number(version)))
         return self.engine.model_copy(update={"version": number}) if number else self.engine
 
-    def component_ranks(self, layout: Layout) -> Mapping[Component, int]:
+    def component_ranks(self, model: Model, layout: Layout) -> Mapping[Component, int]:
         """Data-parallel attention divides the rest over all ranks, not over those of one data rank.
 
         The output head without ``--enable-dp-lm-head``, dense MLPs without ``--moe-dense-tp-size``, and shared
         experts, which are whole where all-to-all kernels exchange tokens (``models/deepseek_v2.py``, 0.5.13 and 0.5.23).
         """
+        del model
         if layout.data == 1:
             return {}
         ranks = layout.tensor * layout.data

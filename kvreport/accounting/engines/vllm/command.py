@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from kvreport.accounting.engines.command import Command, Served, Word, limits, named, partition_environment
+from kvreport.accounting.engines.command import (
+    Command,
+    Served,
+    Word,
+    limits,
+    named,
+    partition_environment,
+    ranks,
+)
 from kvreport.words import SERVE
 
 PARTITION: Final = "VLLM_PP_LAYER_PARTITION"
@@ -15,8 +23,7 @@ def command(served: Served) -> Command:
     """How vLLM is started."""
     flags = SERVE["vllm"]
     words: list[Word] = [*flags.start, served.model]
-    if served.tensor_parallel > 1:
-        words += [flags.tensor_parallel, str(served.tensor_parallel)]
+    words += ranks(flags, served, served.tensor_parallel, flags.expert_parallel)
     words += _layout(served)
     words += limits(flags, served, served.max_seqs)
     words += _further(served)
@@ -24,21 +31,12 @@ def command(served: Served) -> Command:
 
 
 def _layout(served: Served) -> list[Word]:
-    """Flags of stages, data ranks, experts and nodes."""
-    flags = SERVE["vllm"]
+    """Flags of experts and nodes."""
     words: list[Word] = []
-    if served.pipeline_parallel > 1:
-        words += [flags.pipeline_parallel, str(served.pipeline_parallel)]
-    if served.data_parallel > 1:
-        words += [flags.data_parallel, str(served.data_parallel), *flags.data_attention]
-    if served.expert_parallel:
-        words += flags.expert_parallel
     if served.redundant_experts:
         words += ["--enable-eplb", "--eplb-config.num_redundant_experts", str(served.redundant_experts)]
     if served.all_to_all:
         words += ["--all2all-backend", served.all_to_all]
-    if served.decode_context_parallel > 1:
-        words += [flags.decode_context_parallel, str(served.decode_context_parallel)]
     if served.nodes > 1:
         local = served.data_parallel // served.nodes
         by_data = local > 0 and served.data_parallel > 1

@@ -68,8 +68,11 @@ def _position_table(model: Model) -> int:
 
     Models that place images and time on axes of their own get a table of four times the positions
     (vLLM 0.8 to 0.33, ``rotary_embedding/mrope.py``). Of Qwen3.5's heads a quarter rotates, so that its
-    table is that of its whole heads and plain positions.
+    table is that of its whole heads and plain positions. Classes without rotation have no table (0.33,
+    ``models/jamba.py`` and ``nemotron_h.py``).
     """
+    if not model.rotary_axes:
+        return 0
     widths = {rotary_width(cache) for group in model.layers for cache in group.caches}
     positions = model.context_tokens * (_AXES_FACTOR if model.rotary_axes > 1 else 1)
     return sum(positions * width * SERVED_BYTES for width in widths)

@@ -19,8 +19,20 @@ from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.caches import RecurrentState
 from kvreport.catalog.engine import Engine, version_number
 from kvreport.catalog.formats import KvFormat, WeightFormat
-from kvreport.catalog.model import Model
+from kvreport.catalog.model import Component, Model
 from kvreport.units import GIB
+
+SHARDS_SEQUENCES: Final = frozenset(
+    {
+        "", "allgather_reducescatter", "deepep_high_throughput", "deepep_low_latency", "deepep_v2",
+        "flashinfer_nvlink_one_sided", "passthrough", "mori_high_throughput", "mori_low_latency", "nixl_ep",
+    }
+)  # fmt: skip
+"""Exchanges of tokens before which a data rank cuts its sequence in shards; the first is the default (0.33.0)."""
+
+SHARED_WHOLE: Final = "shared_experts_whole"
+SHARED_WHOLE_IN_ONE_STAGE: Final = "shared_experts_whole_in_one_stage"
+DENSE_WHOLE: Final = "dense_mlp_whole_in_one_stage"
 
 _ONE_BLOCK_EACH: Final = (0, 20)
 _ASKS_FOR_FREE: Final = (0, 9, 1)
@@ -239,6 +251,30 @@ class Vllm(EngineRules):
         )
         tokens = max_batched_tokens or tokens
         return tokens, min(max_seqs or rows, tokens)
+
+    def component_ranks(self, model: Model, layout: Layout) -> Mapping[Component, int]:
+        """Shared experts, and dense MLPs of some classes, are whole where tokens are shards of a sequence.
+
+        That is tensor parallelism inside data ranks with expert parallelism, unless the exchange is one of those that
+        take whole sequences (0.27.1 and 0.33.0, ``config/parallel.py::use_sequence_parallel_moe``); which classes
+        pass it on to these layers is read in their modules.
+        """
+        if (
+            layout.tensor == 1
+            or layout.data == 1
+            or not layout.expert
+            or layout.all_to_all not in SHARDS_SEQUENCES
+        ):
+            return {}
+        lists = self.engine.lists
+        whole: dict[Component, int] = {}
+        if lists(SHARED_WHOLE, model.architecture) or (
+            layout.pipeline == 1 and lists(SHARED_WHOLE_IN_ONE_STAGE, model.architecture)
+        ):
+            whole["shared_experts"] = 1
+        if layout.pipeline == 1 and lists(DENSE_WHOLE, model.architecture):
+            whole["dense_mlp"] = 1
+        return whole
 
     @staticmethod
     def command(served: Served) -> Command:

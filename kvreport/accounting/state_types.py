@@ -1,0 +1,47 @@
+"""Recurrent states in another element type than the checkpoint's: a server's flag, applied to a model."""
+
+from __future__ import annotations
+
+from typing import Final, cast
+
+from kvreport.catalog.caches import Precision, RecurrentState
+from kvreport.catalog.model import Model
+
+STATE_TYPES: Final = ("auto", "float32", "bfloat16", "float16")
+"""What the flags of vLLM (``--mamba-ssm-cache-dtype``) and SGLang (``--mamba-ssm-dtype``) take; ``auto`` is the
+checkpoint's own."""
+
+
+def with_state_type(model: Model, named: str | None) -> Model:
+    """A model whose recurrent states have another type; convolutions keep theirs.
+
+    vLLM 0.33.0 ``model_executor/layers/mamba/mamba_utils.py::MambaStateDtypeCalculator``, SGLang 0.5.23
+    ``srt/configs/mamba_utils.py::mamba2_state_dtype``.
+
+    Args:
+        model: The model.
+        named: The type by name; None or ``auto`` for the checkpoint's own.
+    """
+    if named is None or named == "auto" or named not in STATE_TYPES:
+        return model
+    precision = cast("Precision", named)
+    groups = tuple(
+        group.model_copy(
+            update={
+                "caches": tuple(
+                    _typed(cache, precision) if isinstance(cache, RecurrentState) else cache
+                    for cache in group.caches
+                )
+            }
+        )
+        for group in model.layers
+    )
+    return model if groups == model.layers else model.model_copy(update={"layers": groups})
+
+
+def _typed(cache: RecurrentState, precision: Precision) -> RecurrentState:
+    tensors = tuple(
+        one.model_copy(update={"precision": precision}) if one.name == "recurrent" else one
+        for one in cache.tensors
+    )
+    return cache.model_copy(update={"tensors": tensors})

@@ -1,0 +1,137 @@
+"""What configs of some classes must hold besides their sizes: lists by layer, sections, words."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+_PLAIN: Final = {
+    "hidden_size": 256,
+    "num_attention_heads": 4,
+    "num_hidden_layers": 4,
+    "vocab_size": 1024,
+    "max_position_embeddings": 4096,
+}
+_BAILING: Final = {**_PLAIN, "intermediate_size": 512, "num_experts": 8, "moe_intermediate_size": 64}
+_SPARSE: Final = ["dense", "sparse", "sparse", "sparse"]
+_MIXED: Final = ["sliding_attention", "full_attention", "sliding_attention", "full_attention"]
+_BLOCK: Final = {
+    "attention": {"n_heads_in_group": 2, "no_op": False, "replace_with_linear": False},
+    "ffn": {"ffn_mult": 2.0, "no_op": False, "replace_with_linear": False},
+}
+
+STARTS: Final[dict[str, dict[str, Any]]] = {
+    "AXK2ForCausalLM": {"num_hidden_layers": 4, "mlp_layer_types": _SPARSE},
+    "BailingMoeForCausalLM": _BAILING,
+    "BailingMoeLinearForCausalLM": {**_BAILING, "layer_group_size": 2},
+    "BailingMoeLinearV2ForCausalLM": {**_BAILING, "layer_group_size": 2},
+    "BailingMoeV2ForCausalLM": _BAILING,
+    "BailingMoeV2_5ForCausalLM": {**_BAILING, "layer_group_size": 2},
+    "BeamForCausalLM": {"num_hidden_layers": 4, "layer_types": _MIXED, "mlp_layer_types": _SPARSE},
+    "CanaryForConditionalGeneration": {"decoder_config": {"architectures": None}},
+    "DeciLMForCausalLM": {**_PLAIN, "num_hidden_layers": 2, "block_configs": [_BLOCK, _BLOCK]},
+    "DeepseekForCausalLM": {
+        **_PLAIN,
+        "intermediate_size": 512,
+        "n_routed_experts": 8,
+        "moe_intermediate_size": 64,
+        "n_shared_experts": 1,
+        "first_k_dense_replace": 1,
+    },
+    "DeepseekOcr2ForConditionalGeneration": {
+        "text_config": {
+            **_PLAIN,
+            "intermediate_size": 512,
+            "n_routed_experts": 8,
+            "num_experts_per_tok": 2,
+            "moe_intermediate_size": 64,
+            "n_shared_experts": 1,
+            "first_k_dense_replace": 1,
+        }
+    },
+    "DiaForConditionalGeneration": {"decoder_config": {"architectures": None}},
+    "Dots1ForCausalLM": {"n_routed_experts": 8, "n_shared_experts": 1},
+    "EagleLlamaForCausalLM": {**_PLAIN, "intermediate_size": 512},
+    "FastVlmForConditionalGeneration": {
+        "vision_config": {"model_args": {"inference_mode": True}},
+        "text_config": {"hidden_size": 3584, "num_hidden_layers": 28},
+    },
+    "FlintForCausalLM": {"num_hidden_layers": 4, "layer_types": _MIXED},
+    "Granite4VisionForConditionalGeneration": {
+        "text_config": {"model_type": "granite"},
+        "deepstack_layer_map": [[3, 0], [6, 2]],
+        "downsample_rate": "1/2",
+    },
+    "KimiK3ForConditionalGeneration": {
+        "text_config": {
+            "linear_attn_config": {
+                "kda_layers": [1, 3],
+                "full_attn_layers": [2, 4],
+                "num_heads": 4,
+                "head_dim": 64,
+                "short_conv_kernel_size": 4,
+            },
+            **_PLAIN,
+            "intermediate_size": 512,
+            "num_experts": 8,
+            "num_experts_per_token": 2,
+            "moe_intermediate_size": 64,
+            "num_shared_experts": 1,
+            "first_k_dense_replace": 1,
+            "kv_lora_rank": 64,
+            "q_lora_rank": 64,
+            "qk_rope_head_dim": 0,
+            "qk_nope_head_dim": 64,
+            "v_head_dim": 64,
+        }
+    },
+    "Kolibri1ForCausalLM": {"num_hidden_layers": 4, "layer_types": _MIXED},
+    "Lfm2MoeForCausalLM": {
+        "num_hidden_layers": 4,
+        "layer_types": ["conv", "full_attention", "conv", "full_attention"],
+    },
+    "Lfm3VlForConditionalGeneration": {
+        "vision_config": {"num_hidden_layers": 2, "layer_types": ["conv", "full_attention"]},
+        "text_config": {"architectures": None},
+    },
+    "LlamaForCausalLMEagle3": {**_PLAIN, "num_hidden_layers": 1, "intermediate_size": 512},
+    "MiniCPMV": {
+        **_PLAIN,
+        "version": 2.6,
+        "intermediate_size": 512,
+        "num_key_value_heads": 2,
+        "query_num": 64,
+        "vision_config": {
+            "hidden_size": 128,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 2,
+            "intermediate_size": 256,
+            "image_size": 224,
+            "patch_size": 14,
+        },
+    },
+    "ModernBertDecoderForCausalLM": {"num_hidden_layers": 4, "layer_types": _MIXED},
+    "NemotronHForCausalLM": {"layers_block_type": ["linear_attention", "moe", "full_attention", "mlp"]},
+    "NemotronH_Omni_Reasoning_V3": {
+        "text_config": {"layers_block_type": ["linear_attention", "moe", "full_attention", "mlp"]}
+    },
+    "PaliGemmaForConditionalGeneration": {"text_config": {"hidden_size": 2048}},
+    "Phi3SmallForCausalLM": {**_PLAIN, "ff_intermediate_size": 512},
+    "Phi3VForCausalLM": {"img_processor": {"model_name": "openai/clip-vit-large-patch14-336"}},
+    "RWKV7ForCausalLM": {"hidden_size": 256, "vocab_size": 1024, "num_hidden_layers": 4},
+    "T5Gemma2ForConditionalGeneration": {
+        "decoder": {"num_hidden_layers": 4, "layer_types": _MIXED},
+        "encoder": {"text_config": {"num_hidden_layers": 4, "layer_types": _MIXED}},
+    },
+    "T5GemmaForConditionalGeneration": {
+        "decoder": {"num_hidden_layers": 4, "layer_types": _MIXED},
+        "encoder": {"num_hidden_layers": 4, "layer_types": _MIXED},
+    },
+    "UnlimitedOcrForConditionalGeneration": {
+        "text_config": {"num_hidden_layers": 4, "mlp_layer_types": _SPARSE}
+    },
+    "ZambaForCausalLM": {
+        "num_hidden_layers": 4,
+        "layers_block_type": ["linear_attention", "hybrid", "linear_attention", "hybrid"],
+    },
+}
+"""Keys to begin with, for the classes whose published defaults alone do not make a config."""

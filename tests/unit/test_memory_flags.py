@@ -1,0 +1,135 @@
+"""Flags that change memory: each is read with its effect, or named as not followed."""
+
+import pytest
+
+from kvreport.catalog.load import load_catalogue
+from kvreport.catalog.server_flags import load_server_flags
+from kvreport.cli import main
+from kvreport.cli.spellings import SERVERS_FLAGS, in_our_spelling
+from kvreport.estimation.estimate import estimate
+from kvreport.query import options
+from kvreport.resources import data_dir
+from kvreport.startup_log import diagnose
+from kvreport.startup_log.facts import FACTS
+from kvreport.startup_log.memory_flags import MEMORY_FLAGS, NOT_FOLLOWED, NOT_FOLLOWED_LINES
+from kvreport.startup_log.reading import ALL, read_log
+
+FOLLOWED = [one for one in MEMORY_FLAGS if one.fact is not None]
+REST = [one for one in MEMORY_FLAGS if one.fact is None]
+
+VALUES = {
+    "utilization": ["0.85"],
+    "mem_fraction": ["0.85"],
+    "window_share": ["0.5"],
+    "kv_dtype": ["fp8_e4m3"],
+    "quantization": ["fp8"],
+    "state_dtype": ["bfloat16"],
+    "all_to_all": ["deepep"],
+    "deepep_mode": ["low_latency"],
+    "text_only": ["", """'{"image": 0, "video": 0}'"""],
+    "kv_pool": [],
+}
+"""What is written behind a flag; a number elsewhere. The pool is read where the engine says how much it reserved."""
+
+LOG = """\
+INFO 10-08 14:43:43 [api_utils.py:272] non-default args: {'model': 'Qwen/Qwen3.8-27B', 'max_model_len': 32768, %s}
+INFO 10-08 14:43:43 [core.py:184] Initializing a V1 LLM engine (v0.30.0) with config: model='Qwen/Qwen3.8-27B'
+INFO 10-08 14:47:52 [gpu_worker.py:640] Available KV cache memory: 20.0 GiB
+"""
+
+
+def test_every_flag_is_one_of_the_newest_parsers():
+    servers = load_server_flags(data_dir())
+    assert [one.flag for one in MEMORY_FLAGS if one.flag not in servers[one.server].flags] == []
+
+
+def test_every_spelling_that_estimate_takes_is_in_the_list():
+    listed = {(one.server, one.flag): one.estimate for one in MEMORY_FLAGS}
+    own = {flag for option in options() for flag in option.flags}
+    for one in MEMORY_FLAGS:
+        known = one.estimate is None or one.estimate in own or one.flag in SERVERS_FLAGS[one.server]
+        assert known, one.flag
+    for server, flags in SERVERS_FLAGS.items():
+        for spelled, ours in flags.items():
+            if (server, spelled) in listed:
+                assert listed[server, spelled] in (ours, spelled), spelled
+
+
+@pytest.mark.parametrize("one", FOLLOWED, ids=lambda one: f"{one.server} {one.flag}")
+def test_a_followed_flag_becomes_a_fact(one):
+    assert one.fact in FACTS
+    for value in VALUES.get(one.fact, ["", "2"]):
+        command = "vllm serve m" if one.server == "vllm" else "python -m sglang.launch_server --model-path m"
+        if one.fact in read_log(f"{command} {one.flag} {value}").facts:
+            return
+    assert one.fact == "kv_pool"
+    assert read_log("reserved 4.25 GiB memory for KV Cache as specified by it").facts["kv_pool"]
+
+
+@pytest.mark.parametrize("one", REST, ids=lambda one: f"{one.server} {one.flag}")
+def test_any_other_flag_is_named(one):
+    command = "vllm serve m" if one.server == "vllm" else "python -m sglang.launch_server --model-path m"
+    lines = [f"{command} {one.flag} 77", f"  {one.flag}=77 \\"]
+    if one.usual != "*":
+        lines.append(
+            f"non-default args: {{'{one.field}': 77}}" if one.server == "vllm" else f"a=1, {one.field}=77, b"
+        )
+    for line in lines:
+        assert one.pattern in {found.pattern for found in read_log(line).recognised}, line
+    assert one.flag in NOT_FOLLOWED[one.pattern]
+
+
+@pytest.mark.parametrize("value", ["None", "False", "0", "'auto'", "{}"])
+@pytest.mark.parametrize("one", REST, ids=lambda one: f"{one.server} {one.flag}")
+def test_a_flag_that_was_not_set_is_not_named(one, value):
+    line = f"{{'{one.field}': {value}, 'x': 1}}" if one.server == "vllm" else f"a, {one.field}={value}, b=1"
+    assert one.pattern not in {found.pattern for found in read_log(line).recognised}
+
+
+def test_names_of_lines_are_unique():
+    assert len({one.name for one in NOT_FOLLOWED_LINES}) == len(NOT_FOLLOWED_LINES)
+    assert {one.name for one in NOT_FOLLOWED_LINES} <= {one.name for one in ALL}
+
+
+def test_advice_in_a_log_is_no_flag():
+    advice = "Replace gpu_memory_utilization config with `--kv-cache-memory=8820325233` (8.21 GiB) to fit"
+    assert not {found.pattern for found in read_log(advice).recognised} & set(NOT_FOLLOWED)
+
+
+def test_a_log_says_which_flags_were_not_followed():
+    found = diagnose(LOG % "'num_gpu_blocks_override': 256, 'mamba_cache_mode': 'align'")
+    note = next(one for one in found.notes if "Not followed" in one)
+    assert "--num-gpu-blocks-override" in note
+    assert "--mamba-cache-mode" in note
+    assert not any("Not followed" in one for one in diagnose(LOG % "'max_num_seqs': 8").notes)
+
+
+def test_the_type_of_states_changes_a_log_s_plan():
+    usual = diagnose(LOG % "'max_num_seqs': 8").concurrency
+    narrow = diagnose(LOG % "'max_num_seqs': 8, 'mamba_ssm_cache_dtype': 'bfloat16'").concurrency
+    assert narrow > usual
+
+
+def test_the_type_of_states_changes_an_estimate():
+    asked = {"gpu": "H100", "context_tokens": 8192}
+    usual = estimate("Qwen/Qwen3.8-27B", **asked)
+    narrow = estimate("Qwen/Qwen3.8-27B", mamba_ssm_cache_dtype="bfloat16", **asked)
+    same = estimate("Qwen/Qwen3.8-27B", mamba_ssm_cache_dtype="float32", **asked)
+    assert narrow.max_concurrency > usual.max_concurrency == same.max_concurrency
+    assert load_catalogue().model("Qwen/Qwen3.8-27B").layers  # the record itself is left alone
+
+
+def test_text_only_leaves_the_encoder_out():
+    words = ["estimate", "Qwen/Qwen3.8-27B", "--gpu", "H100", "--language-model-only"]
+    assert "--limit-mm-per-prompt=image=0" in in_our_spelling(words, ["--limit-mm-per-prompt"])
+
+
+def test_estimate_says_what_a_flag_changes_that_it_does_not_follow(capsys):
+    assert main(["estimate", "Qwen/Qwen3-8B", "--gpu", "H100", "--num-gpu-blocks-override", "256"]) == 2
+    assert "changes the pool, set in blocks" in capsys.readouterr().err
+
+
+def test_other_engines_refuse_a_type_of_states(capsys):
+    words = ["estimate", "Qwen/Qwen3.8-27B", "--gpu", "H100", "--engine", "transformers"]
+    assert main([*words, "--mamba-ssm-cache-dtype", "bfloat16"]) == 2
+    assert "mamba-ssm-cache-dtype" in capsys.readouterr().err

@@ -1,0 +1,47 @@
+"""Several accelerators in one name: ``8xH100``, ``4090*2``, ``rtx-5090*2+rtx-3090``."""
+
+from __future__ import annotations
+
+import pytest
+
+import kvreport
+from kvreport.errors import InputError
+from kvreport.estimation.hardware import listed
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ("H100", [("H100", 1)]),
+        ("mi300x", [("mi300x", 1)]),
+        ("8xH100", [("H100", 8)]),
+        ("2x4090", [("4090", 2)]),
+        ("2 × RTX 4090", [("RTX 4090", 2)]),
+        ("2xmi300x", [("mi300x", 2)]),
+        ("H100*8", [("H100", 8)]),
+        ("4090 x2", [("4090", 2)]),
+        ("4090x2", [("4090", 2)]),
+        ("rtx-5090*2 + rtx-3090", [("rtx-5090", 2), ("rtx-3090", 1)]),
+        (["H100", "2xL40S"], [("H100", 1), ("L40S", 2)]),
+    ],
+)
+def test_a_name_says_how_many(asked, found):
+    assert listed(asked) == found
+
+
+@pytest.mark.parametrize("asked", ["", None, "0xH100", "H100*0", "H100*", "H100*1025", "H100*²", "rtx-5090+"])
+def test_a_number_out_of_range_is_refused(asked):
+    with pytest.raises(InputError, match="gpu: found"):
+        listed(asked)
+
+
+def test_every_door_reads_it_alike():
+    asked = {"context_tokens": 8192}
+    two = kvreport.estimate("qwen3-8b", gpu="rtx-4090", tensor_parallel=2, **asked)
+    assert kvreport.estimate("qwen3-8b", gpu="2x4090", **asked).max_concurrent_requests == (
+        two.max_concurrent_requests
+    )
+    found = kvreport.size("qwen3-14b", gpus=["2x4090"], context="8K", concurrent=4)
+    assert {one["devices"] for one in found.to_dict()["deployments"]} == {2}
+    local = kvreport.estimate("llama3.1:8b", gpu="2x3090", context_tokens=8192, engine="llama.cpp")
+    assert local.to_dict()["layout"]["gpus"] == 2
