@@ -116,7 +116,7 @@ def task(name: str, *arguments: str) -> dict[str, float]:
     done = subprocess.run(
         [sys.executable, "-m", "bench.tasks", name, *arguments],
         cwd=ROOT / "build",
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env=site.environment(),
         capture_output=True,
         text=True,
         check=False,
@@ -146,7 +146,9 @@ def _median(command: list[object], repeats: int = 7) -> float:
     times = []
     for _ in range(repeats):
         began = time.perf_counter()
-        subprocess.run([str(word) for word in command], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            [str(word) for word in command], check=True, stdout=subprocess.DEVNULL, env=site.environment()
+        )
         times.append(time.perf_counter() - began)
     return statistics.median(times)
 
@@ -196,6 +198,7 @@ tests measure no time, because results would depend on other work of the machine
 - **computed**: rows of the matrix in memory, one processor, nothing written; per second of processor time. With 128
   contexts per configuration the arithmetic dominates. In the published grid a configuration has eleven contexts, and its
   block plan costs more than its rows.
+- **all lines**: Python writes its bytecode, as it does unless it is told not to.
 - **published dataset**: every file under `downloads/`, checked against its description, with all processors.
 - **streamed**: `kvreport matrix --partitioned`, one process. Memory does not grow with the rows.
 - **cold, warm**: `mkdocs build` with empty caches, every chapter executed and every chart drawn; and again with

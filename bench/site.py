@@ -41,6 +41,12 @@ KINDS = {
 }
 
 
+def environment() -> dict[str, str]:
+    """The variables that measured processes have: ours, and Python writes its bytecode, as it does for users."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**kept, "PYTHONPATH": str(ROOT)}
+
+
 def measure() -> dict[str, object]:
     """Build, and build again; see the module."""
     if WORK.exists():
@@ -107,7 +113,7 @@ def build(project: Path) -> dict[str, float]:
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env=environment(),
     )
     spent = time.perf_counter() - began
     if done.returncode:

@@ -90,13 +90,24 @@ def beside(pool_bytes: xp.ArrayLike, plan: Plan, context_tokens: xp.ArrayLike) -
 
 def free_bytes(pool_bytes: xp.ArrayLike, plan: Plan) -> Integers:
     """Bytes of a pool that requests can take: whole blocks, less those the engine keeps."""
-    free = xp.maximum(blocks(pool_bytes, plan) - plan.kept_blocks, 0)
-    return cast(Integers, free * plan.block_bytes)
+    return _free_bytes(blocks(pool_bytes, plan), plan)
+
+
+def _free_bytes(whole: Integers, plan: Plan) -> Integers:
+    """Bytes of so many blocks that requests can take."""
+    return cast(Integers, xp.maximum(whole - plan.kept_blocks, 0) * plan.block_bytes)
 
 
 def lacks(pool_bytes: xp.ArrayLike, plan: Plan, request_bytes: Integers | int) -> xp.Numbers:
     """Whether a pool does not hold one request; a negative pool does not hold even one of no bytes."""
-    return cast(xp.Numbers, (request_bytes > free_bytes(pool_bytes, plan)) | (xp.integers(pool_bytes) < 0))
+    return _lacks(pool_bytes, blocks(pool_bytes, plan), plan, request_bytes)
+
+
+def _lacks(
+    pool_bytes: xp.ArrayLike, there: Integers, plan: Plan, request_bytes: Integers | int
+) -> xp.Numbers:
+    """The same of a pool whose blocks are known."""
+    return cast(xp.Numbers, (request_bytes > _free_bytes(there, plan)) | (xp.integers(pool_bytes) < 0))
 
 
 def concurrency(pool_bytes: xp.ArrayLike, plan: Plan, context_tokens: xp.ArrayLike) -> Reals:
@@ -124,9 +135,10 @@ def users(pool_bytes: xp.ArrayLike, plan: Plan, context_tokens: xp.ArrayLike) ->
     last of them waits for the one block that is kept.
     """
     request = plan.profile.request_bytes(context_tokens)
-    pool = blocks(pool_bytes, plan) * plan.block_bytes
+    there = blocks(pool_bytes, plan)
+    pool = there * plan.block_bytes
     whole = xp.where(request > 0, pool // xp.maximum(request, 1), UNLIMITED_USERS)
-    fitting = xp.integers(xp.where(lacks(pool_bytes, plan, request), 0, whole))
+    fitting = xp.integers(xp.where(_lacks(pool_bytes, there, plan, request), 0, whole))
     most = beside(pool_bytes, plan, context_tokens)
     return fitting if most is None else xp.minimum(fitting, most)
 
@@ -236,14 +248,15 @@ def verdict(
     error = xp.integers(uncertainty_bytes)
     request = plan.profile.request_bytes(context)
     wanted = 0 if state_slots_wanted is None else state_slots_wanted
+    most, whole, least = blocks(pool + error, plan), blocks(pool, plan), blocks(pool - error, plan)
     codes = xp.select(
         [
             context > xp.integers(limit_tokens),
             xp.integers(weight_bytes) > xp.integers(usable_bytes),
-            lacks(pool + error, plan, request),
-            blocks(pool + error, plan) < wanted,
-            lacks(pool, plan, request) | (blocks(pool, plan) < wanted),
-            lacks(pool - error, plan, request) | (blocks(pool - error, plan) < wanted),
+            _lacks(pool + error, most, plan, request),
+            most < wanted,
+            _lacks(pool, whole, plan, request) | (whole < wanted),
+            _lacks(pool - error, least, plan, request) | (least < wanted),
         ],
         [
             Verdict.CONTEXT_EXCEEDS_MODEL,

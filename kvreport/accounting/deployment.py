@@ -270,8 +270,9 @@ def refused(case: Case, known: Memo, *, scalar: bool = False) -> int | Codes:
         return 0
     devices, name = case.accelerators, None if case.kv_format is None else case.kv_format.name
     engine, forms = case.engine, tuple(map(format_name, case.weight_formats))
+    names = tuple(device.id for device in devices)
     found = known.get(
-        ("refused", engine.name, tuple(device.id for device in devices), forms, name, case.dtype),
+        ("refused", engine.name, names, forms, name, case.dtype),
         lambda: refusals(
             support, engine, devices, case.model, case.weight_formats, case.kv_format, case.dtype
         ),
@@ -288,7 +289,10 @@ def refused(case: Case, known: Memo, *, scalar: bool = False) -> int | Codes:
     )
     if any(spread):
         found = [[max(pair) for pair in zip(row, spread, strict=True)] for row in found]
-    alone = alone_codes(support, engine, devices, case.model, case.layout)
+    alone = known.get(
+        ("alone", engine.name, names, case.layout),
+        lambda: alone_codes(support, engine, devices, case.model, case.layout),
+    )
     if any(alone):
         found = [[max(code, one) for code in row] for row, one in zip(found, alone, strict=True)]
     return found[0][0] if scalar else xp.codes(found)

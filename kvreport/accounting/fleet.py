@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from kvreport.accounting import numeric as xp
 from kvreport.accounting.allocation import (
@@ -42,7 +43,19 @@ class Alike:
     kernels: Hashable
 
 
-def lay_out_fleet(case: Case, alike: Sequence[Alike], memo: Memo) -> Iterator[tuple[list[int], Deployment]]:
+class Groups(tuple[Alike, ...]):
+    """All groups of a fleet: a key of many lookups, so its hash is worked out once."""
+
+    @cached_property
+    def _hash(self) -> int:
+        return super().__hash__()
+
+    def __hash__(self) -> int:
+        """The hash of the groups."""
+        return self._hash
+
+
+def lay_out_fleet(case: Case, alike: Groups, memo: Memo) -> Iterator[tuple[list[int], Deployment]]:
     """Lay one model out on many accelerators at once, whatever differs between them.
 
     Args:
@@ -158,11 +171,16 @@ def _allocate_fleet(case: Case, alike: Sequence[Alike], known: Memo, memo: Memo)
     shares, total, memory = memo.get(("shares", _fleet_key(case)), lambda: _shares(case))
     resident = np.broadcast_to(tensors, (len(devices), len(tensors))).copy()
     kept = np.zeros((4, len(devices)), dtype=np.int64)
+    added: dict[Hashable, Integers] = {}
     for group in alike:
         members = list(group.places)
         one = replace(case, accelerators=(devices[members[0]],), serving=group.serving)
-        added = [sum(shared_overhead(one, form, known).values()) for form in case.weight_formats]
-        resident[members] += xp.integers(added)
+        decides = (group.kernels, group.serving.max_batched_tokens)
+        if decides not in added:
+            added[decides] = xp.integers(
+                [sum(shared_overhead(one, form, known).values()) for form in case.weight_formats]
+            )
+        resident[members] += added[decides]
         found = shared_reserve(one, known)
         kept[:, members] = np.asarray(
             [[found.activations], [found.non_framework], [found.graphs], [found.uncertainty]]

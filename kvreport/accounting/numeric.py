@@ -115,7 +115,12 @@ def select(conditions: Sequence[Any], choices: Sequence[Any], default: Any) -> N
     if is_plain(*conditions):
         found = (choice for condition, choice in zip(conditions, choices, strict=True) if condition)
         return cast("Numbers", next(found, default))
-    return cast("Numbers", numpy().select(list(conditions), list(choices), default))
+    # numpy's own `select` broadcasts every choice first, which for plain numbers is most of its time.
+    found = numpy()
+    chosen = found.full(found.broadcast_shapes(*map(found.shape, conditions)), default)
+    for condition, choice in zip(reversed(conditions), reversed(choices), strict=True):
+        found.copyto(chosen, choice, where=condition)
+    return cast("Numbers", chosen)
 
 
 def logical_not(values: Any) -> Any:  # noqa: ANN401

@@ -98,8 +98,8 @@ class PageCache:
             tags,
         )
         digest = sha256(self._frame + json.dumps(told, default=str).encode())
-        texts = (page.content or "",) if ours is None else _texts(ours)
-        for text in texts:
+        said = (page.content or "",) if ours is None else texts(ours)
+        for text in said:
             content = text.encode()
             digest.update(len(content).to_bytes(8, "big") + content)
         return digest.digest()
@@ -153,7 +153,8 @@ def frame(config: MkDocsConfig, nav: Navigation, *further: object) -> bytes:
     return sha256(json.dumps(told, sort_keys=True, default=str).encode()).digest()
 
 
-def _texts(page: Page) -> Iterator[str]:
+def texts(page: Page) -> Iterator[str]:
+    """Yield everything that a generated page says."""
     yield json.dumps((page.uri, page.kind, page.title, page.heading, page.description, page.lead))
     for section in page.sections:
         yield section.id

@@ -105,7 +105,8 @@ def joined(tables: Sequence[pa.Table]) -> pa.Table:
 
 def record_table(table: Table, rows: list[dict[str, Any]]) -> pa.Table:
     """Rows given as dictionaries, as an Arrow table."""
-    return pa.Table.from_pylist([{name: row[name] for name in table.names} for row in rows], schema(table))
+    columns = [_record_column([row[column.name] for row in rows], column) for column in table.columns]
+    return pa.Table.from_arrays(columns, schema=schema(table))
 
 
 def faults(data: pa.Table, table: Table) -> list[str]:
@@ -186,13 +187,36 @@ def _plain(values: np.ndarray[Any, Any], column: Column) -> pa.Array:
         return pa.Array.from_buffers(pa.bool_(), len(values), [None, packed])
     if column.nullable:
         known = values < UNLIMITED_REQUESTS if column.type == "int64" else ~np.isnan(values)
-        present = None if known.all() else pa.py_buffer(np.packbits(known, bitorder="little"))
+        present = _validity(known)
     return pa.Array.from_buffers(
         arrow_type(column), len(values), [present, pa.py_buffer(np.ascontiguousarray(values))]
     )
 
 
-def _dictionary(codes: np.ndarray[Any, Any], names: tuple[str, ...]) -> pa.DictionaryArray:
+def _record_column(values: list[Any], column: Column) -> pa.Array:
+    """A column of records, None where it is empty."""
+    known = np.asarray([value is not None for value in values], dtype=np.bool_)
+    if column.type == "string":
+        names = dict.fromkeys(value for value in values if value is not None)
+        places = {name: place for place, name in enumerate(names)}
+        codes = np.asarray([places.get(value, 0) for value in values], dtype=np.int32)
+        return _dictionary(codes, tuple(names), known)
+    kind = _TYPES[column.type].to_pandas_dtype()
+    plain = np.asarray([0 if value is None else value for value in values], dtype=kind)
+    content = np.packbits(plain, bitorder="little") if column.type == "boolean" else plain
+    return pa.Array.from_buffers(
+        arrow_type(column), len(values), [_validity(known), pa.py_buffer(np.ascontiguousarray(content))]
+    )
+
+
+def _validity(known: np.ndarray[Any, Any]) -> pa.Buffer | None:
+    """The bits that say which values there are; None where all are."""
+    return None if known.all() else pa.py_buffer(np.packbits(known, bitorder="little"))
+
+
+def _dictionary(
+    codes: np.ndarray[Any, Any], names: tuple[str, ...], known: np.ndarray[Any, Any] | None = None
+) -> pa.DictionaryArray:
     encoded = [name.encode() for name in names]
     offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
     texts = pa.Array.from_buffers(
@@ -200,5 +224,8 @@ def _dictionary(codes: np.ndarray[Any, Any], names: tuple[str, ...]) -> pa.Dicti
     )
     indices = np.ascontiguousarray(codes, dtype=np.int32)
     return pa.DictionaryArray.from_arrays(
-        pa.Array.from_buffers(_INDEX, len(codes), [None, pa.py_buffer(indices)]), texts
+        pa.Array.from_buffers(
+            _INDEX, len(codes), [None if known is None else _validity(known), pa.py_buffer(indices)]
+        ),
+        texts,
     )

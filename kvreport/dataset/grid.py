@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from kvreport.accounting.deployment import device_class
 from kvreport.accounting.engines.registry import rules
-from kvreport.accounting.fleet import Alike
+from kvreport.accounting.fleet import Alike, Groups
 from kvreport.accounting.kv_cache import held
 from kvreport.accounting.parallel import Layout, check_tensor_parallel, suits
 from kvreport.accounting.plan import Serving
@@ -66,18 +66,18 @@ class Fleet:
         """Accelerators, by position, that the engine treats alike: each group is laid out together."""
         return self._alike(lambda device: device_class(self.engine, device))
 
-    def alike_storing(self, cache: KvFormat, layout: Layout) -> tuple[Alike, ...]:
+    def alike_storing(self, cache: KvFormat, layout: Layout) -> Groups:
         """The same groups, of those that can store a KV format and stand in servers for a layout.
 
         With each group goes what the engine's scheduler takes on it.
         """
         key = (cache.name, cache.native, layout.is_tensor_only)
         if key not in self._storing:
-            self._storing[key] = tuple(self._groups(cache, layout))
+            self._storing[key] = Groups(self._groups(cache, layout))
         return self._storing[key]
 
     @cached_property
-    def _storing(self) -> dict[Hashable, tuple[Alike, ...]]:
+    def _storing(self) -> dict[Hashable, Groups]:
         return {}
 
     def _groups(self, cache: KvFormat, layout: Layout) -> Iterator[Alike]:

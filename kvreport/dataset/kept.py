@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 import os
-import zlib
+import pickle
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -23,8 +24,9 @@ from kvreport.atomic.files import sweep_unfinished, write_whole
 from kvreport.build_cache import cannot_keep
 from kvreport.catalog.model import Model
 from kvreport.dataset.grid import Axes
+from kvreport.dataset.parquet import Part
 
-_MAGIC = b"kvreport rows 1\n"
+_MAGIC = b"kvreport rows 2\n"
 _DIGEST_BYTES = 32
 _SIZE_BYTES = 8
 _CODE = ("units.py", "errors.py", "catalog", "accounting", "estimation", "dataset")
@@ -41,12 +43,14 @@ class ModelFiles:
         rows: Number of rows.
         parquet: A whole Parquet file.
         csv_body: A gzip member with the CSV rows, without the header.
+        part: What joining the Parquet file needs to know of it.
     """
 
     slug: str
     rows: int
     parquet: bytes
     csv_body: bytes
+    part: Part
 
 
 class Kept:
@@ -89,19 +93,20 @@ class Kept:
         body = content[start:]
         if content[: len(_MAGIC)] != _MAGIC or content[len(_MAGIC) : start] != sha256(body).digest():
             return None
-        rows = int.from_bytes(body[:_SIZE_BYTES], "big")
-        cut = 2 * _SIZE_BYTES + int.from_bytes(body[_SIZE_BYTES : 2 * _SIZE_BYTES], "big")
-        return ModelFiles(model.slug, rows, body[2 * _SIZE_BYTES : cut], body[cut:])
+        rows, parquet, part = (
+            int.from_bytes(body[place * _SIZE_BYTES : (place + 1) * _SIZE_BYTES], "big") for place in range(3)
+        )
+        start = 3 * _SIZE_BYTES
+        ends = start + parquet, start + parquet + part
+        known = pickle.loads(body[ends[0] : ends[1]])  # noqa: S301 (written by us, for us)
+        return ModelFiles(model.slug, rows, body[start : ends[0]], body[ends[1] :], known)
 
     def put(self, model: Model, files: ModelFiles) -> None:
         """Keep a model's rows, whole or not at all; a cache that cannot be written is a warning."""
+        part = pickle.dumps(files.part, protocol=5)
+        sizes = (files.rows, len(files.parquet), len(part))
         body = b"".join(
-            [
-                files.rows.to_bytes(_SIZE_BYTES, "big"),
-                len(files.parquet).to_bytes(_SIZE_BYTES, "big"),
-                files.parquet,
-                files.csv_body,
-            ]
+            [*(size.to_bytes(_SIZE_BYTES, "big") for size in sizes), files.parquet, part, files.csv_body]
         )
         try:
             write_whole(self._path(model), _MAGIC + sha256(body).digest() + body)
@@ -129,7 +134,7 @@ def axes_digest(axes: Axes) -> bytes:
         *(f"{maker} {engine.model_dump_json()}" for maker, engine in sorted(axes.local_engines.items())),
         axes.ceiling.model_dump_json(),
         axes.support.model_dump_json() if axes.support else "",
-        repr((np.__version__, pa.__version__, zlib.ZLIB_RUNTIME_VERSION)),
+        repr((np.__version__, pa.__version__, version("deflate"))),
     ]
     digest = sha256(json.dumps(parts).encode())
     package = resources.package_dir()

@@ -226,19 +226,29 @@ class _Answer:
         bound, copies = bound_of(laid, ceiling, contexts, memo), laid.case.layout.data
         need = bound.profile
         held, codes = laid.requests(contexts), laid.verdicts(contexts)
-        self.weights[members, t, :, k] = np.asarray(laid.weight_bytes)[:, None]
-        self.pool[members, t, :, k] = np.maximum(laid.pool_bytes, 0)[:, :, None]
-        self.per_token[members, t, :, k] = np.rint(need.marginal_bytes(contexts))
-        self.state[members, t, :, k] = need.state_bytes
-        self.ceiling[members, t, :, k] = bound.requests * copies
-        self.possible[members, t, :, k] = True
-        self.request[members, t, :, k] = laid.plan.profile.request_bytes(contexts)
-        self.held[members, t, :, k] = held * copies
-        self.users[members, t, :, k] = laid.running(held, codes) * copies
-        self.limit[members, t, :, k] = laid.limited_by(held, codes)
-        self.short[members, t, :, k] = laid.shortfall(contexts)
-        self.longest[members, t, :, k] = laid.longest_context()[:, :, None]
-        self.verdict[members, t, :, k] = codes
+        # Views first: numpy picks places along one axis much faster than along three.
+        places = _places(members)
+        self.weights[:, t, :, k][places] = np.asarray(laid.weight_bytes)[:, None]
+        self.pool[:, t, :, k][places] = np.maximum(laid.pool_bytes, 0)[:, :, None]
+        self.per_token[:, t, :, k][places] = np.rint(need.marginal_bytes(contexts))
+        self.state[:, t, :, k][places] = need.state_bytes
+        self.ceiling[:, t, :, k][places] = bound.requests * copies
+        self.possible[:, t, :, k][places] = True
+        self.request[:, t, :, k][places] = laid.plan.profile.request_bytes(contexts)
+        self.held[:, t, :, k][places] = held * copies
+        self.users[:, t, :, k][places] = laid.running(held, codes) * copies
+        self.limit[:, t, :, k][places] = laid.limited_by(held, codes)
+        self.short[:, t, :, k][places] = laid.shortfall(contexts)
+        self.longest[:, t, :, k][places] = laid.longest_context()[:, :, None]
+        self.verdict[:, t, :, k][places] = codes
+
+
+def _places(members: list[int]) -> slice | Array:
+    """Positions as numpy takes them fastest: a slice where they follow each other."""
+    first, last = members[0], members[-1]
+    if members == list(range(first, last + 1)):
+        return slice(first, last + 1)
+    return np.asarray(members, dtype=np.intp)
 
 
 _FIELDS: Final = {

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import IO, Final
 
 _MAGIC: Final = b"PAR1"
@@ -27,6 +28,9 @@ _CHUNK_META: Final = 3
 _META_OFFSETS: Final = (9, 10, 11, 14)
 """``data_page_offset``, ``index_page_offset``, ``dictionary_page_offset``, ``bloom_filter_offset``."""
 
+_ORDINAL: Final = -1
+"""Stands among offsets for a row group's number."""
+
 _STOP, _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(13)
 _INTEGERS: Final = (_I16, _I32, _I64)
 
@@ -38,6 +42,34 @@ class _Field:
 
 
 _Struct = dict[int, _Field]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A Parquet file as one that others join needs to know it: found once, and kept with the file.
+
+    Attributes:
+        rows: Rows.
+        end: Where its column chunks end.
+        common: Its footer without what its rows decide, as files that can be joined share it.
+        groups: Its row groups as they are written, cut where an offset or the group's number stands.
+    """
+
+    rows: int
+    end: int
+    common: bytes
+    groups: tuple[tuple[tuple[bytes, ...], tuple[int, ...]], ...]
+
+
+def part_of(content: bytes) -> Part:
+    """Read a file's footer for :meth:`Joined.add`.
+
+    Raises:
+        ValueError: If it is no Parquet file.
+    """
+    footer, end = _footer(content)
+    groups = tuple(_cut(group) for group in _elements(footer, _ROW_GROUPS))
+    return Part(_number(footer, _NUM_ROWS), end, _alike(footer), groups)
 
 
 class Joined:
@@ -53,28 +85,32 @@ class Joined:
         self._out.write(_MAGIC)
         self._size = len(_MAGIC)
         self._footer: _Struct | None = None
+        self._common = b""
         self._groups: list[object] = []
         self.rows = 0
 
-    def add(self, content: bytes) -> None:
+    def add(self, content: bytes, part: Part) -> None:
         """Add the row groups of a whole file.
+
+        Args:
+            content: The file.
+            part: What :func:`part_of` says of it.
 
         Raises:
             ValueError: If it is no Parquet file, or one of another schema.
         """
-        footer, start = _footer(content)
         if self._footer is None:
-            self._footer = footer
-        elif _alike(footer) != _alike(self._footer):
+            self._footer, _ = _footer(content)
+            self._common = part.common
+        elif part.common != self._common:
             raise ValueError("a Parquet file of another schema")
-        body = memoryview(content)[len(_MAGIC) : start]
+        body = memoryview(content)[len(_MAGIC) : part.end]
         shift = self._size - len(_MAGIC)
-        for group in _elements(footer, _ROW_GROUPS):
-            _move(group, shift, len(self._groups))
-            self._groups.append(group)
+        for pieces, offsets in part.groups:
+            self._groups.append(_moved(pieces, offsets, shift, len(self._groups)))
         self._out.write(body)
         self._size += len(body)
-        self.rows += _number(footer, _NUM_ROWS)
+        self.rows += part.rows
 
     def close(self) -> None:
         """Write the footer.
@@ -111,25 +147,51 @@ def _alike(footer: _Struct) -> bytes:
     return bytes(rest)
 
 
-def _move(group: _Struct, shift: int, ordinal: int) -> None:
-    """Let a row group lie further back."""
-    _add(group, _GROUP_OFFSET, shift)
+class _Pieces(bytearray):
+    """What is written, with the places where a number is left out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cuts: list[tuple[int, int]] = []
+
+
+class _LeftOut(int):
+    """A number that its place in a joined file decides."""
+
+
+def _cut(group: _Struct) -> tuple[tuple[bytes, ...], tuple[int, ...]]:
+    """Return a row group as it is written, in pieces, and the offset between each two; -1 is the group's number."""
+    _leave_out(group, _GROUP_OFFSET)
     if _GROUP_ORDINAL in group:
-        group[_GROUP_ORDINAL].value = ordinal
+        group[_GROUP_ORDINAL].value = _LeftOut(_ORDINAL)
     for chunk in _elements(group, _GROUP_COLUMNS):
         for number in _CHUNK_OFFSETS:
-            _add(chunk, number, shift)
+            _leave_out(chunk, number)
         meta = chunk[_CHUNK_META].value
         if isinstance(meta, dict):
             for number in _META_OFFSETS:
-                _add(meta, number, shift)
+                _leave_out(meta, number)
+    written = _Pieces()
+    _write_struct(written, group)
+    places = [0, *(place for place, _ in written.cuts), len(written)]
+    pieces = tuple(bytes(written[first:last]) for first, last in pairwise(places))
+    return pieces, tuple(offset for _, offset in written.cuts)
 
 
-def _add(struct: _Struct, number: int, shift: int) -> None:
+def _moved(pieces: tuple[bytes, ...], offsets: tuple[int, ...], shift: int, ordinal: int) -> bytes:
+    """Return a row group that lies further back, as it is written."""
+    out = bytearray(pieces[0])
+    for offset, piece in zip(offsets, pieces[1:], strict=True):
+        _write_varint(out, _zigzag(ordinal if offset == _ORDINAL else offset + shift))
+        out += piece
+    return bytes(out)
+
+
+def _leave_out(struct: _Struct, number: int) -> None:
     field = struct.get(number)
     # 0 stands for "not told": nothing begins there, where the magic bytes are.
     if field is not None and isinstance(field.value, int) and field.value > 0:
-        field.value += shift
+        field.value = _LeftOut(field.value)
 
 
 def _elements(struct: _Struct, number: int) -> list[_Struct]:
@@ -237,6 +299,8 @@ def _write_value(out: bytearray, kind: int, value: object, *, inside: bool) -> N
         if kind == _BINARY:
             _write_varint(out, len(value))
         out += value
+    elif isinstance(value, _LeftOut) and isinstance(out, _Pieces):
+        out.cuts.append((len(out), value))
     elif isinstance(value, int):
         if kind == _BYTE:
             out.append(value)

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import csv
 import io
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+import deflate
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
@@ -29,7 +29,7 @@ from kvreport.dataset.kept import Kept, ModelFiles
 from kvreport.dataset.manifest import refuse_partitions
 from kvreport.dataset.matrix import Cube, matrix
 from kvreport.dataset.metadata import Published, Release, croissant, datapackage
-from kvreport.dataset.parquet import Joined
+from kvreport.dataset.parquet import Joined, part_of
 from kvreport.errors import InputError
 
 CSV_FILE_BYTES: Final = 100_000_000
@@ -94,7 +94,7 @@ def publish(
                 staging.write(f"models/{files.slug}.parquet", files.parquet)
                 staging.write(f"models/{files.slug}.csv.gz", header + files.csv_body)
                 parts.add(files.csv_body)
-                whole.add(files.parquet)
+                whole.add(files.parquet, files.part)
                 progress(f"{rows:,} rows")
             whole.close()
         parts.close()
@@ -134,7 +134,8 @@ def model_files(axes: Axes) -> ModelFiles:
             by_size = b"".join(_csv_rows(arrow.capacity_table(cube, by_size=True)) for cube in cubes)
             bodies.append(gzip_member(by_size))
             rows += table.num_rows
-    return ModelFiles(axes.models[0].slug, rows, parquet.getvalue(), b"".join(bodies))
+    content = parquet.getvalue()
+    return ModelFiles(axes.models[0].slug, rows, content, b"".join(bodies), part_of(content))
 
 
 def _pieces(cubes: Iterator[Cube]) -> Iterator[list[Cube]]:
@@ -166,8 +167,7 @@ def csv_text(table: Table, records: list[dict[str, Any]]) -> bytes:
 
 def gzip_member(content: bytes) -> bytes:
     """One gzip member without a time or a name in it."""
-    packer = zlib.compressobj(_GZIP_LEVEL, zlib.DEFLATED, 31)
-    return packer.compress(content) + packer.flush()
+    return bytes(deflate.gzip_compress(content, _GZIP_LEVEL))
 
 
 def _cell(value: object) -> object:

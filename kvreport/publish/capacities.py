@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from kvreport.build_cache import kept_by_fields
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.model import Model
 from kvreport.publish.series import Config, Refusal, Series, refusal_of, smallest_serving
 
 
+@kept_by_fields
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What one kind of accelerator makes of a model as released.
@@ -34,6 +36,7 @@ class Outcome:
         return self.refusal or Refusal("support", 0, 0)
 
 
+@kept_by_fields
 @dataclass(frozen=True, slots=True)
 class Capacity:
     """One model's outcomes.
@@ -43,12 +46,14 @@ class Capacity:
         headline: The series that its headline speaks of; None where nothing serves it.
         single: Its first series on one device, whichever; None if it cannot run on one.
         known: The same on the first of the well-known accelerators.
+        runs: True if there is any series.
     """
 
     outcomes: dict[str, Outcome]
     headline: Series | None
     single: Series | None
     known: Series | None
+    runs: bool
 
 
 class Released(Mapping[str, dict[Config, Series]]):
@@ -103,6 +108,7 @@ def capacity_of(
         headline=_headline(model, gpus, known, on),
         single=next((one for one in released.values() if one.config.tensor_parallel == 1), None),
         known=next((one for one in on[known[0]] if one.config.tensor_parallel == 1), None),
+        runs=bool(released),
     )
 
 

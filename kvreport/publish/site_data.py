@@ -113,6 +113,11 @@ class SiteData:
         return capacity_of(model, self.gpus, self.known_gpus, self.released.get(model.id, {}))
 
     @cached_property
+    def newest_first(self) -> tuple[Model, ...]:
+        """Every published model, the newest release first."""
+        return tuple(sorted(self.models, key=lambda model: (model.release or "", model.name), reverse=True))
+
+    @cached_property
     def parameters(self) -> dict[str, int]:
         """Parameters that an engine loads, by model id."""
         return {model.id: parameters(model) for model in self.models}

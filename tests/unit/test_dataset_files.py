@@ -377,3 +377,19 @@ def test_whichever_change_fails_the_last_dataset_stands(catalogue, chosen, tmp_p
         publish("2026.11.21")
 
     assert faults.every(lambda: publish("2026.11.22"), check, strike) > 20
+
+
+def test_records_become_a_table_without_pandas(catalogue):
+    """Arrow's own way from records loads pandas, which takes longer than the small tables."""
+    rows = write.tables.accelerator_rows(catalogue.accelerators.values())
+    names = [{name: row[name] for name in ACCELERATORS.names} for row in rows]
+    assert arrow.record_table(ACCELERATORS, rows).equals(
+        pa.Table.from_pylist(names, arrow.schema(ACCELERATORS))
+    )
+    code = (
+        "import sys\nfrom kvreport.catalog.load import load_catalogue\nfrom kvreport.dataset import arrow, tables\n"
+        "from kvreport.dataset.columns import ACCELERATORS\n"
+        "arrow.record_table(ACCELERATORS, tables.accelerator_rows(load_catalogue().accelerators.values()))\n"
+        "sys.exit('pandas' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

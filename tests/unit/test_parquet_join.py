@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kvreport.dataset.parquet import Joined
+from kvreport.dataset.parquet import Joined, part_of
 
 
 def part(first: int, rows: int, groups: int = 1, **options: object) -> bytes:
@@ -31,7 +31,7 @@ def joined(*parts: bytes) -> bytes:
     out = io.BytesIO()
     whole = Joined(out)
     for one in parts:
-        whole.add(one)
+        whole.add(one, part_of(one))
     whole.close()
     return out.getvalue()
 

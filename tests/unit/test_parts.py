@@ -1,9 +1,13 @@
 """Values of single models, kept between builds: used again only where nothing that decides them has changed."""
 
+import dataclasses
+import pickle
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from kvreport.build_cache import kept_by_fields
 from kvreport.catalog.load import open_catalogue
 from kvreport.publish.parts import Parts
 
@@ -59,3 +63,19 @@ def test_a_models_record_decides_its_key() -> None:
     assert parts.of_model(model) == parts.of_model(model.model_copy())
     assert parts.of_model(model) != parts.of_model(other)
     assert parts.of_model(model) != Parts(None, "b").of_model(model)
+
+
+@kept_by_fields
+@dataclass(frozen=True, slots=True)
+class Pair:
+    one: int
+    other: tuple[str, ...]
+
+
+def test_values_that_are_kept_by_their_fields_come_back_equal(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: object) -> None:
+        raise AssertionError("asked for the fields of every value")
+
+    pair = Pair(3, ("a", "b"))
+    monkeypatch.setattr(dataclasses, "fields", refuse)
+    assert pickle.loads(pickle.dumps([pair, pair], protocol=5)) == [pair, pair]  # noqa: S301 (our own)

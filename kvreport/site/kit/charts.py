@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
@@ -96,8 +96,14 @@ class Request:
     @property
     def digest(self) -> str:
         """Digest of everything that decides the drawing, but for the code."""
-        text = json.dumps([self.name, asdict(self.data), self.card], sort_keys=True, separators=(",", ":"))
+        told = [self.name, self.data, self.card]
+        text = json.dumps(told, default=_plain, sort_keys=True, separators=(",", ":"))
         return sha256(text.encode()).hexdigest()[:20]
+
+
+def _plain(value: object) -> dict[str, object]:
+    """Return the fields of a part of what a chart shows; ``asdict`` copies every number of it, too."""
+    return {field.name: getattr(value, field.name) for field in fields(value)}  # type: ignore[arg-type]
 
 
 def boundary(data: Boundary) -> alt.LayerChart:

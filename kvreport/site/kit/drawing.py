@@ -8,8 +8,8 @@ chart compiler is single-threaded.
 from __future__ import annotations
 
 import json
+import pickle
 import re
-from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -18,7 +18,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
-from kvreport.build_cache import read_sealed, write_sealed
+from kvreport.build_cache import kept_by_fields, read_kept, write_sealed
 from kvreport.processes import workers
 from kvreport.site.kit import charts, fonts
 from kvreport.site.kit import social_cards as cards
@@ -39,6 +39,7 @@ _EMPTY: Final = re.compile(r"<g(?: [^>]*)?></g>")
 _ID: Final = re.compile(r'(\bid="|url\(#|href="#)([A-Za-z][\w-]*)')
 
 
+@kept_by_fields
 @dataclass(frozen=True, slots=True)
 class Drawing:
     """A chart, drawn.
@@ -147,15 +148,9 @@ def _code() -> str:
 
 
 def _read(folder: Path, digest: str) -> Drawing | None:
-    path = folder / f"{digest}-{_code()}.json"
-    try:
-        found = json.loads(read_sealed(path) or b"")
-        return Drawing(found["svg"], found["spec"], b64decode(found["card"]))
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+    found = read_kept(folder / f"{digest}-{_code()}.drawing")
+    return found if isinstance(found, Drawing) else None
 
 
 def _write(folder: Path, digest: str, made: Drawing) -> None:
-    path = folder / f"{digest}-{_code()}.json"
-    content = {"svg": made.svg, "spec": made.spec, "card": b64encode(made.card).decode()}
-    write_sealed(path, json.dumps(content).encode())
+    write_sealed(folder / f"{digest}-{_code()}.drawing", pickle.dumps(made, protocol=5))

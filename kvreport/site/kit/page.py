@@ -10,10 +10,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from posixpath import relpath
-from typing import Literal
+from posixpath import normpath
+from typing import Final, Literal
 
 Kind = Literal["home", "index", "model", "gpu", "tool", "data", "redirect"]
+
+
+_ODD: Final = frozenset({"", ".", ".."})
+"""Steps that a system resolves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +66,25 @@ class Page:
     card: str | None = None
 
 
-@lru_cache(maxsize=1 << 15)
+def _steps(path: str) -> list[str]:
+    """Return the folders and the name of an address, from the top."""
+    steps = path.strip("/").split("/")
+    if not _ODD.isdisjoint(steps):
+        steps = normpath("/" + path).strip("/").split("/")
+    return steps if steps[0] else []
+
+
+def _relative(there: list[str], here: list[str]) -> str:
+    """Return the way from one address to another; pages have thousands of links, and few folders."""
+    common = 0
+    for one, other in zip(there, here, strict=False):
+        if one != other:
+            break
+        common += 1
+    return "/".join([*[".."] * (len(here) - common), *there[common:]]) or "."
+
+
+@lru_cache(maxsize=1 << 16)
 def link(source: str, target: str) -> str:
     """Return the relative address that leads from one page to another.
 
@@ -83,7 +105,7 @@ def link(source: str, target: str) -> str:
         if sign in path:
             path, rest = path.split(sign, 1)
             mark = sign + rest + mark
-    relative = relpath("/" + path, "/" + source)
+    relative = _relative(_steps(path), _steps(source))
     if not path or path.endswith("/"):
         relative += "/"
     return ("./" if relative == "./" and not mark else "" if relative == "./" else relative) + mark

@@ -21,11 +21,22 @@ def rows(table: Table, link: Callable[[str], str]) -> Markup:
         table: The table. Cells of a dense one have no sort values and hints, but sizes keep their bytes.
         link: Returns the address of a page, relative to the one that the table stands on.
     """
-    return Markup("".join(_row(row, table, link) for row in table.rows))  # noqa: S704 (every text is escaped below)
+    columns = len(table.columns)
+    return Markup(  # noqa: S704 (every text is escaped below)
+        "".join(row.made or row_html(row, link, dense=table.dense, columns=columns) for row in table.rows)
+    )
 
 
-def _row(row: Row, table: Table, link: Callable[[str], str]) -> str:
-    return "".join((*_start(row, link), *_cells(row, table, link), "</tr>\n"))
+def row_html(row: Row, link: Callable[[str], str], *, dense: bool, columns: int = 1) -> str:
+    """Return one row.
+
+    Args:
+        row: The row.
+        link: As for :func:`rows`.
+        dense: Whether the table is.
+        columns: Columns beside the head, for a row that gives a reason in their place.
+    """
+    return "".join((*_start(row, link), *_cells(row, columns, link, dense=dense), "</tr>\n"))
 
 
 def _start(row: Row, link: Callable[[str], str]) -> Iterator[str]:
@@ -42,11 +53,10 @@ def _start(row: Row, link: Callable[[str], str]) -> Iterator[str]:
     yield "</th>"
 
 
-def _cells(row: Row, table: Table, link: Callable[[str], str]) -> Iterator[str]:
+def _cells(row: Row, columns: int, link: Callable[[str], str], *, dense: bool) -> Iterator[str]:
     if row.why:
-        yield f'<td class="kv-no kv-why" colspan="{len(table.columns)}">{_text(row.why)}</td>'
+        yield f'<td class="kv-no kv-why" colspan="{columns}">{_text(row.why)}</td>'
         return
-    dense = table.dense
     for cell in row.cells:
         opening = f'<td colspan="{cell.span}"' if cell.span > 1 else "<td"
         if cell.css:

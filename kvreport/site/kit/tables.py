@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from kvreport import units
@@ -58,6 +59,7 @@ class Row:
         keys: Facet name to value, for filtering in the browser.
         search: Lower-case text that a text filter looks in.
         why: If the row has no cells: the reason, across all columns.
+        made: The row as HTML, where that is kept; the rest is then not printed.
     """
 
     head: Cell
@@ -66,6 +68,7 @@ class Row:
     keys: tuple[tuple[str, str], ...] = ()
     search: str = ""
     why: str = ""
+    made: str = ""
 
 
 SHORT: Final = ("cache_exceeds_pool", "weights_exceed_memory", "may_fit")
@@ -106,6 +109,7 @@ def step(users: int) -> int:
     return bisect_right(REQUEST_STEPS, users)
 
 
+@lru_cache(maxsize=1 << 16)
 def users_cell(users: int, verdict: str, short: int | None = None) -> Cell:
     """Return the cell for a number of concurrent requests.
 

@@ -25,12 +25,12 @@ def vegalite_version() -> str:
 
 def bundle(cache: Path) -> bytes:
     """Return the bundle, from the cache where it is there."""
-    number = vegalite_version()
-    kept = cache / f"vega-{number}-{version('vl-convert-python')}.sealed"
+    # Altair takes longer to load than the bundle to read, and its version says which Vega-Lite it writes.
+    kept = cache / f"vega-{version('altair')}-{version('vl-convert-python')}.sealed"
     content = read_sealed(kept)
     if content is None:
         import vl_convert
 
-        content = vl_convert.javascript_bundle(_SNIPPET, vl_version=number).encode()
+        content = vl_convert.javascript_bundle(_SNIPPET, vl_version=vegalite_version()).encode()
         write_sealed(kept, content)
     return content

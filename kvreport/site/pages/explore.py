@@ -76,7 +76,11 @@ def context(site: SiteData, *, runs_sql: bool = False) -> ToolContext:
         contexts=tuple((n, units.human_tokens(n)) for n in site.contexts),
         example=_example(site),
         example_href=f"gpus/{site.known_gpus[0]}/#users",
-        usual=tuple(site.catalogue.models[m].slug for m in EXAMPLES if m in site.released),
+        usual=tuple(
+            site.catalogue.models[m].slug
+            for m in EXAMPLES
+            if m in site.capacities and site.capacities[m].runs
+        ),
         engine=site.engine.label,
         sql=f"{sql_runtime.FOLDER}/" if runs_sql and site.downloads.size("capacity.parquet") else "",
     )
@@ -87,7 +91,7 @@ def _example(site: SiteData) -> Table:
     gpu = site.known_gpus[0]
     rows = []
     for model in ([m for m in site.models if m.id in EXAMPLES] or list(site.models))[:FEW]:
-        one = next((s for s in site.on(model, gpu) if s.config.tensor_parallel == 1), None)
+        one = site.capacities[model.id].known
         if one is None:
             continue
         cells = tables.user_cells(one.users, one.verdicts)

@@ -30,6 +30,7 @@ from kvreport.site.pages.controls import (
     layout_choices,
     weight_choices,
 )
+from kvreport.site.pages.gpu_rows import FOLDER, Served, served
 from kvreport.site.pages.model.headline import plain
 
 EXAMPLES: Final = (
@@ -89,14 +90,15 @@ class GpuContext:
 
 def pages(inputs: Inputs) -> Iterator[Page]:
     """Yield every accelerator's page."""
+    rows = served(inputs.site)
     for gpu in inputs.site.gpus:
-        yield page(inputs, gpu)
+        yield page(inputs, gpu, rows)
 
 
-def page(inputs: Inputs, gpu: Accelerator) -> Page:
-    """Return an accelerator's page."""
-    uri = f"gpus/{gpu.id}/"
-    made = context(inputs.site, gpu)
+def page(inputs: Inputs, gpu: Accelerator, rows: Served) -> Page:
+    """Return an accelerator's page; ``rows`` are those of all models."""
+    uri = f"{FOLDER}/{gpu.id}/"
+    made = context(inputs.site, gpu, rows)
     at_home = local.gpu_section(inputs, gpu)
     names = names_of(made) | {"local": f"local/{gpu.id}/" if at_home is not None else ""}
 
@@ -129,10 +131,9 @@ def page(inputs: Inputs, gpu: Accelerator) -> Page:
     )
 
 
-def context(site: SiteData, gpu: Accelerator) -> GpuContext:
-    """Return an accelerator's page."""
-    serving = {model.id: site.serving(model, gpu.id) for model in site.models}
-    grid, groups = _grid(site, gpu, serving)
+def context(site: SiteData, gpu: Accelerator, served_rows: Served) -> GpuContext:
+    """Return an accelerator's page; ``served_rows`` are those of all models."""
+    grid, groups = _grid(site, gpu, served_rows)
     agreement.of_gpu(gpu, len(_alone(site, gpu)), grid)
     return GpuContext(
         slug=gpu.id,
@@ -319,28 +320,20 @@ def _shown(site: SiteData, gpu: Accelerator) -> list[tuple[str, Series, tuple[tu
     return shown[:6]
 
 
-def _grid(
-    site: SiteData, gpu: Accelerator, serving: dict[str, Series | None]
-) -> tuple[Table, tuple[Group, ...]]:
+def _grid(site: SiteData, gpu: Accelerator, served_rows: Served) -> tuple[Table, tuple[Group, ...]]:
     """The models that it serves, newest first, and those that it does not, by reason."""
     rows = []
     groups: dict[str, list[Member]] = {}
-    for model in sorted(site.models, key=lambda model: (model.release or "", model.name), reverse=True):
-        one = serving[model.id]
-        anchor, href = f"of-{model.slug}", f"models/{model.slug}/"
-        if one is None:
-            refusal = site.refusal(model)
-            why = site.outcome(model, gpu.id).why
-            reason = f"Not run by {site.engine.label}" if refusal else why.group
-            groups.setdefault(reason, []).append(
-                Member(anchor, model.name, href, "" if refusal else why.note)
-            )
+    for model in site.newest_first:
+        row = served_rows[model.id].get(gpu.id)
+        if row is not None:
+            rows.append(row)
             continue
-        cells = (
-            Cell(str(one.config.tensor_parallel), "kv-num", value=one.config.tensor_parallel),
-            *tables.user_cells(one.users, one.verdicts, one.short),
-        )
-        rows.append(Row(Cell(model.name, href=href, hint=model.maker), cells, anchor=anchor))
+        refusal = site.refusal(model)
+        why = site.outcome(model, gpu.id).why
+        reason = f"Not run by {site.engine.label}" if refusal else why.group
+        member = Member(f"of-{model.slug}", model.name, f"models/{model.slug}/", "" if refusal else why.note)
+        groups.setdefault(reason, []).append(member)
     table = Table(
         caption="Concurrent requests on the fewest GPUs that serve the model as released, by context per request "
         "(tokens), newest models first",

@@ -1,0 +1,22 @@
+"""Rows of tables: one that is kept as HTML is printed as it is kept."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from kvreport.site.kit.page import link
+from kvreport.site.kit.table_rows import row_html, rows
+from kvreport.site.kit.tables import Cell, Column, Row, Table
+
+LINK = partial(link, "gpus/one/")
+
+
+def test_a_kept_row_is_the_row_that_is_made():
+    made = Row(Cell("A & B", href="models/a/", hint="maker"), (Cell("1", "kv-num", value=1),), anchor="of-a")
+    html = row_html(made, LINK, dense=True)
+    assert '<a href="../../models/a/">A &amp; B</a>' in html
+
+    def shown(row: Row) -> str:
+        return rows(Table("t", Column("Model"), (Column("GPUs"),), (row,), dense=True), LINK)
+
+    assert shown(Row(Cell("other"), (Cell("2"),), made=html)) == shown(made) == html
