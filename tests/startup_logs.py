@@ -10,6 +10,14 @@ from kvreport.site.pages.log import EXAMPLE
 
 # Start-up lines as published in issues and repositories of both engines, with what surrounds them.
 LOGS = {
+    "vllm-restarted": """\
+INFO vLLM API server version 0.30.0
+INFO GPU KV cache size: 29,120 tokens, Maximum concurrency for 8,192 tokens per request: 3.55x
+INFO vLLM API server version 0.30.0
+INFO non-default args: {'model': 'org/m', 'num_gpu_blocks_override': 99, 'mamba_ssm_cache_dtype': 'bfloat16', \
+'language_model_only': True}
+INFO GPU KV cache size: 58,240 tokens, Maximum concurrency for 8,192 tokens per request: 7.11x
+""",
     "vllm-ranks": """\
 (EngineCore_0 pid=1159) (RayWorkerWrapper pid=343, ip=10.42.9.224) INFO 09-10 23:48:00 [gpu_model_runner.py:2007] \
 Model loading took 17.2217 GiB and 1229.597812 seconds

@@ -227,6 +227,12 @@
         );
       }
       children.push(...remarks.map((text) => make("p", { class: "kv-note" }, text)));
+      if (reading.starts > 1) {
+        const line = reading.recognised.length ? reading.recognised[0].number : 1;
+        const said =
+          `The log has ${reading.starts} starts one after the other; the last that ends is read, from line`;
+        children.push(make("p", { class: "kv-note" }, `${said} ${line}.`));
+      }
       if (reading.unknown.length) {
         children.push(
           make(

@@ -87,9 +87,10 @@
       recognised = [],
       unknown = [],
       votes = { vllm: 0, sglang: 0, tensorrt_llm: 0 };
+    const { first, end, starts } = lastStart(table, lines);
     lines.forEach((line, index) => {
       const shown = trimmed(line.slice(0, LONGEST_LINE));
-      if (!shown) return;
+      if (!shown || index < first || index >= end) return;
       let any = false;
       table.patterns.forEach((pattern, place) => {
         const match = tests[place].exec(shown);
@@ -120,7 +121,27 @@
     });
     const most = Object.keys(votes).reduce((best, one) => (votes[one] > votes[best] ? one : best));
     const engine = votes[most] > 0 ? most : null;
-    return { engine, facts, recognised, unknown };
+    return { engine, facts, recognised, unknown, starts };
+  }
+
+  // Of several starts one after the other, the last that tells something: the same as last_start() in Python.
+  function lastStart(table, lines) {
+    const begins = new RegExp(table.begins, "s"),
+      results = new RegExp(table.results, "s");
+    let begun = 0,
+      told = false,
+      starts = 1,
+      chosen = { first: 0, end: lines.length };
+    lines.forEach((line, index) => {
+      const cut = line.slice(0, LONGEST_LINE);
+      if (told && begins.test(cut)) {
+        chosen = { first: begun, end: index };
+        begun = index;
+        told = false;
+        starts += 1;
+      } else if (!told && results.test(cut)) told = true;
+    });
+    return told || starts === 1 ? { first: begun, end: lines.length, starts } : { ...chosen, starts };
   }
 
   function merged(table, name, known, stated) {

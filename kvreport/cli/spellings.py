@@ -63,6 +63,11 @@ SERVERS_FLAGS: Final[dict[str, dict[str, str]]] = {
 }
 """A server's spelling of a flag, and this program's flag of the same meaning."""
 
+_PROMPTS_DIVIDED: Final = (
+    "--decode-context-parallel N, which divides the cache; dividing prompts over GPUs divides the working memory of a "
+    "step, which is not counted"
+)
+
 _ELSEWHERE: Final[dict[str, str]] = {
     "--gpus": "--tensor-parallel N for N GPUs, or --gpu for each of unequal ones",
     "--num-gpus": "--tensor-parallel N for N GPUs, or --gpu for each of unequal ones",
@@ -76,6 +81,11 @@ _ELSEWHERE: Final[dict[str, str]] = {
     "--ctx-size": "--context TOKENS for each request; llama-server divides its own over the slots of --parallel",
     "-c": "--context TOKENS for each request; llama-server divides its own over the slots of --parallel",
     "--model": "the model as the first argument, without a flag",
+    "--prefill-context-parallel-size": _PROMPTS_DIVIDED,
+    "--attn-cp-size": _PROMPTS_DIVIDED,
+    "--context-parallel-size": _PROMPTS_DIVIDED,
+    "--cp-size": _PROMPTS_DIVIDED,
+    "--helix": "--decode-context-parallel N, which divides a cache by tokens, as Helix does",
 }
 """What people write where there is no such flag, and where to go instead."""
 
@@ -162,10 +172,10 @@ def unknown_argument(words: Sequence[str], command: argparse.ArgumentParser) -> 
     spelled = name.replace("_", "-")
     begun = [flag for flag in flags if len(spelled) > len("--x") and flag.startswith(spelled)]
     near = begun[:3] or get_close_matches(spelled, flags, n=3, cutoff=0.75)
-    if near:
-        hint = f"did you mean {', '.join(near)}?"
-    elif spelled in _ELSEWHERE:
+    if spelled in _ELSEWHERE:
         hint = f"instead: {_ELSEWHERE[spelled]}"
+    elif near:
+        hint = f"did you mean {', '.join(near)}?"
     elif (counted := _changes_memory(spelled)) is not None:
         hint = counted
     elif (server := _server_that_has(spelled)) is not None:

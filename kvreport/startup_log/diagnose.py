@@ -123,6 +123,11 @@ def _pool_notes(start: Start | None, laid: LaidOut | None, device: Accelerator |
 def _assumed(reading: Reading, laid: LaidOut | None) -> list[str]:
     """What was taken from elsewhere than the log's own words, and what was not followed."""
     notes = []
+    if reading.starts > 1:
+        notes.append(
+            f"The log has {reading.starts} starts one after the other; the last that ends is read, from line "
+            f"{reading.recognised[0].number if reading.recognised else 1}."
+        )
     if laid is not None and reading.engine not in POOL_AS_STATED and reading.text("engine_version") is None:
         told = version_of(reading)
         if told is not None:

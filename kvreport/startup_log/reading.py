@@ -24,6 +24,21 @@ LARGEST: Final = 1 << 53
 """No number beyond it is believed: no machine has so much, and a browser's numbers end there."""
 
 ALL: Final = (*PATTERNS, *FURTHER, *TENSORRT_LLM, *NOT_FOLLOWED_LINES)
+BEGINS: Final = (
+    r"vLLM API server version |\bserver_args=ServerArgs\(|"
+    r"Initializing an? (?:V\d )?LLM engine \((?!.*data_parallel_size=(?:[2-9]|1[0-9]))"
+)
+"""A line that a server writes once, before anything else."""
+
+RESULTS: Final = (
+    r"KV cache size: [0-9]|Maximum concurrency for |KV Cache is allocated|max_total_num_tokens=[0-9]|"
+    r"# (?:GPU|CUDA|cuda) blocks: |max seq len \(|out of memory\. Tried|Not enough memory[.;,] Please|"
+    r"is less than desired GPU memory utilization"
+)
+"""A line that a start ends with, whether it succeeds or not: a further beginning after it is another start."""
+
+_BEGINS: Final = re.compile(BEGINS, re.ASCII)
+_RESULTS: Final = re.compile(RESULTS, re.ASCII)
 _COMPILED: Final = tuple(re.compile(pattern.expression, re.ASCII) for pattern in ALL)
 _SCALES: Final = {"gib": GIB, "gb": GIB, "mib": 1 << 20, "ki": 1024, "k": 1000}
 
@@ -70,6 +85,7 @@ class Reading:
         recognised: Recognised lines in order.
         unknown: Numbers and texts of lines that nothing recognised.
         places: Source files and line numbers that vLLM's lines were written at, as it prefixes them.
+        starts: How many starts the log has one after the other; the last that tells something was read.
     """
 
     engine: Engine | None
@@ -77,6 +93,7 @@ class Reading:
     recognised: tuple[Recognised, ...] = ()
     unknown: tuple[tuple[int, str], ...] = ()
     places: frozenset[str] = frozenset()
+    starts: int = 1
 
     def number(self, name: str) -> float | None:
         """A numeric fact, or None."""
@@ -144,7 +161,9 @@ def read_log(text: str) -> Reading:
     unknown: list[tuple[int, str]] = []
     facts: dict[str, Value] = {}
     votes: dict[Engine, int] = {"vllm": 0, "sglang": 0, "tensorrt_llm": 0}
-    for number, line in enumerate(re.split(r"\r\n|\n|\r", plain_text(text)), start=1):
+    lines = re.split(r"\r\n|\n|\r", plain_text(text))
+    first, end, starts = last_start(lines)
+    for number, line in enumerate(lines[first:end], start=first + 1):
         shown = line[:MAX_LINE].strip(_BLANKS)
         if not shown:
             continue
@@ -160,7 +179,29 @@ def read_log(text: str) -> Reading:
     most = max(votes, key=votes.__getitem__)
     engine = most if votes[most] else None
     found_at = places(line.text for line in recognised)
-    return Reading(engine, facts, tuple(recognised), tuple(unknown), found_at)
+    return Reading(engine, facts, tuple(recognised), tuple(unknown), found_at, starts)
+
+
+def last_start(lines: list[str]) -> tuple[int, int, int]:
+    """Of a log with several starts one after the other, the last that tells something; figures of two do not mix.
+
+    Args:
+        lines: The log.
+
+    Returns:
+        Index of its first line, index after its last one, and how many starts there are.
+    """
+    begun, told, chosen = 0, False, (0, len(lines))
+    starts = 1
+    for index, line in enumerate(lines):
+        cut = line[:MAX_LINE]
+        if told and _BEGINS.search(cut):
+            chosen = (begun, index)
+            begun, told = index, False
+            starts += 1
+        elif not told and _RESULTS.search(cut):
+            told = True
+    return (*((begun, len(lines)) if told or starts == 1 else chosen), starts)
 
 
 def plain_text(text: str) -> str:
@@ -208,6 +249,8 @@ def table() -> dict[str, Any]:
             }
             for pattern in ALL
         ],
+        "begins": browser_expression(BEGINS),
+        "results": browser_expression(RESULTS),
         "scales": dict(_SCALES),
         "largest": LARGEST,
     }

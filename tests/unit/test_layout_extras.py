@@ -7,6 +7,7 @@ from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.parallel import Layout, stage_layers
 from kvreport.accounting.weights import weights_by_component
 from kvreport.catalog.load import Catalogue, open_catalogue
+from kvreport.cli import main
 from kvreport.dataset.grid import axes
 from kvreport.errors import InputError
 from kvreport.estimation import Estimate, estimate
@@ -111,7 +112,11 @@ def test_a_published_pipeline_over_unequal_gpus(catalogue: Catalogue) -> None:
     )
     stages = {tuple(rank.places): rank for rank in found.deployment.ranks}
     assert [len(stages[(place,)].layers) for place in (0, 1)] == [16, 32]
-    assert float(stages[(0,)].pool_bytes) / GIB == pytest.approx(3.18, abs=0.4)
+    # 0.355 GiB too much. On the last stage the sampler's peak covers what a step takes; the first has no sampler, and
+    # its log has 0.36 GiB more than the step that is counted. It is within the error that the answer states.
+    first = stages[(0,)]
+    assert float(first.pool_bytes) / GIB == pytest.approx(3.18, abs=0.36)
+    assert abs(float(first.pool_bytes) - 3.18 * GIB) < first.uncertainty_bytes
     # That release asked for all layers of one request: 24 GiB, and 34,736 tokens at most in 3.18 GiB.
     assert found.verdict == "cache_exceeds_pool"
     assert (found.shortfall_bytes + found.budget.kv_pool_bytes) / GIB == pytest.approx(24.0, abs=0.01)
@@ -326,3 +331,19 @@ def test_buffers_that_are_not_counted_are_said_so(catalogue: Catalogue, exchange
     ]
     assert said == [f"the buffers of {exchange} are not counted: subtract what its library keeps"]
     assert not [one for one in wide(catalogue).to_dict()["assumptions"] if "not counted" in one]
+
+
+@pytest.mark.parametrize(
+    ("flag", "nearest"),
+    [
+        ("--prefill-context-parallel-size", "--decode-context-parallel N, which divides the cache"),
+        ("--attn-cp-size", "--decode-context-parallel N, which divides the cache"),
+        ("--cp-size", "--decode-context-parallel N, which divides the cache"),
+        ("--helix", "--decode-context-parallel N, which divides a cache by tokens"),
+    ],
+)
+def test_layouts_that_are_not_counted_are_refused_with_the_nearest(
+    flag: str, nearest: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["estimate", "deepseek-v3", "--gpu", "H200", flag, "2"]) == 2
+    assert f"not an option of kvreport estimate; instead: {nearest}" in capsys.readouterr().err
