@@ -85,7 +85,7 @@ llama-check: $(STAMP) ## compare our buffers with what the real llama.cpp plans 
 	@$(LLAMA_VENV)/bin/python -m experiments llama-check $(ONLY) $(if $(ONLY),,--out data/llama_cpp/check.yaml)
 
 MLX_VENV ?= .venv-mlx
-mlx-check: $(STAMP) ## compare our cache bytes with mlx-lm's own cache classes, on the processor
+mlx-check: $(STAMP) ## compare our bytes of weights and caches with mlx's own, on the processor
 	@[ -x $(MLX_VENV)/bin/python ] || $(BIN)/python -m venv $(MLX_VENV)
 	@$(MLX_VENV)/bin/python -m pip install --quiet -e . mlx==0.32.4 mlx-cpu==0.32.4 mlx-lm==0.32.2
 	@$(MLX_VENV)/bin/python -m experiments mlx-check --out data/llama_cpp/mlx_check.yaml

@@ -1,4 +1,4 @@
-"""Compare our cache bytes with mlx-lm's own cache classes, on shapes; they import on a processor without a Mac.
+"""Compare our bytes of weights and caches with mlx's own, which runs on a processor without a Mac.
 
 One layer of each kind is filled with a prompt in chunks of 2,048 tokens and then token by token, as
 ``mlx_lm.generate`` does; the bytes that the class holds are multiplied by the layers of the kind.
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kvreport.accounting.engines.mlx import PREFILL_STEP
+from kvreport.accounting.weights import tensor_bytes
 from kvreport.catalog import caches as kinds
 from kvreport.catalog.load import load_catalogue
 from kvreport.catalog.model import Model
@@ -26,6 +27,7 @@ MODELS: Final = (
     "meta-llama/Llama-3.2-1B-Instruct", "Qwen/Qwen3-4B", "google/gemma-3-12b-it", "openai/gpt-oss-20b",
     "deepseek-ai/DeepSeek-V2-Lite", "mistralai/Mistral-7B-v0.1",
 )  # fmt: skip
+MATRIX: Final = (1024, 4096)
 CONTEXTS: Final = (200, 2048, 2176, 5000)
 """Below a step, a chunk, a benchmark's length, and a length that is no multiple of anything."""
 
@@ -99,6 +101,19 @@ def _filled(cache: Any, classes: Any, context: int) -> int:  # noqa: ANN401 - on
     return most
 
 
+def weight_rows() -> Iterator[tuple[str, int, int]]:
+    """Yield each format of MLX, the bytes of one matrix that ``mx.quantize`` makes of it, and ours."""
+    import mlx.core as mx
+
+    formats = load_catalogue().weight_formats
+    matrix = mx.zeros(MATRIX, dtype=mx.bfloat16)
+    schemes = [("affine", bits, size) for bits in (2, 3, 4, 5, 6, 8) for size in (32, 64, 128)]
+    for mode, bits, size in (*schemes, ("mxfp4", 4, 32), ("mxfp8", 8, 32), ("nvfp4", 4, 16)):
+        name = {"affine": f"mlx{bits}-g{size}", "nvfp4": "mlx-nvfp4"}.get(mode, mode)
+        parts = mx.quantize(matrix, group_size=size, bits=bits, mode=mode)
+        yield name, sum(part.nbytes for part in parts), tensor_bytes(MATRIX, formats[name])
+
+
 def write(found: list[Row], path: Path) -> None:
     """Write what was compared, as ``data/llama_cpp/mlx_check.yaml`` holds it."""
     lines = ["schema_version: 1", f"package: mlx-lm {version('mlx-lm')}", "rows:"]
@@ -109,15 +124,19 @@ def write(found: list[Row], path: Path) -> None:
 
 
 def main(out: Path | None = None) -> int:
-    """Print a line for each model and length; the exit status is 1 if a model without windows differs at all.
+    """Print a line for each format, model and length; the exit status is 1 if one differs at all.
 
-    What a window layer holds depends on where the prompt ends: it is compared for a prompt that fills the context.
+    Models with windows are not judged: what a window layer holds depends on where the prompt
+    ends, and it is compared for a prompt that fills the context.
 
     Args:
         out: Where to write the comparison; None for nowhere.
     """
     wrong, found = 0, []
     catalog = load_catalogue()
+    for name, held, ours in weight_rows():
+        wrong += held != ours
+        print(f"{name:36} one matrix: mlx {held:14,} B, ours {ours:14,} B")
     for row in rows():
         found.append(row)
         off = row.ours / row.theirs - 1

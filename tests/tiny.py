@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ MODELS = (
     "Qwen/Qwen3.6-27B",  # states
 )
 ACCELERATORS = ("h100-sxm-80gb", "b200-sxm-180gb", "rtx-4090", "mi300x")
+OLD_RELEASE = "2020.01.01"
+"""A data release that was published before the one of the catalog."""
 CONFIGURATION = """\
 site_name: tiny
 site_url: https://example.org/tiny/
@@ -106,6 +109,9 @@ def copy_catalogue(repository: Path, target: Path) -> Path:
         (target / folder).mkdir()
         for name in names:
             shutil.copy(data / folder / f"{name}.yaml", target / folder)
+    (target / "releases").mkdir()
+    old = {"version": OLD_RELEASE, "engine": "vLLM 0.1", "gpu": ACCELERATORS[0], "models": {}, "gpus": {}}
+    (target / "releases" / f"{OLD_RELEASE}.json").write_text(json.dumps(old), encoding="utf-8")
     return target
 
 

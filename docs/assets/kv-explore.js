@@ -624,7 +624,7 @@
         ` of ${plural(all, "configurations")} ${found.fit === 1 ? "fits" : "fit"}`,
         asked ? `: ${asked}.` : ".",
       );
-      view.why.textContent = found.rows.length ? "" : culprit();
+      view.why.textContent = [found.rows.length ? "" : culprit(), unpublished()].filter(Boolean).join(" ");
       const button = (title, act) =>
         make("button", { type: "button", class: "kv-button", onclick: act }, title);
       view.actions.replaceChildren(
@@ -636,6 +636,24 @@
         ignoredNote(ignored) || "",
       );
       if (view.queries) view.asked();
+    }
+
+    const filled = (name, values) =>
+      words().explorer[name].replace(/\{(\w+)\}/g, (_, value) => values[value]);
+
+    /* Accelerators that were asked for and have no numbers of another engine. */
+    function unpublished() {
+      if (!state.engine) return "";
+      const missing = matrix.unpublished(choiceOf(state).gpus);
+      if (!missing.length) return "";
+      const names = missing.slice(0, FEW).map((gpu) => gpu.short);
+      if (missing.length > FEW) names.push(`${count(missing.length - FEW)} others`);
+      return filled("not_published", {
+        engine: site.engine.label,
+        number: count(site.gpus.length - matrix.unpublished(site.gpus).length),
+        all: count(site.gpus.length),
+        names: names.join(", "),
+      });
     }
 
     const isStart = () =>
@@ -834,9 +852,15 @@
         () => {},
         () => true,
       );
-      const text = kvQueries.csv((await rows).rows, longest);
+      const text = kvQueries.csv((await rows).rows, longest, site.engine.name);
       const url = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
-      const name = ["kvreport", ...(state.gpu || []), ...(state.context || []), site.release].join("-");
+      const name = [
+        "kvreport",
+        ...(state.engine || []),
+        ...(state.gpu || []),
+        ...(state.context || []),
+        site.release,
+      ].join("-");
       make("a", { href: url, download: `${name}.csv` }).click();
       setTimeout(() => URL.revokeObjectURL(url), 1000);
     }
@@ -864,17 +888,15 @@
         const place = new URL("../downloads/capacity.parquet", location.href).href;
         sql.textContent = kvQueries.sql(place, filters, least());
         python.textContent = kvQueries.pandas(place, filters, least());
+        const named = { engine: home.site.engine.label, other: site.engine.label, name: site.engine.name };
+        view.whose.textContent = filled(state.engine ? "query_other_engine" : "query", named);
         view.sql?.set(kvQueries.sql("capacity", filters, least()).replace("'capacity'", "capacity"));
       };
       const details = make(
         "details",
         { class: "kv-query", hidden: "" },
         make("summary", {}, "Query with SQL"),
-        make(
-          "p",
-          { class: "kv-note" },
-          "These queries apply the filters above to the published Parquet file. Run them here, or where you have DuckDB or pandas.",
-        ),
+        view.whose = make("p", { class: "kv-note" }),
         view.query,
       );
       details.addEventListener("toggle", () => {

@@ -53,10 +53,11 @@
         plots?.release();
         plots = kvreport.plots(root);
         openers();
+        whole().then(openers);
       } else {
         try {
           const sizes = kvState.layouts(site, state).map((layout) => layout.tp);
-          const matrix = await opened();
+          const [matrix] = await Promise.all([opened(), whole()]);
           const choice = {
             gpus: [here().gpus.find((one) => one.id === state.gpu)],
             sizes: sizes.map((size) => site.sizes.indexOf(size)),
@@ -88,6 +89,7 @@
       return shown;
     }
 
+    const whole = () => kvreport.whole($("#users-table", root));
     const open = (slug, size, context) => kvreport.whyOf(base, { ...state, model: slug, tp: size, context });
 
     /* The printed cells and notes that say what is short, as buttons. */
@@ -213,7 +215,7 @@
       const sorted = [...serving].sort((a, b) => place(a.model.slug) - place(b.model.slug));
       const link = (model) =>
         make("a", { href: new URL(`../../models/${model.slug}/`, location.href).pathname }, model.name);
-      table.tBodies[0].replaceChildren(...sorted.map((one) =>
+      const line = (one) =>
         make(
           "tr",
           { id: `of-${one.model.slug}` },
@@ -222,8 +224,8 @@
           ...site.contexts.map((context) =>
             result.whyCell(kvCapacity.serve(one.deployment, context), one, context)
           ),
-        )
-      ));
+        );
+      kvreport.putRows(table, sorted.map(line));
       if (!list) return;
       const gpu = here().gpus.find((one) => one.id === state.gpu);
       const groups = new Map();

@@ -3,6 +3,7 @@
   "use strict";
 
   const { $, $$, make, count, plural, readState, writeState, ignoredNote, debounce, matches } = kvreport;
+  const { rowsOf, putRows, whole } = kvreport;
 
   /* --- sorting ------------------------------------------------------------------------------------ */
 
@@ -13,7 +14,8 @@
       const button = make("button", { type: "button", class: "kv-sort" });
       button.append(...head.childNodes);
       head.append(button);
-      button.addEventListener("click", () => {
+      button.addEventListener("click", async () => {
+        await whole(table);
         const numeric = head.classList.contains("kv-num");
         const now = head.getAttribute("aria-sort");
         const falling = now ? now === "ascending" : numeric;
@@ -39,8 +41,8 @@
       if (n === index) head.setAttribute("aria-sort", falling ? "descending" : "ascending");
       else head.removeAttribute("aria-sort");
     });
-    const body = table.tBodies[0], numeric = $$("thead th", table)[index].classList.contains("kv-num");
-    const keyed = Array.from(body.rows, (row) => {
+    const numeric = $$("thead th", table)[index].classList.contains("kv-num");
+    const keyed = rowsOf(table).map((row) => {
       const cell = row.cells[index];
       if (!cell || cell.colSpan > 1) return [null, row];
       const value = cell.dataset.value;
@@ -55,7 +57,7 @@
         : String(a).localeCompare(String(b), "en", { numeric: true });
       return falling ? -order : order;
     });
-    body.append(...keyed.map(([, row]) => row));
+    putRows(table, keyed.map(([, row]) => row));
   }
 
   /* --- indexes: facets, text, sort ---------------------------------------------------------------- */
@@ -63,7 +65,7 @@
   function index(tools) {
     const table = /** @type {HTMLTableElement} */ (document.getElementById(tools.dataset.kvIndex));
     const noun = tools.dataset.kvNoun;
-    const rows = Array.from(table.tBodies[0].rows);
+    let rows = rowsOf(table);
     const text = $("input[name=name]", tools), said = $(".kv-said", tools);
     const facets = $$("fieldset", tools).map((field) => ({
       key: field.dataset.facet,
@@ -81,6 +83,17 @@
       facets.every(({ key }) => key === without || !state[key] || state[key].includes(row.dataset[key]));
 
     function show() {
+      const filtered = Object.keys(state).some((key) => key !== "sort");
+      if (table.tBodies[1]?.dataset.kvRows) {
+        if (filtered) {
+          whole(table).then(() => {
+            rows = rowsOf(table);
+            show();
+          });
+        } else said.replaceChildren(`All ${tools.dataset.kvNumber} ${noun}.`, ignoredNote(ignored) || "");
+        return;
+      }
+      if (rows.length < tools.dataset.kvNumber) rows = rowsOf(table);
       let shown = 0;
       for (const row of rows) {
         row.hidden = !passes(row);
@@ -101,6 +114,7 @@
       }
       if (text.value !== (state.name?.[0] || "")) text.value = state.name?.[0] || "";
       const words = filterWords();
+      table.classList.toggle("kv-filtered", words.length > 0);
       said.replaceChildren(
         shown === rows.length && !words.length
           ? `All ${count(rows.length)} ${noun}.`
@@ -153,7 +167,9 @@
     function sortAsAsked() {
       const asked = state.sort?.[0];
       if (!asked) return;
-      sortBy(table, heads.indexOf(asked.replace(/^-/, "")), asked.startsWith("-"));
+      const sort = () => sortBy(table, heads.indexOf(asked.replace(/^-/, "")), asked.startsWith("-"));
+      if (table.tBodies[1]?.dataset.kvRows) whole(table).then(sort);
+      else sort();
     }
 
     function apply(replace) {
@@ -207,10 +223,9 @@
 
   function textFilter(tools) {
     const table = /** @type {HTMLTableElement} */ (document.getElementById(tools.dataset.kvFilter));
-    const rows = Array.from(table.tBodies[0].rows);
     const text = $("input[name=name]", tools);
     const said = tools.nextElementSibling;
-    const texts = new Map(rows.map((row) => [row, `${row.cells[0].textContent} ${row.id}`.toLowerCase()]));
+    const words = (row) => `${row.cells[0].textContent} ${row.id}`.toLowerCase();
     function restore() {
       const { state, ignored } = readState({ name: null });
       text.value = state.name?.[0] || "";
@@ -218,9 +233,11 @@
       said.append(ignoredNote(ignored) || "");
     }
     function show() {
-      const query = text.value;
+      const query = text.value, rows = rowsOf(table);
+      if (query && table.tBodies[1]?.dataset.kvRows) return void whole(table).then(show);
       const shown =
-        rows.filter((row) => !(row.hidden = Boolean(query) && !matches(texts.get(row), query))).length;
+        rows.filter((row) => !(row.hidden = Boolean(query) && !matches(words(row), query))).length;
+      table.classList.toggle("kv-filtered", Boolean(query));
       said.textContent = query
         ? `${count(shown)} of ${count(rows.length)} models: name contains “${query}”.`
         : "";

@@ -250,6 +250,10 @@
         }
       }
 
+      /* Accelerators for which the files of this engine have no numbers. */
+      const unpublished = (gpus) =>
+        gpus.filter((gpu) => !models.some((model) => root.kvCapacity.isPublished(model, gpu)));
+
       /* How many rows a choice has, without evaluating them. */
       function rowsOf(choice) {
         let found = 0;
@@ -269,7 +273,7 @@
         }
       }
 
-      return { site, models, ...fetching, aliases, speed, decodeSeconds, rowsOf, rows, under };
+      return { site, models, ...fetching, aliases, speed, decodeSeconds, unpublished, rowsOf, rows, under };
     }
 
     return evaluated(site, models, own);

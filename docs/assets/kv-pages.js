@@ -52,14 +52,17 @@
   /* Keep a table and its lists as they were printed, before they are first rewritten. */
   function keepTable(table, list) {
     if (!kept.has(table)) {
-      kept.set(table, { body: table.tBodies[0].cloneNode(true), groups: list?.cloneNode(true) });
+      kept.set(table, {
+        rows: kvreport.rowsOf(table).map((row) => row.cloneNode(true)),
+        groups: list?.cloneNode(true),
+      });
     }
   }
 
   /* The places of the printed rows and list entries, by slug. */
   function printedOrder(root) {
-    const { body, groups } = kept.get($("#users-table", root));
-    const all = [...$$("tr[id]", body), ...(groups ? $$("span[id]", groups) : [])];
+    const { rows, groups } = kept.get($("#users-table", root));
+    const all = [...rows, ...(groups ? $$("span[id]", groups) : [])];
     return new Map(all.map((one, n) => [one.id.replace(/^of-/, ""), n]));
   }
 
@@ -67,8 +70,8 @@
   function restoreTable(root) {
     const table = $("#users-table", root);
     if (!table || !kept.has(table)) return;
-    const { body, groups } = kept.get(table);
-    table.tBodies[0].replaceWith(body.cloneNode(true));
+    const { rows, groups } = kept.get(table);
+    kvreport.putRows(table, rows.map((row) => row.cloneNode(true)));
     if (groups) $(".kv-groups", root)?.replaceWith(groups.cloneNode(true));
   }
 
@@ -92,7 +95,7 @@
         groups.set(reason, [...(groups.get(reason) || []), [gpu, note, cellsFor(possible.pop() || null)]]);
       }
     }
-    table.tBodies[0].replaceChildren(...rows);
+    kvreport.putRows(table, rows);
     list?.replaceChildren(
       ...[...groups].sort(([, a], [, b]) => a.length - b.length).flatMap(([reason, members]) =>
         group(reason, members)

@@ -18,7 +18,8 @@
 
   /* [column, values] of every filter; models are named where a filter looks at the model. */
   function conditions(state, choice, site) {
-    const found = [];
+    /** @type {any[]} */
+    const found = [["engine", [site.engine.name]]];
     if (state.name || state.kind || state.maker) {
       found.push(["model", choice.models.map((model) => model.id)]);
     }
@@ -108,14 +109,15 @@
   }
 
   const CSV =
-    "model,gpu,tensor_parallel,weight_format,kv_format,context_tokens,weight_bytes_per_gpu,kv_bytes_per_token_per_gpu,kv_bytes_per_request_per_gpu,kv_pool_bytes_per_gpu,max_concurrent_requests,max_concurrent_requests_ceiling,max_context_tokens,verdict";
+    "model,gpu,engine,tensor_parallel,weight_format,kv_format,context_tokens,weight_bytes_per_gpu,kv_bytes_per_token_per_gpu,kv_bytes_per_request_per_gpu,kv_pool_bytes_per_gpu,max_concurrent_requests,max_concurrent_requests_ceiling,max_context_tokens,verdict";
 
   /* Rows as a CSV file, under the names of the dataset's columns. */
-  function csv(rows, longest) {
+  function csv(rows, longest, engine) {
     const lines = rows.map((row) =>
       [
         row.config.model.id,
         row.config.gpu.id,
+        engine,
         row.config.size,
         row.config.weightFormat,
         row.config.kvFormat,

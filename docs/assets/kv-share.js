@@ -154,7 +154,9 @@
 
   /* A table as rows of text. Numbers lose their thousands separators, cells that span are repeated as empty ones. */
   function rows(table) {
-    return $$("tr", table).filter((row) => !row.hidden && row.offsetParent !== null || !table.offsetParent)
+    return $$("tr", table).filter((row) =>
+      !row.hidden && (row.closest(".kv-rest") || row.offsetParent !== null) || !table.offsetParent
+    )
       .map((row) =>
         $$("th, td", row).flatMap((cell) => {
           const text = plain(cell);

@@ -408,7 +408,7 @@
       );
       return `Layouts tried: ${tried.map((layout) => layoutWords[layout.label]).join(", ")}. ${
         few
-          ? "Under this engine the page tries tensor parallelism; this command tries every layout that suits the model:"
+          ? "Under this engine the page tries tensor parallelism. This command tries every layout that suits the model:"
           : "The same search on the command line, which also takes unequal GPUs (--gpu rtx-5090+rtx-3090):"
       }`;
     }

@@ -442,6 +442,74 @@
     };
   }
 
+  /* All rows of a table, those that are not drawn yet with the others. */
+  const rowsOf = (/** @type {HTMLTableElement} */ table) =>
+    Array.from(table.tBodies).flatMap((body) => Array.from(body.rows));
+
+  /* Give a table other rows: of a long one the first, and the rest behind its switch. */
+  function putRows(/** @type {HTMLTableElement} */ table, rows) {
+    const [first, rest] = table.tBodies;
+    const more = /** @type {HTMLElement} */ (table.nextElementSibling);
+    if (!rest) return first.replaceChildren(...rows);
+    const number = Number(more.dataset.kvFirst);
+    first.replaceChildren(...rows.slice(0, number));
+    rest.replaceChildren(...rows.slice(number));
+    more.toggleAttribute("hidden", rows.length <= number);
+    $("b", more).textContent = count(rows.length);
+  }
+
+  /* The rows of a table that its page leaves out, from the plain page that has all of them. */
+  const pending = new WeakMap();
+  function whole(/** @type {HTMLTableElement | null} */ table) {
+    const rest = table?.tBodies[1], name = rest?.dataset.kvRows;
+    if (!name) return Promise.resolve();
+    if (!pending.has(table)) {
+      const read = async () => {
+        const answer = await fetch(new URL(name, location.href));
+        if (!answer.ok) throw new Error(String(answer.status));
+        const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+        rest.append(...$$(".kv-rest > tr", page));
+      };
+      pending.set(
+        table,
+        read().catch(() => {/* the link to the plain page stays */}).then(() => {
+          delete rest.dataset.kvRows;
+          units(table);
+        }),
+      );
+    }
+    return pending.get(table);
+  }
+
+  /* A search in the page finds rows that are not drawn yet, and an address leads to them. */
+  function longTables() {
+    const all = $$(".kv-rest").map((rest) => [rest, rest.closest("table").nextElementSibling]);
+    const open = (/** @type {HTMLDetailsElement} */ more) => {
+      more.open = true;
+    };
+    const name = () => decodeURIComponent(location.hash.slice(1));
+    const led = () => {
+      const lost = name() && !document.getElementById(name());
+      for (const [rest, more] of all) {
+        const table = rest.closest("table");
+        (lost ? whole(table) : Promise.resolve()).then(() => {
+          const row = name() && document.getElementById(name());
+          if (!row || !rest.contains(row)) return;
+          open(more);
+          if (lost) location.replace(location.href); // the style of a target is given on the way to it
+        });
+      }
+    };
+    for (const [rest, more] of all) {
+      rest.setAttribute("hidden", "until-found");
+      rest.addEventListener("beforematch", () => open(more));
+      if (rest.dataset.kvRows) wake().then(() => whole(rest.closest("table")));
+    }
+    addEventListener("hashchange", led);
+    led();
+    return { release: () => removeEventListener("hashchange", led) };
+  }
+
   /* --- pages ---------------------------------------------------------------------------------------------------------- */
 
   /* What a page has, the scripts that it takes, and who starts it. They are fetched with the first
@@ -518,7 +586,7 @@
     parts.forEach((part) => part?.release?.());
     document.documentElement.classList.remove("no-js");
     document.documentElement.classList.add("js");
-    const here = (parts = [charts(), tables()]);
+    const here = (parts = [charts(), tables(), longTables()]);
     units();
     const idle = globalThis.requestIdleCallback || ((call) => setTimeout(call, 200));
     if ($('meta[name="kv-release"]') && $("main")) {
@@ -574,6 +642,9 @@
     copy,
     debounce,
     matches,
+    rowsOf,
+    putRows,
+    whole,
     pause,
     units,
     enliven,
@@ -582,7 +653,44 @@
   };
 
   // Opened as a file the theme never says that the page is there.
-  if (window.document$ && location.protocol !== "file:") window.document$.subscribe(start);
-  else if (document.readyState === "loading") addEventListener("DOMContentLoaded", start);
+  /* The color scheme of the system, where no other was chosen: the theme's script would set it after the first paint. */
+  function scheme() {
+    if (/** @type {any} */ (window).__md_get?.("__palette")) return;
+    const name = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+    const input = $(`input[data-md-color-media="(prefers-color-scheme: ${name})"]`);
+    if (!input) return;
+    document.body.setAttribute("data-md-color-switching", ""); // no transitions; the theme removes it
+    for (const key of ["scheme", "primary", "accent"]) {
+      document.body.setAttribute(`data-md-color-${key}`, input.getAttribute(`data-md-color-${key}`));
+    }
+  }
+
+  const later = /** @type {HTMLLinkElement | null} */ ($("link[data-kv-theme]"));
+  if (later) scheme(); // before anything asks for a layout
+  if (document.readyState === "loading") addEventListener("DOMContentLoaded", start);
   else start();
+
+  /* The theme's script is large and waits until the page has been seen. From then on it says which page is shown. */
+  function theme() {
+    let first = true;
+    window.document$?.subscribe(() => {
+      if (!first) start();
+      first = false;
+    });
+  }
+  if (later) {
+    // The theme makes every address absolute. After the first paint that would load each style sheet a second time.
+    for (const node of $$("head > link[href], link[data-kv-theme]")) node.href = String(node.href);
+    const run = () => {
+      const ready = () => {
+        theme();
+        document.dispatchEvent(new Event("DOMContentLoaded")); // what the theme begins with
+      };
+      const node = make("script", { src: later.getAttribute("href"), onload: ready });
+      node.async = false;
+      document.body.append(node);
+    };
+    if (document.hidden) run();
+    else requestAnimationFrame(() => setTimeout(run));
+  } else if (location.protocol !== "file:") theme();
 })();

@@ -51,6 +51,7 @@ from kvreport.catalog.shelf import KEEPING
 from kvreport.dataset.release import data_version
 from kvreport.errors import Fault, InputError
 from kvreport.processes import exit_on_signals
+from kvreport.publish import long_tables
 from kvreport.publish.compact import compact_script, compact_style
 from kvreport.publish.noted import Noted
 from kvreport.publish.parts import Parts
@@ -69,6 +70,7 @@ log = logging.getLogger("mkdocs.plugins.kvreport")
 _INDENTS = re.compile(r"\n\s+")
 _SOURCE_MAP = re.compile(r"assets/(?:javascripts|stylesheets)/.*\.map")
 _SCRIPT = re.compile(r"<script src=(?=\"[^\"]*assets/)")
+_THEME_SCRIPT = re.compile(r"<script src=(\"[^\"]*assets/javascripts/bundle\.[^\"]*\")></script>")
 
 # The theme's search opens as a dialog without a name, so a screen reader announces nothing.
 _NAMED_DIALOG = (
@@ -136,6 +138,7 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         self.keys: dict[str, bytes] = {}
         self.kept: dict[str, Finished] = {}
         self.tags: dict[str, str] = {}
+        self.rows: dict[str, str] = {}
 
     def on_startup(self, *, command: Literal["build", "gh-deploy", "serve"], dirty: bool) -> None:
         """Learn whether a whole site is built, or a preview is kept up to date."""
@@ -481,7 +484,18 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
             yield from (("script", text) for text in self.policy.refused(output))
             yield from (("style", text) for text in self.policy.unstyled(output))
 
-    on_post_page = CombinedEvent(_on_post_page_sections, _on_post_page_policy)
+    @event_priority(-200)
+    def _on_post_page_rows(self, output: str, page: HostPage, config: MkDocsConfig) -> str:
+        """Leave the further rows of large tables to plain pages, which are written with the site."""
+        if self.mount.foreign or page.file.src_uri not in self.pages:
+            return output
+        here = _address(page)
+        output, plain = long_tables.apart(output, link(here, SHARED))
+        for name, text in plain.items():
+            self.rows[f"{here}{name}"] = text if self.policy is None else self.policy.applied(text)
+        return output
+
+    on_post_page = CombinedEvent(_on_post_page_sections, _on_post_page_policy, _on_post_page_rows)
 
     @event_priority(-100)
     def on_post_template(self, output_content: str, *, template_name: str, config: MkDocsConfig) -> str:
@@ -503,6 +517,9 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         if self.report is None:
             return
         self.report.write_files(Path(config.site_dir) / self.mount.prefix)
+        for uri, text in self.rows.items():
+            (Path(config.site_dir) / uri).write_text(text, encoding="utf-8", newline="\n")
+        self.rows.clear()
 
     @event_priority(-50)
     def _on_post_build_search(self, config: MkDocsConfig) -> None:
@@ -579,7 +596,11 @@ def _fonts_first(output: str, url: str, known: Collection[str], mount: Mount) ->
 
 
 def _deferred(output: str) -> str:
-    """Let scripts wait until a page stands; they run in their order, as at its end."""
+    """Let scripts wait until a page stands. Ours starts the theme's, the larger one, when the page has been seen."""
+    if "assets/kvreport.js" in output:
+        output = _THEME_SCRIPT.sub(
+            r'<link rel="preload" as="script" fetchpriority="low" data-kv-theme href=\1>', output, count=1
+        )
     return _SCRIPT.sub("<script defer src=", output)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -124,6 +126,45 @@ def test_the_explorer_answers_for_another_engine(visit, catalogue, engine):
         else:
             assert not shown.replace(",", "").isdigit(), model.id
     assert compared >= 3
+
+
+def test_downloads_and_queries_of_the_explorer_name_the_engine(visit):
+    page = visit.go("explore/?gpu=h100-sxm-80gb&tp=1&context=8192&weights=released&kv=own&engine=sglang")
+    page.wait_for_selector("#explore-table tbody tr")
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name="Download as CSV").click()
+    assert waiting.value.suggested_filename.startswith("kvreport-sglang-h100-sxm-80gb-8192-")
+    head, first = Path(waiting.value.path()).read_text(encoding="utf-8").splitlines()[:2]
+    assert dict(zip(head.split(","), first.split(","), strict=True))["engine"] == "sglang"
+    page.locator(".kv-query summary").click()
+    sql = page.locator(".kv-query code").first
+    page.wait_for_function("document.querySelector('.kv-query code').innerText.includes('SELECT')")
+    assert "engine = 'sglang'" in sql.inner_text()
+    assert "has no rows of SGLang" in page.locator(".kv-query .kv-note").inner_text()
+
+
+def test_the_explorer_says_where_another_engine_has_no_numbers(visit, tiny_site):
+    folder = tiny_site.folder / "downloads/v1/engines"
+    gpus = json.loads((folder / "sglang.json").read_text(encoding="utf-8"))["gpus"]
+    number = next(one["reserve"] for one in gpus if one["id"] == "rtx-4090")
+    models = json.loads((folder / "sglang/models.json").read_text(encoding="utf-8"))
+    for model in models.values():
+        assert model["reserve"][number] or model["rates"] is None
+        model["reserve"][number] = None
+
+    def without(route) -> None:
+        route.fulfill(body=json.dumps(models), content_type="application/json")
+
+    visit.page.route("**/engines/sglang/models.json", without)
+    asked = "explore/?gpu=rtx-4090&gpu=h100-sxm-80gb&tp=1&context=8192"
+    page = visit.go(f"{asked}&engine=sglang")
+    page.wait_for_selector("#explore-table tbody tr")
+    said = page.locator(".kv-why").inner_text()
+    assert "for 3 of 4 accelerators" in said
+    assert "none for RTX 4090." in said
+    page = visit.go(asked)
+    page.wait_for_selector("#explore-table tbody tr")
+    assert page.locator(".kv-why").inner_text() == ""
 
 
 def test_the_sizer_answers_for_another_release(visit, catalogue):

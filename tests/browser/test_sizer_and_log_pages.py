@@ -412,3 +412,21 @@ def test_both_pages_are_whole_without_javascript(chromium_path, chromium_flags, 
         bare.goto(f"{address}log/")
         assert "kvreport log" in bare.inner_text("article")
         browser.close()
+
+
+def test_unequal_gpus_in_an_address_are_told_which_command_answers(page: Any, address: str) -> None:
+    page.goto(f"{address}sizer/?gpu=rtx-5090%2Brtx-3090")
+    answer(page)
+    said = page.inner_text("[data-kv-sized] .kv-ignored")
+    assert "kvreport size MODEL --gpu rtx-5090+rtx-3090" in said
+    page.goto(f"{address}sizer/?gpu=nonsense")
+    answer(page)
+    assert "kvreport size" not in page.inner_text("[data-kv-sized] .kv-ignored")
+
+
+def test_under_another_release_the_page_says_what_it_tries(page: Any, address: str) -> None:
+    page.goto(f"{address}sizer/?model=deepseek-ai--DeepSeek-V3&gpu=b200-sxm-180gb&engine=vllm-0.25")
+    page.wait_for_selector("[data-kv-sized] .kv-command")
+    said = page.inner_text("[data-kv-sized]")
+    assert "Under this engine the page tries tensor parallelism; this command tries every layout" in said
+    assert "--engine vllm-0.25" in page.locator(".kv-sized .kv-command code").last.inner_text()

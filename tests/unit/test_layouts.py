@@ -281,6 +281,14 @@ def test_methods_of_transformers_5_23(section: dict[str, Any], form: str) -> Non
         # optimum-quanto 0.2.7: packed data, a scale and a shift per 128 inputs.
         ("int4-z16", 2_097_152 + 1024 * 32 * 4),
         ("int2-g128-z16", 1_048_576 + 1024 * 32 * 4),
+        # mlx 0.32.4 on the processor: mx.quantize, its parts added up.
+        ("mlx2-g32", 1_572_864),
+        ("mlx3-g64", 1_835_008),
+        ("mlx4-g64", 2_359_296),
+        ("mlx5-g64", 2_883_584),
+        ("mlx6-g128", 3_276_800),
+        ("mlx8-g32", 4_718_592),
+        ("mlx-nvfp4", 2_359_296),
         # torchao 0.18 on the processor: the bytes of each tensor's parts.
         ("fp8-channel", 4_198_400),
         ("int8-g64-s32z8", 4_521_984),

@@ -15,16 +15,17 @@ from kvreport.site.kit.tables import Cell, Row, Table
 
 
 def rows(table: Table, link: Callable[[str], str]) -> Markup:
-    """Return the body rows of a table, each with its line break.
+    """Return the body rows of a table, each with its line break; those of a long table in two bodies.
 
     Args:
         table: The table. Cells of a dense one have no sort values and hints, but sizes keep their bytes.
         link: Returns the address of a page, relative to the one that the table stands on.
     """
     columns = len(table.columns)
-    return Markup(  # noqa: S704 (every text is escaped below)
-        "".join(row.made or row_html(row, link, dense=table.dense, columns=columns) for row in table.rows)
-    )
+    made = [row.made or row_html(row, link, dense=table.dense, columns=columns) for row in table.rows]
+    if table.first < len(made):
+        made.insert(table.first, '</tbody>\n<tbody class="kv-rest">\n')
+    return Markup("".join(made))  # noqa: S704 (every text is escaped below)
 
 
 def row_html(row: Row, link: Callable[[str], str], *, dense: bool, columns: int = 1) -> str:

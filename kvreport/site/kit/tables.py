@@ -71,6 +71,12 @@ class Row:
     made: str = ""
 
 
+FIRST_ROWS: Final = 24
+"""Rows of a long table that are drawn at once. A phone lays thousands of cells out in seconds."""
+_FEW_MORE: Final = 16
+"""So many rows more are drawn, too, rather than put behind a click."""
+
+
 SHORT: Final = ("cache_exceeds_pool", "weights_exceed_memory", "may_fit")
 """Verdicts whose shortfall a cell can say."""
 
@@ -88,6 +94,7 @@ class Table:
         css: Further classes.
         sortable: Whether its heads become buttons.
         dense: Whether cells go without sort values and hints, which a legend makes up for.
+        noun: What its rows are, in the plural.
     """
 
     caption: str
@@ -98,6 +105,17 @@ class Table:
     css: str = ""
     sortable: bool = False
     dense: bool = False
+    noun: str = "rows"
+
+    @property
+    def first(self) -> int:
+        """How many rows are drawn at once; the others are in the page and are shown on demand.
+
+        >>> short, long = (Table("", Column(""), (), (Row(Cell("")),) * n) for n in (40, 41))
+        >>> short.first, long.first
+        (40, 24)
+        """
+        return FIRST_ROWS if len(self.rows) > FIRST_ROWS + _FEW_MORE else len(self.rows)
 
 
 def step(users: int) -> int:

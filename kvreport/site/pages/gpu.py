@@ -343,6 +343,7 @@ def _grid(site: SiteData, gpu: Accelerator, served_rows: Served) -> tuple[Table,
         name="users-table",
         css="kv-grid",
         dense=True,
+        noun="models",
     )
     return table, grouped(groups)
 

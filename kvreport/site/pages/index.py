@@ -182,6 +182,7 @@ def models(site: SiteData) -> IndexContext:
             css="kv-index",
             sortable=True,
             dense=True,
+            noun="models",
         ),
         facets=(
             ("size", "Parameters"),
@@ -313,6 +314,7 @@ def gpus(site: SiteData) -> IndexContext:
             name="gpus-table",
             css="kv-index",
             sortable=True,
+            noun="accelerators",
         ),
         facets=(
             ("vendor", "Maker"),

@@ -42,6 +42,7 @@ def users_table(site: SiteData, model: Model) -> tuple[Table, tuple[Group, ...]]
         name="users-table",
         css="kv-grid",
         dense=True,
+        noun="accelerators",
     )
     return table, grouped(groups, single=site.refusal(model))
 

@@ -1,0 +1,81 @@
+"""Long tables: a page keeps the first rows, and a plain page next to it has all of them.
+
+A page of four hundred rows takes a phone seconds to load and lay out. ``_table.html`` puts the further rows of a long
+table into a body of their own. Where these are large, the finished page leaves them out: its script fetches them from
+the plain page when a reader begins to do something, and without scripts a link leads there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from html import escape, unescape
+from pathlib import Path
+from typing import Final
+
+LARGE: Final = 64_000
+"""Characters of further rows from which on a page leaves them out: a third of a second of a slow phone's connection."""
+
+_REST: Final = re.compile(
+    r'<tbody class="kv-rest">\n(.*?)</tbody>\n</table>\n(<details.*?</details>)', re.DOTALL
+)
+_ALL: Final = re.compile(r"<span>Show all (<b>[\d,]+</b> [^<]+)</span>")
+_CAPTION: Final = re.compile(r"<caption>(.*?)</caption>", re.DOTALL)
+_APART: Final = re.compile(r'<tbody class="kv-rest" data-kv-rows="([^"]+)"></tbody>')
+_TAGS: Final = re.compile(r"<[^>]+>")
+
+
+def apart(html: str, style: str) -> tuple[str, dict[str, str]]:
+    """Take the further rows of large tables out of a finished page.
+
+    Args:
+        html: The page.
+        style: Address of the site's style sheet, relative to the page.
+
+    Returns:
+        The page, and the plain pages to write next to it, by file name; none for a page without large tables.
+    """
+    plain: dict[str, str] = {}
+    pieces: list[str] = []
+    done = 0
+    for found in _REST.finditer(html):
+        rows, switch = found.groups()
+        if len(rows) < LARGE:
+            continue
+        name = f"rows-{len(plain) + 1}.html" if plain else "rows.html"
+        start = html.rindex("<table", 0, found.start())
+        table = html[start : found.start()] + f'<tbody class="kv-rest">\n{rows}</tbody>\n</table>'
+        plain[name] = _plain(html, table, style)
+        all_rows = _ALL.search(switch)
+        words = _TAGS.sub("", all_rows[1]) if all_rows else "rows"
+        pieces += (
+            html[done : found.start()],
+            f'<tbody class="kv-rest" data-kv-rows="{name}"></tbody>\n</table>\n{switch}\n',
+            f'<p class="kv-note kv-all-rows"><a href="{name}">All {words} as a plain page</a></p>',
+        )
+        done = found.end()
+    return "".join([*pieces, html[done:]]), plain
+
+
+def _plain(page: str, table: str, style: str) -> str:
+    caption = _CAPTION.search(table)
+    title = escape(unescape(_TAGS.sub("", caption[1] if caption else "All rows")))
+    canonical = re.search(r'<link rel="canonical"[^>]*>', page)
+    return (
+        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n<meta name="robots" content="noindex">\n'
+        f'{canonical[0] if canonical else ""}\n<title>{title} · kvreport</title>\n<link rel="stylesheet" href="{style}">\n'
+        f'</head>\n<body class="kv-plain" data-md-color-scheme="default">\n<main class="md-content md-typeset">\n'
+        f'<p><a href="./">Back to the page</a></p>\n{table}\n</main>\n</body>\n</html>\n'
+    )
+
+
+def together(html: str, folder: Path) -> str:
+    """Return a page as written to a folder, with the rows that :func:`apart` took out of it."""
+    return _APART.sub(lambda found: "".join(_rest((folder / found[1]).read_text(encoding="utf-8"))), html)
+
+
+def _rest(plain: str) -> Iterator[str]:
+    yield '<tbody class="kv-rest">\n'
+    yield plain.split('<tbody class="kv-rest">\n', 1)[1].split("</tbody>", 1)[0]
+    yield "</tbody>"
