@@ -141,7 +141,9 @@ class Sglang(EngineRules):
         kept = round(max(accelerator.usable_bytes - taken, 0) * (1 - found.share))
         kept = max(kept + self._images_kept(model, step), 0)
         graphs = min(found.graphs_mib * MIB, kept) if not step.eager else 0
-        other = min(taken + settings.OTHER_MIB * MIB + settings.ranks_mib(step.layout) * MIB, taken + kept)
+        other = min(
+            taken + settings.OTHER_MIB * MIB + settings.ranks_mib(step.layout) * MIB, taken + kept - graphs
+        )
         return Reserve(
             activations=round(kept + taken - graphs - other),
             non_framework=round(other),
