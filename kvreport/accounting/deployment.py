@@ -99,7 +99,11 @@ class Deployment(Allocation):
     def room_bytes(self) -> int | Integers:
         """What decides whether one request runs: see :func:`kvreport.accounting.kernel.room_left`."""
         asked = self.start_plan or self.plan
-        if self.case.kv_pool_bytes is not None or not asked.profile.holds_nothing:
+        if (
+            self.case.kv_pool_bytes is not None
+            or not self.case.accelerators
+            or not asked.profile.holds_nothing
+        ):
             return self.pool_bytes
         reserve = self.reserve.total
         kept = reserve if isinstance(reserve, int) else column(reserve)
