@@ -31,7 +31,7 @@ help: ## list what can be made
 	@printf 'make ...\n'
 	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 15
 
-site: $(STAMP) ## build the whole site into site/: catalogue, dataset, pages, charts, chapters, downloads
+site: $(STAMP) ## build the whole site into site/: catalog, dataset, pages, charts, chapters, downloads
 	@$(BIN)/python scripts/fetch_runtime.py
 	@$(BIN)/python scripts/fetch_sql.py
 	@$(BIN)/mkdocs build --strict
@@ -54,7 +54,7 @@ coverage: $(STAMP) ## measure what the fast tests reach of each room, and hold i
 
 # New examples each time, and FUZZ times as many as a build tries: run it after touching a reader of untrusted input. An input that breaks
 # something is printed; it becomes an `@example` of the test that found it.
-fuzz: $(STAMP) ## throw random input at config reader, catalogue, command line, log reader and arithmetic
+fuzz: $(STAMP) ## throw random input at config reader, catalog, command line, log reader and arithmetic
 	@KVREPORT_FUZZ=$(FUZZ) $(BIN)/python -m pytest -q -n auto --timeout 0 \
 		$$(grep -rlE 'from (hypothesis|fuzzing)' tests --include='test_*.py')
 

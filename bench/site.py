@@ -26,9 +26,9 @@ WORK = ROOT / "build" / "bench-site"
 TEMPLATES = "overrides"
 FACTORS = (1, 3, 10)
 GROWN_FROM = 3
-"""Growth starts from one model in so many: ten times that is three times the catalogue, and minutes."""
+"""Growth starts from one model in so many: ten times that is three times the catalog, and minutes."""
 NEEDED = ("models", "accelerators", "engines", "formats.yaml", "grid.yaml", "RELEASE")
-"""What a catalogue must have; the rest of ours names models that a part of it may not have."""
+"""What a catalog must have; the rest of ours names models that a part of it may not have."""
 KINDS = {
     "home": "index.html",
     "model": "models/*/index.html",
@@ -70,15 +70,15 @@ def growth() -> dict[str, dict[str, float]]:
 
 
 def copy_project(target: Path, factor: int) -> Path:
-    """Copy what a site is made from; its catalogue has ``factor`` times the models."""
+    """Copy what a site is made from; its catalog has ``factor`` times the models."""
     target.mkdir(parents=True)
     shutil.copytree(ROOT / "docs", target / "docs")
     shutil.copytree(ROOT / "requirements", target / "requirements")
     models = grow(ROOT / "data", target / "data", factor)
     text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-    ours = f"  - kvreport:\n      catalogue: data\n      templates: {TEMPLATES}"
+    ours = f"  - kvreport:\n      catalog: data\n      templates: {TEMPLATES}"
     text = re.sub(r"(?m)^  - kvreport:?.*$", ours, text, count=1)
-    if "catalogue: data" not in text:
+    if "catalog: data" not in text:
         raise SystemExit("mkdocs.yml names the plugin in another way; bench/site.py must follow")
     (target / "mkdocs.yml").write_text(text, encoding="utf-8")
     (target / TEMPLATES).mkdir()

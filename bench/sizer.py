@@ -1,4 +1,4 @@
-"""The sizer: the command over the whole catalogue, and the same ranking in a real browser."""
+"""The sizer: the command over the whole catalog, and the same ranking in a real browser."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ def _browser() -> float:
     import ensure_chromium
     from playwright.sync_api import sync_playwright
 
-    from kvreport.catalog.load import open_catalogue
+    from kvreport.catalog.load import open_catalog
     from kvreport.publish import browser as browser_script
     from kvreport.publish import profiles, sizer_data
     from kvreport.publish.page_data import gather
 
-    site = gather(open_catalogue(), models=MODEL, version="bench", site_url="", progress=lambda _: None)
+    site = gather(open_catalog(), models=MODEL, version="bench", site_url="", progress=lambda _: None)
     model = site.models[0]
     data = {
         "site": profiles.site_facts(site),

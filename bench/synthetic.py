@@ -1,4 +1,4 @@
-"""A catalogue of any size for growth measurements: the public one, its models copied under other names."""
+"""A catalog of any size for growth measurements: the public one, its models copied under other names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SEED = 20261121
 
 
 def grow(source: Path, target: Path, factor: int, every: int = 1) -> int:
-    """Copy a catalogue and give it ``factor`` times the models, or times one model in ``every``.
+    """Copy a catalog and give it ``factor`` times the models, or times one model in ``every``.
 
     A copy differs from its original in id, name and aliases, and in the number of its vocabulary,
     drawn from a seeded generator, so that nothing that is kept by content is found twice.

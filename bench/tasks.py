@@ -22,14 +22,14 @@ def compute(models: str = "*") -> dict[str, float]:
 
     Seconds are processor time, so that what else the machine does counts less; the best of three.
     """
-    from kvreport.catalog.load import load_catalogue
+    from kvreport.catalog.load import load_catalog
     from kvreport.dataset.grid import axes
     from kvreport.dataset.matrix import matrix
 
-    catalogue = load_catalogue()
-    published = axes(catalogue, models=models)
+    catalog = load_catalog()
+    published = axes(catalog, models=models)
     # 128 contexts, and as many models, evenly drawn, as make ten million rows.
-    wide = axes(catalogue, models=models, contexts=[1024 * (i + 1) for i in range(128)])
+    wide = axes(catalog, models=models, contexts=[1024 * (i + 1) for i in range(128)])
     rows = wide.rows_per_pair * len(wide.accelerators) * len(wide.models)
     dense = replace(wide, models=wide.models[:: max(1, round(rows / 12_000_000))])
     result: dict[str, float] = {}
@@ -52,18 +52,18 @@ def publish(models: str = "*") -> dict[str, float]:
     """
     import pyarrow.parquet as pq
 
-    from kvreport.catalog.load import load_catalogue
+    from kvreport.catalog.load import load_catalog
     from kvreport.dataset.files import available_processors
     from kvreport.dataset.grid import axes
     from kvreport.dataset.write import publish as write
 
-    catalogue = load_catalogue()
+    catalog = load_catalog()
     times, processor = [], []
     for _ in range(3):
         with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
             out = Path(folder)
             used, began = _processor_seconds(), time.perf_counter()
-            write(catalogue, axes(catalogue, models=models), out, version="2026.01.01")
+            write(catalog, axes(catalog, models=models), out, version="2026.01.01")
             times.append(time.perf_counter() - began)
             processor.append(_processor_seconds() - used)
             rows = pq.read_metadata(out / "capacity.parquet").num_rows
@@ -87,15 +87,15 @@ def publish(models: str = "*") -> dict[str, float]:
 
 def stream(rows: str, models: str = "*") -> dict[str, float]:
     """A matrix of about so many rows, streamed into a partitioned Parquet dataset, in one process."""
-    from kvreport.catalog.load import load_catalogue
+    from kvreport.catalog.load import load_catalog
     from kvreport.dataset.grid import axes
     from kvreport.dataset.matrix import matrix
     from kvreport.dataset.partitions import write_partitioned
 
-    catalogue = load_catalogue()
-    per_context = _rows(matrix(axes(catalogue, models=models, contexts=[8192])))
+    catalog = load_catalog()
+    per_context = _rows(matrix(axes(catalog, models=models, contexts=[8192])))
     number = max(1, round(int(rows) / per_context))
-    chosen = axes(catalogue, models=models, contexts=[512 * (i + 1) for i in range(number)])
+    chosen = axes(catalog, models=models, contexts=[512 * (i + 1) for i in range(number)])
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
         used, began = _processor_seconds(), time.perf_counter()
         written = write_partitioned(chosen, Path(folder))

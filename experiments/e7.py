@@ -87,7 +87,7 @@ def run(log: Log, device: Device) -> None:
         log.add(name, "held by the allocator", reserved, relation="none", step=number)
     last = used_by_all()
     if last is not None:
-        expected = int(theory.catalogue().engine("vllm").coefficients["non_framework_bytes"])
+        expected = int(theory.catalog().engine("vllm").coefficients["non_framework_bytes"])
         log.add("all of it", "outside the allocator", last - before - device.reserved(), expected, relation="at_least",
                 note="computed: what the engine's data reserve beside weights, cache and activations", step=7)  # fmt: skip
     log.save()

@@ -22,7 +22,7 @@ from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.accounting.engines.llama_cpp.reading import LocalModel
 from kvreport.accounting.weights import parameters
 from kvreport.catalog.llama_cpp import load_local_architectures
-from kvreport.catalog.load import Catalogue, load_catalogue
+from kvreport.catalog.load import Catalog, load_catalog
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 from kvreport.estimation.local_case import open_local
@@ -69,7 +69,7 @@ class Outcome:
     ended: list[str] = field(default_factory=list)
 
 
-def smallest_of_each(catalog: Catalogue) -> Iterator[tuple[str, Model]]:
+def smallest_of_each(catalog: Catalog) -> Iterator[tuple[str, Model]]:
     """The smallest model of each architecture that llama.cpp converts."""
     known = load_local_architectures()
     by_name: dict[str, Model] = {}
@@ -175,7 +175,7 @@ def check_all(out: Path | None, only: Iterable[str]) -> int:
 
     wanted, outcomes = set(only), []
     with tempfile.TemporaryDirectory() as folder:
-        for architecture, model in smallest_of_each(load_catalogue()):
+        for architecture, model in smallest_of_each(load_catalog()):
             if wanted and architecture not in wanted:
                 continue
             outcome = compare(architecture, model, Path(folder))

@@ -19,7 +19,7 @@ from typing import Any, Final
 from kvreport.accounting.engines.mlx import PREFILL_STEP
 from kvreport.accounting.weights import tensor_bytes
 from kvreport.catalog import caches as kinds
-from kvreport.catalog.load import load_catalogue
+from kvreport.catalog.load import load_catalog
 from kvreport.catalog.model import Model
 from kvreport.estimation import estimate
 
@@ -56,7 +56,7 @@ def cache_module() -> types.ModuleType:
 
 def rows() -> Iterator[Row]:
     """Compare every model at every length."""
-    catalog, classes = load_catalogue(), cache_module()
+    catalog, classes = load_catalog(), cache_module()
     for name in MODELS:
         model = catalog.model(name)
         for context in CONTEXTS:
@@ -105,7 +105,7 @@ def weight_rows() -> Iterator[tuple[str, int, int]]:
     """Yield each format of MLX, the bytes of one matrix that ``mx.quantize`` makes of it, and ours."""
     import mlx.core as mx
 
-    formats = load_catalogue().weight_formats
+    formats = load_catalog().weight_formats
     matrix = mx.zeros(MATRIX, dtype=mx.bfloat16)
     schemes = [("affine", bits, size) for bits in (2, 3, 4, 5, 6, 8) for size in (32, 64, 128)]
     for mode, bits, size in (*schemes, ("mxfp4", 4, 32), ("mxfp8", 8, 32), ("nvfp4", 4, 16)):
@@ -133,7 +133,7 @@ def main(out: Path | None = None) -> int:
         out: Where to write the comparison; None for nowhere.
     """
     wrong, found = 0, []
-    catalog = load_catalogue()
+    catalog = load_catalog()
     for name, held, ours in weight_rows():
         wrong += held != ours
         print(f"{name:36} one matrix: mlx {held:14,} B, ours {ours:14,} B")

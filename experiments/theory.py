@@ -13,7 +13,7 @@ from kvreport.accounting.profile import CacheProfile
 from kvreport.accounting.roofline import Peaks, decode_seconds, prefill_seconds
 from kvreport.catalog.caches import FullAttention, Latent, SlidingWindow
 from kvreport.catalog.engine import Engine
-from kvreport.catalog.load import Catalogue, open_catalogue
+from kvreport.catalog.load import Catalog, open_catalog
 
 _NOT_BUILT: Final = ("vision", "audio", "mtp")
 
@@ -23,14 +23,14 @@ and the 32-bit probabilities that come out stand side by side."""
 
 
 @cache
-def catalogue() -> Catalogue:
-    """Return the public catalogue, for its formats and engines."""
-    return open_catalogue()
+def catalog() -> Catalog:
+    """Return the public catalog, for its formats and engines."""
+    return open_catalog()
 
 
 def engine() -> Engine:
     """Return the engine whose conventions the tensors follow."""
-    return catalogue().engine("transformers")
+    return catalog().engine("transformers")
 
 
 def profile(model: Subject) -> CacheProfile:
@@ -39,7 +39,7 @@ def profile(model: Subject) -> CacheProfile:
         model=model.record,
         engine=engine(),
         accelerators=(),
-        formats=catalogue().weight_formats,
+        formats=catalog().weight_formats,
         serving=Serving(max_batched_tokens=1),
     )
     return plan_blocks(case).profile
@@ -124,7 +124,7 @@ def prefill_operations(model: Subject, batch: int, prompt_tokens: int) -> float:
 
 
 def _demand(model: Subject):  # noqa: ANN202
-    return demand(model.record, catalogue().weight_format("bf16"), catalogue().weight_formats)
+    return demand(model.record, catalog().weight_format("bf16"), catalog().weight_formats)
 
 
 def _peaks(bytes_per_s: float, operations_per_s: float) -> Peaks:

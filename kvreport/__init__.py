@@ -6,6 +6,7 @@
 57344
 """
 
+import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ __all__ = [
     "diff",
     "estimate",
     "list_models",
-    "load_catalogue",
+    "load_catalog",
     "matrix",
     "read_config",
     "read_log",
@@ -30,7 +31,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from kvreport.architectures import read_config
-    from kvreport.catalog.load import load_catalogue
+    from kvreport.catalog.load import load_catalog
     from kvreport.dataset.frames import boundary, diff, list_models, matrix
     from kvreport.errors import InputError
     from kvreport.estimation import Estimate, estimate
@@ -46,7 +47,7 @@ _HOMES = {
     "diff": "kvreport.dataset.frames",
     "estimate": "kvreport.estimation",
     "list_models": "kvreport.dataset.frames",
-    "load_catalogue": "kvreport.catalog.load",
+    "load_catalog": "kvreport.catalog.load",
     "matrix": "kvreport.dataset.frames",
     "read_config": "kvreport.architectures",
     "read_log": "kvreport.startup_log.diagnose",
@@ -54,9 +55,18 @@ _HOMES = {
     "replay": "kvreport.traffic.answers",
 }
 
+_RENAMED = {"load_catalogue": "load_catalog"}
+"""Names of the first edition; they go with release 0.3."""
+
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the name stands for
     """Import a public name when it is first used, so that ``import kvreport`` costs nothing."""
+    if name in _RENAMED:
+        now = _RENAMED[name]
+        warnings.warn(
+            f"kvreport.{name} is now {now}; the old name goes with 0.3", DeprecationWarning, stacklevel=2
+        )
+        return __getattr__(now)
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(_HOMES[name]), name)

@@ -1,6 +1,6 @@
 """Errors that a user of kvreport can mend.
 
-Every fault that comes from outside (a catalogue file, a ``config.json``, a command-line
+Every fault that comes from outside (a catalog file, a ``config.json``, a command-line
 argument) is raised as :class:`InputError`. Its text is one complete sentence for a person:
 which file, which field, what was found, what is allowed.
 """
@@ -41,8 +41,8 @@ class InputError(ValueError):
         super().__init__(_printable(str(message)))
 
 
-class CatalogueError(InputError):
-    """All faults of a catalogue at once.
+class CatalogError(InputError):
+    """All faults of a catalog at once.
 
     Attributes:
         faults: Every fault found, in file order.

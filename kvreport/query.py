@@ -118,7 +118,7 @@ class Query:
     """One question about one model on some accelerators.
 
     Attributes:
-        model: Catalogue id, slug or alias; path of a config, a GGUF file or a folder; or a record,
+        model: Catalog id, slug or alias; path of a config, a GGUF file or a folder; or a record,
             or a GGUF file that was read.
         gpu: Accelerators: a name, a record, or a sequence with one per rank; ``"8xH100"`` is eight.
     """

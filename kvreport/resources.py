@@ -1,4 +1,4 @@
-"""Where the package's files are: the catalogue's data, the page templates, the site's assets, the locks.
+"""Where the package's files are: the catalog's data, the page templates, the site's assets, the locks.
 
 A wheel carries them inside the package (``_data``, ``_templates``, ``_assets``, ``_requirements``; see
 ``hatch_build.py``). In a checkout they are the top-level folders that people edit. Every caller
@@ -17,7 +17,7 @@ def package_dir() -> Path:
 
 
 def data_dir() -> Path:
-    """Return the folder of the public catalogue: models, accelerators, formats, engines."""
+    """Return the folder of the public catalog: models, accelerators, formats, engines."""
     return _locate("_data", "data")
 
 

@@ -37,7 +37,7 @@ from kvreport.architectures import read_config
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat, WeightFormat
-from kvreport.catalog.load import load_catalogue
+from kvreport.catalog.load import load_catalog
 from kvreport.catalog.model import Model
 from kvreport.catalog.planner_check import PlannerCheck, load_planner_check
 from kvreport.errors import InputError
@@ -56,9 +56,9 @@ def main() -> None:
     arguments.add_argument("--write", action="store_true", help="write data/planner_check.yaml")
     given = arguments.parse_args()
 
-    catalogue = load_catalogue()
-    engine = catalogue.engine("vllm")
-    forms = catalogue.weight_formats
+    catalog = load_catalog()
+    engine = catalog.engine("vllm")
+    forms = catalog.weight_formats
     models: dict[str, Model | str] = {}
     points, equal, near, without, unread = 0, 0, 0, 0, Counter()
     rows = [json.loads(line) for line in given.records.read_text().splitlines()]
@@ -74,14 +74,14 @@ def main() -> None:
         if isinstance(model, str):
             unread[f"{row['id']}: {model}"] += 1
             continue
-        accelerator = catalogue.accelerator(ACCELERATORS[row["gpu"]])
+        accelerator = catalog.accelerator(ACCELERATORS[row["gpu"]])
         # Most runs leave the checkpoint's quantisation out, and its declared KV format with it.
         kept = row["run"] == "checkpoint_quantization_kept"
         asked = model if kept else model.model_copy(update={"kv_format": None})
         named = rules(engine).default_kv_format(asked, accelerator)
         if row["kv_cache_dtype"] == "fp8":
             named = "fp8"
-        kv_format = catalogue.kv_format(named) if named else None
+        kv_format = catalog.kv_format(named) if named else None
         try:
             recorded_flags = _plan(model, engine, row, kv_format, accelerator, formats=forms)
             block_plan = (

@@ -2,7 +2,7 @@
 
     python scripts/check_sglang.py RECORDS.jsonl [RECORDS.jsonl ...] [--list] [--write]
 
-RECORDS come from ``scripts/run_sglang_planner.py``. Models are those of the catalogue; nothing of a record
+RECORDS come from ``scripts/run_sglang_planner.py``. Models are those of the catalog; nothing of a record
 but its flags, its storage type and the context goes in. Compared are the tokens of the full pool and of
 the window pool, the states and the requests at once, for a budget of 40 GiB.
 """
@@ -21,7 +21,7 @@ from kvreport.accounting.engines.sglang.compressed import WINDOW_SHARE, is_compr
 from kvreport.accounting.engines.sglang.pools import PoolFlags, Pools, size_pools
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
-from kvreport.catalog.load import load_catalogue
+from kvreport.catalog.load import load_catalog
 from kvreport.catalog.model import Model
 from kvreport.catalog.planner_check import OracleCheck
 from kvreport.errors import InputError
@@ -39,9 +39,9 @@ def main() -> None:
     arguments.add_argument("--list", action="store_true", help="name every point that differs")
     arguments.add_argument("--write", action="store_true", help="write data/planner_check_sglang.yaml")
     given = arguments.parse_args()
-    catalogue = load_catalogue()
-    engine = catalogue.engine("sglang")
-    models = {model.id: model for model in catalogue.models.values()}
+    catalog = load_catalog()
+    engine = catalog.engine("sglang")
+    models = {model.id: model for model in catalog.models.values()}
     counts: Counter[str] = Counter()
     names, gpus, releases = set(), set(), set()
     for path in given.records:
@@ -49,13 +49,13 @@ def main() -> None:
             model = models.get(row["id"])
             reason = _left_out(row, model)
             if reason or model is None:
-                counts[reason or "not in the catalogue"] += 1
+                counts[reason or "not in the catalog"] += 1
                 continue
             names.add(row["id"])
             gpus.add(row["gpu"])
             releases.add(row["sglang"])
             counts["points"] += 1
-            found = _found(model, engine, catalogue.accelerator(row["gpu"]), row)
+            found = _found(model, engine, catalog.accelerator(row["gpu"]), row)
             counts["equal"] += found is None
             if found is not None and given.list:
                 print(f"{row['id']} {row['gpu']} {row['flags']}: {found}")
@@ -70,7 +70,7 @@ def main() -> None:
             equal=counts["equal"],
             refused_by_engine=counts["refused by the engine"],
             other_classes=counts["another class than the record's"]
-            + counts["not in the catalogue"]
+            + counts["not in the catalog"]
             + counts["a config of class defaults"],
         )
         lines = [f"{name}: {json.dumps(value)}" for name, value in check.model_dump().items()]
@@ -81,7 +81,7 @@ def _left_out(row: dict[str, Any], model: Model | None) -> str | None:
     if "error" in row:
         return "refused by the engine"
     if model is None:
-        return "not in the catalogue"
+        return "not in the catalog"
     if row.get("class_defaults"):
         return "a config of class defaults"
     return None if row["architecture"] == model.architecture else "another class than the record's"

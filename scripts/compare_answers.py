@@ -42,9 +42,9 @@ _FLAGS: list[list[str]] = [
 
 def questions() -> list[list[str]]:
     """The same questions every time: models, devices, sizes, contexts and flags drawn with a seed."""
-    from kvreport.catalog.load import open_catalogue
+    from kvreport.catalog.load import open_catalog
 
-    known = open_catalogue()
+    known = open_catalog()
     draw = random.Random(20261122)  # noqa: S311 - a sample, not a secret
     models, gpus = sorted(known.models), sorted(known.accelerators)
     return [

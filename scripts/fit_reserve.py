@@ -41,7 +41,7 @@ from kvreport.accounting.engines.vllm.profiling import Shape, graph_layers
 from kvreport.accounting.engines.vllm.reserve import device_class, multicasts
 from kvreport.accounting.kernel import captured_graphs
 from kvreport.catalog.engine import Engine, engine_for_version
-from kvreport.catalog.load import Catalogue, load_catalogue
+from kvreport.catalog.load import Catalog, load_catalog
 from kvreport.catalog.observation import Observation, load_observations
 from kvreport.errors import InputError
 from kvreport.evidence.validation import engine_of
@@ -93,21 +93,21 @@ def source_of(observation: Observation) -> str:
     return origin.url or f"{origin.date} {observation.engine_version} {observation.gpu}"
 
 
-def collect(catalogue: Catalogue, observations: Iterable[Observation]) -> list[Log]:
+def collect(catalog: Catalog, observations: Iterable[Observation]) -> list[Log]:
     """Every vLLM log whose model and device are known; with a draft model only where its loading was printed."""
     found = []
     for observation in observations:
-        engine = engine_of(catalogue, observation)
-        device = device_of(catalogue, observation)
+        engine = engine_of(catalog, observation)
+        device = device_of(catalog, observation)
         if observation.engine != "vllm" or engine is None or observation.unusable or device is None:
             continue
         if not observation.complete and observation.engine_version is None:
             continue
-        model, own = find_model(catalogue, observation)
+        model, own = find_model(catalog, observation)
         drafted = observation.speculative and observation.printed.model_load_gib is None
         if model is None or drafted or observation.lora:
             continue
-        start = published_start(catalogue, observation, engine, model, own=own)
+        start = published_start(catalog, observation, engine, model, own=own)
         source = source_of(observation)
         group = device_class(device)
         try:
@@ -175,9 +175,9 @@ def fit(rows: list[Row]) -> dict[str, float]:
     }
 
 
-def record_of(catalogue: Catalogue, engine: Engine) -> str:
+def record_of(catalog: Catalog, engine: Engine) -> str:
     """The record that an engine's rules are of."""
-    found = engine_for_version(catalogue.engines.values(), engine.family, engine.version)
+    found = engine_for_version(catalog.engines.values(), engine.family, engine.version)
     return engine.name if found is None else found.name
 
 
@@ -301,21 +301,21 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def counted(catalogue: Catalogue, observations: Iterable[Observation]) -> list[dict[str, Any]]:
+def counted(catalog: Catalog, observations: Iterable[Observation]) -> list[dict[str, Any]]:
     """Errors on complete logs of engines that no constant is fitted for, where tokens can be compared.
 
     ``class`` is that of the device, apart for one rank and for several (:func:`~kvreport.accounting.engines.sglang.rules.band_class`).
     """
     found = []
     for observation in observations:
-        engine = engine_of(catalogue, observation)
-        device = device_of(catalogue, observation)
+        engine = engine_of(catalog, observation)
+        device = device_of(catalog, observation)
         if engine is None or engine.family != "sglang" or device is None or observation.unusable:
             continue
-        model, own = find_model(catalogue, observation)
+        model, own = find_model(catalog, observation)
         if model is None or not observation.complete:
             continue
-        start = published_start(catalogue, observation, engine, model, own=own)
+        start = published_start(catalog, observation, engine, model, own=own)
         try:
             judged = diagnose_start(start)
         except InputError:
@@ -329,7 +329,7 @@ def counted(catalogue: Catalogue, observations: Iterable[Observation]) -> list[d
                 "id": observation.id,
                 "source": source_of(observation),
                 "class": band_class(device, start.flags.layout),
-                "rules": record_of(catalogue, engine),
+                "rules": record_of(catalog, engine),
                 "error": round(tokens.error, 5),
                 "pool_error_bytes": round(int(laid.pool_bytes) * (1 - 1 / (1 + tokens.error))),
                 "memory_bytes": device.usable_bytes,
@@ -373,9 +373,9 @@ def within(rows: list[dict[str, Any]]) -> list[bool]:
     return found
 
 
-def others(catalogue: Catalogue) -> dict[str, dict[str, Any]]:
+def others(catalog: Catalog) -> dict[str, dict[str, Any]]:
     """Errors on complete logs of engines that no constant is fitted for, by family: KV tokens end to end."""
-    rows = counted(catalogue, load_observations(data_dir()))
+    rows = counted(catalog, load_observations(data_dir()))
     errors = np.abs([row["error"] for row in rows])
     names = [row["rules"] for row in rows]
     inside = within(rows)
@@ -396,8 +396,8 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     arguments.add_argument("--write", action="store_true", help="write data/engines and data/left_out.yaml")
     given = arguments.parse_args()
-    catalogue = load_catalogue()
-    logs = collect(catalogue, load_observations(data_dir()))
+    catalog = load_catalog()
+    logs = collect(catalog, load_observations(data_dir()))
     constants = fit([row for log in logs for row in log.rows])
     ranges = intervals(logs)
     for name, value in constants.items():
@@ -411,8 +411,8 @@ def main() -> None:
     shares = band(rows)
     print(shares)
     print(yaml.safe_dump(summary(rows), sort_keys=False))
-    print(yaml.safe_dump(others(catalogue), sort_keys=False))
-    further = counted(catalogue, load_observations(data_dir()))
+    print(yaml.safe_dump(others(catalog), sort_keys=False))
+    further = counted(catalog, load_observations(data_dir()))
     for row, inside in sorted(
         zip(further, within(further), strict=True), key=lambda one: -abs(one[0]["pool_error_bytes"])
     ):
@@ -423,11 +423,11 @@ def main() -> None:
     known = widths(further)
     print(known)
     if given.write:
-        write(catalogue, constants, ranges, shares, rows, known)
+        write(catalog, constants, ranges, shares, rows, known)
 
 
 def write(
-    catalogue: Catalogue,
+    catalog: Catalog,
     constants: dict[str, float],
     ranges: dict[str, list[float]],
     widths: dict[str, float],
@@ -441,7 +441,7 @@ def write(
         values |= {f"uncertainty_share{ending}": width, f"uncertainty_bytes{ending}": width * FLOOR_BYTES}
     lines = ["coefficients:"] + [f"  {name}: {value!r}" for name, value in sorted(values.items())]
     told = {f"uncertainty_share{ending}": width for ending, width in bands.items()}
-    for engine in catalogue.engines.values():
+    for engine in catalog.engines.values():
         path = data_dir() / "engines" / f"{engine.name}.yaml"
         if engine.family == "vllm":
             text = re.sub(r"coefficients:\n(?:  \w+: .*\n)+", "\n".join(lines) + "\n", path.read_text())
@@ -459,7 +459,7 @@ def write(
         "constants": {name: {"value": constants[name], "interval": ranges[name]} for name in CONSTANTS},
         "summary": summary(rows),
         "logs": published,
-        "others": others(catalogue),
+        "others": others(catalog),
     }
     _replace(data_dir() / "left_out.yaml", yaml.safe_dump(content, sort_keys=False, width=110))
 

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from kvreport.catalog.first_seen import load_first_seen
-from kvreport.catalog.load import load_catalogue
+from kvreport.catalog.load import load_catalog
 from kvreport.evidence.judgment import end_to_end
 from kvreport.evidence.records import read_observations
 from kvreport.evidence.validation import Case, validate
@@ -54,7 +54,7 @@ def main() -> None:
         name for run in runs for name in run.get("not_predicted", {})
     }
     observations = [one for path in given.file for one in read_observations(path) if one.id not in seen]
-    cases = validate(load_catalogue(), observations).cases
+    cases = validate(load_catalog(), observations).cases
     predicted = [case for case in cases if case.starts_predicted is not None or end_to_end(case)]
     runs.append(
         {

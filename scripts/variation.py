@@ -42,7 +42,7 @@ site_dir: site
 theme: {name: material, font: false}
 plugins:
   - search
-  - kvreport: {catalogue: data}
+  - kvreport: {catalog: data}
 markdown_extensions: [tables, {toc: {permalink: true}}]
 """
 

@@ -15,7 +15,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from kvreport.catalog.load import load_catalogue
+from kvreport.catalog.load import load_catalog
 from kvreport.cli import main as run
 from kvreport.dataset.release import data_version
 from kvreport.publish import embeds, engine_changes, profiles, schemas
@@ -93,12 +93,12 @@ def samples(folder: Path) -> dict[str, list[Any]]:
 
 def published() -> Iterator[tuple[str, Any]]:
     """Yield (schema, content) of the JSON that a small site publishes."""
-    catalogue = load_catalogue()
+    catalog = load_catalog()
     site = gather(
-        catalogue,
+        catalog,
         models=",".join(MODELS),
         gpus=",".join(GPUS),
-        version=data_version(catalogue.folder),
+        version=data_version(catalog.folder),
         downloads=NOTHING,
         site_url="https://example.org/",
     )

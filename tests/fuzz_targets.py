@@ -48,13 +48,13 @@ from kvreport.architectures.safetensors import read_witness
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import Formats, Grid
-from kvreport.catalog.load import Catalogue, open_catalogue
+from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.model import Model
 from kvreport.catalog.shelf import read_yaml, validate
 from kvreport.cli import main, parser
 from kvreport.dataset import grid
 from kvreport.dataset.matrix import Cube, matrix
-from kvreport.errors import CatalogueError, InputError
+from kvreport.errors import CatalogError, InputError
 from kvreport.estimation.opening import open_folder
 from kvreport.publish.browser import script
 from kvreport.resources import data_dir
@@ -75,19 +75,19 @@ FEW: Final = 1 << 40
 
 
 @cache
-def catalogue() -> Catalogue:
-    """The public catalogue, opened once."""
-    return open_catalogue()
+def catalog() -> Catalog:
+    """The public catalog, opened once."""
+    return open_catalog()
 
 
 @cache
 def model_ids() -> list[str]:
-    return sorted(catalogue().models)
+    return sorted(catalog().models)
 
 
 @cache
 def gpu_ids() -> list[str]:
-    return sorted(catalogue().accelerators)
+    return sorted(catalog().accelerators)
 
 
 # --- what holds for every answer -------------------------------------------------------------------
@@ -95,7 +95,7 @@ def gpu_ids() -> list[str]:
 
 def one_sentence(error: InputError, where: str = "") -> Outcome:
     """Hold a refusal to one readable line a fault, which names the file where there is one."""
-    for line in str(error).splitlines() if isinstance(error, CatalogueError) else [str(error)]:
+    for line in str(error).splitlines() if isinstance(error, CatalogError) else [str(error)]:
         assert line.isprintable(), ascii(line)
         assert 10 <= len(line) <= SENTENCE, len(line)
         assert where in line, line
@@ -152,7 +152,7 @@ def sensible(found: dict[str, Any], *, given_pool: bool = False) -> None:
 def ask(model: str | Model, **question: Any) -> dict[str, Any] | None:
     """Return an estimate as JSON, held against itself; None where it is refused in one sentence."""
     try:
-        found = kvreport.estimate(model, catalog=catalogue(), **question).to_dict()
+        found = kvreport.estimate(model, catalog=catalog(), **question).to_dict()
     except InputError as error:
         one_sentence(error)
         return None
@@ -269,7 +269,7 @@ def config_relation(draw: Draw) -> Outcome:
     return "answered", 2
 
 
-# --- the catalogue -----------------------------------------------------------------------------------
+# --- the catalog -----------------------------------------------------------------------------------
 
 OTHERS: Final[dict[str, type[Any]]] = {
     "accelerators/h100-sxm-80gb.yaml": Accelerator,
@@ -284,20 +284,20 @@ OTHERS: Final[dict[str, type[Any]]] = {
 
 @cache
 def records() -> list[tuple[str, type[Any], str]]:
-    """Records as JSON: every fifth model, and what else a catalogue holds."""
+    """Records as JSON: every fifth model, and what else a catalog holds."""
     names = [f"models/{path.name}" for path in sorted((DATA / "models").glob("*.yaml"))[::5]]
     kinds: dict[str, type[Any]] = {**dict.fromkeys(names, Model), **OTHERS}
     return [(name, kind, json.dumps(read_yaml(DATA / name, name))) for name, kind in kinds.items()]
 
 
 def record_mutation(draw: Draw) -> Outcome:
-    """A record of the catalogue in which things are something else: faults of one line, or answers."""
+    """A record of the catalog in which things are something else: faults of one line, or answers."""
     others = draw.random() < 0.3
     name, kind, text = draw.choice(records()[-len(OTHERS) :] if others else records()[: -len(OTHERS)])
     data = mutants.tree(draw, mutants.fresh(text), skip=("sources",))
     try:
         record = validate(kind, data, name)
-    except CatalogueError as error:
+    except CatalogError as error:
         return one_sentence(error, name)
     ranks, context = draw.choice((1, 2, 3, 8)), draw.choice((1, 4096, 131_072, 1 << 20))
     if isinstance(record, Model):
@@ -318,7 +318,7 @@ def record_text(draw: Draw) -> Outcome:
     path.write_text(text, encoding="utf-8", errors="surrogatepass", newline="")
     try:
         record = validate(kind, read_yaml(path, "record.yaml"), "record.yaml")
-    except CatalogueError as error:
+    except CatalogError as error:
         return one_sentence(error, "record.yaml")
     if isinstance(record, Model):
         ask(record, gpu="h100-sxm-80gb", tensor_parallel=draw.choice((1, 8)), context_tokens=8192)
@@ -351,7 +351,7 @@ def monotone(shorter: dict[str, Any] | None, longer: dict[str, Any] | None) -> N
 
 
 def question(draw: Draw) -> dict[str, Any]:
-    """Draw a question about a model of the catalogue."""
+    """Draw a question about a model of the catalog."""
     asked: dict[str, Any] = {
         "gpu": draw.choice(gpu_ids()),
         "tensor_parallel": draw.choice((1, 1, 2, 4, 8, 16)),
@@ -424,7 +424,7 @@ def matrix_cells(draw: Draw) -> Outcome:
     contexts = sorted({int(2 ** draw.uniform(0, 20)) for _ in range(draw.randrange(1, 4))})
     try:
         axes = grid.axes(
-            catalogue(),
+            catalog(),
             models=",".join(models),
             gpus=",".join(gpus),
             contexts=contexts,
@@ -465,7 +465,7 @@ def compare_cell(draw: Draw, cube: Cube) -> int:
         weights=cube.weight_formats[w],
         kv=cube.kv_formats[k],
         context_tokens=cube.contexts[column],
-        catalog=catalogue(),
+        catalog=catalog(),
         engine=cube.engine,
     ).to_dict()
     sensible(found)
@@ -553,7 +553,7 @@ def diagnosed(draw: Draw, text: str) -> None:
             model=draw.choice((None, *model_ids()[::9])),
             gpu=draw.choice((None, *gpu_ids())),
             tensor_parallel=draw.choice((None, 1, 2, 3, 8)),
-            catalog=catalogue(),
+            catalog=catalog(),
         )
     except InputError as error:
         one_sentence(error)
@@ -637,7 +637,7 @@ def gguf(draw: Draw) -> Outcome:
     if draw.random() < 0.02:
         try:
             answer = kvreport.estimate(
-                str(path), gpu="rtx-4090", engine="llama-cpp", context_tokens=4096, catalog=catalogue()
+                str(path), gpu="rtx-4090", engine="llama-cpp", context_tokens=4096, catalog=catalog()
             )
         except InputError as error:
             one_sentence(error)
@@ -675,7 +675,7 @@ def safetensors(draw: Draw) -> Outcome:
     (folder / "model.safetensors").write_bytes(header)
     try:
         witness = read_witness(folder)
-        opened = open_folder(folder, catalogue())
+        opened = open_folder(folder, catalog())
     except InputError as error:
         return one_sentence(error)
     assert witness is not None
@@ -736,9 +736,9 @@ def command_flags(command: str) -> list[tuple[str, tuple[str, ...]]]:
     ]
 
 
-def opened(data: str | None = None) -> Catalogue:
-    """What a command opens: the public catalogue once for all of them."""
-    return catalogue() if data is None else open_catalogue(data)
+def opened(data: str | None = None) -> Catalog:
+    """What a command opens: the public catalog once for all of them."""
+    return catalog() if data is None else open_catalog(data)
 
 
 def command_line(draw: Draw) -> Outcome:
@@ -781,7 +781,7 @@ def command_line(draw: Draw) -> Outcome:
     with (
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(errors),
-        mock.patch("kvreport.catalog.load.open_catalogue", opened),
+        mock.patch("kvreport.catalog.load.open_catalog", opened),
     ):
         try:
             status = main(words)
@@ -835,7 +835,7 @@ def sizing(draw: Draw) -> Outcome:
         if draw.random() < share:
             asked[name] = draw.choice(values)
     try:
-        found = kvreport.size(model, concurrent=concurrent, catalog=catalogue(), **asked)
+        found = kvreport.size(model, concurrent=concurrent, catalog=catalog(), **asked)
     except InputError as error:
         return one_sentence(error)
     json.dumps(found.to_dict(), allow_nan=False)
@@ -858,7 +858,7 @@ def sizing(draw: Draw) -> Outcome:
         assert served is not None
         assert served["verdict"] in STARTS, served["verdict"]
     try:
-        more = kvreport.size(model, concurrent=2 * concurrent, catalog=catalogue(), **asked)
+        more = kvreport.size(model, concurrent=2 * concurrent, catalog=catalog(), **asked)
     except InputError as error:
         one_sentence(error)
         return ANSWERED

@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlencode
 from javascript import deno
 
 from kvreport import estimate, resources
-from kvreport.catalog.load import load_catalogue
+from kvreport.catalog.load import load_catalog
 from kvreport.errors import InputError
 from kvreport.publish import profiles
 from kvreport.publish.browser import script
@@ -70,8 +70,8 @@ def run(script_text: str, given: object) -> Any:
 @cache
 def published() -> tuple[Any, dict[str, Any], Any]:
     """The files of some models, as a browser reads them."""
-    catalogue = load_catalogue()
-    site = gather(catalogue, models=MODELS, gpus=GPUS, version="test")
+    catalog = load_catalog()
+    site = gather(catalog, models=MODELS, gpus=GPUS, version="test")
     shared = json.loads(profiles.encode(profiles.site_facts(site)))
     facts = {
         model.id: json.loads(
@@ -81,7 +81,7 @@ def published() -> tuple[Any, dict[str, Any], Any]:
         )
         for model in site.models
     }
-    return shared, facts, catalogue
+    return shared, facts, catalog
 
 
 def states(
@@ -114,7 +114,7 @@ def states(
 
 def compare_states(draw: random.Random, count: int) -> int:
     """Hold what pages answer for so many states against the package; return how many had an answer."""
-    shared, facts, catalogue = published()
+    shared, facts, catalog = published()
     fields = {key: name for name, key in url_keys().items()}
     rows = states(draw, count, shared, facts)
     compared = 0
@@ -124,7 +124,7 @@ def compare_states(draw: random.Random, count: int) -> int:
         assert got != "address", state
         try:
             want = estimate(
-                model, gpu=gpu, catalog=catalogue, **{fields[key]: value for key, value in state.items()}
+                model, gpu=gpu, catalog=catalog, **{fields[key]: value for key, value in state.items()}
             ).to_dict()
         except InputError:
             assert got is None, (model, gpu, state)

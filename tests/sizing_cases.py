@@ -14,12 +14,12 @@ from kvreport.accounting.parallel import Layout
 from kvreport.accounting.ranking import Choices, Offer, Ranking, rank
 from kvreport.accounting.sizing import Workload
 from kvreport.catalog.accelerator import current_since
-from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.load import open_catalog
 from kvreport.publish import profiles, sizer_data
 from kvreport.publish.page_data import gather
 from kvreport.publish.site_data import SiteData
 
-CATALOGUE = open_catalogue()
+CATALOG = open_catalog()
 # Every field of a deployment that both sides have; times are compared within rounding.
 EXACT = (
     "gpu",
@@ -40,13 +40,13 @@ EXACT = (
 
 def searched_layouts() -> tuple[Layout, ...]:
     """Every layout beside tensor parallelism that `kvreport size` tries."""
-    grid = CATALOGUE.grid
+    grid = CATALOG.grid
     return tuple(Layout(**one.model_dump()) for one in (*grid.layouts, *grid.sizing_layouts))
 
 
 @cache
 def site(model: str) -> SiteData:
-    return gather(CATALOGUE, models=model, version="test", site_url="", progress=lambda _: None)
+    return gather(CATALOG, models=model, version="test", site_url="", progress=lambda _: None)
 
 
 def workloads(model: str, count: int, seed: int = 0) -> list[dict[str, Any]]:
@@ -54,7 +54,7 @@ def workloads(model: str, count: int, seed: int = 0) -> list[dict[str, Any]]:
     draw = random.Random(f"{model} {seed}" if seed else model)  # noqa: S311 - a spread of cases, no secret
     found = []
     for _ in range(count):
-        longest = min(int(2 ** draw.uniform(7, 16)), CATALOGUE.model(model).context_tokens)
+        longest = min(int(2 ** draw.uniform(7, 16)), CATALOG.model(model).context_tokens)
         output = draw.randint(1, max(1, longest // 3))
         prompt = draw.randint(1, longest - output)
         mean = draw.randint(1, longest)
@@ -94,8 +94,8 @@ def in_words(work: dict[str, Any]) -> Workload:
 
 
 def in_python(model: str, work: dict[str, Any], options: dict[str, Any]) -> Ranking:
-    record = CATALOGUE.model(model)
-    engine = CATALOGUE.engine(CATALOGUE.grid.engine)
+    record = CATALOG.model(model)
+    engine = CATALOG.engine(CATALOG.grid.engine)
     prices = options["prices"] or {}
     return rank(
         [record],
@@ -107,19 +107,19 @@ def in_python(model: str, work: dict[str, Any], options: dict[str, Any]) -> Rank
         ],
         Choices(
             engine=engine,
-            formats=CATALOGUE.weight_formats,
+            formats=CATALOG.weight_formats,
             weight_formats={
-                name: None if name == "released" else CATALOGUE.weight_format(name)
+                name: None if name == "released" else CATALOG.weight_format(name)
                 for name in options["weights"]
             },
-            kv_formats={name: CATALOGUE.kv_format(name) for name in options["kv"]},
-            all_kv_formats=CATALOGUE.kv_formats,
+            kv_formats={name: CATALOG.kv_format(name) for name in options["kv"]},
+            all_kv_formats=CATALOG.kv_formats,
             tensor_parallel=tuple(site(model).axes.tensor_parallel),
             layouts=() if options["layouts"] else searched_layouts(),
             current_since=None
             if options["gpus"] is not None or prices
-            else current_since(CATALOGUE.accelerators.values()),
-            support=CATALOGUE.support,
+            else current_since(CATALOG.accelerators.values()),
+            support=CATALOG.support,
         ),
     )
 

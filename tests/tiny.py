@@ -1,4 +1,4 @@
-"""A tiny site: a few models and accelerators of the public catalogue, built once into a temporary folder."""
+"""A tiny site: a few models and accelerators of the public catalog, built once into a temporary folder."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ plugins:
   - search:
       separator: '[\\s\\-/,:!=\\[\\]()"`_&;]+|\\.(?!\\d)|(?<=[a-z])(?=[A-Z][a-z])'
   - kvreport:
-      catalogue: {catalogue}
+      catalog: {catalog}
 markdown_extensions: [admonition, attr_list, md_in_html, tables, {{toc: {{permalink: true}}}}]
 """
 
@@ -86,19 +86,19 @@ class TinySite:
     Attributes:
         folder: Where its files are.
         config: The configuration that it was built with.
-        catalogue: Its catalogue.
+        catalog: Its catalog.
     """
 
     folder: Path
     config: Path
-    catalogue: Path
+    catalog: Path
 
     def html(self, uri: str) -> str:
         """Return the page at an address."""
         return (self.folder / uri / "index.html").read_text(encoding="utf-8")
 
 
-def copy_catalogue(repository: Path, target: Path) -> Path:
+def copy_catalog(repository: Path, target: Path) -> Path:
     """Copy what a few models and accelerators need."""
     data = repository / "data"
     for name in ("formats.yaml", "grid.yaml", "RELEASE"):
@@ -141,13 +141,13 @@ def tiny_site(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Tin
     (docs / "questions").mkdir()
     for name, text in QUESTIONS.items():
         (docs / "questions" / f"{name}.md").write_text(text, encoding="utf-8")
-    catalogue = copy_catalogue(repository, root / "data")
+    catalog = copy_catalog(repository, root / "data")
     for name in ("runtime", "sql"):
         fetched = repository / ".cache" / "kvreport" / name
         if fetched.is_dir():
             shutil.copytree(fetched, root / ".cache" / "kvreport" / name)
     config = root / "mkdocs.yml"
-    text = CONFIGURATION.format(docs=docs, site=root / "site", catalogue=catalogue)
+    text = CONFIGURATION.format(docs=docs, site=root / "site", catalog=catalog)
     config.write_text(text, encoding="utf-8")
     build(config)
-    return TinySite(root / "site", config, catalogue)
+    return TinySite(root / "site", config, catalog)

@@ -40,7 +40,8 @@
     const left = kernel.poolLeft(memory, resident, reserve);
     const pool = Math.max(left, 0);
     const room = kernel.roomLeft(gpu.usable, memory, resident, reserve, constant, terms);
-    const free = Math.min(room, kernel.freeBytes(room, block, kept));
+    // A plan without caches may have blocks of no bytes: nothing is divided then.
+    const free = block > 0 ? Math.min(room, kernel.freeBytes(room, block, kept)) : room;
     return {
       model,
       gpu,

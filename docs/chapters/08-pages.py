@@ -131,9 +131,9 @@ assert 0.1 < waste["blocks of 256"] < 0.15
 # Llama 3.1 8B on an H100.
 
 # %%
-model = q.catalogue.model(MODEL)
-asked = demand(model, None, q.catalogue.weight_formats)
-decode, prefill = at_best(asked, Peaks.of(q.catalogue.accelerator("H100")))
+model = q.catalog.model(MODEL)
+asked = demand(model, None, q.catalog.weight_formats)
+decode, prefill = at_best(asked, Peaks.of(q.catalog.accelerator("H100")))
 rows = []
 for name, allocator in (
     ("static batches", Allocator("static")),

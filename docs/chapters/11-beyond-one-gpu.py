@@ -286,7 +286,7 @@ curves(
 # ones. This is **prefix caching**. A hundred requests of 4,000 tokens share a beginning of 3,000:
 
 # %% tags=["hide"]
-model, catalog = q.catalogue.model("llama-3.1-8b"), q.catalogue
+model, catalog = q.catalog.model("llama-3.1-8b"), q.catalog
 profile = CacheProfile.of([Term("full", 16 * 131_072, 16)])
 asked = demand(model, None, catalog.weight_formats)
 h100 = Peaks.of(catalog.accelerator("H100"))

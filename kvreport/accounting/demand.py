@@ -319,7 +319,7 @@ def _reach(
                 cap = min(cap, picked * cache.stride)
             yield Reach(rate, decoding, min(decoding, prefilling), cap, cache.stride)
         case Indexer():
-            # Its heads are not in the catalogue: one of them is the least there can be.
+            # Its heads are not in the catalog: one of them is the least there can be.
             work = 2.0 * cache.index_dim * layers
             yield Reach(rate, work, work, step_tokens=cache.stride)
         case _:

@@ -151,7 +151,7 @@ class Book:
                 self._way(uri, 1, page.file),
                 [(words, link(page.url, there)) for words, there in self.taken.get(uri, ())],
             )
-        case = of_front_matter(page.meta, self.quantities.catalogue)
+        case = of_front_matter(page.meta, self.quantities.catalog)
         html, faults = self._resolved(html, case, uri)
         if self.terms and self.files is not None:
             home = self.files.get_file_from_path(glossary.PAGE)
@@ -159,7 +159,7 @@ class Book:
                 html = glossary.explain(html, self.terms, home.url_relative_to(page.file))
         if uri in self.questions:
             if case is not None and self._has_model(case.model):
-                html = questions.with_case(html, page.url, case, self.quantities.catalogue)
+                html = questions.with_case(html, page.url, case, self.quantities.catalog)
             html += ways(self._way(uri, -1, page.file), self._way(uri, 1, page.file), "Questions")
         return html, dead, faults
 
@@ -176,7 +176,7 @@ class Book:
 
     def _has_model(self, model: str) -> bool:
         """Whether the site has a page for a model, and so the files that a reader's case needs."""
-        slug = self.quantities.catalogue.model(model).slug
+        slug = self.quantities.catalog.model(model).slug
         return self.files is not None and self.files.get_file_from_path(f"models/{slug}/index.md") is not None
 
     def names(self, uri: str) -> tuple[str, ...]:

@@ -43,7 +43,7 @@ def export(
 
     Args:
         out: The folder; appears whole or not at all.
-        data: Folder of the catalogue; None for the public one.
+        data: Folder of the catalog; None for the public one.
         models: Pattern over model ids.
         gpus: Pattern over accelerator ids.
         cache: Folder that keeps drawings and files between runs.
@@ -55,7 +55,7 @@ def export(
         The number of pages.
 
     Raises:
-        InputError: If the catalogue is at fault or the folder cannot be written.
+        InputError: If the catalog is at fault or the folder cannot be written.
     """
     report = build(
         data=data,

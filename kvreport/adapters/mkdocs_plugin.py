@@ -43,7 +43,7 @@ from kvreport.adapters.styles import BOOK, SHARED, Styles
 from kvreport.book import glossary
 from kvreport.book.quantities import Quantities
 from kvreport.build_cache import code, digest
-from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.load import open_catalog
 from kvreport.catalog.parsed import Parsed
 from kvreport.catalog.record_cache import recall_models
 from kvreport.catalog.records import MODELS, Records
@@ -90,7 +90,8 @@ class KvreportConfig(Config):
     """What ``mkdocs.yml`` may say under ``plugins: - kvreport:``.
 
     Attributes:
-        catalogue: Folder of the catalogue; the public one if left out.
+        catalog: Folder of the catalog; the public one if left out.
+        catalogue: What ``catalog`` was called; it goes with release 0.3.
         models: Pattern that a model's id must match to be published.
         gpus: Pattern that an accelerator's id must match to be published.
         prefix: Where everything generated stands in a project that has pages of its own, which are then
@@ -102,6 +103,7 @@ class KvreportConfig(Config):
         prose: List of the quantities that may stand in prose uncomputed; without it none is looked for.
     """
 
+    catalog = config_options.Optional(config_options.Dir(exists=True))
     catalogue = config_options.Optional(config_options.Dir(exists=True))
     models = config_options.Type(str, default="*")
     gpus = config_options.Type(str, default="*")
@@ -158,6 +160,9 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         Raises:
             PluginError: The prefix is no address.
         """
+        if self.config.catalogue is not None and self.config.catalog is None:
+            log.info("kvreport: the option `catalogue` is now `catalog`; the old name goes with 0.3")
+            self.config.catalog = self.config.catalogue
         try:
             self.mount = Mount(self.config.prefix or (DEFAULT if _has_home(config) else ""))
         except InputError as error:
@@ -178,23 +183,23 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
                 config.extra_css.insert(place, style)
         present = {str(script) for script in config.extra_javascript}
         config.extra_javascript[:0] = [script for script in SCRIPTS if script not in present]
-        data = Path(self.config.catalogue) if self.config.catalogue else resources.data_dir()
+        data = Path(self.config.catalog) if self.config.catalog else resources.data_dir()
         no_foreign_scripts(config)
         if self.publishes:
             self.styles = Styles()
         if self.config.policy:
             # Columns are aligned by an attribute; a style in the page would be refused.
             config.mdx_configs.setdefault("tables", {}).setdefault("use_align_attribute", True)
-        catalogues = {"public": resources.data_dir(), "site": data}
-        self.records = Records(catalogues)
-        self.notebooks = notebooks(config, (resources.package_dir(),), catalogues, self.records)
+        catalogs = {"public": resources.data_dir(), "site": data}
+        self.records = Records(catalogs)
+        self.notebooks = notebooks(config, (resources.package_dir(),), catalogs, self.records)
         return config
 
     def on_files(self, files: Files, config: MkDocsConfig) -> Files:
         """Make the report and announce its pages and assets.
 
         Raises:
-            PluginError: The catalogue or the configuration is at fault; the message says where.
+            PluginError: The catalog or the configuration is at fault; the message says where.
         """
         if not self.mount.foreign:
             ours = "search" in config.plugins or "material/search" in config.plugins
@@ -210,7 +215,7 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
             templating.environment().bytecode_cache = self.bytecode[0]
         try:
             self.report = build(
-                data=Path(self.config.catalogue) if self.config.catalogue else None,
+                data=Path(self.config.catalog) if self.config.catalog else None,
                 models=self.config.models,
                 gpus=self.config.gpus,
                 cache=cache,
@@ -285,14 +290,14 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
 
         It costs little and comes first, so that a slip in a page is told before the long work.
         """
-        catalogue = open_catalogue(Path(self.config.catalogue) if self.config.catalogue else None)
+        catalog = open_catalog(Path(self.config.catalog) if self.config.catalog else None)
         if self.publishes:
-            recall_models(catalogue, self._cache(config) / "records")
-        terms = catalogue.folder / "glossary.yaml"
+            recall_models(catalog, self._cache(config) / "records")
+        terms = catalog.folder / "glossary.yaml"
         try:
-            self.book = Book(Quantities(catalogue), glossary.load_glossary(terms) if terms.is_file() else ())
+            self.book = Book(Quantities(catalog), glossary.load_glossary(terms) if terms.is_file() else ())
             if self.publishes and self.records is not None:
-                shared = (path for path in sorted(catalogue.folder.iterdir()) if path.name != MODELS)
+                shared = (path for path in sorted(catalog.folder.iterdir()) if path.name != MODELS)
                 state = digest(shared, (), code(without=("cli", "publish", "site")))
                 self.book.kept = Noted(self._cache(config) / "parts" / "book.noted", state, self.records)
             self.book.take(files, config)
@@ -357,7 +362,7 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         """Date every page by the data's release: by the clock, no two days would give the same site."""
         if "SOURCE_DATE_EPOCH" in os.environ:
             return
-        data = Path(self.config.catalogue) if self.config.catalogue else resources.data_dir()
+        data = Path(self.config.catalog) if self.config.catalog else resources.data_dir()
         day = data_version(data).replace(".", "-")
         for file in files.documentation_pages():
             ours = not self.mount.foreign or file.src_uri in self.pages

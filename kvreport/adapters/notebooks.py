@@ -125,7 +125,7 @@ def _whole(content: bytes) -> bool:
 def notebooks(
     config: MkDocsConfig,
     folders: Iterable[Path],
-    catalogues: Mapping[str, Path],
+    catalogs: Mapping[str, Path],
     records: Records | None = None,
 ) -> Notebooks | None:
     """Point mkdocs-jupyter to a folder that holds nothing outdated or damaged.
@@ -133,7 +133,7 @@ def notebooks(
     Args:
         config: The site's configuration.
         folders: Folders of code that chapters use.
-        catalogues: Folders of facts that they use, each with a name of its own.
+        catalogs: Folders of facts that they use, each with a name of its own.
         records: The model records of these, where they have been listed.
 
     Returns:
@@ -144,12 +144,12 @@ def notebooks(
         return None
     root = Path(config.config_file_path or ".").parent / ".cache" / _PLUGIN
     shared = [
-        path for folder in catalogues.values() for path in sorted(folder.iterdir()) if path.name != MODELS
+        path for folder in catalogs.values() for path in sorted(folder.iterdir()) if path.name != MODELS
     ]
     made = Notebooks(
         root,
         dependencies((*folders, *shared), Path(config.docs_dir) / CHAPTERS),
-        records or Records(catalogues),
+        records or Records(catalogs),
     )
     plugin.config["cache_dir"] = str(made.folder)
     return made

@@ -1,7 +1,7 @@
 """The Content-Security-Policy of every page: scripts and styles of this site and the theme's own, no others.
 
 The theme writes a few lines of script into each page, and with some settings a style. They are allowed
-by their digest, taken from the one page that no text of the catalogue reaches, ``404.html``; the same
+by their digest, taken from the one page that no text of the catalog reaches, ``404.html``; the same
 policy stands on every page, because the theme changes pages without loading them again. A text that
 became a script or a style in spite of all escaping is not among these digests: the browser refuses it,
 and the build says so.

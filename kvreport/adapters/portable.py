@@ -25,7 +25,7 @@ from kvreport.adapters.export import SCRIPTS, STYLES
 from kvreport.book import prose, reader
 from kvreport.book.glossary import chapter_address
 from kvreport.book.quantities import Quantities
-from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.load import open_catalog
 from kvreport.dataset.files import staged
 from kvreport.errors import InputError
 from kvreport.site.build import Report, build
@@ -80,7 +80,7 @@ def export_project(
 
     Args:
         out: Folder to write; appears whole or not at all.
-        data: Folder of the catalogue; None for the public one.
+        data: Folder of the catalog; None for the public one.
         docs: Folder of hand-written pages and chapters to take along, their numbers computed.
         models: Pattern that a model's id must match.
         gpus: Pattern that an accelerator's id must match.
@@ -93,7 +93,7 @@ def export_project(
         The number of pages written.
 
     Raises:
-        InputError: The catalogue, a chapter or a figure in a page is at fault.
+        InputError: The catalog, a chapter or a figure in a page is at fault.
     """
     report = build(
         data=data,
@@ -106,7 +106,7 @@ def export_project(
     )
     pages = {f"{page.uri}index.md": markdown(page) for page in report.pages}
     if docs is not None:
-        for name, text in _hand_written(docs, Quantities(open_catalogue(data))):
+        for name, text in _hand_written(docs, Quantities(open_catalog(data))):
             pages.setdefault(name, text)
     with staged(out) as staging:
         for name, text in pages.items():
@@ -157,7 +157,7 @@ def _hand_written(docs: Path, quantities: Quantities) -> Iterator[tuple[str, str
     for path in sorted(docs.rglob("*.md")):
         where = path.relative_to(docs).as_posix()
         written = path.read_text(encoding="utf-8")
-        about = quantities.about(reader.of_text(written, quantities.catalogue))
+        about = quantities.about(reader.of_text(written, quantities.catalog))
         text, faults = prose.resolve(written, about, where)
         if faults:
             raise InputError("; ".join(str(fault) for fault in faults))

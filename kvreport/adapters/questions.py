@@ -15,37 +15,39 @@ from kvreport.site.kit.templating import render
 from kvreport.site.pages.controls import USUAL_CONTEXTS
 
 if TYPE_CHECKING:
-    from kvreport.catalog.load import Catalogue
+    from kvreport.catalog.load import Catalog
 
 _FIRST_PARAGRAPH: Final = "</p>"
 
 
-def with_case(html: str, uri: str, reader: Reader, catalogue: Catalogue) -> str:
+def with_case(html: str, uri: str, reader: Reader, catalog: Catalog) -> str:
     """Return a question's page with the form under its short answer, and the ways to the tools at its end.
 
     Args:
         html: The page's content, beginning with its title.
         uri: The page's address.
         reader: The case that the page names.
-        catalogue: Where names are looked up.
+        catalog: Where names are looked up.
     """
     title, mark, rest = html.partition("</h1>")
     answer, end, more = rest.partition(_FIRST_PARAGRAPH)
-    return f"{title}{mark}{answer}{end}{_form(html, uri, reader, catalogue)}{more}{_tools(uri, reader, catalogue)}"
+    return (
+        f"{title}{mark}{answer}{end}{_form(html, uri, reader, catalog)}{more}{_tools(uri, reader, catalog)}"
+    )
 
 
-def _form(html: str, uri: str, reader: Reader, catalogue: Catalogue) -> str:
-    model, gpu = catalogue.model(reader.model), catalogue.accelerator(reader.gpu)
+def _form(html: str, uri: str, reader: Reader, catalog: Catalog) -> str:
+    model, gpu = catalog.model(reader.model), catalog.accelerator(reader.gpu)
     formats = (
         (RELEASED, "As released"),
-        *((name, catalogue.weight_format(name).label) for name in catalogue.grid.weight_formats),
+        *((name, catalog.weight_format(name).label) for name in catalog.grid.weight_formats),
     )
     names: Mapping[str, Any] = {
         "start": start_json(reader, model.slug),
         "model": (model.slug, model.name),
         "gpu": (gpu.id, gpu.name),
         "gpus": reader.gpus,
-        "sizes": catalogue.grid.tensor_parallel,
+        "sizes": catalog.grid.tensor_parallel,
         "context": units.human_tokens(reader.context),
         "contexts": tuple(map(units.human_tokens, USUAL_CONTEXTS)),
         "weights": formats,
@@ -55,9 +57,9 @@ def _form(html: str, uri: str, reader: Reader, catalogue: Catalogue) -> str:
     return str(render("_reader.html", uri, names))
 
 
-def _tools(uri: str, reader: Reader, catalogue: Catalogue) -> str:
+def _tools(uri: str, reader: Reader, catalog: Catalog) -> str:
     """Links to the tools with the page's case; the site's script keeps them in step with the form."""
-    model, gpu = catalogue.model(reader.model), catalogue.accelerator(reader.gpu)
+    model, gpu = catalog.model(reader.model), catalog.accelerator(reader.gpu)
     context = units.human_tokens(reader.context)
     case = {"gpu": gpu.id, "tp": reader.gpus, "context": context}
     if reader.weights:

@@ -9,7 +9,7 @@ from tempfile import mkdtemp
 from typing import Final
 
 from kvreport import __version__, resources
-from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.load import open_catalog
 from kvreport.errors import InputError
 
 _SETTINGS: Final = """\
@@ -24,7 +24,7 @@ theme:
 plugins:
   - search
   - kvreport:
-      catalogue: data
+      catalog: data
       templates: overrides # a template of the same name here replaces the package's
 
 markdown_extensions: [abbr, admonition, attr_list, footnotes, md_in_html, tables]
@@ -137,7 +137,7 @@ def scaffold(folder: Path, *, model: str, gpu: str, wheel: Path | None = None) -
 
     Args:
         folder: Where; absent or empty.
-        model: Example model, by any name that the public catalogue knows.
+        model: Example model, by any name that the public catalog knows.
         gpu: Example accelerator, likewise.
         wheel: A wheel of kvreport to copy into the project, pinned by its hash.
 
@@ -149,8 +149,8 @@ def scaffold(folder: Path, *, model: str, gpu: str, wheel: Path | None = None) -
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"init: found {str(folder)!r} with something in it; allowed: a new or empty folder")
-    catalogue = open_catalogue()
-    record, device = catalogue.model(model), catalogue.accelerator(gpu)
+    catalog = open_catalog()
+    record, device = catalog.model(model), catalog.accelerator(gpu)
     public = resources.data_dir()
     required = requirements(wheel)
     folder.parent.mkdir(parents=True, exist_ok=True)

@@ -2,7 +2,7 @@
 
 ``read_config`` dispatches on the architecture class to one small function per family (see
 ``families/``), which says layer by layer what is cached and which tensors exist. ``model_yaml``
-writes the result as a catalogue file.
+writes the result as a catalog file.
 """
 
 from kvreport.architectures.reader import ConfigReading, read_config, read_config_report

@@ -29,7 +29,7 @@ from kvreport.book.instruments import (
 )
 from kvreport.book.lab import choose, exercise, guess, item, quiz, right, takeaway, wrong
 from kvreport.book.quantities import Quantities
-from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.load import open_catalog
 from kvreport.site.kit import figures
 
 __all__ = [
@@ -64,7 +64,7 @@ __all__ = [
 
 def quantities(path: Path | None = None) -> Quantities:
     """Return the vocabulary of prose expressions, for use in code: ``q.kv_per_token("…")``."""
-    return Quantities(open_catalogue(path))
+    return Quantities(open_catalog(path))
 
 
 def claim(value: float, expected: float, *, within: float = 0.0) -> None:
@@ -163,8 +163,8 @@ def cache_terms(
     q: Quantities, model: str, kv: str | None = None, *, tp: int = 1
 ) -> tuple[int, list[kernel.Term]]:
     """Return what a request of a model holds as an instrument takes it: constant bytes, and terms."""
-    found = q.catalogue.model(model)
-    form = None if kv in (None, "bf16") else q.catalogue.kv_format(str(kv))
+    found = q.catalog.model(model)
+    form = None if kv in (None, "bf16") else q.catalog.kv_format(str(kv))
     return terms_of(kv_cache.held(found, form, tensor_parallel=tp))
 
 
@@ -172,11 +172,11 @@ def decode_step(
     q: Quantities, model: str, gpu: str, *, weights: str | None = None, kv: str | None = None
 ) -> kernel.Step:
     """Return what a step of a model asks of one GPU as an instrument takes it."""
-    found = q.catalogue.model(model)
-    form = None if kv in (None, "bf16") else q.catalogue.kv_format(str(kv))
-    stored = q.catalogue.weight_format(weights) if weights is not None else None
-    asked = demand(found, stored, q.catalogue.weight_formats, form)
-    return step_of(asked, Peaks.of(q.catalogue.accelerator(gpu)))
+    found = q.catalog.model(model)
+    form = None if kv in (None, "bf16") else q.catalog.kv_format(str(kv))
+    stored = q.catalog.weight_format(weights) if weights is not None else None
+    asked = demand(found, stored, q.catalog.weight_formats, form)
+    return step_of(asked, Peaks.of(q.catalog.accelerator(gpu)))
 
 
 def _digits(column: Sequence[object]) -> int:

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from kvreport.catalog.base import SCHEMA_VERSION, LongText, Record, Slug, Text
 from kvreport.catalog.shelf import read_yaml, validate
-from kvreport.errors import CatalogueError, Fault
+from kvreport.errors import CatalogError, Fault
 
 PAGE: Final = "glossary/index.md"
 """Source address of the glossary's own page."""
@@ -75,7 +75,7 @@ def load_glossary(path: Path) -> tuple[Term, ...]:
     """Read the glossary, sorted by term.
 
     Raises:
-        CatalogueError: If the file is not as described or explains a word twice.
+        CatalogError: If the file is not as described or explains a word twice.
     """
     terms = validate(Glossary, read_yaml(path, path.name), path.name).terms
     seen: dict[str, str] = {}
@@ -86,7 +86,7 @@ def load_glossary(path: Path) -> tuple[Term, ...]:
         if seen.setdefault(word, term.id) != term.id
     ]
     if faults:
-        raise CatalogueError(faults)
+        raise CatalogError(faults)
     return tuple(sorted(terms, key=lambda term: term.term.lower()))
 
 

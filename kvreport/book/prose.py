@@ -4,7 +4,7 @@ Two forms, in hand-written pages, in chapters, in questions and in the glossary:
 
 ``{{ 131,072 bytes = kv_per_token("llama-3.1-8b") }}``
     A figure with the expression that it must equal, at its own printed precision. The page shows
-    the figure; the build fails if the arithmetic or a catalogue entry no longer gives it.
+    the figure; the build fails if the arithmetic or a catalog entry no longer gives it.
 
 ``{{ fits("llama-3.1-8b", "H100", tokens=8192) as requests }}``
     A value printed as it comes, for figures that may move (an engine's estimate). ``as GiB.1``
@@ -286,6 +286,6 @@ def load_allowed(path: Path) -> tuple[Allowed, ...]:
     """Read the allow list.
 
     Raises:
-        CatalogueError: If the file is not as described.
+        CatalogError: If the file is not as described.
     """
     return validate(AllowList, read_yaml(path, path.name), path.name).allowed

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kvreport.book.reader import Reader
     from kvreport.catalog.accelerator import Accelerator
     from kvreport.catalog.formats import KvFormat
-    from kvreport.catalog.load import Catalogue
+    from kvreport.catalog.load import Catalog
     from kvreport.catalog.model import Model
 
 N = TypeVar("N", int, float)
@@ -53,14 +53,14 @@ CONSTANTS: Final[Mapping[str, float]] = {
 
 @dataclass(frozen=True)
 class Quantities:
-    """The vocabulary over one catalogue.
+    """The vocabulary over one catalog.
 
     Attributes:
-        catalogue: Where models, accelerators, formats and engines are looked up.
+        catalog: Where models, accelerators, formats and engines are looked up.
         reader: The case that ``MODEL``, ``GPU`` and the like stand for; None without one.
     """
 
-    catalogue: Catalogue
+    catalog: Catalog
     reader: Reader | None = None
 
     @cached_property
@@ -173,8 +173,8 @@ class Quantities:
     def weights(self, model: str, format: str | None = None, *, tp: int = 1) -> int:  # noqa: A002
         """Bytes of the weights in a format; as released if none is given."""
         found = self._model(model)
-        chosen = self.catalogue.weight_format(format) if format is not None else None
-        return weights.weight_bytes(found, chosen, self.catalogue.weight_formats, tp)
+        chosen = self.catalog.weight_format(format) if format is not None else None
+        return weights.weight_bytes(found, chosen, self.catalog.weight_formats, tp)
 
     # Accelerators ----------------------------------------------------------------------------------
 
@@ -327,7 +327,7 @@ class Quantities:
         return found
 
     def _backend(self, gpu: str) -> int:
-        return backend_bytes(self._gpu(gpu), dict(self.catalogue.engine("llama-cpp").coefficients))
+        return backend_bytes(self._gpu(gpu), dict(self.catalog.engine("llama-cpp").coefficients))
 
     def _estimate(
         self, model: str, gpu: str, tokens: int, options: Mapping[str, object]
@@ -342,15 +342,15 @@ class Quantities:
             self._model(model),
             gpu=[self._gpu(name) for name in gpu.split(" + ")] if " + " in gpu else self._gpu(gpu),
             context_tokens=tokens,
-            catalog=self.catalogue,
+            catalog=self.catalog,
             **renamed,
         )
 
     def _demand(self, model: str, format: str | None, kv: str | None, tp: int) -> Demand:  # noqa: A002
         key, found = (model, format, kv, tp), self._model(model)
         if key not in self._demands:
-            chosen = self.catalogue.weight_format(format) if format is not None else None
-            formats = self.catalogue.weight_formats
+            chosen = self.catalog.weight_format(format) if format is not None else None
+            formats = self.catalog.weight_formats
             self._demands[key] = demand(found, chosen, formats, self._kv(found, kv), tensor_parallel=tp)
         return self._demands[key]
 
@@ -359,11 +359,11 @@ class Quantities:
         return {}
 
     def _model(self, name: str) -> Model:
-        return self.catalogue.model(name)
+        return self.catalog.model(name)
 
     def _gpu(self, name: str) -> Accelerator:
         if name not in self._gpus:
-            self._gpus[name] = self.catalogue.accelerator(name)
+            self._gpus[name] = self.catalog.accelerator(name)
         return self._gpus[name]
 
     @cached_property
@@ -379,7 +379,7 @@ class Quantities:
 
     def _kv(self, model: Model, kv: str | None) -> KvFormat | None:
         name = kv if kv is not None else model.kv_format
-        return None if name in (None, "bf16", "fp16") else self.catalogue.kv_format(name)
+        return None if name in (None, "bf16", "fp16") else self.catalog.kv_format(name)
 
     def _attention(self, model: str) -> list[FullAttention | SlidingWindow | ChunkedAttention]:
         kinds = (FullAttention, SlidingWindow, ChunkedAttention)

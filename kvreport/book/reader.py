@@ -23,7 +23,7 @@ from kvreport import units
 from kvreport.errors import InputError
 
 if TYPE_CHECKING:
-    from kvreport.catalog.load import Catalogue
+    from kvreport.catalog.load import Catalog
 
 NAMES: Final = ("MODEL", "GPU", "GPUS", "CONTEXT", "REQUESTS", "WEIGHTS")
 """What expressions call the reader's case."""
@@ -67,12 +67,12 @@ class Reader:
         )
 
 
-def of_front_matter(meta: Mapping[str, Any], catalogue: Catalogue) -> Reader | None:
+def of_front_matter(meta: Mapping[str, Any], catalog: Catalog) -> Reader | None:
     """Return the case that a page's front matter names; None where it names none.
 
     Args:
         meta: The front matter.
-        catalogue: Where model, accelerator and format are looked up.
+        catalog: Where model, accelerator and format are looked up.
 
     Raises:
         InputError: If a field or a name is unknown.
@@ -83,10 +83,10 @@ def of_front_matter(meta: Mapping[str, Any], catalogue: Catalogue) -> Reader | N
     unknown = set(told) - _FIELDS
     if unknown:
         raise InputError(f"reader: found {', '.join(sorted(unknown))}; allowed: {', '.join(sorted(_FIELDS))}")
-    model, gpu = catalogue.model(told["model"]), catalogue.accelerator(told["gpu"])
+    model, gpu = catalog.model(told["model"]), catalog.accelerator(told["gpu"])
     gpus, requests = int(told.get("gpus", 1)), int(told.get("requests", 1))
     context = units.parse_tokens(str(told.get("context", "8K")))
-    form = catalogue.weight_format(told["weights"]) if told.get("weights") else None
+    form = catalog.weight_format(told["weights"]) if told.get("weights") else None
     short = gpu.short_name
     names = {
         "MODEL": model.name,
@@ -99,10 +99,10 @@ def of_front_matter(meta: Mapping[str, Any], catalogue: Catalogue) -> Reader | N
     return Reader(model.id, gpu.id, gpus, context, requests, form.name if form else None, names)
 
 
-def of_text(text: str, catalogue: Catalogue) -> Reader | None:
+def of_text(text: str, catalog: Catalog) -> Reader | None:
     """Return the case that a Markdown file names in its front matter; None where it names none."""
     match = _LINE.match(text)
-    return of_front_matter(yaml.safe_load(match[1]), catalogue) if match else None
+    return of_front_matter(yaml.safe_load(match[1]), catalog) if match else None
 
 
 def start_json(reader: Reader, slug: str) -> str:

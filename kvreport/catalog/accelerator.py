@@ -23,7 +23,7 @@ from kvreport.catalog.base import (
 from kvreport.errors import InputError, shorten
 
 MAX_FIGURE: Final = 10**18
-"""Any size or rate: two hundred times the fastest in the catalogue (5 * 10^15 operations per second)."""
+"""Any size or rate: two hundred times the fastest in the catalog (5 * 10^15 operations per second)."""
 
 MAX_MEMORY_BYTES: Final = 1 << 50
 """Memory of one device."""
@@ -123,7 +123,7 @@ class Accelerator(Record):
 
     Attributes:
         id: Slug, the name on the command line and in the dataset.
-        aliases: Other names, each unambiguous over the catalogue (``H100``).
+        aliases: Other names, each unambiguous over the catalog (``H100``).
         compute_capability: CUDA capability (``9.0``) or gfx name; None for others.
         devices_per_package: Devices that one package shows to software (2 for MI250X).
         devices_per_node: How many devices the usual server holds.

@@ -1,4 +1,4 @@
-"""What every catalogue record shares: strictness, and where its facts come from."""
+"""What every catalog record shares: strictness, and where its facts come from."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from kvreport.units import MAX_CONTEXT_TOKENS
 
 SCHEMA_VERSION: Final = 1
-"""Version of the catalogue's file format; a file of another version is refused with the way up."""
+"""Version of the catalog's file format; a file of another version is refused with the way up."""
 
 MAX_DIMENSION: Final = 1 << 40
 

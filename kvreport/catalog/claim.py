@@ -13,7 +13,7 @@ from pydantic import Field, StringConstraints, model_validator
 
 from kvreport.catalog.base import SCHEMA_VERSION, Evidence, LongText, Record, Slug, Text
 from kvreport.catalog.shelf import read_yaml, validate
-from kvreport.errors import CatalogueError, Fault
+from kvreport.errors import CatalogError, Fault
 
 Number = Annotated[str, StringConstraints(pattern=r"^-?[0-9][0-9,]*(\.[0-9]+)?$", max_length=40)]
 """A number as printed. It stays text, because its digits say how exact it claims to be."""
@@ -123,7 +123,7 @@ def load_claims(folder: Path) -> tuple[ClaimsFile, ...]:
     """Read every file of a claims folder, in name order.
 
     Raises:
-        CatalogueError: All faults of all files at once.
+        CatalogError: All faults of all files at once.
     """
     faults: list[Fault] = []
     found: list[ClaimsFile] = []
@@ -132,7 +132,7 @@ def load_claims(folder: Path) -> tuple[ClaimsFile, ...]:
         where = f"{folder.name}/{path.name}"
         try:
             file = validate(ClaimsFile, read_yaml(path, where), where)
-        except CatalogueError as error:
+        except CatalogError as error:
             faults.extend(error.faults)
             continue
         for claim in file.claims:
@@ -146,5 +146,5 @@ def load_claims(folder: Path) -> tuple[ClaimsFile, ...]:
             )
         found.append(file)
     if faults:
-        raise CatalogueError(faults)
+        raise CatalogError(faults)
     return tuple(found)

@@ -74,10 +74,10 @@ class ClassCheck(Record):
 
 
 def load_class_check(data_dir: Path) -> ClassCheck | None:
-    """Read ``class_check.yaml`` of a catalogue's folder; None if there is none.
+    """Read ``class_check.yaml`` of a catalog's folder; None if there is none.
 
     Raises:
-        CatalogueError: If the file is not right.
+        CatalogError: If the file is not right.
     """
     path = data_dir / "class_check.yaml"
     return validate(ClassCheck, read_yaml(path, path.name), path.name) if path.is_file() else None

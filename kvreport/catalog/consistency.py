@@ -7,7 +7,7 @@ kernel. A slip in either place (``layers: "0-15"`` beside tensors of 32 layers) 
 by a factor and look plausible; here it is a fault.
 
 The rules hold for tensors by what they are for and how they are split, never by a model's name. All
-models of the public catalogue satisfy them; where a rule has an exception, the exception is a property
+models of the public catalog satisfy them; where a rule has an exception, the exception is a property
 of an architecture and is said beside the rule.
 """
 
@@ -42,7 +42,7 @@ MAX_PARAMETERS: Final = 10**15
 """Parameters of one model: four hundred times the largest that is published (2.8 * 10^12)."""
 
 MAX_ELEMENTS_PER_TOKEN: Final = 1 << 24
-"""Cached elements of one token over all layers; the largest in the catalogue is 2 * 10^6.
+"""Cached elements of one token over all layers; the largest in the catalog is 2 * 10^6.
 
 With :data:`~kvreport.units.MAX_CONTEXT_TOKENS`, and at most 72 bytes for one element and its scale, a request stays
 below 2^61 bytes, so that 64-bit arithmetic cannot wrap.
@@ -55,7 +55,7 @@ MAX_STATE_ELEMENTS: Final = 1 << 40
 """Elements that a request holds whatever its length: states, rings and encoder tokens."""
 
 MAX_INNER_WIDTH: Final = 1 << 24
-"""Inner width of an MLP; the widest in the catalogue is 65,536."""
+"""Inner width of an MLP; the widest in the catalog is 65,536."""
 
 MAX_CHOSEN_WIDTH: Final = 1 << 26
 """Inner width of all experts that one token passes through."""

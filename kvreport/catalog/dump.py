@@ -1,4 +1,4 @@
-"""A model as the text of its catalogue file: readable, deterministic, read back equal."""
+"""A model as the text of its catalog file: readable, deterministic, read back equal."""
 
 from __future__ import annotations
 

@@ -194,7 +194,7 @@ def engine_for_version(engines: Iterable[Engine], family: str, version: str | No
     """The engine of a family whose range of versions holds ``version``.
 
     Args:
-        engines: The catalogue's engines.
+        engines: The catalog's engines.
         family: For instance ``vllm``.
         version: As an engine prints it (``0.19.2rc1.dev134+g0``); None means the current release.
 

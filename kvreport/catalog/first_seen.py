@@ -77,10 +77,10 @@ def errors_of(logs: Iterable[FirstSeenLog]) -> list[float]:
 
 
 def load_first_seen(data_dir: Path) -> FirstSeen | None:
-    """Read ``first_seen.yaml`` of a catalogue's folder; None if there is none.
+    """Read ``first_seen.yaml`` of a catalog's folder; None if there is none.
 
     Raises:
-        CatalogueError: If the file is not right.
+        CatalogError: If the file is not right.
     """
     path = data_dir / "first_seen.yaml"
     return validate(FirstSeen, read_yaml(path, path.name), path.name) if path.is_file() else None

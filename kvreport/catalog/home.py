@@ -192,7 +192,7 @@ def home_accelerators(folder: Path | None = None) -> Mapping[str, Accelerator]:
         folder: The catalog's folder; None for the published one.
 
     Raises:
-        CatalogueError: If the file has a fault.
+        CatalogError: If the file has a fault.
     """
     machines = load_home_machines(folder)
     return MappingProxyType({} if machines is None else {one.id: one for one in machines.accelerators()})
@@ -206,7 +206,7 @@ def load_home_machines(folder: Path | None = None) -> HomeMachines | None:
         folder: The catalog's folder; None for the published one.
 
     Raises:
-        CatalogueError: If the file has a fault.
+        CatalogError: If the file has a fault.
     """
     path = (folder or data_dir()) / FILE
     return validate(HomeMachines, read_yaml(path, FILE), FILE) if path.is_file() else None

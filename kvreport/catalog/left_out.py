@@ -135,10 +135,10 @@ class LeftOut(Record):
 
 
 def load_left_out(data_dir: Path) -> LeftOut | None:
-    """Read ``left_out.yaml`` of a catalogue's folder; None if there is none.
+    """Read ``left_out.yaml`` of a catalog's folder; None if there is none.
 
     Raises:
-        CatalogueError: If the file is not right.
+        CatalogError: If the file is not right.
     """
     path = data_dir / "left_out.yaml"
     return validate(LeftOut, read_yaml(path, path.name), path.name) if path.is_file() else None

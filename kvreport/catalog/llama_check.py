@@ -63,7 +63,7 @@ def load_llama_check(folder: Path | None = None) -> LlamaCheck | None:
         folder: The catalog's folder; None for the published one.
 
     Raises:
-        CatalogueError: If the file has a fault.
+        CatalogError: If the file has a fault.
     """
     path = (folder or data_dir()) / FILE
     return validate(LlamaCheck, read_yaml(path, FILE), FILE) if path.is_file() else None
@@ -104,7 +104,7 @@ def load_mlx_check(folder: Path | None = None) -> MlxCheck | None:
         folder: The catalog's folder; None for the published one.
 
     Raises:
-        CatalogueError: If the file has a fault.
+        CatalogError: If the file has a fault.
     """
     path = (folder or data_dir()) / MLX_FILE
     return validate(MlxCheck, read_yaml(path, MLX_FILE), MLX_FILE) if path.is_file() else None

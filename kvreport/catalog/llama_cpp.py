@@ -77,13 +77,13 @@ class LocalArchitectures(Record):
 
 @lru_cache(maxsize=4)
 def load_local_architectures(folder: Path | None = None) -> LocalArchitectures:
-    """Read ``llama_cpp/architectures.yaml`` of a catalogue.
+    """Read ``llama_cpp/architectures.yaml`` of a catalog.
 
     Args:
-        folder: The catalogue's folder; None for the published one.
+        folder: The catalog's folder; None for the published one.
 
     Raises:
-        CatalogueError: If the file has a fault.
+        CatalogError: If the file has a fault.
     """
     path = (folder or data_dir()) / "llama_cpp" / "architectures.yaml"
     where = "llama_cpp/architectures.yaml"
@@ -94,7 +94,7 @@ class OllamaModel(Record):
     """What a name of Ollama's library carries.
 
     Attributes:
-        model: Id of the base model in the catalogue.
+        model: Id of the base model in the catalog.
         format: Quantization mix without a suffix in the name.
     """
 
@@ -136,13 +136,13 @@ class OllamaNames(Record):
 
 @lru_cache(maxsize=4)
 def load_ollama_names(folder: Path | None = None) -> OllamaNames:
-    """Read ``llama_cpp/ollama.yaml`` of a catalogue.
+    """Read ``llama_cpp/ollama.yaml`` of a catalog.
 
     Args:
-        folder: The catalogue's folder; None for the published one.
+        folder: The catalog's folder; None for the published one.
 
     Raises:
-        CatalogueError: If the file has a fault.
+        CatalogError: If the file has a fault.
     """
     path = (folder or data_dir()) / "llama_cpp" / "ollama.yaml"
     where = "llama_cpp/ollama.yaml"

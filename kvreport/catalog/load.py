@@ -1,7 +1,7 @@
-"""The catalogue: models, accelerators, formats, engines and the grid, from YAML files.
+"""The catalog: models, accelerators, formats, engines and the grid, from YAML files.
 
-:func:`open_catalogue` reads a file only when it is asked for, so that one estimate costs one model
-and one accelerator. :func:`load_catalogue` reads everything and reports all faults at once.
+:func:`open_catalog` reads a file only when it is asked for, so that one estimate costs one model
+and one accelerator. :func:`load_catalog` reads everything and reports all faults at once.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from kvreport.catalog.reads import EVERYTHING, again, note
 from kvreport.catalog.shelf import Shelf, read_yaml, spoken, validate
 from kvreport.catalog.support import Support
 from kvreport.catalog.variant import FIELD, Variant, expand
-from kvreport.errors import CatalogueError, Fault, InputError, shorten
+from kvreport.errors import CatalogError, Fault, InputError, shorten
 from kvreport.resources import data_dir
 
-__all__ = ["Catalogue", "dump_model", "load_catalogue", "open_catalogue"]
+__all__ = ["Catalog", "dump_model", "load_catalog", "open_catalog"]
 
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")
@@ -42,7 +42,7 @@ _SLICE: Final = re.compile(r"(?P<device>.+?)[-:/ ](?:mig[-_ ])?(?P<slice>[1-7]g\
 """A slice of a device: ``h100-1g.10gb``, ``H100:2g.20gb``, ``H200 MIG 1g.18gb``."""
 
 
-class Catalogue:
+class Catalog:
     """The facts, by name. Everything is read when first asked for, and once.
 
     Attributes:
@@ -86,7 +86,7 @@ class Catalogue:
 
     @cached_property
     def support(self) -> Support | None:
-        """The content of ``support.yaml``; None for a catalogue without one, where nothing is judged."""
+        """The content of ``support.yaml``; None for a catalog without one, where nothing is judged."""
         name = "support.yaml"
         return self._file(name, Support) if (self.folder / name).is_file() else None
 
@@ -242,26 +242,26 @@ class Catalogue:
         return _only(matches, "KV format", name, list(self.kv_formats))
 
     def faults(self) -> tuple[Fault, ...]:
-        """Read the whole catalogue and return everything that is wrong with it."""
+        """Read the whole catalog and return everything that is wrong with it."""
         found = [*self._models.faults(), *self._accelerators.faults(), *self._engines.faults()]
         try:
             formats = self.formats
-        except CatalogueError as error:
+        except CatalogError as error:
             found += error.faults
             formats = None
         try:
             grid = self.grid
-        except CatalogueError as error:
+        except CatalogError as error:
             found += error.faults
             grid = None
         try:
             support = self.support
-        except CatalogueError as error:
+        except CatalogError as error:
             found += error.faults
             support = None
         try:
             home_accelerators(self.folder)
-        except CatalogueError as error:
+        except CatalogError as error:
             found += error.faults
         if found:
             # Names cannot be compared across files that could not all be read.
@@ -378,7 +378,7 @@ class _Models(Shelf[Model]):
         variant = validate(Variant, data, where)
         stem = variant.quantized_from.replace("/", "--")
         if stem not in self.files:
-            raise CatalogueError(
+            raise CatalogError(
                 [
                     Fault(
                         where,
@@ -390,7 +390,7 @@ class _Models(Shelf[Model]):
             )
         raw = read_yaml(self.files[stem], self.where(stem))
         if isinstance(raw, dict) and FIELD in raw:
-            raise CatalogueError(
+            raise CatalogError(
                 [
                     Fault(
                         where,
@@ -403,8 +403,8 @@ class _Models(Shelf[Model]):
         return expand(variant, self.read(stem), self._formats())
 
 
-def open_catalogue(path: Path | str | None = None) -> Catalogue:
-    """Open a catalogue without reading it.
+def open_catalog(path: Path | str | None = None) -> Catalog:
+    """Open a catalog without reading it.
 
     Args:
         path: Its folder; None for the public one that comes with the package.
@@ -418,38 +418,38 @@ def open_catalogue(path: Path | str | None = None) -> Catalogue:
         raise InputError(str(error)) from error
     if not folder.is_dir():
         raise InputError(f"catalog: found no folder {shorten(str(folder))}; allowed: the folder of a catalog")
-    return _public(folder) if path is None else Catalogue(folder)
+    return _public(folder) if path is None else Catalog(folder)
 
 
 @lru_cache(maxsize=2)
-def _public(folder: Path) -> Catalogue:
-    """The catalogue of the package, opened once per process: its files do not change under it."""
-    return Catalogue(folder)
+def _public(folder: Path) -> Catalog:
+    """The catalog of the package, opened once per process: its files do not change under it."""
+    return Catalog(folder)
 
 
-def load_catalogue(path: Path | str | None = None) -> Catalogue:
-    """Open a catalogue, read all of it and check it.
+def load_catalog(path: Path | str | None = None) -> Catalog:
+    """Open a catalog, read all of it and check it.
 
     Args:
         path: Its folder; None for the public one that comes with the package.
 
     Raises:
-        CatalogueError: With all faults at once.
+        CatalogError: With all faults at once.
         InputError: If there is no such folder.
     """
-    return checked(open_catalogue(data_dir() if path is None else path))
+    return checked(open_catalog(data_dir() if path is None else path))
 
 
-def checked(catalogue: Catalogue) -> Catalogue:
-    """Read all of a catalogue and check it.
+def checked(catalog: Catalog) -> Catalog:
+    """Read all of a catalog and check it.
 
     Raises:
-        CatalogueError: With all faults at once.
+        CatalogError: With all faults at once.
     """
-    faults = catalogue.faults()
+    faults = catalog.faults()
     if faults:
-        raise CatalogueError(faults)
-    return catalogue
+        raise CatalogError(faults)
+    return catalog
 
 
 def _used(folder: Path, model: Model) -> None:

@@ -90,6 +90,6 @@ def load_local_logs(folder: Path | None = None) -> LocalLogs:
         folder: The catalog's folder; None for the published one.
 
     Raises:
-        CatalogueError: If the file has a fault.
+        CatalogError: If the file has a fault.
     """
     return validate(LocalLogs, read_yaml((folder or data_dir()) / FILE, FILE), FILE)

@@ -14,7 +14,7 @@ from pydantic import Field, StringConstraints
 
 from kvreport.catalog.base import SCHEMA_VERSION, LongText, Record, Slug, Text
 from kvreport.catalog.shelf import read_json, validate
-from kvreport.errors import CatalogueError, Fault, shorten
+from kvreport.errors import CatalogError, Fault, shorten
 
 SUFFIX: Final = ".json"
 
@@ -133,17 +133,17 @@ def load_measurements(folder: Path) -> tuple[Measurement, ...]:
     """Read every measurement in a folder, by experiment and name; none if it is not there.
 
     Raises:
-        CatalogueError: With every fault of every file.
+        CatalogError: With every fault of every file.
     """
     found: list[Measurement] = []
     faults: list[Fault] = []
     for path in sorted(folder.glob(f"*{SUFFIX}")) if folder.is_dir() else []:
         try:
             found.append(read_measurement(path))
-        except CatalogueError as error:
+        except CatalogError as error:
             faults += error.faults
     if faults:
-        raise CatalogueError(faults)
+        raise CatalogError(faults)
     return tuple(sorted(found, key=lambda one: (one.experiment, one.name)))
 
 
@@ -151,10 +151,10 @@ def read_measurement(path: Path) -> Measurement:
     """Read one measurement.
 
     Raises:
-        CatalogueError: With every fault of the file.
+        CatalogError: With every fault of the file.
     """
     where = f"measurements/{path.name}"
     made = validate(Measurement, read_json(path, where), where)
     if made.name != path.stem:
-        raise CatalogueError([Fault(where, "name", shorten(made.name), f"the name of the file, {path.stem}")])
+        raise CatalogError([Fault(where, "name", shorten(made.name), f"the name of the file, {path.stem}")])
     return made

@@ -64,7 +64,7 @@ are divided evenly (or whole experts are placed, the bytes are the same).
 
 
 MAX_LAYERS: Final = 4096
-"""Layers of one model; the deepest in the catalogue has 126."""
+"""Layers of one model; the deepest in the catalog has 126."""
 
 
 class LayerGroup(Record):

@@ -16,7 +16,7 @@ from kvreport.catalog.base import SCHEMA_VERSION, LongText, Positive, Record, Sl
 from kvreport.catalog.formats import FormatName
 from kvreport.catalog.model import ModelId
 from kvreport.catalog.shelf import read_yaml, validate
-from kvreport.errors import CatalogueError, Fault
+from kvreport.errors import CatalogError, Fault
 
 Size = Annotated[float, Field(ge=-1e9, le=1e9)]
 Number = Annotated[int, Field(ge=0, le=1 << 40)]
@@ -117,17 +117,17 @@ class Observation(Record):
         id: Slug, unique over all files.
         engine_version: As the source names it; None if it does not.
         model: As the source names it.
-        model_id: The catalogue's or the hub's id, where the name leaves no doubt.
-        shapes_of: A model of the same layers and widths, to predict with where the catalogue does not
+        model_id: The catalog's or the hub's id, where the name leaves no doubt.
+        shapes_of: A model of the same layers and widths, to predict with where the catalog does not
             have the checkpoint itself (a quantised copy, a fine-tune).
         shapes_weights: The format to count that model's weights in; None if the checkpoint mixes
             formats in a way that the source does not tell.
         quantization: As the source names it.
-        weight_format: The catalogue's name for it, ``released`` if the checkpoint's own; None if
+        weight_format: The catalog's name for it, ``released`` if the checkpoint's own; None if
             not known.
-        kv_format: The catalogue's name, ``auto`` if left to the engine; None if not stated.
+        kv_format: The catalog's name, ``auto`` if left to the engine; None if not stated.
         gpu_named: As the source names it.
-        gpu: The catalogue's accelerator; None if it is not named or several are mixed.
+        gpu: The catalog's accelerator; None if it is not named or several are mixed.
         kernels_of: One of several mixed devices of equal compute capability: how weights are laid out
             follows from it, and nothing else.
         gpu_certainty: ``named``, or ``form_factor_assumed`` where the name leaves it open and the
@@ -207,13 +207,13 @@ class ObservationsFile(Record):
 
 
 def load_observations(data_dir: Path) -> tuple[Observation, ...]:
-    """Read ``observations/*.yaml`` of a catalogue's folder, in name order.
+    """Read ``observations/*.yaml`` of a catalog's folder, in name order.
 
     Args:
-        data_dir: The catalogue's folder; without ``observations`` in it there are none.
+        data_dir: The catalog's folder; without ``observations`` in it there are none.
 
     Raises:
-        CatalogueError: All faults of all files at once.
+        CatalogError: All faults of all files at once.
     """
     faults: list[Fault] = []
     found: dict[str, Observation] = {}
@@ -221,7 +221,7 @@ def load_observations(data_dir: Path) -> tuple[Observation, ...]:
         where = f"observations/{path.name}"
         try:
             file = validate(ObservationsFile, read_yaml(path, where), where)
-        except CatalogueError as error:
+        except CatalogError as error:
             faults.extend(error.faults)
             continue
         for number, observation in enumerate(file.observations):
@@ -230,5 +230,5 @@ def load_observations(data_dir: Path) -> tuple[Observation, ...]:
                 faults.append(Fault(where, place, repr(observation.id), "an id that no other has"))
             found[observation.id] = observation
     if faults:
-        raise CatalogueError(faults)
+        raise CatalogError(faults)
     return tuple(found.values())

@@ -52,8 +52,8 @@ class Question(Record):
     """One question: how many requests of a context fit?
 
     Attributes:
-        weight_format: The catalogue's name; None for the checkpoint as released.
-        kv_format: The catalogue's name; None for what the checkpoint declares, else 16 bits.
+        weight_format: The catalog's name; None for the checkpoint as released.
+        kv_format: The catalog's name; None for what the checkpoint declares, else 16 bits.
     """
 
     model: ModelId
@@ -130,10 +130,10 @@ class PeersFile(Record):
 
 
 def load_peers(data_dir: Path) -> PeersFile | None:
-    """Read ``peers.yaml`` of a catalogue's folder; None if there is none.
+    """Read ``peers.yaml`` of a catalog's folder; None if there is none.
 
     Raises:
-        CatalogueError: If the file is not right.
+        CatalogError: If the file is not right.
     """
     path = data_dir / "peers.yaml"
     return validate(PeersFile, read_yaml(path, path.name), path.name) if path.is_file() else None

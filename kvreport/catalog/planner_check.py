@@ -69,7 +69,7 @@ class OracleCheck(Record):
         points: Points compared: a model under one set of flags on one device.
         equal: Points whose tokens, window tokens, states and requests at once are all equal.
         refused_by_engine: Points that the engine answered with an error, so that nothing is compared.
-        other_classes: Points whose config is not that of the catalogue's record: another class, or class defaults.
+        other_classes: Points whose config is not that of the catalog's record: another class, or class defaults.
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION
@@ -90,20 +90,20 @@ class OracleCheck(Record):
 
 
 def load_oracle_check(data_dir: Path) -> OracleCheck | None:
-    """Read ``planner_check_sglang.yaml`` of a catalogue's folder; None if there is none.
+    """Read ``planner_check_sglang.yaml`` of a catalog's folder; None if there is none.
 
     Raises:
-        CatalogueError: If the file is not right.
+        CatalogError: If the file is not right.
     """
     path = data_dir / "planner_check_sglang.yaml"
     return validate(OracleCheck, read_yaml(path, path.name), path.name) if path.is_file() else None
 
 
 def load_planner_check(data_dir: Path) -> PlannerCheck | None:
-    """Read ``planner_check.yaml`` of a catalogue's folder; None if there is none.
+    """Read ``planner_check.yaml`` of a catalog's folder; None if there is none.
 
     Raises:
-        CatalogueError: If the file is not right.
+        CatalogError: If the file is not right.
     """
     path = data_dir / "planner_check.yaml"
     return validate(PlannerCheck, read_yaml(path, path.name), path.name) if path.is_file() else None

@@ -44,8 +44,8 @@ def noting() -> Iterator[set[Note]]:
 
 
 @cache
-def _resolved(catalogue: Path) -> str:
-    return str(catalogue.resolve())
+def _resolved(catalog: Path) -> str:
+    return str(catalog.resolve())
 
 
 def replay(notes: Iterable[Note]) -> None:
@@ -54,33 +54,33 @@ def replay(notes: Iterable[Note]) -> None:
         notes_of_block.update(notes)
 
 
-def again(catalogue: Path, stem: str) -> None:
+def again(catalog: Path, stem: str) -> None:
     """Note that a record was used which was read before; only :func:`noting` asks for it."""
     for notes_of_block in _collecting:
-        notes_of_block.add((_resolved(catalogue), stem, True))
+        notes_of_block.add((_resolved(catalog), stem, True))
 
 
-def note(catalogue: Path, name: str, *, read: bool = False) -> None:
+def note(catalog: Path, name: str, *, read: bool = False) -> None:
     """Note that a name was looked up or a file read.
 
     Args:
-        catalogue: The catalog's folder.
+        catalog: The catalog's folder.
         name: The name, a file's stem, or :data:`EVERYTHING`.
         read: True for a file.
     """
     for notes_of_block in _collecting:
-        notes_of_block.add((_resolved(catalogue), name, read))
+        notes_of_block.add((_resolved(catalog), name, read))
     folder = os.environ.get(FOLDER)
     if not folder or Path(sys.argv[0]).stem != _KERNEL:
         return
     with Path(folder, f"{os.getpid()}{_SUFFIX}").open("a", encoding="utf-8") as notes:
-        notes.write(json.dumps([str(catalogue.resolve()), name, read]) + "\n")
+        notes.write(json.dumps([str(catalog.resolve()), name, read]) + "\n")
 
 
 def notes(folder: Path) -> frozenset[Note]:
     """Return what all kernels noted in a folder."""
     return frozenset(
-        (str(catalogue), str(name), bool(read))
+        (str(catalog), str(name), bool(read))
         for path in sorted(folder.glob(f"*{_SUFFIX}"))
-        for catalogue, name, read in map(json.loads, path.read_text(encoding="utf-8").splitlines())
+        for catalog, name, read in map(json.loads, path.read_text(encoding="utf-8").splitlines())
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from kvreport.build_cache import code, digest, keep, recall
-from kvreport.catalog.load import Catalogue
+from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import Model
 
 _ABOVE: Final = (
@@ -29,36 +29,36 @@ _ABOVE: Final = (
 """Rooms whose code decides no record."""
 
 
-def recall_models(catalogue: Catalogue, folder: Path) -> int:
+def recall_models(catalog: Catalog, folder: Path) -> int:
     """Give a catalog the records that a folder keeps, of files that have not changed since.
 
     Returns:
         How many the catalog has now.
     """
-    found = recall(folder, _state(catalogue))
+    found = recall(folder, _state(catalog))
     if isinstance(found, dict):
         for stem, (files, model) in found.items():
-            if files == _files(catalogue, stem, model):
-                catalogue.models_read[stem] = model
-    return len(catalogue.models_read)
+            if files == _files(catalog, stem, model):
+                catalog.models_read[stem] = model
+    return len(catalog.models_read)
 
 
-def keep_models(catalogue: Catalogue, folder: Path) -> None:
+def keep_models(catalog: Catalog, folder: Path) -> None:
     """Keep every record that a catalog has read."""
-    read = catalogue.models_read
-    content = {stem: (_files(catalogue, stem, model), model) for stem, model in read.items()}
-    keep(folder, _state(catalogue), content)
+    read = catalog.models_read
+    content = {stem: (_files(catalog, stem, model), model) for stem, model in read.items()}
+    keep(folder, _state(catalog), content)
 
 
-def _files(catalogue: Catalogue, stem: str, model: Model) -> tuple[str, ...] | None:
+def _files(catalog: Catalog, stem: str, model: Model) -> tuple[str, ...] | None:
     """Digests of the files that a record was made from; None if one is gone."""
     stems = (stem, *([model.quantized_from.replace("/", "--")] if model.quantized_from else []))
-    files = [catalogue.model_file(one) for one in stems]
+    files = [catalog.model_file(one) for one in stems]
     if None in files:
         return None
     return tuple(sha256(path.read_bytes()).hexdigest() for path in files if path is not None)
 
 
-def _state(catalogue: Catalogue) -> str:
-    formats = catalogue.folder / "formats.yaml"
+def _state(catalog: Catalog) -> str:
+    formats = catalog.folder / "formats.yaml"
     return digest([formats] if formats.is_file() else [], ("pydantic",), code(without=_ABOVE))

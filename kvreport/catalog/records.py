@@ -23,12 +23,12 @@ class Records:
         listed: For each catalog the digest of each record's file, by its stem.
     """
 
-    def __init__(self, catalogues: Mapping[str, Path]) -> None:
+    def __init__(self, catalogs: Mapping[str, Path]) -> None:
         """List the records of each catalog, by a name that does not depend on where it lies."""
-        self._folders = {str(folder.resolve()): name for name, folder in catalogues.items()}
+        self._folders = {str(folder.resolve()): name for name, folder in catalogs.items()}
         self._texts = {
             name: {path.stem: path.read_bytes() for path in sorted((folder / MODELS).glob("*.yaml"))}
-            for name, folder in catalogues.items()
+            for name, folder in catalogs.items()
         }
         self.listed = {
             name: {stem: sha256(text).hexdigest() for stem, text in texts.items()}

@@ -37,10 +37,10 @@ class AllServerFlags(Record):
 
 
 def load_server_flags(data_dir: Path) -> dict[str, ServerFlags]:
-    """Read ``server_flags.yaml`` of a catalogue's folder, by family.
+    """Read ``server_flags.yaml`` of a catalog's folder, by family.
 
     Raises:
-        CatalogueError: If the file is not right.
+        CatalogError: If the file is not right.
     """
     path = data_dir / "server_flags.yaml"
     found = validate(AllServerFlags, read_yaml(path, path.name), path.name)

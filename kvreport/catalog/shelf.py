@@ -1,4 +1,4 @@
-"""A folder of catalogue files, each one record: found by name, read when asked for.
+"""A folder of catalog files, each one record: found by name, read when asked for.
 
 YAML is read strictly: no anchors or aliases, no key twice, no objects, no file beyond reason; JSON,
 which programs write, likewise. A record is validated as JSON is, so nothing is converted silently.
@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from kvreport.catalog.base import SCHEMA_VERSION, Record
-from kvreport.errors import CatalogueError, Fault, shorten
+from kvreport.errors import CatalogError, Fault, shorten
 
 if TYPE_CHECKING:
     from kvreport.catalog.parsed import Parsed
@@ -108,11 +108,11 @@ def read_yaml(path: Path, where: str) -> object:
     """Read one YAML file strictly.
 
     Raises:
-        CatalogueError: If the file cannot be read as plain YAML.
+        CatalogError: If the file cannot be read as plain YAML.
     """
 
-    def fault(found: str, allowed: str) -> CatalogueError:
-        return CatalogueError([Fault(where, "", found, allowed)])
+    def fault(found: str, allowed: str) -> CatalogError:
+        return CatalogError([Fault(where, "", found, allowed)])
 
     try:
         text = _text(path, "YAML", MAX_FILE_BYTES, fault)
@@ -135,7 +135,7 @@ def read_yaml(path: Path, where: str) -> object:
         )
         raise fault(f"{problem}{place}", allowed) from error
     except (yaml.YAMLError, ValueError) as error:
-        if isinstance(error, CatalogueError):
+        if isinstance(error, CatalogError):
             raise
         raise fault(shorten(str(error)), "YAML") from error
     except RecursionError as error:
@@ -172,11 +172,11 @@ def read_json(path: Path, where: str) -> object:
     """Read one JSON file strictly: no key twice, no number that is none.
 
     Raises:
-        CatalogueError: If the file cannot be read as such.
+        CatalogError: If the file cannot be read as such.
     """
 
-    def fault(found: str, allowed: str) -> CatalogueError:
-        return CatalogueError([Fault(where, "", found, allowed)])
+    def fault(found: str, allowed: str) -> CatalogError:
+        return CatalogError([Fault(where, "", found, allowed)])
 
     def once(pairs: list[tuple[str, object]]) -> dict[str, object]:
         made: dict[str, object] = {}
@@ -192,7 +192,7 @@ def read_json(path: Path, where: str) -> object:
     try:
         text = _text(path, "JSON", MAX_JSON_BYTES, fault)
         data: object = json.loads(text, object_pairs_hook=once, parse_constant=number)
-    except CatalogueError:
+    except CatalogError:
         raise
     except ValueError as error:
         raise fault(shorten(str(error), 120), "JSON") from error
@@ -201,7 +201,7 @@ def read_json(path: Path, where: str) -> object:
     return data
 
 
-def _text(path: Path, kind: str, limit: int, fault: Callable[[str, str], CatalogueError]) -> str:
+def _text(path: Path, kind: str, limit: int, fault: Callable[[str, str], CatalogError]) -> str:
     """Return what a file says, if it is one and not beyond reason."""
     try:
         if not path.is_file():
@@ -215,7 +215,7 @@ def _text(path: Path, kind: str, limit: int, fault: Callable[[str, str], Catalog
         raise fault(error.strerror or "an unreadable file", "a readable file") from error
 
 
-def _refuse_anchors(text: str, fault: Callable[[str, str], CatalogueError]) -> None:
+def _refuse_anchors(text: str, fault: Callable[[str, str], CatalogError]) -> None:
     for event in yaml.parse(text, Loader=_Base):
         if getattr(event, "anchor", None) is not None:
             mark = event.start_mark
@@ -223,7 +223,7 @@ def _refuse_anchors(text: str, fault: Callable[[str, str], CatalogueError]) -> N
             raise fault(f"an anchor or alias{place}", "values written out where they belong")
 
 
-def _refuse_depth(text: str, fault: Callable[[str, str], CatalogueError]) -> None:
+def _refuse_depth(text: str, fault: Callable[[str, str], CatalogError]) -> None:
     depth = 0
     for event in yaml.parse(text, Loader=_Base):
         if isinstance(event, yaml.CollectionStartEvent):
@@ -238,16 +238,16 @@ def validate(record: type[R], data: object, where: str) -> R:
     """Validate what a file holds.
 
     Raises:
-        CatalogueError: With every fault of the file.
+        CatalogError: With every fault of the file.
     """
     if not isinstance(data, dict):
-        raise CatalogueError([Fault(where, "", _KINDS.get(type(data), "one value"), "fields with values")])
+        raise CatalogError([Fault(where, "", _KINDS.get(type(data), "one value"), "fields with values")])
     version = data.get("schema_version", SCHEMA_VERSION)
     if version != SCHEMA_VERSION:
         allowed = f"{SCHEMA_VERSION} (this version of kvreport reads no other)"
-        raise CatalogueError([Fault(where, "schema_version", shorten(version), allowed)])
+        raise CatalogError([Fault(where, "schema_version", shorten(version), allowed)])
     if _exceeds(data, MAX_VALUES):
-        raise CatalogueError(
+        raise CatalogError(
             [Fault(where, "", f"more than {MAX_VALUES:,} values", f"at most {MAX_VALUES:,} in one record")]
         )
     try:
@@ -257,18 +257,18 @@ def validate(record: type[R], data: object, where: str) -> R:
             _refuse_unreadable(data, where)
         made = record.model_validate_json(text)
     except ValidationError as error:
-        raise CatalogueError(
+        raise CatalogError(
             Fault(where, _field(fault["loc"]), _found(fault), _allowed(fault))
             for fault in error.errors(include_url=False)
         ) from error
-    except CatalogueError:
+    except CatalogError:
         raise
     except (TypeError, ValueError, RecursionError) as error:
         found = shorten(str(error))
-        raise CatalogueError([Fault(where, "", found, "texts, numbers, lists and fields")]) from error
+        raise CatalogError([Fault(where, "", found, "texts, numbers, lists and fields")]) from error
     faults = [Fault(where, *contradiction) for contradiction in made.contradictions()]
     if faults:
-        raise CatalogueError(faults)
+        raise CatalogError(faults)
     return made
 
 
@@ -292,7 +292,7 @@ def _refuse_unreadable(data: object, where: str) -> None:
         if _UNREADABLE.search(text)
     ]
     if faults:
-        raise CatalogueError(faults)
+        raise CatalogError(faults)
 
 
 def _texts(data: object, location: tuple[int | str, ...] = ()) -> Iterator[tuple[tuple[int | str, ...], str]]:
@@ -381,14 +381,14 @@ class Shelf(Generic[R]):
         """Return one file's record, read once.
 
         Raises:
-            CatalogueError: With every fault of the file.
+            CatalogError: With every fault of the file.
         """
         if stem not in self._read:
             path, where = self.files[stem], self.where(stem)
             record = self._make(read_yaml(path, where), where)
             name, expected = self._identify(record)
             if expected != stem:
-                raise CatalogueError([Fault(where, "id", shorten(name), f"the file name {expected}.yaml")])
+                raise CatalogError([Fault(where, "id", shorten(name), f"the file name {expected}.yaml")])
             self._read[stem] = record
         return self._read[stem]
 
@@ -417,7 +417,7 @@ class Shelf(Generic[R]):
         for stem in self.files:
             try:
                 self.read(stem)
-            except CatalogueError as error:
+            except CatalogError as error:
                 found += error.faults
         return found
 

@@ -38,8 +38,8 @@ class KnownStart(Record):
         starts: Whether it started; False if the engine refused or ran out of memory at start.
         about: What decides it.
         engine: Name on the command line, with the release: ``vllm@0.13.0``; without one, the current release.
-        model: Catalogue id.
-        gpu: Catalogue's accelerator.
+        model: Catalog id.
+        gpu: Catalog's accelerator.
         options: Further fields of a query; what is not said is the engine's default.
         says: What the source says, in our words.
         url: Its address.
@@ -67,10 +67,10 @@ class KnownStarts(Record):
 
 
 def load_known_starts(data_dir: Path) -> KnownStarts | None:
-    """Read ``starts.yaml`` of a catalogue's folder; None if there is none.
+    """Read ``starts.yaml`` of a catalog's folder; None if there is none.
 
     Raises:
-        CatalogueError: With every fault of the file.
+        CatalogError: With every fault of the file.
     """
     path = data_dir / "starts.yaml"
     return validate(KnownStarts, read_yaml(path, "starts.yaml"), "starts.yaml") if path.is_file() else None

@@ -18,7 +18,7 @@ from typing import NoReturn
 
 from kvreport import __version__
 from kvreport.cli import (
-    catalogue,
+    catalog,
     difference,
     estimate,
     listing,
@@ -32,7 +32,7 @@ from kvreport.cli import (
 )
 from kvreport.cli.output import Run, cut, write
 from kvreport.cli.spellings import flags_of, in_our_spelling, unknown_argument
-from kvreport.errors import CatalogueError, InputError
+from kvreport.errors import CatalogError, InputError
 from kvreport.processes import exit_on_signals
 
 _COMMANDS = (
@@ -44,7 +44,7 @@ _COMMANDS = (
     validate,
     listing,
     matrix,
-    catalogue,
+    catalog,
     site,
     tools,
 )
@@ -131,7 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options = parser().parse_args(arguments)
         status: int = options.run(options)
         sys.stdout.flush()
-    except CatalogueError as error:
+    except CatalogError as error:
         return _fail(str(error).splitlines())
     except InputError as error:
         return _fail([" ".join(str(error).split())])

@@ -12,7 +12,7 @@ from kvreport.cli.output import REQUIREMENT_NOT_MET, Add, add_data_option, table
 
 if TYPE_CHECKING:
     from kvreport.catalog.engine import Engine
-    from kvreport.catalog.load import Catalogue
+    from kvreport.catalog.load import Catalog
     from kvreport.estimation.difference import Difference, Side
 
 _EPILOG = """\
@@ -55,16 +55,16 @@ def register(add: Add) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from kvreport.catalog.load import open_catalogue
+    from kvreport.catalog.load import open_catalog
     from kvreport.cli.matrix import parse_contexts
     from kvreport.errors import InputError, shorten
     from kvreport.estimation.difference import compare_all
 
-    catalogue = open_catalogue(options.data)
-    snapshots = [_snapshot(name, catalogue) for name in (options.old, options.new)]
+    catalog = open_catalog(options.data)
+    snapshots = [_snapshot(name, catalog) for name in (options.old, options.new)]
     if all(path is not None for path in snapshots):
         return _releases(snapshots, options.format)
-    pairs = _pairs(options, catalogue)
+    pairs = _pairs(options, catalog)
     gpus = [name.strip() for name in options.gpu.split(",")]
     found = compare_all(pairs, gpus, parse_contexts(options.context), options.tensor_parallel)
     if not found:
@@ -104,43 +104,43 @@ def _print(found: list[Difference], smaller: list[Difference], top: int) -> None
         write(f"  and {count(len(moved) - top)} more; --top {len(moved)} prints all")
 
 
-def _pairs(options: argparse.Namespace, catalogue: Catalogue) -> list[tuple[Side, Side]]:
-    from kvreport.catalog.load import load_catalogue
+def _pairs(options: argparse.Namespace, catalog: Catalog) -> list[tuple[Side, Side]]:
+    from kvreport.catalog.load import load_catalog
     from kvreport.errors import InputError
     from kvreport.estimation.difference import Side
     from kvreport.estimation.request import resolve_model
 
     old, new = options.old, options.new
     if _is_data(old) and _is_data(new):
-        sides = [load_catalogue(name) for name in (old, new)]
+        sides = [load_catalog(name) for name in (old, new)]
         both = [model for model in sides[0].models if model in sides[1].models]
         chosen = _matching(both, options.model, sides[1])
         return [(Side(sides[0], m, options.engine), Side(sides[1], m, options.engine)) for m in chosen]
     engines: list[Engine] = []
     for name in (old, new):
         try:
-            engines.append(catalogue.engine(name))
+            engines.append(catalog.engine(name))
         except InputError:
             break
     if len(engines) == 2:
-        chosen = _matching(list(catalogue.models), options.model, catalogue)
+        chosen = _matching(list(catalog.models), options.model, catalog)
         first, second = engines
         return [
-            (Side(catalogue, catalogue.models[m], first), Side(catalogue, catalogue.models[m], second))
+            (Side(catalog, catalog.models[m], first), Side(catalog, catalog.models[m], second))
             for m in chosen
         ]
     return [
         (
-            Side(catalogue, resolve_model(old, catalogue), options.engine),
-            Side(catalogue, resolve_model(new, catalogue), options.engine),
+            Side(catalog, resolve_model(old, catalog), options.engine),
+            Side(catalog, resolve_model(new, catalog), options.engine),
         )
     ]
 
 
-def _matching(names: list[str], pattern: str, catalogue: Catalogue) -> list[str]:
+def _matching(names: list[str], pattern: str, catalog: Catalog) -> list[str]:
     """Return the models that a pattern means, or the one that is called so."""
     if not any(sign in pattern for sign in "*?[,"):
-        return [name for name in names if name == catalogue.model(pattern).id]
+        return [name for name in names if name == catalog.model(pattern).id]
     from kvreport.errors import InputError, shorten
 
     wanted = [part.strip().lower() for part in pattern.split(",")]
@@ -156,12 +156,12 @@ def _is_data(name: str) -> bool:
     return "\0" not in name and Path(name, "formats.yaml").is_file()
 
 
-def _snapshot(name: str, catalogue: Catalogue) -> Path | None:
+def _snapshot(name: str, catalog: Catalog) -> Path | None:
     """Return the file of a release's figures, if that is what a name means."""
     import re
 
     if re.fullmatch(r"20[0-9]{2}\.[0-9]{2}\.[0-9]{2}", name, re.ASCII):
-        path = catalogue.folder / "releases" / f"{name}.json"
+        path = catalog.folder / "releases" / f"{name}.json"
         return path if path.is_file() else None
     path = Path(name) if "\0" not in name else Path()
     if path.suffix == ".json" and path.is_file() and re.fullmatch(r"20[0-9.]{8}", path.stem, re.ASCII):

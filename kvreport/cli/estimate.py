@@ -63,19 +63,19 @@ def register(add: Add) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from kvreport.catalog.load import open_catalogue
+    from kvreport.catalog.load import open_catalog
     from kvreport.estimation import estimate
     from kvreport.estimation.local_answer import LocalEstimate
     from kvreport.estimation.remedies import remedies
     from kvreport.estimation.why_not import why_not
 
-    catalogue = open_catalogue(options.data)
-    result = estimate(options.model, catalog=catalogue, **query_values(options))
-    why = None if isinstance(result, LocalEstimate) else why_not(result, catalogue)
+    catalog = open_catalog(options.data)
+    result = estimate(options.model, catalog=catalog, **query_values(options))
+    why = None if isinstance(result, LocalEstimate) else why_not(result, catalog)
     if options.format == "json":
         write_json(result.to_dict() | {"why_not": None if why is None else why.to_dict()})
     else:
-        helps = [] if isinstance(result, LocalEstimate) else remedies(result, catalogue.kv_formats)
+        helps = [] if isinstance(result, LocalEstimate) else remedies(result, catalog.kv_formats)
         headline, *rest = text(result, helps, options.model, why)
         print(paint(plain(headline), _ROLES.get(result.verdict, "bad")))
         for line in rest:

@@ -1,4 +1,4 @@
-"""``kvreport list``: what the catalogue knows."""
+"""``kvreport list``: what the catalog knows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from kvreport.cli.output import Add, add_data_option, table, write, write_json
 
 if TYPE_CHECKING:
-    from kvreport.catalog.load import Catalogue
+    from kvreport.catalog.load import Catalog
 
 _EPILOG = """\
 examples:
@@ -36,9 +36,9 @@ def register(add: Add) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from kvreport.catalog.load import open_catalogue
+    from kvreport.catalog.load import open_catalog
 
-    rows = rows_of(open_catalogue(options.data), options.what, options.pattern)
+    rows = rows_of(open_catalog(options.data), options.what, options.pattern)
     if options.format == "json":
         write_json(rows)
         return 0
@@ -52,11 +52,11 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
-def rows_of(catalogue: Catalogue, what: str, pattern: str = "*") -> list[Row]:
+def rows_of(catalog: Catalog, what: str, pattern: str = "*") -> list[Row]:
     """Return what matches a pattern, one object each.
 
     Args:
-        catalogue: Where to look.
+        catalog: Where to look.
         what: ``models``, ``gpus``, ``engines`` or ``formats``.
         pattern: Shell pattern, or a word that an id, a name or an alias contains.
 
@@ -67,7 +67,7 @@ def rows_of(catalogue: Catalogue, what: str, pattern: str = "*") -> list[Row]:
 
     if what not in _KINDS:
         raise InputError(f"list: found {shorten(what)}; allowed: {', '.join(_KINDS)}")
-    return [row for row in _KINDS[what](catalogue) if _matches(row, pattern)]
+    return [row for row in _KINDS[what](catalog) if _matches(row, pattern)]
 
 
 def _matches(row: Row, pattern: str) -> bool:
@@ -78,10 +78,10 @@ def _matches(row: Row, pattern: str) -> bool:
     return any(fnmatchcase(str(name).lower(), wanted) for name in names)
 
 
-def _models(catalogue: Catalogue) -> Iterator[Row]:
+def _models(catalog: Catalog) -> Iterator[Row]:
     from kvreport.accounting.weights import parameters
 
-    for model in catalogue.models.values():
+    for model in catalog.models.values():
         yield {
             "id": model.id,
             "name": model.name,
@@ -92,8 +92,8 @@ def _models(catalogue: Catalogue) -> Iterator[Row]:
         }
 
 
-def _gpus(catalogue: Catalogue) -> Iterator[Row]:
-    every = {**catalogue.accelerators, **catalogue.home_accelerators}
+def _gpus(catalog: Catalog) -> Iterator[Row]:
+    every = {**catalog.accelerators, **catalog.home_accelerators}
     for device in sorted(every.values(), key=lambda one: one.id):
         yield {
             "id": device.id,
@@ -104,8 +104,8 @@ def _gpus(catalogue: Catalogue) -> Iterator[Row]:
         }
 
 
-def _engines(catalogue: Catalogue) -> Iterator[Row]:
-    for engine in catalogue.engines.values():
+def _engines(catalog: Catalog) -> Iterator[Row]:
+    for engine in catalog.engines.values():
         first, end = engine.versions or (engine.version, None)
         yield {
             "id": engine.name,
@@ -117,8 +117,8 @@ def _engines(catalogue: Catalogue) -> Iterator[Row]:
         }
 
 
-def _formats(catalogue: Catalogue) -> Iterator[Row]:
-    for kind, forms in (("weights", catalogue.formats.weights), ("kv", catalogue.formats.kv)):
+def _formats(catalog: Catalog) -> Iterator[Row]:
+    for kind, forms in (("weights", catalog.formats.weights), ("kv", catalog.formats.kv)):
         for form in forms:
             yield {
                 "id": form.name,
@@ -129,7 +129,7 @@ def _formats(catalogue: Catalogue) -> Iterator[Row]:
             }
 
 
-_KINDS: dict[str, Callable[[Catalogue], Iterator[Row]]] = {
+_KINDS: dict[str, Callable[[Catalog], Iterator[Row]]] = {
     "models": _models,
     "gpus": _gpus,
     "engines": _engines,

@@ -61,7 +61,7 @@ def _decoded(content: bytes) -> str:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from kvreport.catalog.load import open_catalogue
+    from kvreport.catalog.load import open_catalog
     from kvreport.startup_log import MAX_CHARACTERS, diagnose
     from kvreport.startup_log.llama_cpp import looks_like_llama_cpp
     from kvreport.startup_log.local import diagnose_local
@@ -76,7 +76,7 @@ def _run(options: argparse.Namespace) -> int:
             model=options.model,
             fetch=options.fetch,
             revision=options.revision,
-            catalog=open_catalogue(options.data),
+            catalog=open_catalog(options.data),
         )
         if options.format == "json":
             write_json(local.to_dict())
@@ -93,7 +93,7 @@ def _run(options: argparse.Namespace) -> int:
         kv=options.kv,
         fetch=options.fetch,
         revision=options.revision,
-        catalog=open_catalogue(options.data),
+        catalog=open_catalog(options.data),
     )
     if options.format == "json":
         write_json(found.to_dict())

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _EPILOG = """\
 examples:
   kvreport matrix --out downloads
-  kvreport matrix --out mine --data my-catalogue --gpus 'h100*,h200*' --contexts 8K,32K,128K
+  kvreport matrix --out mine --data my-catalog --gpus 'h100*,h200*' --contexts 8K,32K,128K
   kvreport matrix --out large --partitioned --contexts 1K..1M/1K --shard 3/16
 
 Contexts are tokens (8192), with K or M (32K), or ranges FIRST..LAST/STEP (1K..128K/1K).
@@ -68,7 +68,7 @@ def register(add: Add) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from kvreport.catalog.load import load_catalogue
+    from kvreport.catalog.load import load_catalog
     from kvreport.dataset.grid import axes, parse_shard
     from kvreport.dataset.partitions import write_partitioned
     from kvreport.dataset.release import data_version
@@ -90,9 +90,9 @@ def _run(options: argparse.Namespace) -> int:
         if options.tensor_parallel is None
         else _whole_numbers("tensor-parallel", options.tensor_parallel)
     )
-    catalogue = load_catalogue(options.data)
+    catalog = load_catalog(options.data)
     chosen = axes(
-        catalogue,
+        catalog,
         models=options.models,
         gpus=options.gpus,
         contexts=contexts,
@@ -116,10 +116,10 @@ def _run(options: argparse.Namespace) -> int:
         write(f"{rows:,} rows in {options.out}")
         return 0
     release = publish(
-        catalogue,
+        catalog,
         chosen,
         out,
-        version=data_version(catalogue.folder),
+        version=data_version(catalog.folder),
         workers=options.workers,
         progress=_progress,
     )

@@ -73,7 +73,7 @@ def has_color(stream: TextIO) -> bool:
 
 
 def plain(text: str) -> str:
-    """Return ``text`` without control and direction characters: catalogue texts are untrusted."""
+    """Return ``text`` without control and direction characters: catalog texts are untrusted."""
     if text.isascii() and text.isprintable():
         return text
     return "".join("\ufffd" if unicodedata.category(sign) in _UNSAFE else sign for sign in text)

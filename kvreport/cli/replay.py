@@ -88,7 +88,7 @@ def register(add: Add) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from kvreport.accounting.sizing import DEFAULT_EFFICIENCY
-    from kvreport.catalog.load import open_catalogue
+    from kvreport.catalog.load import open_catalog
     from kvreport.traffic.answers import replay
 
     answer = replay(
@@ -107,7 +107,7 @@ def _run(options: argparse.Namespace) -> int:
         block_tokens=options.block_tokens,
         rate=options.rate,
         limit=options.limit,
-        catalog=open_catalogue(options.data),
+        catalog=open_catalog(options.data),
         **query_values(options),
     )
     if options.format == "json":

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kvreport.accounting.parallel import Layout
     from kvreport.accounting.ranking import Deployment
     from kvreport.accounting.sizing import Workload
-    from kvreport.catalog.load import Catalogue
+    from kvreport.catalog.load import Catalog
     from kvreport.estimation.commands import Server
     from kvreport.estimation.size import Sizing
 
@@ -137,7 +137,7 @@ def register(add: Add) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from kvreport.accounting.sizing import DEFAULT_EFFICIENCY
-    from kvreport.catalog.load import open_catalogue
+    from kvreport.catalog.load import open_catalog
     from kvreport.estimation.local_size import is_local
     from kvreport.estimation.size import size
 
@@ -149,7 +149,7 @@ def _run(options: argparse.Namespace) -> int:
         return _run_trace(options)
     if options.wait is not None:
         raise InputError("wait: found without --trace; allowed: with a trace, or use --ttft")
-    catalog = open_catalogue(options.data)
+    catalog = open_catalog(options.data)
     if is_local(options.engine, catalog):
         return _run_local(options, catalog)
     lengths = _read_lengths(options.lengths) if options.lengths else None
@@ -196,7 +196,7 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _run_local(options: argparse.Namespace, catalog: Catalogue) -> int:
+def _run_local(options: argparse.Namespace, catalog: Catalog) -> int:
     """Machines at home: the best quantization that fits, the layers that do not, and the command."""
     from kvreport.estimation.local_size import size_local
 
@@ -240,7 +240,7 @@ def _run_local(options: argparse.Namespace, catalog: Catalogue) -> int:
 
 
 def _run_trace(options: argparse.Namespace) -> int:
-    from kvreport.catalog.load import open_catalogue
+    from kvreport.catalog.load import open_catalog
     from kvreport.traffic.sizing import CANDIDATES, DEFAULT_WAIT_S, size_for_trace
 
     for name in ("context", "lengths", "average", "concurrent", "users", "prompt", "output"):
@@ -260,7 +260,7 @@ def _run_trace(options: argparse.Namespace) -> int:
         engine=options.engine,
         utilization=options.utilization,
         max_seqs=options.max_seqs,
-        catalog=open_catalogue(options.data),
+        catalog=open_catalog(options.data),
     )
     if options.format == "json":
         write_json([one.to_dict() for one in found])

@@ -54,10 +54,10 @@ def server(data: str | None = None) -> MCPServer[Any]:
     """Return an MCP server whose tools answer what the commands answer.
 
     Args:
-        data: Folder of a catalogue; None for the public one.
+        data: Folder of a catalog; None for the public one.
 
     Raises:
-        InputError: If the optional package is not installed, or there is no such catalogue.
+        InputError: If the optional package is not installed, or there is no such catalog.
     """
     from kvreport.errors import InputError
 
@@ -67,9 +67,9 @@ def server(data: str | None = None) -> MCPServer[Any]:
         raise InputError("mcp: found no package 'mcp'; allowed: pip install 'kvreport[mcp]'") from error
 
     from kvreport import __version__
-    from kvreport.catalog.load import open_catalogue
+    from kvreport.catalog.load import open_catalog
 
-    catalogue = open_catalogue(data)
+    catalog = open_catalog(data)
     made: MCPServer[Any] = MCPServer(
         "kvreport",
         version=__version__,
@@ -79,7 +79,7 @@ def server(data: str | None = None) -> MCPServer[Any]:
             "list_names; an error says what is allowed."
         ),
     )
-    for tool in _tools(catalogue):
+    for tool in _tools(catalog):
         made.tool()(_said(tool))
     return made
 
@@ -100,7 +100,7 @@ def _said(tool: Callable[..., Any]) -> Callable[..., Any]:
     return answer
 
 
-def _tools(catalogue: Any) -> list[Any]:  # noqa: ANN401 - functions whose signatures the server reads
+def _tools(catalog: Any) -> list[Any]:  # noqa: ANN401 - functions whose signatures the server reads
     from kvreport.cli.listing import rows_of
     from kvreport.estimation.difference import Side, compare
     from kvreport.estimation.estimate import estimate as estimate_one
@@ -132,7 +132,7 @@ def _tools(catalogue: Any) -> list[Any]:  # noqa: ANN401 - functions whose signa
             weights=weights,
             kv=kv,
             engine=engine,
-            catalog=catalogue,
+            catalog=catalog,
         ).to_dict()
 
     def size(
@@ -144,7 +144,7 @@ def _tools(catalogue: Any) -> list[Any]:  # noqa: ANN401 - functions whose signa
             concurrent=concurrent_requests,
             context=context_tokens,
             gpus=gpus or (),
-            catalog=catalogue,
+            catalog=catalog,
         ).to_dict()
 
     def diff(
@@ -157,8 +157,8 @@ def _tools(catalogue: Any) -> list[Any]:  # noqa: ANN401 - functions whose signa
     ) -> dict[str, Any]:
         """What an engine release changed in capacity (vllm@0.11.0 against vllm), and which term did it."""
         return compare(
-            Side(catalogue, named(model), old_engine),
-            Side(catalogue, named(model), new_engine),
+            Side(catalog, named(model), old_engine),
+            Side(catalog, named(model), new_engine),
             gpu,
             tensor_parallel=tensor_parallel,
             context_tokens=context_tokens,
@@ -166,6 +166,6 @@ def _tools(catalogue: Any) -> list[Any]:  # noqa: ANN401 - functions whose signa
 
     def list_names(kind: str, pattern: str = "*") -> list[dict[str, Any]]:
         """Names of models, gpus, engines or formats that match a pattern."""
-        return rows_of(catalogue, kind, pattern)
+        return rows_of(catalog, kind, pattern)
 
     return [estimate, size, diff, list_names]

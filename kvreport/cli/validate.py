@@ -28,12 +28,12 @@ def register(add: Add) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from kvreport.catalog.load import open_catalogue
+    from kvreport.catalog.load import open_catalog
     from kvreport.evidence.judgment import judge
     from kvreport.evidence.records import read_observations
 
     observations = [one for name in options.file for one in read_observations(Path(name))]
-    found = judge(open_catalogue(options.data), observations)
+    found = judge(open_catalog(options.data), observations)
     if options.format == "json":
         write_json(found)
     else:

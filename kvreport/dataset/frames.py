@@ -11,7 +11,7 @@ import pandas as pd
 
 from kvreport.accounting.capacity import boundary as longest_each
 from kvreport.catalog.accelerator import Accelerator
-from kvreport.catalog.load import Catalogue, open_catalogue
+from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.model import Model
 from kvreport.dataset.arrow import capacity_table
 from kvreport.dataset.grid import axes
@@ -31,7 +31,7 @@ def matrix(
     weights: Sequence[str] | None = None,
     kv: Sequence[str] | None = None,
     engine: str | None = None,
-    catalog: Catalogue | None = None,
+    catalog: Catalog | None = None,
 ) -> pd.DataFrame:
     """Compute every combination as a data frame with the columns of the published dataset.
 
@@ -43,12 +43,12 @@ def matrix(
         weights: Weight formats, ``released`` among them if wanted.
         kv: KV formats.
         engine: Engine whose rules apply.
-        catalog: Where names are looked up; None for the public catalogue.
+        catalog: Where names are looked up; None for the public catalog.
 
     Raises:
         InputError: If a name is unknown, a number out of range, or nothing is left.
     """
-    known = open_catalogue() if catalog is None else catalog
+    known = open_catalog() if catalog is None else catalog
     chosen = axes(
         known,
         models=models,
@@ -103,14 +103,14 @@ def boundary(
     return pd.DataFrame({"requests": counts, "max_context_tokens": longest})
 
 
-def list_models(pattern: str = "*", *, catalog: Catalogue | None = None) -> pd.DataFrame:
-    """List the models of the catalogue whose id, name or alias matches a pattern.
+def list_models(pattern: str = "*", *, catalog: Catalog | None = None) -> pd.DataFrame:
+    """List the models of the catalog whose id, name or alias matches a pattern.
 
     Args:
         pattern: Shell pattern, or a word that a name contains.
-        catalog: Where to look; None for the public catalogue.
+        catalog: Where to look; None for the public catalog.
     """
-    known = open_catalogue() if catalog is None else catalog
+    known = open_catalog() if catalog is None else catalog
     wanted = pattern.lower()
     if not any(sign in wanted for sign in "*?["):
         wanted = f"*{wanted}*"
@@ -129,7 +129,7 @@ def diff(
     gpu: str,
     old_engine: str = "vllm",
     new_engine: str | None = None,
-    catalog: Catalogue | None = None,
+    catalog: Catalog | None = None,
     **options: Any,  # noqa: ANN401 - what compare takes
 ) -> Difference:
     """Compare two models or configs, or one model under two engine releases: what changed and which term did it.
@@ -140,11 +140,11 @@ def diff(
         gpu: Accelerator.
         old_engine: Engine before.
         new_engine: Engine now; None for the same.
-        catalog: Where names are looked up; None for the public catalogue.
+        catalog: Where names are looked up; None for the public catalog.
         **options: ``tensor_parallel``, ``context_tokens``, ``weights`` and ``kv``.
 
     Raises:
         InputError: If neither side can be answered.
     """
-    known = open_catalogue() if catalog is None else catalog
+    known = open_catalog() if catalog is None else catalog
     return compare(Side(known, old, old_engine), Side(known, new, new_engine or old_engine), gpu, **options)

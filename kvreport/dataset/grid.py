@@ -1,4 +1,4 @@
-"""Which combinations a matrix has: the axes, chosen from a catalogue, and how they are shared out."""
+"""Which combinations a matrix has: the axes, chosen from a catalog, and how they are shared out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kvreport.accounting.roofline import Peaks
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat, WeightFormat
-from kvreport.catalog.load import RELEASED, Catalogue
+from kvreport.catalog.load import RELEASED, Catalog
 from kvreport.catalog.model import Model
 from kvreport.catalog.support import Support
 from kvreport.errors import InputError, shorten
@@ -259,7 +259,7 @@ class Axes:
 
 
 def axes(
-    catalogue: Catalogue,
+    catalog: Catalog,
     *,
     models: str = "*",
     gpus: str = "*",
@@ -270,10 +270,10 @@ def axes(
     kv: Sequence[str] | None = None,
     engine: str | None = None,
 ) -> Axes:
-    """Choose the axes of a matrix: the catalogue's published grid, or what is asked for instead.
+    """Choose the axes of a matrix: the catalog's published grid, or what is asked for instead.
 
     Args:
-        catalogue: The facts.
+        catalog: The facts.
         models: Shell pattern over model ids, in any case; several with commas between.
         gpus: The same over accelerator slugs.
         contexts: Contexts in tokens.
@@ -287,15 +287,15 @@ def axes(
     Raises:
         InputError: If a name is unknown, a number out of range, or nothing is left.
     """
-    grid = catalogue.grid
-    policy = catalogue.engine(grid.engine if engine is None else engine)
-    chosen = _matching("models", models, catalogue.models)
+    grid = catalog.grid
+    policy = catalog.engine(grid.engine if engine is None else engine)
+    chosen = _matching("models", models, catalog.models)
     forms: dict[str, WeightFormat | None] = {}
     for name in (RELEASED, *grid.weight_formats) if weights is None else weights:
-        form = None if name.lower() == RELEASED else catalogue.weight_format(name)
+        form = None if name.lower() == RELEASED else catalog.weight_format(name)
         forms[RELEASED if form is None else form.name] = form
     caches = {
-        name.lower(): None if name.lower() == AUTO else catalogue.kv_format(name)
+        name.lower(): None if name.lower() == AUTO else catalog.kv_format(name)
         for name in (grid.kv_formats if kv is None else kv)
     }
     lengths = sorted(set(grid.contexts if contexts is None else contexts))
@@ -309,17 +309,17 @@ def axes(
     further = usual if layouts is None else layouts
     result = Axes(
         models=tuple(model for model in chosen if _allowed(refuse_unsupported, model, policy)),
-        fleet=Fleet(tuple(_matching("gpus", gpus, catalogue.accelerators)), policy),
+        fleet=Fleet(tuple(_matching("gpus", gpus, catalog.accelerators)), policy),
         tensor_parallel=tuple(sizes),
         layouts=tuple(further),
         weight_formats=tuple(sorted(forms.items(), key=lambda item: item[0])),
         kv_formats=tuple(caches.values()),
         contexts=tuple(lengths),
-        ceiling=catalogue.engine("ceiling"),
-        formats=dict(catalogue.weight_formats),
-        all_kv_formats=dict(catalogue.kv_formats),
-        support=catalogue.support,
-        local_engines={maker: catalogue.engine(name) for maker, name in grid.local_engines.items()}
+        ceiling=catalog.engine("ceiling"),
+        formats=dict(catalog.weight_formats),
+        all_kv_formats=dict(catalog.kv_formats),
+        support=catalog.support,
+        local_engines={maker: catalog.engine(name) for maker, name in grid.local_engines.items()}
         if engine is None
         else {},
     )

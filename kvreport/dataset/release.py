@@ -7,7 +7,7 @@ import re
 from datetime import UTC, datetime
 from pathlib import Path
 
-from kvreport.errors import CatalogueError, Fault, InputError, shorten
+from kvreport.errors import CatalogError, Fault, InputError, shorten
 
 RELEASE_FILE = "RELEASE"
 _VERSION = re.compile(r"20[0-9]{2}\.(0[1-9]|1[0-2])\.(0[1-9]|[12][0-9]|3[01])", re.ASCII)
@@ -18,10 +18,10 @@ _LAST_EPOCH = 4102444799
 def data_version(folder: Path) -> str:
     """Return the data's version, ``2026.11.21``.
 
-    ``SOURCE_DATE_EPOCH`` decides where it is set; else the catalogue's file ``RELEASE``.
+    ``SOURCE_DATE_EPOCH`` decides where it is set; else the catalog's file ``RELEASE``.
 
     Args:
-        folder: The catalogue's folder.
+        folder: The catalog's folder.
 
     Raises:
         InputError: If ``SOURCE_DATE_EPOCH`` is no time, or there is no ``RELEASE``.
@@ -39,7 +39,7 @@ def data_version(folder: Path) -> str:
     except (OSError, UnicodeDecodeError):
         text = ""
     if not _VERSION.fullmatch(text):
-        raise CatalogueError(
+        raise CatalogError(
             [Fault(RELEASE_FILE, "", shorten(text) if text else "nothing", "a date such as 2026.11.21")]
         )
     return text

@@ -20,7 +20,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from kvreport import processes
-from kvreport.catalog.load import Catalogue
+from kvreport.catalog.load import Catalog
 from kvreport.dataset import arrow, tables
 from kvreport.dataset.columns import ACCELERATORS, CAPACITY, MODELS, Table
 from kvreport.dataset.files import Staging, available_processors, checksums, listed, staged
@@ -56,7 +56,7 @@ _FORMULA_SIGNS: Final = ("=", "+", "-", "@")
 
 
 def publish(
-    catalogue: Catalogue,
+    catalog: Catalog,
     axes: Axes,
     out: Path,
     *,
@@ -69,7 +69,7 @@ def publish(
     """Write the dataset into a folder, whole or not at all.
 
     Args:
-        catalogue: The facts, for the small tables.
+        catalog: The facts, for the small tables.
         axes: What the matrix combines.
         out: The folder: ``capacity.*``, ``models.csv``, ``accelerators.csv``, ``models/<slug>.*``,
             ``datapackage.json``, ``croissant.json``, ``SHA256SUMS``.
@@ -99,7 +99,7 @@ def publish(
             whole.close()
         parts.close()
         small = (
-            (MODELS, tables.model_rows(axes.models, catalogue.weight_formats)),
+            (MODELS, tables.model_rows(axes.models, catalog.weight_formats)),
             (ACCELERATORS, tables.accelerator_rows(axes.accelerators)),
         )
         for table, records in small:

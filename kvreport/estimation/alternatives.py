@@ -10,7 +10,7 @@ from kvreport import words
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.ranking import Choices, Deployment, Ranking, rank
 from kvreport.accounting.sizing import Workload
-from kvreport.catalog.load import RELEASED, Catalogue
+from kvreport.catalog.load import RELEASED, Catalog
 from kvreport.units import count
 from kvreport.words import RELAX
 
@@ -46,7 +46,7 @@ def what_to_relax(work: Workload, ranking: Ranking, choices: Choices) -> str:
 
 
 def levers(
-    work: Workload, best: Deployment, choices: Choices, known: Catalogue
+    work: Workload, best: Deployment, choices: Choices, known: Catalog
 ) -> tuple[tuple[str, int | None, int], ...]:
     """What one change does to the best deployment, on the same kind of device.
 

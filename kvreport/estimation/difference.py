@@ -1,7 +1,7 @@
 """Why two answers differ: each term of the budget, and what it alone would have changed.
 
 Concurrency is ``(memory x share - weights - reserve) / bytes per request``. Between two engine releases,
-two catalogues or two checkpoints several of these move at once; the term that did it is the one that,
+two catalogs or two checkpoints several of these move at once; the term that did it is the one that,
 moved alone, changes the answer most.
 """
 
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
-from kvreport.catalog.load import Catalogue
+from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 from kvreport.estimation.answer import Estimate
@@ -182,9 +182,9 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One side of a comparison: a model in a catalogue under an engine."""
+    """One side of a comparison: a model in a catalog under an engine."""
 
-    catalogue: Catalogue
+    catalog: Catalog
     model: str | Model
     engine: str | Engine = "vllm"
 
@@ -227,7 +227,7 @@ def compare(
                 weights=weights,
                 kv=kv,
                 engine=side.engine,
-                catalog=side.catalogue,
+                catalog=side.catalog,
             )
         except InputError as error:
             notes.append(str(error))

@@ -18,7 +18,7 @@ from kvreport.accounting.roofline import step_bounds_ms
 from kvreport.accounting.support import Asked, judge
 from kvreport.accounting.weights import active_parameters, parameters, parameters_by_component
 from kvreport.catalog.accelerator import Accelerator
-from kvreport.catalog.load import Catalogue, open_catalogue
+from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 from kvreport.estimation.answer import AtContext, Estimate
@@ -37,15 +37,15 @@ def estimate(
     model: str | Path | Model,
     *,
     gpu: str | Accelerator | Sequence[str | Accelerator],
-    catalog: Catalogue | None = None,
+    catalog: Catalog | None = None,
     **options: Any,  # noqa: ANN401 - the fields of Query, checked there
 ) -> Estimate:
     """Answer how many requests of one context fit, and whether the engine starts.
 
     Args:
-        model: Catalogue id, slug or alias; path of a ``config.json``; or a :class:`Model`.
+        model: Catalog id, slug or alias; path of a ``config.json``; or a :class:`Model`.
         gpu: Accelerator slug or alias, or a record; a list with one per rank where they differ.
-        catalog: Where names are looked up; None for the public catalogue.
+        catalog: Where names are looked up; None for the public catalog.
         **options: Fields of :class:`kvreport.query.Query`: ``tensor_parallel``, ``context_tokens``, ``weights``,
             ``kv``, ``engine``, ``utilization`` and so on, each with the default of its flag.
 
@@ -59,7 +59,7 @@ def estimate(
     if "engine" not in asked and isinstance(model, str | Path):
         asked |= engine_of(model)
     query = Query(model=model, gpu=gpu, **asked)
-    known = open_catalogue() if catalog is None else catalog
+    known = open_catalog() if catalog is None else catalog
     return estimate_local(query, known) or answer(_partitioned(resolve(query, known)))
 
 

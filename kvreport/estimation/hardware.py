@@ -10,7 +10,7 @@ from typing import Final
 from kvreport.accounting.all_to_all import NOT_COUNTED
 from kvreport.accounting.parallel import MOST_RANKS, Layout
 from kvreport.catalog.accelerator import Accelerator
-from kvreport.catalog.load import Catalogue
+from kvreport.catalog.load import Catalog
 from kvreport.errors import InputError, shorten
 from kvreport.query import Query
 from kvreport.units import parse_bytes
@@ -64,7 +64,7 @@ def _numbered(text: str) -> tuple[str, int]:
     return name, int(number)
 
 
-def devices_of(query: Query, catalog: Catalogue) -> tuple[Accelerator, ...]:
+def devices_of(query: Query, catalog: Catalog) -> tuple[Accelerator, ...]:
     """The accelerators asked for, one for each device where several are named.
 
     Args:

@@ -18,7 +18,7 @@ from kvreport.accounting.weights import active_parameters, parameters, parameter
 from kvreport.architectures.gguf import GgufModel, read_gguf
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.llama_cpp import load_local_architectures
-from kvreport.catalog.load import Catalogue
+from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import Model
 from kvreport.estimation.answer import AtContext
 from kvreport.estimation.hardware import listed
@@ -47,7 +47,7 @@ _OF_ROLE: Final = (
 )  # fmt: skip
 
 
-def estimate_local(query: Query, catalog: Catalogue) -> LocalEstimate | None:
+def estimate_local(query: Query, catalog: Catalog) -> LocalEstimate | None:
     """Answer if the engine allocates everything at start; None for other engines.
 
     Args:
@@ -78,7 +78,7 @@ def estimate_local(query: Query, catalog: Catalogue) -> LocalEstimate | None:
     return replace(result, explanation=tuple(explain_local(result)))
 
 
-def open_query(query: Query, engine: Engine, catalog: Catalogue) -> LocalCase:
+def open_query(query: Query, engine: Engine, catalog: Catalog) -> LocalCase:
     """Open a question whose engine is known.
 
     Args:

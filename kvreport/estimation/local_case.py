@@ -30,7 +30,7 @@ from kvreport.architectures.gguf_projector import read_projector
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.caches import FullAttention
 from kvreport.catalog.llama_cpp import LocalArchitecture, load_local_architectures, load_ollama_names
-from kvreport.catalog.load import RELEASED, Catalogue
+from kvreport.catalog.load import RELEASED, Catalog
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError, shorten
 from kvreport.estimation.request import Request, resolve_model
@@ -83,7 +83,7 @@ def engine_of(model: str | Path) -> dict[str, str]:
     return {}
 
 
-def with_base_model(query: Query, catalog: Catalogue) -> Query:
+def with_base_model(query: Query, catalog: Catalog) -> Query:
     """Replace a name of Ollama's library, or of a GGUF repository, by its base model and mix.
 
     Other queries stay as they are.
@@ -314,7 +314,7 @@ def fullest(layout: LocalLayout) -> DeviceBytes:
     return max(layout.devices, key=lambda device: device.total - device.usable)
 
 
-def open_case(request: Request, query: Query, file: GgufModel | None, catalog: Catalogue) -> LocalCase:
+def open_case(request: Request, query: Query, file: GgufModel | None, catalog: Catalog) -> LocalCase:
     """Open a question.
 
     Args:
@@ -344,7 +344,7 @@ def open_case(request: Request, query: Query, file: GgufModel | None, catalog: C
 
 
 def _companions(
-    query: Query, local: LocalModel, mix: str, file: GgufModel | None, catalog: Catalogue
+    query: Query, local: LocalModel, mix: str, file: GgufModel | None, catalog: Catalog
 ) -> Companions:
     projector = None if query.mmproj is None else read_projector(query.mmproj)
     if query.spec_type == "draft-simple" and query.draft is None:

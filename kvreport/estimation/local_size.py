@@ -14,7 +14,7 @@ from kvreport.accounting.engines.llama_cpp.search import fewest_cpu_experts, lon
 from kvreport.accounting.engines.ollama import Ollama
 from kvreport.accounting.engines.registry import rules
 from kvreport.catalog.accelerator import Accelerator
-from kvreport.catalog.load import RELEASED, Catalogue
+from kvreport.catalog.load import RELEASED, Catalog
 from kvreport.errors import InputError, shorten
 from kvreport.estimation.hardware import listed
 from kvreport.estimation.local import open_query
@@ -101,7 +101,7 @@ class HomeDeployment:
         }
 
 
-def is_local(engine: str, catalog: Catalogue) -> bool:
+def is_local(engine: str, catalog: Catalog) -> bool:
     """True if an engine allocates everything at start, so that machines are sized by :func:`size_local`."""
     refuse_forks(engine)
     return rules(catalog.engine(engine)).allocates_at_start
@@ -116,7 +116,7 @@ def size_local(
     gpus: Sequence[str] = (),
     weights: Sequence[str] = (RELEASED,),
     cache_type: str = "auto",
-    catalog: Catalogue,
+    catalog: Catalog,
 ) -> tuple[HomeDeployment, ...]:
     """Find, for each machine, the largest mix that fits whole, else the fewest layers in host memory.
 
@@ -159,7 +159,7 @@ def size_local(
     return tuple(sorted(found, key=lambda one: (not one.whole, one.usable, -one.layout.devices[0].weights)))
 
 
-def _machines(patterns: Sequence[str], catalog: Catalogue) -> list[str]:
+def _machines(patterns: Sequence[str], catalog: Catalog) -> list[str]:
     if not patterns:
         return list(USUAL_MACHINES)
     every = sorted({*catalog.accelerators, *catalog.home_accelerators})
@@ -170,7 +170,7 @@ def _machines(patterns: Sequence[str], catalog: Catalogue) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _cards(machine: str, catalog: Catalogue) -> Iterator[str]:
+def _cards(machine: str, catalog: Catalog) -> Iterator[str]:
     """The cards of one machine as the command line names them, several of a kind with their number."""
     for name, number in listed(machine):
         device = name if isinstance(name, Accelerator) else catalog.accelerator(name)

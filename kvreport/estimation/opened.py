@@ -30,7 +30,7 @@ def said_of(opened: Opened) -> tuple[str, ...]:
 
 
 def listed(model: Model) -> Opened:
-    """A catalogue's model; where nobody has read its quantizer, that its format is taken is said."""
+    """A catalog's model; where nobody has read its quantizer, that its format is taken is said."""
     if model.release_known:
         return Opened(model)
     sentence = (

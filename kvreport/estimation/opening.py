@@ -1,4 +1,4 @@
-"""What was given as a model: a catalogue name, a config, a folder with its weights, a Hub repository.
+"""What was given as a model: a catalog name, a config, a folder with its weights, a Hub repository.
 
 One door for everything that names a model, with what has to be said about how it was read. Nothing
 is fetched unless it is asked for; what was fetched before is found without a connection.
@@ -20,9 +20,9 @@ from kvreport.architectures.reader import read_config_report
 from kvreport.architectures.registry import find_architecture
 from kvreport.architectures.safetensors import Witness, read_witness
 from kvreport.catalog.base import Source
-from kvreport.catalog.load import Catalogue
+from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import Model
-from kvreport.errors import CatalogueError, InputError
+from kvreport.errors import CatalogError, InputError
 from kvreport.estimation.opened import Opened, listed
 from kvreport.estimation.variants import by_name
 
@@ -31,14 +31,12 @@ _ALSO: Final = (
 )
 
 
-def open_name(
-    name: str, catalogue: Catalogue, *, fetching: bool = False, revision: str | None = None
-) -> Opened:
-    """Find a model by its name: in the catalogue, in what was fetched, on the Hub, by what it was made from.
+def open_name(name: str, catalog: Catalog, *, fetching: bool = False, revision: str | None = None) -> Opened:
+    """Find a model by its name: in the catalog, in what was fetched, on the Hub, by what it was made from.
 
     Args:
-        name: Catalogue id, slug or alias, or a Hub id.
-        catalogue: Where names are looked up first, unless a revision is asked for.
+        name: Catalog id, slug or alias, or a Hub id.
+        catalog: Where names are looked up first, unless a revision is asked for.
         fetching: True if the Hub may be asked.
         revision: Branch, tag or commit of the Hub's repository.
 
@@ -50,27 +48,27 @@ def open_name(
     unknown: InputError | None = None
     if revision is None:
         try:
-            return listed(catalogue.model(name))
-        except CatalogueError:  # the record is there, and has a fault
+            return listed(catalog.model(name))
+        except CatalogError:  # the record is there, and has a fault
             raise
         except InputError as error:
             unknown = error
     if fetching:
-        return open_repository(fetch(name, revision), catalogue)
+        return open_repository(fetch(name, revision), catalog)
     repository = kept(name, revision)
     if repository is not None:
-        return open_repository(repository, catalogue)
+        return open_repository(repository, catalog)
     if unknown is None:
         raise InputError(
             f"model {name}: found no such revision kept; allowed: --fetch, to ask the Hub for it"
         )
-    variant = by_name(name, catalogue)
+    variant = by_name(name, catalog)
     if variant is not None:
         return Opened(*variant)
     raise InputError(f"{unknown}{_ALSO}") from unknown
 
 
-def open_repository(repository: Repository, catalogue: Catalogue) -> Opened:
+def open_repository(repository: Repository, catalog: Catalog) -> Opened:
     """Read what is kept of a Hub repository."""
     source = Source(
         covers=("layers", "weights", "context_tokens", "weight_format", "kv_format"),
@@ -79,15 +77,15 @@ def open_repository(repository: Repository, catalogue: Catalogue) -> Opened:
         revision=repository.revision,
         evidence="verbatim",
     )
-    return open_folder(repository.folder, catalogue, id=repository.id, sources=(source,))
+    return open_folder(repository.folder, catalog, id=repository.id, sources=(source,))
 
 
-def open_folder(path: Path, catalogue: Catalogue, **fields: Any) -> Opened:  # noqa: ANN401 - fields of the record
+def open_folder(path: Path, catalog: Catalog, **fields: Any) -> Opened:  # noqa: ANN401 - fields of the record
     """Read a config, and hold it against the weights that lie beside it.
 
     Args:
         path: A folder, a ``config.json`` in it, or one of its safetensors files or their index.
-        catalogue: For the weight formats.
+        catalog: For the weight formats.
         **fields: What :func:`kvreport.architectures.reader.read_config_report` takes.
 
     Raises:
@@ -105,7 +103,7 @@ def open_folder(path: Path, catalogue: Catalogue, **fields: Any) -> Opened:  # n
         found = read_headers(raw, witness, id=identity, where=str(config))
         return Opened(found.model, found.assumptions)
     reading = read_config_report(config, **fields)
-    heard = hear(reading.model, witness, catalogue, raw)
+    heard = hear(reading.model, witness, catalog, raw)
     return Opened(heard.model, (*reading.assumptions, *heard.assumptions), reading.not_read)
 
 
@@ -117,16 +115,16 @@ def _known(config: Mapping[str, Any]) -> bool:
     return True
 
 
-def hear(model: Model, witness: Witness, catalogue: Catalogue, config: Mapping[str, Any]) -> Opened:
+def hear(model: Model, witness: Witness, catalog: Catalog, config: Mapping[str, Any]) -> Opened:
     """Hold a model against its files' own word.
 
     Args:
         model: The model.
         witness: What the files' headers say.
-        catalogue: Where formats are looked up.
+        catalog: Where formats are looked up.
         config: The config that the model was read from.
     """
-    served = whole_row_bytes(model, catalogue.weight_formats)
+    served = whole_row_bytes(model, catalog.weight_formats)
     verdict = confront(model, witness, served, plain_bytes=plain_bytes(config))
     return Opened(verdict.model, () if verdict.sentence is None else (verdict.sentence,))
 

@@ -19,7 +19,7 @@ from kvreport.architectures.names import repository_name
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine, version_number
 from kvreport.catalog.formats import KvFormat, WeightFormat
-from kvreport.catalog.load import RELEASED, Catalogue
+from kvreport.catalog.load import RELEASED, Catalog
 from kvreport.catalog.model import Model
 from kvreport.catalog.support import Support
 from kvreport.errors import InputError, shorten
@@ -171,7 +171,7 @@ AUTO = "auto"
 """The KV format that a checkpoint declares, else the 16-bit type it is served in."""
 
 
-def resolve_model(model: str | Path | Model, catalog: Catalogue) -> Model:
+def resolve_model(model: str | Path | Model, catalog: Catalog) -> Model:
     """Find a model by id, slug or alias, or read it from a ``config.json``.
 
     Args:
@@ -186,7 +186,7 @@ def resolve_model(model: str | Path | Model, catalog: Catalogue) -> Model:
 
 def open_model(
     model: str | Path | Model,
-    catalog: Catalogue,
+    catalog: Catalog,
     *,
     fetch: bool = False,
     revision: str | None = None,
@@ -208,7 +208,7 @@ def open_model(
         return Opened(model)
     if isinstance(model, str):
         model = repository_name(model)
-    # A reader for every family costs a tenth of a second; a catalogue's model needs none.
+    # A reader for every family costs a tenth of a second; a catalog's model needs none.
     if str(model).lower().endswith(".gguf"):
         from kvreport.architectures.gguf import read_gguf  # noqa: PLC0415
 
@@ -257,8 +257,8 @@ def whole_number(name: str, value: object, low: int, high: int) -> int:
     return value
 
 
-def resolve(query: Query, catalog: Catalogue) -> Request:
-    """Resolve names against a catalogue and check what belongs together.
+def resolve(query: Query, catalog: Catalog) -> Request:
+    """Resolve names against a catalog and check what belongs together.
 
     Raises:
         InputError: For the first thing that cannot be resolved.
@@ -404,7 +404,7 @@ def _refuse_unused(query: Query, engine: Engine) -> None:
         )
 
 
-def _say_newer(query: Query, catalog: Catalogue, assumed: list[str]) -> None:
+def _say_newer(query: Query, catalog: Catalog, assumed: list[str]) -> None:
     """Say so where a release is asked for that is newer than any that was read."""
     if isinstance(query.engine, Engine) or "@" not in query.engine:
         return
@@ -424,7 +424,7 @@ def _check_storable(cache: KvFormat, accelerator: Accelerator) -> None:
         )
 
 
-def _draft(query: Query, target: Model, catalog: Catalogue) -> Draft | None:
+def _draft(query: Query, target: Model, catalog: Catalog) -> Draft | None:
     if query.draft is None:
         return None
     if isinstance(query.draft, str) and query.draft.lower() == OWN_DRAFT:

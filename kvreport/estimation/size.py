@@ -18,7 +18,7 @@ from kvreport.accounting.sizing import (
     mean_held,
 )
 from kvreport.catalog.accelerator import Accelerator, current_since
-from kvreport.catalog.load import RELEASED, Catalogue, open_catalogue
+from kvreport.catalog.load import RELEASED, Catalog, open_catalog
 from kvreport.errors import InputError, shorten
 from kvreport.estimation.alternatives import levers, what_to_relax
 from kvreport.estimation.disaggregated import disaggregate
@@ -72,7 +72,7 @@ def size(
     disaggregated: bool = False,
     fetch: bool = False,
     revision: str | None = None,
-    catalog: Catalogue | None = None,
+    catalog: Catalog | None = None,
 ) -> Sizing:
     """Rank the deployments that serve a workload.
 
@@ -109,13 +109,13 @@ def size(
         disaggregated: True for pools of their own for prefill and decode; the ranking is then that of decode.
         fetch: True to ask the Hub for models that are not known.
         revision: Branch, tag or commit of the Hub's repositories.
-        catalog: Where names are looked up; None for the public catalogue.
+        catalog: Where names are looked up; None for the public catalog.
 
     Raises:
         InputError: If the workload contradicts itself or nothing offered serves it; the sentence
             says what to relax.
     """
-    known = open_catalogue() if catalog is None else catalog
+    known = open_catalog() if catalog is None else catalog
     policy = known.engine(engine)
     names = [models] if isinstance(models, str) else list(models)
     opened = [open_model(name, known, fetch=fetch, revision=revision) for name in names]
@@ -183,14 +183,14 @@ def size(
         ranking=ranking,
         levers=levers(here, ranking.deployments[0], choices, known),
         assumptions=tuple(assumed),
-        catalogue=known,
+        catalog=known,
         engine=policy.name,
         apart=disaggregate(ranking.deployments[0], work, choices) if disaggregated else None,
     )
 
 
 def _layouts(
-    known: Catalogue, sizes: Sequence[int] | None, layouts: Sequence[Layout] | None
+    known: Catalog, sizes: Sequence[int] | None, layouts: Sequence[Layout] | None
 ) -> tuple[Layout, ...]:
     if layouts is not None:
         return tuple(layouts)
@@ -232,7 +232,7 @@ def _requests(
 
 
 def _offers(
-    known: Catalogue, gpus: Sequence[str], available: int | None, prices: Mapping[str, float] | None
+    known: Catalog, gpus: Sequence[str], available: int | None, prices: Mapping[str, float] | None
 ) -> list[Offer]:
     priced = {known.accelerator(name).id: price for name, price in (prices or {}).items()}
     for name, price in priced.items():
@@ -279,7 +279,7 @@ def _machine(parts: Sequence[tuple[Accelerator, int]]) -> tuple[Accelerator, ...
     return devices
 
 
-def _weight_format(known: Catalogue, name: str) -> tuple[str, Any]:
+def _weight_format(known: Catalog, name: str) -> tuple[str, Any]:
     if name.lower() == RELEASED:
         return RELEASED, None
     form = known.weight_format(name)

@@ -22,7 +22,7 @@ from kvreport.accounting.sizing import (
 )
 from kvreport.accounting.support import Asked, judge
 from kvreport.catalog.engine import Engine
-from kvreport.catalog.load import RELEASED, Catalogue
+from kvreport.catalog.load import RELEASED, Catalog
 from kvreport.errors import InputError
 from kvreport.estimation.answer import layout_to_dict
 from kvreport.estimation.commands import Server, checkpoint_note, nodes_note, serving_command
@@ -40,7 +40,7 @@ class Sizing:
         ranking: Deployments, best first.
         levers: What changing one thing does to the best deployment: label, devices, users each.
         assumptions: What was assumed where nothing was said.
-        catalogue: Where the records are from.
+        catalog: Where the records are from.
         engine: Name of the engine whose rules apply.
         apart: Prefill and decode in pools of their own, where that was asked for.
     """
@@ -49,7 +49,7 @@ class Sizing:
     ranking: Ranking
     levers: tuple[tuple[str, int | None, int], ...]
     assumptions: tuple[str, ...]
-    catalogue: Catalogue
+    catalog: Catalog
     engine: str
     apart: Disaggregated | None = None
 
@@ -156,7 +156,7 @@ class Sizing:
         engine, device = self._engine(family), found.offer.accelerator
         if engine is None:
             return None
-        own = None if found.kv_format == "bf16" else self.catalogue.kv_format(found.kv_format)
+        own = None if found.kv_format == "bf16" else self.catalog.kv_format(found.kv_format)
         reason = rules(engine).supports(found.model, own, device, found.layout)
         if reason is not None:
             return reason
@@ -165,16 +165,16 @@ class Sizing:
             model=found.model,
             engine=engine,
             accelerators=(device,),
-            formats=self.catalogue.weight_formats,
+            formats=self.catalog.weight_formats,
             kv_format=own,
             layout=found.layout,
             serving=Serving(max_batched_tokens=tokens, max_seqs=rows),
         )
-        support = self.catalogue.support
+        support = self.catalog.support
         if support is not None:
-            asked = Asked(layout=found.layout, formats=self.catalogue.weight_formats)
+            asked = Asked(layout=found.layout, formats=self.catalog.weight_formats)
             form = (
-                None if found.weight_format == RELEASED else self.catalogue.weight_format(found.weight_format)
+                None if found.weight_format == RELEASED else self.catalog.weight_format(found.weight_format)
             )
             judged = judge(support, engine, device, found.model, form, own, asked)
             if judged.verdict is not None:
@@ -192,7 +192,7 @@ class Sizing:
 
     def served(self, found: Deployment) -> Served:
         """What the serving command of a deployment must say."""
-        asked = self.catalogue.engine(self.engine)
+        asked = self.catalog.engine(self.engine)
         return Served(
             model=found.model.id,
             tensor_parallel=found.tensor_parallel,
@@ -227,8 +227,8 @@ class Sizing:
 
     def _engine(self, family: str) -> Engine | None:
         """The engine whose rules were applied if it is of this family, else the family's newest."""
-        asked = self.catalogue.engine(self.engine)
-        return {**self.catalogue.engines, asked.family: asked}.get(family)
+        asked = self.catalog.engine(self.engine)
+        return {**self.catalog.engines, asked.family: asked}.get(family)
 
     def arithmetic(self, found: Deployment) -> list[str]:
         """The arithmetic of one deployment, line by line, with its numbers put in."""

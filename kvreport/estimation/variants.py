@@ -1,4 +1,4 @@
-"""Quantized copies of models of the catalogue: the same tensors in another format."""
+"""Quantized copies of models of the catalog: the same tensors in another format."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kvreport.architectures.names import QuantizedName, quantized_name, reposito
 from kvreport.catalog.base import Source
 from kvreport.catalog.formats import WeightFormat
 from kvreport.catalog.llama_cpp import load_ollama_names
-from kvreport.catalog.load import Catalogue
+from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import Model
 from kvreport.catalog.variant import Variant, expand
 from kvreport.errors import InputError
@@ -18,8 +18,8 @@ _GGUF_MIX: Final = re.compile(r"(?:i?q|tq)\d[\w]*")
 """Mixes of llama.cpp: their tensors have several types, which its own rules decide."""
 
 
-def by_name(name: str, catalogue: Catalogue) -> tuple[Model, tuple[str, ...]] | None:
-    """Read a quantized repository's name as a model of the catalogue in a format.
+def by_name(name: str, catalog: Catalog) -> tuple[Model, tuple[str, ...]] | None:
+    """Read a quantized repository's name as a model of the catalog in a format.
 
     Returns:
         The model under its own name, and what was taken for granted; None if the name does not say
@@ -33,12 +33,12 @@ def by_name(name: str, catalogue: Catalogue) -> tuple[Model, tuple[str, ...]] | 
         said: QuantizedName | None = QuantizedName((ollama.model,), ollama.format.lower())
     else:
         said = quantized_name(name)
-    base = _base(said, catalogue) if said is not None else None
+    base = _base(said, catalog) if said is not None else None
     if said is None or base is None:
         return None
-    form = catalogue.weight_formats.get(said.weights)
+    form = catalog.weight_formats.get(said.weights)
     if form is None and said.weights in ("bf16", "f16", "fp16"):
-        form = catalogue.weight_formats["bf16"]
+        form = catalog.weight_formats["bf16"]
     if form is None and _GGUF_MIX.fullmatch(said.weights):
         raise InputError(
             f"model: found {name!r}, which is {base.id} in {said.weights}, a mix of types; allowed: {base.id} with "
@@ -57,23 +57,23 @@ def by_name(name: str, catalogue: Catalogue) -> tuple[Model, tuple[str, ...]] | 
     return quantized(base, form, name if "/" in name else f"{base.id.partition('/')[0]}/{name}"), (sentence,)
 
 
-def gguf_base(name: str, catalogue: Catalogue) -> tuple[Model, str] | None:
+def gguf_base(name: str, catalog: Catalog) -> tuple[Model, str] | None:
     """Return the model that a GGUF repository's name means, and its mix; None for other names.
 
     Args:
         name: ``org/name-GGUF`` with or without ``:Q4_K_M``, or its address.
-        catalogue: Where the model is looked up.
+        catalog: Where the model is looked up.
     """
     plain = repository_name(name)
     said = quantized_name(plain) if "gguf" in plain.lower() else None
-    base = _base(said, catalogue) if said is not None else None
+    base = _base(said, catalog) if said is not None else None
     return None if said is None or base is None else (base, said.weights)
 
 
-def _base(said: QuantizedName, catalogue: Catalogue) -> Model | None:
+def _base(said: QuantizedName, catalog: Catalog) -> Model | None:
     for candidate in said.bases:
         try:
-            return catalogue.model(candidate)
+            return catalog.model(candidate)
         except InputError:
             continue
     return None

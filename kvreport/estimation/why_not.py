@@ -10,7 +10,7 @@ from kvreport.accounting.allocation import asked_memory
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.parallel import Layout, allowed_tensor_parallel
 from kvreport.catalog.accelerator import Accelerator
-from kvreport.catalog.load import Catalogue
+from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import Model
 from kvreport.catalog.observation import Observation, load_observations
 from kvreport.errors import InputError
@@ -118,7 +118,7 @@ class WhyNot:
         return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
 
 
-def why_not(result: Estimate, catalog: Catalogue) -> WhyNot | None:
+def why_not(result: Estimate, catalog: Catalog) -> WhyNot | None:
     """Say why an estimate does not fit and try what could change it; None where it fits.
 
     Args:
@@ -211,7 +211,7 @@ def published(observation: Observation) -> PublishedLog:
     )
 
 
-def _every(result: Estimate, catalog: Catalogue) -> Iterator[Change]:
+def _every(result: Estimate, catalog: Catalog) -> Iterator[Change]:
     """The changes that the remedies try, then other layouts, the next larger GPU, other engines."""
     if result.verdict in HOPELESS:
         yield from changes(result, catalog.kv_formats)
@@ -237,7 +237,7 @@ def _layouts(request: Request) -> Iterator[Change]:
         yield Change("layout", flags, replace(request, layout=stages))
 
 
-def _next_gpus(request: Request, catalog: Catalogue) -> Iterator[Change]:
+def _next_gpus(request: Request, catalog: Catalog) -> Iterator[Change]:
     """The smallest larger accelerator of the same maker that clouds rent out and that is enough, else the largest."""
     own = request.accelerator
     if len(request.accelerators) > 1:
@@ -267,7 +267,7 @@ def _on(request: Request, device: Accelerator) -> Request:
     return replace(request, accelerators=(device,), serving=serving)
 
 
-def _engines(request: Request, catalog: Catalogue) -> Iterator[Change]:
+def _engines(request: Request, catalog: Catalog) -> Iterator[Change]:
     """The other server's current release, with its own defaults."""
     others = dict.fromkeys(_SERVERS)
     others.pop(request.engine.family, None)

@@ -21,7 +21,7 @@ from kvreport.architectures.reader import DEFAULTS_TAKEN
 from kvreport.architectures.safetensors import INDEXES
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.dump import dump_model
-from kvreport.catalog.load import Catalogue, open_catalogue
+from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError, shorten
 from kvreport.estimation.answer import Estimate
@@ -55,7 +55,7 @@ class YourModel:
         catalog: Accelerators, engines and formats.
     """
 
-    def __init__(self, opened: Opened, catalog: Catalogue, gguf: GgufModel | None = None) -> None:
+    def __init__(self, opened: Opened, catalog: Catalog, gguf: GgufModel | None = None) -> None:
         """Keep the model and the facts that questions need.
 
         Args:
@@ -69,7 +69,7 @@ class YourModel:
 
     @classmethod
     def read(
-        cls, files: Mapping[str, bytes], catalog: Catalogue, *, name: str = "", assume_defaults: bool = False
+        cls, files: Mapping[str, bytes], catalog: Catalog, *, name: str = "", assume_defaults: bool = False
     ) -> YourModel:
         """Read a model from files.
 
@@ -208,8 +208,8 @@ class YourModel:
 
 
 def _opened(
-    home: Path, names: Sequence[str], catalog: Catalogue, name: str, *, assume_defaults: bool
-) -> tuple[Opened, Catalogue, GgufModel | None]:
+    home: Path, names: Sequence[str], catalog: Catalog, name: str, *, assume_defaults: bool
+) -> tuple[Opened, Catalog, GgufModel | None]:
     gguf = [file for file in names if file.lower().endswith(".gguf")]
     if gguf:
         if len(gguf) > 1 and "-of-" not in gguf[0]:
@@ -243,9 +243,9 @@ class Session:
     Every answer is ``{"result": ...}``, or ``{"error": sentence}``.
     """
 
-    def __init__(self, catalog: Catalogue | None = None) -> None:
+    def __init__(self, catalog: Catalog | None = None) -> None:
         """Open the facts; there is no model yet."""
-        self.catalog = open_catalogue() if catalog is None else catalog
+        self.catalog = open_catalog() if catalog is None else catalog
         self.model: YourModel | None = None
 
     def read(self, given: Mapping[str, Any]) -> str:

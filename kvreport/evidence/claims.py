@@ -29,7 +29,7 @@ from kvreport.book.expressions import PARTNER, Figure, unit_factor
 from kvreport.book.prose import plain
 from kvreport.book.quantities import Quantities
 from kvreport.catalog.claim import Claim, ClaimsFile, Reading, Stated
-from kvreport.errors import CatalogueError, Fault, InputError
+from kvreport.errors import CatalogError, Fault, InputError
 
 
 class Verdict(StrEnum):
@@ -124,7 +124,7 @@ def ledger(files: Iterable[ClaimsFile], quantities: Quantities) -> tuple[Entry, 
     """Recompute every claim.
 
     Raises:
-        CatalogueError: Every claim whose figure or reading cannot be computed, at once.
+        CatalogError: Every claim whose figure or reading cannot be computed, at once.
     """
     entries: list[Entry] = []
     faults: list[Fault] = []
@@ -138,7 +138,7 @@ def ledger(files: Iterable[ClaimsFile], quantities: Quantities) -> tuple[Entry, 
                     Fault(where, claim.id, str(error), "a figure and readings that can be computed")
                 )
     if faults:
-        raise CatalogueError(faults)
+        raise CatalogError(faults)
     return tuple(entries)
 
 

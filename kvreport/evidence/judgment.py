@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from kvreport.catalog.load import Catalogue
+from kvreport.catalog.load import Catalog
 from kvreport.catalog.observation import Observation
 from kvreport.evidence.validation import Case, validate
 from kvreport.startup_log.start import Comparison
@@ -22,7 +22,7 @@ END_TO_END: Final = ("tokens", "concurrency", "pool")
 """Quantities that are predicted from model, device and flags alone; the first that a log prints counts."""
 
 
-def judge(catalogue: Catalogue, observations: Iterable[Observation]) -> dict[str, Any]:
+def judge(catalog: Catalog, observations: Iterable[Observation]) -> dict[str, Any]:
     """Compare observations with predictions.
 
     Returns:
@@ -30,7 +30,7 @@ def judge(catalogue: Catalogue, observations: Iterable[Observation]) -> dict[str
         and ``within_band`` for a pool that was predicted), ``starts`` (``id``, ``complete``, ``observed``,
         ``predicted``), ``not_compared`` (``id``, ``reason``) and ``summary``.
     """
-    cases = validate(catalogue, observations).cases
+    cases = validate(catalog, observations).cases
     return {
         "comparisons": [row for case in cases for row in _rows(case)],
         "starts": [

@@ -8,7 +8,7 @@ from statistics import median, quantiles
 
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions, parse_overrides
 from kvreport.accounting.engines.llama_cpp.placement import LocalDevice
-from kvreport.catalog.load import Catalogue
+from kvreport.catalog.load import Catalog
 from kvreport.catalog.local_logs import PRINTED, LocalLog, LogDevice, Part, load_local_logs
 from kvreport.estimation.estimate import estimate
 from kvreport.startup_log.local_start import diagnose_local_start, local_start
@@ -65,7 +65,7 @@ class LogScore:
     first_count: int
 
 
-def judge(catalog: Catalogue) -> LogScore:
+def judge(catalog: Catalog) -> LogScore:
     """Hold every published log against ours.
 
     Args:
@@ -91,11 +91,11 @@ def _p90(errors: Sequence[float]) -> float:
     return quantiles(errors, n=10, method="inclusive")[-1]
 
 
-def _judge(log: LocalLog, catalog: Catalogue) -> Judged:
+def _judge(log: LocalLog, catalog: Catalog) -> Judged:
     return _judge_mlx(log, catalog) if log.engine == "mlx" else _judge_llama(log, catalog)
 
 
-def _judge_mlx(log: LocalLog, catalog: Catalogue) -> Judged:
+def _judge_mlx(log: LocalLog, catalog: Catalog) -> Judged:
     answer = estimate(
         log.model,
         gpu="m3-max-64",
@@ -109,7 +109,7 @@ def _judge_mlx(log: LocalLog, catalog: Catalogue) -> Judged:
     return Judged(log, {"peak": peak / MIB}, answer.max_concurrent_requests > 0)
 
 
-def _judge_llama(log: LocalLog, catalog: Catalogue) -> Judged:
+def _judge_llama(log: LocalLog, catalog: Catalog) -> Judged:
     asked = log.options
     options = LocalOptions(
         context=asked.ctx,

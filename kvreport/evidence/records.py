@@ -9,7 +9,7 @@ from typing import Final
 
 from kvreport.catalog.observation import Observation
 from kvreport.catalog.shelf import read_yaml, validate
-from kvreport.errors import CatalogueError, InputError, shorten
+from kvreport.errors import CatalogError, InputError, shorten
 
 MAX_BYTES: Final = 64 << 20
 LINES: Final = (".jsonl", ".ndjson")
@@ -18,7 +18,7 @@ LINES: Final = (".jsonl", ".ndjson")
 def read_observations(path: Path) -> tuple[Observation, ...]:
     """Read every observation of a file.
 
-    A file is YAML or JSON with a list of records, or the list under ``observations`` as in the catalogue;
+    A file is YAML or JSON with a list of records, or the list under ``observations`` as in the catalog;
     a ``.jsonl`` file has one record in each line. A record may stand under ``observation``, beside other keys;
     a line whose ``observation`` is null says why there is none, and is passed over.
 
@@ -54,7 +54,7 @@ def _lines(path: Path) -> Iterator[tuple[object, str]]:
 def _listed(path: Path) -> Iterator[tuple[object, str]]:
     try:
         content = read_yaml(path, str(path))
-    except CatalogueError as error:
+    except CatalogError as error:
         raise InputError(str(error.faults[0])) from error
     if isinstance(content, dict) and "observations" in content:
         content = content["observations"]
@@ -78,5 +78,5 @@ def _record(data: object, where: str) -> Observation:
     place = f"{where} ({name})" if isinstance(name, str) else where
     try:
         return validate(Observation, data, place)
-    except CatalogueError as error:
+    except CatalogError as error:
         raise InputError(str(error.faults[0])) from error

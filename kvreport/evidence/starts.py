@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from kvreport.catalog.load import Catalogue
+from kvreport.catalog.load import Catalog
 from kvreport.catalog.starts import KnownStart, load_known_starts
 from kvreport.errors import InputError
 from kvreport.estimation import estimate
@@ -37,27 +37,27 @@ class JudgedStart:
 
 
 def judge_starts(
-    catalogue: Catalogue,
+    catalog: Catalog,
     cases: Iterable[KnownStart] | None = None,
-    judge: Callable[[Catalogue, KnownStart], JudgedStart] | None = None,
+    judge: Callable[[Catalog, KnownStart], JudgedStart] | None = None,
 ) -> tuple[JudgedStart, ...]:
     """Predict every documented start and refusal.
 
     Args:
-        catalogue: Where names are looked up.
-        cases: The cases; None for those beside the catalogue, of which there may be none.
+        catalog: Where names are looked up.
+        cases: The cases; None for those beside the catalog, of which there may be none.
         judge: Predicts one; None for :func:`judge_start`, others may keep what it returns.
     """
     if cases is None:
-        known = load_known_starts(catalogue.folder)
+        known = load_known_starts(catalog.folder)
         cases = () if known is None else known.cases
-    return tuple((judge or judge_start)(catalogue, case) for case in cases)
+    return tuple((judge or judge_start)(catalog, case) for case in cases)
 
 
-def judge_start(catalogue: Catalogue, case: KnownStart) -> JudgedStart:
+def judge_start(catalog: Catalog, case: KnownStart) -> JudgedStart:
     """Predict one documented start or refusal."""
     try:
-        found = estimate(case.model, gpu=case.gpu, catalog=catalogue, engine=case.engine, **case.options)
+        found = estimate(case.model, gpu=case.gpu, catalog=catalog, engine=case.engine, **case.options)
     except InputError as error:
         return JudgedStart(case, starts=False, verdict="refused", reason=str(error))
     return JudgedStart(case, found.verdict in STARTING, found.verdict, found.verdict_reason)

@@ -21,7 +21,7 @@ import numpy as np
 
 from kvreport.accounting.engines.registry import rules
 from kvreport.catalog.engine import Engine, engine_for_version
-from kvreport.catalog.load import Catalogue
+from kvreport.catalog.load import Catalog
 from kvreport.catalog.observation import Observation, load_observations
 from kvreport.startup_log.judge import Judgment, diagnose_start
 from kvreport.startup_log.observed import find_model, published_start
@@ -124,28 +124,28 @@ class Validation:
 
 
 def validate(
-    catalogue: Catalogue,
+    catalog: Catalog,
     observations: Iterable[Observation] | None = None,
-    case_of: Callable[[Catalogue, Observation], Case] | None = None,
+    case_of: Callable[[Catalog, Observation], Case] | None = None,
 ) -> Validation:
     """Compare every observation with the estimate of the same start.
 
     Args:
-        catalogue: Models, accelerators, formats and engines.
-        observations: None for those of the catalogue's folder.
+        catalog: Models, accelerators, formats and engines.
+        observations: None for those of the catalog's folder.
         case_of: Compares one; None for :func:`compare`, others may keep what it returns.
     """
-    given = load_observations(catalogue.folder) if observations is None else observations
+    given = load_observations(catalog.folder) if observations is None else observations
     judged = case_of or compare
-    cases = tuple(judged(catalogue, observation) for observation in given)
+    cases = tuple(judged(catalog, observation) for observation in given)
     return Validation(cases=cases, statistics=tuple(_statistics(cases)), starts=_starts(cases))
 
 
-def compare(catalogue: Catalogue, observation: Observation) -> Case:
+def compare(catalog: Catalog, observation: Observation) -> Case:
     """Compare one observation with the estimate of the same start."""
-    engine = engine_of(catalogue, observation)
+    engine = engine_of(catalog, observation)
     excluded: list[str] = []
-    model, own = find_model(catalogue, observation)
+    model, own = find_model(catalog, observation)
     if model is None:
         excluded.append(
             "all: the source does not name the model beyond doubt"
@@ -159,7 +159,7 @@ def compare(catalogue: Catalogue, observation: Observation) -> Case:
     if observation.unusable is not None:
         excluded.append(f"all: {observation.unusable}")
     elif engine is not None and model is not None:
-        start = published_start(catalogue, observation, engine, model, own=own)
+        start = published_start(catalog, observation, engine, model, own=own)
         release = " ".join(part for part in (engine.family, start.engine.version) if part)
         judged = diagnose_start(start)
         excluded += judged.excluded
@@ -177,14 +177,14 @@ def compare(catalogue: Catalogue, observation: Observation) -> Case:
     )
 
 
-def engine_of(catalogue: Catalogue, observation: Observation) -> Engine | None:
+def engine_of(catalog: Catalog, observation: Observation) -> Engine | None:
     """The rules that an observation is held against: of its release, else of the day that it was made."""
     family = FAMILIES.get(observation.engine)
     if family is None:
         return None
     release_of = RELEASE_OF.get(family)
     version = None if release_of is None else release_of(observation)
-    engine = engine_for_version(catalogue.engines.values(), family, version)
+    engine = engine_for_version(catalog.engines.values(), family, version)
     return engine if engine is None or version is None else rules(engine).at_release(version)
 
 

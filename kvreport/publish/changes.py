@@ -2,7 +2,7 @@
 
 Each release leaves a snapshot, ``data/releases/<version>.json``: a few figures per model and per
 accelerator, small enough to keep for ever. The changelog on the data page compares each with the
-one before, and the catalogue as it stands with the latest. Written by ``scripts/snapshot.py``.
+one before, and the catalog as it stands with the latest. Written by ``scripts/snapshot.py``.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
     """Yield (address, content) of every release's figures: those of old releases stay at their address.
 
     Raises:
-        CatalogueError: If a kept snapshot cannot be read.
+        CatalogError: If a kept snapshot cannot be read.
     """
     for one in _chain(site):
         text = json.dumps(one, ensure_ascii=False, separators=(",", ":"))
@@ -107,7 +107,7 @@ def history(site: SiteData) -> tuple[Changes, ...]:
     """Return what each release changed, the latest first.
 
     Raises:
-        CatalogueError: If a kept snapshot cannot be read.
+        CatalogError: If a kept snapshot cannot be read.
     """
     chain = _chain(site)
     found = [Changes(chain[0]["version"], tuple(_first(chain[0])))]
@@ -118,7 +118,7 @@ def history(site: SiteData) -> tuple[Changes, ...]:
 
 def _chain(site: SiteData) -> list[dict[str, Any]]:
     """The kept releases before this one, and this one."""
-    return [*(one for one in _kept(site.catalogue.folder) if one["version"] < site.version), snapshot(site)]
+    return [*(one for one in _kept(site.catalog.folder) if one["version"] < site.version), snapshot(site)]
 
 
 def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
@@ -169,7 +169,7 @@ def read_snapshot(path: Path) -> dict[str, Any]:
     """Read a kept snapshot.
 
     Raises:
-        CatalogueError: If it is none.
+        CatalogError: If it is none.
     """
     where = f"{FOLDER}/{path.name}"
     return validate(Snapshot, read_json(path, where), where).model_dump(exclude_none=True)

@@ -1,4 +1,4 @@
-"""The dataset beside the pages: written once per state of the catalogue and the code, then linked."""
+"""The dataset beside the pages: written once per state of the catalog and the code, then linked."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kvreport import resources
 from kvreport.atomic.files import write_whole
 from kvreport.atomic.workspace import claim, sweep
 from kvreport.build_cache import cannot_keep, digest, forget, read_sealed, sealed
-from kvreport.catalog.load import Catalogue
+from kvreport.catalog.load import Catalog
 from kvreport.dataset.grid import axes
 from kvreport.dataset.write import publish
 from kvreport.errors import InputError
@@ -88,7 +88,7 @@ NOTHING: Final = Downloads(Path(), (), 0)
 
 
 def prepare(
-    catalogue: Catalogue,
+    catalog: Catalog,
     cache: Path,
     *,
     models: str = "*",
@@ -100,7 +100,7 @@ def prepare(
     """Return the published files, written into the cache if this state has not been written before.
 
     Args:
-        catalogue: The facts.
+        catalog: The facts.
         cache: Folder kept between builds.
         models: Pattern over model ids.
         gpus: Pattern over accelerator ids.
@@ -109,7 +109,7 @@ def prepare(
         progress: Told how far it is.
     """
     package = resources.package_dir()
-    roots = (catalogue.folder, *(package / name for name in _CODE))
+    roots = (catalog.folder, *(package / name for name in _CODE))
     state = digest(roots, ("numpy", "pyarrow"), models, gpus, version, site_url)
     folder = cache / "dataset" / state
     index = folder / _INDEX
@@ -119,8 +119,8 @@ def prepare(
 
         def write(written: Path) -> None:
             publish(
-                catalogue,
-                axes(catalogue, models=models, gpus=gpus),
+                catalog,
+                axes(catalog, models=models, gpus=gpus),
                 written,
                 version=version,
                 site_url=site_url,

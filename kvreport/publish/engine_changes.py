@@ -40,7 +40,7 @@ def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
 
 def changes(site: SiteData) -> Iterator[dict[str, Any]]:
     """Yield one object for each step from a release of the site's engine to the next."""
-    gpu, steps = site.known_gpus[0], dated_releases(site.catalogue.engines.values(), site.engine.family)
+    gpu, steps = site.known_gpus[0], dated_releases(site.catalog.engines.values(), site.engine.family)
     with site.parts.group("engine-changes") as kept:
         every = [
             kept.get(
@@ -71,10 +71,10 @@ def _of_model(site: SiteData, model: Model, steps: Sequence[Engine], gpu: str) -
             answers.append(
                 estimate(
                     model,
-                    gpu=site.catalogue.accelerator(gpu),
+                    gpu=site.catalog.accelerator(gpu),
                     context_tokens=_CONTEXT,
                     engine=engine,
-                    catalog=site.catalogue,
+                    catalog=site.catalog,
                 )
             )
         except InputError:

@@ -70,13 +70,13 @@ def _together(contents: dict[str, bytes]) -> bytes:
 def published(site: SiteData) -> tuple[str, ...]:
     """Return the names of the engines that the catalog has, without the site's own."""
     return tuple(
-        name for name in profiles.ENGINES if name in site.catalogue.engines and name != site.engine.name
+        name for name in profiles.ENGINES if name in site.catalog.engines and name != site.engine.name
     )
 
 
 def under(site: SiteData, name: str) -> SiteData:
     """Return the same site under another engine."""
-    return replace(site, engine=site.catalogue.engine(name))
+    return replace(site, engine=site.catalog.engine(name))
 
 
 def runs(site: SiteData, model: Model) -> bool:

@@ -19,7 +19,7 @@ def known_logs(site: SiteData) -> dict[str, dict[str, list[dict[str, Any]]]]:
     """Return the logs of the site's models on its accelerators; models without any are left out."""
     found: dict[str, dict[str, list[dict[str, Any]]]] = {}
     gpus = {gpu.id for gpu in site.gpus}
-    observations = [one for one in load_observations(site.catalogue.folder) if one.gpu in gpus]
+    observations = [one for one in load_observations(site.catalog.folder) if one.gpu in gpus]
     for model in site.models:
         for one in observations:
             if is_about(one, model):

@@ -1,4 +1,4 @@
-"""Gathering what pages are made from: the catalogue, and the matrix's rows that pages show."""
+"""Gathering what pages are made from: the catalog, and the matrix's rows that pages show."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final, TypeVar
 
-from kvreport.catalog.load import RELEASED, Catalogue
+from kvreport.catalog.load import RELEASED, Catalog
 from kvreport.catalog.model import Model
 from kvreport.dataset.grid import Axes, axes
 from kvreport.dataset.matrix import Cube, matrix
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 def gather(
-    catalogue: Catalogue,
+    catalog: Catalog,
     *,
     models: str = "*",
     gpus: str = "*",
@@ -39,7 +39,7 @@ def gather(
     """Return what every page may ask.
 
     Args:
-        catalogue: The facts.
+        catalog: The facts.
         models: Pattern over model ids.
         gpus: Pattern over accelerator ids.
         version: The data release.
@@ -53,24 +53,22 @@ def gather(
     """
     kept = parts or Parts(None)
     traffic_data.KEPT.set(kept)
-    released_axes = axes(catalogue, models=models, gpus=gpus, weights=[RELEASED], kv=[AUTO])
-    everything = axes(catalogue, models=models, gpus=gpus, engine=CEILING)
+    released_axes = axes(catalog, models=models, gpus=gpus, weights=[RELEASED], kv=[AUTO])
+    everything = axes(catalog, models=models, gpus=gpus, engine=CEILING)
 
     def rows_of(model: Model) -> dict[Config, Series]:
         form = page_format(model)
         chosen = released_axes
         if form != RELEASED:
-            chosen = axes(catalogue, models=models, gpus=gpus, weights=[form], kv=[AUTO])
+            chosen = axes(catalog, models=models, gpus=gpus, weights=[form], kv=[AUTO])
         return _all_series(matrix(replace(chosen, models=(model,))))
 
     accelerators = tuple(released_axes.accelerators)
     known = next((gpu for gpu in KNOWN_GPUS if any(a.id == gpu for a in accelerators)), accelerators[0].id)
-    every_format = axes(catalogue, models=models, gpus=known)
-    alone = axes(
-        catalogue, models=models, gpus=gpus, kv=[AUTO], tensor_parallel=[1], contexts=_short(catalogue)
-    )
+    every_format = axes(catalog, models=models, gpus=known)
+    alone = axes(catalog, models=models, gpus=gpus, kv=[AUTO], tensor_parallel=[1], contexts=_short(catalog))
     return SiteData(
-        catalogue=catalogue,
+        catalog=catalog,
         engine=released_axes.engine,
         contexts=released_axes.contexts,
         models=tuple(sorted(everything.models, key=lambda m: (m.name.lower(), m.id))),
@@ -86,9 +84,9 @@ def gather(
     )
 
 
-def _short(catalogue: Catalogue) -> list[int]:
+def _short(catalog: Catalog) -> list[int]:
     """The grid's contexts up to the one that decides whether a configuration serves."""
-    return [n for n in catalogue.grid.contexts if n <= USEFUL_TOKENS] or list(catalogue.grid.contexts[:1])
+    return [n for n in catalog.grid.contexts if n <= USEFUL_TOKENS] or list(catalog.grid.contexts[:1])
 
 
 def _each(wanted: Axes, parts: Parts, name: str, take: Callable[[Iterable[Cube]], T]) -> dict[str, T]:

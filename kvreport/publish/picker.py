@@ -46,7 +46,7 @@ def common_models(site: SiteData) -> frozenset[str]:
     """Return the ids of the models that published logs and quantized copies are about most often."""
     uses: Counter[str] = Counter()
     ids = {name.lower(): model for model in site.models for name in (model.id, *model.aliases)}
-    for observation in load_observations(site.catalogue.folder):
+    for observation in load_observations(site.catalog.folder):
         model = ids.get((observation.model or "").lower())
         if model is not None:
             uses[_original(model)] += 1

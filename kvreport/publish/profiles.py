@@ -142,7 +142,7 @@ def site_facts(site: SiteData) -> dict[str, Any]:
     """
     grid = site.axes
     reserves, kinds = site.reserve_classes, site.device_kinds
-    since = current_since(site.catalogue.accelerators.values())
+    since = current_since(site.catalog.accelerators.values())
     return {
         "schema": SCHEMA,
         "release": site.version,
@@ -166,9 +166,7 @@ def site_facts(site: SiteData) -> dict[str, Any]:
             {"name": name, "label": form.label if form else "as released"}
             for name, form in sorted(grid.weight_formats, key=lambda item: item[1] is not None)
         ],
-        "kv_formats": [
-            {"name": name, "label": site.catalogue.kv_format(name).label} for name in site.kv_names
-        ],
+        "kv_formats": [{"name": name, "label": site.catalog.kv_format(name).label} for name in site.kv_names],
         "models": [[model.slug, model.name] for model in site.models],
         "gpus": [
             {
@@ -205,8 +203,8 @@ def site_facts(site: SiteData) -> dict[str, Any]:
 
 def engines(site: SiteData) -> list[dict[str, Any]]:
     """Return the engines that pages can switch to, the site's own first."""
-    others = (name for name in ENGINES if name in site.catalogue.engines and name != site.engine.name)
-    listed = (site.engine, *map(site.catalogue.engine, others), site.catalogue.engine("ceiling"))
+    others = (name for name in ENGINES if name in site.catalog.engines and name != site.engine.name)
+    listed = (site.engine, *map(site.catalog.engine, others), site.catalog.engine("ceiling"))
     return [
         {
             "name": engine.name,
@@ -365,7 +363,7 @@ class _Columns:
         site, model = self.site, self.model
         engine = rules(site.engine)
         found = [
-            site.catalogue.kv_format(engine.default_kv_format(model, gpu) or BF16).name
+            site.catalog.kv_format(engine.default_kv_format(model, gpu) or BF16).name
             for _, gpu in sorted(self.examples.items())
         ]
         return None if set(found) <= {own_kv(site, model)} else found
@@ -420,8 +418,8 @@ class _Columns:
         site = self.site
         return {
             name: [
-                site.catalogue.support is not None
-                and judge(site.catalogue.support, site.engine, gpu, self.model, form).verdict is not None
+                site.catalog.support is not None
+                and judge(site.catalog.support, site.engine, gpu, self.model, form).verdict is not None
                 for _, gpu in sorted(self.examples.items())
             ]
             for name, form in site.axes.weight_formats
@@ -451,11 +449,11 @@ class _Columns:
         """For each weight format, whether the release refuses a layout, because it cuts blocks or lacks stages."""
         site = self.site
         forms = [form for _, form in site.axes.weight_formats]
-        if site.catalogue.support is None:
+        if site.catalog.support is None:
             return [False] * len(forms)
-        asked = Asked(layout=layout, formats=site.catalogue.weight_formats)
+        asked = Asked(layout=layout, formats=site.catalog.weight_formats)
         return [
-            bool(code) for code in spread_codes(site.catalogue.support, site.engine, self.model, forms, asked)
+            bool(code) for code in spread_codes(site.catalog.support, site.engine, self.model, forms, asked)
         ]
 
     def of_engine(self) -> dict[str, Any]:
@@ -555,7 +553,7 @@ def _held(cases: list[Case], site: SiteData, memo: Memo) -> list[Any] | dict[str
 
 def own_kv(site: SiteData, model: Model) -> str:
     """Return the KV format that ``auto`` means for a model."""
-    return site.catalogue.kv_format(automatic_kv_format(model)).name
+    return site.catalog.kv_format(automatic_kv_format(model)).name
 
 
 def _by_number(site: SiteData, numbers: dict[str, int]) -> Iterator[tuple[Accelerator, int]]:

@@ -49,7 +49,7 @@ def model_facts(site: SiteData, model: Model) -> dict[str, Any]:
     ``home`` is what one slot of llama.cpp takes with 4-bit weights: contexts, bytes beside the weights at
     each of them, weights, and the experts of each layer.
     """
-    q = Quantities(site.catalogue)
+    q = Quantities(site.catalog)
     heads = _known(lambda: q.kv_heads(model.id))
     sizes = site.axes.tensor_parallel
     return {
@@ -78,16 +78,16 @@ def _home(model: Model) -> dict[str, Any] | None:
 
 def _backends(site: SiteData) -> dict[str, int]:
     """Bytes that llama.cpp's backend takes of each accelerator for itself."""
-    if LLAMA_CPP not in site.catalogue.engines:
+    if LLAMA_CPP not in site.catalog.engines:
         return {}
-    coefficients = dict(site.catalogue.engine(LLAMA_CPP).coefficients)
+    coefficients = dict(site.catalog.engine(LLAMA_CPP).coefficients)
     return {gpu.id: backend_bytes(gpu, coefficients) for gpu in site.gpus}
 
 
 def _every_format(site: SiteData) -> SiteData:
     """Return the site with every KV format of the catalog on its axes; everything else is the same."""
     wide = replace(site)
-    every = tuple(site.catalogue.kv_format(name) for name in site.catalogue.kv_formats)
+    every = tuple(site.catalog.kv_format(name) for name in site.catalog.kv_formats)
     vars(wide)["axes"] = replace(site.axes, kv_formats=every)  # what its cached property would compute
     return wide
 

@@ -1,4 +1,4 @@
-"""What every page may ask: the catalogue, the matrix, the release."""
+"""What every page may ask: the catalog, the matrix, the release."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kvreport.publish.parts import Parts
 from kvreport.publish.series import Config, Series
 
 if TYPE_CHECKING:
-    from kvreport.catalog.load import Catalogue
+    from kvreport.catalog.load import Catalog
 
 KNOWN_GPUS: Final = (
     "h100-sxm-80gb",
@@ -35,7 +35,7 @@ KNOWN_GPUS: Final = (
     "l40s",
     "rtx-4090",
 )
-"""Accelerators that most readers know, the headline's first; those in the catalogue are used."""
+"""Accelerators that most readers know, the headline's first; those in the catalog are used."""
 
 _EVERY: Final = 50
 
@@ -45,7 +45,7 @@ class SiteData:
     """Everything that pages are made from.
 
     Attributes:
-        catalogue: Models, accelerators, formats, engines, grid.
+        catalog: Models, accelerators, formats, engines, grid.
         engine: The engine whose answers the pages show.
         contexts: The grid's contexts.
         models: Every published model, by name as people read it.
@@ -60,7 +60,7 @@ class SiteData:
         parts: Values of single models, kept between builds.
     """
 
-    catalogue: Catalogue
+    catalog: Catalog
     engine: Engine
     contexts: tuple[int, ...]
     models: tuple[Model, ...]
@@ -87,7 +87,7 @@ class SiteData:
 
     @cached_property
     def known_gpus(self) -> tuple[str, ...]:
-        """The well-known accelerators that this catalogue has, or else its largest ones."""
+        """The well-known accelerators that this catalog has, or else its largest ones."""
         here = {accelerator.id for accelerator in self.accelerators}
         known = tuple(gpu for gpu in KNOWN_GPUS if gpu in here)
         return known or tuple(gpu.id for gpu in self.gpus[:6])
@@ -130,20 +130,20 @@ class SiteData:
     @cached_property
     def kv_names(self) -> tuple[str, ...]:
         """The grid's KV formats, and what ``auto`` means for the models that declare another."""
-        listed = [name for name in self.catalogue.grid.kv_formats if name != AUTO]
+        listed = [name for name in self.catalog.grid.kv_formats if name != AUTO]
         declared = sorted({m.kv_format for m in self.models if m.kv_format} - set(listed))
         return (*listed, *declared)
 
     @cached_property
     def axes(self) -> Axes:
         """The axes that the JSON files cover: the grid, with every KV format that a model declares."""
-        grid = axes(self.catalogue, engine=self.engine.name, kv=list(self.kv_names))
+        grid = axes(self.catalog, engine=self.engine.name, kv=list(self.kv_names))
         return replace(grid, models=self.models, fleet=Fleet(self.accelerators, self.engine))
 
     @cached_property
     def searched(self) -> Axes:
         """The same with the layouts that only a search for a deployment tries, after the published ones."""
-        further = (Layout(**one.model_dump()) for one in self.catalogue.grid.sizing_layouts)
+        further = (Layout(**one.model_dump()) for one in self.catalog.grid.sizing_layouts)
         return replace(self.axes, layouts=tuple(dict.fromkeys((*self.axes.layouts, *further))))
 
     @cached_property
@@ -154,7 +154,7 @@ class SiteData:
     @cached_property
     def device_kinds(self) -> dict[str, int]:
         """For each accelerator the number of its kind: what the engine lays caches and weights out alike for."""
-        formats, support = self.catalogue.kv_formats.values(), self.catalogue.support
+        formats, support = self.catalog.kv_formats.values(), self.catalog.support
         return _numbered(
             {
                 gpu.id: (
@@ -195,7 +195,7 @@ class SiteData:
 
     def gpu_name(self, gpu: str) -> str:
         """Return what people call an accelerator, short: ``H100`` where that alias is its own."""
-        return short_name(self.catalogue.accelerators[gpu])
+        return short_name(self.catalog.accelerators[gpu])
 
 
 def page_format(model: Model) -> str:

@@ -125,7 +125,7 @@ def _runs_on_sglang(
     None where there is no such engine, or it does not run the model at all. The block plan is made for the first
     layout only: what a release refuses for others, it refuses by its flags.
     """
-    engine = site.catalogue.engines.get("sglang")
+    engine = site.catalog.engines.get("sglang")
     if engine is None:
         return None
     try:
@@ -140,7 +140,7 @@ def _runs_on_sglang(
     def planned(own: KvFormat | None) -> bool:
         tokens, rows = rules(engine).scheduler(devices[0])
         serving = Serving(max_batched_tokens=tokens, max_seqs=rows)
-        formats = site.catalogue.weight_formats
+        formats = site.catalog.weight_formats
         try:
             plan_blocks(
                 Case(
@@ -172,7 +172,7 @@ def _runs_on_sglang(
 
 def _device(site: SiteData, gpu: Accelerator) -> dict[str, Any]:
     peaks = Peaks.of(gpu)
-    sglang = site.catalogue.engines.get("sglang")
+    sglang = site.catalog.engines.get("sglang")
     default = sglang.device_class(gpu.id, gpu.usable_bytes) if sglang else None
     return {
         "bytes": _known(float(peaks.bytes_per_s)),

@@ -1,6 +1,6 @@
 """The pages of the site, and the files beside them.
 
-:func:`build` is the site's one entry point: it reads the catalogue, gathers the matrix's rows, draws the
+:func:`build` is the site's one entry point: it reads the catalog, gathers the matrix's rows, draws the
 charts and returns finished pages. It knows no site engine; an adapter takes it from here.
 """
 
@@ -16,7 +16,7 @@ from typing import Final
 from kvreport import resources
 from kvreport.atomic import write_whole
 from kvreport.build_cache import code, digest, keep, recall
-from kvreport.catalog.load import Catalogue, checked, open_catalogue
+from kvreport.catalog.load import Catalog, checked, open_catalog
 from kvreport.catalog.record_cache import keep_models, recall_models
 from kvreport.catalog.records import Records
 from kvreport.dataset.release import data_version
@@ -151,7 +151,7 @@ def build(
     """Make the whole report.
 
     Args:
-        data: Folder of the catalogue; None for the public one.
+        data: Folder of the catalog; None for the public one.
         models: Pattern that a model's id must match.
         gpus: Pattern that an accelerator's id must match.
         cache: Folder that keeps drawings and files between builds.
@@ -161,7 +161,7 @@ def build(
         progress: Told how far the build is.
 
     Raises:
-        InputError: The catalogue is at fault, or nothing matches.
+        InputError: The catalog is at fault, or nothing matches.
     """
     folders = (resources.package_dir(), resources.assets_dir(), *templating.folders())
     records = data or resources.data_dir()
@@ -205,18 +205,18 @@ def _build(
     *,
     dataset: bool,
 ) -> Report:
-    catalogue = _catalogue(data, cache / "records")
-    progress(f"catalog: {len(catalogue.models)} models, {len(catalogue.accelerators)} accelerators")
-    version = data_version(catalogue.folder)
+    catalog = _catalog(data, cache / "records")
+    progress(f"catalog: {len(catalog.models)} models, {len(catalog.accelerators)} accelerators")
+    version = data_version(catalog.folder)
     published = (
         prepare(
-            catalogue, cache, models=models, gpus=gpus, version=version, site_url=site_url, progress=progress
+            catalog, cache, models=models, gpus=gpus, version=version, site_url=site_url, progress=progress
         )
         if dataset
         else NOTHING
     )
     site = gather(
-        catalogue,
+        catalog,
         models=models,
         gpus=gpus,
         version=version,
@@ -267,14 +267,14 @@ def pages(inputs: Inputs, written: tuple[str, ...] = ()) -> tuple[Page, ...]:
     return tuple(sorted(made, key=lambda page: page.kind != "home"))
 
 
-def _catalogue(data: Path | None, kept: Path) -> Catalogue:
+def _catalog(data: Path | None, kept: Path) -> Catalog:
     """Read and check the catalog; records of files that have not changed come from the cache."""
-    catalogue = open_catalogue(data or resources.data_dir())
-    known = recall_models(catalogue, kept)
-    checked(catalogue)
-    if known != len(catalogue.models_read):
-        keep_models(catalogue, kept)
-    return catalogue
+    catalog = open_catalog(data or resources.data_dir())
+    known = recall_models(catalog, kept)
+    checked(catalog)
+    if known != len(catalog.models_read):
+        keep_models(catalog, kept)
+    return catalog
 
 
 ABOVE_NUMBERS: Final = ("adapters", "cli", "report", "site")

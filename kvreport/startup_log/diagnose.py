@@ -13,7 +13,7 @@ from typing import Final
 
 from kvreport.accounting import kernel
 from kvreport.catalog.accelerator import Accelerator
-from kvreport.catalog.load import Catalogue, open_catalogue
+from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 from kvreport.estimation.opened import said_of
@@ -57,26 +57,26 @@ def diagnose(
     kv: str | None = None,
     fetch: bool = False,
     revision: str | None = None,
-    catalog: Catalogue | None = None,
+    catalog: Catalog | None = None,
 ) -> Diagnosis:
     """Read a log and compare it.
 
     Args:
         text: The log.
-        model: Model, where the log does not name one that the catalogue knows.
+        model: Model, where the log does not name one that the catalog knows.
         gpu: Accelerator; logs do not name it.
         tensor_parallel: Devices of one replica, where the log does not say.
         weights: Weight format; None for as released.
         kv: KV format, where the log does not say.
         fetch: True to ask the Hub for a model that is not known.
         revision: Branch, tag or commit of the Hub's repository.
-        catalog: Where names are looked up; None for the public catalogue.
+        catalog: Where names are looked up; None for the public catalog.
 
     Raises:
         InputError: If the log is empty or too large, or a name given is unknown.
     """
     reading = read_lines(text)
-    known = open_catalogue() if catalog is None else catalog
+    known = open_catalog() if catalog is None else catalog
     notes: list[str] = []
     record = _model(reading, model, known, notes, fetch=fetch, revision=revision)
     device = known.accelerator(gpu) if gpu else None
@@ -148,7 +148,7 @@ def _assumed(reading: Reading, laid: LaidOut | None) -> list[str]:
 def _model(
     reading: Reading,
     given: str | None,
-    known: Catalogue,
+    known: Catalog,
     notes: list[str],
     *,
     fetch: bool,

@@ -15,7 +15,7 @@ from kvreport.accounting.plan import BlockPlan
 from kvreport.accounting.state_types import with_state_type
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine, engine_for_version, version_number
-from kvreport.catalog.load import Catalogue
+from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 from kvreport.startup_log.judge import Judgment, with_pool
@@ -59,7 +59,7 @@ class LaidOut:
 def pasted_start(
     reading: Reading,
     model: Model,
-    known: Catalogue,
+    known: Catalog,
     device: Accelerator | None,
     tensor_parallel: int | None = None,
     weights: str | None = None,
@@ -156,7 +156,7 @@ def exchange_of(reading: Reading) -> str | None:
     return named if named in get_args(AllToAll) else None
 
 
-def with_fp8(judgment: Judgment, known: Catalogue) -> LaidOut | None:
+def with_fp8(judgment: Judgment, known: Catalog) -> LaidOut | None:
     """What the log's flags make, and the block plan with an FP8 cache; None where nothing is laid out."""
     laid = judgment.deployment
     return None if laid is None else LaidOut(laid, _fp8(laid.case, known))
@@ -181,7 +181,7 @@ def _several_pools(model: Model) -> bool:
     )
 
 
-def _engine(reading: Reading, known: Catalogue) -> Engine:
+def _engine(reading: Reading, known: Catalog) -> Engine:
     """The rules of the version that wrote the log; the newest where it does not say."""
     version = version_of(reading) or ""
     if reading.engine == "tensorrt_llm":
@@ -204,7 +204,7 @@ def version_of(reading: Reading) -> str | None:
     return stated if stated is not None and version_number(stated) else release_of_places(reading.places)
 
 
-def _fp8(case: Case, known: Catalogue) -> BlockPlan | None:
+def _fp8(case: Case, known: Catalog) -> BlockPlan | None:
     """The plan with an FP8 cache, or None where that is no change or not possible."""
     if case.kv_format is not None and case.kv_format.bits <= 8:
         return None

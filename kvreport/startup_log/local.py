@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.accounting.engines.llama_cpp.placement import LocalDevice
-from kvreport.catalog.load import Catalogue, open_catalogue
+from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 from kvreport.estimation.opened import said_of
@@ -138,7 +138,7 @@ def diagnose_local(
     model: str | None = None,
     fetch: bool = False,
     revision: str | None = None,
-    catalog: Catalogue | None = None,
+    catalog: Catalog | None = None,
 ) -> LocalDiagnosis:
     """Read a start of llama.cpp or Ollama, and compare it.
 
@@ -157,7 +157,7 @@ def diagnose_local(
         raise InputError(
             "log: found no start-up line of llama.cpp or Ollama; allowed: the lines of one start"
         )
-    known = open_catalogue() if catalog is None else catalog
+    known = open_catalog() if catalog is None else catalog
     notes: list[str] = []
     computed = None
     if model is None:

@@ -16,26 +16,26 @@ from kvreport.accounting.state_types import with_state_type
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.caches import RecurrentState
 from kvreport.catalog.engine import Engine
-from kvreport.catalog.load import Catalogue
+from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import Model
 from kvreport.catalog.observation import Observation
 from kvreport.startup_log.start import STATED_WITHIN, Figures, Flags, Start
 from kvreport.units import GIB, MIB
 
 SAME_DEVICE_WITHIN: Final = 0.005
-"""A device whose memory differs by more than this from the catalogue's is not that device as it is."""
+"""A device whose memory differs by more than this from the catalog's is not that device as it is."""
 
 LAST_DIGIT: Final = 0.006
 """Half of the last digit of a printed concurrency, and a little."""
 
 
 def published_start(
-    catalogue: Catalogue, observation: Observation, engine: Engine, model: Model, *, own: bool
+    catalog: Catalog, observation: Observation, engine: Engine, model: Model, *, own: bool
 ) -> Start:
     """An observation with the rules and the model to predict it with.
 
     Args:
-        catalogue: Accelerators and formats.
+        catalog: Accelerators and formats.
         observation: What was published.
         engine: The record of its engine.
         model: The model, or one of the same shapes.
@@ -46,17 +46,17 @@ def published_start(
     release = release.model_copy(update=line_printed(observation) | told)
     model = with_state_type(model, state_type(observation))
     drafts = drafts_itself(observation, model)
-    device = device_of(catalogue, observation)
+    device = device_of(catalog, observation)
     named = observation.kernels_of
     start = Start(
-        known=catalogue,
+        known=catalog,
         engine=release,
         # llama.cpp keeps the prediction layer in a context of its own, whose buffers it prints apart.
         model=model
         if not drafts or rules(release).allocates_at_start
         else with_draft(model, own_prediction_layer(model)).whole,
         accelerator=device,
-        kernels_of=None if named is None else catalogue.accelerator(named),
+        kernels_of=None if named is None else catalog.accelerator(named),
         flags=_flags(observation, drafts=drafts, own=own),
         printed=_figures(observation, model),
         published=True,
@@ -214,16 +214,16 @@ def pool_given(observation: Observation) -> int | None:
     return int(found[1]) if found else None
 
 
-def device_of(catalogue: Catalogue, observation: Observation) -> Accelerator | None:
+def device_of(catalog: Catalog, observation: Observation) -> Accelerator | None:
     """The device of an observation: as named, else one of the same kernels with the memory that was found."""
     named = observation.gpu
     if named is None and observation.printed.total_gpu_gib is not None and observation.tensor_parallel == 1:
         named = observation.kernels_of
-    return device_found(catalogue.accelerator(named), observation) if named else None
+    return device_found(catalog.accelerator(named), observation) if named else None
 
 
 def device_found(accelerator: Accelerator, observation: Observation) -> Accelerator:
-    """The device with the memory that the engine found, where that is not the catalogue's device as it is.
+    """The device with the memory that the engine found, where that is not the catalog's device as it is.
 
     Slices of a device, and devices of a virtual machine, go by the name of the whole.
     """
@@ -249,14 +249,14 @@ def line_printed(observation: Observation) -> dict[str, str]:
     return {"token_line": "concurrency" if same else "blocks"}
 
 
-def find_model(catalogue: Catalogue, observation: Observation) -> tuple[Model | None, bool]:
+def find_model(catalog: Catalog, observation: Observation) -> tuple[Model | None, bool]:
     """The model to predict with, and whether it is the checkpoint itself rather than one shaped like it."""
     for name, own in ((observation.model_id, True), (observation.shapes_of, False)):
         if name is None:
             continue
-        if name in catalogue.models:
-            return catalogue.models[name], own
-        for model in catalogue.models.values():
+        if name in catalog.models:
+            return catalog.models[name], own
+        for model in catalog.models.values():
             if name in model.aliases or name in model.predecessor_ids:
                 return model, own
     return None, False

@@ -19,7 +19,7 @@ from kvreport.accounting.plan import Serving
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat
-from kvreport.catalog.load import Catalogue
+from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import Model
 
 STATED_WITHIN: Final = 0.005
@@ -59,8 +59,8 @@ class Flags:
     """What the engine was told. None where the start does not say, which leaves it to the engine.
 
     Attributes:
-        weight_format: The catalogue's name, or ``released``; None if the weights are not known well enough.
-        kv_format: The catalogue's name.
+        weight_format: The catalog's name, or ``released``; None if the weights are not known well enough.
+        kv_format: The catalog's name.
         layout: How the model is spread.
         context_tokens: The longest request allowed.
         max_batched_tokens: Tokens of one step.
@@ -158,7 +158,7 @@ class Start:
         pool_unclear: What a prediction of the pool lacks; empty if it can be made.
     """
 
-    known: Catalogue
+    known: Catalog
     engine: Engine
     model: Model
     accelerator: Accelerator | None

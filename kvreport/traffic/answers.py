@@ -15,7 +15,7 @@ from typing import Any, Final
 from kvreport.accounting.sizing import DEFAULT_EFFICIENCY
 from kvreport.accounting.tiers import LINKS
 from kvreport.catalog.accelerator import Accelerator
-from kvreport.catalog.load import Catalogue, open_catalogue
+from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError, shorten
 from kvreport.estimation import Estimate, estimate
@@ -188,7 +188,7 @@ def replay(
     block_tokens: int | None = None,
     rate: float | None = None,
     limit: int | None = None,
-    catalog: Catalogue | None = None,
+    catalog: Catalog | None = None,
     **options: Any,  # noqa: ANN401 - the fields of Query, checked there
 ) -> TrafficAnswer:
     """Answer what a deployment does under recorded traffic.
@@ -212,7 +212,7 @@ def replay(
         block_tokens: Tokens of the trace's blocks, where it does not state them.
         rate: Requests per second, for traces without times.
         limit: Read no more than so many requests.
-        catalog: Where names are looked up; None for the public catalogue.
+        catalog: Where names are looked up; None for the public catalog.
         **options: Fields of :class:`kvreport.query.Query`: layout, formats, engine, ``utilization`` and so on.
             ``context_tokens`` is the longest request served; ``kv_offload`` is another name of ``host_memory``.
 
@@ -228,7 +228,7 @@ def replay(
     deployment = estimate(
         model,
         gpu=gpu,
-        catalog=open_catalogue() if catalog is None else catalog,
+        catalog=open_catalog() if catalog is None else catalog,
         **options,
     )
     pools, ranks = pools_of(deployment), deployment.request.layout.data

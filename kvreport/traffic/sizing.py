@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.ranking import Deployment
-from kvreport.catalog.load import Catalogue
+from kvreport.catalog.load import Catalog
 from kvreport.errors import InputError
 from kvreport.estimation.answer import layout_to_dict
 from kvreport.estimation.size import size
@@ -74,7 +74,7 @@ def size_for_trace(
     utilization: float | None = None,
     max_seqs: int | None = None,
     engine: str = "vllm",
-    catalog: Catalogue,
+    catalog: Catalog,
     **limits: Any,  # noqa: ANN401 - passed on as they are
 ) -> list[TracedDeployment]:
     """Find how many copies of the likeliest deployments keep a trace's waiting time.
@@ -145,7 +145,7 @@ def _replayed(
     utilization: float | None,
     max_seqs: int | None,
     engine: str,
-    catalog: Catalogue,
+    catalog: Catalog,
 ) -> TracedDeployment | None:
     def answer(replicas: int, wanted: float | None) -> Any:  # noqa: ANN401 - the record of replay
         return replay(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from kvreport.accounting.capacity import Verdict
-from kvreport.catalog.load import load_catalogue
+from kvreport.catalog.load import load_catalog
 from kvreport.dataset.grid import axes
 from kvreport.dataset.matrix import cube_of
 from kvreport.publish import explorer_data, profiles, sizer_data
@@ -117,15 +117,15 @@ def rows_of(cube: Any, take: np.random.Generator, number: int) -> list[list[Any]
 def test_the_browser_answers_as_the_dataset_does(repository, chromium_path, chromium_flags):
     from playwright.sync_api import sync_playwright
 
-    catalogue = load_catalogue()
-    chosen = sorted({*sorted(catalogue.models)[::EVERY], *LAID_OUT_BY_KERNELS})
-    site = gather(catalogue, models=",".join(chosen), version="2026.01.01")
+    catalog = load_catalog()
+    chosen = sorted({*sorted(catalog.models)[::EVERY], *LAID_OUT_BY_KERNELS})
+    site = gather(catalog, models=",".join(chosen), version="2026.01.01")
     shared, models = profiles.site_facts(site), [profiles.model_facts(site, model) for model in site.models]
-    everything = axes(catalogue, models=",".join(chosen))
+    everything = axes(catalog, models=",".join(chosen))
     take = np.random.default_rng(20261121)
     rows: list[list[Any]] = []
     for model in everything.models:
-        part = axes(catalogue, models=model.id)
+        part = axes(catalog, models=model.id)
         rows += rows_of(cube_of(model, part), take, ROWS // len(everything.models))
     assert sum(row[-1] is not None for row in rows) > ROWS // 2
 

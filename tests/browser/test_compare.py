@@ -10,7 +10,7 @@ import pytest
 from visits import Visit, address, browser
 
 from kvreport import estimate
-from kvreport.catalog.load import load_catalogue
+from kvreport.catalog.load import load_catalog
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("tiny-site")]
 
@@ -29,8 +29,8 @@ def visit(browser: Any, address: str) -> Iterator[Visit]:
 
 @pytest.fixture(scope="module")
 def answer(tiny_site: Any) -> Any:
-    catalogue = load_catalogue(tiny_site.catalogue)
-    return lambda model, **asked: estimate(model, catalog=catalogue, **asked)
+    catalog = load_catalog(tiny_site.catalog)
+    return lambda model, **asked: estimate(model, catalog=catalog, **asked)
 
 
 def rows(visit: Visit) -> list[dict[str, str]]:

@@ -11,7 +11,7 @@ import pytest
 from visits import Visit, address, browser
 
 from kvreport import estimate, size
-from kvreport.catalog.load import load_catalogue
+from kvreport.catalog.load import load_catalog
 from kvreport.errors import InputError
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -32,16 +32,16 @@ def visit(browser, address) -> Iterator[Visit]:
 
 
 @pytest.fixture(scope="module")
-def catalogue(tiny_site) -> Any:
-    return load_catalogue(tiny_site.catalogue)
+def catalog(tiny_site) -> Any:
+    return load_catalog(tiny_site.catalog)
 
 
-def answers(catalogue: Any, model: str, **asked: Any) -> list[Any]:
+def answers(catalog: Any, model: str, **asked: Any) -> list[Any]:
     """The answers of one model on each number of GPUs that can be configured."""
     found = []
     for number in SIZES:
         try:
-            found.append(estimate(model, catalog=catalogue, tensor_parallel=number, **asked))
+            found.append(estimate(model, catalog=catalog, tensor_parallel=number, **asked))
         except InputError:
             continue
     return found
@@ -64,15 +64,15 @@ def settled(page: Any) -> None:
         ("?engine=vllm-0.19&context=32768&kv=fp8", {"engine": "vllm-0.19", "context_tokens": 32_768, "kv": "fp8"}),
     ],
 )  # fmt: skip
-def test_a_gpu_page_answers_for_another_engine(visit, catalogue, query, asked):
+def test_a_gpu_page_answers_for_another_engine(visit, catalog, query, asked):
     page = visit.go(H100 + query)
     settled(page)
     assert "Ignored" not in page.locator("[data-kv-told]").inner_text()
     asked = {"gpu": "H100", "context_tokens": 8192, **asked}
     served = 0
-    for model in catalogue.models.values():
+    for model in catalog.models.values():
         row = page.locator(f"tr[id='of-{model.slug}']")
-        each = answers(catalogue, model.id, **asked)
+        each = answers(catalog, model.id, **asked)
         want = next((one for one in each if one.max_concurrent_requests), None)
         told = page.locator(".kv-groups dd", has=page.locator(f"[id='of-{model.slug}']"))
         if (
@@ -85,12 +85,12 @@ def test_a_gpu_page_answers_for_another_engine(visit, catalogue, query, asked):
         if want is None:
             continue
         served += 1
-        place = list(catalogue.grid.contexts).index(asked["context_tokens"]) + 1
+        place = list(catalog.grid.contexts).index(asked["context_tokens"]) + 1
         assert row.locator("td").first.inner_text() == str(want.request.tensor_parallel)
         assert row.locator("td").nth(place).inner_text() == f"{want.max_concurrent_requests:,}", model.id
     assert served
     headline = page.locator("[data-kv-slot=headline]").inner_text()
-    assert f"{served} of {len(catalogue.models)} models" in headline
+    assert f"{served} of {len(catalog.models)} models" in headline
 
 
 def test_the_engine_is_chosen_in_the_form_of_a_gpu_page(visit):
@@ -106,7 +106,7 @@ def test_the_engine_is_chosen_in_the_form_of_a_gpu_page(visit):
 
 
 @pytest.mark.parametrize("engine", ["vllm-0.11", "sglang"])
-def test_the_explorer_answers_for_another_engine(visit, catalogue, engine):
+def test_the_explorer_answers_for_another_engine(visit, catalog, engine):
     page = visit.go(f"explore/?{START}")
     page.wait_for_selector("#explore-table tbody tr")
     before = page.locator(".kv-said").inner_text()
@@ -114,11 +114,11 @@ def test_the_explorer_answers_for_another_engine(visit, catalogue, engine):
     page.wait_for_function("(old) => document.querySelector('.kv-said').innerText !== old", arg=before)
     assert visit.query()["engine"] == [engine]
     compared = 0
-    for model in catalogue.models.values():
+    for model in catalog.models.values():
         row = page.locator("#explore-table tbody tr", has=page.locator(f"a[href*='{model.slug}']"))
         if not row.count():
             continue
-        want = estimate(model.id, gpu="H100", context_tokens=8192, engine=engine, catalog=catalogue)
+        want = estimate(model.id, gpu="H100", context_tokens=8192, engine=engine, catalog=catalog)
         shown = row.locator("td").first.inner_text().strip()
         compared += 1
         if want.max_concurrent_requests:
@@ -167,14 +167,14 @@ def test_the_explorer_says_where_another_engine_has_no_numbers(visit, tiny_site)
     assert page.locator(".kv-why").inner_text() == ""
 
 
-def test_the_sizer_answers_for_another_release(visit, catalogue):
+def test_the_sizer_answers_for_another_release(visit, catalog):
     page = visit.go("sizer/?model=meta-llama--Llama-3.1-8B-Instruct&engine=vllm-0.11")
     page.wait_for_selector("[data-kv-sized] .kv-table tbody tr")
     table = page.locator("[data-kv-sized] table", has_text="The best deployment on each")
     found = size(
         "meta-llama/Llama-3.1-8B-Instruct", context="8K", prompt=1500, output=400, concurrent=64, burst=1.5,
         spare_replicas=1, efficiency=0.6, engine="vllm-0.11", layouts=None,
-        gpus=sorted(catalogue.accelerators), catalog=catalogue,
+        gpus=sorted(catalog.accelerators), catalog=catalog,
     )  # fmt: skip
     want = {one.offer.accelerator.id: one for one in found.ranking.best_of_each()}
     rows = table.locator("tbody tr")
@@ -185,8 +185,8 @@ def test_the_sizer_answers_for_another_release(visit, catalogue):
         assert row.locator("td").nth(3).inner_text().split()[0] == f"{want[gpu].users_each:,}"
 
 
-def test_a_cell_that_does_not_fit_opens_its_explanation_everywhere(visit, catalogue):
-    want = estimate("meta-llama/Llama-3.1-70B-Instruct", gpu="H100", context_tokens="8K", catalog=catalogue)
+def test_a_cell_that_does_not_fit_opens_its_explanation_everywhere(visit, catalog):
+    want = estimate("meta-llama/Llama-3.1-70B-Instruct", gpu="H100", context_tokens="8K", catalog=catalog)
     missing = f"{want.shortfall_bytes / 2**30:,.2f} ± {want.budget.uncertainty_bytes / 2**30:,.2f}"
     page = visit.go(f"explore/?{START}")
     row = page.locator("#explore-table tbody tr", has_text="Llama 3.1 70B")
@@ -205,7 +205,7 @@ def test_a_cell_that_does_not_fit_opens_its_explanation_everywhere(visit, catalo
     model = cell.locator("xpath=ancestor::tr").get_attribute("id").removeprefix("of-")
     cell.click()
     page.locator("dialog .kv-levers").wait_for()
-    name = next(one.name for one in catalogue.models.values() if one.slug == model)
+    name = next(one.name for one in catalog.models.values() if one.slug == model)
     assert page.locator("dialog h2").inner_text().startswith(name)
 
 

@@ -12,7 +12,7 @@ import pytest
 from visits import address, browser
 
 from kvreport import estimate
-from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.load import open_catalog
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -73,8 +73,8 @@ def test_from_home_which_models_fit_two_rtx_4090_at_32k_for_four_requests(page, 
     assert "at least 4 requests" in said
     shown = rows(page)
     assert shown
-    catalogue = open_catalogue(tiny_site.catalogue)
-    names = {model.name: model.id for model in catalogue.models.values()}
+    catalog = open_catalog(tiny_site.catalog)
+    names = {model.name: model.id for model in catalog.models.values()}
     for row in shown:
         ours = estimate(
             names[row["Model"]],
@@ -82,15 +82,15 @@ def test_from_home_which_models_fit_two_rtx_4090_at_32k_for_four_requests(page, 
             tensor_parallel=2,
             context_tokens="32K",
             weights="int4",
-            catalog=catalogue,
+            catalog=catalog,
         )
         assert row["Concurrent requests"] == f"{ours.max_concurrent_requests:,}"
     fitting = {
         name
         for name, model in names.items()
-        if catalogue.model(model).context_tokens >= 32768
+        if catalog.model(model).context_tokens >= 32768
         and estimate(
-            model, gpu="RTX 4090", tensor_parallel=2, context_tokens="32K", weights="int4", catalog=catalogue
+            model, gpu="RTX 4090", tensor_parallel=2, context_tokens="32K", weights="int4", catalog=catalog
         ).max_concurrent_requests
         >= 4
     }
@@ -104,13 +104,13 @@ def test_the_largest_model_that_fits_one_h100_is_first_after_one_click(page, add
     assert parse_qs(urlsplit(page.url).query)["sort"] == ["-parameters"]
     answered(page)
     shown = [row for row in rows(page) if row["Verdict"].startswith("kv-u")]
-    catalogue = open_catalogue(tiny_site.catalogue)
+    catalog = open_catalog(tiny_site.catalog)
     from kvreport.accounting.weights import parameters
 
     serving = [
         model
-        for model in catalogue.models.values()
-        if estimate(model.id, gpu="H100", context_tokens="8K", catalog=catalogue).max_concurrent_requests > 0
+        for model in catalog.models.values()
+        if estimate(model.id, gpu="H100", context_tokens="8K", catalog=catalog).max_concurrent_requests > 0
     ]
     assert shown[0]["Model"] == max(serving, key=parameters).name
     # The focus stays on the head that was pressed, so that a second press turns the order.
@@ -127,9 +127,9 @@ def test_rows_that_serve_come_first_and_others_say_what_they_lack(page, address,
     serving = [row["Verdict"].startswith("kv-u") for row in shown]
     assert serving == sorted(serving, reverse=True)
     assert not all(serving)
-    catalogue = open_catalogue(tiny_site.catalogue)
+    catalog = open_catalog(tiny_site.catalog)
     large = next(row for row in shown if row["Model"] == "Llama 3.1 70B")
-    ours = estimate("meta-llama/Llama-3.1-70B-Instruct", gpu="H100", context_tokens="8K", catalog=catalogue)
+    ours = estimate("meta-llama/Llama-3.1-70B-Instruct", gpu="H100", context_tokens="8K", catalog=catalog)
     assert large["Concurrent requests"] == f"needs {ours.shortfall_bytes / 2**30:.1f} GiB more"
 
 

@@ -12,7 +12,7 @@ from fuzzing import examples
 from hypothesis import HealthCheck, example, given, settings
 from startup_logs import LOGS, mutated_logs
 
-from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.load import open_catalog
 from kvreport.errors import InputError
 from kvreport.publish import profiles
 from kvreport.publish.browser import script as browser_script
@@ -21,7 +21,7 @@ from kvreport.startup_log import diagnose, read_log, table
 
 pytestmark = [pytest.mark.browser]
 
-CATALOGUE = open_catalogue()
+CATALOG = open_catalog()
 
 READ = """([table, text]) => {
   const reading = kvLogLines.readLog(table, text);
@@ -59,8 +59,8 @@ def test_the_browser_reads_as_python_does(page: Any, name: str) -> None:
 @pytest.mark.parametrize("name", LOGS)
 def test_the_browser_advises_as_python_does(page: Any, name: str) -> None:
     theirs = page.evaluate(READ, [table(), LOGS[name]])
-    # A model that no catalogue knows: both have the log's own numbers only.
-    ours = diagnose(LOGS[name].replace("Qwen/Qwen2.5-72B-Instruct", "no/model"), catalog=CATALOGUE)
+    # A model that no catalog knows: both have the log's own numbers only.
+    ours = diagnose(LOGS[name].replace("Qwen/Qwen2.5-72B-Instruct", "no/model"), catalog=CATALOG)
     assert theirs["concurrency"] == pytest.approx(ours.concurrency)
     assert theirs["shorter"] == [list(pair) for pair in ours.shorter]
     assert [(one["change"], one["value"]) for one in theirs["changes"]] == [
@@ -131,14 +131,14 @@ def test_the_browser_advises_on_a_known_model_as_python_does(
     page: Any, ranks: int, length: int, share: float, pool: float, further: str
 ) -> None:
     model, gpu = "Qwen/Qwen3-32B", "h100-sxm-80gb"
-    site = gather(CATALOGUE, models=model, version="test")
+    site = gather(CATALOG, models=model, version="test")
     ((content, _),) = profiles.every_model(site)
     text = SHORT_OF_MEMORY.format(
         model=model, ranks=ranks, length=length, share=share, pool=pool, further=further
     )
     facts = json.loads(profiles.encode(profiles.site_facts(site)))
     theirs = page.evaluate(ADVISED, [table(), text, facts, json.loads(content), gpu])
-    ours = diagnose(text, gpu=gpu, catalog=CATALOGUE)
+    ours = diagnose(text, gpu=gpu, catalog=CATALOG)
     assert [(one["change"], one["value"]) for one in theirs["changes"]] == [
         (one.name, one.value) for one in ours.changes
     ]
@@ -153,7 +153,7 @@ def test_without_the_model_a_length_is_found_in_proportion(page: Any) -> None:
         "which is larger than the available KV cache memory (3.20 GiB)."
     )
     theirs = page.evaluate(READ, [table(), text])
-    ours = diagnose(text, catalog=CATALOGUE)
+    ours = diagnose(text, catalog=CATALOG)
     assert ours.changes
     assert [(one["change"], one["value"]) for one in theirs["changes"]] == [
         (one.name, one.value) for one in ours.changes

@@ -205,9 +205,9 @@ def test_a_column_sorts_both_ways(visit):
 
 def test_the_form_of_a_model_page_changes_headline_and_table(visit, tiny_site):
     from kvreport import estimate
-    from kvreport.catalog.load import load_catalogue
+    from kvreport.catalog.load import load_catalog
 
-    catalogue = load_catalogue(tiny_site.catalogue)
+    catalog = load_catalog(tiny_site.catalog)
     page = visit.go(LLAMA)
     page.locator(".kv-more-fields summary").click()
     page.locator("#kv-weights").select_option("fp8")
@@ -223,7 +223,7 @@ def test_the_form_of_a_model_page_changes_headline_and_table(visit, tiny_site):
         context_tokens="8K",
         weights="fp8",
         kv="fp8",
-        catalog=catalogue,
+        catalog=catalog,
     )
     assert shown == f"{answer.max_concurrent_requests:,}"
     assert (

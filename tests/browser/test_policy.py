@@ -173,7 +173,7 @@ def test_a_table_of_a_hand_written_page_keeps_its_columns_aligned(page, address)
 @pytest.mark.parametrize("scheme", ["http", "file"])
 def test_exported_pages_run_under_a_policy_and_break_no_rule_of_it(page, tiny_site, tmp_path, scheme):
     out = tmp_path / "export"
-    export(out, data=tiny_site.catalogue, cache=tiny_site.config.parent / ".cache/kvreport", dataset=False)
+    export(out, data=tiny_site.catalog, cache=tiny_site.config.parent / ".cache/kvreport", dataset=False)
     assert "unsafe" not in the_one_policy(out)
     with served(out) if scheme == "http" else nullcontext(f"{out.as_uri()}/") as root:
         for uri in ("", "models/", LLAMA, "gpus/h100-sxm-80gb/", "explore/", "compare/", "data/"):

@@ -12,7 +12,7 @@ from visits import Visit, address, browser
 from kvreport.book import prose, reader
 from kvreport.book.expressions import names_in, tree_of, unit_factor
 from kvreport.book.quantities import Quantities
-from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.load import open_catalog
 from kvreport.errors import InputError
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("tiny-site")]
@@ -69,13 +69,13 @@ def told(source: str) -> dict[str, Any]:
 
 
 def test_every_expression_gives_in_the_browser_what_python_gives(browser, address, tiny_site):
-    catalogue = open_catalogue(tiny_site.catalogue)
+    catalog = open_catalog(tiny_site.catalog)
     asked = expressions()
     assert len(asked) > 120
     cases, wanted = [], []
     for one in CASES:
-        case = reader.of_front_matter({"reader": one}, catalogue)
-        quantities = Quantities(catalogue, case)
+        case = reader.of_front_matter({"reader": one}, catalog)
+        quantities = Quantities(catalog, case)
         texts = []
         for source in asked:
             try:
@@ -85,7 +85,7 @@ def test_every_expression_gives_in_the_browser_what_python_gives(browser, addres
         wanted.append(texts)
         cases.append(
             {
-                "slug": catalogue.model(case.model).slug,
+                "slug": catalog.model(case.model).slug,
                 "gpu": case.gpu,
                 "names": dict(case.values),
                 "asked": [told(source) for source in asked],

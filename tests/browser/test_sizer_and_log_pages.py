@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from visits import address
 
-from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.load import open_catalog
 from kvreport.cli import main
 from kvreport.estimation.size import size
 from kvreport.startup_log import diagnose
@@ -71,7 +71,7 @@ def test_the_sizer_answers_at_once_and_as_python_does(page: Any, address: str, t
         burst=1.5,
         spare_replicas=1,
         gpus=["h100-sxm-80gb"],
-        catalog=open_catalogue(tiny_site.catalogue),
+        catalog=open_catalog(tiny_site.catalog),
     )
     best = ours.describe(ours.ranking.deployments[0])
     theirs = found["best"]
@@ -185,7 +185,7 @@ def test_from_home_a_chat_for_two_hundred_people(page: Any, address: str, tiny_s
         spare_replicas=1,
         ttft_s=1,
         tpot_s=0.05,
-        catalog=open_catalogue(tiny_site.catalogue),
+        catalog=open_catalog(tiny_site.catalog),
     )
     best = ours.describe(ours.ranking.deployments[0])
     assert found["best"]["gpu"] == best["gpu"]
@@ -229,7 +229,7 @@ def test_a_latent_model_is_laid_out_as_the_command_lays_it_out(
         output=2000,
         concurrent=64,
         gpus=["b200-sxm-180gb"],
-        catalog=open_catalogue(tiny_site.catalogue),
+        catalog=open_catalog(tiny_site.catalog),
     )
     best = ours.describe(ours.ranking.deployments[0])
     assert found["layout"] == best["layout"]["name"] != "tp8"
@@ -251,7 +251,7 @@ def test_a_latent_model_is_laid_out_as_the_command_lays_it_out(
 
 def test_only_commands_that_run_are_given(page: Any, address: str, tiny_site) -> None:
     # A static memory fraction for SGLang does not exist for every answer; then its command is not there.
-    catalogue = open_catalogue(tiny_site.catalogue)
+    catalog = open_catalog(tiny_site.catalog)
     seen = set()
     for gpu, concurrent in (("h100-sxm-80gb", 4), ("b200-sxm-180gb", 300), ("mi300x", 64), ("rtx-4090", 8)):
         page.goto(
@@ -265,7 +265,7 @@ def test_only_commands_that_run_are_given(page: Any, address: str, tiny_site) ->
             output=400,
             concurrent=concurrent,
             gpus=[gpu],
-            catalog=catalogue,
+            catalog=catalog,
         )
         best = ours.describe(ours.ranking.deployments[0])
         assert found["vllm"] == best["commands"]["vllm"]
@@ -371,7 +371,7 @@ def test_a_logs_own_flags_are_followed_as_the_command_does(
     # Windows reserve for the steps in flight, and the reserve is of the log's own steps and requests.
     text = FLAGGED.format(further=further)
     gpu = "h100-sxm-80gb"
-    ours = diagnose(text, gpu=gpu, catalog=open_catalogue(tiny_site.catalogue))
+    ours = diagnose(text, gpu=gpu, catalog=open_catalog(tiny_site.catalog))
     page.goto(f"{address}log/")
     until(page, "Boolean(window.kvreport && kvreport.log)")
     page.select_option("select[name=gpu]", gpu)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sizing_cases import CATALOGUE, IN_BROWSER, compare, data, in_python, in_words, workloads
+from sizing_cases import CATALOG, IN_BROWSER, compare, data, in_python, in_words, workloads
 
 from kvreport.accounting.ranking import Choices
 from kvreport.errors import InputError
@@ -63,7 +63,7 @@ def test_the_browser_ranks_as_python_does(page: Any, model: str) -> None:
         compared += compare(answer, ranking, work)
         if not ranking.deployments:
             choices = Choices(
-                engine=CATALOGUE.engine(CATALOGUE.grid.engine),
+                engine=CATALOG.engine(CATALOG.grid.engine),
                 formats={},
                 weight_formats={},
                 kv_formats=dict.fromkeys(kv),
@@ -153,7 +153,7 @@ def test_the_inverses_and_commands_are_pythons(page: Any, model: str, asked: dic
         gpus=["h200-sxm-141gb"],
         weights=["released"],
         kv=["fp8"],
-        catalog=CATALOGUE,
+        catalog=CATALOG,
         **{words.get(name, name): value for name, value in asked.items()},
     )
     facts = ours.describe(ours.ranking.deployments[0])
@@ -204,7 +204,7 @@ def test_what_python_refuses_the_browser_refuses(page: Any, asked: dict[str, Any
             MODELS[0],
             weights=["fp8"],
             kv=["fp8"],
-            catalog=CATALOGUE,
+            catalog=CATALOG,
             **{words.get(name, name): value for name, value in asked.items()},
         )
     if "tpot" in asked:
@@ -212,7 +212,7 @@ def test_what_python_refuses_the_browser_refuses(page: Any, asked: dict[str, Any
         assert error == f"{said[0].upper()}{said[1:]}."
 
 
-def test_the_whole_catalogue_is_ranked_at_once(page: Any) -> None:
+def test_the_whole_catalog_is_ranked_at_once(page: Any) -> None:
     # The budget is 50 ms after a change; here only that it is not a matter of seconds.
     options = {
         "gpus": None,

@@ -12,7 +12,7 @@ import pytest
 from visits import Visit, address, browser
 
 from kvreport import estimate, size
-from kvreport.catalog.load import load_catalogue
+from kvreport.catalog.load import load_catalog
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -123,9 +123,9 @@ def reader(browser, address) -> Iterator[Reader]:
 
 @pytest.fixture(scope="module")
 def answer(tiny_site) -> Any:
-    """``estimate`` with the site's catalogue."""
-    catalogue = load_catalogue(tiny_site.catalogue)
-    return lambda model, **asked: estimate(model, catalog=catalogue, **asked)
+    """``estimate`` with the site's catalog."""
+    catalog = load_catalog(tiny_site.catalog)
+    return lambda model, **asked: estimate(model, catalog=catalog, **asked)
 
 
 def fewest(answer: Any, model: str, wanted: int = 1, **asked: Any) -> Any:
@@ -379,11 +379,11 @@ def test_gpus_for_two_hundred_people_in_a_chat(reader, tiny_site):
     reader.page.wait_for_function(
         "document.querySelector('[data-kv-sized] .kv-big')?.innerText.startsWith('For 200 people')"
     )
-    catalogue = load_catalogue(tiny_site.catalogue)
+    catalog = load_catalog(tiny_site.catalog)
     found = size(
         LLAMA_70B, context="8K", prompt=1500, output=400, shared_prefix=500, users=200, requests_per_minute=0.5,
         latency_s=15, burst=2, spare_replicas=1, ttft_s=1, tpot_s=0.05, efficiency=0.6, layouts=None,
-        gpus=sorted(catalogue.accelerators), catalog=catalogue,
+        gpus=sorted(catalog.accelerators), catalog=catalog,
     )  # fmt: skip
     best = found.ranking.best_of_each()[0]
     said = reader.page.locator("[data-kv-sized] .kv-big").inner_text()

@@ -92,7 +92,7 @@ def test_a_trace_of_one_s_own_is_exact_and_leaves_the_page_in_nothing(page, addr
         hit_counts(plain, theirs["units"], compute_last=True).rate(), abs=1e-12
     )
     assert theirs["all"] == pytest.approx(hit_counts(plain, None, compute_last=True).rate(), abs=1e-12)
-    # Only the catalogue's own files were asked for since, and no address names the file.
+    # Only the catalog's own files were asked for since, and no address names the file.
     assert all("downloads/v1/" in url or "assets/" in url for _, url in page.asked[before:])
     assert "own" not in page.url
     assert plain.distinct < MAX_NODES

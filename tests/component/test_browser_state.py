@@ -28,8 +28,8 @@ def test_addresses_are_read_as_states_or_ignored():
 
 @pytest.mark.parametrize("engine", profiles.ENGINES)
 def test_other_engines_answer_as_the_package_does(engine):
-    shared, facts, catalogue = published()
-    site = engine_profiles.under(gather(catalogue, models=MODELS, gpus=GPUS, version="test"), engine)
+    shared, facts, catalog = published()
+    site = engine_profiles.under(gather(catalog, models=MODELS, gpus=GPUS, version="test"), engine)
     here = json.loads(profiles.encode(profiles.site_facts(site)))
     here["engine"]["default"] = shared["engine"]["name"]
     usual = {gpu.id for gpu in site.gpus}
@@ -52,7 +52,7 @@ def test_other_engines_answer_as_the_package_does(engine):
     ):
         try:
             named = {fields[key]: value for key, value in state.items()}
-            want = estimate(model, gpu=gpu, catalog=catalogue, **named).to_dict()
+            want = estimate(model, gpu=gpu, catalog=catalog, **named).to_dict()
         except InputError:
             assert got is None, (model, gpu, state)
             continue
@@ -67,9 +67,9 @@ def test_other_engines_answer_as_the_package_does(engine):
 
 
 def test_an_engine_s_file_says_for_which_accelerators_it_has_numbers():
-    _, facts, catalogue = published()
+    _, facts, catalog = published()
     site = engine_profiles.under(
-        gather(catalogue, models="meta-llama/Llama-3.1-8B-Instruct", gpus=GPUS, version="test"),
+        gather(catalog, models="meta-llama/Llama-3.1-8B-Instruct", gpus=GPUS, version="test"),
         "sglang",
     )
     model = site.models[0]

@@ -6,12 +6,12 @@ from types import SimpleNamespace
 import pytest
 
 from kvreport.catalog.engine import dated_releases
-from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.load import open_catalog
 from kvreport.estimation.difference import Side, compare
 from kvreport.publish import engine_changes
 from kvreport.publish.parts import Parts
 
-CATALOG = open_catalogue()
+CATALOG = open_catalog()
 
 
 @pytest.mark.parametrize("name", ["Qwen/Qwen3-32B", "Qwen/Qwen3.6-27B", "deepseek-ai/DeepSeek-V3.2"])
@@ -19,7 +19,7 @@ def test_a_step_is_the_comparison_of_its_two_releases(name: str) -> None:
     model, gpu = CATALOG.model(name), "h100-sxm-80gb"
     site = SimpleNamespace(
         known_gpus=(gpu,),
-        catalogue=CATALOG,
+        catalog=CATALOG,
         engine=CATALOG.engine("vllm"),
         models=[model],
         parts=Parts(None),

@@ -1,4 +1,4 @@
-"""Logs at first sight are logs of the catalogue, and the evidence page leads with them."""
+"""Logs at first sight are logs of the catalog, and the evidence page leads with them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from kvreport.catalog.first_seen import FirstSeen, FirstSeenLog, Run, errors_of, load_first_seen
 from kvreport.catalog.observation import load_observations
-from kvreport.errors import CatalogueError
+from kvreport.errors import CatalogError
 from kvreport.resources import data_dir
 from kvreport.site.pages import first_sight
 
@@ -38,11 +38,11 @@ def test_nothing_is_said_without_complete_logs() -> None:
     assert first_sight.lead(FirstSeen(runs=(run,))) == ""
 
 
-def test_a_catalogue_without_the_file_has_none(tmp_path: Path) -> None:
+def test_a_catalog_without_the_file_has_none(tmp_path: Path) -> None:
     assert load_first_seen(tmp_path) is None
 
 
 def test_a_wrong_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "first_seen.yaml").write_text("schema_version: 1\nruns: 3\n")
-    with pytest.raises(CatalogueError):
+    with pytest.raises(CatalogError):
         load_first_seen(tmp_path)

@@ -5,7 +5,7 @@ import math
 import pytest
 
 import kvreport
-from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.load import open_catalog
 from kvreport.evidence.by_layout import Errors, OfLayout, by_layout, kinds
 from kvreport.evidence.validation import Validation, validate
 from kvreport.site.pages import layout_evidence
@@ -14,7 +14,7 @@ from kvreport.units import GIB
 
 @pytest.fixture(scope="module")
 def found() -> Validation:
-    return validate(open_catalogue())
+    return validate(open_catalog())
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from kvreport.catalog.load import Catalogue, load_catalogue
+from kvreport.catalog.load import Catalog, load_catalog
 from kvreport.catalog.observation import load_observations
 from kvreport.resources import data_dir
 from kvreport.site.pages.left_out import confirmed
@@ -35,13 +35,13 @@ def fitting() -> Iterator[ModuleType]:
 
 
 @pytest.fixture(scope="module")
-def catalogue() -> Catalogue:
-    return load_catalogue()
+def catalog() -> Catalog:
+    return load_catalog()
 
 
 @pytest.fixture(scope="module")
-def logs(fitting: ModuleType, catalogue: Catalogue) -> list[Any]:
-    return list(fitting.collect(catalogue, load_observations(data_dir())))
+def logs(fitting: ModuleType, catalog: Catalog) -> list[Any]:
+    return list(fitting.collect(catalog, load_observations(data_dir())))
 
 
 @pytest.fixture(scope="module")
@@ -60,11 +60,11 @@ def test_few_constants_are_fitted(fitting: ModuleType) -> None:
 
 
 def test_the_records_have_the_constants_of_this_fit(
-    fitting: ModuleType, catalogue: Catalogue, logs: list[Any], published: dict[str, Any]
+    fitting: ModuleType, catalog: Catalog, logs: list[Any], published: dict[str, Any]
 ) -> None:
     constants = fitting.fit([row for log in logs for row in log.rows])
     for name, value in constants.items():
-        assert catalogue.engine("vllm").coefficients[name] == pytest.approx(value, rel=0.01)
+        assert catalog.engine("vllm").coefficients[name] == pytest.approx(value, rel=0.01)
         low, high = published["constants"][name]["interval"]
         stated = published["constants"][name]["value"]
         assert stated == pytest.approx(value, rel=0.01)
@@ -107,35 +107,33 @@ def test_no_log_of_a_source_is_in_the_fit_without_it(fitting: ModuleType, logs: 
 
 
 def test_a_page_says_how_well_its_engine_s_rules_are_confirmed() -> None:
-    catalogue = load_catalogue()
-    told = confirmed(catalogue, catalogue.engine("vllm"))
+    catalog = load_catalog()
+    told = confirmed(catalog, catalog.engine("vllm"))
     assert "start-up logs" in told
     assert "of this release" in told
-    assert "start-up logs, 0 of this release" in confirmed(catalogue, catalogue.engine("sglang-0.5.20"))
-    assert confirmed(catalogue, catalogue.engine("tensorrt-llm")) == ""
+    assert "start-up logs, 0 of this release" in confirmed(catalog, catalog.engine("sglang-0.5.20"))
+    assert confirmed(catalog, catalog.engine("tensorrt-llm")) == ""
 
 
 def test_what_is_published_of_other_engines_is_what_their_logs_give(
-    fitting: ModuleType, catalogue: Catalogue, published: dict[str, Any]
+    fitting: ModuleType, catalog: Catalog, published: dict[str, Any]
 ) -> None:
-    assert fitting.others(catalogue) == published["others"]
+    assert fitting.others(catalog) == published["others"]
     assert published["others"]["sglang"]["median_error"] <= 0.02
     assert published["others"]["sglang"]["p90_error"] <= 0.05
 
 
-def test_sglang_s_band_covers_what_it_says_of_sources_left_out(
-    fitting: ModuleType, catalogue: Catalogue
-) -> None:
-    rows = fitting.counted(catalogue, load_observations(data_dir()))
+def test_sglang_s_band_covers_what_it_says_of_sources_left_out(fitting: ModuleType, catalog: Catalog) -> None:
+    rows = fitting.counted(catalog, load_observations(data_dir()))
     assert len(rows) >= 15
     inside = fitting.within(rows)
     assert 0.75 <= sum(inside) / len(inside) <= 0.9
 
 
-def test_sglang_s_records_have_the_band_of_these_logs(fitting: ModuleType, catalogue: Catalogue) -> None:
-    rows = fitting.counted(catalogue, load_observations(data_dir()))
+def test_sglang_s_records_have_the_band_of_these_logs(fitting: ModuleType, catalog: Catalog) -> None:
+    rows = fitting.counted(catalog, load_observations(data_dir()))
     for ending, width in fitting.widths(rows).items():
-        for engine in catalogue.engines.values():
+        for engine in catalog.engines.values():
             if engine.family == "sglang":
                 assert engine.coefficients[f"uncertainty_share{ending}"] == pytest.approx(width, rel=0.02)
 

@@ -1,7 +1,7 @@
 """Whole models through the block planner, against vLLM 0.33.0's own planner run without a GPU.
 
 For a pool of 40 GiB the engine's planner printed these blocks, tokens and concurrency. The models
-come from the catalogue; nothing but the flags goes in. ``scripts/check_planner.py`` does the same
+come from the catalog; nothing but the flags goes in. ``scripts/check_planner.py`` does the same
 for a whole recorded run.
 """
 
@@ -10,15 +10,15 @@ import pytest
 from kvreport.accounting import capacity
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.plan import Serving
-from kvreport.catalog.load import Catalogue, open_catalogue
+from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.errors import InputError
 from kvreport.units import GIB
 from tests.trunk import plan
 
 
 @pytest.fixture(scope="module")
-def catalogue() -> Catalogue:
-    return open_catalogue()
+def catalog() -> Catalog:
+    return open_catalog()
 
 
 SPOTS = [
@@ -135,17 +135,17 @@ SPOTS = [
 
 @pytest.mark.parametrize("spot", SPOTS, ids=lambda spot: f"{spot[0]}-{spot[1]}-tp{spot[2]}-{spot[4]}")
 def test_blocks_tokens_and_concurrency_are_those_that_the_engine_prints(
-    catalogue: Catalogue, spot: tuple
+    catalog: Catalog, spot: tuple
 ) -> None:
     model, gpu, tp, dcp, kv, batched, context, block, blocks, tokens, concurrency = spot
     found = plan(
-        catalogue.model(model),
-        catalogue.engine("vllm"),
+        catalog.model(model),
+        catalog.engine("vllm"),
         serving=Serving(max_batched_tokens=batched),
         context_parallel=dcp,
-        kv_format=catalogue.kv_format(kv) if kv else None,
+        kv_format=catalog.kv_format(kv) if kv else None,
         tensor_parallel=tp,
-        accelerator=catalogue.accelerator(gpu),
+        accelerator=catalog.accelerator(gpu),
     )
     assert found.block_bytes == block
     assert int(capacity.blocks(40 * GIB, found)) == blocks
@@ -155,83 +155,83 @@ def test_blocks_tokens_and_concurrency_are_those_that_the_engine_prints(
 
 
 def test_a_request_that_needs_the_null_block_too_is_refused_and_the_longest_said(
-    catalogue: Catalogue,
+    catalog: Catalog,
 ) -> None:
     # Llama-3.1-70B at 131,072 tokens needs exactly 40 GiB; the engine refuses and estimates 131,056.
     found = plan(
-        catalogue.model("meta-llama/Llama-3.1-70B-Instruct"),
-        catalogue.engine("vllm"),
+        catalog.model("meta-llama/Llama-3.1-70B-Instruct"),
+        catalog.engine("vllm"),
         serving=Serving(max_batched_tokens=8192),
-        accelerator=catalogue.accelerator("h100-sxm-80gb"),
+        accelerator=catalog.accelerator("h100-sxm-80gb"),
     )
     assert int(capacity.users(40 * GIB, found, 131_072)) == 0
     assert int(capacity.longest_context(40 * GIB, found, 131_072)) == 131_056
 
 
-def test_prefix_caching_off_takes_one_state_and_no_checkpoint_alignment(catalogue: Catalogue) -> None:
+def test_prefix_caching_off_takes_one_state_and_no_checkpoint_alignment(catalog: Catalog) -> None:
     # Logs of 0.19, where prefix caching was off for these models, set 784 tokens per block.
     found = plan(
-        catalogue.model("Qwen/Qwen3.6-27B"),
-        catalogue.engine("vllm"),
+        catalog.model("Qwen/Qwen3.6-27B"),
+        catalog.engine("vllm"),
         serving=Serving(max_batched_tokens=8192, prefix_caching=False),
-        accelerator=catalogue.accelerator("h100-sxm-80gb"),
+        accelerator=catalog.accelerator("h100-sxm-80gb"),
     )
     assert found.block_tokens == 784
     assert int(found.profile.request_bytes(784)) == 4 * found.block_bytes
 
 
-def test_sequences_that_share_cells_each_keep_a_window_in_llama_cpp(catalogue: Catalogue) -> None:
+def test_sequences_that_share_cells_each_keep_a_window_in_llama_cpp(catalog: Catalog) -> None:
     # Four sequences of 4096-token windows and a micro-batch exceed 8192 cells, so that a log of
     # four sequences in one row shows 8192 cells for the windows, as many as for full attention.
-    gemma, engine = catalogue.model("google/gemma-2-9b"), catalogue.engine("llama-cpp")
+    gemma, engine = catalog.model("google/gemma-2-9b"), catalog.engine("llama-cpp")
     alone, together = (plan(gemma, engine, serving=Serving(1, sequences=n)) for n in (1, 4))
     caps = [min(term.cap_tokens for term in found.profile.terms) for found in (alone, together)]
     assert caps == [4096 + 512, 4 * 4096 + 512]
 
 
-def test_heads_that_do_not_divide_are_refused_with_what_would_work(catalogue: Catalogue) -> None:
+def test_heads_that_do_not_divide_are_refused_with_what_would_work(catalog: Catalog) -> None:
     with pytest.raises(
         InputError, match=r"tensor parallel: found 8, which does not divide .*allowed up to 16: 1, 2, 4"
     ):
         plan(
-            catalogue.model("Qwen/Qwen2.5-7B"),
-            catalogue.engine("vllm"),
+            catalog.model("Qwen/Qwen2.5-7B"),
+            catalog.engine("vllm"),
             serving=Serving(max_batched_tokens=8192),
             tensor_parallel=8,
         )
 
 
-def test_a_format_that_cannot_store_the_cache_is_refused_with_what_it_stores(catalogue: Catalogue) -> None:
+def test_a_format_that_cannot_store_the_cache_is_refused_with_what_it_stores(catalog: Catalog) -> None:
     with pytest.raises(InputError, match=r"'nvfp4' cannot store the latent cache.*it stores: full"):
         plan(
-            catalogue.model("deepseek-ai/DeepSeek-V3"),
-            catalogue.engine("vllm"),
+            catalog.model("deepseek-ai/DeepSeek-V3"),
+            catalog.engine("vllm"),
             serving=Serving(max_batched_tokens=8192),
-            kv_format=catalogue.kv_format("nvfp4"),
+            kv_format=catalog.kv_format("nvfp4"),
         )
 
 
-def test_the_ceiling_reproduces_a_published_rule_of_thumb(catalogue: Catalogue) -> None:
+def test_the_ceiling_reproduces_a_published_rule_of_thumb(catalog: Catalog) -> None:
     # "Understanding KV Cache in LLM Inference" (JingchaoZhang.github.io) prints 504, 126, 31 and 7
     # users of Qwen2.5-7B at 2K, 8K, 32K and 128K on an H100: 85% of what the weights leave.
-    engine = catalogue.engine("ceiling")
-    model = catalogue.model("Qwen/Qwen2.5-7B")
+    engine = catalog.engine("ceiling")
+    model = catalog.model("Qwen/Qwen2.5-7B")
     weights = 2 * sum(group.parameters for group in model.weights)
     pool = rules(engine).pool_bytes(
-        catalogue.accelerator("h100-sxm-80gb").usable_bytes, weights, utilization=0.85
+        catalog.accelerator("h100-sxm-80gb").usable_bytes, weights, utilization=0.85
     )
     found = plan(model, engine, serving=Serving(max_batched_tokens=1))
     users = capacity.users(pool, found, [2048, 8192, 32_768, 131_072])
     assert users.tolist() == [504, 126, 31, 7]
 
 
-def test_a_state_models_kernels_divide_by_their_channels(catalogue: Catalogue) -> None:
+def test_a_state_models_kernels_divide_by_their_channels(catalog: Catalog) -> None:
     # Jamba on eight H100 in the engine's planner: 8,192 channels of depthwise kernels divide.
     found = plan(
-        catalogue.model("ai21labs/Jamba-v0.1"),
-        catalogue.engine("vllm"),
+        catalog.model("ai21labs/Jamba-v0.1"),
+        catalog.engine("vllm"),
         serving=Serving(max_batched_tokens=8192),
         tensor_parallel=8,
-        accelerator=catalogue.accelerator("h100-sxm-80gb"),
+        accelerator=catalog.accelerator("h100-sxm-80gb"),
     )
     assert found.block_tokens == 80

@@ -10,7 +10,7 @@ from kvreport.accounting import capacity
 from kvreport.accounting.deployment import Case, Deployment, lay_out
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import Serving
-from kvreport.catalog.load import Catalogue, open_catalogue
+from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.errors import InputError
 from kvreport.units import GIB
 
@@ -29,19 +29,19 @@ SPOTS = [
 
 
 @pytest.fixture(scope="module")
-def catalogue() -> Catalogue:
-    return open_catalogue()
+def catalog() -> Catalog:
+    return open_catalog()
 
 
-def laid(catalogue: Catalogue, model: str, layout: Layout, kv: str | None = None) -> Deployment:
-    found = catalogue.model(model)
+def laid(catalog: Catalog, model: str, layout: Layout, kv: str | None = None) -> Deployment:
+    found = catalog.model(model)
     return lay_out(
         Case(
             model=found,
-            engine=catalogue.engine("vllm"),
-            accelerators=(catalogue.accelerator("h100-sxm-80gb"),),
-            formats=catalogue.weight_formats,
-            kv_format=catalogue.kv_format(kv) if kv else None,
+            engine=catalog.engine("vllm"),
+            accelerators=(catalog.accelerator("h100-sxm-80gb"),),
+            formats=catalog.weight_formats,
+            kv_format=catalog.kv_format(kv) if kv else None,
             layout=layout,
             serving=Serving(max_batched_tokens=8192),
         )
@@ -49,25 +49,25 @@ def laid(catalogue: Catalogue, model: str, layout: Layout, kv: str | None = None
 
 
 @pytest.mark.parametrize("spot", SPOTS, ids=lambda spot: f"{spot[0]}-tp{spot[1]}-pp{spot[2]}-{spot[3]}")
-def test_stages_have_their_layers_of_the_groups_of_the_whole_model(catalogue: Catalogue, spot: tuple) -> None:
+def test_stages_have_their_layers_of_the_groups_of_the_whole_model(catalog: Catalog, spot: tuple) -> None:
     model, tp, stages, kv, blocks, tokens, concurrency = spot
-    plans = [rank.plan for rank in laid(catalogue, model, Layout(tensor=tp, pipeline=stages), kv).ranks]
+    plans = [rank.plan for rank in laid(catalog, model, Layout(tensor=tp, pipeline=stages), kv).ranks]
     assert min(int(capacity.blocks(40 * GIB, plan)) for plan in plans) == blocks
     printed = min(float(capacity.concurrency(40 * GIB, plan, CONTEXT)) for plan in plans)
     assert round(printed, 6) == concurrency
     assert int(printed * CONTEXT) == tokens
 
 
-def test_a_stage_without_layers_of_a_group_still_gives_it_blocks(catalogue: Catalogue) -> None:
+def test_a_stage_without_layers_of_a_group_still_gives_it_blocks(catalog: Catalog) -> None:
     # Qwen3.6-27B has 3 groups of states and 1 of attention: 8 stages of 8 layers each keep all four.
-    whole = laid(catalogue, "Qwen/Qwen3.6-27B", Layout())
-    staged = laid(catalogue, "Qwen/Qwen3.6-27B", Layout(pipeline=8))
+    whole = laid(catalog, "Qwen/Qwen3.6-27B", Layout())
+    staged = laid(catalog, "Qwen/Qwen3.6-27B", Layout(pipeline=8))
     blocks = int(whole.plan.profile.request_bytes(CONTEXT)) // whole.plan.block_bytes
     for rank in staged.ranks:
         assert int(rank.plan.profile.request_bytes(CONTEXT)) // rank.plan.block_bytes == blocks
 
 
-def test_a_stage_without_any_cache_is_refused_as_the_engine_fails_on_it(catalogue: Catalogue) -> None:
+def test_a_stage_without_any_cache_is_refused_as_the_engine_fails_on_it(catalog: Catalog) -> None:
     # Layers 60 to 69 of this model have no attention; the engine's planner divides by the size of their cache.
     with pytest.raises(InputError, match=r"stage of layers 60 to 69 without a cache.*fewer stages"):
-        laid(catalogue, "nvidia/Llama-3_3-Nemotron-Super-49B-v1", Layout(pipeline=8))
+        laid(catalog, "nvidia/Llama-3_3-Nemotron-Super-49B-v1", Layout(pipeline=8))

@@ -1,7 +1,7 @@
 """SGLang's pools and resolved flags, against SGLang 0.5.23's own code run with a pretended device.
 
 ``scripts/run_sglang_planner.py`` recorded these for a budget of 40 GiB; ``scripts/check_sglang.py`` compares
-a whole recorded run. Models come from the catalogue; nothing but flags, storage type and context goes in.
+a whole recorded run. Models come from the catalog; nothing but flags, storage type and context goes in.
 """
 
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ from kvreport.accounting.engines.sglang.compressed import WINDOW_SHARE, is_compr
 from kvreport.accounting.engines.sglang.pools import PoolFlags, Pools, pool_rule, size_pools
 from kvreport.accounting.engines.sglang.settings import Settings
 from kvreport.accounting.sizing import pool_for, replica_users
-from kvreport.catalog.load import Catalogue, open_catalogue
+from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.errors import InputError
 from kvreport.estimation.estimate import estimate
 from kvreport.units import GIB
@@ -93,16 +93,16 @@ SPOTS = [
 
 
 @pytest.fixture(scope="module")
-def catalogue() -> Catalogue:
-    return open_catalogue()
+def catalog() -> Catalog:
+    return open_catalog()
 
 
-def resolved(catalogue: Catalogue, spot: Spot) -> Settings:
+def resolved(catalog: Catalog, spot: Spot) -> Settings:
     flags = spot.flags
     return sglang_settings.settings(
-        catalogue.model(spot.model),
-        catalogue.engine("sglang"),
-        catalogue.accelerator(spot.gpu),
+        catalog.model(spot.model),
+        catalog.engine("sglang"),
+        catalog.accelerator(spot.gpu),
         tensor_parallel=flags.get("tp_size", 1),
         data_attention=flags.get("dp_size", 1),
         context_ranks=flags.get("dcp_size", 1),
@@ -116,9 +116,9 @@ def resolved(catalogue: Catalogue, spot: Spot) -> Settings:
     )
 
 
-def pool_flags(catalogue: Catalogue, spot: Spot) -> PoolFlags:
-    model, engine = catalogue.model(spot.model), catalogue.engine("sglang")
-    gpu, flags, found = catalogue.accelerator(spot.gpu), spot.flags, resolved(catalogue, spot)
+def pool_flags(catalog: Catalog, spot: Spot) -> PoolFlags:
+    model, engine = catalog.model(spot.model), catalog.engine("sglang")
+    gpu, flags, found = catalog.accelerator(spot.gpu), spot.flags, resolved(catalog, spot)
     data = flags.get("dp_size", 1)
     return PoolFlags(
         element_bytes=1 if spot.stored.startswith("float8") else 2,
@@ -141,14 +141,14 @@ def pool_flags(catalogue: Catalogue, spot: Spot) -> PoolFlags:
     )
 
 
-def pools(catalogue: Catalogue, spot: Spot) -> Pools:
-    flags = pool_flags(catalogue, spot)
-    return size_pools(catalogue.model(spot.model), catalogue.engine("sglang"), BUDGET, flags)
+def pools(catalog: Catalog, spot: Spot) -> Pools:
+    flags = pool_flags(catalog, spot)
+    return size_pools(catalog.model(spot.model), catalog.engine("sglang"), BUDGET, flags)
 
 
 @pytest.mark.parametrize("spot", SPOTS, ids=lambda spot: f"{spot.model}-{spot.gpu}-{spot.flags}")
-def test_pools_hold_what_the_engine_says(catalogue: Catalogue, spot: Spot) -> None:
-    found = pools(catalogue, spot)
+def test_pools_hold_what_the_engine_says(catalog: Catalog, spot: Spot) -> None:
+    found = pools(catalog, spot)
     assert (found.tokens, found.window_tokens, found.state_slots, found.max_requests) == (
         spot.tokens,
         spot.window_tokens,
@@ -157,14 +157,14 @@ def test_pools_hold_what_the_engine_says(catalogue: Catalogue, spot: Spot) -> No
     )
 
 
-# The recorded config of Gemma 3n names the class without images, the catalogue's record the one with them.
+# The recorded config of Gemma 3n names the class without images, the catalog's record the one with them.
 @pytest.mark.parametrize(
     "spot",
     [spot for spot in SPOTS if "gemma-3n" not in spot.model],
     ids=lambda spot: f"{spot.model}-{spot.gpu}-{spot.flags}",
 )
-def test_flags_are_resolved_as_the_engine_does(catalogue: Catalogue, spot: Spot) -> None:
-    found = resolved(catalogue, spot)
+def test_flags_are_resolved_as_the_engine_does(catalog: Catalog, spot: Spot) -> None:
+    found = resolved(catalog, spot)
     assert (found.page_tokens, found.chunk_tokens, found.captured_requests) == (
         spot.page,
         spot.chunk,
@@ -185,64 +185,64 @@ def test_flags_are_resolved_as_the_engine_does(catalogue: Catalogue, spot: Spot)
     ],
 )
 def test_an_estimate_prints_the_engines_tokens(
-    catalogue: Catalogue, model: str, gpu: str, ranks: int, kv: str, tokens: int
+    catalog: Catalog, model: str, gpu: str, ranks: int, kv: str, tokens: int
 ) -> None:
     found = estimate(
-        model, gpu=gpu, tensor_parallel=ranks, kv=kv, engine="sglang", kv_pool=BUDGET, catalog=catalogue
+        model, gpu=gpu, tensor_parallel=ranks, kv=kv, engine="sglang", kv_pool=BUDGET, catalog=catalog
     )
     assert found.kv_pool_tokens == tokens
 
 
-def test_a_rule_gives_arrays_what_it_gives_numbers(catalogue: Catalogue) -> None:
-    engine = catalogue.engine("sglang")
+def test_a_rule_gives_arrays_what_it_gives_numbers(catalog: Catalog) -> None:
+    engine = catalog.engine("sglang")
     budgets = np.arange(10, 80, 7) * GIB
     for spot in SPOTS[::5]:
-        model, flags = catalogue.model(spot.model), pool_flags(catalogue, spot)
+        model, flags = catalog.model(spot.model), pool_flags(catalog, spot)
         many = pool_rule(model, engine, flags).tokens(budgets)
         assert list(many) == [int(pool_rule(model, engine, flags).tokens(int(one))) for one in budgets]
 
 
-def test_windows_and_states_limit_requests_beside_tokens(catalogue: Catalogue) -> None:
-    engine = catalogue.engine("sglang")
+def test_windows_and_states_limit_requests_beside_tokens(catalog: Catalog) -> None:
+    engine = catalog.engine("sglang")
     states = next(spot for spot in SPOTS if spot.slots == 131)
-    rule = pool_rule(catalogue.model(states.model), engine, pool_flags(catalogue, states))
+    rule = pool_rule(catalog.model(states.model), engine, pool_flags(catalog, states))
     assert rule.requests_beside(BUDGET, 1024) == 131 // 5
     windows = next(spot for spot in SPOTS if spot.window_tokens == 517_815 and not spot.flags)
-    rule = pool_rule(catalogue.model(windows.model), engine, pool_flags(catalogue, windows))
+    rule = pool_rule(catalog.model(windows.model), engine, pool_flags(catalog, windows))
     # A request inside its window takes as many slots of the smaller pool; a long one, its window and a little.
     assert rule.requests_beside(BUDGET, 100) == 517_815 // 100
     assert rule.requests_beside(BUDGET, 100_000) == 517_815 // (128 + 128 + 2)
 
 
-def test_a_budget_without_a_state_or_a_window_is_refused(catalogue: Catalogue) -> None:
-    engine = catalogue.engine("sglang")
+def test_a_budget_without_a_state_or_a_window_is_refused(catalog: Catalog) -> None:
+    engine = catalog.engine("sglang")
     for name in ("Qwen/Qwen3.5-27B", "openai/gpt-oss-120b", "deepseek-ai/DeepSeek-V4-Flash"):
         spot = next(one for one in SPOTS if one.model == name)
         with pytest.raises(InputError):
-            size_pools(catalogue.model(name), engine, 10_000_000, pool_flags(catalogue, spot))
+            size_pools(catalog.model(name), engine, 10_000_000, pool_flags(catalog, spot))
 
 
-def test_amd_lowers_the_share_for_long_contexts(catalogue: Catalogue) -> None:
-    model, engine = catalogue.model("Qwen/Qwen3-8B"), catalogue.engine("sglang")
-    gpu = catalogue.accelerator("mi300x")
+def test_amd_lowers_the_share_for_long_contexts(catalog: Catalog) -> None:
+    model, engine = catalog.model("Qwen/Qwen3-8B"), catalog.engine("sglang")
+    gpu = catalog.accelerator("mi300x")
     short = sglang_settings.settings(model, engine, gpu, context_tokens=8192)
     long = sglang_settings.settings(model, engine, gpu, context_tokens=8193)
     assert long.share == pytest.approx(0.85 * short.share)
 
 
-def test_older_releases_capture_less_on_small_devices(catalogue: Catalogue) -> None:
-    model, gpu = catalogue.model("Qwen/Qwen3-8B"), catalogue.accelerator("rtx-4090")
-    older = sglang_settings.settings(model, catalogue.engine("sglang-0.5.15"), gpu)
-    newer = sglang_settings.settings(model, catalogue.engine("sglang"), gpu)
+def test_older_releases_capture_less_on_small_devices(catalog: Catalog) -> None:
+    model, gpu = catalog.model("Qwen/Qwen3-8B"), catalog.accelerator("rtx-4090")
+    older = sglang_settings.settings(model, catalog.engine("sglang-0.5.15"), gpu)
+    newer = sglang_settings.settings(model, catalog.engine("sglang"), gpu)
     assert (older.chunk_tokens, older.captured_requests) == (2048, 24)
     assert (newer.chunk_tokens, newer.captured_requests) == (4096, 48)
-    wide = sglang_settings.settings(model, catalogue.engine("sglang-0.5.15"), gpu, tensor_parallel=4)
+    wide = sglang_settings.settings(model, catalog.engine("sglang-0.5.15"), gpu, tensor_parallel=4)
     assert wide.captured_requests == 80
 
 
-def test_a_pool_is_found_for_so_many_requests(catalogue: Catalogue) -> None:
+def test_a_pool_is_found_for_so_many_requests(catalog: Catalog) -> None:
     found = estimate(
-        "Qwen/Qwen3.5-27B", gpu="h100-sxm-80gb", engine="sglang", kv_pool=BUDGET, catalog=catalogue
+        "Qwen/Qwen3.5-27B", gpu="h100-sxm-80gb", engine="sglang", kv_pool=BUDGET, catalog=catalog
     )
     needed = pool_for(found.plan, 12, 4096)
     assert replica_users(needed, found.plan, 4096, 4096) >= 12
@@ -257,19 +257,19 @@ def test_a_pool_is_found_for_so_many_requests(catalogue: Catalogue) -> None:
     [("sglang-0.5.15", "mi355x", 2_829_952, 145.55), ("sglang-0.5.15", "mi355x", 3_263_680, 167.86)],
 )
 def test_older_releases_keep_index_keys_on_every_layer(
-    catalogue: Catalogue, release: str, gpu: str, tokens: int, kv_bytes: float
+    catalog: Catalog, release: str, gpu: str, tokens: int, kv_bytes: float
 ) -> None:
-    model, engine = catalogue.model("zai-org/GLM-5.2-FP8"), catalogue.engine(release)
-    scaled = sglang_plan.scaled_latents(model, engine, catalogue.accelerator(gpu))
+    model, engine = catalog.model("zai-org/GLM-5.2-FP8"), catalog.engine(release)
+    scaled = sglang_plan.scaled_latents(model, engine, catalog.accelerator(gpu))
     flags = PoolFlags(element_bytes=1, page_tokens=64, scaled_latents=scaled)
     assert pool_rule(model, engine, flags).cell_bytes * tokens / GIB == pytest.approx(kv_bytes, abs=0.01)
 
 
-def test_before_0521_compressed_slots_are_not_padded(catalogue: Catalogue) -> None:
+def test_before_0521_compressed_slots_are_not_padded(catalog: Catalog) -> None:
     # "bytes_per_full_token=7705.45" in a log of DeepSeek-V4-Flash of August 2026.
-    model = catalogue.model("deepseek-ai/DeepSeek-V4-Flash")
+    model = catalog.model("deepseek-ai/DeepSeek-V4-Flash")
     flags = PoolFlags(element_bytes=1, page_tokens=256, window_share=WINDOW_SHARE, max_requests=256)
-    older = pool_rule(model, catalogue.engine("sglang-0.5.20"), flags)
+    older = pool_rule(model, catalog.engine("sglang-0.5.20"), flags)
     assert older.cell_bytes == pytest.approx(7705.45, abs=0.005)
-    newer = pool_rule(model, catalogue.engine("sglang"), flags)
+    newer = pool_rule(model, catalog.engine("sglang"), flags)
     assert newer.cell_bytes == pytest.approx(7086.75)

@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.load import open_catalog
 from kvreport.evidence.validation import Validation, validate
 
 LIMITS = {
@@ -26,13 +26,13 @@ RIGHT = 0.97
 
 @pytest.fixture(scope="module")
 def validation() -> Validation:
-    return validate(open_catalogue())
+    return validate(open_catalog())
 
 
 @pytest.fixture(scope="module")
 def vllm(validation: Validation) -> Validation:
     return validate(
-        open_catalogue(), [case.observation for case in validation.cases if case.observation.engine == "vllm"]
+        open_catalog(), [case.observation for case in validation.cases if case.observation.engine == "vllm"]
     )
 
 
@@ -62,5 +62,5 @@ def test_every_observation_is_compared_or_says_why_not(validation: Validation) -
 
 def test_the_whole_is_plain_data_and_always_the_same(validation: Validation) -> None:
     once = json.dumps(validation.to_dict(), sort_keys=True, allow_nan=False)
-    again = json.dumps(validate(open_catalogue()).to_dict(), sort_keys=True, allow_nan=False)
+    again = json.dumps(validate(open_catalog()).to_dict(), sort_keys=True, allow_nan=False)
     assert once == again

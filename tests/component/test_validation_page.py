@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from bs4 import BeautifulSoup
 
-from kvreport.catalog.load import Catalogue, open_catalogue
+from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.peer import load_peers
 from kvreport.catalog.planner_check import load_oracle_check, load_planner_check
-from kvreport.errors import CatalogueError
+from kvreport.errors import CatalogError
 from kvreport.evidence.validation import Validation
 from kvreport.resources import data_dir
 from kvreport.site.kit.links import check
@@ -21,20 +21,20 @@ from kvreport.site.pages import validation as validation_page
 
 
 @pytest.fixture(scope="module")
-def catalogue() -> Catalogue:
-    return open_catalogue()
+def catalog() -> Catalog:
+    return open_catalog()
 
 
 @pytest.fixture(scope="module")
-def found(catalogue: Catalogue) -> Validation:
-    made = validation_page.of(catalogue)
+def found(catalog: Catalog) -> Validation:
+    made = validation_page.of(catalog)
     assert made is not None
     return made
 
 
 @pytest.fixture(scope="module")
-def page(catalogue: Catalogue) -> Page:
-    made = validation_page.page(catalogue)
+def page(catalog: Catalog) -> Page:
+    made = validation_page.page(catalog)
     assert made is not None
     return made
 
@@ -64,8 +64,8 @@ def test_starts_and_refusals_add_up(page: Page, found: Validation) -> None:
     assert sum(cells) == sum(count for _, _, count in found.starts)
 
 
-def test_the_planner_check_is_published_as_it_was_written(page: Page, catalogue: Catalogue) -> None:
-    written = load_planner_check(catalogue.folder)
+def test_the_planner_check_is_published_as_it_was_written(page: Page, catalog: Catalog) -> None:
+    written = load_planner_check(catalog.folder)
     assert written is not None
     cells = {row.th.get_text(): row.td.get_text() for row in section(page, "planner").select("tbody tr")}
     assert cells["points that are equal"] == f"{written.equal:,}"
@@ -76,29 +76,27 @@ def test_the_planner_check_is_published_as_it_was_written(page: Page, catalogue:
 def test_a_check_cannot_agree_in_more_points_than_there_are(tmp_path: Path) -> None:
     text = (data_dir() / "planner_check.yaml").read_text()
     (tmp_path / "planner_check.yaml").write_text(text.replace("points: 10000", "points: 9000"))
-    with pytest.raises(CatalogueError, match="equal <= near <= points"):
+    with pytest.raises(CatalogError, match="equal <= near <= points"):
         load_planner_check(tmp_path)
     assert load_planner_check(tmp_path / "none") is None
 
 
-def test_the_published_file_is_the_validation(catalogue: Catalogue, found: Validation) -> None:
-    (content,) = validation_page.files(catalogue).values()
+def test_the_published_file_is_the_validation(catalog: Catalog, found: Validation) -> None:
+    (content,) = validation_page.files(catalog).values()
     assert json.loads(content) == json.loads(json.dumps(found.to_dict()))
 
 
-def test_links_within_the_site_lead_to_the_file_the_method_and_models(
-    page: Page, catalogue: Catalogue
-) -> None:
+def test_links_within_the_site_lead_to_the_file_the_method_and_models(page: Page, catalog: Catalog) -> None:
     html = page.lead + "".join(part.html for part in page.sections)
     known = {validation_page.FILE, "about/engines/", validation_page.URI, every_log.URI}
-    known |= {f"models/{model.slug}/" for model in catalogue.models.values()}
+    known |= {f"models/{model.slug}/" for model in catalog.models.values()}
     assert list(check(page.uri, html, known)) == []
 
 
 def test_other_tools_stand_beside_our_own_answer_and_a_missing_one_says_why(
-    page: Page, catalogue: Catalogue
+    page: Page, catalog: Catalog
 ) -> None:
-    peers = load_peers(catalogue.folder)
+    peers = load_peers(catalog.folder)
     assert peers is not None
     rows = section(page, "peers").select("table")[0].select("tbody tr")
     assert len(rows) == len(peers.cases)
@@ -109,8 +107,8 @@ def test_other_tools_stand_beside_our_own_answer_and_a_missing_one_says_why(
         assert all(answer.note in row.get_text() for answer in case.answers if answer.note)
 
 
-def test_tools_that_know_no_reserve_are_asked_for_a_pool(page: Page, catalogue: Catalogue) -> None:
-    peers = load_peers(catalogue.folder)
+def test_tools_that_know_no_reserve_are_asked_for_a_pool(page: Page, catalog: Catalog) -> None:
+    peers = load_peers(catalog.folder)
     assert peers is not None
     rows = section(page, "peers").select("table")[1].select("tbody tr")
     assert len(rows) == len(peers.pools) == 16
@@ -124,8 +122,8 @@ def test_tools_that_know_no_reserve_are_asked_for_a_pool(page: Page, catalogue: 
     assert all(tool.name in cited for tool in peers.cited)
 
 
-def test_sglangs_configurators_agree_in_99_of_100_points(page: Page, catalogue: Catalogue) -> None:
-    written = load_oracle_check(catalogue.folder)
+def test_sglangs_configurators_agree_in_99_of_100_points(page: Page, catalog: Catalog) -> None:
+    written = load_oracle_check(catalog.folder)
     assert written is not None
     assert f"{written.equal:,}" in section(page, "oracle").get_text()
     assert written.points > 5000
@@ -137,7 +135,7 @@ def test_an_answer_without_a_number_or_a_reason_is_refused(tmp_path: Path) -> No
         "schema_version: 1\ndate: '2026-01-01'\ntools: [{key: a, name: A, url: 'https://a.example', how: run}]\n"
         "cases: [{model: a/b, gpu: c, utilization: 0.9, context_tokens: 1, answers: [{tool: a}]}]\n"
     )
-    with pytest.raises(CatalogueError, match=r"peers\.yaml.*a note that says why"):
+    with pytest.raises(CatalogError, match=r"peers\.yaml.*a note that says why"):
         load_peers(tmp_path)
 
 
@@ -152,10 +150,10 @@ def test_a_logs_own_words_are_escaped(found: Validation) -> None:
     assert "&lt;script&gt;alert(1)" in html
 
 
-def test_a_catalogue_without_observations_has_no_page(catalogue: Catalogue, tmp_path: Path) -> None:
+def test_a_catalog_without_observations_has_no_page(catalog: Catalog, tmp_path: Path) -> None:
     for name in ("formats.yaml", "grid.yaml"):
-        shutil.copy(catalogue.folder / name, tmp_path)
+        shutil.copy(catalog.folder / name, tmp_path)
     for name in ("models", "accelerators", "engines"):
         (tmp_path / name).mkdir()
-    assert validation_page.page(open_catalogue(tmp_path)) is None
-    assert validation_page.files(open_catalogue(tmp_path)) == {}
+    assert validation_page.page(open_catalog(tmp_path)) is None
+    assert validation_page.files(open_catalog(tmp_path)) == {}

@@ -24,12 +24,12 @@ from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.base import Record
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import Formats, Grid
-from kvreport.catalog.load import Catalogue, open_catalogue
+from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.model import Model
 from kvreport.catalog.shelf import read_yaml, validate
 from kvreport.dataset import grid
 from kvreport.dataset.matrix import matrix
-from kvreport.errors import CatalogueError, InputError
+from kvreport.errors import CatalogError, InputError
 from kvreport.estimation.estimate import estimate
 from kvreport.estimation.size import size
 from kvreport.resources import data_dir
@@ -130,13 +130,13 @@ def accepted(record: type[Record], data: Any, name: str) -> Record | None:
     counted("records")
     try:
         made = validate(record, data, name)
-    except CatalogueError:
+    except CatalogError:
         return None
     counted("accepted")
     return made
 
 
-PUBLIC: Final = open_catalogue(DATA)  # its own: what is open for all stays whole
+PUBLIC: Final = open_catalog(DATA)  # its own: what is open for all stays whole
 PUBLIC.__dict__["models"] = {m.id: m for m in (PUBLIC.model(name.replace("--", "/", 1)) for name in MODELS)}
 PUBLIC.__dict__["accelerators"] = {
     name: PUBLIC.accelerator(name) for name in ("h100-sxm-80gb", "h100-pcie-80gb", "mi300x", "rtx-4090")
@@ -144,8 +144,8 @@ PUBLIC.__dict__["accelerators"] = {
 _SHELVES: Final = {"models": "_models", "accelerators": "_accelerators", "engines": "_engines"}
 
 
-def catalogue_with(**changes: Any) -> Catalogue:
-    """A small public catalogue in which some records are others."""
+def catalog_with(**changes: Any) -> Catalog:
+    """A small public catalog in which some records are others."""
     found = copy.copy(PUBLIC)
     found.__dict__["_known"] = {}
     _ = PUBLIC.engines
@@ -181,9 +181,9 @@ def require_sense(found: dict[str, Any]) -> None:
     assert found.get("max_concurrent_requests", 0) < UNBOUNDED
 
 
-def answered(catalogue: Catalogue, model: Model, device: Accelerator, engine: str = "vllm") -> None:
+def answered(catalog: Catalog, model: Model, device: Accelerator, engine: str = "vllm") -> None:
     """Estimate, size and compute rows; a refusal is one sentence."""
-    if catalogue._unknown_formats(catalogue.grid):
+    if catalog._unknown_formats(catalog.grid):
         return
     counted("answered")
     for ranks, context, weights, kv in (
@@ -194,21 +194,19 @@ def answered(catalogue: Catalogue, model: Model, device: Accelerator, engine: st
         try:
             found = estimate(
                 model, gpu=device, tensor_parallel=ranks, context_tokens=context, weights=weights, kv=kv,
-                engine=engine, catalog=catalogue,
+                engine=engine, catalog=catalog,
             )  # fmt: skip
         except InputError:
             continue
         require_sense(found.to_dict())
     try:
-        axes = grid.axes(catalogue, models=model.id, gpus=device.id, contexts=[1024, 131072], engine=engine)
+        axes = grid.axes(catalog, models=model.id, gpus=device.id, contexts=[1024, 131072], engine=engine)
     except InputError:
         return
     for cube in matrix(axes):
         assert (cube.values["max_concurrent_requests"] >= 0).all()
     try:
-        best = size(
-            [model.id], concurrent=64, context=8192, gpus=[device.id], engine=engine, catalog=catalogue
-        )
+        best = size([model.id], concurrent=64, context=8192, gpus=[device.id], engine=engine, catalog=catalog)
     except InputError:
         return
     json.dumps(best.to_dict(), allow_nan=False)
@@ -220,7 +218,7 @@ def test_every_accepted_model_is_answered(data: Any) -> None:
     model = accepted(Model, data, "model.yaml")
     if model is not None:
         assert isinstance(model, Model)
-        answered(catalogue_with(models=model), model, H100)
+        answered(catalog_with(models=model), model, H100)
 
 
 @settings(max_examples=examples(60), suppress_health_check=list(HealthCheck))
@@ -230,19 +228,19 @@ def test_every_other_accepted_record_is_answered(case: tuple[str, Any]) -> None:
     record = accepted(OTHERS[name], data, name)
     match record:
         case Accelerator():
-            answered(catalogue_with(accelerators=record), LLAMA, record)
+            answered(catalog_with(accelerators=record), LLAMA, record)
         case Engine():
-            answered(catalogue_with(engines=record), LLAMA, H100, record.name)
+            answered(catalog_with(engines=record), LLAMA, H100, record.name)
         case Formats():
             changes = {
                 "formats": record,
                 "weight_formats": {item.name: item for item in record.weights},
                 "kv_formats": {item.name: item for item in record.kv},
             }
-            answered(catalogue_with(**changes), LLAMA, H100)
-            answered(catalogue_with(**changes), LATENT, H100)
+            answered(catalog_with(**changes), LLAMA, H100)
+            answered(catalog_with(**changes), LATENT, H100)
         case Grid():
-            answered(catalogue_with(grid=record), LLAMA, H100)
+            answered(catalog_with(grid=record), LLAMA, H100)
         case _:
             assert record is None
 
@@ -266,7 +264,7 @@ def test_every_accepted_record_has_its_pages(
     tmp_path_factory: pytest.TempPathFactory, case: tuple[str, Any]
 ) -> None:
     name, data = case
-    folder = tmp_path_factory.mktemp("catalogue")
+    folder = tmp_path_factory.mktemp("catalog")
     stem = name if name.startswith("models/") else PAGED[0]
     for kept in (stem, "accelerators/h100-sxm-80gb.yaml", "formats.yaml", "grid.yaml", "RELEASE"):
         (folder / kept).parent.mkdir(exist_ok=True)
@@ -280,8 +278,8 @@ def test_every_accepted_record_has_its_pages(
         (folder / name).unlink()
         place = folder / f"accelerators/{data['id']}.yaml"
     place.write_text(yaml.safe_dump(data, allow_unicode=True), encoding="utf-8")
-    catalogue = open_catalogue(folder)
-    if catalogue.faults():
+    catalog = open_catalog(folder)
+    if catalog.faults():
         return
     counted("sites")
     try:
@@ -292,7 +290,7 @@ def test_every_accepted_record_has_its_pages(
 
 
 def test_compression_that_sglang_has_no_pools_for_is_answered_too() -> None:
-    catalog = open_catalogue()
+    catalog = open_catalog()
     model = catalog.model("deepseek-ai/DeepSeek-V4-Flash")
     layers = tuple(
         group.model_copy(

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 import kvreport
 from kvreport.accounting.capacity import users
-from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.load import open_catalog
 from kvreport.errors import InputError
 from kvreport.estimation.estimate import Estimate
 
-CATALOGUE = open_catalogue()
-MODELS = sorted(CATALOGUE._models.files)
-GPUS = sorted(CATALOGUE._accelerators.files)
+CATALOG = open_catalog()
+MODELS = sorted(CATALOG._models.files)
+GPUS = sorted(CATALOG._accelerators.files)
 CHECKED = settings(
     max_examples=examples(120), suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow]
 )
@@ -38,7 +38,7 @@ questions = st.fixed_dictionaries(
 def ask(**question) -> Estimate | None:
     """The estimate, or None where the combination is refused."""
     try:
-        return kvreport.estimate(question.pop("model"), catalog=CATALOGUE, **question)
+        return kvreport.estimate(question.pop("model"), catalog=CATALOG, **question)
     except InputError:
         return None
 

@@ -145,13 +145,13 @@ def test_the_inverses_are_the_array_codes(total, pool, weights, kept):
 
 
 def test_a_reserve_is_the_package_s_own():
-    from kvreport.catalog.load import open_catalogue
+    from kvreport.catalog.load import open_catalog
 
-    catalogue = open_catalogue()
-    engine = catalogue.engine("vllm")
+    catalog = open_catalog()
+    engine = catalog.engine("vllm")
     draw = random.Random(5)  # noqa: S311 - a spread of cases, no secret
     for name in ("meta-llama/Llama-3.1-70B-Instruct", "deepseek-ai/DeepSeek-V3", "google/gemma-3-27b-it"):
-        model = catalogue.model(name)
+        model = catalog.model(name)
         for own in (False, True):
             rates = reserve.ReserveRates.of(model, engine, tensor_parallel=4)
             multicast = draw.random() < 0.5

@@ -11,7 +11,7 @@ from kvreport.accounting.kv_cache import held
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.stages import stages
 from kvreport.accounting.weights import weights_by_component
-from kvreport.catalog.load import Catalogue, open_catalogue
+from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 from kvreport.estimation import Estimate, estimate
@@ -32,14 +32,14 @@ powers = st.sampled_from((1, 2, 4, 8))
 
 
 @cache
-def catalogue() -> Catalogue:
-    return open_catalogue()
+def catalog() -> Catalog:
+    return open_catalog()
 
 
 def served(name: str, **asked: Any) -> Estimate | None:
     """The answer, or None where the layout is refused."""
     try:
-        return estimate(name, **{"gpu": "b200", "context_tokens": TOKENS, "catalog": catalogue()} | asked)
+        return estimate(name, **{"gpu": "b200", "context_tokens": TOKENS, "catalog": catalog()} | asked)
     except InputError:
         return None
 
@@ -48,7 +48,7 @@ def parts(model: Model, layout: Layout) -> dict[str, int]:
     found = weights_by_component(
         model,
         None,
-        catalogue().weight_formats,
+        catalog().weight_formats,
         layout.tensor,
         expert_ranks=layout.expert_ranks,
         whole_experts=layout.expert,
@@ -60,7 +60,7 @@ def parts(model: Model, layout: Layout) -> dict[str, int]:
 @given(models, powers)
 @settings(deadline=None, max_examples=30)
 def test_layers_of_all_stages_hold_what_the_whole_holds(name: str, number: int) -> None:
-    model = catalogue().model(name)
+    model = catalog().model(name)
     each = stages(model, number)
     assert [index for one in each for index in one.layers] == list(range(model.layer_count))
     for tokens in (1, TOKENS, model.context_tokens):
@@ -73,7 +73,7 @@ def test_layers_of_all_stages_hold_what_the_whole_holds(name: str, number: int) 
 def test_experts_of_all_ranks_are_the_whole_and_everything_else_is_copied(
     name: str, data: int, tensor: int
 ) -> None:
-    model = catalogue().model(name)
+    model = catalog().model(name)
     layout = Layout(tensor=tensor, data=data, expert=model.experts is not None)
     try:
         layout.check(model)
@@ -144,23 +144,23 @@ def test_context_ranks_divide_a_request_up_to_whole_blocks(name: str, ranks: int
 def test_bytes_of_all_ranks_are_the_whole_and_the_copies_that_are_known(
     name: str, data: int, tensor: int, engine: str
 ) -> None:
-    model = catalogue().model(name)
+    model = catalog().model(name)
     layout = Layout(tensor=tensor, data=data, expert=data > 1 and model.experts is not None)
     try:
         layout.check(model)
     except InputError:
         return
-    divided = rules(catalogue().engine(engine)).component_ranks(model, layout)
+    divided = rules(catalog().engine(engine)).component_ranks(model, layout)
     found = weights_by_component(
         model,
         None,
-        catalogue().weight_formats,
+        catalog().weight_formats,
         tensor,
         expert_ranks=layout.expert_ranks,
         component_ranks=divided,
     )
-    whole = weights_by_component(model, None, catalogue().weight_formats)
-    wide = weights_by_component(model, None, catalogue().weight_formats, tensor)
+    whole = weights_by_component(model, None, catalog().weight_formats)
+    wide = weights_by_component(model, None, catalog().weight_formats, tensor)
     every = {**divided, "routed_experts": layout.expert_ranks}
     for part, size in found.items():
         if part in every:
@@ -209,9 +209,7 @@ def test_layers_of_unequal_cards_are_those_of_the_model(name: str, cards: list[i
     if found is None:
         return
     ranks = sorted(found.deployment.ranks, key=lambda one: one.layers.start)
-    assert [layer for one in ranks for layer in one.layers] == list(
-        range(catalogue().model(name).layer_count)
-    )
+    assert [layer for one in ranks for layer in one.layers] == list(range(catalog().model(name).layer_count))
     each = [int(one.own_requests(TOKENS)) for one in ranks]
     assert found.max_concurrent_requests_by_memory == min(each)
 
@@ -228,7 +226,7 @@ def refusal(layout: Layout, model: Model) -> str | None:
 @given(models, powers, st.sampled_from((None, 2, 3)))
 @settings(deadline=None, max_examples=20)
 def test_what_a_layout_refuses_says_what_is_allowed(name: str, tensor: int, odd: int | None) -> None:
-    model = catalogue().model(name)
+    model = catalog().model(name)
     for layout in (
         Layout(tensor=tensor * (odd or 1)),
         Layout(tensor=tensor, decode_context=odd or 1),

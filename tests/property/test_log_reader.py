@@ -11,13 +11,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from startup_logs import LOGS, mutated_logs
 
-from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.load import open_catalog
 from kvreport.cli.log import text as laid_out
 from kvreport.errors import InputError
 from kvreport.startup_log import FACTS, PATTERNS, diagnose, read_log
 from kvreport.startup_log.reading import LARGEST, MAX_LINE, MAX_LINES
 
-CATALOGUE = open_catalogue()
+CATALOG = open_catalog()
 MODELS = (
     "meta-llama/Llama-3.1-8B-Instruct",
     "openai/gpt-oss-20b",
@@ -82,7 +82,7 @@ def test_any_log_has_a_diagnosis_or_one_clear_sentence(
     text: str, model: str | None, gpu: str | None, tensor_parallel: int | None
 ) -> None:
     try:
-        found = diagnose(text, model=model, gpu=gpu, tensor_parallel=tensor_parallel, catalog=CATALOGUE)
+        found = diagnose(text, model=model, gpu=gpu, tensor_parallel=tensor_parallel, catalog=CATALOG)
     except InputError as error:
         said = str(error)
         assert "\n" not in said

@@ -1,4 +1,4 @@
-"""What must hold for the weights of every shape, format and model of the catalogue."""
+"""What must hold for the weights of every shape, format and model of the catalog."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,11 +12,11 @@ from kvreport.accounting.weights import (
     weights_by_component,
 )
 from kvreport.catalog.formats import WeightFormat
-from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.load import open_catalog
 
-CATALOGUE = open_catalogue()
-FORMATS = CATALOGUE.weight_formats
-MODELS = list(CATALOGUE.models.values())
+CATALOG = open_catalog()
+FORMATS = CATALOG.weight_formats
+MODELS = list(CATALOG.models.values())
 
 sides = st.integers(32, 5000)
 formats = st.sampled_from(list(FORMATS.values()))

@@ -11,15 +11,15 @@ import pytest
 from bs4 import BeautifulSoup
 from mkdocs.exceptions import Abort, PluginError
 from nbclient.exceptions import CellExecutionError
-from tiny import copy_catalogue
+from tiny import copy_catalog
 
 from kvreport import resources, words
 from kvreport.adapters import book, search
 from kvreport.book import prose, reader
 from kvreport.book.quantities import Quantities
 from kvreport.build_cache import read_sealed
-from kvreport.catalog.load import open_catalogue
-from kvreport.errors import CatalogueError
+from kvreport.catalog.load import open_catalog
+from kvreport.errors import CatalogError
 
 REPOSITORY = Path(__file__).parents[2]
 DOCS = REPOSITORY / "docs"
@@ -29,7 +29,7 @@ PAGES = [*CHAPTERS, *sorted(DOCS.rglob("*.md"))]
 
 @pytest.fixture(scope="module")
 def quantities():
-    return Quantities(open_catalogue(REPOSITORY / "data"))
+    return Quantities(open_catalog(REPOSITORY / "data"))
 
 
 LONGEST_WORDS = 12 * book.WORDS_PER_MINUTE
@@ -84,7 +84,7 @@ def test_a_chapter_is_a_lab(path):
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(DOCS).as_posix())
 def test_every_number_stated_in_prose_holds(path, quantities):
     text = prose.markdown_of(path)
-    about = quantities.about(reader.of_text(text, quantities.catalogue))
+    about = quantities.about(reader.of_text(text, quantities.catalog))
     _, faults = prose.resolve(text, about, path.name)
     assert [str(fault) for fault in faults] == []
 
@@ -125,9 +125,9 @@ def test_a_question_is_answered_with_computed_numbers_in_a_screen(path):
 # One per cent --------------------------------------------------------------------------------------
 
 
-def scaled(catalogue: Path, file: str, pattern: str) -> None:
-    """Make one number of a catalogue file one per cent larger."""
-    path = catalogue / file
+def scaled(catalog: Path, file: str, pattern: str) -> None:
+    """Make one number of a catalog file one per cent larger."""
+    path = catalog / file
     text = path.read_text(encoding="utf-8")
     changed, times = re.subn(pattern, lambda m: f"{m[1]}{round(int(m[2]) * 1.01)}", text, count=1)
     assert times == 1
@@ -146,25 +146,25 @@ def scaled(catalogue: Path, file: str, pattern: str) -> None:
         ("accelerators/h100-sxm-80gb.yaml", r"(bandwidth_bytes_per_s:\n  value: )(\d+)"),
     ],
 )
-def test_one_per_cent_more_in_the_catalogue_stops_or_changes_every_page_that_depends_on_it(
+def test_one_per_cent_more_in_the_catalog_stops_or_changes_every_page_that_depends_on_it(
     tmp_path, file, pattern
 ):
-    catalogue = tmp_path / "data"
-    shutil.copytree(REPOSITORY / "data", catalogue, ignore=shutil.ignore_patterns("claims", "observations"))
+    catalog = tmp_path / "data"
+    shutil.copytree(REPOSITORY / "data", catalog, ignore=shutil.ignore_patterns("claims", "observations"))
     before = {path.name: _shown(path, REPOSITORY / "data") for path in PAGES}
-    scaled(catalogue, file, pattern)
-    after = {path.name: _shown(path, catalogue) for path in PAGES}
+    scaled(catalog, file, pattern)
+    after = {path.name: _shown(path, catalog) for path in PAGES}
     assert None not in before.values()
     assert any(after[name] != before[name] for name in before)
 
 
-def _shown(path: Path, catalogue: Path) -> str | None:
+def _shown(path: Path, catalog: Path) -> str | None:
     """What a page shows; None where it stops the build, because of its figures or of a record that contradicts itself."""
-    text, quantities = prose.markdown_of(path), Quantities(open_catalogue(catalogue))
+    text, quantities = prose.markdown_of(path), Quantities(open_catalog(catalog))
     try:
-        about = quantities.about(reader.of_text(text, quantities.catalogue))
+        about = quantities.about(reader.of_text(text, quantities.catalog))
         html, faults = prose.resolve(text, about, path.name)
-    except CatalogueError:
+    except CatalogError:
         return None
     return None if faults else html
 
@@ -184,7 +184,7 @@ plugins:
       no_prompt: true
       remove_tag_config: {{remove_input_tags: [hide]}}
   - kvreport:
-      catalogue: {root}/data
+      catalog: {root}/data
       downloads: false
       prose: {root}/data/prose-allow.yaml
 markdown_extensions: [md_in_html, tables, {{toc: {{permalink: true}}}}]
@@ -218,7 +218,7 @@ def small_book(tmp_path_factory):
     (root / "docs" / "chapters").mkdir(parents=True)
     (root / "docs" / "chapters" / "01-one.py").write_text(CHAPTER, encoding="utf-8")
     (root / "docs" / "by-hand.md").write_text(BY_HAND, encoding="utf-8")
-    data = copy_catalogue(REPOSITORY, root / "data")
+    data = copy_catalog(REPOSITORY, root / "data")
     for path in (data / "models").glob("*.yaml"):
         if "8B" not in path.name:
             path.unlink()

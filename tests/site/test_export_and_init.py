@@ -156,7 +156,7 @@ def test_the_exported_configuration_names_no_plugin_of_ours(exported: Path) -> N
     assert settings["plugins"] == ["search"]
 
 
-def test_headings_from_the_catalogue_stay_text_in_markdown() -> None:
+def test_headings_from_the_catalog_stay_text_in_markdown() -> None:
     page = Page(
         uri="x/",
         kind="tool",

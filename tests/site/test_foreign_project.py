@@ -37,7 +37,7 @@ plugins:
 """
 PLUGIN = """\
   - kvreport:
-      catalogue: data
+      catalog: data
       prefix: {prefix}
       models: "{models}"
       gpus: "{gpus}"
@@ -53,7 +53,7 @@ def project(
     (root / "docs/rules.md").write_text("# Rules\n\nBe kind.\n", encoding="utf-8")
     (root / "docs/ours.css").write_text("body { color: black }\n", encoding="utf-8")
     if plugin:
-        tiny.copy_catalogue(repository, root / "data")
+        tiny.copy_catalog(repository, root / "data")
     config = root / "mkdocs.yml"
     config.write_text(
         SETTINGS.format(theme=theme, plugin=plugin, nav=nav if plugin else ""), encoding="utf-8"
@@ -145,19 +145,18 @@ def test_filtered_pages_have_no_dead_link(repository: Path, tmp_path: Path) -> N
 
 def test_a_project_with_a_home_page_needs_no_prefix(repository: Path, tmp_path: Path) -> None:
     """What once stopped every existing project: index.md is written by hand and generated."""
-    plugin = "  - kvreport:\n      catalogue: data\n"
+    plugin = "  - kvreport:\n      catalog: data\n"
     config = project(repository, tmp_path / "p", "material", plugin)
     build(config)
     assert "handbook" in (config.parent / "site/index.html").read_text(encoding="utf-8")
     assert (config.parent / "site/capacity/index.html").is_file()
     shutil.rmtree(config.parent / "site")
     text = config.read_text(encoding="utf-8")
-    config.write_text(
-        text.replace("catalogue: data", "catalogue: data\n      prefix: ../x"), encoding="utf-8"
-    )
+    config.write_text(text.replace("catalog: data", "catalogue: data\n      prefix: ../x"), encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--config-file", str(config)],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode != 0
+    assert "the option `catalogue` is now `catalog`" in done.stderr
     assert "prefix: found '../x'; allowed: a relative address such as 'capacity'" in done.stderr

@@ -85,7 +85,7 @@ def project(repository: Path, root: Path) -> Path:
     """A project of two models and two accelerators; return its configuration."""
     (root / "docs").mkdir(parents=True)
     (root / "docs/by-hand.md").write_text("# By hand\n\n[A model](models/index.md)\n", encoding="utf-8")
-    data = tiny.copy_catalogue(repository, root / "data")
+    data = tiny.copy_catalog(repository, root / "data")
     for kind, kept in (("models", MODELS), ("accelerators", ACCELERATORS)):
         for file in (data / kind).iterdir():
             if file.stem not in kept:
@@ -93,7 +93,7 @@ def project(repository: Path, root: Path) -> Path:
     (root / "docs/chapters").mkdir()
     (root / "docs/chapters/01-one.py").write_text(CHAPTER, encoding="utf-8")
     config = root / "mkdocs.yml"
-    text = tiny.CONFIGURATION.format(docs=root / "docs", site=root / "site", catalogue=data)
+    text = tiny.CONFIGURATION.format(docs=root / "docs", site=root / "site", catalog=data)
     config.write_text(text.replace("plugins:\n", f"plugins:\n{EXECUTED}"), encoding="utf-8")
     return config
 
@@ -296,7 +296,7 @@ def test_a_changed_template_changes_the_page(mine, build_site):
     config = mine / "mkdocs.yml"
     text = config.read_text(encoding="utf-8")
     config.write_text(
-        text.replace("      catalogue:", f"      templates: {folder}\n      catalogue:"), encoding="utf-8"
+        text.replace("      catalog:", f"      templates: {folder}\n      catalog:"), encoding="utf-8"
     )
     for words in ("First.", "Second."):
         (folder / "model/serve.html").write_text(f"<p>{words}</p>", encoding="utf-8")
@@ -331,8 +331,8 @@ def test_a_build_after_one_change_is_what_a_cold_build_gives(built, mine, tmp_pa
         (mine / "overrides/gpu/sources.html").write_text("<p>Elsewhere.</p>", encoding="utf-8")
         replaced(
             mine / "mkdocs.yml",
-            "      catalogue:",
-            f"      templates: {mine / 'overrides'}\n      catalogue:",
+            "      catalog:",
+            f"      templates: {mine / 'overrides'}\n      catalog:",
         )
     elif what == "setting":
         replaced(mine / "mkdocs.yml", "site_name: ", "site_name: Other ")
@@ -427,12 +427,12 @@ def test_two_builds_side_by_side_do_not_harm_each_other(built, mine, build_site)
     assert digests(mine / "site") == digests(built / "site")
 
 
-@pytest.mark.parametrize("fault", ["catalogue", "page", "warning"])
+@pytest.mark.parametrize("fault", ["catalog", "page", "warning"])
 def test_a_build_that_fails_leaves_the_last_good_site(mine, fault, build_site):
     from mkdocs.exceptions import Abort
 
     before = digests(mine / "site")
-    if fault == "catalogue":
+    if fault == "catalog":
         (mine / "data/RELEASE").write_text("someday\n", encoding="ascii")
     elif fault == "page":
         (mine / "docs/wrong.md").write_text("{{ 1 byte = kv_per_token('llama-3.1-8b') }}\n", encoding="utf-8")

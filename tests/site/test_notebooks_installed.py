@@ -22,7 +22,7 @@ from test_packaging import archive, wheel
 
 from kvreport.book import notebook
 from kvreport.book.quantities import Quantities
-from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.load import open_catalog
 
 REPOSITORY = Path(__file__).parents[2]
 CHAPTERS = sorted((REPOSITORY / "docs" / "chapters").glob("*.py"))
@@ -99,7 +99,7 @@ def clean(wheel, tmp_path_factory) -> Path:
 def downloads(tmp_path_factory) -> Path:
     """A folder with every chapter's notebook and script, and nothing else."""
     folder = tmp_path_factory.mktemp("downloads")
-    quantities = Quantities(open_catalogue(REPOSITORY / "data"))
+    quantities = Quantities(open_catalog(REPOSITORY / "data"))
     for path in CHAPTERS:
         text = path.read_text(encoding="utf-8")
         cells = notebook.portable(text, f"chapters/{path.name}", quantities, SITE)

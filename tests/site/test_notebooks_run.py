@@ -15,7 +15,7 @@ from nbclient import NotebookClient
 
 from kvreport.book import notebook
 from kvreport.book.quantities import Quantities
-from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.load import open_catalog
 
 REPOSITORY = Path(__file__).parents[2]
 CHAPTERS = sorted((REPOSITORY / "docs" / "chapters").glob("*.py"))
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.slow]
 
 @pytest.fixture(scope="module")
 def quantities() -> Quantities:
-    return Quantities(open_catalogue(REPOSITORY / "data"))
+    return Quantities(open_catalog(REPOSITORY / "data"))
 
 
 def made(path: Path, quantities: Quantities) -> list[notebook.Cell]:

@@ -16,7 +16,7 @@ import pytest
 from bs4 import BeautifulSoup
 
 from kvreport import estimate
-from kvreport.catalog.load import load_catalogue
+from kvreport.catalog.load import load_catalog
 
 pytestmark = [pytest.mark.slow]
 
@@ -40,18 +40,18 @@ def pages(site) -> list[str]:
 
 
 def test_every_model_and_every_accelerator_has_a_page(tiny_site):
-    names = [path.stem for path in (tiny_site.catalogue / "models").iterdir()]
+    names = [path.stem for path in (tiny_site.catalog / "models").iterdir()]
     assert names
     for name in names:
         assert (tiny_site.folder / "models" / name / "index.html").is_file(), name
-    for path in (tiny_site.catalogue / "accelerators").iterdir():
+    for path in (tiny_site.catalog / "accelerators").iterdir():
         assert (tiny_site.folder / "gpus" / path.stem / "index.html").is_file(), path.stem
 
 
 def test_the_headline_is_the_estimate(tiny_site):
-    catalogue = load_catalogue(tiny_site.catalogue)
-    answer = estimate("meta-llama/Llama-3.1-8B-Instruct", gpu="H100", context_tokens="8K", catalog=catalogue)
-    full = estimate("meta-llama/Llama-3.1-8B-Instruct", gpu="H100", context_tokens="128K", catalog=catalogue)
+    catalog = load_catalog(tiny_site.catalog)
+    answer = estimate("meta-llama/Llama-3.1-8B-Instruct", gpu="H100", context_tokens="8K", catalog=catalog)
+    full = estimate("meta-llama/Llama-3.1-8B-Instruct", gpu="H100", context_tokens="128K", catalog=catalog)
     lead = words(soup(tiny_site, LLAMA).select_one(".kv-lead"))
     users, most = answer.max_concurrent_requests, full.max_concurrent_requests
     # 32 layers x 8 KV heads x 256 elements x 2 bytes x 8,192 tokens are 1 GiB of a pool below 64 GiB.
@@ -187,15 +187,15 @@ def test_the_feed_is_atom(tiny_site):
     feed = ET.parse(tiny_site.folder / "data/releases.xml").getroot()  # noqa: S314 (our own file)
     atom = "{http://www.w3.org/2005/Atom}"
     assert feed.tag == f"{atom}feed"
-    version = (tiny_site.catalogue / "RELEASE").read_text(encoding="ascii").strip()
+    version = (tiny_site.catalog / "RELEASE").read_text(encoding="ascii").strip()
     assert feed.find(f"{atom}entry/{atom}title").text == f"Data release {version}"
 
 
 def test_the_figures_of_every_release_stay_at_their_address(tiny_site):
     from kvreport.publish.changes import read_snapshot
 
-    kept = {path.stem for path in (tiny_site.catalogue / "releases").glob("*.json")}
-    now = (tiny_site.catalogue / "RELEASE").read_text(encoding="ascii").strip()
+    kept = {path.stem for path in (tiny_site.catalog / "releases").glob("*.json")}
+    now = (tiny_site.catalog / "RELEASE").read_text(encoding="ascii").strip()
     page = (tiny_site.folder / "data/index.html").read_text(encoding="utf-8")
     releases = {*(one for one in kept if one < now), now}
     assert len(releases) > 1
@@ -270,18 +270,18 @@ def test_pages_load_only_the_styles_that_the_site_uses(tiny_site):
     assert ".md-typeset .admonition" not in content
 
 
-def test_a_broken_catalogue_stops_the_build_with_its_faults(tiny_site, build_site, tmp_path, caplog):
+def test_a_broken_catalog_stops_the_build_with_its_faults(tiny_site, build_site, tmp_path, caplog):
     from mkdocs.exceptions import Abort
 
     broken = tmp_path / "data"
-    shutil.copytree(tiny_site.catalogue, broken)
+    shutil.copytree(tiny_site.catalog, broken)
     path = broken / "models/openai--gpt-oss-20b.yaml"
     path.write_text(
         path.read_text(encoding="utf-8").replace("context_tokens:", "context_tokenz:", 1), encoding="utf-8"
     )
     config = tmp_path / "mkdocs.yml"
     text = tiny_site.config.read_text(encoding="utf-8")
-    text = text.replace(str(tiny_site.catalogue), str(broken)).replace(
+    text = text.replace(str(tiny_site.catalog), str(broken)).replace(
         str(tiny_site.folder), str(tmp_path / "site")
     )
     config.write_text(text, encoding="utf-8")
@@ -291,9 +291,9 @@ def test_a_broken_catalogue_stops_the_build_with_its_faults(tiny_site, build_sit
     assert not (tmp_path / "site" / "index.html").exists()
 
 
-def test_names_from_the_catalogue_are_escaped_everywhere(tiny_site, build_site, tmp_path):
+def test_names_from_the_catalog_are_escaped_everywhere(tiny_site, build_site, tmp_path):
     hostile = tmp_path / "data"
-    shutil.copytree(tiny_site.catalogue, hostile)
+    shutil.copytree(tiny_site.catalog, hostile)
     path = hostile / "models/openai--gpt-oss-20b.yaml"
     name = 'x"><script>alert(1)</script>{{ 7 * 7 }}</template></title>'
     text = re.sub(
@@ -302,7 +302,7 @@ def test_names_from_the_catalogue_are_escaped_everywhere(tiny_site, build_site, 
     path.write_text(text, encoding="utf-8")
     config = tmp_path / "mkdocs.yml"
     text = tiny_site.config.read_text(encoding="utf-8")
-    text = text.replace(str(tiny_site.catalogue), str(hostile)).replace(
+    text = text.replace(str(tiny_site.catalog), str(hostile)).replace(
         str(tiny_site.folder), str(tmp_path / "site")
     )
     config.write_text(text, encoding="utf-8")

@@ -1,16 +1,16 @@
-"""The accelerators of the catalogue: three sizes of memory kept apart, each figure with its evidence."""
+"""The accelerators of the catalog: three sizes of memory kept apart, each figure with its evidence."""
 
 from collections.abc import Iterator
 
 import pytest
 
 from kvreport.catalog.accelerator import Accelerator, Figure, Memory
-from kvreport.catalog.load import Catalogue, open_catalogue
+from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.resources import data_dir
 from kvreport.units import GIB, MIB
 
-CATALOGUE = open_catalogue()
-ALL = list(CATALOGUE.accelerators.values())
+CATALOG = open_catalog()
+ALL = list(CATALOG.accelerators.values())
 
 
 def figures(record: Accelerator) -> Iterator[tuple[str, Figure]]:
@@ -22,8 +22,8 @@ def figures(record: Accelerator) -> Iterator[tuple[str, Figure]]:
 
 
 @pytest.fixture(scope="module")
-def catalogue() -> Catalogue:
-    return CATALOGUE
+def catalog() -> Catalog:
+    return CATALOG
 
 
 def test_there_are_at_least_ninety() -> None:
@@ -95,12 +95,12 @@ def test_a_narrower_type_is_never_slower_unless_a_note_says_so(record: Accelerat
         ("MI300X", "mi300x"),
     ],
 )
-def test_usual_names_find_the_usual_device(catalogue: Catalogue, alias: str, slug: str) -> None:
-    assert catalogue.accelerator(alias).id == slug
+def test_usual_names_find_the_usual_device(catalog: Catalog, alias: str, slug: str) -> None:
+    assert catalog.accelerator(alias).id == slug
 
 
-def test_an_h100_shows_less_than_its_label(catalogue: Catalogue) -> None:
-    memory = catalogue.accelerator("H100").memory
+def test_an_h100_shows_less_than_its_label(catalog: Catalog) -> None:
+    memory = catalog.accelerator("H100").memory
     assert memory.advertised_label == "80 GB"
     assert memory.advertised.value == 80 * GIB
     # nvidia-smi: 81559 MiB (https://github.com/ModelCloud/GPTQModel/issues/2898).
@@ -110,8 +110,8 @@ def test_an_h100_shows_less_than_its_label(catalogue: Catalogue) -> None:
     assert memory.usable.value == round(79.11 * GIB)
 
 
-def test_a_card_that_shows_two_devices_is_described_as_one_of_them(catalogue: Catalogue) -> None:
-    half = catalogue.accelerator("mi250x")
+def test_a_card_that_shows_two_devices_is_described_as_one_of_them(catalog: Catalog) -> None:
+    half = catalog.accelerator("mi250x")
     assert half.devices_per_package == 2
     assert half.memory.advertised.value == 64 * GIB
     assert half.memory.advertised_label == "128 GB"

@@ -9,7 +9,7 @@ import pytest
 from kvreport.accounting.weights import parameters, whole_row_bytes
 from kvreport.architectures import read_config
 from kvreport.architectures.reader import read_config_report
-from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.load import open_catalog
 from kvreport.errors import InputError
 from kvreport.site.pages import class_table
 
@@ -33,7 +33,7 @@ PLAIN = (2 * 128256 * 4096 + 65 * 4096) * 2
 
 def stored(quantization: dict[str, Any], **more: Any) -> int:
     model = read_config(LLAMA | {"quantization_config": quantization} | more)
-    return sum(whole_row_bytes(model, open_catalogue().weight_formats))
+    return sum(whole_row_bytes(model, open_catalog().weight_formats))
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_lists_by_layer_may_go_on_with_prediction_layers() -> None:
 
 def test_routers_and_streams_keep_the_width_of_their_checkpoints() -> None:
     """MiniMax M2 stores its routers in float32; DeepSeek-V4 its hyper-connections, and its hash table in int64."""
-    catalog = open_catalogue()
+    catalog = open_catalog()
     minimax = catalog.models["MiniMaxAI/MiniMax-M2.7"]
     assert sum(whole_row_bytes(minimax, catalog.weight_formats)) == pytest.approx(230_121_630_720, rel=1e-6)
     sizes = {"hidden_size": 256, "num_hidden_layers": 2, "num_attention_heads": 8, "vocab_size": 512}

@@ -8,7 +8,7 @@ from kvreport.accounting.engines.llama_cpp.layout import lay_out_local
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.accounting.engines.llama_cpp.placement import LocalDevice
 from kvreport.catalog.llama_check import load_llama_check
-from kvreport.catalog.load import Catalogue, load_catalogue
+from kvreport.catalog.load import Catalog, load_catalog
 from kvreport.catalog.local_logs import load_local_logs
 from kvreport.estimation.at_home import MIXES, at_home
 from kvreport.estimation.local_case import open_local
@@ -19,12 +19,12 @@ GIB = 1 << 30
 
 
 @pytest.fixture(scope="module")
-def catalog() -> Catalogue:
-    return load_catalogue()
+def catalog() -> Catalog:
+    return load_catalog()
 
 
 @pytest.mark.parametrize("name", ["Qwen/Qwen3-30B-A3B", "google/gemma-3-12b-it", "Qwen/Qwen3.5-9B"])
-def test_tables_agree_with_layouts(catalog: Catalogue, name: str) -> None:
+def test_tables_agree_with_layouts(catalog: Catalog, name: str) -> None:
     """The longest context of a table fits when laid out, and the next one does not."""
     laid = at_home(catalog.model(name))
     assert laid is not None
@@ -38,7 +38,7 @@ def test_tables_agree_with_layouts(catalog: Catalogue, name: str) -> None:
                 assert fits == (context <= longest), (mix, usable, context)
 
 
-def test_experts_in_main_memory(catalog: Catalogue) -> None:
+def test_experts_in_main_memory(catalog: Catalog) -> None:
     """The fewest layers of the table fit when laid out with as many experts on the CPU."""
     model = catalog.model("Qwen/Qwen3-30B-A3B")
     laid = at_home(model)
@@ -53,12 +53,12 @@ def test_experts_in_main_memory(catalog: Catalogue) -> None:
     assert laid.cpu_experts("q4_k_m", GIB, 0, 8192) is None
 
 
-def test_a_class_without_conversion_has_no_table(catalog: Catalogue) -> None:
+def test_a_class_without_conversion_has_no_table(catalog: Catalog) -> None:
     """GPT-J is not converted."""
     assert at_home(catalog.model("EleutherAI/gpt-j-6b")) is None
 
 
-def test_larger_machines_run_larger_models(catalog: Catalogue) -> None:
+def test_larger_machines_run_larger_models(catalog: Catalog) -> None:
     """The conclusion of a machine's page never gets smaller with more memory."""
     found = []
     for name in ("Qwen/Qwen3-32B", "Qwen/Qwen3-8B", "Qwen/Qwen3-0.6B"):
@@ -75,7 +75,7 @@ def test_larger_machines_run_larger_models(catalog: Catalogue) -> None:
     ]
 
 
-def test_machines_of_one_chip_belong_together(catalog: Catalogue) -> None:
+def test_machines_of_one_chip_belong_together(catalog: Catalog) -> None:
     """A page of an accelerator lists the chip with every memory size that is sold."""
     alike = {one.id for one in machines(catalog) if chip(one) == chip(catalog.accelerator("m4-max-128"))}
     assert alike == {"m4-max-36", "m4-max-48", "m4-max-64", "m4-max-128"}
@@ -83,7 +83,7 @@ def test_machines_of_one_chip_belong_together(catalog: Catalogue) -> None:
     assert chip(catalog.accelerator("rtx-4080")) != chip(catalog.accelerator("rtx-4090"))
 
 
-def test_public_logs_are_told_right(catalog: Catalogue) -> None:
+def test_public_logs_are_told_right(catalog: Catalog) -> None:
     """Totals within 2% in the median and 6% at the 90th percentile; fits or not right in 95% of the logs."""
     score = judge(catalog)
     assert len(score.judged) == len(load_local_logs().logs) >= 20
@@ -97,7 +97,7 @@ def test_public_logs_are_told_right(catalog: Catalogue) -> None:
     assert score.first_p90 <= 0.06
 
 
-def test_mixes_are_sorted(catalog: Catalogue) -> None:
+def test_mixes_are_sorted(catalog: Catalog) -> None:
     """From the largest to the smallest file."""
     laid = at_home(catalog.model("Qwen/Qwen3-8B"))
     assert laid is not None

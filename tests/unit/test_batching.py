@@ -7,7 +7,7 @@ from kvreport.accounting.batching import Allocator, Run, at_best, simulate
 from kvreport.accounting.demand import demand
 from kvreport.accounting.paging import Lengths, last_page_waste, occupancy
 from kvreport.accounting.roofline import Peaks, decode_seconds
-from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.load import open_catalog
 from kvreport.errors import InputError
 
 PROMPTS = Lengths.spread(400, 2048).draw(400, base=2)
@@ -120,9 +120,9 @@ def test_time_is_what_the_step_times_add_up_to() -> None:
     assert run.tokens_per_second == pytest.approx(6 / run.seconds)
 
 
-CATALOGUE = open_catalogue()
-H100 = Peaks.of(CATALOGUE.accelerator("h100-sxm-80gb"))
-LLAMA_3 = demand(CATALOGUE.model("meta-llama/Meta-Llama-3-8B-Instruct"), None, CATALOGUE.weight_formats)
+CATALOG = open_catalog()
+H100 = Peaks.of(CATALOG.accelerator("h100-sxm-80gb"))
+LLAMA_3 = demand(CATALOG.model("meta-llama/Meta-Llama-3-8B-Instruct"), None, CATALOG.weight_formats)
 
 
 def llama_at_32k(page: int) -> Run:

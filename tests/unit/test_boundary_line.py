@@ -5,19 +5,19 @@ from __future__ import annotations
 import pytest
 
 from kvreport import estimate
-from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.load import open_catalog
 from kvreport.publish.page_data import gather
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.site.pages import index
 from kvreport.site.pages.model.boundary import boundary_request
 
-CATALOGUE = open_catalogue()
+CATALOG = open_catalog()
 MODEL = "deepseek-ai/DeepSeek-V3"
 
 
 @pytest.fixture(scope="module")
 def site():
-    return gather(CATALOGUE, models=MODEL, version="2026.01.01")
+    return gather(CATALOG, models=MODEL, version="2026.01.01")
 
 
 def test_at_a_limit_between_two_contexts_a_line_shows_as_many_users_as_fit(site):
@@ -32,7 +32,7 @@ def test_at_a_limit_between_two_contexts_a_line_shows_as_many_users_as_fit(site)
             gpu=one.config.gpu,
             tensor_parallel=one.config.tensor_parallel,
             context_tokens=context,
-            catalog=CATALOGUE,
+            catalog=CATALOG,
         )
         assert users == answer.max_concurrent_requests
         assert context == answer.max_context_tokens
@@ -59,11 +59,11 @@ def test_a_facet_s_values_stand_in_the_order_in_which_people_look_for_them():
 
 def test_every_device_has_its_series_where_a_mac_stands_among_them():
     gpus = "h100-sxm-80gb,m4-max-128,rtx-4090"
-    site = gather(CATALOGUE, models="meta-llama/Llama-3.1-8B-Instruct", gpus=gpus, version="2026.01.01")
+    site = gather(CATALOG, models="meta-llama/Llama-3.1-8B-Instruct", gpus=gpus, version="2026.01.01")
     model = site.models[0]
     assert {config.gpu for config in site.released[model.id]} >= {"h100-sxm-80gb", "rtx-4090"}
     assert site.serving(model, "h100-sxm-80gb").serves
     assert site.serving(model, "rtx-4090").serves
     assert site.on_one["rtx-4090", "released"]
-    left_out = CATALOGUE.models["Qwen/Qwen3-32B"]
+    left_out = CATALOG.models["Qwen/Qwen3-32B"]
     assert site.serving(left_out, "h100-sxm-80gb") is None

@@ -12,12 +12,12 @@ from huggingface_configs import plain
 
 from kvreport.accounting.weights import released_bytes, whole_row_bytes
 from kvreport.architectures.safetensors import read_header, read_witness
-from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.load import open_catalog
 from kvreport.errors import InputError
 from kvreport.estimation.opening import open_folder
 
-CATALOGUE = open_catalogue()
-FORMATS = CATALOGUE.weight_formats
+CATALOG = open_catalog()
+FORMATS = CATALOG.weight_formats
 SIZES = (4, 512, 8, 2, 1536, 4096)
 CONFIG = plain(
     "LlamaForCausalLM", 512, 4, 8, 2, 1536, 4096, 2048, tie_word_embeddings=False, torch_dtype="bfloat16"
@@ -25,7 +25,7 @@ CONFIG = plain(
 
 
 def opened(folder: Path) -> Any:
-    return open_folder(folder, CATALOGUE, id="a/b")
+    return open_folder(folder, CATALOG, id="a/b")
 
 
 def weights(folder: Path) -> int:

@@ -151,7 +151,7 @@ def test_text_never_reaches_past_a_terminal_s_control_characters(run, tmp_path):
     assert "\x1b" not in out + err
 
 
-def test_a_config_is_answered_like_the_catalogue_s_entry(run, tmp_path):
+def test_a_config_is_answered_like_the_catalog_s_entry(run, tmp_path):
     path = tmp_path / "config.json"
     path.write_text(json.dumps(CONFIG))
     own = json.loads(run("estimate", path, "--gpu", "H100", "--context", "8K", "--format", "json")[1])
@@ -234,7 +234,7 @@ def test_a_config_that_is_none_is_refused_in_one_line(run, tmp_path, content):
     refused(run("model", path))
 
 
-def test_check_names_every_fault_of_a_catalogue_at_once(run, tmp_path, repository):
+def test_check_names_every_fault_of_a_catalog_at_once(run, tmp_path, repository):
     import shutil
 
     shutil.copytree(repository / "data", tmp_path / "data")
@@ -255,7 +255,7 @@ def test_check_counts_what_it_read(run):
     assert "no fault" in out
 
 
-def test_a_config_becomes_a_catalogue_entry_that_answers_the_same(run, tmp_path, repository):
+def test_a_config_becomes_a_catalog_entry_that_answers_the_same(run, tmp_path, repository):
     import shutil
 
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from distributed import Client, LocalCluster
 
-from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.load import open_catalog
 from kvreport.cli import main
 from kvreport.dataset import cluster, partitions
 from kvreport.dataset.cluster import write_on_cluster
@@ -29,7 +29,7 @@ def scheduler():
 @pytest.fixture(scope="module")
 def chosen():
     return axes(
-        open_catalogue(), models="qwen/qwen2.5-7b,openai/gpt-oss-20b,openai/gpt-oss-120b", gpus="h100*,rtx*",
+        open_catalog(), models="qwen/qwen2.5-7b,openai/gpt-oss-20b,openai/gpt-oss-120b", gpus="h100*,rtx*",
         contexts=[2048, 32768], kv=["bf16"],
     )  # fmt: skip
 

@@ -97,7 +97,7 @@ def test_python_has_its_names():
         "list_models",
         "replay",
         "read_config",
-        "load_catalogue",
+        "load_catalog",
         "InputError",
     ]:
         assert name in kvreport.__all__
@@ -126,3 +126,8 @@ def test_a_query_has_the_fields_of_its_options():
         "gpu", "tensor_parallel", "data_parallel", "expert_parallel", "pipeline_parallel", "decode_context_parallel", "nodes",
         "memory", "draft", "num_speculative_tokens", "max_loras", "max_lora_rank", "limit_mm_per_prompt", "kv_offload", "kv_pool",
     } <= fields  # fmt: skip
+
+
+def test_the_old_name_of_load_catalog_still_answers() -> None:
+    with pytest.warns(DeprecationWarning, match="kvreport.load_catalogue is now load_catalog"):
+        assert kvreport.load_catalogue is kvreport.load_catalog

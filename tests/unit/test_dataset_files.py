@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kvreport.catalog.load import load_catalogue
+from kvreport.catalog.load import load_catalog
 from kvreport.dataset import arrow, write
 from kvreport.dataset.columns import ACCELERATORS, CAPACITY, MODELS, TABLES, Column, Table
 from kvreport.dataset.files import staged
@@ -34,14 +34,14 @@ MODEL = "Qwen/Qwen2.5-7B"
 
 
 @pytest.fixture(scope="module")
-def catalogue():
-    return load_catalogue()
+def catalog():
+    return load_catalog()
 
 
 @pytest.fixture(scope="module")
-def chosen(catalogue):
+def chosen(catalog):
     return axes(
-        catalogue,
+        catalog,
         models=f"{MODEL},deepseek-ai/DeepSeek-V3",
         gpus="h100-sxm-80gb,h200-sxm-141gb,rtx-4090",
         contexts=[8192, 131072, 262144],
@@ -49,9 +49,9 @@ def chosen(catalogue):
 
 
 @pytest.fixture(scope="module")
-def folder(catalogue, chosen, tmp_path_factory):
+def folder(catalog, chosen, tmp_path_factory):
     out = tmp_path_factory.mktemp("published")
-    write.publish(catalogue, chosen, out, version="2026.11.21", workers=1)
+    write.publish(catalog, chosen, out, version="2026.11.21", workers=1)
     return out
 
 
@@ -190,7 +190,7 @@ def test_croissant_names_every_field_and_its_source(folder):
         assert all(field["dataType"].startswith("sc:") for field in found["field"])
 
 
-def test_the_small_tables_carry_the_catalogues_facts(folder):
+def test_the_small_tables_carry_the_catalogs_facts(folder):
     models = {row["model"]: row for row in _csv(folder / "models.csv")}
     assert models[MODEL]["parameters"] == "7615616512"
     assert models[MODEL]["kv_bytes_per_token_8k"] == "57344"
@@ -202,15 +202,15 @@ def test_the_small_tables_carry_the_catalogues_facts(folder):
     assert all(row["usable_evidence"] for row in devices.values())
 
 
-def test_any_number_of_processes_writes_the_same_bytes(catalogue, chosen, folder, tmp_path):
-    write.publish(catalogue, chosen, tmp_path, version="2026.11.21", workers=2)
+def test_any_number_of_processes_writes_the_same_bytes(catalog, chosen, folder, tmp_path):
+    write.publish(catalog, chosen, tmp_path, version="2026.11.21", workers=2)
     assert (tmp_path / "SHA256SUMS").read_bytes() == (folder / "SHA256SUMS").read_bytes()
 
 
-def test_a_large_csv_is_published_in_parts(catalogue, chosen, folder, tmp_path, monkeypatch):
+def test_a_large_csv_is_published_in_parts(catalog, chosen, folder, tmp_path, monkeypatch):
     monkeypatch.setattr(write, "CSV_FILE_BYTES", 1000)
     (tmp_path / "capacity.csv.gz").write_bytes(b"of an earlier release")
-    release = write.publish(catalogue, chosen, tmp_path, version="2026.11.21", workers=1)
+    release = write.publish(catalog, chosen, tmp_path, version="2026.11.21", workers=1)
     names = [
         file.name for file in release.files if file.name.startswith("capacity") and file.name.endswith("gz")
     ]
@@ -221,7 +221,7 @@ def test_a_large_csv_is_published_in_parts(catalogue, chosen, folder, tmp_path, 
     assert package["resources"][0]["path"] == names
 
 
-def test_a_failure_leaves_what_was_there(catalogue, chosen, tmp_path, monkeypatch):
+def test_a_failure_leaves_what_was_there(catalog, chosen, tmp_path, monkeypatch):
     (tmp_path / "capacity.parquet").write_bytes(b"the last good one")
 
     def full(*_):
@@ -229,7 +229,7 @@ def test_a_failure_leaves_what_was_there(catalogue, chosen, tmp_path, monkeypatc
 
     monkeypatch.setattr(write, "datapackage", full)
     with pytest.raises(OSError, match="No space"):
-        write.publish(catalogue, chosen, tmp_path, version="2026.11.21", workers=1)
+        write.publish(catalog, chosen, tmp_path, version="2026.11.21", workers=1)
     assert [path.name for path in tmp_path.iterdir()] == ["capacity.parquet"]
     assert (tmp_path / "capacity.parquet").read_bytes() == b"the last good one"
 
@@ -260,9 +260,9 @@ def test_a_text_that_a_spreadsheet_would_run_is_disarmed(text):
     assert row == {"a": "'" + text.replace("\t", " ").replace("\r", " "), "n": "-1"}
 
 
-def test_every_catalogue_text_survives_csv(folder, catalogue):
+def test_every_catalog_text_survives_csv(folder, catalog):
     names = {row["model"]: row["name"] for row in _csv(folder / "models.csv")}
-    assert names[MODEL] == catalogue.model(MODEL).name
+    assert names[MODEL] == catalog.model(MODEL).name
 
 
 @pytest.mark.parametrize("table", [CAPACITY, MODELS, ACCELERATORS], ids=lambda table: table.name)
@@ -288,11 +288,11 @@ def test_the_check_finds_what_contradicts_the_description(chosen):
     assert "below 0" in arrow.faults(negative, CAPACITY)[0]
 
 
-def test_the_version_is_never_the_clocks(tmp_path, monkeypatch, catalogue):
+def test_the_version_is_never_the_clocks(tmp_path, monkeypatch, catalog):
     monkeypatch.delenv("SOURCE_DATE_EPOCH", raising=False)
     (tmp_path / "RELEASE").write_text("2026.01.31\n")
     assert data_version(tmp_path) == "2026.01.31"
-    assert data_version(catalogue.folder)
+    assert data_version(catalog.folder)
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")  # 2023-11-14T22:13:20Z
     assert data_version(tmp_path) == "2023.11.14"
     for wrong in ("soon", "-1", "99999999999"):
@@ -323,26 +323,24 @@ def test_place_time_zone_and_locale_leave_no_trace(folder, tmp_path):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_an_interrupt_leaves_what_was_there(catalogue, chosen, tmp_path, workers):
+def test_an_interrupt_leaves_what_was_there(catalog, chosen, tmp_path, workers):
     (tmp_path / "capacity.parquet").write_bytes(b"the last good one")
 
     def interrupted(_):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        write.publish(
-            catalogue, chosen, tmp_path, version="2026.11.21", workers=workers, progress=interrupted
-        )
+        write.publish(catalog, chosen, tmp_path, version="2026.11.21", workers=workers, progress=interrupted)
     assert [path.name for path in tmp_path.iterdir()] == ["capacity.parquet"]
     assert (tmp_path / "capacity.parquet").read_bytes() == b"the last good one"
 
 
-def test_a_model_that_is_gone_leaves_the_dataset(catalogue, chosen, tmp_path):
-    write.publish(catalogue, chosen, tmp_path, version="2026.11.21", workers=1)
+def test_a_model_that_is_gone_leaves_the_dataset(catalog, chosen, tmp_path):
+    write.publish(catalog, chosen, tmp_path, version="2026.11.21", workers=1)
     first = {path.stem for path in (tmp_path / "models").glob("*.parquet")}
     (tmp_path / "models/notes.parquet").write_bytes(b"of the user")
     fewer = replace(chosen, models=chosen.models[:1])
-    write.publish(catalogue, fewer, tmp_path, version="2026.11.21", workers=1)
+    write.publish(catalog, fewer, tmp_path, version="2026.11.21", workers=1)
     left = {path.stem for path in (tmp_path / "models").glob("*.parquet")}
     assert len(first) > 1
     assert left == {fewer.models[0].slug, "notes"}
@@ -351,13 +349,13 @@ def test_a_model_that_is_gone_leaves_the_dataset(catalogue, chosen, tmp_path):
 
 
 @pytest.mark.parametrize("strike", [faults.full_disk, faults.no_memory])
-def test_whichever_change_fails_the_last_dataset_stands(catalogue, chosen, tmp_path, strike, monkeypatch):
+def test_whichever_change_fails_the_last_dataset_stands(catalog, chosen, tmp_path, strike, monkeypatch):
     axes = replace(chosen, models=chosen.models[:1])
     made = list(write._all_models(axes, 1, None))
     monkeypatch.setattr(write, "_all_models", lambda *_: iter(made))
 
     def publish(version: str) -> None:
-        write.publish(catalogue, axes, tmp_path, version=version, workers=1)
+        write.publish(catalog, axes, tmp_path, version=version, workers=1)
 
     def digests() -> dict[str, bytes]:
         return {
@@ -379,17 +377,17 @@ def test_whichever_change_fails_the_last_dataset_stands(catalogue, chosen, tmp_p
     assert faults.every(lambda: publish("2026.11.22"), check, strike) > 20
 
 
-def test_records_become_a_table_without_pandas(catalogue):
+def test_records_become_a_table_without_pandas(catalog):
     """Arrow's own way from records loads pandas, which takes longer than the small tables."""
-    rows = write.tables.accelerator_rows(catalogue.accelerators.values())
+    rows = write.tables.accelerator_rows(catalog.accelerators.values())
     names = [{name: row[name] for name in ACCELERATORS.names} for row in rows]
     assert arrow.record_table(ACCELERATORS, rows).equals(
         pa.Table.from_pylist(names, arrow.schema(ACCELERATORS))
     )
     code = (
-        "import sys\nfrom kvreport.catalog.load import load_catalogue\nfrom kvreport.dataset import arrow, tables\n"
+        "import sys\nfrom kvreport.catalog.load import load_catalog\nfrom kvreport.dataset import arrow, tables\n"
         "from kvreport.dataset.columns import ACCELERATORS\n"
-        "arrow.record_table(ACCELERATORS, tables.accelerator_rows(load_catalogue().accelerators.values()))\n"
+        "arrow.record_table(ACCELERATORS, tables.accelerator_rows(load_catalog().accelerators.values()))\n"
         "sys.exit('pandas' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

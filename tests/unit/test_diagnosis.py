@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.load import open_catalog
 from kvreport.catalog.observation import load_observations
 from kvreport.cli import main
 from kvreport.errors import InputError
@@ -15,7 +15,7 @@ from kvreport.startup_log.judge import printed_concurrency, with_pool
 from kvreport.startup_log.laid_out import pasted_start
 
 GIB = 1 << 30
-CATALOGUE = open_catalogue()
+CATALOG = open_catalog()
 
 # vLLM 0.10.1.1, four A100 80GB (a published log): pool, tokens and concurrency as printed.
 GPT_OSS = """\
@@ -37,7 +37,7 @@ Maximum concurrency for 32,768 tokens per request: 0.65x
 
 
 def read(text: str, **given: object) -> Diagnosis:
-    return diagnose(text, catalog=CATALOGUE, **given)  # type: ignore[arg-type]
+    return diagnose(text, catalog=CATALOG, **given)  # type: ignore[arg-type]
 
 
 def changes(found: Diagnosis) -> dict[str, tuple[float | str, float | None]]:
@@ -263,9 +263,9 @@ def test_headline_and_table_come_from_one_plan() -> None:
 
 def test_a_published_start_and_its_pasted_log_are_judged_alike() -> None:
     # obs-011 is the log above, as a record: one judge, so that every shared figure is predicted alike.
-    observations = load_observations(CATALOGUE.folder)
+    observations = load_observations(CATALOG.folder)
     (published,) = (one for one in observations if one.printed.kv_tokens == 2_640_144)
-    (case,) = validate(CATALOGUE, [published]).cases
+    (case,) = validate(CATALOG, [published]).cases
     judged = {one.quantity: one.predicted for one in case.comparisons}
     pasted = {one.fact: one.predicted for one in read(GPT_OSS, gpu="a100-sxm-80gb").comparisons}
     assert pasted["kv_tokens"] == judged["tokens given pool"]
@@ -280,7 +280,7 @@ gpu_memory_utilization=0.9
 Available KV cache memory: 40.00 GiB
 """
     first = read(log, gpu="h100-sxm-80gb")
-    laid = pasted_start(first.reading, CATALOGUE.model("google/gemma-2-9b-it"), CATALOGUE, None).laid_out()
+    laid = pasted_start(first.reading, CATALOG.model("google/gemma-2-9b-it"), CATALOG, None).laid_out()
     assert laid is not None
     filled = with_pool(laid, 40 * GIB)
     tokens, own = int(filled.printed_tokens(8192)), float(filled.concurrency(8192))
@@ -374,7 +374,7 @@ def test_a_model_without_a_growing_cache_is_compared_by_what_has_a_number():
         "Model loading took 13.50 GiB and 3.20 seconds\nAvailable KV cache memory: 50.00 GiB\n"
         "GPU KV cache size: 17,884 tokens\nMaximum concurrency for 4,096 tokens per request: 1.98x\n"
     )
-    found = diagnose(log, model="tiiuae/falcon-mamba-7b", gpu="h100-sxm-80gb", catalog=open_catalogue())
+    found = diagnose(log, model="tiiuae/falcon-mamba-7b", gpu="h100-sxm-80gb", catalog=open_catalog())
     assert "weights" in {one.fact for one in found.comparisons}
     json.dumps(found.to_dict(), allow_nan=False)
     assert all(one.predicted >= 0 for one in found.comparisons if one.fact in ("kv_tokens", "concurrency"))
@@ -383,7 +383,7 @@ def test_a_model_without_a_growing_cache_is_compared_by_what_has_a_number():
 def test_a_model_without_a_cache_has_a_diagnosis():
     """Infinitely many requests fit in what memory is left, which ended in a traceback."""
     log = "vllm serve my/model --max-model-len 512\nAvailable KV cache memory: 3.20 GiB\n"
-    found = diagnose(log, model="BAAI/bge-large-en", catalog=open_catalogue())
+    found = diagnose(log, model="BAAI/bge-large-en", catalog=open_catalog())
     assert found.concurrency is None
     assert "The model keeps no cache, so memory sets no limit to its requests." in found.notes
     json.dumps(found.to_dict(), allow_nan=False)
@@ -395,6 +395,6 @@ def test_a_length_is_not_lowered_to_itself():
         "Available KV cache memory: 10.00 GiB\nGPU KV cache size: 21,360 tokens\n"
         "Maximum concurrency for 32,768 tokens per request: 0.65x\n"
     )
-    found = diagnose(log, model="meta-llama/Llama-3.1-8B-Instruct", catalog=open_catalogue())
+    found = diagnose(log, model="meta-llama/Llama-3.1-8B-Instruct", catalog=open_catalog())
     assert "Our plan is not the log's" in " ".join(found.notes)
     assert "Lower max-model-len to 21,360: 1.00x" in found.headline

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kvreport import estimate
-from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.load import open_catalog
 from kvreport.cli import main
 from kvreport.errors import InputError
 from kvreport.estimation.difference import Side, Terms, compare, effects
@@ -53,10 +53,10 @@ def test_a_cause_points_the_way_the_answer_went() -> None:
 
 
 def test_a_new_engine_release_is_explained() -> None:
-    catalogue = open_catalogue()
+    catalog = open_catalog()
     found = compare(
-        Side(catalogue, "openai/gpt-oss-20b", "vllm-0.10"),
-        Side(catalogue, "openai/gpt-oss-20b", "vllm"),
+        Side(catalog, "openai/gpt-oss-20b", "vllm-0.10"),
+        Side(catalog, "openai/gpt-oss-20b", "vllm"),
         "h100",
     )
     assert found.new is not None
@@ -119,7 +119,7 @@ def test_what_neither_side_answers_is_a_sentence(capsys: pytest.CaptureFixture[s
     for line in capsys.readouterr().err.splitlines():
         assert line.startswith("kvreport: error: ")
     with pytest.raises(InputError):
-        compare(Side(open_catalogue(), "x"), Side(open_catalogue(), "y"), "h100")
+        compare(Side(open_catalog(), "x"), Side(open_catalog(), "y"), "h100")
 
 
 def test_a_requirement_is_met_or_status_3(capsys: pytest.CaptureFixture[str]) -> None:

@@ -254,7 +254,7 @@ def test_a_plain_latent_in_fp8_is_plain_everywhere():
 
 
 @pytest.mark.parametrize("model", ["deepseek-ai/DeepSeek-V3.2", "zai-org/GLM-5"])
-def test_fp8_of_sparse_latents_on_hopper_is_the_catalogues_format_of_that_layout(model):
+def test_fp8_of_sparse_latents_on_hopper_is_the_catalogs_format_of_that_layout(model):
     """The engine's rule and ``formats.yaml`` state the same layout; neither may drift from the other."""
     asked, named = (
         kvreport.estimate(model, gpu="h200-sxm-141gb", tensor_parallel=8, kv=kv).to_dict()

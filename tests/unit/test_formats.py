@@ -1,17 +1,17 @@
-"""The formats of the catalogue: real bits with scales, unambiguous names, a grid that exists."""
+"""The formats of the catalog: real bits with scales, unambiguous names, a grid that exists."""
 
 import pytest
 
 from kvreport.accounting.kv_cache import latent_bytes, vector_bytes
 from kvreport.catalog.caches import Latent
 from kvreport.catalog.formats import KvFormat, WeightFormat
-from kvreport.catalog.load import Catalogue, open_catalogue
+from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.errors import InputError
 
 
 @pytest.fixture(scope="module")
-def catalogue() -> Catalogue:
-    return open_catalogue()
+def catalog() -> Catalog:
+    return open_catalog()
 
 
 @pytest.mark.parametrize(
@@ -28,8 +28,8 @@ def catalogue() -> Catalogue:
         ("q4_0", 2 * 4 * 18),
     ],
 )
-def test_kv_formats_cost_their_bits_and_their_scales(catalogue: Catalogue, name: str, both: int) -> None:
-    assert 2 * vector_bytes(128, catalogue.kv_format(name)) == both
+def test_kv_formats_cost_their_bits_and_their_scales(catalog: Catalog, name: str, both: int) -> None:
+    assert 2 * vector_bytes(128, catalog.kv_format(name)) == both
 
 
 @pytest.mark.parametrize(
@@ -43,9 +43,9 @@ def test_kv_formats_cost_their_bits_and_their_scales(catalogue: Catalogue, name:
     ],
 )
 def test_latent_formats_cost_what_vllm_reserves(
-    catalogue: Catalogue, name: str, latent: int, expected: int
+    catalog: Catalog, name: str, latent: int, expected: int
 ) -> None:
-    form = catalogue.kv_format(name)
+    form = catalog.kv_format(name)
     assert "latent" in form.stores
     assert latent_bytes(Latent(latent_dim=latent, rope_dim=64), form) == expected
 
@@ -60,53 +60,53 @@ def test_latent_formats_cost_what_vllm_reserves(
         ("fp8-ds-mla", "fp8_ds_mla"),
     ],
 )
-def test_kv_aliases_mean_one_format(catalogue: Catalogue, alias: str, name: str) -> None:
-    assert catalogue.kv_format(alias).name == name
+def test_kv_aliases_mean_one_format(catalog: Catalog, alias: str, name: str) -> None:
+    assert catalog.kv_format(alias).name == name
 
 
 @pytest.mark.parametrize(
     ("alias", "name"), [("AWQ", "int4"), ("gptq", "int4"), ("float16", "bf16"), ("Q4_K_M", "q4_k_m")]
 )
-def test_weight_aliases_mean_one_format(catalogue: Catalogue, alias: str, name: str) -> None:
-    assert catalogue.weight_format(alias).name == name
+def test_weight_aliases_mean_one_format(catalog: Catalog, alias: str, name: str) -> None:
+    assert catalog.weight_format(alias).name == name
 
 
 @pytest.mark.parametrize("ambiguous", ["8bit", "kv8"])
-def test_a_name_that_could_mean_two_things_is_refused(catalogue: Catalogue, ambiguous: str) -> None:
+def test_a_name_that_could_mean_two_things_is_refused(catalog: Catalog, ambiguous: str) -> None:
     with pytest.raises(InputError, match=ambiguous):
-        catalogue.weight_format(ambiguous)
+        catalog.weight_format(ambiguous)
 
 
 @pytest.mark.parametrize("kind", ["weights", "kv"])
-def test_no_two_formats_share_a_name(catalogue: Catalogue, kind: str) -> None:
-    forms: tuple[WeightFormat | KvFormat, ...] = getattr(catalogue.formats, kind)
+def test_no_two_formats_share_a_name(catalog: Catalog, kind: str) -> None:
+    forms: tuple[WeightFormat | KvFormat, ...] = getattr(catalog.formats, kind)
     names = [name.lower() for form in forms for name in (form.name, *form.aliases)]
     assert len(names) == len(set(names))
     assert "released" not in names
     assert "auto" not in names
 
 
-def test_the_grid_names_formats_that_exist(catalogue: Catalogue) -> None:
-    grid = catalogue.grid
-    assert set(grid.weight_formats) <= set(catalogue.weight_formats)
+def test_the_grid_names_formats_that_exist(catalog: Catalog) -> None:
+    grid = catalog.grid
+    assert set(grid.weight_formats) <= set(catalog.weight_formats)
     # "auto" means what the engine does with the checkpoint.
-    assert set(grid.kv_formats) <= {"auto", *catalogue.kv_formats}
+    assert set(grid.kv_formats) <= {"auto", *catalog.kv_formats}
     assert list(grid.contexts) == sorted(set(grid.contexts))
     assert grid.contexts[-1] == 1 << 20
 
 
-def test_every_format_that_a_model_was_released_in_is_defined(catalogue: Catalogue) -> None:
-    for model in catalogue.models.values():
+def test_every_format_that_a_model_was_released_in_is_defined(catalog: Catalog) -> None:
+    for model in catalog.models.values():
         used = {row.released for row in model.weights if row.released} | {model.weight_format}
-        assert all(name in catalogue.weight_formats for name in used), model.id
-        assert model.kv_format is None or model.kv_format in catalogue.kv_formats, model.id
+        assert all(name in catalog.weight_formats for name in used), model.id
+        assert model.kv_format is None or model.kv_format in catalog.kv_formats, model.id
 
 
-def test_only_formats_for_other_engines_quantise_the_embedding(catalogue: Catalogue) -> None:
-    whole = {form.name for form in catalogue.formats.weights if "embedding" in form.quantises}
+def test_only_formats_for_other_engines_quantise_the_embedding(catalog: Catalog) -> None:
+    whole = {form.name for form in catalog.formats.weights if "embedding" in form.quantises}
     assert {"q8_0", "q4_k_m"} <= whole
     assert not [name for name in whole if name.startswith(("bf16", "bnb", "fp8", "int", "mxfp", "nvfp"))]
-    assert all("norms" not in form.quantises for form in catalogue.formats.weights)
+    assert all("norms" not in form.quantises for form in catalog.formats.weights)
     # MLX converts every linear layer, the router too; float32 widens every matrix.
-    served = [form for form in catalogue.formats.weights if not form.name.startswith(("mlx", "fp32"))]
+    served = [form for form in catalog.formats.weights if not form.name.startswith(("mlx", "fp32"))]
     assert all("router" not in form.quantises for form in served)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from kvreport.catalog.home import home_accelerators
-from kvreport.catalog.load import Catalogue, load_catalogue
+from kvreport.catalog.load import Catalog, load_catalog
 from kvreport.errors import InputError
 from kvreport.estimation import estimate
 from kvreport.estimation.size import size
 
 
 @pytest.fixture(scope="module")
-def catalog() -> Catalogue:
-    return load_catalogue()
+def catalog() -> Catalog:
+    return load_catalog()
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def catalog() -> Catalogue:
         ("rtx-4070-12gb", "rtx-4070-12gb", 11866),
     ],
 )
-def test_a_size_is_a_name(catalog: Catalogue, name: str, id_: str, usable_mib: int) -> None:
+def test_a_size_is_a_name(catalog: Catalog, name: str, id_: str, usable_mib: int) -> None:
     """By id or by words, with the memory that logs of that size show."""
     found = catalog.accelerator(name)
     assert found.id == id_
@@ -34,7 +34,7 @@ def test_a_size_is_a_name(catalog: Catalogue, name: str, id_: str, usable_mib: i
     assert found.memory.usable.evidence == "observed"
 
 
-def test_records_of_their_own_come_first(catalog: Catalogue) -> None:
+def test_records_of_their_own_come_first(catalog: Catalog) -> None:
     """No size is listed twice: data/accelerators has the ones with logs."""
     assert not set(home_accelerators()) & set(catalog.accelerators)
 
@@ -51,13 +51,13 @@ def test_sizes_from_small_to_large() -> None:
     assert all(one.usable_bytes < one.memory.advertised.value for one in found)
 
 
-def test_an_unknown_size_names_the_nearest(catalog: Catalogue) -> None:
+def test_an_unknown_size_names_the_nearest(catalog: Catalog) -> None:
     """The message names sizes that exist."""
     with pytest.raises(InputError, match="m4-max-48"):
         catalog.accelerator("m4-max-47")
 
 
-def test_memory_states_any_other_size(catalog: Catalogue) -> None:
+def test_memory_states_any_other_size(catalog: Catalog) -> None:
     """``--memory`` is what ``iogpu.wired_limit_mb`` was set to."""
     answer = estimate(
         "Qwen/Qwen3-8B",
@@ -70,7 +70,7 @@ def test_memory_states_any_other_size(catalog: Catalogue) -> None:
     assert answer.budget.total_bytes == 60 << 30
 
 
-def test_sizing_knows_every_size(catalog: Catalogue) -> None:
+def test_sizing_knows_every_size(catalog: Catalog) -> None:
     """``size --gpu`` takes names that the matrix does not have."""
     found = size(
         "Qwen/Qwen3-8B", context=4096, gpus=["rtx-4070-12gb"], weights=["q4_k_m"], engine="llama-cpp",

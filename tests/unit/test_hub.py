@@ -1,4 +1,4 @@
-"""Names beyond the catalogue: a Hub that is asked on request, and quantized copies by their names."""
+"""Names beyond the catalog: a Hub that is asked on request, and quantized copies by their names."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from kvreport.accounting.weights import released_bytes
 from kvreport.architectures import hub as hub_module
 from kvreport.architectures.hub import fetch, kept
 from kvreport.architectures.names import quantized_name
-from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.load import open_catalog
 from kvreport.cli import main
 from kvreport.errors import InputError
 from kvreport.estimation import estimate
 from kvreport.estimation.request import open_model
 from kvreport.estimation.variants import by_name
 
-CATALOGUE = open_catalogue()
+CATALOG = open_catalog()
 SIZES = (4, 512, 8, 2, 1536, 4096)
 CONFIG = plain(
     "LlamaForCausalLM", 512, 4, 8, 2, 1536, 4096, 2048, tie_word_embeddings=False, dtype="bfloat16"
@@ -61,39 +61,39 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
 
 def test_nothing_is_asked_unless_it_is_asked_for(hub: FakeHub) -> None:
     with pytest.raises(InputError, match=r"a config.json, .* a GGUF file or a Hub id .*--fetch.* also works"):
-        open_model(NAME, CATALOGUE)
+        open_model(NAME, CATALOG)
     assert hub.asked == []
 
 
 def test_what_was_fetched_is_pinned_and_found_again_without_a_connection(
     hub: FakeHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = open_model(NAME, CATALOGUE, fetch=True)
+    found = open_model(NAME, CATALOG, fetch=True)
     assert found.model.id == NAME
     assert found.assumptions == () or "taken from the files" not in " ".join(found.assumptions)
-    assert released_bytes(found.model, CATALOGUE.weight_formats) == total(llama(*SIZES))
+    assert released_bytes(found.model, CATALOG.weight_formats) == total(llama(*SIZES))
     (source,) = found.model.sources
     assert (source.revision, source.evidence) == (SHA, "verbatim")
     assert source.url == f"https://huggingface.co/{NAME}/blob/{SHA}/config.json"
     assert not any("tokenizer" in path for path in hub.asked)
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     asked = len(hub.asked)
-    assert open_model(NAME, CATALOGUE).model == found.model
-    assert open_model(NAME, CATALOGUE, revision=SHA).model == found.model
+    assert open_model(NAME, CATALOG).model == found.model
+    assert open_model(NAME, CATALOG, revision=SHA).model == found.model
     assert len(hub.asked) == asked
 
 
 def test_a_revision_is_asked_for_by_name_and_kept_by_its_commit(hub: FakeHub) -> None:
     with pytest.raises(InputError, match="no such revision kept"):
-        open_model(NAME, CATALOGUE, revision="v2")
+        open_model(NAME, CATALOG, revision="v2")
     assert fetch(NAME, "v2").revision == SHA
     later = "f" * 40
     hub.commit = later
     hub.files[NAME]["config.json"] = json.dumps(HALF).encode()
     del hub.files[NAME]["model.safetensors.index.json"]
     assert fetch(NAME).revision == later
-    assert open_model(NAME, CATALOGUE).model.weight_format == "int4-g32-zp"
-    assert open_model(NAME, CATALOGUE, revision="v2").model.weight_format == "bf16"
+    assert open_model(NAME, CATALOG).model.weight_format == "int4-g32-zp"
+    assert open_model(NAME, CATALOG, revision="v2").model.weight_format == "bf16"
     with pytest.raises(InputError, match="no such repository, revision or file"):
         fetch(NAME, "v3")
 
@@ -104,14 +104,14 @@ def test_of_a_single_file_only_the_header_is_read() -> None:
     size = (repository.folder / "model.safetensors").stat().st_size
     assert size == len(header(llama(*SIZES)))
     assert (
-        open_model("some-org/Single", CATALOGUE).assumptions
-        == open_model(NAME, CATALOGUE, fetch=True).assumptions
+        open_model("some-org/Single", CATALOG).assumptions
+        == open_model(NAME, CATALOG, fetch=True).assumptions
     )
 
 
 @pytest.mark.usefixtures("hub")
 def test_the_quantizers_own_file_comes_along() -> None:
-    assert open_model("some-org/Beside", CATALOGUE, fetch=True).model.weight_format == "gptq4-g64"
+    assert open_model("some-org/Beside", CATALOG, fetch=True).model.weight_format == "gptq4-g64"
 
 
 @pytest.mark.usefixtures("hub")
@@ -171,7 +171,7 @@ def test_no_connection_is_said_and_nothing_half_written_stays(
 def test_an_index_that_contradicts_the_config_is_heard(hub: FakeHub) -> None:
     index = {"metadata": {"total_size": total(llama(*SIZES)) // 2}, "weight_map": {}}
     hub.files[NAME]["model.safetensors.index.json"] = json.dumps(index).encode()
-    found = open_model(NAME, CATALOGUE, fetch=True)
+    found = open_model(NAME, CATALOG, fetch=True)
     assert any("the weights are taken from the files" in sentence for sentence in found.assumptions)
 
 
@@ -218,19 +218,19 @@ def test_a_quantized_copy_is_its_model_in_another_format(name: str, base: str, f
     said = quantized_name(name)
     assert said is not None
     assert said.weights == form
-    if form not in CATALOGUE.weight_formats:
+    if form not in CATALOG.weight_formats:
         pytest.skip(f"{form} is not a format here yet")
     # Some of these have records of their own by now: what their names say is asked alone.
-    found = by_name(name, CATALOGUE)
+    found = by_name(name, CATALOG)
     assert found is not None
     model, assumptions = found
-    original = CATALOGUE.models[base]
+    original = CATALOG.models[base]
     assert model.weight_format == form
     assert model.layers == original.layers
     assert base in assumptions[0]
     assert {row.released for row in model.weights if row.component == "dense_mlp"} <= {form, None}
-    less = released_bytes(model, CATALOGUE.weight_formats)
-    assert less < released_bytes(original, CATALOGUE.weight_formats)
+    less = released_bytes(model, CATALOG.weight_formats)
+    assert less < released_bytes(original, CATALOG.weight_formats)
 
 
 @pytest.mark.parametrize(
@@ -241,10 +241,10 @@ def test_a_name_that_says_nothing_of_a_quantizer_is_left_alone(name: str) -> Non
     assert quantized_name(name) is None
 
 
-def test_a_catalogue_record_counts_before_what_its_name_says() -> None:
-    found = open_model("Qwen/Qwen3-8B-FP8", CATALOGUE)
+def test_a_catalog_record_counts_before_what_its_name_says() -> None:
+    found = open_model("Qwen/Qwen3-8B-FP8", CATALOG)
     assert found.assumptions == ()
-    assert found.model is CATALOGUE.model("Qwen/Qwen3-8B-FP8")
+    assert found.model is CATALOG.model("Qwen/Qwen3-8B-FP8")
 
 
 def test_an_estimate_of_a_copy_says_so() -> None:
@@ -253,7 +253,7 @@ def test_an_estimate_of_a_copy_says_so() -> None:
         gpu="h100-sxm-80gb",
         engine="ceiling",
         context_tokens=8192,
-        catalog=CATALOGUE,
+        catalog=CATALOG,
     ).to_dict()
     assert "Qwen/Qwen3-32B" in answer["assumptions"][0]
 
@@ -285,7 +285,7 @@ def test_sizes_and_logs_fetch_too(hub: FakeHub, tmp_path: Path, capsys: pytest.C
     ],
 )
 def test_names_as_people_copy_them_are_a_model_in_a_format(name: str, model: str, form: str) -> None:
-    found = open_model(name, CATALOGUE).model
+    found = open_model(name, CATALOG).model
     assert (found.id, found.weight_format) == (model, form)
 
 
@@ -294,7 +294,7 @@ def test_names_as_people_copy_them_are_a_model_in_a_format(name: str, model: str
 )
 def test_a_mix_of_types_is_laid_out_by_llama_cpp(name: str) -> None:
     with pytest.raises(InputError, match="--engine llama-cpp --weights q5_k_m"):
-        open_model(name, CATALOGUE)
+        open_model(name, CATALOG)
     by_name_ = estimate(name, gpu="rtx-4090", context_tokens=4096, engine="llama-cpp")
     plainly = estimate(
         "meta-llama/Llama-3.1-8B-Instruct",
@@ -307,4 +307,4 @@ def test_a_mix_of_types_is_laid_out_by_llama_cpp(name: str) -> None:
 
 
 def test_one_layout_has_one_name() -> None:
-    assert CATALOGUE.weight_format("mlx-4bit").name == CATALOGUE.weight_formats["mlx4-g64"].name == "mlx4-g64"
+    assert CATALOG.weight_format("mlx-4bit").name == CATALOG.weight_formats["mlx4-g64"].name == "mlx4-g64"

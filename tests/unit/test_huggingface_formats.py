@@ -11,7 +11,7 @@ from huggingface_configs import COUNTED, DEEPSEEK_V3, GEMMA_3_27B, GPT_OSS_120B,
 from reading import read_trimmed as read_config
 
 from kvreport.accounting.weights import released_bytes
-from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.load import open_catalog
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 from tests.trunk import load_overhead
@@ -334,7 +334,7 @@ def test_four_bits_of_bitsandbytes_cover_every_linear_layer_but_the_head() -> No
 
 
 def test_four_bits_of_bitsandbytes_take_what_its_blocks_take() -> None:
-    formats = open_catalogue().weight_formats
+    formats = open_catalog().weight_formats
     plain = model(LLAMA_3_1_8B, quantization_config=BNB)
     doubly = model(LLAMA_3_1_8B, quantization_config={**BNB, "bnb_4bit_use_double_quant": True})
     assert (plain.weight_format, doubly.weight_format) == ("bnb-4bit", "bnb-4bit-dq")
@@ -346,12 +346,12 @@ def test_four_bits_of_bitsandbytes_take_what_its_blocks_take() -> None:
 
 
 def test_vllm_widens_doubly_quantised_scales_while_loading() -> None:
-    catalogue = open_catalogue()
+    catalog = open_catalog()
     doubly = model(LLAMA_3_1_8B, quantization_config={**BNB, "bnb_4bit_use_double_quant": True})
-    gpu = catalogue.accelerator("h100-sxm-80gb")
+    gpu = catalog.accelerator("h100-sxm-80gb")
     for ranks in (1, 4):
         added = load_overhead(
-            doubly, catalogue.engine("vllm"), None, catalogue.weight_formats, gpu, tensor_parallel=ranks
+            doubly, catalog.engine("vllm"), None, catalog.weight_formats, gpu, tensor_parallel=ranks
         )
         # Of every 64 weights a byte and a 256th of a float32 become a float32.
         assert added["widened_scales"] == 6_979_321_856 // ranks // 64 * (4 - 1 - 4 / 256)
@@ -459,7 +459,7 @@ def test_hqq_and_torchao_name_one_scheme_for_all_linear_layers(
     assert {row.released for row in read.weights if row.component in ("attention", "dense_mlp")} == {form}
     assert {row.released for row in read.weights if row.component == "output_head"} == {None}
     if bits is not None:
-        its = open_catalogue().weight_formats[form]
+        its = open_catalog().weight_formats[form]
         assert its.block is not None
         assert its.bits + 8 * its.scale_bytes / its.block[1] == bits
 

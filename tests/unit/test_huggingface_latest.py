@@ -5,7 +5,7 @@ from reading import kinds, read, total
 
 from kvreport.accounting.demand import demand
 from kvreport.accounting.kv_cache import held
-from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.load import open_catalog
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 
@@ -47,7 +47,7 @@ def test_layers_of_mistral_large_4_may_read_an_earlier_layers_latent() -> None:
     assert total(large()) - total(model) == 2 * (576 * 6144 + 512)
     assert int(held(model).request_bytes(1)) == int(held(large()).request_bytes(1)) - 2 * 1152
     # What they read is read all the same: 2,048 picked latents on every layer.
-    asked = demand(model, None, open_catalogue().weight_formats)
+    asked = demand(model, None, open_catalog().weight_formats)
     assert float(asked.cache_bytes_read(100_000)) == 2048 * (54 * 1152 + 18 * 1024) + 72 * 132 * 100_000
 
 

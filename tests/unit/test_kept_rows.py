@@ -7,7 +7,7 @@ from dataclasses import replace
 import faults
 import pytest
 
-from kvreport.catalog.load import load_catalogue
+from kvreport.catalog.load import load_catalog
 from kvreport.dataset import kept, write
 from kvreport.dataset.grid import Fleet, axes
 from kvreport.dataset.kept import Kept
@@ -17,14 +17,14 @@ NO_PART = Part(0, 0, b"", ())
 
 
 @pytest.fixture(scope="module")
-def catalogue():
-    return load_catalogue()
+def catalog():
+    return load_catalog()
 
 
 @pytest.fixture(scope="module")
-def chosen(catalogue):
+def chosen(catalog):
     return axes(
-        catalogue,
+        catalog,
         models="Qwen/Qwen2.5-7B,openai/gpt-oss-20b",
         gpus="h100-sxm-80gb,rtx-4090",
         contexts=[8192, 32768],
@@ -46,7 +46,7 @@ def computed(monkeypatch):
 
 
 @pytest.fixture
-def publish(catalogue, tmp_path):
+def publish(catalog, tmp_path):
     """Publish into a fresh folder, with one cache for all; return the checksums."""
     count = 0
 
@@ -54,7 +54,7 @@ def publish(catalogue, tmp_path):
         nonlocal count
         count += 1
         out = tmp_path / f"out{count}"
-        write.publish(catalogue, part, out, version="2026.11.21", workers=1, cache=tmp_path / "cache")
+        write.publish(catalog, part, out, version="2026.11.21", workers=1, cache=tmp_path / "cache")
         return (out / "SHA256SUMS").read_bytes()
 
     return publisher

@@ -7,10 +7,10 @@ from collections import Counter
 import pytest
 import yaml
 
-from kvreport.catalog.load import load_catalogue
+from kvreport.catalog.load import load_catalog
 from kvreport.catalog.shelf import validate
 from kvreport.catalog.starts import KnownStart, KnownStarts, load_known_starts
-from kvreport.errors import CatalogueError
+from kvreport.errors import CatalogError
 from kvreport.evidence.starts import judge_starts
 
 WANTED = 0.97
@@ -20,7 +20,7 @@ LEAST = 40
 
 @pytest.fixture(scope="module")
 def judged():
-    return judge_starts(load_catalogue())
+    return judge_starts(load_catalog())
 
 
 def test_there_are_enough_of_both_and_all_are_sourced(judged):
@@ -62,15 +62,15 @@ def test_a_wrong_prediction_counts_as_wrong():
         says="nothing of the kind",
         url="https://example.org/",
     )
-    (one,) = judge_starts(load_catalogue(), [case])
+    (one,) = judge_starts(load_catalog(), [case])
     assert one.starts
     assert not one.right
 
 
 def test_a_case_without_a_source_is_a_fault():
-    catalogue = load_catalogue()
-    assert load_known_starts(catalogue.folder) is not None
-    data = yaml.safe_load((catalogue.folder / "starts.yaml").read_text(encoding="utf-8"))
+    catalog = load_catalog()
+    assert load_known_starts(catalog.folder) is not None
+    data = yaml.safe_load((catalog.folder / "starts.yaml").read_text(encoding="utf-8"))
     del data["cases"][0]["url"]
-    with pytest.raises(CatalogueError, match="url"):
+    with pytest.raises(CatalogError, match="url"):
         validate(KnownStarts, data, "starts.yaml")

@@ -9,7 +9,7 @@ import pyarrow.dataset as ds
 import pytest
 
 from kvreport.accounting.parallel import Layout
-from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.load import open_catalog
 from kvreport.dataset.grid import axes
 from kvreport.dataset.matrix import matrix
 from kvreport.dataset.partitions import write_partitioned
@@ -23,7 +23,7 @@ def page(repository):
 @pytest.fixture(scope="module")
 def chosen():
     return axes(
-        open_catalogue(),
+        open_catalog(),
         models="qwen/qwen2.5-7b,deepseek-ai/deepseek-v3,openai/gpt-oss-20b",
         gpus="h100-sxm-80gb,rtx-4090,b200*",
         contexts=[2048, 32768],

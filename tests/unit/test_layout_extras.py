@@ -6,7 +6,7 @@ from kvreport.accounting.all_to_all import low_latency_bytes, one_sided_bytes
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.parallel import Layout, stage_layers
 from kvreport.accounting.weights import weights_by_component
-from kvreport.catalog.load import Catalogue, open_catalogue
+from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.cli import main
 from kvreport.dataset.grid import axes
 from kvreport.errors import InputError
@@ -17,8 +17,8 @@ from kvreport.units import GIB
 
 
 @pytest.fixture(scope="module")
-def catalogue() -> Catalogue:
-    return open_catalogue()
+def catalog() -> Catalog:
+    return open_catalog()
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_low_latency_buffers_are_those_that_were_measured(tokens: int, gib: floa
     assert round(low_latency_bytes(tokens, 5120, 448) / GIB, 2) == gib
 
 
-def wide(catalogue: Catalogue, **more: object) -> Estimate:
+def wide(catalog: Catalog, **more: object) -> Estimate:
     return estimate(
         "deepseek-v3",
         gpu="h200",
@@ -38,34 +38,34 @@ def wide(catalogue: Catalogue, **more: object) -> Estimate:
         expert_parallel=True,
         nodes=2,
         context_tokens=8192,
-        catalog=catalogue,
+        catalog=catalog,
         **more,
     )
 
 
-def test_buffers_of_the_exchange_are_taken_from_the_pool(catalogue: Catalogue) -> None:
-    plain = wide(catalogue, max_batched_tokens=256)
-    fast = wide(catalogue, max_batched_tokens=256, all2all_backend="deepep_low_latency")
+def test_buffers_of_the_exchange_are_taken_from_the_pool(catalog: Catalog) -> None:
+    plain = wide(catalog, max_batched_tokens=256)
+    fast = wide(catalog, max_batched_tokens=256, all2all_backend="deepep_low_latency")
     size = fast.loading_bytes["all_to_all_buffers"]
     assert size == low_latency_bytes(256, 7168, 256) + GIB
     assert plain.budget.kv_pool_bytes - fast.budget.kv_pool_bytes == size
-    many = wide(catalogue, max_batched_tokens=256, all2all_backend="deepep_high_throughput")
+    many = wide(catalog, max_batched_tokens=256, all2all_backend="deepep_high_throughput")
     assert many.loading_bytes["all_to_all_buffers"] == 2 * GIB
     assert "all_to_all_buffers" not in plain.loading_bytes
 
 
-def test_sglang_dispatches_its_own_number_of_tokens(catalogue: Catalogue) -> None:
-    found = wide(catalogue, engine="sglang", all2all_backend="deepep_low_latency")
+def test_sglang_dispatches_its_own_number_of_tokens(catalog: Catalog) -> None:
+    found = wide(catalog, engine="sglang", all2all_backend="deepep_low_latency")
     assert found.loading_bytes["all_to_all_buffers"] == low_latency_bytes(128, 7168, 256)
 
 
-def test_buffers_beyond_what_deepep_can_make_are_refused_with_what_would_work(catalogue: Catalogue) -> None:
+def test_buffers_beyond_what_deepep_can_make_are_refused_with_what_would_work(catalog: Catalog) -> None:
     with pytest.raises(InputError, match=r"deepep_low_latency with 8,192 tokens.*--max-batched-tokens"):
-        wide(catalogue, max_batched_tokens=8192, all2all_backend="deepep_low_latency")
+        wide(catalog, max_batched_tokens=8192, all2all_backend="deepep_low_latency")
 
 
-def test_redundant_experts_are_divided_over_the_ranks_with_the_rest(catalogue: Catalogue) -> None:
-    plain, more = wide(catalogue), wide(catalogue, num_redundant_experts=32)
+def test_redundant_experts_are_divided_over_the_ranks_with_the_rest(catalog: Catalog) -> None:
+    plain, more = wide(catalog), wide(catalog, num_redundant_experts=32)
     held = plain.weights_by_component["routed_experts"], more.weights_by_component["routed_experts"]
     assert held[1] * 16 == held[0] * 18  # 256 / 16 = 16 experts on a rank, 288 / 16 = 18
     assert plain.weights_by_component["attention"] == more.weights_by_component["attention"]
@@ -87,17 +87,17 @@ def test_redundant_experts_are_divided_over_the_ranks_with_the_rest(catalogue: C
     ],
 )
 def test_impossible_layouts_say_why_and_what_would_work(
-    catalogue: Catalogue, asked: dict[str, object], said: str
+    catalog: Catalog, asked: dict[str, object], said: str
 ) -> None:
     with pytest.raises(InputError, match=said):
-        estimate("deepseek-v3", gpu="h200", context_tokens=8192, catalog=catalogue, **asked)
+        estimate("deepseek-v3", gpu="h200", context_tokens=8192, catalog=catalog, **asked)
 
 
 def test_a_partition_is_what_was_given() -> None:
     assert stage_layers(48, 2, (16, 32)) == (range(16), range(16, 48))
 
 
-def test_a_published_pipeline_over_unequal_gpus(catalogue: Catalogue) -> None:
+def test_a_published_pipeline_over_unequal_gpus(catalog: Catalog) -> None:
     # vllm-project/vllm issue 34076: 16 layers on 16 GB and 32 on 32 GB; the first stage had 3.18 GiB left.
     found = estimate(
         "Qwen/Qwen3-Coder-30B-A3B-Instruct-FP8",
@@ -108,7 +108,7 @@ def test_a_published_pipeline_over_unequal_gpus(catalogue: Catalogue) -> None:
         utilization=0.9,
         context_tokens=262_144,
         engine="vllm@0.15.0",
-        catalog=catalogue,
+        catalog=catalog,
     )
     stages = {tuple(rank.places): rank for rank in found.deployment.ranks}
     assert [len(stages[(place,)].layers) for place in (0, 1)] == [16, 32]
@@ -125,14 +125,14 @@ def test_a_published_pipeline_over_unequal_gpus(catalogue: Catalogue) -> None:
     )
 
 
-def test_the_best_partition_holds_more_than_the_even_one(catalogue: Catalogue) -> None:
+def test_the_best_partition_holds_more_than_the_even_one(catalog: Catalog) -> None:
     asked = {
         "gpu": ["rtx-4090", "rtx-5090"],
         "pipeline_parallel": 2,
         "tensor_parallel": 1,
         "weights": "int4",
         "context_tokens": 8192,
-        "catalog": catalogue,
+        "catalog": catalog,
     }
     even = estimate("llama-3.1-70b", **asked)
     best = estimate("llama-3.1-70b", pipeline_partition="best", **asked)
@@ -145,8 +145,8 @@ def test_the_best_partition_holds_more_than_the_even_one(catalogue: Catalogue) -
     assert any(text.startswith("pipeline partition ") for text in best.request.assumptions)
 
 
-def test_a_network_between_servers_slows_the_bound_of_a_group_that_spans_them(catalogue: Catalogue) -> None:
-    asked = {"gpu": "h100", "nodes": 2, "context_tokens": 8192, "catalog": catalogue}
+def test_a_network_between_servers_slows_the_bound_of_a_group_that_spans_them(catalog: Catalog) -> None:
+    asked = {"gpu": "h100", "nodes": 2, "context_tokens": 8192, "catalog": catalog}
     group = estimate("llama-3.1-70b", tensor_parallel=8, **asked)
     slow = estimate("llama-3.1-70b", tensor_parallel=8, network_bandwidth="1GB", **asked)
     assert slow.prefill_ms_lower_bound > group.prefill_ms_lower_bound
@@ -157,9 +157,9 @@ def test_a_network_between_servers_slows_the_bound_of_a_group_that_spans_them(ca
     )
 
 
-def test_inputs_per_prompt_are_told_in_tokens_and_no_videos_measure_less(catalogue: Catalogue) -> None:
+def test_inputs_per_prompt_are_told_in_tokens_and_no_videos_measure_less(catalog: Catalog) -> None:
     name = "Qwen/Qwen2.5-VL-7B-Instruct"
-    asked = {"gpu": "h100", "context_tokens": 32_768, "max_batched_tokens": 65_536, "catalog": catalogue}
+    asked = {"gpu": "h100", "context_tokens": 32_768, "max_batched_tokens": 65_536, "catalog": catalog}
     usual = estimate(name, **asked)
     still = estimate(name, limit_mm_per_prompt=["image=2", "video=0"], **asked)
     text = estimate(name, limit_mm_per_prompt=["image=0", "video=0"], **asked)
@@ -191,23 +191,23 @@ def test_what_is_no_layout_is_refused(text: str) -> None:
         Layout.named(text)
 
 
-def test_layouts_that_are_named_are_tried(catalogue: Catalogue) -> None:
-    asked = {"gpus": ["h200"], "context": "32K", "concurrent": 64, "catalog": catalogue}
+def test_layouts_that_are_named_are_tried(catalog: Catalog) -> None:
+    asked = {"gpus": ["h200"], "context": "32K", "concurrent": 64, "catalog": catalog}
     found = size(["zai-org/GLM-5"], layouts=[Layout.named("tp2-dp8-ep"), Layout.named("dp32-ep")], **asked)
     best = found.ranking.deployments[0]
     assert best.devices == 32  # 744B parameters in 16 bits; the grid's own layouts take 64
     assert best.layout.label in ("dp8-tp2-ep", "dp32-ep")
 
 
-def test_the_command_says_what_the_layout_adds(catalogue: Catalogue) -> None:
+def test_the_command_says_what_the_layout_adds(catalog: Catalog) -> None:
     more = {"num_redundant_experts": 32, "all2all_backend": "deepep_low_latency", "max_batched_tokens": 256}
-    vllm = estimate_command(wide(catalogue, **more))
+    vllm = estimate_command(wide(catalog, **more))
     assert "--enable-eplb --eplb-config.num_redundant_experts 32 --all2all-backend deepep_low_latency" in vllm
-    sglang = estimate_command(wide(catalogue, engine="sglang", **more))
+    sglang = estimate_command(wide(catalog, engine="sglang", **more))
     assert "--ep-num-redundant-experts 32 --moe-a2a-backend deepep --deepep-mode low_latency" in sglang
 
 
-def test_the_command_says_partition_and_inputs(catalogue: Catalogue) -> None:
+def test_the_command_says_partition_and_inputs(catalog: Catalog) -> None:
     staged = estimate(
         "qwen3-32b",
         gpu="h100",
@@ -215,7 +215,7 @@ def test_the_command_says_partition_and_inputs(catalogue: Catalogue) -> None:
         pipeline_parallel=2,
         pipeline_partition="30,34",
         context_tokens=8192,
-        catalog=catalogue,
+        catalog=catalog,
     )
     assert estimate_command(staged).startswith("VLLM_PP_LAYER_PARTITION=30,34 vllm serve")
     seen = estimate(
@@ -223,14 +223,14 @@ def test_the_command_says_partition_and_inputs(catalogue: Catalogue) -> None:
         gpu="h100",
         limit_mm_per_prompt=["image=2", "video=0"],
         context_tokens=8192,
-        catalog=catalogue,
+        catalog=catalog,
     )
     assert """--limit-mm-per-prompt '{"image":2,"video":0}'""" in estimate_command(seen)
 
 
 @pytest.mark.parametrize(("engine", "sizes"), [("vllm", [31, 30]), ("sglang", [30, 31])])
 def test_engines_give_the_layer_that_is_left_over_to_different_stages(
-    catalogue: Catalogue, engine: str, sizes: list[int]
+    catalog: Catalog, engine: str, sizes: list[int]
 ) -> None:
     # DeepSeek-V3 has 61 layers; both engines' distributed/utils.py::get_pp_indices
     found = estimate(
@@ -241,29 +241,29 @@ def test_engines_give_the_layer_that_is_left_over_to_different_stages(
         nodes=2,
         engine=engine,
         context_tokens=8192,
-        catalog=catalogue,
+        catalog=catalog,
     )
     assert [len(rank.layers) for rank in found.deployment.ranks] == sizes
 
 
-def test_a_matrix_is_written_over_layouts_by_name(catalogue: Catalogue) -> None:
-    chosen = axes(catalogue, models="deepseek-ai/DeepSeek-V3", layouts=[Layout.named("tp2-dp4-ep")])
-    model = catalogue.model("deepseek-ai/DeepSeek-V3")
+def test_a_matrix_is_written_over_layouts_by_name(catalog: Catalog) -> None:
+    chosen = axes(catalog, models="deepseek-ai/DeepSeek-V3", layouts=[Layout.named("tp2-dp4-ep")])
+    model = catalog.model("deepseek-ai/DeepSeek-V3")
     assert Layout.named("tp2-dp4-ep") in chosen.layouts_of(model)
     assert Layout.named("tp8-dcp8") not in chosen.layouts_of(model)
 
 
-def test_flashinfers_one_sided_buffers_have_room_for_every_ranks_tokens(catalogue: Catalogue) -> None:
+def test_flashinfers_one_sided_buffers_have_room_for_every_ranks_tokens(catalog: Catalog) -> None:
     # DeepSeek-V3: 7168 wide, 8 experts a token, FP8 in blocks with a 32-bit scale for 128 values.
     out, back = 7168 + 4 * 56 + 8 * 8, 2 * 7168
     assert one_sided_bytes(4096, 8, 7168, 8, "fp8-block") == 8 * 4096 * (out + back)
     assert one_sided_bytes(4096, 8, 7168, 8, "nvfp4") == 8 * 4096 * (3584 + 448 + 64 + back)
-    plain = wide(catalogue, max_batched_tokens=4096)
-    kept = wide(catalogue, max_batched_tokens=4096, all2all_backend="flashinfer_nvlink_one_sided")
+    plain = wide(catalog, max_batched_tokens=4096)
+    kept = wide(catalog, max_batched_tokens=4096, all2all_backend="flashinfer_nvlink_one_sided")
     assert kept.budget.weights - plain.budget.weights == 16 * 4096 * (out + back)
     assert "--all2all-backend flashinfer_nvlink_one_sided" in estimate_command(kept)
     with pytest.raises(InputError, match="which is vLLM's"):
-        wide(catalogue, engine="sglang", all2all_backend="flashinfer_nvlink_one_sided")
+        wide(catalog, engine="sglang", all2all_backend="flashinfer_nvlink_one_sided")
 
 
 SHARED = "deepseek-ai/DeepSeek-V3"
@@ -282,55 +282,55 @@ SHARED = "deepseek-ai/DeepSeek-V3"
     ],
 )
 def test_vllm_copies_shared_experts_over_tensor_ranks_of_data_ranks(
-    catalogue: Catalogue, layout: dict[str, int], exchange: str, whole: bool
+    catalog: Catalog, layout: dict[str, int], exchange: str, whole: bool
 ) -> None:
     """vLLM 0.33 config/parallel.py::use_sequence_parallel_moe, passed on by models/deepseek_v2.py."""
-    model = catalogue.model(SHARED)
-    engine = rules(catalogue.engine("vllm"))
+    model = catalog.model(SHARED)
+    engine = rules(catalog.engine("vllm"))
     asked = Layout(**layout, all_to_all=exchange)
     ranks = engine.component_ranks(model, asked)
     assert ranks == ({"shared_experts": 1} if whole else {})
-    one = weights_by_component(model, None, catalogue.weight_formats, 1)["shared_experts"]
+    one = weights_by_component(model, None, catalog.weight_formats, 1)["shared_experts"]
     got = weights_by_component(
         model,
         None,
-        catalogue.weight_formats,
+        catalog.weight_formats,
         asked.tensor,
         expert_ranks=asked.expert_ranks,
         component_ranks=ranks,
     )["shared_experts"]
     assert got == (one if whole or asked.tensor == 1 else pytest.approx(one / asked.tensor, rel=1e-3))
     # A class without that code keeps them divided.
-    assert engine.component_ranks(catalogue.model("zai-org/GLM-4.5-Air"), asked) == {}
+    assert engine.component_ranks(catalog.model("zai-org/GLM-4.5-Air"), asked) == {}
 
 
-def test_whole_shared_experts_depend_on_the_release_and_on_stages(catalogue: Catalogue) -> None:
+def test_whole_shared_experts_depend_on_the_release_and_on_stages(catalog: Catalog) -> None:
     layout = Layout(tensor=8, data=2, expert=True, nodes=2)
     staged = Layout(tensor=8, data=2, pipeline=2, expert=True, nodes=4)
     sparse, fourth = (
-        catalogue.model("deepseek-ai/DeepSeek-V3.2"),
-        catalogue.model("deepseek-ai/DeepSeek-V4-Pro"),
+        catalog.model("deepseek-ai/DeepSeek-V3.2"),
+        catalog.model("deepseek-ai/DeepSeek-V4-Pro"),
     )
-    newest = rules(catalogue.engine("vllm"))
+    newest = rules(catalog.engine("vllm"))
     assert newest.component_ranks(sparse, layout) == {"shared_experts": 1, "dense_mlp": 1}
     assert newest.component_ranks(sparse, staged) == {"shared_experts": 1}
     assert newest.component_ranks(fourth, layout) == {"shared_experts": 1}
     assert newest.component_ranks(fourth, staged) == {}
-    older = rules(catalogue.engine("vllm-0.28"))
+    older = rules(catalog.engine("vllm-0.28"))
     assert older.component_ranks(sparse, layout) == {"shared_experts": 1}
 
 
 @pytest.mark.parametrize(
     "exchange", ["flashinfer_nvlink_two_sided", "mori_low_latency", "nixl_ep", "deepep_v2"]
 )
-def test_buffers_that_are_not_counted_are_said_so(catalogue: Catalogue, exchange: str) -> None:
+def test_buffers_that_are_not_counted_are_said_so(catalog: Catalog, exchange: str) -> None:
     said = [
         one
-        for one in wide(catalogue, all2all_backend=exchange).to_dict()["assumptions"]
+        for one in wide(catalog, all2all_backend=exchange).to_dict()["assumptions"]
         if "not counted" in one
     ]
     assert said == [f"the buffers of {exchange} are not counted: subtract what its library keeps"]
-    assert not [one for one in wide(catalogue).to_dict()["assumptions"] if "not counted" in one]
+    assert not [one for one in wide(catalog).to_dict()["assumptions"] if "not counted" in one]
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,11 @@ from kvreport.accounting.weights import released_bytes, tensor_bytes, weight_byt
 from kvreport.architectures import read_config
 from kvreport.architectures.reader import read_config_report
 from kvreport.catalog.layouts import Layouts, layout
-from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.load import open_catalog
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 
-FORMATS = open_catalogue().weight_formats
+FORMATS = open_catalog().weight_formats
 OUT, IN = 14336, 4096
 ELEMENTS = OUT * IN
 
@@ -435,15 +435,15 @@ def test_look_up_knows_layouts_that_nobody_listed() -> None:
 
 
 def test_a_whole_model_can_be_asked_for_in_a_stated_layout() -> None:
-    catalogue = open_catalogue()
-    assert catalogue.weight_format("INT4_G32_SYM").name == "int4-g32"
-    assert catalogue.weight_format("gptq4-g128").bits == 4
+    catalog = open_catalog()
+    assert catalog.weight_format("INT4_G32_SYM").name == "int4-g32"
+    assert catalog.weight_format("gptq4-g128").bits == 4
     with pytest.raises(InputError, match="weight format"):
-        catalogue.weight_format("int64")
-    mla = catalogue.models["deepseek-ai/DeepSeek-V3"]
-    narrow = weight_bytes(mla, catalogue.weight_format("int4-g64-sym"), FORMATS)
-    wide = weight_bytes(mla, catalogue.weight_format("int4-g32-zp"), FORMATS)
-    assert narrow < wide < weight_bytes(mla, catalogue.weight_format("int8"), FORMATS)
+        catalog.weight_format("int64")
+    mla = catalog.models["deepseek-ai/DeepSeek-V3"]
+    narrow = weight_bytes(mla, catalog.weight_format("int4-g64-sym"), FORMATS)
+    wide = weight_bytes(mla, catalog.weight_format("int4-g32-zp"), FORMATS)
+    assert narrow < wide < weight_bytes(mla, catalog.weight_format("int8"), FORMATS)
 
 
 def test_what_gptq_drops_while_loading_is_in_the_file_alone() -> None:

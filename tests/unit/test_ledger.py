@@ -11,8 +11,8 @@ from bs4 import BeautifulSoup
 from kvreport.book.prose import naked
 from kvreport.book.quantities import Quantities
 from kvreport.catalog.claim import Claim, ClaimsFile, Publication, Reading, Stated, load_claims
-from kvreport.catalog.load import open_catalogue
-from kvreport.errors import CatalogueError
+from kvreport.catalog.load import open_catalog
+from kvreport.errors import CatalogError
 from kvreport.evidence.claims import Verdict, judge, ledger, summary, to_json
 from kvreport.site.pages import claims as ledger_page
 
@@ -21,7 +21,7 @@ DATA = Path(__file__).parents[2] / "data"
 
 @pytest.fixture(scope="module")
 def quantities():
-    return Quantities(open_catalogue(DATA))
+    return Quantities(open_catalog(DATA))
 
 
 @pytest.fixture(scope="module")
@@ -247,7 +247,7 @@ claims:
 def test_all_faults_of_claims_files_are_reported_at_once(tmp_path):
     (tmp_path / "one.yaml").write_text(GOOD.replace("quote: q", "qoute: q"), encoding="utf-8")
     (tmp_path / "two.yaml").write_text("{", encoding="utf-8")
-    with pytest.raises(CatalogueError) as caught:
+    with pytest.raises(CatalogError) as caught:
         load_claims(tmp_path)
     text = str(caught.value)
     assert "one.yaml" in text
@@ -258,14 +258,14 @@ def test_all_faults_of_claims_files_are_reported_at_once(tmp_path):
 def test_a_claim_id_is_used_once(tmp_path):
     (tmp_path / "one.yaml").write_text(GOOD, encoding="utf-8")
     (tmp_path / "two.yaml").write_text(GOOD.replace("key: one", "key: two"), encoding="utf-8")
-    with pytest.raises(CatalogueError, match="an id not used"):
+    with pytest.raises(CatalogError, match="an id not used"):
         load_claims(tmp_path)
 
 
 @pytest.mark.parametrize("bad", ['value: "1 GB"', 'value: "-"', "value: 1"])
 def test_a_stated_value_is_a_number_as_text(tmp_path, bad):
     (tmp_path / "one.yaml").write_text(GOOD.replace('value: "1"', bad), encoding="utf-8")
-    with pytest.raises(CatalogueError, match=r"stated\.value"):
+    with pytest.raises(CatalogError, match=r"stated\.value"):
         load_claims(tmp_path)
 
 
@@ -273,7 +273,7 @@ def test_expressions_that_cannot_be_computed_are_faults_with_the_claims_name(tmp
     (tmp_path / "one.yaml").write_text(
         GOOD.replace('compute: "1"', 'compute: "nothing(1)"'), encoding="utf-8"
     )
-    with pytest.raises(CatalogueError, match="nothing") as caught:
+    with pytest.raises(CatalogError, match="nothing") as caught:
         ledger(load_claims(tmp_path), quantities)
     assert caught.value.faults[0].field == "a"
 
@@ -283,7 +283,7 @@ def test_expressions_that_cannot_be_computed_are_faults_with_the_claims_name(tmp
 
 @pytest.fixture(scope="module")
 def ledger_document():
-    return ledger_page.page(open_catalogue(DATA))
+    return ledger_page.page(open_catalog(DATA))
 
 
 def test_the_page_has_a_row_for_every_claim_with_its_anchor(ledger_document, entries):
@@ -328,10 +328,10 @@ def test_claims_about_overhead_and_usage_are_in_the_ledger(entries):
         assert name in entries
 
 
-def test_a_catalogue_without_claims_has_no_ledger(tmp_path):
+def test_a_catalog_without_claims_has_no_ledger(tmp_path):
     shutil.copytree(
         DATA, tmp_path / "data", ignore=shutil.ignore_patterns("claims", "observations", "models")
     )
     (tmp_path / "data" / "models").mkdir()
-    assert ledger_page.page(open_catalogue(tmp_path / "data")) is None
-    assert ledger_page.files(open_catalogue(tmp_path / "data")) == {}
+    assert ledger_page.page(open_catalog(tmp_path / "data")) is None
+    assert ledger_page.files(open_catalog(tmp_path / "data")) == {}

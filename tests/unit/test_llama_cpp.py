@@ -25,7 +25,7 @@ from kvreport.accounting.engines.ollama import automatic_batch
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.parallel import Layout
 from kvreport.catalog.llama_cpp import load_ollama_names
-from kvreport.catalog.load import Catalogue, load_catalogue
+from kvreport.catalog.load import Catalog, load_catalog
 from kvreport.errors import InputError
 from kvreport.estimation import estimate
 from kvreport.estimation.local_answer import LocalEstimate
@@ -37,12 +37,12 @@ PRINTED = 0.006
 
 
 @pytest.fixture(scope="module")
-def catalogue() -> Catalogue:
-    return load_catalogue()
+def catalog() -> Catalog:
+    return load_catalog()
 
 
-def read(catalogue: Catalogue, name: str, mix: str = "q4_k_m") -> LocalModel:
-    return open_local(catalogue.model(name), mix, None)[0]
+def read(catalog: Catalog, name: str, mix: str = "q4_k_m") -> LocalModel:
+    return open_local(catalog.model(name), mix, None)[0]
 
 
 def options_of(row: Mapping[str, Any]) -> LocalOptions:
@@ -72,13 +72,13 @@ def devices(count: int, usable: int = 1 << 40) -> list[LocalDevice]:
     return [LocalDevice(f"device{n}", usable, align=32, pipelines=True) for n in range(count)]
 
 
-def test_dry_runs_of_the_real_build(catalogue: Catalogue, repository: Path) -> None:
+def test_dry_runs_of_the_real_build(catalog: Catalog, repository: Path) -> None:
     """Caches, states and output buffers to the printed digit; compute buffers likewise in nearly all runs."""
     runs = json.loads((repository / "data/llama_cpp/runs.json").read_text())["rows"]
     known: dict[str, LocalModel] = {}
     hosts = parts = exact_hosts = close_hosts = close_parts = 0
     for name, count, asked, kv, state, output, host, compute in runs[::4]:
-        local = known.setdefault(name, read(catalogue, name))
+        local = known.setdefault(name, read(catalog, name))
         if kv is None:
             with pytest.raises(InputError):
                 lay_out_local(local, options_of(asked), devices(count))
@@ -110,31 +110,31 @@ def test_dry_runs_of_the_real_build(catalogue: Catalogue, repository: Path) -> N
         ("Qwen/Qwen3-235B-A22B", "q8_0", 196001.25 + 630.59 + 41723.89),
     ],
 )
-def test_weights_of_published_files(catalogue: Catalogue, name: str, mix: str, printed: float) -> None:
+def test_weights_of_published_files(catalog: Catalog, name: str, mix: str, printed: float) -> None:
     """The quantizer's rule gives the bytes of files that people published."""
-    local = read(catalogue, name, mix)
+    local = read(catalog, name, mix)
     assert abs(sum(tensor.nbytes for tensor in local.tensors) / MIB - printed) < 0.02
 
 
-def test_totals_of_public_logs(catalogue: Catalogue) -> None:
+def test_totals_of_public_logs(catalog: Catalog) -> None:
     """What starts printed: weights, caches, states, buffers, each where it was."""
     rtx3090 = [LocalDevice("Vulkan0", 23594 * MIB, offloads=False)]
     layout = lay_out_local(
-        read(catalogue, "Qwen/Qwen3-30B-A3B"), LocalOptions(context=8192, ubatch=2048, parallel=1), rtx3090
+        read(catalog, "Qwen/Qwen3-30B-A3B"), LocalOptions(context=8192, ubatch=2048, parallel=1), rtx3090
     )
     assert printed(layout) == pytest.approx((17524.42, 768.0, 368.04, 166.92, 64.05), abs=0.01)
     strix = [LocalDevice("ROCm0", 110456 * MIB)]
     layout = lay_out_local(
-        read(catalogue, "Qwen/Qwen3.6-27B", "q8_0"), LocalOptions(context=262144, parallel=1, draft=6), strix
+        read(catalog, "Qwen/Qwen3.6-27B", "q8_0"), LocalOptions(context=262144, parallel=1, draft=6), strix
     )
     assert layout.host.weights / MIB == pytest.approx(1288.28, abs=0.01)
     assert layout.devices[0].kv / MIB == 16384
     assert layout.devices[0].state / MIB == pytest.approx(1047.38, abs=0.01)
     slots = LocalOptions(context=135168, parallel=4, unified=True)
-    layout = lay_out_local(read(catalogue, "Qwen/Qwen3.5-9B"), slots, strix)
+    layout = lay_out_local(read(catalog, "Qwen/Qwen3.5-9B"), slots, strix)
     assert layout.devices[0].kv / MIB == 4224
     assert layout.devices[0].state / MIB == 201
-    layout = lay_out_local(read(catalogue, "Qwen/Qwen3.5-35B-A3B"), LocalOptions(context=8192), strix)
+    layout = lay_out_local(read(catalog, "Qwen/Qwen3.5-35B-A3B"), LocalOptions(context=8192), strix)
     assert layout.devices[0].state / MIB == 251.25
 
 
@@ -144,9 +144,9 @@ def printed(layout: LocalLayout) -> tuple[float, ...]:
     return tuple(size / MIB for size in sizes)
 
 
-def test_copies_of_host_weights_grow_the_device_buffer(catalogue: Catalogue) -> None:
+def test_copies_of_host_weights_grow_the_device_buffer(catalog: Catalog) -> None:
     """A device that computes on weights in host memory holds copies of them: a step, not a slope."""
-    local = read(catalogue, "deepseek-ai/DeepSeek-V2-Lite", "q4_0")
+    local = read(catalog, "deepseek-ai/DeepSeek-V2-Lite", "q4_0")
     cuda = [LocalDevice("CUDA0", 1 << 40)]
     few, many = (
         lay_out_local(local, LocalOptions(context=4096, parallel=1, cpu_moe=count), cuda)
@@ -160,9 +160,9 @@ def test_copies_of_host_weights_grow_the_device_buffer(catalogue: Catalogue) -> 
     assert lay_out_local(local, off, cuda).devices[0].offload_copies == 0
 
 
-def test_a_tied_matrix_is_loaded_twice(catalogue: Catalogue) -> None:
+def test_a_tied_matrix_is_loaded_twice(catalog: Catalog) -> None:
     """Gemma's embedding is on the CPU and, as the output matrix, on the device."""
-    local = read(catalogue, "google/gemma-3-12b-it")
+    local = read(catalog, "google/gemma-3-12b-it")
     table = next(tensor for tensor in local.tensors if tensor.role == "token_embd")
     layout = lay_out_local(local, LocalOptions(context=4096), devices(1))
     assert layout.host.weights == table.nbytes
@@ -178,22 +178,22 @@ def test_a_tied_matrix_is_loaded_twice(catalogue: Catalogue) -> None:
         (LocalOptions(ubatch=0), "1 or more"),
     ],
 )
-def test_refusals(catalogue: Catalogue, options: LocalOptions, words: str) -> None:
+def test_refusals(catalog: Catalog, options: LocalOptions, words: str) -> None:
     """Bad options are one line with what works."""
     with pytest.raises(InputError, match=words):
-        lay_out_local(read(catalogue, "Qwen/Qwen3-0.6B"), replace(options, context=4096), devices(1))
+        lay_out_local(read(catalog, "Qwen/Qwen3-0.6B"), replace(options, context=4096), devices(1))
 
 
-def test_latent_attention_wants_one_cache_type(catalogue: Catalogue) -> None:
+def test_latent_attention_wants_one_cache_type(catalog: Catalog) -> None:
     """Keys and values of latent attention are one cache."""
-    local = read(catalogue, "deepseek-ai/DeepSeek-V2-Lite")
+    local = read(catalog, "deepseek-ai/DeepSeek-V2-Lite")
     with pytest.raises(InputError, match="--cache-type-v q8_0"):
         lay_out_local(local, LocalOptions(context=4096, type_k="q8_0"), devices(1))
 
 
-def test_inverse_answers(catalogue: Catalogue) -> None:
+def test_inverse_answers(catalog: Catalog) -> None:
     """The longest context fits and the next one does not; so do slots and experts on the CPU."""
-    local = read(catalogue, "Qwen/Qwen3-30B-A3B")
+    local = read(catalog, "Qwen/Qwen3-30B-A3B")
     card = [LocalDevice("card", 20 << 30)]
     one = LocalOptions(parallel=1)
     context = longest_context(local, one, card)
@@ -209,9 +209,9 @@ def test_inverse_answers(catalogue: Catalogue) -> None:
     assert not lay_out_local(local, replace(asked, cpu_moe=layers - 1), small).fits
 
 
-def test_fit_leaves_its_target_free(catalogue: Catalogue) -> None:
+def test_fit_leaves_its_target_free(catalog: Catalog) -> None:
     """``--fit`` lowers the context first, then moves experts to the CPU, and leaves 1 GiB."""
-    local = read(catalogue, "Qwen/Qwen3-30B-A3B")
+    local = read(catalog, "Qwen/Qwen3-30B-A3B")
     card = [LocalDevice("card", 12 << 30)]
     fitted = fit(local, LocalOptions(parallel=1), card, context_given=False)
     assert fitted.changed[0] == "--ctx-size 4096"
@@ -221,7 +221,7 @@ def test_fit_leaves_its_target_free(catalogue: Catalogue) -> None:
     assert device.usable - device.total >= 1 << 30
 
 
-def test_estimate_answers_for_devices_and_host(catalogue: Catalogue) -> None:
+def test_estimate_answers_for_devices_and_host(catalog: Catalog) -> None:
     """The command line's object has the keys of the contract, and the buffers of a public log."""
     answer = estimate(
         "Qwen/Qwen3-30B-A3B",
@@ -231,7 +231,7 @@ def test_estimate_answers_for_devices_and_host(catalogue: Catalogue) -> None:
         weights="q4_k_m",
         parallel=1,
         ubatch_size=2048,
-        catalog=catalogue,
+        catalog=catalog,
     )
     assert isinstance(answer, LocalEstimate)
     found = answer.to_dict()
@@ -244,9 +244,9 @@ def test_estimate_answers_for_devices_and_host(catalogue: Catalogue) -> None:
     assert json.loads(json.dumps(found)) == found
 
 
-def test_ollama_has_defaults_of_its_own(catalogue: Catalogue) -> None:
+def test_ollama_has_defaults_of_its_own(catalog: Catalog) -> None:
     """One slot with a context by the memory of the card; slots are never unified."""
-    ask = {"engine": "ollama", "weights": "q4_k_m", "catalog": catalogue}
+    ask = {"engine": "ollama", "weights": "q4_k_m", "catalog": catalog}
     for gpu, context in (("rtx-3060-12gb", 4096), ("rtx-4090", 32768), ("h100-sxm-80gb", 262144)):
         answer = estimate("Qwen/Qwen3.5-9B", gpu=gpu, **ask).to_dict()
         assert answer["cells"]["context"] == context
@@ -258,42 +258,42 @@ def test_ollama_has_defaults_of_its_own(catalogue: Catalogue) -> None:
     assert two["cells"] == {"context": 16384, "per_slot": 8192, "streams": 2, "window": 0, "slots": 2}
 
 
-def test_unknown_class_is_refused(catalogue: Catalogue) -> None:
+def test_unknown_class_is_refused(catalog: Catalog) -> None:
     """A class that llama.cpp does not convert is one sentence."""
     with pytest.raises(InputError, match="converts no"):
-        estimate("EleutherAI/gpt-j-6b", gpu="rtx-4090", engine="llama-cpp", catalog=catalogue)
+        estimate("EleutherAI/gpt-j-6b", gpu="rtx-4090", engine="llama-cpp", catalog=catalog)
 
 
-def test_ollama_names(catalogue: Catalogue) -> None:
+def test_ollama_names(catalog: Catalog) -> None:
     """A name of Ollama's library is a base model and a mix; a suffix names another mix."""
     for name, mix in (
         ("llama3.1:8b", "q4_k_m"),
         ("llama3.1:8b-instruct-q8_0", "q8_0"),
         ("llama3.1", "q4_k_m"),
     ):
-        answer = estimate(name, gpu="rtx-4090", engine="ollama", catalog=catalogue).to_dict()
+        answer = estimate(name, gpu="rtx-4090", engine="ollama", catalog=catalog).to_dict()
         assert answer["model"] == "meta-llama/Llama-3.1-8B-Instruct"
         assert answer["weight_format"] == mix
 
 
-def test_every_ollama_name_is_in_the_catalogue(catalogue: Catalogue) -> None:
+def test_every_ollama_name_is_in_the_catalog(catalog: Catalog) -> None:
     """The table names models that can be answered for."""
     for found in load_ollama_names().names.values():
-        assert catalogue.model(found.model).id == found.model
+        assert catalog.model(found.model).id == found.model
         assert mix_name(found.format)
 
 
-def test_ollama_chooses_the_context_by_memory(catalogue: Catalogue) -> None:
+def test_ollama_chooses_the_context_by_memory(catalog: Catalog) -> None:
     """Nobody stated ``num_ctx``: 32K from 23 GiB on, and the answer is about that context."""
-    answer = estimate("llama3.1:8b", gpu="rtx-4090", engine="ollama", catalog=catalogue).to_dict()
+    answer = estimate("llama3.1:8b", gpu="rtx-4090", engine="ollama", catalog=catalog).to_dict()
     assert answer["context_tokens"] == 32768
     assert answer["kv_cache_bytes"] == 32768 * 131072
     assert answer["verdict"] == "fits"
 
 
-def test_fit_splits_one_layer_as_the_tool_does(catalogue: Catalogue) -> None:
+def test_fit_splits_one_layer_as_the_tool_does(catalog: Catalog) -> None:
     """After whole layers, one more keeps part of its tensors; options that were set are left alone."""
-    local = read(catalogue, "Qwen/Qwen3-30B-A3B")
+    local = read(catalog, "Qwen/Qwen3-30B-A3B")
     card = [LocalDevice("card", 12 << 30)]
     fitted = fit(local, LocalOptions(context=8192, parallel=1), card)
     assert len(fitted.options.overrides) == 2
@@ -304,9 +304,9 @@ def test_fit_splits_one_layer_as_the_tool_does(catalogue: Catalogue) -> None:
     assert fit(local, asked, card).options == asked
 
 
-def test_overrides_move_single_tensors(catalogue: Catalogue) -> None:
+def test_overrides_move_single_tensors(catalog: Catalog) -> None:
     """The first pattern that matches decides; ``--n-cpu-moe`` is a pattern like any other."""
-    local = read(catalogue, "Qwen/Qwen3-30B-A3B")
+    local = read(catalog, "Qwen/Qwen3-30B-A3B")
     base = LocalOptions(context=4096, parallel=1)
     by_flag = lay_out_local(local, replace(base, cpu_moe=48), devices(1))
     by_pattern = lay_out_local(
@@ -319,16 +319,16 @@ def test_overrides_move_single_tensors(catalogue: Catalogue) -> None:
 
 
 @pytest.mark.parametrize("text", ["no_equals", "=CPU", "(=CPU", "x=MOON", "x=CUDA7"])
-def test_bad_overrides_are_one_line(catalogue: Catalogue, text: str) -> None:
+def test_bad_overrides_are_one_line(catalog: Catalog, text: str) -> None:
     """A pattern without a buffer, a broken expression, an unknown or missing device."""
-    local = read(catalogue, "Qwen/Qwen3-0.6B")
+    local = read(catalog, "Qwen/Qwen3-0.6B")
     with pytest.raises(InputError, match="--override-tensor"):
         lay_out_local(local, LocalOptions(context=512, overrides=parse_overrides([text])), devices(1))
 
 
-def test_rows_and_shares_of_several_devices(catalogue: Catalogue) -> None:
+def test_rows_and_shares_of_several_devices(catalog: Catalog) -> None:
     """``-ts`` divides layers, ``-sm none`` takes one device, ``-sm row`` divides matrices."""
-    local = read(catalogue, "Qwen/Qwen3-8B")
+    local = read(catalog, "Qwen/Qwen3-8B")
     base = LocalOptions(context=4096, parallel=1)
     three = lay_out_local(local, replace(base, tensor_split=(3.0, 1.0)), devices(2)).devices
     # 36 layers and the output layer: 28 of 37 items, then 8 layers and the output layer.
@@ -343,7 +343,7 @@ def test_rows_and_shares_of_several_devices(catalogue: Catalogue) -> None:
         lay_out_local(local, replace(base, tensor_split=(1.0, 1.0, 1.0)), devices(2))
 
 
-def test_prediction_blocks_of_a_public_log(catalogue: Catalogue) -> None:
+def test_prediction_blocks_of_a_public_log(catalog: Catalog) -> None:
     """Qwen3.8-27B with ``--spec-type draft-mtp``: cache, buffer and states as a public log has them (b9849)."""
     answer = estimate(
         "Qwen/Qwen3.6-27B",
@@ -355,7 +355,7 @@ def test_prediction_blocks_of_a_public_log(catalogue: Catalogue) -> None:
         ubatch_size=2048,
         spec_type="draft-mtp",
         num_speculative_tokens=2,
-        catalog=catalogue,
+        catalog=catalog,
     )
     assert isinstance(answer, LocalEstimate)
     blocks = answer.case.local.companions.prediction
@@ -370,7 +370,7 @@ def test_prediction_blocks_of_a_public_log(catalogue: Catalogue) -> None:
     assert "--spec-type draft-mtp" in found["command"]
 
 
-def test_a_draft_model_has_caches_of_its_own(catalogue: Catalogue) -> None:
+def test_a_draft_model_has_caches_of_its_own(catalog: Catalog) -> None:
     """A second model with the same context, 16-bit caches whatever the target's are."""
     ask = {
         "gpu": "rtx-4090",
@@ -379,13 +379,13 @@ def test_a_draft_model_has_caches_of_its_own(catalogue: Catalogue) -> None:
         "weights": "q4_k_m",
         "parallel": 1,
     }
-    plain = estimate("Qwen/Qwen3-8B", cache_type_k="q8_0", cache_type_v="q8_0", catalog=catalogue, **ask)
+    plain = estimate("Qwen/Qwen3-8B", cache_type_k="q8_0", cache_type_v="q8_0", catalog=catalog, **ask)
     drafted = estimate(
         "Qwen/Qwen3-8B",
         cache_type_k="q8_0",
         cache_type_v="q8_0",
         draft="Qwen/Qwen3-0.6B",
-        catalog=catalogue,
+        catalog=catalog,
         **ask,
     )
     assert isinstance(plain, LocalEstimate)
@@ -396,14 +396,14 @@ def test_a_draft_model_has_caches_of_its_own(catalogue: Catalogue) -> None:
     assert drafted.options.draft == 3
 
 
-def test_forks_are_refused_by_name(catalogue: Catalogue) -> None:
+def test_forks_are_refused_by_name(catalog: Catalog) -> None:
     """ik_llama.cpp has other rules; the nearest engine is named."""
     for name in ("ik_llama.cpp", "ik-llama", "KoboldCpp"):
         with pytest.raises(InputError, match="allowed: llama-cpp"):
-            estimate("Qwen/Qwen3-8B", gpu="rtx-4090", engine=name, catalog=catalogue)
+            estimate("Qwen/Qwen3-8B", gpu="rtx-4090", engine=name, catalog=catalog)
 
 
-def test_more_layers_than_there_are(catalogue: Catalogue) -> None:
+def test_more_layers_than_there_are(catalog: Catalog) -> None:
     """``-ngl 99`` means all; the answer says how many that is."""
     answer = estimate(
         "Qwen/Qwen3-8B",
@@ -411,22 +411,22 @@ def test_more_layers_than_there_are(catalogue: Catalogue) -> None:
         engine="llama-cpp",
         context_tokens=4096,
         n_gpu_layers=99,
-        catalog=catalogue,
+        catalog=catalog,
     )
     assert any("n-gpu-layers 99: the model has 37" in text for text in answer.to_dict()["assumptions"])
 
 
-def test_more_host_memory_than_there_is(catalogue: Catalogue) -> None:
+def test_more_host_memory_than_there_is(catalog: Catalog) -> None:
     """Layers on the CPU need host memory; where it is stated and too small, the answer says by how much."""
     answer = estimate(
         "Qwen/Qwen3-30B-A3B", gpu="rtx-4090", engine="llama-cpp", context_tokens=4096, weights="q4_k_m",
-        cpu_moe=True, host_memory="8GiB", catalog=catalogue,
+        cpu_moe=True, host_memory="8GiB", catalog=catalog,
     )  # fmt: skip
     assert answer.verdict == "weights_exceed_memory"
     assert any(line.startswith("host memory: ") and "short by" in line for line in answer.explanation)
 
 
-def test_reads_from_host_memory_bound_the_speed(catalogue: Catalogue) -> None:
+def test_reads_from_host_memory_bound_the_speed(catalog: Catalog) -> None:
     """Experts in host memory are read at the host's bandwidth: slower, and faster with more of it."""
     ask = {
         "gpu": "rtx-4090",
@@ -435,10 +435,10 @@ def test_reads_from_host_memory_bound_the_speed(catalogue: Catalogue) -> None:
         "weights": "q4_k_m",
         "parallel": 1,
     }
-    on_card = estimate("Qwen/Qwen3-30B-A3B", catalog=catalogue, **ask).decode_ms_lower_bound
-    slow = estimate("Qwen/Qwen3-30B-A3B", cpu_moe=True, catalog=catalogue, **ask).decode_ms_lower_bound
+    on_card = estimate("Qwen/Qwen3-30B-A3B", catalog=catalog, **ask).decode_ms_lower_bound
+    slow = estimate("Qwen/Qwen3-30B-A3B", cpu_moe=True, catalog=catalog, **ask).decode_ms_lower_bound
     fast = estimate(
-        "Qwen/Qwen3-30B-A3B", cpu_moe=True, host_bandwidth="400GB", catalog=catalogue, **ask
+        "Qwen/Qwen3-30B-A3B", cpu_moe=True, host_bandwidth="400GB", catalog=catalog, **ask
     ).decode_ms_lower_bound
     assert on_card is not None
     assert slow is not None
@@ -446,11 +446,11 @@ def test_reads_from_host_memory_bound_the_speed(catalogue: Catalogue) -> None:
     assert on_card < fast < slow
 
 
-def test_inverse_answers_of_an_estimate(catalogue: Catalogue) -> None:
+def test_inverse_answers_of_an_estimate(catalog: Catalog) -> None:
     """JSON has what fits on the machine, and the command that does it."""
     answer = estimate(
         "Qwen/Qwen3-30B-A3B", gpu="rtx-3060-12gb", engine="llama-cpp", context_tokens=8192, weights="q4_k_m",
-        parallel=1, catalog=catalogue,
+        parallel=1, catalog=catalog,
     )  # fmt: skip
     found = answer.to_dict()["inverse"]
     assert found["longest_context_tokens"] == 0
@@ -459,7 +459,7 @@ def test_inverse_answers_of_an_estimate(catalogue: Catalogue) -> None:
         "engine": "llama-cpp",
         "context_tokens": 8192,
         "parallel": 1,
-        "catalog": catalogue,
+        "catalog": catalog,
     }
     assert (
         estimate(
@@ -484,12 +484,12 @@ def test_ollama_batches_by_headroom() -> None:
     assert automatic_batch(8192, gib, 8 * gib, flash_off=True, card_bytes=8 * gib) == 256
 
 
-def test_sizing_counts_buffers(catalogue: Catalogue) -> None:
+def test_sizing_counts_buffers(catalog: Catalog) -> None:
     """Without an estimate's placement the trunk counts the compute buffer and the backend's part, too."""
-    engine = rules(catalogue.engine("llama-cpp"))
+    engine = rules(catalog.engine("llama-cpp"))
     step = Step(max_batched_tokens=1, max_seqs=1, layout=Layout(), context_tokens=8192)
-    card, mac = catalogue.accelerator("rtx-4090"), catalogue.accelerator("m4-max-128")
-    model = catalogue.model("meta-llama/Llama-3.1-8B-Instruct")
+    card, mac = catalog.accelerator("rtx-4090"), catalog.accelerator("m4-max-128")
+    model = catalog.model("meta-llama/Llama-3.1-8B-Instruct")
     found = engine.reserve(model, card, step)
     assert found.activations / MIB == pytest.approx(116, abs=8)
     assert found.non_framework == 457 * MIB
@@ -506,33 +506,33 @@ def test_sizing_counts_buffers(catalogue: Catalogue) -> None:
     ],
 )
 def test_a_shortened_graph_needs_as_much(
-    catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch, name: str
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """Three layers of a kind are planned for all, but not where inputs grow with the layers."""
-    local, options = read(catalogue, name), LocalOptions(context=4096, parallel=1)
+    local, options = read(catalog, name), LocalOptions(context=4096, parallel=1)
     short = lay_out_local(local, options, devices(1))
     monkeypatch.setattr(layout_module, "_shortened", lambda network: network)
     assert lay_out_local(local, options, devices(1)) == short
 
 
-def test_a_layer_that_scales_its_output_stays_on_its_device(catalogue: Catalogue) -> None:
+def test_a_layer_that_scales_its_output_stays_on_its_device(catalog: Catalog) -> None:
     """Dry run of Gemma 4 26B with only the output layer on a device: one copy of the residual, not two."""
     options = LocalOptions(context=8192, parallel=1, outputs=1, gpu_layers=1, op_offload=False)
-    layout = lay_out_local(read(catalogue, "google/gemma-4-26B-A4B"), options, devices(1))
+    layout = lay_out_local(read(catalog, "google/gemma-4-26B-A4B"), options, devices(1))
     assert layout.devices[0].compute / MIB == pytest.approx(6.51, abs=PRINTED)
 
 
-def test_all_logits_are_planned_with_every_layer(catalogue: Catalogue) -> None:
+def test_all_logits_are_planned_with_every_layer(catalog: Catalog) -> None:
     """Dry run of DeepSeek-V2-Lite where logits of all tokens leave: they go where earlier layers left room."""
-    local = read(catalogue, "deepseek-ai/DeepSeek-V2-Lite")
+    local = read(catalog, "deepseek-ai/DeepSeek-V2-Lite")
     layout = lay_out_local(local, LocalOptions(context=2048, parallel=1, outputs=0), [])
     assert layout.host.compute / MIB == pytest.approx(212.0, abs=PRINTED)
 
 
-def test_older_builds_keep_masks_in_32_bits(catalogue: Catalogue) -> None:
+def test_older_builds_keep_masks_in_32_bits(catalog: Catalog) -> None:
     """Public log of spring 2026: Qwen3.6-27B, 262,144 cells in q4_0, four slots: 836 and 532 MiB."""
     options = LocalOptions(context=262144, parallel=4, unified=True, type_k="q4_0", type_v="q4_0")
-    local = read(catalogue, "Qwen/Qwen3.6-27B")
+    local = read(catalog, "Qwen/Qwen3.6-27B")
     card = [LocalDevice("CUDA0", 23257 * MIB)]
     layout = lay_out_local(local, for_build(options, "b9010"), card)
     assert layout.devices[0].compute / MIB == pytest.approx(836, abs=1)
@@ -540,9 +540,9 @@ def test_older_builds_keep_masks_in_32_bits(catalogue: Catalogue) -> None:
     assert for_build(options, "b9849") == for_build(options, "0c1e57098") == options
 
 
-def test_a_build_is_named_with_the_engine(catalogue: Catalogue) -> None:
+def test_a_build_is_named_with_the_engine(catalog: Catalog) -> None:
     """``llama-cpp@b9010`` needs more than the current build; what is no build is refused in one line."""
-    ask = partial(estimate, "Qwen/Qwen3.6-27B", gpu="rtx-4090", context_tokens=131072, catalog=catalogue)
+    ask = partial(estimate, "Qwen/Qwen3.6-27B", gpu="rtx-4090", context_tokens=131072, catalog=catalog)
     old, new = ask(engine="llama-cpp@b9010"), ask(engine="llama-cpp")
     assert isinstance(old, LocalEstimate)
     assert isinstance(new, LocalEstimate)
@@ -556,11 +556,11 @@ def test_a_build_is_named_with_the_engine(catalogue: Catalogue) -> None:
     [("Qwen/Qwen3-30B-A3B", 49, r"blk\.33\.ffn_down.*", 22954), ("Qwen/Qwen3-32B", 42, "", 22665)],
 )
 def test_fit_chooses_what_the_real_tool_chose(
-    catalogue: Catalogue, name: str, layers: int, first: str, used_mib: int
+    catalog: Catalog, name: str, layers: int, first: str, used_mib: int
 ) -> None:
     """``llama-fit-params -c 8192 -np 1`` of 0c1e57098 with 24,105 MiB free on an RPC device, on sparse Q8_0 files."""
     card = [LocalDevice("RPC0", 24105 * MIB, align=32, offloads=False)]
-    fitted = fit(read(catalogue, name, "q8_0"), LocalOptions(context=8192, parallel=1, outputs=0), card)
+    fitted = fit(read(catalog, name, "q8_0"), LocalOptions(context=8192, parallel=1, outputs=0), card)
     assert fitted.options.gpu_layers == layers
     assert [pattern for pattern, _ in fitted.options.overrides[:1]] == ([first] if first else [])
     assert fitted.layout.devices[0].total // MIB == used_mib

@@ -13,7 +13,7 @@ from kvreport.accounting.engines.llama_cpp.layout import lay_out_local
 from kvreport.accounting.engines.llama_cpp.options import LocalOptions
 from kvreport.architectures.gguf import read_gguf
 from kvreport.catalog.caches import FullAttention
-from kvreport.catalog.load import Catalogue, load_catalogue
+from kvreport.catalog.load import Catalog, load_catalog
 from kvreport.estimation.local_case import open_local
 from kvreport.startup_log.llama_cpp import read_start
 
@@ -22,8 +22,8 @@ PRINTED = 0.011
 
 
 @pytest.fixture(scope="module")
-def catalog() -> Catalogue:
-    return load_catalogue()
+def catalog() -> Catalog:
+    return load_catalog()
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def catalog() -> Catalogue:
         ("RedHatAI/DeepSeek-V4-Flash-NVFP4-FP8", 3, False, 151.13, 34.92),
     ],
 )
-def test_caches(catalog: Catalogue, model: str, slots: int, unified: bool, kv: float, state: float) -> None:
+def test_caches(catalog: Catalog, model: str, slots: int, unified: bool, kv: float, state: float) -> None:
     """Unfolded latents, index keys with values, and compressed cells are what the log printed."""
     local, _ = open_local(catalog.model(model), "q8_0", None)
     host = lay_out_local(local, LocalOptions(context=4096, parallel=slots, unified=unified)).host
@@ -54,7 +54,7 @@ def test_caches(catalog: Catalogue, model: str, slots: int, unified: bool, kv: f
     ],
 )
 @pytest.mark.skipif(sys.platform == "win32", reason="a sparse file takes its whole length there")
-def test_a_file_says_the_same(catalog: Catalogue, model: str, tmp_path: Path) -> None:
+def test_a_file_says_the_same(catalog: Catalog, model: str, tmp_path: Path) -> None:
     """A header as the converter writes it has the caches and states of the record."""
     known, _ = open_local(catalog.model(model), "q8_0", None)
     write_sparse(known, tmp_path / "model.gguf")
@@ -65,7 +65,7 @@ def test_a_file_says_the_same(catalog: Catalogue, model: str, tmp_path: Path) ->
     assert (theirs.kv, theirs.state) == (ours.kv, ours.state)
 
 
-def test_index_keys(catalog: Catalogue) -> None:
+def test_index_keys(catalog: Catalog) -> None:
     """One key for every token is cached beside keys and values."""
     local, _ = open_local(catalog.model("Qwen/Qwen3.8-Flash-Next"), "q8_0", None)
     host = lay_out_local(local, LocalOptions(context=4096, parallel=1)).host
@@ -80,21 +80,21 @@ def test_index_keys(catalog: Catalogue) -> None:
         ("openbmb/MiniCPM3-4B-GPTQ-Int4", 61.51),
     ],
 )
-def test_compute_buffers(catalog: Catalogue, model: str, compute: float) -> None:
+def test_compute_buffers(catalog: Catalog, model: str, compute: float) -> None:
     """Several streams, networks of many widths and unfolded latents need what the log printed."""
     local, _ = open_local(catalog.model(model), "q8_0", None)
     host = lay_out_local(local, LocalOptions(context=4096, parallel=1)).host
     assert host.compute / MIB == pytest.approx(compute, abs=PRINTED)
 
 
-def test_layers_without_attention_are_padded(catalog: Catalogue) -> None:
+def test_layers_without_attention_are_padded(catalog: Catalog) -> None:
     """Without flash attention, values of a layer without heads are as wide as the widest."""
     local, _ = open_local(catalog.model("nvidia/Llama-3_3-Nemotron-Super-49B-v1"), "q8_0", None)
     host = lay_out_local(local, LocalOptions(context=8192, parallel=1, flash="off")).host
     assert host.kv / MIB == pytest.approx(2064.00, abs=PRINTED)
 
 
-def test_size_counts_unfolded_latents(catalog: Catalogue) -> None:
+def test_size_counts_unfolded_latents(catalog: Catalog) -> None:
     """The same holds where no file is laid out."""
     model = catalog.model("openbmb/MiniCPM3-4B-GPTQ-Int4")
     (found,) = stored_caches(model, model.layers[0].caches)
@@ -123,7 +123,7 @@ def test_the_log_names_compressor_states() -> None:
         "RedHatAI/DeepSeek-V4-Flash-NVFP4-FP8",
     ],
 )
-def test_sparse_files_name_each_tensor_once(catalog: Catalogue, model: str) -> None:
+def test_sparse_files_name_each_tensor_once(catalog: Catalog, model: str) -> None:
     """llama.cpp refuses a file with a name twice."""
     local, _ = open_local(catalog.model(model), "q8_0", None)
     names = [row.name for row in tensor_table(local)]

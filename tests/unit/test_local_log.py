@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from startup_logs import LLAMA_CPP as PUBLIC
 
-from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.load import open_catalog
 from kvreport.errors import InputError
 from kvreport.evidence.validation import validate
 from kvreport.startup_log.diagnose import diagnose
@@ -93,7 +93,7 @@ def test_tensorrt_llm_states_its_pool_and_its_tokens() -> None:
 
 def test_published_and_pasted_starts_have_one_judge() -> None:
     """State copies for drafts are known to both: 7 copies with 6 draft tokens, as the source printed them."""
-    catalog = open_catalogue()
+    catalog = open_catalog()
     cases = {one.observation.id: one for one in validate(catalog).cases}
     drafting = {one.quantity: one for one in cases["obs-199"].comparisons}
     assert abs(drafting["states"].error) < 1e-4

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from kvreport.catalog.load import Catalogue, load_catalogue
+from kvreport.catalog.load import Catalog, load_catalog
 from kvreport.cli import main
 from kvreport.errors import InputError
 from kvreport.estimation import estimate
@@ -17,14 +17,14 @@ MOE = "Qwen/Qwen3-30B-A3B"
 
 
 @pytest.fixture(scope="module")
-def catalogue() -> Catalogue:
-    return load_catalogue()
+def catalog() -> Catalog:
+    return load_catalog()
 
 
-def test_the_largest_mix_that_fits_is_found(catalogue: Catalogue) -> None:
+def test_the_largest_mix_that_fits_is_found(catalog: Catalog) -> None:
     """The mix fits and the next larger does not, as estimates of the same start say."""
     (one,) = size_local(
-        [MOE], context=32768, slots=2, engine="llama-cpp", gpus=["rtx-4090"], catalog=catalogue
+        [MOE], context=32768, slots=2, engine="llama-cpp", gpus=["rtx-4090"], catalog=catalog
     )[:1]
     assert one.whole
     assert one.command == "llama-server -m Qwen3-30B-A3B-IQ4_XS.gguf -c 65536 -np 2"
@@ -36,17 +36,17 @@ def test_the_largest_mix_that_fits_is_found(catalogue: Catalogue) -> None:
             weights=mix,
             parallel=2,
             context_tokens=65536,
-            catalog=catalogue,
+            catalog=catalog,
         )
         assert isinstance(answer, LocalEstimate)
         assert answer.local.fits is fits
     assert one.longest_context >= 32768
 
 
-def test_a_mixture_keeps_experts_in_host_memory(catalogue: Catalogue) -> None:
+def test_a_mixture_keeps_experts_in_host_memory(catalog: Catalog) -> None:
     """Where only mixes below Q4_K_M fit whole, the fewest layers with experts on the CPU are told, too."""
     found = size_local(
-        [MOE], context=32768, slots=1, engine="llama.cpp", gpus=["rtx-3060-12gb"], catalog=catalogue
+        [MOE], context=32768, slots=1, engine="llama.cpp", gpus=["rtx-3060-12gb"], catalog=catalog
     )
     part = next(one for one in found if not one.whole)
     assert part.weights == "q4_k_m"
@@ -54,16 +54,16 @@ def test_a_mixture_keeps_experts_in_host_memory(catalogue: Catalogue) -> None:
     assert part.layout.fits
 
 
-def test_ollama_serves_one_slot_with_its_own_words(catalogue: Catalogue) -> None:
+def test_ollama_serves_one_slot_with_its_own_words(catalog: Catalog) -> None:
     """A name of Ollama's library states the mix."""
     found = size_local(
-        ["llama3.1:8b"], context=8192, slots=1, engine="ollama", gpus=["m4-16", "m4-24"], catalog=catalogue
+        ["llama3.1:8b"], context=8192, slots=1, engine="ollama", gpus=["m4-16", "m4-24"], catalog=catalog
     )
     assert [one.machine for one in found] == ["m4-16", "m4-24"]
     assert found[0].command == "OLLAMA_CONTEXT_LENGTH=8192 ollama serve & ollama run llama3.1:8b"
 
 
-def test_what_fits_nowhere_is_one_line(catalogue: Catalogue) -> None:
+def test_what_fits_nowhere_is_one_line(catalog: Catalog) -> None:
     """Not even the output layer fits beside the cache."""
     with pytest.raises(InputError, match="fits none of the machines"):
         size_local(
@@ -73,7 +73,7 @@ def test_what_fits_nowhere_is_one_line(catalogue: Catalogue) -> None:
             engine="llama-cpp",
             gpus=["gtx-1660-6gb"],
             weights=["bf16"],
-            catalog=catalogue,
+            catalog=catalog,
         )
 
 

@@ -14,7 +14,7 @@ from kvreport.accounting.kernel import UNLIMITED_REQUESTS
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import Serving
 from kvreport.accounting.support import judge
-from kvreport.catalog.load import load_catalogue
+from kvreport.catalog.load import load_catalog
 from kvreport.dataset.columns import CAPACITY
 from kvreport.dataset.grid import axes, parse_shard
 from kvreport.dataset.matrix import cube_of, matrix
@@ -25,17 +25,17 @@ KINDS = "a100-sxm4-80gb,b200-sxm-180gb,gaudi3,h100-sxm-80gb,l4,m4-max-128,mi300x
 
 
 @pytest.fixture(scope="module")
-def catalogue():
-    return load_catalogue()
+def catalog():
+    return load_catalog()
 
 
 @pytest.fixture(scope="module")
-def cubes(catalogue):
+def cubes(catalog):
     """Every model, on one accelerator of each kind."""
-    return list(matrix(axes(catalogue, gpus=KINDS)))
+    return list(matrix(axes(catalog, gpus=KINDS)))
 
 
-def test_a_random_sample_of_rows_equals_the_estimate_of_the_same_combination(catalogue, cubes):
+def test_a_random_sample_of_rows_equals_the_estimate_of_the_same_combination(catalog, cubes):
     """One formula: 300 rows drawn from all models, every shared field equal.
 
     And 40 more of models whose cache has another layout on another device.
@@ -62,7 +62,7 @@ def test_a_random_sample_of_rows_equals_the_estimate_of_the_same_combination(cat
             weights=cube.weight_formats[w],
             kv=cube.kv_formats[k],
             context_tokens=cube.contexts[c],
-            catalog=catalogue,
+            catalog=catalog,
             engine=cube.engine,
         ).to_dict()
         row = {name: values[g, t, w, k, c] for name, values in cube.values.items()}
@@ -83,8 +83,8 @@ def test_a_random_sample_of_rows_equals_the_estimate_of_the_same_combination(cat
         assert found == expected, (cube.model.id, where, cube.contexts[c])
 
 
-def test_combinations_left_out_are_those_that_the_estimate_refuses(catalogue):
-    chosen = axes(catalogue, models="Qwen/Qwen2.5-7B,deepseek-ai/DeepSeek-V3", kv=["nvfp4", "bf16"])
+def test_combinations_left_out_are_those_that_the_estimate_refuses(catalog):
+    chosen = axes(catalog, models="Qwen/Qwen2.5-7B,deepseek-ai/DeepSeek-V3", kv=["nvfp4", "bf16"])
     for cube in matrix(chosen):
         for g, t, _, k in np.argwhere(~cube.possible).tolist():
             if not cube.layouts[t].is_tensor_only:
@@ -95,32 +95,32 @@ def test_combinations_left_out_are_those_that_the_estimate_refuses(catalogue):
                     gpu=cube.gpus[g],
                     tensor_parallel=cube.tensor_parallel[t],
                     kv=cube.kv_formats[k],
-                    catalog=catalogue,
+                    catalog=catalog,
                 )
 
 
-def test_only_blackwell_keeps_a_cache_in_nvfp4(catalogue):
-    (cube,) = matrix(axes(catalogue, models="Qwen/Qwen2.5-7B", gpus="h100-sxm-80gb,b200*", kv=["nvfp4"]))
+def test_only_blackwell_keeps_a_cache_in_nvfp4(catalog):
+    (cube,) = matrix(axes(catalog, models="Qwen/Qwen2.5-7B", gpus="h100-sxm-80gb,b200*", kv=["nvfp4"]))
     assert dict(zip(cube.gpus, cube.possible.any(axis=(1, 2, 3)), strict=True)) == {
         "b200-sxm-180gb": True,
         "h100-sxm-80gb": False,
     }
 
 
-def test_a_latent_model_has_no_rows_for_formats_that_cannot_store_it(catalogue):
-    chosen = axes(catalogue, models="deepseek-ai/DeepSeek-V3", gpus="h100*", kv=["int8", "fp8"])
+def test_a_latent_model_has_no_rows_for_formats_that_cannot_store_it(catalog):
+    chosen = axes(catalog, models="deepseek-ai/DeepSeek-V3", gpus="h100*", kv=["int8", "fp8"])
     (cube,) = matrix(chosen)
     assert cube.kv_formats == ("fp8",)
 
 
-def test_heads_that_do_not_divide_are_no_rows(catalogue):
+def test_heads_that_do_not_divide_are_no_rows(catalog):
     # Qwen2.5 7B has 28 heads.
-    (cube,) = matrix(axes(catalogue, models="Qwen/Qwen2.5-7B", gpus="h100*", tensor_parallel=[1, 2, 4, 8]))
+    (cube,) = matrix(axes(catalog, models="Qwen/Qwen2.5-7B", gpus="h100*", tensor_parallel=[1, 2, 4, 8]))
     assert cube.tensor_parallel == (1, 2, 4)
 
 
-def test_what_does_not_fit_is_a_row_with_its_verdict(catalogue):
-    (cube,) = matrix(axes(catalogue, models="Qwen/Qwen2.5-72B", gpus="rtx-4090"))
+def test_what_does_not_fit_is_a_row_with_its_verdict(catalog):
+    (cube,) = matrix(axes(catalog, models="Qwen/Qwen2.5-72B", gpus="rtx-4090"))
     codes = cube.values["verdict"]
     released, alone = cube.weight_formats.index("released"), cube.layouts.index(Layout(tensor=1))
     within = [c for c, tokens in enumerate(cube.contexts) if tokens <= cube.model.context_tokens]
@@ -128,10 +128,10 @@ def test_what_does_not_fit_is_a_row_with_its_verdict(catalogue):
     assert (cube.values["max_concurrent_requests"][:, alone, released] == 0).all()
 
 
-def test_macs_have_rows_of_the_engine_that_serves_on_them(catalogue):
+def test_macs_have_rows_of_the_engine_that_serves_on_them(catalog):
     """vLLM has no platform for a Mac: its rows are mlx-lm's, on one machine, between those of other accelerators."""
     gpus = "m4-max-128,max-1550,mi300x,l4"
-    found = list(matrix(axes(catalogue, models="Qwen/Qwen3-30B-A3B", gpus=gpus)))
+    found = list(matrix(axes(catalog, models="Qwen/Qwen3-30B-A3B", gpus=gpus)))
     assert [(cube.engine, cube.gpus) for cube in found] == [
         ("vllm", ("l4",)),
         ("mlx", ("m4-max-128",)),
@@ -139,7 +139,7 @@ def test_macs_have_rows_of_the_engine_that_serves_on_them(catalogue):
     ]
     assert found[1].tensor_parallel == (1,)
     assert (found[1].values["verdict"] == Verdict.FITS).any()
-    asked = axes(catalogue, models="Qwen/Qwen3-30B-A3B", gpus=gpus, engine="vllm")
+    asked = axes(catalog, models="Qwen/Qwen3-30B-A3B", gpus=gpus, engine="vllm")
     assert [cube.engine for cube in matrix(asked)] == ["vllm"]
 
 
@@ -156,8 +156,8 @@ def test_every_value_is_a_described_column(cubes):
 
 
 @pytest.mark.parametrize("of", [1, 2, 5, 23])
-def test_shards_are_disjoint_and_their_union_is_the_whole(catalogue, of):
-    chosen = axes(catalogue, models="*qwen*", gpus="*h100*,b200*,a100*", contexts=[2048])
+def test_shards_are_disjoint_and_their_union_is_the_whole(catalog, of):
+    chosen = axes(catalog, models="*qwen*", gpus="*h100*,b200*,a100*", contexts=[2048])
 
     def pairs(shard):
         return [(cube.model.id, gpu) for cube in matrix(chosen, shard) for gpu in cube.gpus]
@@ -186,13 +186,13 @@ def test_a_shard_that_is_none_is_refused(text):
         {"engine": "vlm"},
     ],
 )
-def test_an_axis_that_cannot_be_is_refused(catalogue, asked):
+def test_an_axis_that_cannot_be_is_refused(catalog, asked):
     with pytest.raises(InputError):
-        axes(catalogue, **asked)
+        axes(catalog, **asked)
 
 
-def test_any_context_can_be_asked_for(catalogue):
-    chosen = axes(catalogue, models="Qwen/Qwen2.5-7B", gpus="h100-sxm-80gb", contexts=[1, 7, 1 << 20])
+def test_any_context_can_be_asked_for(catalog):
+    chosen = axes(catalog, models="Qwen/Qwen2.5-7B", gpus="h100-sxm-80gb", contexts=[1, 7, 1 << 20])
     cube = cube_of(chosen.models[0], chosen)
     # 28 layers x 4 heads x 256 x 2 B, in blocks of 16 tokens
     assert cube.values["kv_bytes_per_request_per_gpu"][0, 0, 0, 0].tolist() == [
@@ -202,12 +202,12 @@ def test_any_context_can_be_asked_for(catalogue):
     ]
 
 
-def test_what_is_planned_once_is_planned_alike_everywhere(catalogue):
+def test_what_is_planned_once_is_planned_alike_everywhere(catalog):
     """The short cut for models that no device changes: all kinds of device give them the same plan."""
-    engine = catalogue.engine("vllm")
-    devices = [catalogue.accelerator(name) for name in KINDS.split(",")]
-    plain = [model for model in catalogue.models.values() if rules(engine).same_on_every_device(model)]
-    assert 20 < len(plain) < len(catalogue.models)
+    engine = catalog.engine("vllm")
+    devices = [catalog.accelerator(name) for name in KINDS.split(",")]
+    plain = [model for model in catalog.models.values() if rules(engine).same_on_every_device(model)]
+    assert 20 < len(plain) < len(catalog.models)
     for model in plain[::3]:
         for kv in ("bf16", "fp8"):
             plans = set()
@@ -217,19 +217,19 @@ def test_what_is_planned_once_is_planned_alike_everywhere(catalogue):
                     model,
                     engine,
                     serving=Serving(max_batched_tokens=tokens, max_seqs=rows),
-                    kv_format=catalogue.kv_format(kv),
+                    kv_format=catalog.kv_format(kv),
                     accelerator=device,
                 )
                 plans.add((made.block_bytes, made.kept_blocks, made.profile))
             assert len(plans) == 1, (model.id, kv)
 
 
-def test_no_row_is_above_its_engines_limit_and_none_runs_where_support_says_no(catalogue, cubes):
+def test_no_row_is_above_its_engines_limit_and_none_runs_where_support_says_no(catalog, cubes):
     """Every model on one accelerator of each kind: caps, refusals, and what refused rows say."""
     refusals = 0
     for cube in cubes:
-        engine = catalogue.engine(cube.engine)
-        caps = {slug: rules(engine).scheduler(catalogue.accelerator(slug))[1] for slug in cube.gpus}
+        engine = catalog.engine(cube.engine)
+        caps = {slug: rules(engine).scheduler(catalog.accelerator(slug))[1] for slug in cube.gpus}
         running, codes = cube.values["max_concurrent_requests"], cube.values["verdict"]
         for g, gpu in enumerate(cube.gpus):
             for t, layout in enumerate(cube.layouts if engine.device_classes else ()):
@@ -239,11 +239,11 @@ def test_no_row_is_above_its_engines_limit_and_none_runs_where_support_says_no(c
         for g, gpu in enumerate(cube.gpus):
             for w, name in enumerate(cube.weight_formats):
                 found = judge(
-                    catalogue.support,
+                    catalog.support,
                     engine,
-                    catalogue.accelerator(gpu),
+                    catalog.accelerator(gpu),
                     cube.model,
-                    None if name == "released" else catalogue.weight_format(name),
+                    None if name == "released" else catalog.weight_format(name),
                 )
                 if found.verdict is not None:
                     refusals += 1

@@ -2,7 +2,7 @@
 
 from bs4 import BeautifulSoup
 
-from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.load import open_catalog
 from kvreport.catalog.measurement import Measurement
 from kvreport.site.kit import figures
 from kvreport.site.kit.links import check
@@ -103,19 +103,19 @@ def test_rings_stand_where_the_values_are():
 
 
 def test_the_published_page_links_to_every_raw_file_and_to_nothing_missing():
-    catalogue = open_catalogue()
-    page = measured.page(catalogue)
+    catalog = open_catalog()
+    page = measured.page(catalog)
     assert page is not None
-    files = measured.files(catalogue)
+    files = measured.files(catalog)
     html = page.lead + "".join(section.html for section in page.sections)
     assert list(check(page.uri, html, set(files))) == []
     assert all(name.rpartition("/")[2] in html for name in files)
     assert "Not yet measured on a GPU" in html or all("cuda" in name for name in files)
 
 
-def test_a_catalogue_without_measurements_has_no_such_page(tmp_path):
+def test_a_catalog_without_measurements_has_no_such_page(tmp_path):
     for name in ("models", "accelerators", "engines"):
         (tmp_path / name).mkdir()
-    from kvreport.catalog.load import Catalogue
+    from kvreport.catalog.load import Catalog
 
-    assert measured.page(Catalogue(tmp_path)) is None
+    assert measured.page(Catalog(tmp_path)) is None

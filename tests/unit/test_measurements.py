@@ -7,10 +7,10 @@ import pytest
 
 from experiments import theory
 from experiments.models import SMALL_LENGTHS, SMALL_WINDOW, Subject, known, narrow, subject, with_heads
-from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.load import open_catalog
 from kvreport.catalog.measurement import Reading, load_measurements, read_measurement
 from kvreport.catalog.model import Model
-from kvreport.errors import CatalogueError
+from kvreport.errors import CatalogError
 from kvreport.resources import data_dir
 
 FOLDER = data_dir() / "measurements"
@@ -27,8 +27,8 @@ def layers(model: Model) -> list[object]:
 
 
 @pytest.mark.parametrize("model_id", known())
-def test_a_restated_config_describes_the_catalogues_model(model_id):
-    ours, record = subject(model_id).record, open_catalogue().model(model_id)
+def test_a_restated_config_describes_the_catalogs_model(model_id):
+    ours, record = subject(model_id).record, open_catalog().model(model_id)
     assert layers(ours) == layers(record)
     text = [
         {c: sum(w.parameters for w in m.weights if w.component == c) for c in ("attention", "routed_experts")}
@@ -122,12 +122,12 @@ def test_the_error_is_measured_over_computed():
 def test_a_broken_file_is_refused_with_its_name_and_field(tmp_path: Path):
     whole = json.loads(next(FOLDER.glob("*.json")).read_text(encoding="utf-8"))
     (tmp_path / "other.json").write_text(json.dumps(whole), encoding="utf-8")
-    with pytest.raises(CatalogueError, match=r"other\.json: name"):
+    with pytest.raises(CatalogError, match=r"other\.json: name"):
         read_measurement(tmp_path / "other.json")
     whole["readings"][0]["unit"] = "apples"
     whole["name"] = "other"
     (tmp_path / "other.json").write_text(json.dumps(whole), encoding="utf-8")
-    with pytest.raises(CatalogueError, match=r"other\.json: readings\.0\.unit"):
+    with pytest.raises(CatalogError, match=r"other\.json: readings\.0\.unit"):
         load_measurements(tmp_path)
 
 

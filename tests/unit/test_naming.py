@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.load import open_catalog
 from kvreport.catalog.naming import copy_name
 
 
@@ -27,7 +27,7 @@ def test_a_copy_is_called_after_its_original(
 
 
 def test_every_model_has_a_name_of_its_own_that_is_no_slug() -> None:
-    names = [model.name for model in open_catalogue().models.values()]
+    names = [model.name for model in open_catalog().models.values()]
     assert [name for name, count in Counter(names).items() if count > 1] == []
     # Lower case throughout only where the maker writes it so, with its hyphens.
     assert {name for name in names if name == name.lower() and " " in name} == set()

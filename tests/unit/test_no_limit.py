@@ -7,7 +7,7 @@ import pytest
 
 import kvreport
 from kvreport.accounting.capacity import Verdict
-from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.load import open_catalog
 from kvreport.cli import main
 from kvreport.dataset.arrow import capacity_table, faults
 from kvreport.dataset.columns import CAPACITY
@@ -31,7 +31,7 @@ def test_json_has_null_where_memory_limits_nothing():
 
 
 def test_rows_are_empty_where_memory_limits_nothing_and_nowhere_else():
-    chosen = axes(open_catalogue(), models=f"{POOLING},Qwen/Qwen3-8B", gpus="h100-sxm-80gb,l4")
+    chosen = axes(open_catalog(), models=f"{POOLING},Qwen/Qwen3-8B", gpus="h100-sxm-80gb,l4")
     for cube in matrix(chosen):
         table = capacity_table(cube)
         assert not faults(table, CAPACITY)
@@ -85,7 +85,7 @@ def test_a_model_without_a_cache_fits_where_weights_and_reserve_do(gpu: str, eng
 
 def test_matrix_and_size_judge_a_model_without_a_cache_as_an_estimate_does():
     gpus = ("a16", "l4", "h100-sxm-80gb")
-    chosen = axes(open_catalogue(), models=REWARD, gpus=",".join(gpus))
+    chosen = axes(open_catalog(), models=REWARD, gpus=",".join(gpus))
     (cube,) = matrix(chosen)
     seen = set()
     for g, gpu in enumerate(cube.gpus):

@@ -12,7 +12,7 @@ import pytest
 from kvreport.adapters import notebooks as module
 from kvreport.adapters.notebooks import Notebooks, dependencies, notebooks
 from kvreport.catalog import reads
-from kvreport.catalog.load import Catalogue
+from kvreport.catalog.load import Catalog
 from kvreport.resources import data_dir
 
 
@@ -208,11 +208,11 @@ def test_only_a_kernel_notes_what_it_reads(book):
 @pytest.mark.usefixtures("kernel")
 def test_a_catalog_notes_names_files_and_a_look_at_all(tmp_path, monkeypatch):
     monkeypatch.setenv(reads.FOLDER, str(tmp_path))
-    catalogue = Catalogue(data_dir())
-    catalogue.model("llama-3.1-8b")
-    catalogue.model("Qwen/Qwen3-32B")
+    catalog = Catalog(data_dir())
+    catalog.model("llama-3.1-8b")
+    catalog.model("Qwen/Qwen3-32B")
     told = {(name, read) for _, name, read in reads.notes(tmp_path)}
     assert {("llama-3.1-8b", False), ("Qwen--Qwen3-32B", True)} <= told
     assert ("*", False) not in told
-    assert catalogue.models
+    assert catalog.models
     assert ("*", False) in {(name, read) for _, name, read in reads.notes(tmp_path)}

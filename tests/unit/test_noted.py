@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kvreport.build_cache import read_under, write_sealed
-from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.load import open_catalog
 from kvreport.catalog.record_cache import keep_models, recall_models
 from kvreport.catalog.records import Records
 from kvreport.publish.noted import Noted
@@ -44,15 +44,15 @@ def change(data: Path, model: str) -> None:
 def taken(data: Path, *keys: str, state: str = "a") -> list[str]:
     """Ask for the vocabulary of some models by name, as a build does; return those that were computed."""
     made: list[str] = []
-    catalogue = open_catalogue(data)
+    catalog = open_catalog(data)
     kept = Noted(data.parent / "cache" / "values.noted", state, Records({"site": data}))
 
     def make(key: str) -> int:
         made.append(key)
-        return catalogue.model(key).vocabulary
+        return catalog.model(key).vocabulary
 
     for key in keys:
-        assert kept.get(key, lambda key=key: make(key)) == open_catalogue(data).model(key).vocabulary
+        assert kept.get(key, lambda key=key: make(key)) == open_catalog(data).model(key).vocabulary
     kept.finish()
     return made
 
@@ -74,13 +74,13 @@ def test_a_copy_depends_on_its_original(data: Path) -> None:
 
 def test_a_value_that_read_a_record_which_another_had_read_before_depends_on_it_too(data: Path) -> None:
     keys = ("one", "two")
-    catalogue = open_catalogue(data)
+    catalog = open_catalog(data)
 
     def asked() -> list[str]:
         made: list[str] = []
         kept = Noted(data.parent / "cache" / "values.noted", "a", Records({"site": data}))
         for key in keys:
-            kept.get(key, lambda key=key: made.append(key) or catalogue.model(QWEN).vocabulary)
+            kept.get(key, lambda key=key: made.append(key) or catalog.model(QWEN).vocabulary)
         kept.finish()
         return made
 
@@ -95,7 +95,7 @@ def test_a_look_at_all_records_depends_on_all(data: Path) -> None:
     def asked() -> bool:
         made: list[int] = []
         kept = Noted(data.parent / "cache" / "values.noted", "a", Records({"site": data}))
-        kept.get("all", lambda: made.append(1) or len(open_catalogue(data).models))
+        kept.get("all", lambda: made.append(1) or len(open_catalog(data).models))
         kept.finish()
         return bool(made)
 
@@ -123,19 +123,19 @@ def test_a_damaged_file_is_computed_again(data: Path) -> None:
 
 def test_records_are_parsed_once_until_their_file_or_their_original_s_changes(data: Path) -> None:
     cache = data.parent / "records"
-    first = open_catalogue(data)
+    first = open_catalog(data)
     before = {model.id: model for model in first.models.values()}
     keep_models(first, cache)
-    again = open_catalogue(data)
+    again = open_catalog(data)
     assert recall_models(again, cache) == 4
     assert {model.id: model for model in again.models.values()} == before
     change(data, ORIGINAL)
-    later = open_catalogue(data)
+    later = open_catalog(data)
     recall_models(later, cache)
     kept = {model.id for model in later.models_read.values()}
     assert kept == {LLAMA, QWEN}
     (data / "models" / f"{QWEN.replace('/', '--')}.yaml").unlink()
-    last = open_catalogue(data)
+    last = open_catalog(data)
     recall_models(last, cache)
     assert {model.id for model in last.models_read.values()} == {LLAMA}
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.load import open_catalog
 from kvreport.catalog.observation import Observation, load_observations
-from kvreport.errors import CatalogueError
+from kvreport.errors import CatalogError
 from kvreport.evidence.validation import compare
 from kvreport.resources import data_dir
 
@@ -46,27 +46,27 @@ def test_token_counts_stand_in_a_quoted_line(observation: Observation) -> None:
     assert str(printed.gpu_blocks if in_blocks else printed.kv_tokens) in digits
 
 
-def test_accelerators_and_formats_are_the_catalogues() -> None:
-    catalogue = open_catalogue()
+def test_accelerators_and_formats_are_the_catalogs() -> None:
+    catalog = open_catalog()
     for observation in ALL:
-        assert observation.gpu is None or observation.gpu in catalogue.accelerators, observation.id
+        assert observation.gpu is None or observation.gpu in catalog.accelerators, observation.id
         kernels = observation.kernels_of
-        assert kernels is None or (kernels in catalogue.accelerators and observation.gpu is None)
+        assert kernels is None or (kernels in catalog.accelerators and observation.gpu is None)
         assert (observation.gpu is None) == (observation.gpu_certainty is None), observation.id
-        known = {None, "released", *catalogue.weight_formats}
+        known = {None, "released", *catalog.weight_formats}
         assert observation.weight_format in known, observation.id
-        assert observation.kv_format in {None, "auto", *catalogue.kv_formats}, observation.id
+        assert observation.kv_format in {None, "auto", *catalog.kv_formats}, observation.id
 
 
-def test_what_a_log_calls_the_devices_total_is_what_the_catalogue_says() -> None:
+def test_what_a_log_calls_the_devices_total_is_what_the_catalog_says() -> None:
     # Driver versions differ by about 0.1 GiB on the same device, images of a DGX Spark by 2 GiB. Under Windows a
     # process is told what the driver sees.
-    catalogue = open_catalogue()
+    catalog = open_catalog()
     seen = 0
     for observation in ALL:
         total = observation.printed.total_gpu_gib
         if total is not None and observation.gpu is not None and "memory" not in observation.needs:
-            memory = catalogue.accelerators[observation.gpu].memory
+            memory = catalog.accelerators[observation.gpu].memory
             windows = "WSL" in (observation.gpu_named or "")
             told = memory.driver_visible if windows and memory.driver_visible else memory.usable
             assert told.value / 2**30 == pytest.approx(total, abs=2.1 if memory.free_at_start else 0.15), (
@@ -87,7 +87,7 @@ def test_all_faults_of_all_files_are_named_at_once(tmp_path: Path) -> None:
     (folder / "b.yaml").write_text(MINIMAL)
     (folder / "c.yaml").write_text(MINIMAL.replace("kv_tokens: 1000", "kv_tokens: many"))
     (folder / "d.yaml").write_text(MINIMAL.replace("completeness: full", "completness: full"))
-    with pytest.raises(CatalogueError) as caught:
+    with pytest.raises(CatalogError) as caught:
         load_observations(tmp_path)
     text = str(caught.value)
     assert "observations/b.yaml: observations.0.id: found 'one'; allowed: an id that no other has" in text
@@ -96,11 +96,11 @@ def test_all_faults_of_all_files_are_named_at_once(tmp_path: Path) -> None:
 
 
 def test_an_encoder_that_is_not_measured_reserves_nothing_and_is_loaded_all_the_same() -> None:
-    catalogue = open_catalogue()
+    catalog = open_catalog()
     told = next(one for one in ALL if one.id == "fresh-014")
     assert "skip-mm-profiling" in (told.flags or "")
     measured = told.model_copy(update={"flags": "attention-backend TRITON_ATTN"})
-    without, usual = (compare(catalogue, one) for one in (told, measured))
+    without, usual = (compare(catalog, one) for one in (told, measured))
     pools, weights = (
         [row.predicted for case in (without, usual) for row in case.comparisons if row.quantity == quantity]
         for quantity in ("pool", "weights")

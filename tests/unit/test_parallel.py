@@ -12,29 +12,29 @@ from kvreport.accounting.parallel import (
 )
 from kvreport.accounting.stages import stages
 from kvreport.accounting.weights import weights_by_component
-from kvreport.catalog.load import Catalogue, open_catalogue
+from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 
 
 @pytest.fixture(scope="module")
-def catalogue() -> Catalogue:
-    return open_catalogue()
+def catalog() -> Catalog:
+    return open_catalog()
 
 
 @pytest.fixture(scope="module")
-def llama(catalogue: Catalogue) -> Model:
-    return catalogue.model("meta-llama/Llama-3.1-8B-Instruct")
+def llama(catalog: Catalog) -> Model:
+    return catalog.model("meta-llama/Llama-3.1-8B-Instruct")
 
 
 def test_kv_heads_divide_and_then_replicate() -> None:
     assert [heads_per_rank(8, ranks) for ranks in (1, 2, 8, 16)] == [8, 4, 1, 1]
 
 
-def test_sizes_that_divide_the_heads_are_allowed(catalogue: Catalogue, llama: Model) -> None:
+def test_sizes_that_divide_the_heads_are_allowed(catalog: Catalog, llama: Model) -> None:
     assert allowed_tensor_parallel(llama) == (1, 2, 4, 8, 16)
     # 28 query heads and 4 KV heads: 7 and 14 divide the first but not the second.
-    assert allowed_tensor_parallel(catalogue.model("Qwen/Qwen2.5-7B")) == (1, 2, 4)
+    assert allowed_tensor_parallel(catalog.model("Qwen/Qwen2.5-7B")) == (1, 2, 4)
 
 
 def test_a_size_that_does_not_divide_is_refused_with_the_reason_and_the_way_out(llama: Model) -> None:
@@ -72,13 +72,13 @@ def test_context_parallel_needs_copies_of_the_kv_heads(llama: Model) -> None:
         check_context_parallel(llama, 16, 3)
 
 
-def test_a_latent_is_a_copy_on_every_rank_so_its_tokens_may_be_divided(catalogue: Catalogue) -> None:
-    check_context_parallel(catalogue.model("deepseek-ai/DeepSeek-V3"), 8, 8)
+def test_a_latent_is_a_copy_on_every_rank_so_its_tokens_may_be_divided(catalog: Catalog) -> None:
+    check_context_parallel(catalog.model("deepseek-ai/DeepSeek-V3"), 8, 8)
 
 
-def test_windows_are_not_divided_by_tokens(catalogue: Catalogue) -> None:
+def test_windows_are_not_divided_by_tokens(catalog: Catalog) -> None:
     with pytest.raises(InputError, match="sliding layers"):
-        check_context_parallel(catalogue.model("openai/gpt-oss-120b"), 16, 2)
+        check_context_parallel(catalog.model("openai/gpt-oss-120b"), 16, 2)
 
 
 def test_a_layout_multiplies_its_ways_but_context(llama: Model) -> None:
@@ -90,7 +90,7 @@ def test_a_layout_multiplies_its_ways_but_context(llama: Model) -> None:
 
 
 def stage_bytes(model: Model, number: int) -> list[int]:
-    formats = open_catalogue().weight_formats
+    formats = open_catalog().weight_formats
     return [sum(weights_by_component(stage.model, None, formats).values()) for stage in stages(model, number)]
 
 
@@ -101,9 +101,9 @@ def test_pipeline_stages_share_the_layers_and_keep_the_ends(llama: Model) -> Non
     assert first + last == 16_060_522_496
 
 
-def test_a_tied_embedding_is_on_the_first_and_on_the_last_stage(catalogue: Catalogue) -> None:
-    gemma = catalogue.model("google/gemma-3-27b-it")
-    whole = weights_by_component(gemma, None, catalogue.weight_formats)
+def test_a_tied_embedding_is_on_the_first_and_on_the_last_stage(catalog: Catalog) -> None:
+    gemma = catalog.model("google/gemma-3-27b-it")
+    whole = weights_by_component(gemma, None, catalog.weight_formats)
     assert "output_head" not in whole
     assert sum(stage_bytes(gemma, 2)) == sum(whole.values()) + whole["embedding"]
 
@@ -119,9 +119,9 @@ def test_a_tied_embedding_is_on_the_first_and_on_the_last_stage(catalogue: Catal
         "ai21labs/Jamba-v0.1",
     ],
 )
-def test_stages_are_the_whole_and_what_they_copy(catalogue: Catalogue, name: str, number: int) -> None:
-    model = catalogue.model(name)
-    whole = weights_by_component(model, None, catalogue.weight_formats)
+def test_stages_are_the_whole_and_what_they_copy(catalog: Catalog, name: str, number: int) -> None:
+    model = catalog.model(name)
+    whole = weights_by_component(model, None, catalog.weight_formats)
     copied = 0 if "output_head" in whole else whole["embedding"]
     assert sum(stage_bytes(model, number)) == sum(whole.values()) + copied
     parts = stages(model, number)
@@ -131,8 +131,8 @@ def test_stages_are_the_whole_and_what_they_copy(catalogue: Catalogue, name: str
     assert sum(part.model.layer_count for part in parts) == model.layer_count
 
 
-def test_dense_layers_lead_so_the_first_stage_of_a_mixture_is_lighter(catalogue: Catalogue) -> None:
-    first, *_, last = stages(catalogue.model("deepseek-ai/DeepSeek-V3"), 4)
+def test_dense_layers_lead_so_the_first_stage_of_a_mixture_is_lighter(catalog: Catalog) -> None:
+    first, *_, last = stages(catalog.model("deepseek-ai/DeepSeek-V3"), 4)
     held = [
         sum(row.count for row in part.model.weights if row.component == "routed_experts")
         for part in (first, last)

@@ -16,7 +16,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.load import open_catalog
 from kvreport.cli import main
 from kvreport.dataset import partitions
 from kvreport.dataset.grid import Axes, axes
@@ -32,7 +32,7 @@ def chosen() -> Axes:
 
 def pick(gpus: str) -> Axes:
     return axes(
-        open_catalogue(),
+        open_catalog(),
         models="qwen/qwen2.5-7b,openai/gpt-oss-20b",
         gpus=gpus,
         contexts=[2048, 32768],
@@ -98,7 +98,7 @@ def test_another_number_of_shards_is_refused(chosen: Axes, tmp_path: Path) -> No
         write_partitioned(chosen, tmp_path, shard=(1, 2))
 
 
-def test_rows_of_another_catalogue_or_version_are_refused(chosen: Axes, tmp_path: Path) -> None:
+def test_rows_of_another_catalog_or_version_are_refused(chosen: Axes, tmp_path: Path) -> None:
     write_partitioned(chosen, tmp_path)
     manifest = tmp_path / MANIFEST
     manifest.write_text(manifest.read_text().replace('"digest": "', '"digest": "0'))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kvreport.build_cache import kept_by_fields
-from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.load import open_catalog
 from kvreport.publish.parts import Parts
 
 
@@ -57,7 +57,7 @@ def test_without_a_folder_nothing_is_kept() -> None:
 
 
 def test_a_models_record_decides_its_key() -> None:
-    model = open_catalogue().model("Qwen/Qwen3-32B")
+    model = open_catalog().model("Qwen/Qwen3-32B")
     other = model.model_copy(update={"context_tokens": model.context_tokens // 2})
     parts = Parts(None, "a")
     assert parts.of_model(model) == parts.of_model(model.model_copy())

@@ -5,15 +5,15 @@ import pytest
 from kvreport.book import glossary, prose
 from kvreport.book.prose import Allowed
 from kvreport.book.quantities import CONSTANTS, WORDS, Quantities
-from kvreport.catalog.load import open_catalogue
-from kvreport.errors import CatalogueError, InputError
+from kvreport.catalog.load import open_catalog
+from kvreport.errors import CatalogError, InputError
 
 DATA = Path(__file__).parents[2] / "data"
 
 
 @pytest.fixture(scope="module")
 def quantities():
-    return Quantities(open_catalogue(DATA))
+    return Quantities(open_catalog(DATA))
 
 
 # Numbers stated through code -----------------------------------------------------------------------
@@ -173,7 +173,7 @@ def test_the_allow_list_covers_exactly_what_it_names():
 def test_an_allowance_without_a_reason_is_refused(tmp_path):
     path = tmp_path / "prose-allow.yaml"
     path.write_text('schema_version: 1\nallowed:\n  - {text: "16 GB"}\n', encoding="utf-8")
-    with pytest.raises(CatalogueError, match="reason"):
+    with pytest.raises(CatalogError, match="reason"):
         prose.load_allowed(path)
 
 
@@ -244,5 +244,5 @@ def test_a_word_has_one_explanation(tmp_path):
         "schema_version: 1\nterms:\n  - {id: a, term: x, plain: p}\n  - {id: b, term: y, also: [x], plain: p}\n",
         encoding="utf-8",
     )
-    with pytest.raises(CatalogueError, match="'x'"):
+    with pytest.raises(CatalogError, match="'x'"):
         glossary.load_glossary(path)

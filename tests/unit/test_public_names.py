@@ -15,7 +15,7 @@ from kvreport.site.pages import api
 
 ARGUMENTS = {
     "estimate": "model gpu catalog options",
-    "load_catalogue": "path",
+    "load_catalog": "path",
     "read_config": "source assume_defaults fields",
     "replay": "trace model gpu replicas host_memory host_policy time_to_live_s speed closed_loop efficiency order_only "
     "curve hit_rate wait_s block_tokens rate limit catalog options",
@@ -38,7 +38,7 @@ def test_the_arguments_of(name):
 
 
 def page(folder):
-    site = SimpleNamespace(catalogue=SimpleNamespace(folder=folder))
+    site = SimpleNamespace(catalog=SimpleNamespace(folder=folder))
     return list(api.pages(Inputs(site, {})))
 
 

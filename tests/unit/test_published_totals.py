@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from kvreport.accounting.weights import released_bytes
-from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.load import open_catalog
 from kvreport.catalog.model import Model
 
-CATALOGUE = open_catalogue()
-LISTED = [model for model in CATALOGUE.models.values() if model.published_total is not None]
+CATALOG = open_catalog()
+LISTED = [model for model in CATALOG.models.values() if model.published_total is not None]
 TOLERANCE = 0.0015
 """A listed total has two decimals of a GiB; what a checkpoint keeps in float32 is within this too."""
 
@@ -24,7 +24,7 @@ def test_enough_totals_are_known_for_the_check_to_mean_something() -> None:
 def test_tensors_make_the_repositorys_total(model: Model) -> None:
     total = model.published_total
     assert total is not None
-    counted = released_bytes(model, CATALOGUE.weight_formats) / 2**30
+    counted = released_bytes(model, CATALOG.weight_formats) / 2**30
     expected = (total.gib - total.unused_gib) / total.copies
     # The total itself is rounded to a hundredth.
     assert counted == pytest.approx(expected, rel=TOLERANCE, abs=0.006)
@@ -39,11 +39,11 @@ def test_a_total_is_sourced_and_what_lies_beside_the_weights_is_explained() -> N
 
 
 def test_a_quantizer_that_nobody_read_is_not_claimed() -> None:
-    unknown = {model.id for model in CATALOGUE.models.values() if not model.release_known}
+    unknown = {model.id for model in CATALOG.models.values() if not model.release_known}
     assert "ByteDance-Seed/Seed-OSS-36B-Instruct" in unknown
     assert not {model.id for model in LISTED} & unknown
     # A derived format other than 16 bits would be a guess at somebody's quantizer.
-    by_id = CATALOGUE.models
+    by_id = CATALOG.models
     guessed = {name for name in unknown if by_id[name].weight_format != "bf16"}
     assert guessed <= {
         "deepseek-ai/DeepSeek-V3.1",

@@ -8,7 +8,7 @@ import pytest
 
 from kvreport.book import prose, reader
 from kvreport.book.quantities import Quantities
-from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.load import open_catalog
 from kvreport.errors import InputError
 from kvreport.publish import question_data
 
@@ -16,12 +16,12 @@ TEXT = "---\ndescription: a: b\nreader: {model: llama-3.1-8b, gpu: H100, gpus: 2
 
 
 @pytest.fixture(scope="module")
-def catalogue(repository):
-    return open_catalogue(repository / "data")
+def catalog(repository):
+    return open_catalog(repository / "data")
 
 
-def test_a_page_names_its_case_in_front_matter(catalogue):
-    case = reader.of_text(TEXT, catalogue)
+def test_a_page_names_its_case_in_front_matter(catalog):
+    case = reader.of_text(TEXT, catalog)
     assert case.values["CONTEXT"] == 32768
     assert case.names["GPU"] == "2 × H100"
     assert case.names["WEIGHTS"] == "as released"
@@ -32,16 +32,16 @@ def test_a_page_names_its_case_in_front_matter(catalogue):
         "context": 32768,
         "requests": 1,
     }
-    assert reader.of_text("# Q\nreader: {model: x}\n", catalogue) is None
+    assert reader.of_text("# Q\nreader: {model: x}\n", catalog) is None
 
 
-def test_an_unknown_field_is_refused(catalogue):
+def test_an_unknown_field_is_refused(catalog):
     with pytest.raises(InputError, match="found users; allowed: context, gpu"):
-        reader.of_front_matter({"reader": {"model": "llama-3.1-8b", "gpu": "H100", "users": 2}}, catalogue)
+        reader.of_front_matter({"reader": {"model": "llama-3.1-8b", "gpu": "H100", "users": 2}}, catalog)
 
 
-def test_values_follow_the_case_and_carry_their_expression(catalogue):
-    about = Quantities(catalogue).about(reader.of_text(TEXT, catalogue))
+def test_values_follow_the_case_and_carry_their_expression(catalog):
+    about = Quantities(catalog).about(reader.of_text(TEXT, catalog))
     html, faults = prose.resolve(
         "{{ MODEL }}: {{ kv_request(MODEL, tokens=CONTEXT) as GiB.1 }}", about, "q.md"
     )
@@ -52,21 +52,21 @@ def test_values_follow_the_case_and_carry_their_expression(catalogue):
     assert "data-kv-live" not in prose.resolve("{{ 1 GiB = GiB }}", about, "q.md")[0]
 
 
-def test_a_stated_figure_cannot_follow_a_case(catalogue):
-    about = Quantities(catalogue).about(reader.of_text(TEXT, catalogue))
+def test_a_stated_figure_cannot_follow_a_case(catalog):
+    about = Quantities(catalog).about(reader.of_text(TEXT, catalog))
     _, faults = prose.resolve("{{ 128 KiB = kv_per_token(MODEL) }}", about, "q.md")
     assert "the same for every reader" in str(faults[0])
 
 
-def test_one_thing_is_singular(catalogue):
-    quantities = Quantities(catalogue)
+def test_one_thing_is_singular(catalog):
+    quantities = Quantities(catalog)
     assert prose.state("2 / 2 as requests", quantities) == "1\u00a0request"
     assert prose.state("2 as requests", quantities) == "2\u00a0requests"
     assert prose.state("2 / 2 as GiB.1", quantities).endswith("GiB")
 
 
-def test_a_slot_of_llama_cpp_fits_what_the_estimate_says(catalogue):
-    quantities = Quantities(catalogue)
+def test_a_slot_of_llama_cpp_fits_what_the_estimate_says(catalog):
+    quantities = Quantities(catalog)
     usual = quantities.slot_context("qwen3-32b", "rtx-4090")
     exact = quantities.longest("qwen3-32b", "rtx-4090", engine="llama-cpp", weights="q4_k_m", parallel=1)
     assert usual <= exact < 2 * usual

@@ -8,11 +8,11 @@ from itertools import pairwise
 import pytest
 
 import kvreport
-from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.load import open_catalog
 from kvreport.cli import main
 from kvreport.estimation.remedies import HOPELESS, remedies
 
-CATALOGUE = open_catalogue()
+CATALOG = open_catalog()
 CASES = [
     ("meta-llama/Llama-3.1-70B-Instruct", "h100-sxm-80gb", "8K"),
     ("meta-llama/Llama-3.1-8B-Instruct", "rtx-4090", "128K"),
@@ -38,14 +38,14 @@ def asked(model, gpu, context, flags=""):
         if name in NAMES:
             question[name.removeprefix("--").replace("-", "_")] = NAMES[name](value)
     return kvreport.estimate(
-        model, gpu=gpu, context_tokens=question.pop("context"), catalog=CATALOGUE, **question
+        model, gpu=gpu, context_tokens=question.pop("context"), catalog=CATALOG, **question
     )
 
 
 @pytest.mark.parametrize(("model", "gpu", "context"), CASES)
 def test_each_change_named_gives_what_it_says(model, gpu, context):
     before = asked(model, gpu, context)
-    found = remedies(before, CATALOGUE.kv_formats)
+    found = remedies(before, CATALOG.kv_formats)
     assert before.verdict not in HOPELESS or found
     for remedy in found:
         after = asked(model, gpu, context, remedy.flags)
@@ -55,12 +55,12 @@ def test_each_change_named_gives_what_it_says(model, gpu, context):
 
 def test_where_it_fits_nothing_is_named():
     answer = asked("Qwen/Qwen2.5-7B", "h100-sxm-80gb", "8K")
-    assert remedies(answer, CATALOGUE.kv_formats) == ()
+    assert remedies(answer, CATALOG.kv_formats) == ()
 
 
 def test_a_context_that_is_too_long_is_told_how_long_it_may_be():
     before = asked("meta-llama/Llama-3.1-8B-Instruct", "l4", "128K")
-    first = remedies(before, CATALOGUE.kv_formats)[0]
+    first = remedies(before, CATALOG.kv_formats)[0]
     assert first.flags == f"--context {before.max_context_tokens}"
     assert first.requests == 1
     longer = asked("meta-llama/Llama-3.1-8B-Instruct", "l4", before.max_context_tokens + 1)
@@ -68,7 +68,7 @@ def test_a_context_that_is_too_long_is_told_how_long_it_may_be():
 
 
 def test_two_changes_are_named_only_where_no_single_one_is_enough():
-    found = remedies(asked("deepseek-ai/DeepSeek-V3", "h100-sxm-80gb", "32K"), CATALOGUE.kv_formats)
+    found = remedies(asked("deepseek-ai/DeepSeek-V3", "h100-sxm-80gb", "32K"), CATALOG.kv_formats)
     assert found
     assert all(remedy.flags.count("--") == 2 for remedy in found)
 

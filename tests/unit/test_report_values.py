@@ -10,7 +10,7 @@ from kvreport.accounting.capacity import Verdict
 from kvreport.atomic import write_whole
 from kvreport.book import chapter
 from kvreport.build_cache import digest, keep, recall
-from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.load import open_catalog
 from kvreport.dataset.grid import axes
 from kvreport.dataset.matrix import cube_of
 from kvreport.publish.series import Series, series, smallest_serving
@@ -97,7 +97,7 @@ def test_a_bar_is_to_scale_and_leaves_nothing_out():
     ],
 )
 def test_the_strip_has_every_layer_in_its_colour(name, expected):
-    strip = pictures.strip(open_catalogue().model(name))
+    strip = pictures.strip(open_catalog().model(name))
     found: dict[str, int] = {}
     for tick in strip.ticks:
         found[tick.css] = found.get(tick.css, 0) + 1
@@ -106,9 +106,9 @@ def test_the_strip_has_every_layer_in_its_colour(name, expected):
 
 
 def _series() -> list[Series]:
-    catalogue = open_catalogue()
+    catalog = open_catalog()
     chosen = axes(
-        catalogue,
+        catalog,
         models="meta-llama/Llama-3.1-70B-Instruct",
         gpus="h100-sxm-80gb",
         weights=["released"],

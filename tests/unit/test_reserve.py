@@ -11,15 +11,15 @@ from kvreport.accounting.kernel import captured_graphs, captured_sizes
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.weights import weights_by_component
 from kvreport.catalog.engine import Engine, engine_for_version, version_number
-from kvreport.catalog.load import Catalogue, open_catalogue
+from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.errors import InputError
 from kvreport.units import GIB
 from tests.trunk import budget, load_overhead
 
 
 @pytest.fixture(scope="module")
-def catalogue() -> Catalogue:
-    return open_catalogue()
+def catalog() -> Catalog:
+    return open_catalog()
 
 
 def release(version: str, **coefficients: float) -> Engine:
@@ -63,10 +63,10 @@ def release(version: str, **coefficients: float) -> Engine:
     ],
 )
 def test_activations_agree_with_what_logs_print(
-    catalogue: Catalogue, version: str, model: str, tokens: int, rows: int, ranks: int, printed_gib: float
+    catalog: Catalog, version: str, model: str, tokens: int, rows: int, ranks: int, printed_gib: float
 ) -> None:
     kept = reserve(
-        catalogue.model(model),
+        catalog.model(model),
         release(version),
         max_batched_tokens=tokens,
         max_seqs=rows,
@@ -75,7 +75,7 @@ def test_activations_agree_with_what_logs_print(
     assert kept.activations / GIB == pytest.approx(printed_gib, rel=0.08, abs=0.04)
 
 
-def test_an_indexer_keeps_keys_of_forty_contexts(catalogue: Catalogue) -> None:
+def test_an_indexer_keeps_keys_of_forty_contexts(catalog: Catalog) -> None:
     # vLLM 0.26.0 on GB200 (web-004): 6.31 GiB for peak activation, graphs not among them.
     arguments = {
         "max_batched_tokens": 8192,
@@ -84,23 +84,23 @@ def test_an_indexer_keeps_keys_of_forty_contexts(catalogue: Catalogue) -> None:
         "own_expert_kernels": True,
         "eager": True,
     }
-    model = catalogue.model("nvidia/GLM-5.2-NVFP4")
+    model = catalog.model("nvidia/GLM-5.2-NVFP4")
     found = reserve(model, release("0.26.0"), context_tokens=819_200, **arguments)
     assert found.activations / GIB == pytest.approx(6.31, abs=0.1)
     shorter = reserve(model, release("0.26.0"), context_tokens=32_768, **arguments)
     assert found.activations - shorter.activations == 40 * 132 * (819_200 - 32_768)
 
 
-def test_experts_count_as_often_as_a_token_passes_through_them(catalogue: Catalogue) -> None:
-    sizes = Shape.of(catalogue.model("openai/gpt-oss-120b"))
+def test_experts_count_as_often_as_a_token_passes_through_them(catalog: Catalog) -> None:
+    sizes = Shape.of(catalog.model("openai/gpt-oss-120b"))
     assert (sizes.inner, sizes.expert_inner, sizes.experts_per_token) == (0, 2880, 4)
     # One matrix holds gate and up projection.
-    assert Shape.of(catalogue.model("microsoft/phi-4")).inner == 17_920
+    assert Shape.of(catalog.model("microsoft/phi-4")).inner == 17_920
 
 
-def test_buffers_that_experts_compute_in_come_on_top_of_sampling(catalogue: Catalogue) -> None:
+def test_buffers_that_experts_compute_in_come_on_top_of_sampling(catalog: Catalog) -> None:
     # MiniMax-M2.5 on four RTX PRO 6000 under 0.15.1 (obs-176): 8.10 GiB beside weights and cache.
-    model = catalogue.model("MiniMaxAI/MiniMax-M2.5")
+    model = catalog.model("MiniMaxAI/MiniMax-M2.5")
     arguments = {"max_batched_tokens": 8192, "max_seqs": 1024, "tensor_parallel": 4}
     found = reserve(model, release("0.15.1"), **arguments)
     assert found.total / GIB == pytest.approx(8.10, rel=0.02)
@@ -110,34 +110,34 @@ def test_buffers_that_experts_compute_in_come_on_top_of_sampling(catalogue: Cata
     assert reserve(model, release("0.12.0"), **arguments).activations == without.activations
 
 
-def test_the_experts_inner_side_is_counted_once(catalogue: Catalogue) -> None:
+def test_the_experts_inner_side_is_counted_once(catalog: Catalog) -> None:
     # Since 0.13 it lies in the buffers that experts keep, so that a forward pass adds only their outputs. DeepSeek-V4
     # on Hopper (obs-105) reserved 16 % more than it should while both were counted.
-    sizes = Shape.of(catalogue.model("MiniMaxAI/MiniMax-M2.5"))
+    sizes = Shape.of(catalog.model("MiniMaxAI/MiniMax-M2.5"))
     before = forward_bytes_per_token(sizes, (0, 15), 4)
     kept = forward_bytes_per_token(sizes, (0, 15), 4, inner_kept=True)
     assert before - kept == 8 * 6 * 1536 / 4
 
 
-def test_blackwells_data_centre_kernels_bring_their_own_buffers(catalogue: Catalogue) -> None:
+def test_blackwells_data_centre_kernels_bring_their_own_buffers(catalog: Catalog) -> None:
     own = {
-        name: own_expert_kernels(catalogue.accelerator(name)) for name in ("h100-sxm-80gb", "b200-sxm-180gb")
+        name: own_expert_kernels(catalog.accelerator(name)) for name in ("h100-sxm-80gb", "b200-sxm-180gb")
     }
     assert own == {"h100-sxm-80gb": False, "b200-sxm-180gb": True}
 
 
-def test_several_residual_streams_are_carried_and_kept_for_a_draft(catalogue: Catalogue) -> None:
-    model = catalogue.model("deepseek-ai/DeepSeek-V4-Flash")
+def test_several_residual_streams_are_carried_and_kept_for_a_draft(catalog: Catalog) -> None:
+    model = catalog.model("deepseek-ai/DeepSeek-V4-Flash")
     assert Shape.of(model).streams == 4
-    assert Shape.of(catalogue.model("Qwen/Qwen2.5-7B")).streams == 1
+    assert Shape.of(catalog.model("Qwen/Qwen2.5-7B")).streams == 1
     arguments = {"max_batched_tokens": 1000, "max_seqs": 1, "own_expert_kernels": True}
     kept = reserve(model, release("0.25.0"), **arguments).activations
     assert kept - reserve(model, release("0.28.0"), **arguments).activations == 1000 * 4 * 4096 * 2
 
 
-def test_sampling_that_sorts_is_the_logs_to_say(catalogue: Catalogue) -> None:
+def test_sampling_that_sorts_is_the_logs_to_say(catalog: Catalog) -> None:
     # Qwen2-7B on two A100 under 0.10.1.1, with FlashInfer and without (obs-063, obs-061).
-    model = catalogue.model("Qwen/Qwen2-7B-Instruct")
+    model = catalog.model("Qwen/Qwen2-7B-Instruct")
     arguments = {"max_batched_tokens": 2048, "max_seqs": 256, "tensor_parallel": 2}
     with_it = reserve(model, release("0.10.1.1"), **arguments)
     assert with_it.total / GIB == pytest.approx(0.62, abs=0.15)
@@ -146,10 +146,10 @@ def test_sampling_that_sorts_is_the_logs_to_say(catalogue: Catalogue) -> None:
     assert without.activations - with_it.activations == (38 - 14) * 256 * model.vocabulary
 
 
-def test_images_are_encoded_in_patches(catalogue: Catalogue) -> None:
+def test_images_are_encoded_in_patches(catalog: Catalog) -> None:
     # The largest image of Qwen3-VL is 16,384 tokens of 4 patches: two frames of 16 by 16 pixels each, 1,024 wide
     # with an inner side of 4,096. Stream, norm and positions stay beside attention's 8 streams, and pixels.
-    model = catalogue.model("Qwen/Qwen3-VL-2B-Instruct")
+    model = catalog.model("Qwen/Qwen3-VL-2B-Instruct")
     arguments = {"max_batched_tokens": 2048, "max_seqs": 1}
     seen = reserve(model, release("0.19.0"), **arguments).activations
     assert seen == 4 * 16_384 * 2 * (6 * 16 * 16 + 11 * 1024)
@@ -159,17 +159,17 @@ def test_images_are_encoded_in_patches(catalogue: Catalogue) -> None:
     assert reserve(model, release("0.27.1"), **arguments).activations == seen
 
 
-def test_the_offline_class_takes_longer_steps(catalogue: Catalogue) -> None:
-    engine, gpu = catalogue.engine("vllm"), catalogue.accelerator("h100-sxm-80gb")
+def test_the_offline_class_takes_longer_steps(catalog: Catalog) -> None:
+    engine, gpu = catalog.engine("vllm"), catalog.accelerator("h100-sxm-80gb")
     assert rules(engine).scheduler(gpu) == (8192, 1024)
     assert rules(engine).scheduler(gpu, offline=True) == (16_384, 1024)
     assert rules(engine).scheduler(gpu, offline=True, max_batched_tokens=2048) == (2048, 1024)
-    large = catalogue.accelerator("b200-sxm-180gb")
+    large = catalog.accelerator("b200-sxm-180gb")
     assert rules(engine).scheduler(large, offline=True) == rules(engine).scheduler(large) == (16_384, 1024)
 
 
-def test_graphs_are_kept_only_where_captured_and_subtracted(catalogue: Catalogue) -> None:
-    model, arguments = catalogue.model("Qwen/Qwen2.5-7B"), {"max_batched_tokens": 2048, "max_seqs": 256}
+def test_graphs_are_kept_only_where_captured_and_subtracted(catalog: Catalog) -> None:
+    model, arguments = catalog.model("Qwen/Qwen2.5-7B"), {"max_batched_tokens": 2048, "max_seqs": 256}
 
     def graphs(version: str, **more: bool) -> int:
         return reserve(model, release(version, graph_bytes_per_layer=3), **arguments, **more).graphs
@@ -182,8 +182,8 @@ def test_graphs_are_kept_only_where_captured_and_subtracted(catalogue: Catalogue
     assert graphs("0.29.0") == 3 * 28 * 86
 
 
-def test_ranks_add_to_what_lies_outside_the_framework_where_links_multicast(catalogue: Catalogue) -> None:
-    model = catalogue.model("Qwen/Qwen2.5-7B")
+def test_ranks_add_to_what_lies_outside_the_framework_where_links_multicast(catalog: Catalog) -> None:
+    model = catalog.model("Qwen/Qwen2.5-7B")
     engine = release("0.25.0", non_framework_bytes=100, non_framework_rank_bytes=7, unified_bytes=1000)
     arguments = {"max_batched_tokens": 2048, "max_seqs": 256}
     assert reserve(model, engine, **arguments).non_framework == 100
@@ -206,15 +206,15 @@ def test_captured_sizes_follow_the_engines_list(max_seqs: int, sizes: int) -> No
     assert captured_sizes(min(2 * max_seqs, 512)) == sizes
 
 
-def test_a_missing_coefficient_is_named(catalogue: Catalogue) -> None:
+def test_a_missing_coefficient_is_named(catalog: Catalog) -> None:
     engine = release("0.25.0").model_copy(update={"coefficients": {}})
     with pytest.raises(InputError, match=r"coefficients: .* is missing"):
-        reserve(catalogue.model("Qwen/Qwen2.5-7B"), engine, max_batched_tokens=1, max_seqs=1)
+        reserve(catalog.model("Qwen/Qwen2.5-7B"), engine, max_batched_tokens=1, max_seqs=1)
 
 
-def test_versions_find_the_rules_of_their_time(catalogue: Catalogue) -> None:
+def test_versions_find_the_rules_of_their_time(catalog: Catalog) -> None:
     def found(version: str | None) -> str:
-        engine = engine_for_version(catalogue.engines.values(), "vllm", version)
+        engine = engine_for_version(catalog.engines.values(), "vllm", version)
         assert engine is not None
         return engine.name
 
@@ -229,9 +229,9 @@ def test_versions_find_the_rules_of_their_time(catalogue: Catalogue) -> None:
         "vllm",
     )
     assert version_number("image (0.10.1 dev)") == (0, 10, 1)
-    assert catalogue.engine("vllm@0.11.0").name == "vllm-0.11"
+    assert catalog.engine("vllm@0.11.0").name == "vllm-0.11"
     with pytest.raises(InputError, match=r"allowed: a version of .*vllm-0.11"):
-        catalogue.engine("vllm@latest")
+        catalog.engine("vllm@latest")
 
 
 @pytest.mark.parametrize(
@@ -245,36 +245,36 @@ def test_versions_find_the_rules_of_their_time(catalogue: Catalogue) -> None:
     ],
 )
 def test_weights_as_loaded_agree_with_logs(
-    catalogue: Catalogue, model: str, gpu: str, ranks: int, loaded_gib: float
+    catalog: Catalog, model: str, gpu: str, ranks: int, loaded_gib: float
 ) -> None:
     from kvreport.accounting.weights import weight_bytes
 
-    record, formats = catalogue.model(model), catalogue.weight_formats
-    added = load_overhead(record, catalogue.engine("vllm"), None, formats, catalogue.accelerator(gpu), ranks)
+    record, formats = catalog.model(model), catalog.weight_formats
+    added = load_overhead(record, catalog.engine("vllm"), None, formats, catalog.accelerator(gpu), ranks)
     size = weight_bytes(record, None, formats, ranks) + sum(added.values())
     assert size / GIB == pytest.approx(loaded_gib, rel=0.004)
 
 
-def test_images_on_axes_of_their_own_have_four_times_the_positions(catalogue: Catalogue) -> None:
+def test_images_on_axes_of_their_own_have_four_times_the_positions(catalog: Catalog) -> None:
     formats, gpu, engine = (
-        catalogue.weight_formats,
-        catalogue.accelerator("rtx-5070ti"),
-        catalogue.engine("vllm"),
+        catalog.weight_formats,
+        catalog.accelerator("rtx-5070ti"),
+        catalog.engine("vllm"),
     )
-    several = catalogue.model("Qwen/Qwen3-VL-2B-Instruct")  # 262144 positions, heads of 128
+    several = catalog.model("Qwen/Qwen3-VL-2B-Instruct")  # 262144 positions, heads of 128
     assert load_overhead(several, engine, None, formats, gpu)["position_table"] == 262_144 * 128 * 2 * 4
-    plain_axis = catalogue.model("Qwen/Qwen2.5-7B")
+    plain_axis = catalog.model("Qwen/Qwen2.5-7B")
     assert load_overhead(plain_axis, engine, None, formats, gpu)["position_table"] == 131_072 * 128 * 2
 
 
-def test_sglang_kept_the_scales_it_loaded_until_0516(catalogue: Catalogue) -> None:
-    model, formats = catalogue.model("deepseek-ai/DeepSeek-V4-Pro"), catalogue.weight_formats
-    older = engine_for_version(catalogue.engines.values(), "sglang", "0.5.15.post1")
-    newer = engine_for_version(catalogue.engines.values(), "sglang", "0.5.16")
+def test_sglang_kept_the_scales_it_loaded_until_0516(catalog: Catalog) -> None:
+    model, formats = catalog.model("deepseek-ai/DeepSeek-V4-Pro"), catalog.weight_formats
+    older = engine_for_version(catalog.engines.values(), "sglang", "0.5.15.post1")
+    newer = engine_for_version(catalog.engines.values(), "sglang", "0.5.16")
     assert older is not None
     assert newer is not None
     assert (older.name, newer.name) == ("sglang-0.5.15", "sglang-0.5.17")
-    hopper, blackwell = catalogue.accelerator("h200-sxm-141gb"), catalogue.accelerator("b200-sxm-180gb")
+    hopper, blackwell = catalog.accelerator("h200-sxm-141gb"), catalog.accelerator("b200-sxm-180gb")
     kept = load_overhead(model, older, None, formats, hopper, 8)["loaded_scales"]
     # 61 layers of 384 experts of three matrices of 3072 x 7168, one float of 4 bytes per 32 weights.
     assert kept == 61 * 384 * 3 * 3072 * 7168 // 32 * 4 // 8
@@ -286,12 +286,12 @@ def test_sglang_kept_the_scales_it_loaded_until_0516(catalogue: Catalogue) -> No
 
 
 @pytest.mark.parametrize("server", ["vllm", "sglang"])
-def test_classes_without_rotation_have_no_position_table(catalogue: Catalogue, server: str) -> None:
+def test_classes_without_rotation_have_no_position_table(catalog: Catalog, server: str) -> None:
     """Nemotron-H and Jamba attend without positions: their modules build no rotary embedding."""
-    engine, formats = catalogue.engine(server), catalogue.weight_formats
-    gpu = catalogue.accelerator("h100-sxm")
+    engine, formats = catalog.engine(server), catalog.weight_formats
+    gpu = catalog.accelerator("h100-sxm")
     for name in ("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "ai21labs/Jamba-v0.1"):
-        still = catalogue.model(name)
+        still = catalog.model(name)
         assert still.rotary_axes == 0
         turning = still.model_copy(update={"rotary_axes": 1})
         tables = [load_overhead(model, engine, None, formats, gpu) for model in (still, turning)]
@@ -299,35 +299,33 @@ def test_classes_without_rotation_have_no_position_table(catalogue: Catalogue, s
         assert tables[1]["position_table"] > 0
 
 
-def test_sglangs_position_tables_are_floats(catalogue: Catalogue) -> None:
-    formats, gpu = catalogue.weight_formats, catalogue.accelerator("h100-sxm-80gb")
-    engine = catalogue.engine("sglang")
-    dense = catalogue.model("Qwen/Qwen2.5-7B")  # 131072 positions, heads of 128
+def test_sglangs_position_tables_are_floats(catalog: Catalog) -> None:
+    formats, gpu = catalog.weight_formats, catalog.accelerator("h100-sxm-80gb")
+    engine = catalog.engine("sglang")
+    dense = catalog.model("Qwen/Qwen2.5-7B")  # 131072 positions, heads of 128
     assert load_overhead(dense, engine, None, formats, gpu)["position_table"] == 131_072 * 128 * 4
-    compressed = catalogue.model("deepseek-ai/DeepSeek-V4-Pro")  # 1048576 positions, 64 rotate
+    compressed = catalog.model("deepseek-ai/DeepSeek-V4-Pro")  # 1048576 positions, 64 rotate
     assert load_overhead(compressed, engine, None, formats, gpu)["position_table"] == 1_048_576 * 64 * 4 * 2
 
 
 @pytest.mark.parametrize(("ranks", "taken"), [(1, 500_000_000), (4, 2_300_000_000)])
-def test_sglangs_share_is_of_what_is_free_before_loading(
-    catalogue: Catalogue, ranks: int, taken: int
-) -> None:
-    engine, gpu = catalogue.engine("sglang"), catalogue.accelerator("h100-sxm-80gb")
-    model = catalogue.model("Qwen/Qwen2.5-7B")
+def test_sglangs_share_is_of_what_is_free_before_loading(catalog: Catalog, ranks: int, taken: int) -> None:
+    engine, gpu = catalog.engine("sglang"), catalog.accelerator("h100-sxm-80gb")
+    model = catalog.model("Qwen/Qwen2.5-7B")
     found = budget(
-        model, engine, gpu, formats=catalogue.weight_formats, tensor_parallel=ranks, utilization=0.75
+        model, engine, gpu, formats=catalog.weight_formats, tensor_parallel=ranks, utilization=0.75
     )
     assert found.kv_pool_bytes == pytest.approx(0.75 * (gpu.usable_bytes - taken) - found.weights, abs=2)
     assert found.activations == found.graphs == 0
 
 
 def test_sglang_keeps_tables_of_each_layer_on_amd_and_widens_grouped_projections(
-    catalogue: Catalogue,
+    catalog: Catalog,
 ) -> None:
-    model, formats = catalogue.model("deepseek-ai/DeepSeek-V4-Pro"), catalogue.weight_formats
-    instinct, hopper = catalogue.accelerator("mi355x"), catalogue.accelerator("h200-sxm-141gb")
-    blackwell, older = catalogue.accelerator("b200-sxm-180gb"), catalogue.engine("sglang-0.5.13")
-    newer = catalogue.engine("sglang")
+    model, formats = catalog.model("deepseek-ai/DeepSeek-V4-Pro"), catalog.weight_formats
+    instinct, hopper = catalog.accelerator("mi355x"), catalog.accelerator("h200-sxm-141gb")
+    blackwell, older = catalog.accelerator("b200-sxm-180gb"), catalog.engine("sglang-0.5.13")
+    newer = catalog.engine("sglang")
     added = load_overhead(model, older, None, formats, instinct)
     # 61 layers, 1048576 positions, 32 cosines and 32 sines of 16 bits.
     assert added["layer_tables"] == 61 * 1_048_576 * 64 * 2
@@ -342,14 +340,14 @@ def test_sglang_keeps_tables_of_each_layer_on_amd_and_widens_grouped_projections
     )
     assert "widened_projection" not in load_overhead(model, older, None, formats, blackwell)
     assert "widened_projection" not in load_overhead(model, newer, None, formats, instinct)
-    assert "widened_projection" in load_overhead(model, newer, None, formats, catalogue.accelerator("mi300x"))
+    assert "widened_projection" in load_overhead(model, newer, None, formats, catalog.accelerator("mi300x"))
 
 
 def test_sglangs_data_parallel_attention_divides_heads_and_shared_experts_over_all_ranks(
-    catalogue: Catalogue,
+    catalog: Catalog,
 ) -> None:
-    model = catalogue.model("deepseek-ai/DeepSeek-V3")
-    engine = catalogue.engine("sglang")
+    model = catalog.model("deepseek-ai/DeepSeek-V3")
+    engine = catalog.engine("sglang")
     alone, eight = (rules(engine).component_ranks(Layout(data=data)) for data in (1, 8))
     assert alone == {}
     assert eight == {"output_head": 8, "dense_mlp": 8, "shared_experts": 8}
@@ -360,10 +358,10 @@ def test_sglangs_data_parallel_attention_divides_heads_and_shared_experts_over_a
         == 1
     )
     split = weights_by_component(
-        model, None, catalogue.weight_formats, 1, expert_ranks=8, component_ranks=eight
+        model, None, catalog.weight_formats, 1, expert_ranks=8, component_ranks=eight
     )
-    plain = weights_by_component(model, None, catalogue.weight_formats, 8)
-    whole = weights_by_component(model, None, catalogue.weight_formats)
+    plain = weights_by_component(model, None, catalog.weight_formats, 8)
+    whole = weights_by_component(model, None, catalog.weight_formats)
     assert split["output_head"] == plain["output_head"]
     assert split["shared_experts"] == plain["shared_experts"]
     assert split["attention"] == whole["attention"]
@@ -379,14 +377,14 @@ def test_sglangs_data_parallel_attention_divides_heads_and_shared_experts_over_a
     ],
 )
 def test_what_sglang_finds_taken_depends_on_links_and_host(
-    catalogue: Catalogue, device: str, ranks: int, taken: int
+    catalog: Catalog, device: str, ranks: int, taken: int
 ) -> None:
     # 112.3 of 121.6 GiB are available on a DGX Spark (obs-074, seen-022); two RTX 4090 on PCIe print 0.19 GB (fresh-104).
-    found = rules(catalogue.engine("sglang"))
-    gpu = catalogue.accelerator(device)
+    found = rules(catalog.engine("sglang"))
+    gpu = catalog.accelerator(device)
     assert gpu.usable_bytes - found.free_before_loading(gpu, Layout(tensor=ranks)) == taken
 
 
-def test_vllm_measures_what_is_free_itself(catalogue: Catalogue) -> None:
-    gpu = catalogue.accelerator("dgx-spark-gb10")
-    assert rules(catalogue.engine("vllm")).free_before_loading(gpu, Layout()) == gpu.usable_bytes
+def test_vllm_measures_what_is_free_itself(catalog: Catalog) -> None:
+    gpu = catalog.accelerator("dgx-spark-gb10")
+    assert rules(catalog.engine("vllm")).free_before_loading(gpu, Layout()) == gpu.usable_bytes

@@ -15,19 +15,19 @@ from kvreport.accounting.roofline import (
     prefill_seconds,
 )
 from kvreport.accounting.weights import active_parameters, weight_bytes
-from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.load import open_catalog
 
-CATALOGUE = open_catalogue()
-H100 = Peaks.of(CATALOGUE.accelerator("h100-sxm-80gb"))
+CATALOG = open_catalog()
+H100 = Peaks.of(CATALOG.accelerator("h100-sxm-80gb"))
 WITHIN = 0.05
 
 
 def asks(model: str, weights: str | None = None, kv: str | None = None, tp: int = 1) -> Demand:
     return demand(
-        CATALOGUE.model(model),
-        CATALOGUE.weight_format(weights) if weights else None,
-        CATALOGUE.weight_formats,
-        CATALOGUE.kv_format(kv) if kv else None,
+        CATALOG.model(model),
+        CATALOG.weight_format(weights) if weights else None,
+        CATALOG.weight_formats,
+        CATALOG.kv_format(kv) if kv else None,
         tensor_parallel=tp,
     )
 
@@ -63,7 +63,7 @@ DEEPSEEK_V32 = {
 
 def asks_config(config: dict[str, object]) -> Demand:
     model = read_config(config, id="deepseek-ai/DeepSeek-V3.2")
-    return demand(model, None, CATALOGUE.weight_formats)
+    return demand(model, None, CATALOG.weight_formats)
 
 
 LLAMA_8B = asks("meta-llama/Llama-3.1-8B-Instruct")
@@ -124,7 +124,7 @@ def test_weight_only_formats_multiply_at_16_bits() -> None:
 
 
 def test_a_device_without_fp8_multiplies_fp8_weights_at_16_bits() -> None:
-    a100 = Peaks.of(CATALOGUE.accelerator("a100-sxm-80gb"))
+    a100 = Peaks.of(CATALOG.accelerator("a100-sxm-80gb"))
     assert a100.operations_per_s["fp8"] == a100.operations_per_s["bf16"]
 
 
@@ -180,9 +180,9 @@ def test_sparse_grouped_queries_read_the_blocks_that_they_pick() -> None:
 
 def test_a_table_of_which_a_token_takes_rows_is_neither_read_nor_multiplied() -> None:
     # Gemma 3n E4B: 262,144 rows for 35 layers x 256, beside an embedding that is also the output head.
-    model = CATALOGUE.model("google/gemma-3n-E4B-it")
+    model = CATALOG.model("google/gemma-3n-E4B-it")
     table = 262_144 * 35 * 256
-    held = weight_bytes(model, None, CATALOGUE.weight_formats, without=("vision", "audio"))
+    held = weight_bytes(model, None, CATALOG.weight_formats, without=("vision", "audio"))
     asked = asks(model.id)
     assert asked.dense_bytes == held - 2 * table
     multiplied = sum(asked.operations_per_token.values()) + sum(asked.head_operations.values())
@@ -272,7 +272,7 @@ def test_windows_and_full_attention_sum_up_in_closed_form() -> None:
 def test_bounds_lie_below_published_measurements_but_not_far(
     model: str, gpu: str, batch: int, context: int, measured_ms: float
 ) -> None:
-    bound = float(decode_seconds(asks(model), Peaks.of(CATALOGUE.accelerator(gpu)), batch, context)) * 1e3
+    bound = float(decode_seconds(asks(model), Peaks.of(CATALOG.accelerator(gpu)), batch, context)) * 1e3
     assert bound < measured_ms
     # A bound that is three times too low would be no help: these servers reach 41 to 73% of it.
     assert bound > 0.4 * measured_ms
@@ -292,7 +292,7 @@ def test_bounds_lie_below_published_measurements_but_not_far(
 def test_bounds_of_split_and_sparse_models_lie_below_measurements(
     model: str, weights: str | None, gpu: str, tp: int, context: int, measured_ms: float
 ) -> None:
-    peaks = Peaks.of(CATALOGUE.accelerator(gpu))
+    peaks = Peaks.of(CATALOG.accelerator(gpu))
     bound = float(decode_seconds(asks(model, weights, tp=tp), peaks, 1, context)) * 1e3
     # Kernels for single experts and slow links are far from peaks; the bound is still of the same order.
     assert 0.1 * measured_ms < bound < measured_ms
@@ -300,6 +300,6 @@ def test_bounds_of_split_and_sparse_models_lie_below_measurements(
 
 def test_the_bound_of_a_first_token_lies_below_a_measurement() -> None:
     # The same four DGX Spark: 83.91 ms until the first token of a prompt of 1,024.
-    peaks = Peaks.of(CATALOGUE.accelerator("gb10"))
+    peaks = Peaks.of(CATALOG.accelerator("gb10"))
     split = asks("Qwen/Qwen3-VL-32B-Instruct", "fp8", "fp8", tp=4)
     assert 0.4 * 83.91 < float(prefill_seconds(split, peaks, 1024)) * 1e3 < 83.91

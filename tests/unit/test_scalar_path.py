@@ -11,7 +11,7 @@ import pytest
 from kvreport import estimate
 from kvreport.accounting import numeric as xp
 from kvreport.accounting.deployment import lay_out
-from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.load import open_catalog
 from kvreport.estimation.request import resolve
 from kvreport.query import Query
 
@@ -60,7 +60,7 @@ def test_the_command_imports_no_numpy_either() -> None:
 @pytest.mark.parametrize("question", QUESTIONS[:3])
 def test_numbers_and_arrays_go_through_one_formula(question: tuple[str, str, dict[str, object]]) -> None:
     model, gpu, options = question
-    catalog = open_catalogue()
+    catalog = open_catalog()
     laid = lay_out(resolve(Query(model=model, gpu=gpu, **options), catalog).case)
     contexts = [1, 17, 4096, 100_000]
     for asked in (laid.requests, laid.verdicts, laid.shortfall, laid.concurrency, laid.printed_tokens):

@@ -7,19 +7,19 @@ import pytest
 from kvreport.accounting.engines.sglang.compressed import compressed_sizes
 from kvreport.accounting.engines.sglang.settings import prefill_captured, settings
 from kvreport.catalog.engine import engine_for_version
-from kvreport.catalog.load import Catalogue, load_catalogue
+from kvreport.catalog.load import Catalog, load_catalog
 
 
 @pytest.fixture(scope="module")
-def catalogue() -> Catalogue:
-    return load_catalogue()
+def catalog() -> Catalog:
+    return load_catalog()
 
 
 @pytest.mark.parametrize(("rings", "printed"), [(True, 32_781.44), (False, 13_735.04)])
-def test_deepseek_v4_takes_what_two_releases_print(catalogue: Catalogue, rings: bool, printed: float) -> None:
+def test_deepseek_v4_takes_what_two_releases_print(catalog: Catalog, rings: bool, printed: float) -> None:
     # bytes_per_full_token of 0.5.13 and 0.5.15 on MI355X with a window share of 0.15.
     found = compressed_sizes(
-        catalogue.model("deepseek-ai/DeepSeek-V4-Pro"),
+        catalog.model("deepseek-ai/DeepSeek-V4-Pro"),
         max_requests=256,
         page_tokens=256,
         window_share=0.15,
@@ -30,9 +30,9 @@ def test_deepseek_v4_takes_what_two_releases_print(catalogue: Catalogue, rings: 
     assert (found.fixed_bytes == 0) is rings
 
 
-def test_prefill_is_not_captured_up_to_0_5_9(catalogue: Catalogue) -> None:
-    model, device = catalogue.model("Qwen/Qwen2.5-7B"), catalogue.accelerator("rtx-4090")
-    old, new = (engine_for_version(catalogue.engines.values(), "sglang", one) for one in ("0.5.9", "0.5.10"))
+def test_prefill_is_not_captured_up_to_0_5_9(catalog: Catalog) -> None:
+    model, device = catalog.model("Qwen/Qwen2.5-7B"), catalog.accelerator("rtx-4090")
+    old, new = (engine_for_version(catalog.engines.values(), "sglang", one) for one in ("0.5.9", "0.5.10"))
     assert old is not None
     assert new is not None
     assert not prefill_captured(model, old)
@@ -40,19 +40,19 @@ def test_prefill_is_not_captured_up_to_0_5_9(catalogue: Catalogue) -> None:
     assert settings(model, old, device).share > settings(model, new, device).share
 
 
-def test_releases_before_0_5_3_have_no_rules(catalogue: Catalogue) -> None:
-    assert engine_for_version(catalogue.engines.values(), "sglang", "0.5.2") is None
+def test_releases_before_0_5_3_have_no_rules(catalog: Catalog) -> None:
+    assert engine_for_version(catalog.engines.values(), "sglang", "0.5.2") is None
 
 
-def test_context_ranks_divide_a_token_s_bytes_but_not_its_index_keys(catalogue: Catalogue) -> None:
+def test_context_ranks_divide_a_token_s_bytes_but_not_its_index_keys(catalog: Catalog) -> None:
     from kvreport.accounting.engines.sglang.pools import PoolFlags, index_bytes, token_bytes
 
-    engine = catalogue.engine("sglang")
-    latent, grouped = catalogue.model("deepseek-ai/DeepSeek-V3"), catalogue.model("Qwen/Qwen3-8B")
+    engine = catalog.engine("sglang")
+    latent, grouped = catalog.model("deepseek-ai/DeepSeek-V3"), catalog.model("Qwen/Qwen3-8B")
     one, eight = PoolFlags(2, attention_ranks=8), PoolFlags(2, attention_ranks=8, context_ranks=8)
     assert token_bytes(latent, engine, eight) == token_bytes(latent, engine, one) / 8
     # Eight KV heads on one group of eight ranks: each rank holds all of them for an eighth of the tokens.
     assert token_bytes(grouped, engine, eight) == token_bytes(grouped, engine, one)
-    sparse = catalogue.model("deepseek-ai/DeepSeek-V3.2")
+    sparse = catalog.model("deepseek-ai/DeepSeek-V3.2")
     kept = index_bytes(sparse, one) * sparse.layer_count
     assert token_bytes(sparse, engine, eight) - kept == (token_bytes(sparse, engine, one) - kept) / 8

@@ -24,7 +24,7 @@ from kvreport.accounting.sizing import (
     what_binds,
 )
 from kvreport.catalog.accelerator import current_since
-from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.load import open_catalog
 from kvreport.cli import main
 from kvreport.errors import InputError
 from kvreport.estimation import estimate
@@ -32,8 +32,8 @@ from kvreport.estimation.commands import checkpoint_note, serving_command
 from kvreport.estimation.size import Sizing, size
 
 GIB = 1 << 30
-CATALOGUE = open_catalogue()
-SINCE = current_since(CATALOGUE.accelerators.values())
+CATALOG = open_catalog()
+SINCE = current_since(CATALOG.accelerators.values())
 LLAMA_70B = "meta-llama/Llama-3.1-70B-Instruct"
 
 # A model of 1,000 B per token in blocks of 16 tokens, and one with a state beside it.
@@ -46,7 +46,7 @@ WORK = Workload(concurrent=10, longest_tokens=1000, mean_tokens=500, prompt_toke
 
 def seventy(context: int, **changes: object) -> Sizing:
     asked = {"concurrent": 64, "gpus": ["h100-sxm-80gb"], "weights": ["fp8"], "kv": ["fp8"], **changes}
-    return size(LLAMA_70B, context=context, catalog=CATALOGUE, **asked)  # type: ignore[arg-type]
+    return size(LLAMA_70B, context=context, catalog=CATALOG, **asked)  # type: ignore[arg-type]
 
 
 def test_sixty_four_requests_of_6000_tokens_hold_64_gb_on_a_70b_model_with_an_fp8_cache() -> None:
@@ -198,7 +198,7 @@ def test_prices_decide_the_order() -> None:
     assert best(h100=1.0, h200=10.0) == "h100-sxm-80gb"
 
 
-def test_the_whole_catalogue_is_ranked_and_every_deployment_serves_the_peak() -> None:
+def test_the_whole_catalog_is_ranked_and_every_deployment_serves_the_peak() -> None:
     found = size(
         LLAMA_70B,
         context=6000,
@@ -206,7 +206,7 @@ def test_the_whole_catalogue_is_ranked_and_every_deployment_serves_the_peak() ->
         weights=["released", "fp8"],
         kv=["auto", "fp8"],
         burst=1.5,
-        catalog=CATALOGUE,
+        catalog=CATALOG,
     )
     assert len(found.ranking.best_of_each()) > 40
     for one in found.ranking.deployments:
@@ -225,7 +225,7 @@ def test_the_whole_catalogue_is_ranked_and_every_deployment_serves_the_peak() ->
 
 
 def test_what_is_commonly_rented_comes_first_unless_accelerators_are_named() -> None:
-    asked = {"context": 6000, "concurrent": 64, "catalog": CATALOGUE}
+    asked = {"context": 6000, "concurrent": 64, "catalog": CATALOG}
     usual, alike = size(LLAMA_70B, **asked), size(LLAMA_70B, gpus=["*"], **asked)  # type: ignore[arg-type]
     kinds = [one.offer.accelerator.rental_class(SINCE) for one in usual.ranking.best_of_each() if one.sure]
     assert kinds == sorted(kinds, reverse=True)
@@ -254,12 +254,12 @@ def test_what_is_commonly_rented_comes_first_unless_accelerators_are_named() -> 
     ],
 )
 def test_a_replica_holds_what_an_estimate_says(model: str, gpu: str, ranks: int) -> None:
-    known = CATALOGUE.model(model)
+    known = CATALOG.model(model)
     context = min(16_384, known.context_tokens)
     found = size(
-        model, context=context, concurrent=1, gpus=[gpu], tensor_parallel=[ranks], catalog=CATALOGUE
+        model, context=context, concurrent=1, gpus=[gpu], tensor_parallel=[ranks], catalog=CATALOG
     ).ranking.deployments[0]
-    same = estimate(model, gpu=gpu, tensor_parallel=ranks, context_tokens=context, catalog=CATALOGUE)
+    same = estimate(model, gpu=gpu, tensor_parallel=ranks, context_tokens=context, catalog=CATALOG)
     assert found.pool_bytes == same.budget.kv_pool_bytes
     assert found.users_held == same.max_concurrent_requests_by_memory
 
@@ -274,14 +274,14 @@ def test_every_engine_sizes_and_none_without_a_scheduler_limits_requests(engine:
 @pytest.mark.parametrize("gpu", ["h100-sxm-80gb", "h200-sxm-141gb", "l40s"])
 def test_sglangs_pool_is_that_of_an_estimate_on_every_device(gpu: str) -> None:
     # Its reserve depends on the device's memory, so devices with equal kernels still differ.
-    found = size("Qwen/Qwen2.5-7B-Instruct", context=8192, concurrent=1, engine="sglang", catalog=CATALOGUE)
+    found = size("Qwen/Qwen2.5-7B-Instruct", context=8192, concurrent=1, engine="sglang", catalog=CATALOG)
     mine = next(
         one
         for one in found.ranking.deployments
         if (one.offer.accelerator.id, one.tensor_parallel) == (gpu, 1)
     )
     same = estimate(
-        "Qwen/Qwen2.5-7B-Instruct", gpu=gpu, context_tokens=8192, engine="sglang", catalog=CATALOGUE
+        "Qwen/Qwen2.5-7B-Instruct", gpu=gpu, context_tokens=8192, engine="sglang", catalog=CATALOG
     )
     assert mine.pool_bytes == same.budget.kv_pool_bytes
 
@@ -292,13 +292,13 @@ def test_a_shortlist_leaves_out_models_with_too_short_a_context() -> None:
         context="16K",
         concurrent=4,
         gpus=["H100"],
-        catalog=CATALOGUE,
+        catalog=CATALOG,
     )
     assert {one.model.id for one in found.ranking.deployments} == {"Qwen/Qwen2.5-7B-Instruct"}
 
 
 def test_the_answer_is_json_without_nan() -> None:
-    answer = size("Qwen/Qwen2.5-7B-Instruct", context=2048, concurrent=4, catalog=CATALOGUE).to_dict(top=200)
+    answer = size("Qwen/Qwen2.5-7B-Instruct", context=2048, concurrent=4, catalog=CATALOG).to_dict(top=200)
     json.dumps(answer, allow_nan=False)
     assert answer["deployments"]
 
@@ -437,7 +437,7 @@ def test_peaks_of_the_workload_are_whole() -> None:
 
 
 def test_a_rack_is_not_rented_by_the_device() -> None:
-    found = size(LLAMA_70B, context=8192, concurrent=64, catalog=CATALOGUE)
+    found = size(LLAMA_70B, context=8192, concurrent=64, catalog=CATALOG)
     best = found.ranking.best_of_each()
     first = best[0].offer.accelerator
     assert first.rental_class(SINCE) == 2
@@ -445,27 +445,25 @@ def test_a_rack_is_not_rented_by_the_device() -> None:
     for one in best:
         device = one.offer.accelerator
         assert device.billed(one.devices) % device.rented_devices == 0
-    assert CATALOGUE.accelerator("GB200").billed(3) == 4
+    assert CATALOG.accelerator("GB200").billed(3) == 4
 
 
 def test_every_accelerator_says_where_it_is_rented_or_that_it_was_looked_up() -> None:
-    for one in CATALOGUE.accelerators.values():
+    for one in CATALOG.accelerators.values():
         assert any("rented_as" in source.covers for source in one.sources), one.id
         providers = [name.split()[0] for name in one.rented_as]
         assert len(providers) == len(set(providers)), one.id
-    assert sum(bool(one.rented_as) for one in CATALOGUE.accelerators.values()) >= 40
+    assert sum(bool(one.rented_as) for one in CATALOG.accelerators.values()) >= 40
 
 
 def test_a_price_may_be_given_by_an_alias() -> None:
-    by_alias = size(
-        LLAMA_70B, context=8192, concurrent=64, prices={"b200": 5, "h100": 2.5}, catalog=CATALOGUE
-    )
+    by_alias = size(LLAMA_70B, context=8192, concurrent=64, prices={"b200": 5, "h100": 2.5}, catalog=CATALOG)
     by_slug = size(
         LLAMA_70B,
         context=8192,
         concurrent=64,
         prices={"b200-sxm-180gb": 5, "h100-sxm-80gb": 2.5},
-        catalog=CATALOGUE,
+        catalog=CATALOG,
     )
     assert [one.price_per_hour for one in by_alias.ranking.deployments] == [
         one.price_per_hour for one in by_slug.ranking.deployments
@@ -476,7 +474,7 @@ def test_a_price_may_be_given_by_an_alias() -> None:
 
 def test_no_command_is_given_for_an_engine_that_refuses_the_deployment() -> None:
     found = size(
-        "Qwen/Qwen3-30B-A3B-FP8", context=8192, concurrent=16, gpus=["a100-sxm4-80gb"], catalog=CATALOGUE
+        "Qwen/Qwen3-30B-A3B-FP8", context=8192, concurrent=16, gpus=["a100-sxm4-80gb"], catalog=CATALOG
     )
     best = found.ranking.best_of_each()[0]
     told = found.describe(best)["commands"]

@@ -9,7 +9,7 @@ from kvreport.accounting.engines.command import Served
 from kvreport.accounting.engines.sglang.rules import Sglang
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.ranking import Choices, Deployment, Offer, rank
-from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.load import open_catalog
 from kvreport.catalog.server_flags import load_server_flags
 from kvreport.cli import main
 from kvreport.errors import InputError
@@ -18,7 +18,7 @@ from kvreport.estimation.commands import nodes_note, serving_command
 from kvreport.estimation.size import Sizing, size
 from kvreport.resources import data_dir
 
-CATALOGUE = open_catalogue()
+CATALOG = open_catalog()
 DEEPSEEK = "deepseek-ai/DeepSeek-V3"
 LLAMA = "meta-llama/Llama-3.1-70B-Instruct"
 H200 = "h200-sxm-141gb"
@@ -26,7 +26,7 @@ H200 = "h200-sxm-141gb"
 
 def sized(model: str = DEEPSEEK, gpu: str = H200, **changes: object) -> Sizing:
     asked: dict[str, object] = {"context": "32K", "concurrent": 64, "gpus": [gpu], **changes}
-    return size(model, catalog=CATALOGUE, **asked)  # type: ignore[arg-type]
+    return size(model, catalog=CATALOG, **asked)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def test_eight_h200_serve_what_tensor_parallelism_alone_needs_thirty_two_for(dee
     ],
 )
 def test_a_layout_holds_what_an_estimate_says(deepseek: Sizing, label: str, flags: dict[str, int]) -> None:
-    answer = estimate(DEEPSEEK, gpu=H200, context_tokens="32K", catalog=CATALOGUE, **flags)
+    answer = estimate(DEEPSEEK, gpu=H200, context_tokens="32K", catalog=CATALOG, **flags)
     assert by_layout(deepseek)[label].users_held == answer.max_concurrent_requests_by_memory
 
 
@@ -97,16 +97,16 @@ def test_layouts_that_are_given_are_the_ones_tried() -> None:
 def test_a_layout_takes_no_more_of_a_node_than_it_has(
     deepseek: Sizing, per_node: int, labels: set[str]
 ) -> None:
-    device = CATALOGUE.accelerators[H200].model_copy(update={"devices_per_node": per_node})
+    device = CATALOG.accelerators[H200].model_copy(update={"devices_per_node": per_node})
     choices = Choices(
-        engine=CATALOGUE.engine("vllm"),
-        formats=CATALOGUE.weight_formats,
+        engine=CATALOG.engine("vllm"),
+        formats=CATALOG.weight_formats,
         weight_formats={"released": None},
         kv_formats={"auto": None},
-        all_kv_formats=CATALOGUE.kv_formats,
-        layouts=tuple(Layout(**one.model_dump()) for one in CATALOGUE.grid.layouts),
+        all_kv_formats=CATALOG.kv_formats,
+        layouts=tuple(Layout(**one.model_dump()) for one in CATALOG.grid.layouts),
     )
-    found = rank([CATALOGUE.model(DEEPSEEK)], deepseek.workload, [Offer(device)], choices)
+    found = rank([CATALOG.model(DEEPSEEK)], deepseek.workload, [Offer(device)], choices)
     assert {one.layout.label for one in found.deployments} == labels
 
 
@@ -169,7 +169,7 @@ def test_interleaved_tokens_are_read_once_over_the_ranks() -> None:
         context_tokens="32K",
         tensor_parallel=8,
         decode_context_parallel=8,
-        catalog=CATALOGUE,
+        catalog=CATALOG,
     )
     # An eighth of each request's 32,768 x 70,272 B, and at most all weights of the device, at 4.8 TB/s.
     cache_s = found.max_concurrent_requests * 32_768 * 70_272 / 8 / 4.8e12
@@ -287,7 +287,7 @@ def test_a_few_replicas_more_are_offered_where_as_many_only_just_hold_a_peak() -
 
 
 def test_layouts_of_the_search_are_not_in_the_published_matrix() -> None:
-    grid = CATALOGUE.grid
+    grid = CATALOG.grid
     assert not set(grid.layouts) & set(grid.sizing_layouts)
     assert len(grid.layouts) == 4
 
@@ -305,12 +305,12 @@ def test_a_machine_of_unequal_gpus_holds_what_an_estimate_of_it_says() -> None:
         pipeline_parallel=2,
         pipeline_partition="best",
         context_tokens="32K",
-        catalog=CATALOGUE,
+        catalog=CATALOG,
     )
     assert best.users_held == answer.max_concurrent_requests_by_memory > 0
     assert best.layout.partition[0] < best.layout.partition[1]
     assert best.offer.accelerator.id == PAIR
-    both = [CATALOGUE.accelerator(name).usable_bytes for name in PAIR.split("+")]
+    both = [CATALOG.accelerator(name).usable_bytes for name in PAIR.split("+")]
     assert best.memory_bytes == sum(both)
     facts = found.describe(best)
     assert facts["commands"]["vllm"].startswith(
@@ -319,7 +319,7 @@ def test_a_machine_of_unequal_gpus_holds_what_an_estimate_of_it_says() -> None:
 
 
 def test_unequal_gpus_are_ranked_beside_equal_ones_and_counted_by_machine() -> None:
-    found = size(CODER, context="32K", concurrent=5, gpus=[PAIR, "rtx-5090"], catalog=CATALOGUE)
+    found = size(CODER, context="32K", concurrent=5, gpus=[PAIR, "rtx-5090"], catalog=CATALOG)
     named = {one.offer.accelerator.id: one for one in found.ranking.best_of_each()}
     assert set(named) == {PAIR, "rtx-5090"}
     assert named[PAIR].devices % 2 == 0
@@ -355,11 +355,11 @@ def test_prices_of_unequal_gpus_add_up() -> None:
         concurrent=2,
         gpus=[PAIR],
         prices={"rtx-5070ti": 1.0, "rtx-5090": 3.0},
-        catalog=CATALOGUE,
+        catalog=CATALOG,
     )
     assert found.ranking.deployments[0].price_per_hour == 4.0
     with pytest.raises(InputError, match="rtx-5090"):
-        size(CODER, context="32K", concurrent=2, gpus=[PAIR], prices={"rtx-5070ti": 1.0}, catalog=CATALOGUE)
+        size(CODER, context="32K", concurrent=2, gpus=[PAIR], prices={"rtx-5070ti": 1.0}, catalog=CATALOG)
 
 
 def test_stages_with_data_ranks_hold_what_160_gpus_were_taken_for() -> None:
@@ -371,7 +371,7 @@ def test_stages_with_data_ranks_hold_what_160_gpus_were_taken_for() -> None:
         "deepseek-ai/DeepSeek-V4-Pro",
         gpu="h100-sxm-80gb",
         context_tokens="128K",
-        catalog=CATALOGUE,
+        catalog=CATALOG,
         data_parallel=8,
         pipeline_parallel=4,
         expert_parallel=True,

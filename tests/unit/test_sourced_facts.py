@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kvreport.catalog.load import load_catalogue
+from kvreport.catalog.load import load_catalog
 from kvreport.catalog.model import Model
 
 FLOOR = 0.9
@@ -17,13 +17,13 @@ def is_sourced(model: Model, field: str) -> bool:
 
 @pytest.mark.parametrize("field", ["release", "licence", "context_tokens"])
 def test_nine_of_ten_models_have_the_field_with_its_source(field: str) -> None:
-    models = list(load_catalogue().models.values())
+    models = list(load_catalog().models.values())
     unsourced = [model.id for model in models if not is_sourced(model, field)]
     assert len(unsourced) <= (1 - FLOOR) * len(models), unsourced
 
 
 def test_a_copy_has_the_release_and_the_license_of_its_original() -> None:
-    models = {model.id: model for model in load_catalogue().models.values()}
+    models = {model.id: model for model in load_catalog().models.values()}
     copy = models["mlx-community/Qwen2.5-14B-Instruct-4bit"]
     original = models[copy.quantized_from or ""]
     assert copy.release == original.release

@@ -5,7 +5,7 @@ from functools import cache
 import pytest
 from bs4 import BeautifulSoup
 
-from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.load import open_catalog
 from kvreport.publish.page_data import gather
 from kvreport.publish.site_data import SiteData
 from kvreport.site.kit.templating import render
@@ -18,7 +18,7 @@ MODEL = "meta-llama/Llama-3.1-8B-Instruct"
 @cache
 def site() -> SiteData:
     return gather(
-        open_catalogue(),
+        open_catalog(),
         models=MODEL,
         gpus="h100-sxm-80gb",
         version="t",

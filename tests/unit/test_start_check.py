@@ -8,7 +8,7 @@ import pytest
 import kvreport
 from kvreport.accounting.capacity import Verdict, start_verdict
 from kvreport.accounting.engines.registry import rules
-from kvreport.catalog.load import load_catalogue
+from kvreport.catalog.load import load_catalog
 from kvreport.dataset.grid import axes
 from kvreport.dataset.matrix import matrix
 
@@ -17,8 +17,8 @@ SHARED = "dgx-spark-gb10"
 
 
 @pytest.fixture(scope="module")
-def catalogue():
-    return load_catalogue()
+def catalog():
+    return load_catalog()
 
 
 @pytest.mark.parametrize(
@@ -44,13 +44,13 @@ def test_a_share_of_unified_memory_that_is_not_free_is_refused(share, verdict) -
         assert found.max_concurrent_requests == 0
 
 
-def test_a_shared_memory_has_a_default_that_is_surely_free(catalogue) -> None:
+def test_a_shared_memory_has_a_default_that_is_surely_free(catalog) -> None:
     found = kvreport.estimate(MODEL, gpu=SHARED, context_tokens=4096)
     assert found.verdict == "fits"
     assert found.request.utilization == 0.8
     assert any("--gpu-memory-utilization 0.8" in line for line in found.request.assumptions)
     plain = kvreport.estimate(MODEL, gpu="h100", context_tokens=4096)
-    assert plain.request.utilization == catalogue.engine("vllm").utilization
+    assert plain.request.utilization == catalog.engine("vllm").utilization
 
 
 def test_the_check_came_with_a_release_and_is_vllms() -> None:
@@ -68,8 +68,8 @@ def test_nearly_all_of_a_card_is_not_free_either() -> None:
     )
 
 
-def test_memory_that_is_set_has_no_logs_of_what_is_free(catalogue) -> None:
-    device = catalogue.accelerator(SHARED)
+def test_memory_that_is_set_has_no_logs_of_what_is_free(catalog) -> None:
+    device = catalog.accelerator(SHARED)
     free, *_ = device.free_at_start
     set_free, *_ = device.with_usable(1 << 36).free_at_start
     assert free < device.usable_bytes - (1 << 33)
@@ -80,14 +80,14 @@ def test_the_waterfall_and_the_levers_are_about_the_share() -> None:
     printed = kvreport.estimate(MODEL, gpu=SHARED, utilization=0.92, context_tokens=4096)
     from kvreport.estimation.why_not import why_not
 
-    told = why_not(printed, load_catalogue())
+    told = why_not(printed, load_catalog())
     assert [term.term for term in told.waterfall] == ["usable", "not_free", "asked", "short"]
     assert sum(term.size_bytes for term in told.waterfall[:3]) == told.waterfall[3].size_bytes
     assert any(lever.flags == "--utilization 0.8" and lever.enough for lever in told.levers)
 
 
-def test_many_devices_are_judged_like_each_alone(catalogue) -> None:
-    chosen = axes(catalogue, models=MODEL, gpus=f"{SHARED},h100-sxm-80gb,rtx-4090")
+def test_many_devices_are_judged_like_each_alone(catalog) -> None:
+    chosen = axes(catalog, models=MODEL, gpus=f"{SHARED},h100-sxm-80gb,rtx-4090")
     for cube in matrix(chosen):
         for place in np.argwhere(cube.possible):
             gpu, tp, weights, kv = place
@@ -113,6 +113,6 @@ def test_the_verdict_of_a_shortage() -> None:
         "fits",
     ]
     assert (
-        rules(load_catalogue().engine("ceiling")).start_shortage(load_catalogue().accelerator(SHARED), 1.0)
+        rules(load_catalog().engine("ceiling")).start_shortage(load_catalog().accelerator(SHARED), 1.0)
         is None
     )

@@ -50,7 +50,7 @@ def test_good_prose_has_none(style, text):
 
 
 def test_code_addresses_and_computed_values_are_not_prose(style):
-    text = "See `catalogue:` in [the page](quantised-cache.md), {{ 3 anew = f() }}.\n\n```\nanew\n```\n"
+    text = "See `catalog:` in [the page](quantised-cache.md), {{ 3 anew = f() }}.\n\n```\nanew\n```\n"
     assert [piece.text for piece in style.markdown(text)] == ["See code in the page, N."]
 
 

@@ -10,12 +10,12 @@ import kvreport
 from kvreport.accounting.capacity import Verdict
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.support import Asked, judge
-from kvreport.catalog.load import load_catalogue
+from kvreport.catalog.load import load_catalog
 from kvreport.catalog.shelf import validate
 from kvreport.catalog.support import Support
 from kvreport.dataset.grid import axes
 from kvreport.dataset.matrix import matrix
-from kvreport.errors import CatalogueError
+from kvreport.errors import CatalogError
 from kvreport.estimation.size import size
 
 DENSE, LATENT, SPARSE = "Qwen/Qwen3-8B", "deepseek-ai/DeepSeek-V3", "deepseek-ai/DeepSeek-V3.2"
@@ -107,19 +107,19 @@ DOCUMENTED = [
 
 
 @pytest.fixture(scope="module")
-def catalogue():
-    return load_catalogue()
+def catalog():
+    return load_catalog()
 
 
 @pytest.mark.parametrize(("engine", "gpu", "model", "weights", "kv", "expected"), DOCUMENTED)
-def test_a_documented_refusal_or_start_is_judged_so(catalogue, engine, gpu, model, weights, kv, expected):
+def test_a_documented_refusal_or_start_is_judged_so(catalog, engine, gpu, model, weights, kv, expected):
     found = judge(
-        catalogue.support,
-        catalogue.engine(engine),
-        catalogue.accelerator(gpu),
-        catalogue.model(model),
-        None if weights is None else catalogue.weight_format(weights),
-        None if kv is None else catalogue.kv_format(kv),
+        catalog.support,
+        catalog.engine(engine),
+        catalog.accelerator(gpu),
+        catalog.model(model),
+        None if weights is None else catalog.weight_format(weights),
+        None if kv is None else catalog.kv_format(kv),
     )
     assert (WIDENED if found.weight_only else found.verdict) == expected
     assert bool(found.reason) == (expected is not RUNS)
@@ -141,9 +141,9 @@ def test_an_estimate_of_weights_that_are_widened_runs_and_says_so() -> None:
     assert plain.to_dict()["verdict_reason"] is None
 
 
-def test_no_row_starts_where_the_release_refuses_and_all_refusals_have_their_code(catalogue) -> None:
+def test_no_row_starts_where_the_release_refuses_and_all_refusals_have_their_code(catalog) -> None:
     gpus = "a100-sxm4-80gb,h100-sxm-80gb,l4,m4-max-128,mi300x,t4,tpu-v5e,v100-sxm2-32gb"
-    chosen = axes(catalogue, models=f"{DENSE},{LATENT},{SPARSE},openai/gpt-oss-20b", gpus=gpus)
+    chosen = axes(catalog, models=f"{DENSE},{LATENT},{SPARSE},openai/gpt-oss-20b", gpus=gpus)
     seen = set()
     for cube in matrix(chosen):
         verdicts, users = cube.values["verdict"], cube.values["max_concurrent_requests"]
@@ -151,13 +151,13 @@ def test_no_row_starts_where_the_release_refuses_and_all_refusals_have_their_cod
             gpu, spread, weights, kv = place
             form = cube.weight_formats[weights]
             code = judge(
-                catalogue.support,
-                catalogue.engine(cube.engine),
-                catalogue.accelerator(cube.gpus[gpu]),
+                catalog.support,
+                catalog.engine(cube.engine),
+                catalog.accelerator(cube.gpus[gpu]),
                 cube.model,
-                None if form == "released" else catalogue.weight_format(form),
-                catalogue.kv_formats[cube.kv_formats[kv]],
-                Asked(layout=cube.layouts[spread], formats=catalogue.weight_formats),
+                None if form == "released" else catalog.weight_format(form),
+                catalog.kv_formats[cube.kv_formats[kv]],
+                Asked(layout=cube.layouts[spread], formats=catalog.weight_formats),
             ).code
             rows = verdicts[tuple(place)]
             refused = rows >= Verdict.FORMAT_NOT_SUPPORTED
@@ -189,47 +189,47 @@ def test_a_size_offers_only_what_runs() -> None:
         ),
     ],
 )
-def test_a_wrong_rule_is_a_fault(catalogue, field, change) -> None:
-    data = yaml.safe_load((catalogue.folder / "support.yaml").read_text(encoding="utf-8"))
+def test_a_wrong_rule_is_a_fault(catalog, field, change) -> None:
+    data = yaml.safe_load((catalog.folder / "support.yaml").read_text(encoding="utf-8"))
     data[field].append(change)
-    with pytest.raises(CatalogueError, match=field if change["source"] != "nowhere" else "nowhere"):
+    with pytest.raises(CatalogError, match=field if change["source"] != "nowhere" else "nowhere"):
         validate(Support, data, "support.yaml")
 
 
-def test_a_padded_width_divides_where_the_originals_does_not(catalogue):
+def test_a_padded_width_divides_where_the_originals_does_not(catalog):
     padded, plain = (
-        catalogue.model("Qwen/Qwen2.5-72B-Instruct-GPTQ-Int4"),
-        catalogue.model("Qwen/Qwen2.5-72B-Instruct"),
+        catalog.model("Qwen/Qwen2.5-72B-Instruct-GPTQ-Int4"),
+        catalog.model("Qwen/Qwen2.5-72B-Instruct"),
     )
     assert (plain.intermediate_size, padded.intermediate_size) == (29568, 29696)
-    engine, gpu = catalogue.engine("vllm"), catalogue.accelerator("h100")
-    asked = Asked(layout=Layout(tensor=8), formats=catalogue.weight_formats)
-    assert judge(catalogue.support, engine, gpu, padded, asked=asked).verdict is None
-    cut = judge(catalogue.support, engine, gpu, plain, catalogue.weight_format("int4"), asked=asked)
+    engine, gpu = catalog.engine("vllm"), catalog.accelerator("h100")
+    asked = Asked(layout=Layout(tensor=8), formats=catalog.weight_formats)
+    assert judge(catalog.support, engine, gpu, padded, asked=asked).verdict is None
+    cut = judge(catalog.support, engine, gpu, plain, catalog.weight_format("int4"), asked=asked)
     assert cut.verdict == NO_FORMAT
     assert "3,696" in cut.reason
 
 
 @pytest.mark.parametrize(("release", "verdict"), [("vllm@0.28.0", NO_FORMAT), ("vllm@0.29.0", None)])
-def test_blocks_of_experts_are_divided_since_a_release(catalogue, release, verdict):
+def test_blocks_of_experts_are_divided_since_a_release(catalog, release, verdict):
     found = judge(
-        catalogue.support,
-        catalogue.engine(release),
-        catalogue.accelerator("h100"),
-        catalogue.model("Qwen/Qwen3-235B-A22B-FP8"),
-        asked=Asked(layout=Layout(tensor=8), formats=catalogue.weight_formats),
+        catalog.support,
+        catalog.engine(release),
+        catalog.accelerator("h100"),
+        catalog.model("Qwen/Qwen3-235B-A22B-FP8"),
+        asked=Asked(layout=Layout(tensor=8), formats=catalog.weight_formats),
     )
     assert found.verdict == verdict
 
 
-def test_experts_that_stay_whole_are_not_cut(catalogue):
+def test_experts_that_stay_whole_are_not_cut(catalog):
     for layout in (Layout(tensor=8, expert=True), Layout(data=8, expert=True), Layout(tensor=4)):
         found = judge(
-            catalogue.support,
-            catalogue.engine("sglang"),
-            catalogue.accelerator("h100"),
-            catalogue.model("Qwen/Qwen3-235B-A22B-FP8"),
-            asked=Asked(layout=layout, formats=catalogue.weight_formats),
+            catalog.support,
+            catalog.engine("sglang"),
+            catalog.accelerator("h100"),
+            catalog.model("Qwen/Qwen3-235B-A22B-FP8"),
+            asked=Asked(layout=layout, formats=catalog.weight_formats),
         )
         assert found.verdict is None, layout
 
@@ -249,14 +249,14 @@ def test_experts_that_stay_whole_are_not_cut(catalogue):
     ],
 )
 def test_a_release_without_a_flag_refuses_the_layout(
-    catalogue, engine: str, layout: Layout, runs: bool
+    catalog, engine: str, layout: Layout, runs: bool
 ) -> None:
-    model = catalogue.model("Qwen/Qwen3-235B-A22B" if layout.expert else "deepseek-ai/DeepSeek-R1")
-    known = catalogue.engine(engine)
+    model = catalog.model("Qwen/Qwen3-235B-A22B" if layout.expert else "deepseek-ai/DeepSeek-R1")
+    known = catalog.engine(engine)
     judged = judge(
-        catalogue.support,
+        catalog.support,
         known,
-        catalogue.accelerator("h200-sxm-141gb"),
+        catalog.accelerator("h200-sxm-141gb"),
         model,
         None,
         None,
@@ -337,16 +337,13 @@ def test_devices_stand_in_as_many_machines_as_they_need(gpu, ranks, nodes, state
     assert any(line.startswith("nodes ") for line in found.request.assumptions) == stated
 
 
-def test_no_published_row_puts_two_computers_into_one_machine(catalogue) -> None:
+def test_no_published_row_puts_two_computers_into_one_machine(catalog) -> None:
     asked = Asked(layout=Layout(tensor=2))
-    engine, model = catalogue.engine("vllm"), catalogue.model(DENSE)
-    alone = judge(catalogue.support, engine, catalogue.accelerator("dgx-spark-gb10"), model, asked=asked)
+    engine, model = catalog.engine("vllm"), catalog.model(DENSE)
+    alone = judge(catalog.support, engine, catalog.accelerator("dgx-spark-gb10"), model, asked=asked)
     assert (alone.verdict, "2 machines" in alone.reason) == (NO_DEVICE, True)
-    assert (
-        judge(catalogue.support, engine, catalogue.accelerator("rtx-4090"), model, asked=asked).verdict
-        is None
-    )
-    for cube in matrix(axes(catalogue, models=DENSE, gpus="dgx-spark-gb10,rtx-4090")):
+    assert judge(catalog.support, engine, catalog.accelerator("rtx-4090"), model, asked=asked).verdict is None
+    for cube in matrix(axes(catalog, models=DENSE, gpus="dgx-spark-gb10,rtx-4090")):
         if not cube.tensor_parallel[1:]:
             continue
         rows = cube.values["verdict"][list(cube.gpus).index("dgx-spark-gb10"), 1]
@@ -406,14 +403,14 @@ def test_a_release_runs_only_the_cache_types_that_it_knows(engine: str, kv: str,
     ],
 )
 def test_contexts_are_divided_only_where_kernels_join_their_parts(
-    catalogue, model: str, gpu: str, engine: str, layout: Layout, expected: str | None
+    catalog, model: str, gpu: str, engine: str, layout: Layout, expected: str | None
 ) -> None:
     found = judge(
-        catalogue.support,
-        catalogue.engine(engine),
-        catalogue.accelerator(gpu),
-        catalogue.model(model),
-        asked=Asked(layout=layout, formats=catalogue.weight_formats),
+        catalog.support,
+        catalog.engine(engine),
+        catalog.accelerator(gpu),
+        catalog.model(model),
+        asked=Asked(layout=layout, formats=catalog.weight_formats),
     )
     if expected is None:
         assert found.verdict is None, found.reason

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.load import open_catalog
 from kvreport.publish.page_data import gather
 from kvreport.site.kit import drawing, templating
 from kvreport.site.page_type import Inputs
@@ -39,7 +39,7 @@ def test_the_state_is_that_of_the_named_folders_and_of_the_shared_templates(tmp_
 
 def test_a_models_page_uses_templates_of_the_folders_that_decide_it_and_no_others(tmp_path: Path) -> None:
     site = gather(
-        open_catalogue(),
+        open_catalog(),
         models="meta-llama/Llama-3.1-8B-Instruct,deepseek-ai/DeepSeek-V3",
         gpus="h100-sxm-80gb,b200-sxm-180gb,rtx-4090",
         version="2026.11.22",

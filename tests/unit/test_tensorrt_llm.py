@@ -4,21 +4,21 @@ import pytest
 
 from kvreport.accounting import capacity
 from kvreport.accounting.engines.tensorrt_llm import states_bytes, token_bytes
-from kvreport.catalog.load import Catalogue, open_catalogue
+from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.errors import InputError
 from kvreport.estimation.estimate import estimate
 from kvreport.units import GIB
 
 
 @pytest.fixture(scope="module")
-def catalogue() -> Catalogue:
-    return open_catalogue()
+def catalog() -> Catalog:
+    return open_catalog()
 
 
-def test_latents_are_whole_on_every_rank(catalogue: Catalogue) -> None:
+def test_latents_are_whole_on_every_rank(catalog: Catalog) -> None:
     # "Allocated 166.02 GiB for max tokens in paged KV cache (5073376)": eight B300, Kimi K2.5 with FP8 cache.
-    fp8 = catalogue.kv_format("fp8")
-    one = token_bytes(catalogue.model("moonshotai/Kimi-K2.5"), fp8, 8)
+    fp8 = catalog.kv_format("fp8")
+    one = token_bytes(catalog.model("moonshotai/Kimi-K2.5"), fp8, 8)
     assert one == 61 * 576
     assert one * 5_073_376 / GIB == pytest.approx(166.02, abs=0.005)
 
@@ -32,19 +32,19 @@ def test_latents_are_whole_on_every_rank(catalogue: Catalogue) -> None:
     ],
 )
 def test_bytes_of_logged_tokens(
-    catalogue: Catalogue, model: str, kv: str | None, tokens: int, gib: float
+    catalog: Catalog, model: str, kv: str | None, tokens: int, gib: float
 ) -> None:
-    stored = None if kv is None else catalogue.kv_format(kv)
-    assert token_bytes(catalogue.model(model), stored, 1) * tokens / GIB == pytest.approx(gib, abs=0.005)
+    stored = None if kv is None else catalog.kv_format(kv)
+    assert token_bytes(catalog.model(model), stored, 1) * tokens / GIB == pytest.approx(gib, abs=0.005)
 
 
-def test_tokens_are_rounded_up_to_whole_blocks(catalogue: Catalogue) -> None:
+def test_tokens_are_rounded_up_to_whole_blocks(catalog: Catalog) -> None:
     found = estimate(
         "HuggingFaceTB/SmolLM2-135M-Instruct",
         gpu="rtx-4090",
         engine="tensorrt-llm",
         kv_pool=int(9.06 * GIB),
-        catalog=catalogue,
+        catalog=catalog,
     )
     # 13,189 blocks of 32 tokens in the log; 9.06 GiB is what it prints of a pool with two decimals.
     blocks = int(capacity.blocks(found.budget.kv_pool_bytes, found.plan))
@@ -52,8 +52,8 @@ def test_tokens_are_rounded_up_to_whole_blocks(catalogue: Catalogue) -> None:
     assert found.kv_pool_tokens == blocks * 32
 
 
-def test_the_share_is_of_what_weights_and_the_reserve_leave(catalogue: Catalogue) -> None:
-    asked = {"gpu": "h100-sxm-80gb", "engine": "trtllm", "context_tokens": 8192, "catalog": catalogue}
+def test_the_share_is_of_what_weights_and_the_reserve_leave(catalog: Catalog) -> None:
+    asked = {"gpu": "h100-sxm-80gb", "engine": "trtllm", "context_tokens": 8192, "catalog": catalog}
     whole = estimate("meta-llama/Llama-3.1-8B-Instruct", utilization=1.0, **asked).budget  # type: ignore[arg-type]
     half = estimate("meta-llama/Llama-3.1-8B-Instruct", utilization=0.5, **asked).budget  # type: ignore[arg-type]
     left = whole.total_bytes - whole.weights - whole.activations - whole.non_framework
@@ -61,7 +61,7 @@ def test_the_share_is_of_what_weights_and_the_reserve_leave(catalogue: Catalogue
     assert half.kv_pool_bytes == left // 2
 
 
-def test_one_published_log_of_eight_ranks_lies_in_the_band(catalogue: Catalogue) -> None:
+def test_one_published_log_of_eight_ranks_lies_in_the_band(catalog: Catalog) -> None:
     found = estimate(
         "nvidia/Kimi-K2.5-NVFP4",
         gpu="b300-sxm-288gb",
@@ -69,14 +69,14 @@ def test_one_published_log_of_eight_ranks_lies_in_the_band(catalogue: Catalogue)
         kv="fp8",
         engine="tensorrt-llm",
         context_tokens=8192,
-        catalog=catalogue,
+        catalog=catalog,
     ).budget
     assert abs(found.kv_pool_bytes - 166.02 * GIB) < found.uncertainty_bytes
 
 
-def test_states_of_all_requests_are_taken_first(catalogue: Catalogue) -> None:
-    model = catalogue.model("Qwen/Qwen3.5-27B")
-    asked = {"gpu": "h200", "engine": "tensorrt-llm", "kv_pool": 40 * GIB, "catalog": catalogue}
+def test_states_of_all_requests_are_taken_first(catalog: Catalog) -> None:
+    model = catalog.model("Qwen/Qwen3.5-27B")
+    asked = {"gpu": "h200", "engine": "tensorrt-llm", "kv_pool": 40 * GIB, "catalog": catalog}
     few = estimate(model.id, max_seqs=8, **asked)  # type: ignore[arg-type]
     more = estimate(model.id, max_seqs=72, **asked)  # type: ignore[arg-type]
     lost = 64 * states_bytes(model, 1) // token_bytes(model, None, 1)
@@ -85,8 +85,8 @@ def test_states_of_all_requests_are_taken_first(catalogue: Catalogue) -> None:
     assert few.kv_pool_tokens - more.kv_pool_tokens == pytest.approx(lost, abs=32)
 
 
-def test_blocks_are_powers_of_two_and_a_cache_must_grow(catalogue: Catalogue) -> None:
-    asked = {"gpu": "h100-sxm-80gb", "engine": "tensorrt-llm", "catalog": catalogue}
+def test_blocks_are_powers_of_two_and_a_cache_must_grow(catalog: Catalog) -> None:
+    asked = {"gpu": "h100-sxm-80gb", "engine": "tensorrt-llm", "catalog": catalog}
     with pytest.raises(InputError, match="power of two"):
         estimate("Qwen/Qwen3-8B", block_size=48, **asked)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="growing cache"):

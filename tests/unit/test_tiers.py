@@ -15,14 +15,14 @@ from kvreport.accounting.tiers import (
     requests_kept,
     restore_seconds,
 )
-from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.load import open_catalog
 from kvreport.errors import InputError
 
-CATALOGUE = open_catalogue()
-LLAMA = CATALOGUE.model("meta-llama/Llama-3.1-8B-Instruct")
+CATALOG = open_catalog()
+LLAMA = CATALOG.model("meta-llama/Llama-3.1-8B-Instruct")
 PROFILE = held(LLAMA)
-DEMAND = demand(LLAMA, None, CATALOGUE.weight_formats)
-H100 = Peaks.of(CATALOGUE.accelerator("h100-sxm-80gb"))
+DEMAND = demand(LLAMA, None, CATALOG.weight_formats)
+H100 = Peaks.of(CATALOG.accelerator("h100-sxm-80gb"))
 HOST = Tier("host memory", 256 * 10**9, LINKS["PCIe 5.0 x16"])
 
 

@@ -53,7 +53,7 @@ def test_lines_of_json_are_judged(tmp_path: Path, capsys: pytest.CaptureFixture[
     ]
 
 
-def test_the_catalogues_own_files_are_read(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_catalogs_own_files_are_read(capsys: pytest.CaptureFixture[str]) -> None:
     found = judged(capsys, str(data_dir() / "observations" / "vllm-3.yaml"))
     assert {row["id"] for row in found["comparisons"]} >= {"new-008", "new-016", "new-017"}
     assert any(row["id"] == "new-019" for row in found["not_compared"])

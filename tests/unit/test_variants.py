@@ -8,14 +8,14 @@ import pytest
 
 from kvreport.accounting.weights import released_bytes
 from kvreport.catalog.base import Source
-from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.load import open_catalog
 from kvreport.catalog.variant import Variant, expand
 from kvreport.dataset.grid import axes
 from kvreport.dataset.matrix import cube_of, matrix
-from kvreport.errors import CatalogueError
+from kvreport.errors import CatalogError
 
-CATALOGUE = open_catalogue()
-FORMATS = CATALOGUE.weight_formats
+CATALOG = open_catalog()
+FORMATS = CATALOG.weight_formats
 SOURCE = Source(covers=("weight_format",), title="test", evidence="derived")
 
 
@@ -34,9 +34,9 @@ def copy(base: str, form: str, **more: object) -> Variant:
     ],
 )
 def test_a_derived_copy_is_what_its_own_config_makes(base: str, own: str) -> None:
-    read = CATALOGUE.models[own]
+    read = CATALOG.models[own]
     assert read.quantized_from is None
-    made = expand(copy(base, "fp8-block"), CATALOGUE.models[base], FORMATS)
+    made = expand(copy(base, "fp8-block"), CATALOG.models[base], FORMATS)
     assert {(row.name, row.released, row.count) for row in made.weights} == {
         (row.name, row.released, row.count) for row in read.weights
     }
@@ -44,8 +44,8 @@ def test_a_derived_copy_is_what_its_own_config_makes(base: str, own: str) -> Non
 
 
 def test_a_copy_keeps_dimensions_and_licence_and_says_what_it_is_of() -> None:
-    model = CATALOGUE.models["Qwen/Qwen3-32B-AWQ"]
-    base = CATALOGUE.models["Qwen/Qwen3-32B"]
+    model = CATALOG.models["Qwen/Qwen3-32B-AWQ"]
+    base = CATALOG.models["Qwen/Qwen3-32B"]
     assert (model.quantized_from, model.licence, model.layers) == (base.id, base.licence, base.layers)
     assert model.release_known
     # As its safetensors files hold: the sum of a published table of its tensors.
@@ -55,7 +55,7 @@ def test_a_copy_keeps_dimensions_and_licence_and_says_what_it_is_of() -> None:
 
 
 def test_components_and_modules_may_differ_from_the_rest() -> None:
-    base = CATALOGUE.models["Qwen/Qwen3-30B-A3B"]
+    base = CATALOG.models["Qwen/Qwen3-30B-A3B"]
     made = expand(
         copy(
             base.id,
@@ -73,14 +73,14 @@ def test_components_and_modules_may_differ_from_the_rest() -> None:
 
 
 def test_a_copy_has_rows_as_released_alone() -> None:
-    one = axes(CATALOGUE, models="Qwen/Qwen3-32B-AWQ", gpus="h100-sxm-80gb")
+    one = axes(CATALOG, models="Qwen/Qwen3-32B-AWQ", gpus="h100-sxm-80gb")
     cube = cube_of(one.models[0], one)
     kept = {name for place, name in enumerate(cube.weight_formats) if cube.possible[:, :, place].any()}
     assert kept == {"released"}
 
 
 def test_a_model_whose_quantizer_nobody_read_has_no_row_as_released() -> None:
-    one = axes(CATALOGUE, models="ByteDance-Seed/Seed-OSS-36B-Instruct", gpus="h100-sxm-80gb")
+    one = axes(CATALOG, models="ByteDance-Seed/Seed-OSS-36B-Instruct", gpus="h100-sxm-80gb")
     cube = cube_of(one.models[0], one)
     kept = {name for place, name in enumerate(cube.weight_formats) if cube.possible[:, :, place].any()}
     assert kept == {"bf16", "fp8", "int4"}
@@ -100,10 +100,10 @@ def test_a_copy_of_nothing_is_refused(tmp_path: Path, text: str, named: str) -> 
     rest = "name: b\nweight_format: int4\nsources: [{covers: [weight_format], title: t, evidence: derived}]\n"
     (folder / "a--copy.yaml").write_text(f"id: a/copy\nquantized_from: a/other\n{rest}")
     (folder / "a--b.yaml").write_text(f"id: a/b\n{text or 'quantized_from: 3'}\n{rest}")
-    with pytest.raises(CatalogueError, match=named):
-        open_catalogue(tmp_path).model("a/b")
+    with pytest.raises(CatalogError, match=named):
+        open_catalog(tmp_path).model("a/b")
 
 
 def test_a_matrix_of_formats_that_a_model_has_no_rows_in_is_empty() -> None:
-    asked = axes(CATALOGUE, models="Qwen/Qwen3-32B-AWQ", gpus="h100-sxm-80gb", weights=["bf16"])
+    asked = axes(CATALOG, models="Qwen/Qwen3-32B-AWQ", gpus="h100-sxm-80gb", weights=["bf16"])
     assert list(matrix(asked)) == []

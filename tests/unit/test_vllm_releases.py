@@ -9,24 +9,24 @@ from kvreport.accounting.engines.vllm import releases, scheduler
 from kvreport.accounting.engines.vllm.expert_kernels import block_float_kernel
 from kvreport.accounting.parallel import Layout
 from kvreport.catalog.engine import Engine, version_number
-from kvreport.catalog.load import Catalogue, open_catalogue
+from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.units import GIB
 
 
-def at(catalogue: Catalogue, release: tuple[int, ...]) -> Engine:
+def at(catalog: Catalog, release: tuple[int, ...]) -> Engine:
     """The record of a release."""
     version = ".".join(map(str, (*release, 0)[:3]))
-    return rules(catalogue.engine(f"vllm@{version}")).at_release(version)
+    return rules(catalog.engine(f"vllm@{version}")).at_release(version)
 
 
 @pytest.fixture(scope="module")
-def catalogue() -> Catalogue:
-    return open_catalogue()
+def catalog() -> Catalog:
+    return open_catalog()
 
 
 @pytest.fixture(scope="module")
-def records(catalogue: Catalogue) -> list[Engine]:
-    found = [engine for engine in catalogue.engines.values() if engine.family == "vllm"]
+def records(catalog: Catalog) -> list[Engine]:
+    found = [engine for engine in catalog.engines.values() if engine.family == "vllm"]
     return sorted(found, key=lambda engine: version_number(engine.versions[0] if engine.versions else ""))
 
 
@@ -50,10 +50,10 @@ def test_records_say_what_the_rules_of_their_release_say(records: list[Engine]) 
             assert getattr(record, field) == value, (record.name, field)
 
 
-def test_records_have_the_scheduler_sizes_of_the_rules(catalogue: Catalogue, records: list[Engine]) -> None:
+def test_records_have_the_scheduler_sizes_of_the_rules(catalog: Catalog, records: list[Engine]) -> None:
     names = ("h100-sxm-80gb", "a100-sxm4-80gb", "l40s", "b200-sxm-180gb", "rtx-pro-6000-server", "h20-96gb")
     for record in records:
-        for gpu in map(catalogue.accelerator, names):
+        for gpu in map(catalog.accelerator, names):
             kept = record.device_class(gpu.id, gpu.usable_bytes)
             sizes = scheduler.default_sizes(releases.release_of(record), gpu.id, gpu.usable_bytes)
             assert (kept.max_batched_tokens, kept.max_seqs) == sizes, (record.name, gpu.id)
@@ -117,27 +117,27 @@ def test_a_short_context_limits_the_step() -> None:
     ],
 )
 def test_the_second_model_runner_serves_more_with_every_release(
-    catalogue: Catalogue,
+    catalog: Catalog,
     release: tuple[int, ...],
     architecture: str,
     experts: bool,
     states: bool,
     second: bool,
 ) -> None:
-    engine = at(catalogue, release)
+    engine = at(catalog, release)
     assert releases.second_runner(engine, architecture, experts=experts, states=states) is second
 
 
-def test_quantized_weights_and_rocm_kept_the_first_runner_longer(catalogue: Catalogue) -> None:
+def test_quantized_weights_and_rocm_kept_the_first_runner_longer(catalog: Catalog) -> None:
     asked = {"experts": False, "states": False}
     llama, deepseek = "LlamaForCausalLM", "DeepseekV4ForCausalLM"
-    assert not releases.second_runner(at(catalogue, (0, 23)), llama, quantized=True, **asked)
-    assert releases.second_runner(at(catalogue, (0, 24)), llama, quantized=True, **asked)
-    assert not releases.second_runner(at(catalogue, (0, 29)), deepseek, nvidia=False, **asked)
-    assert releases.second_runner(at(catalogue, (0, 32)), deepseek, nvidia=False, **asked)
+    assert not releases.second_runner(at(catalog, (0, 23)), llama, quantized=True, **asked)
+    assert releases.second_runner(at(catalog, (0, 24)), llama, quantized=True, **asked)
+    assert not releases.second_runner(at(catalog, (0, 29)), deepseek, nvidia=False, **asked)
+    assert releases.second_runner(at(catalog, (0, 32)), deepseek, nvidia=False, **asked)
 
 
-def test_states_are_charged_for_by_release(catalogue: Catalogue) -> None:
+def test_states_are_charged_for_by_release(catalog: Catalog) -> None:
     # MambaSpec.max_memory_usage_bytes, and where num_prefill_checkpoint_blocks is set.
     assert releases.state_slots((0, 27), caching=False, checkpoint=True) == 1
     assert releases.state_slots((0, 28), caching=True, checkpoint=False) == 2
@@ -146,12 +146,12 @@ def test_states_are_charged_for_by_release(catalogue: Catalogue) -> None:
         release
         for release in ((0, 28), (0, 29), (0, 32), (0, 33))
         if releases.keeps_checkpoint(
-            at(catalogue, release), "gated_deltanet", "Qwen3_5ForConditionalGeneration"
+            at(catalog, release), "gated_deltanet", "Qwen3_5ForConditionalGeneration"
         )
     ]
     assert kept == [(0, 33)]
-    assert releases.keeps_checkpoint(at(catalogue, (0, 29)), "kda", "KimiK3ForConditionalGeneration")
-    assert not releases.keeps_checkpoint(at(catalogue, (0, 31)), "kda", "Glm5NextForCausalLM")
+    assert releases.keeps_checkpoint(at(catalog, (0, 29)), "kda", "KimiK3ForConditionalGeneration")
+    assert not releases.keeps_checkpoint(at(catalog, (0, 31)), "kda", "Glm5NextForCausalLM")
 
 
 def test_builds_between_releases_follow_the_next() -> None:
@@ -160,9 +160,9 @@ def test_builds_between_releases_follow_the_next() -> None:
     assert releases.release_number("nightly") == ()
 
 
-def test_a_version_asked_for_has_the_rules_of_that_version(catalogue: Catalogue) -> None:
-    older = rules(catalogue.engine("vllm@0.20.0")).at_release("0.20.0")
-    newer = rules(catalogue.engine("vllm@0.20.1")).at_release("0.20.1")
+def test_a_version_asked_for_has_the_rules_of_that_version(catalog: Catalog) -> None:
+    older = rules(catalog.engine("vllm@0.20.0")).at_release("0.20.0")
+    newer = rules(catalog.engine("vllm@0.20.1")).at_release("0.20.1")
     assert (older.name, newer.name) == ("vllm-0.20", "vllm-0.20")
     assert (older.token_line, newer.token_line) == ("blocks", "concurrency")
 
@@ -180,9 +180,9 @@ def test_a_version_asked_for_has_the_rules_of_that_version(catalogue: Catalogue)
     ],
 )
 def test_one_table_names_the_kernel_of_block_floats(
-    catalogue: Catalogue, release: tuple[int, ...], architecture: str, major: int, kernel: str
+    catalog: Catalog, release: tuple[int, ...], architecture: str, major: int, kernel: str
 ) -> None:
-    engine = at(catalogue, release)
+    engine = at(catalog, release)
     assert block_float_kernel(engine, architecture, major) == kernel
     if major == 9:
         assert block_float_kernel(engine, architecture, major, "triton") == "triton"
@@ -190,37 +190,37 @@ def test_one_table_names_the_kernel_of_block_floats(
 
 @pytest.mark.parametrize(("kernel", "loaded_gib"), [("marlin", 65.97), ("triton", 64.38)])
 def test_both_ways_to_load_gpt_oss_on_hopper_agree_with_logs(
-    catalogue: Catalogue, kernel: str, loaded_gib: float
+    catalog: Catalog, kernel: str, loaded_gib: float
 ) -> None:
     # "Model loading took": obs-048 with 0.10.1, obs-132 with 0.11.0.
     from tests.trunk import load_overhead
 
-    model, formats = catalogue.model("openai/gpt-oss-120b"), catalogue.weight_formats
-    engine = catalogue.engine("vllm@0.11.0").model_copy(update={"expert_kernel": kernel})
+    model, formats = catalog.model("openai/gpt-oss-120b"), catalog.weight_formats
+    engine = catalog.engine("vllm@0.11.0").model_copy(update={"expert_kernel": kernel})
     from kvreport.accounting.weights import weight_bytes
 
-    added = load_overhead(model, engine, None, formats, catalogue.accelerator("h100-sxm-80gb"))
+    added = load_overhead(model, engine, None, formats, catalog.accelerator("h100-sxm-80gb"))
     assert (weight_bytes(model, None, formats, 1) + sum(added.values())) / GIB == pytest.approx(
         loaded_gib, rel=0.002
     )
 
 
-def test_pure_states_do_not_cache_by_default(catalogue: Catalogue) -> None:
+def test_pure_states_do_not_cache_by_default(catalog: Catalog) -> None:
     from kvreport.accounting.deployment import Case, plan_blocks
     from kvreport.accounting.plan import Serving
 
     model = next(
         model
-        for model in catalogue.models.values()
+        for model in catalog.models.values()
         if {cache.kind for group in model.layers for cache in group.caches} == {"state"}
     )
 
     def constant(caching: bool | None) -> int:
         case = Case(
             model=model,
-            engine=catalogue.engine("vllm"),
-            accelerators=(catalogue.accelerator("h100-sxm-80gb"),),
-            formats=catalogue.weight_formats,
+            engine=catalog.engine("vllm"),
+            accelerators=(catalog.accelerator("h100-sxm-80gb"),),
+            formats=catalog.weight_formats,
             serving=Serving(8192, prefix_caching=caching),
         )
         return int(plan_blocks(case).profile.request_bytes(4096))
@@ -228,31 +228,31 @@ def test_pure_states_do_not_cache_by_default(catalogue: Catalogue) -> None:
     assert constant(None) == constant(False) < constant(True)
 
 
-def test_latents_of_a_class_without_their_kernels_are_kept_head_by_head(catalogue: Catalogue) -> None:
+def test_latents_of_a_class_without_their_kernels_are_kept_head_by_head(catalog: Catalog) -> None:
     from kvreport.accounting.deployment import Case, plan_blocks
     from kvreport.accounting.plan import Serving
 
     # 62 layers of 40 heads; keys of 64 + 32, values padded to as many (0.24 models/minicpm3.py).
     case = Case(
-        model=catalogue.model("openbmb/MiniCPM3-4B"),
-        engine=catalogue.engine("vllm"),
-        accelerators=(catalogue.accelerator("h100-sxm-80gb"),),
-        formats=catalogue.weight_formats,
+        model=catalog.model("openbmb/MiniCPM3-4B"),
+        engine=catalog.engine("vllm"),
+        accelerators=(catalog.accelerator("h100-sxm-80gb"),),
+        formats=catalog.weight_formats,
         serving=Serving(8192),
     )
     assert int(plan_blocks(case).profile.request_bytes(16)) == 16 * 62 * 40 * (96 + 96) * 2
 
 
-def test_gemma_4s_drafter_keeps_no_cache(catalogue: Catalogue) -> None:
+def test_gemma_4s_drafter_keeps_no_cache(catalog: Catalog) -> None:
     # obs-120: tokens from the logged pool are the engine's without a layer for drafting.
     from kvreport.accounting.deployment import Case, plan_blocks
     from kvreport.accounting.plan import Serving
 
     case = Case(
-        model=catalogue.model("google/gemma-4-26B-A4B"),
-        engine=catalogue.engine("vllm@0.24.0"),
-        accelerators=(catalogue.accelerator("h100-sxm-80gb"),),
-        formats=catalogue.weight_formats,
+        model=catalog.model("google/gemma-4-26B-A4B"),
+        engine=catalog.engine("vllm@0.24.0"),
+        accelerators=(catalog.accelerator("h100-sxm-80gb"),),
+        formats=catalog.weight_formats,
         serving=Serving(8192),
     )
     from dataclasses import replace
@@ -279,9 +279,9 @@ def test_a_build_follows_the_release_that_was_cut_after_it(version: str, number:
 @pytest.mark.parametrize(
     ("version", "on"), [("0.25.1", False), ("0.26.0", False), ("0.27.1", False), ("0.28.0", True)]
 )
-def test_hybrids_cache_prefixes_by_default_since_0_28(catalogue: Catalogue, version: str, on: bool) -> None:
+def test_hybrids_cache_prefixes_by_default_since_0_28(catalog: Catalog, version: str, on: bool) -> None:
     """0.27.1 prints 485,083 tokens for Qwen3.8-27B on an H100: 14 blocks a request, so one state of each group."""
-    engine = rules(catalogue.engine(f"vllm@{version}")).at_release(version)
+    engine = rules(catalog.engine(f"vllm@{version}")).at_release(version)
     assert engine.state_prefix_caching is on
 
 
@@ -293,23 +293,23 @@ def test_hybrids_cache_prefixes_by_default_since_0_28(catalogue: Catalogue, vers
         ("Qwen/Qwen3-4B", 1, 0.0),  # neither FP8 nor experts
     ],
 )
-def test_rows_of_fp8_are_set_apart_on_amd(catalogue: Catalogue, name: str, ranks: int, gib: float) -> None:
+def test_rows_of_fp8_are_set_apart_on_amd(catalog: Catalog, name: str, ranks: int, gib: float) -> None:
     from tests.trunk import load_overhead
 
-    model, engine = catalogue.models[name], catalogue.engine("vllm@0.20.2")
+    model, engine = catalog.models[name], catalog.engine("vllm@0.20.2")
     added = [
-        load_overhead(model, engine, None, catalogue.weight_formats, catalogue.accelerator(gpu), ranks)
+        load_overhead(model, engine, None, catalog.weight_formats, catalog.accelerator(gpu), ranks)
         for gpu in ("mi355x", "h100-sxm-80gb")
     ]
     assert added[0].get("row_padding", 0) / GIB == pytest.approx(gib, abs=0.02)
     assert "row_padding" not in added[1]
 
 
-def test_devices_for_which_loading_adds_different_bytes_are_not_taken_for_alike(catalogue: Catalogue) -> None:
-    engine = rules(catalogue.engine("vllm"))
-    model = catalogue.model("deepseek-ai/DeepSeek-V3")
+def test_devices_for_which_loading_adds_different_bytes_are_not_taken_for_alike(catalog: Catalog) -> None:
+    engine = rules(catalog.engine("vllm"))
+    model = catalog.model("deepseek-ai/DeepSeek-V3")
     alike: dict[object, set[int]] = {}
-    for device in catalogue.accelerators.values():
-        added = engine.load_overhead(model, None, catalogue.weight_formats, device, Layout(tensor=8))
+    for device in catalog.accelerators.values():
+        added = engine.load_overhead(model, None, catalog.weight_formats, device, Layout(tensor=8))
         alike.setdefault(engine.kernel_class(device), set()).add(sum(added.values()))
     assert all(len(sizes) == 1 for sizes in alike.values()), alike

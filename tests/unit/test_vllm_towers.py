@@ -7,23 +7,23 @@ import pytest
 from kvreport.accounting import kernel
 from kvreport.accounting.engines.vllm.reserve import ReserveRates
 from kvreport.accounting.engines.vllm.towers import Encoding, Tower, encoding
-from kvreport.catalog.load import Catalogue, load_catalogue
+from kvreport.catalog.load import Catalog, load_catalog
 from kvreport.units import GIB
 
 
 @pytest.fixture(scope="module")
-def catalogue() -> Catalogue:
-    return load_catalogue()
+def catalog() -> Catalog:
+    return load_catalog()
 
 
-def tower(catalogue: Catalogue, name: str) -> Tower:
-    found = Tower.of(catalogue.model(name))
+def tower(catalog: Catalog, name: str) -> Tower:
+    found = Tower.of(catalog.model(name))
     assert found is not None
     return found
 
 
-def test_sizes_are_read_off_the_weights(catalogue: Catalogue) -> None:
-    one = tower(catalogue, "Qwen/Qwen3-VL-30B-A3B-Instruct")
+def test_sizes_are_read_off_the_weights(catalog: Catalog) -> None:
+    one = tower(catalog, "Qwen/Qwen3-VL-30B-A3B-Instruct")
     assert (one.width, one.inner, one.merged, one.pixels, one.outputs) == (1152, 4304, 4, 6 * 16 * 16, 4)
     assert one.positions
     assert not one.gated
@@ -31,14 +31,14 @@ def test_sizes_are_read_off_the_weights(catalogue: Catalogue) -> None:
 
 
 def test_frames_of_a_video_keep_an_image_s_resolution_where_the_tower_has_no_positions(
-    catalogue: Catalogue,
+    catalog: Catalog,
 ) -> None:
-    assert tower(catalogue, "Qwen/Qwen2.5-VL-7B-Instruct").frames
+    assert tower(catalog, "Qwen/Qwen2.5-VL-7B-Instruct").frames
 
 
-def test_towers_of_one_resolution_merge_nothing(catalogue: Catalogue) -> None:
-    assert tower(catalogue, "google/gemma-3-27b-it").merged == 0
-    assert tower(catalogue, "mistralai/Mistral-Small-3.2-24B-Instruct-2506").merged == 0
+def test_towers_of_one_resolution_merge_nothing(catalog: Catalog) -> None:
+    assert tower(catalog, "google/gemma-3-27b-it").merged == 0
+    assert tower(catalog, "mistralai/Mistral-Small-3.2-24B-Instruct-2506").merged == 0
 
 
 @pytest.mark.parametrize(
@@ -46,23 +46,23 @@ def test_towers_of_one_resolution_merge_nothing(catalogue: Catalogue) -> None:
     [("Qwen/Qwen3.5-9B", (0, 19), 1.78), ("Qwen/Qwen3.5-4B", (0, 22), 1.60)],
 )
 def test_an_image_takes_what_logs_print(
-    catalogue: Catalogue, name: str, release: tuple[int, ...], printed: float
+    catalog: Catalog, name: str, release: tuple[int, ...], printed: float
 ) -> None:
-    assert encoding(tower(catalogue, name), 4096, release).image / GIB == pytest.approx(printed, rel=0.03)
+    assert encoding(tower(catalog, name), 4096, release).image / GIB == pytest.approx(printed, rel=0.03)
 
 
-def test_pixels_shrink_with_the_release(catalogue: Catalogue) -> None:
-    one = tower(catalogue, "Qwen/Qwen3-VL-2B-Instruct")
+def test_pixels_shrink_with_the_release(catalog: Catalog) -> None:
+    one = tower(catalog, "Qwen/Qwen3-VL-2B-Instruct")
     assert one.patch_bytes((0, 28)) - one.patch_bytes((0, 33)) == one.pixels
 
 
-def test_ranks_split_attention_but_not_the_stream(catalogue: Catalogue) -> None:
-    one = tower(catalogue, "Qwen/Qwen3.5-9B")
+def test_ranks_split_attention_but_not_the_stream(catalog: Catalog) -> None:
+    one = tower(catalog, "Qwen/Qwen3.5-9B")
     assert one.patch_bytes((0, 20)) / 2 < one.patch_bytes((0, 20), 2) < one.patch_bytes((0, 20))
 
 
-def test_a_video_s_outputs_are_kept_up_to_0_12(catalogue: Catalogue) -> None:
-    one = tower(catalogue, "Qwen/Qwen3-VL-30B-A3B-Instruct")
+def test_a_video_s_outputs_are_kept_up_to_0_12(catalog: Catalog) -> None:
+    one = tower(catalog, "Qwen/Qwen3-VL-30B-A3B-Instruct")
     assert encoding(one, 2048, (0, 11)).kept == 153_600 * 2048 * 4 * 2
     assert encoding(one, 2048, (0, 13)).kept == 16_384 * 2048 * 4 * 2
 
@@ -71,10 +71,10 @@ def test_nothing_without_a_tower() -> None:
     assert encoding(None, 4096, (0, 20)) == Encoding()
 
 
-def test_a_long_context_is_measured_with_a_video(catalogue: Catalogue) -> None:
+def test_a_long_context_is_measured_with_a_video(catalog: Catalog) -> None:
     from dataclasses import astuple
 
-    rates = ReserveRates.of(catalogue.model("Qwen/Qwen2.5-VL-7B-Instruct"), catalogue.engine("vllm@0.23.0"))
+    rates = ReserveRates.of(catalog.model("Qwen/Qwen2.5-VL-7B-Instruct"), catalog.engine("vllm@0.23.0"))
     one, two, most = (
         kernel.activation_bytes(astuple(rates), 2048, 8, context, False)
         for context in (16_384, 32_768, 10**6)

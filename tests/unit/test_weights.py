@@ -15,7 +15,7 @@ from kvreport.accounting.weights import (
 from kvreport.catalog.base import Source
 from kvreport.catalog.caches import FullAttention
 from kvreport.catalog.formats import WeightFormat, WiderTensors
-from kvreport.catalog.load import Catalogue, open_catalogue
+from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.model import Experts, LayerGroup, Model, WeightGroup
 from kvreport.catalog.variant import is_matrix
 from kvreport.errors import InputError
@@ -74,8 +74,8 @@ SMALL = model(
 
 
 @pytest.fixture(scope="module")
-def catalogue() -> Catalogue:
-    return open_catalogue()
+def catalog() -> Catalog:
+    return open_catalog()
 
 
 def test_a_block_scaled_matrix_pays_for_blocks_that_are_cut_off() -> None:
@@ -244,32 +244,30 @@ def test_active_parameters_count_the_experts_that_a_token_is_sent_to() -> None:
     ],
 )
 def test_parameters_of_published_models_are_exact(
-    catalogue: Catalogue, name: str, total: int, active: int
+    catalog: Catalog, name: str, total: int, active: int
 ) -> None:
-    assert parameters(catalogue.model(name)) == total
-    assert active_parameters(catalogue.model(name)) == active
+    assert parameters(catalog.model(name)) == total
+    assert active_parameters(catalog.model(name)) == active
 
 
-def test_llama_31_8b_weighs_two_bytes_per_parameter(catalogue: Catalogue) -> None:
-    llama = catalogue.model("meta-llama/Llama-3.1-8B-Instruct")
-    assert weight_bytes(llama, None, catalogue.weight_formats) == 16_060_522_496
-    assert weight_bytes(llama, catalogue.weight_format("fp16"), catalogue.weight_formats) == 16_060_522_496
-    assert released_bytes(llama, catalogue.weight_formats) == 16_060_522_496
+def test_llama_31_8b_weighs_two_bytes_per_parameter(catalog: Catalog) -> None:
+    llama = catalog.model("meta-llama/Llama-3.1-8B-Instruct")
+    assert weight_bytes(llama, None, catalog.weight_formats) == 16_060_522_496
+    assert weight_bytes(llama, catalog.weight_format("fp16"), catalog.weight_formats) == 16_060_522_496
+    assert released_bytes(llama, catalog.weight_formats) == 16_060_522_496
 
 
 @pytest.mark.parametrize(
     ("form", "bits"),
     [("q8_0", 8.5008), ("q4_k_m", 4.8944)],  # llama.cpp, tools/quantize/README.md, Llama-3.1-8B
 )
-def test_gguf_formats_reach_the_published_bits_per_weight(
-    catalogue: Catalogue, form: str, bits: float
-) -> None:
-    llama = catalogue.model("meta-llama/Llama-3.1-8B-Instruct")
-    size = weight_bytes(llama, catalogue.weight_format(form), catalogue.weight_formats)
+def test_gguf_formats_reach_the_published_bits_per_weight(catalog: Catalog, form: str, bits: float) -> None:
+    llama = catalog.model("meta-llama/Llama-3.1-8B-Instruct")
+    size = weight_bytes(llama, catalog.weight_format(form), catalog.weight_formats)
     assert size * 8 / parameters(llama) == pytest.approx(bits, abs=0.0015)
 
 
-def test_gpt_oss_120b_as_released_is_the_size_of_its_checkpoint(catalogue: Catalogue) -> None:
+def test_gpt_oss_120b_as_released_is_the_size_of_its_checkpoint(catalog: Catalog) -> None:
     # The published safetensors hold 65.25 GB (60.77 GiB): MXFP4 experts, everything else BF16.
-    oss = catalogue.model("openai/gpt-oss-120b")
-    assert released_bytes(oss, catalogue.weight_formats) / 2**30 == pytest.approx(60.77, abs=0.005)
+    oss = catalog.model("openai/gpt-oss-120b")
+    assert released_bytes(oss, catalog.weight_formats) / 2**30 == pytest.approx(60.77, abs=0.005)

@@ -7,7 +7,7 @@ import json
 import pytest
 
 import kvreport
-from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.load import open_catalog
 from kvreport.cli import main
 from kvreport.estimation.remedies import remedies
 from kvreport.estimation.why_not import why_not
@@ -15,7 +15,7 @@ from kvreport.publish import known_logs
 from kvreport.publish.downloads import NOTHING
 from kvreport.publish.page_data import gather
 
-CATALOGUE = open_catalogue()
+CATALOG = open_catalog()
 SHORT = [
     ("meta-llama/Llama-3.1-70B-Instruct", "h100-sxm-80gb", {"context_tokens": 8192}),
     ("Qwen/Qwen3-32B", "rtx-4090", {"context_tokens": 32768}),
@@ -26,13 +26,13 @@ SHORT = [
 
 
 def asked(model, gpu, options):
-    return kvreport.estimate(model, gpu=gpu, catalog=CATALOGUE, **options)
+    return kvreport.estimate(model, gpu=gpu, catalog=CATALOG, **options)
 
 
 @pytest.mark.parametrize(("model", "gpu", "options"), SHORT)
 def test_the_waterfall_adds_up_to_what_is_short(model, gpu, options):
     result = asked(model, gpu, options)
-    why = why_not(result, CATALOGUE)
+    why = why_not(result, CATALOG)
     assert why is not None
     terms = {one.term: one.size_bytes for one in why.waterfall}
     parts = ("usable", "not_taken", "weights", "load_overhead", "activations", "non_framework", "graphs")
@@ -45,9 +45,9 @@ def test_the_waterfall_adds_up_to_what_is_short(model, gpu, options):
 @pytest.mark.parametrize(("model", "gpu", "options"), SHORT)
 def test_levers_hold_the_remedies_and_say_what_is_still_short(model, gpu, options):
     result = asked(model, gpu, options)
-    why = why_not(result, CATALOGUE)
+    why = why_not(result, CATALOG)
     tried = {one.flags: one for one in why.levers}
-    for remedy in remedies(result, CATALOGUE.kv_formats):
+    for remedy in remedies(result, CATALOG.kv_formats):
         if remedy.flags.count("--") == 1:
             assert tried[remedy.flags].enough
             assert tried[remedy.flags].requests == remedy.requests
@@ -58,11 +58,11 @@ def test_levers_hold_the_remedies_and_say_what_is_still_short(model, gpu, option
 
 
 def test_what_fits_has_no_reason():
-    assert why_not(asked("Qwen/Qwen3-8B", "h100-sxm-80gb", {"context_tokens": 4096}), CATALOGUE) is None
+    assert why_not(asked("Qwen/Qwen3-8B", "h100-sxm-80gb", {"context_tokens": 4096}), CATALOG) is None
 
 
 def test_a_refusal_is_told_with_the_engines_and_gpus_that_run_it():
-    why = why_not(asked("openai/gpt-oss-20b", "t4", {"context_tokens": 4096}), CATALOGUE)
+    why = why_not(asked("openai/gpt-oss-20b", "t4", {"context_tokens": 4096}), CATALOG)
     assert why.verdict == "format_not_supported"
     assert why.reason
     assert any(one.enough and one.lever == "gpu" for one in why.levers)
@@ -84,7 +84,7 @@ def test_json_has_it_and_the_text_names_logs_of_the_same_pair(capsys):
 
 def test_the_logs_of_a_site_are_published_by_model_and_gpu():
     site = gather(
-        CATALOGUE,
+        CATALOG,
         models="openai/gpt-oss-120b,Qwen/Qwen3-8B",
         gpus="h100-sxm-80gb,l4",
         version="1",

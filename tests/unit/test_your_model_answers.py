@@ -15,12 +15,12 @@ from brought import CONFIG, gguf_file
 
 from kvreport import estimate
 from kvreport.architectures import read_config
-from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.load import open_catalog
 from kvreport.errors import InputError
 from kvreport.estimation.your_model import Session, YourModel
 from kvreport.publish import python_runtime
 
-CATALOG = open_catalogue()
+CATALOG = open_catalog()
 
 
 def written(config: dict[str, object] = CONFIG) -> dict[str, bytes]:

@@ -71,7 +71,7 @@ class Entry:
 
 def pages(inputs: Inputs) -> Iterator[Page]:
     """Yield the page, on the site of the public catalog."""
-    if inputs.site.catalogue.folder.resolve() != data_dir().resolve():
+    if inputs.site.catalog.folder.resolve() != data_dir().resolve():
         return
     entries = tuple(entry(name) for name in kvreport.__all__ if not name.startswith("__"))
     yield Page(

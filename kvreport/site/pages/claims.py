@@ -17,7 +17,7 @@ from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType
 
 if TYPE_CHECKING:
-    from kvreport.catalog.load import Catalogue
+    from kvreport.catalog.load import Catalog
 
 URI: Final = "evidence/claims/"
 FILE: Final = "evidence/claims.json"
@@ -105,9 +105,9 @@ class LedgerContext:
     file: str
 
 
-def entries(catalogue: Catalogue) -> tuple[Entry, ...]:
-    """Recompute the claims that lie beside a catalogue; none if it has none."""
-    return ledger(_files(catalogue.folder), Quantities(catalogue))
+def entries(catalog: Catalog) -> tuple[Entry, ...]:
+    """Recompute the claims that lie beside a catalog; none if it has none."""
+    return ledger(_files(catalog.folder), Quantities(catalog))
 
 
 @cache
@@ -116,18 +116,18 @@ def _files(folder: Path) -> tuple[ClaimsFile, ...]:
     return load_claims(claims) if claims.is_dir() else ()
 
 
-def files(catalogue: Catalogue) -> dict[str, bytes]:
+def files(catalog: Catalog) -> dict[str, bytes]:
     """Return the machine-readable ledger by its address; nothing if there are no claims."""
-    found = entries(catalogue)
+    found = entries(catalog)
     return {FILE: to_json(found).encode()} if found else {}
 
 
-def page(catalogue: Catalogue) -> Page | None:
-    """Return the ledger's page, or None if the catalogue has no claims."""
-    found = entries(catalogue)
+def page(catalog: Catalog) -> Page | None:
+    """Return the ledger's page, or None if the catalog has no claims."""
+    found = entries(catalog)
     if not found:
         return None
-    context = _context(_files(catalogue.folder), found, Quantities(catalogue))
+    context = _context(_files(catalog.folder), found, Quantities(catalog))
     counted = summary(found)
     agree = counted[Verdict.CONFIRMED] + counted[Verdict.ROUNDED] + counted[Verdict.MEASURED]
     conclusion = (
@@ -222,9 +222,9 @@ def _short(value: float) -> str:
 
 def pages(inputs: Inputs) -> Iterator[Page]:
     """Yield the page, where the catalog has what it shows."""
-    made = page(inputs.site.catalogue)
+    made = page(inputs.site.catalog)
     if made is not None:
         yield made
 
 
-TYPE: Final = PageType("claims", pages, files=lambda site: files(site.catalogue).items())
+TYPE: Final = PageType("claims", pages, files=lambda site: files(site.catalog).items())

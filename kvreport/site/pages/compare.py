@@ -37,13 +37,13 @@ class CompareContext:
 def context(site: SiteData) -> CompareContext:
     """Return the comparison's context: two models that people know, on the accelerator that they know best."""
     gpu = site.known_gpus[0]
-    known = [site.catalogue.models[name] for name in EXAMPLES if name in {model.id for model in site.models}]
+    known = [site.catalog.models[name] for name in EXAMPLES if name in {model.id for model in site.models}]
     models = tuple(model.slug for model in (*known, *site.models))
     return CompareContext(
         controls=Controls(
             page="compare",
             start={},
-            gpu=(gpu, site.catalogue.accelerators[gpu].name),
+            gpu=(gpu, site.catalog.accelerators[gpu].name),
             model=(models[0], next(model.name for model in site.models if model.slug == models[0])),
             layouts=layout_choices(site),
             weights=weight_choices(site),

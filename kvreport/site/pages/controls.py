@@ -64,8 +64,8 @@ class Controls:
 
 def layout_choices(site: SiteData, *, further: bool = True) -> tuple[tuple[str, str], ...]:
     """Return (label, words) of the site's layouts."""
-    plain = [Layout(tensor=size) for size in site.catalogue.grid.tensor_parallel]
-    more = [Layout(**one.model_dump()) for one in site.catalogue.grid.layouts] if further else []
+    plain = [Layout(tensor=size) for size in site.catalog.grid.tensor_parallel]
+    more = [Layout(**one.model_dump()) for one in site.catalog.grid.layouts] if further else []
     return tuple((layout.label, layout_words(layout)) for layout in (*plain, *more))
 
 
@@ -95,8 +95,8 @@ def kv_choices(site: SiteData) -> tuple[tuple[str, str], ...]:
     return (
         ("", "Model default"),
         *(
-            (name, site.catalogue.kv_format(name).label)
-            for name in site.catalogue.grid.kv_formats
+            (name, site.catalog.kv_format(name).label)
+            for name in site.catalog.grid.kv_formats
             if name != "auto"
         ),
     )

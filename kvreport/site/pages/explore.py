@@ -77,9 +77,7 @@ def context(site: SiteData, *, runs_sql: bool = False) -> ToolContext:
         example=_example(site),
         example_href=f"gpus/{site.known_gpus[0]}/#users",
         usual=tuple(
-            site.catalogue.models[m].slug
-            for m in EXAMPLES
-            if m in site.capacities and site.capacities[m].runs
+            site.catalog.models[m].slug for m in EXAMPLES if m in site.capacities and site.capacities[m].runs
         ),
         engine=site.engine.label,
         sql=f"{sql_runtime.FOLDER}/" if runs_sql and site.downloads.size("capacity.parquet") else "",

@@ -8,32 +8,32 @@ from typing import TYPE_CHECKING, Final
 from kvreport.book.glossary import Term, load_glossary
 from kvreport.book.prose import resolve
 from kvreport.book.quantities import Quantities
-from kvreport.errors import CatalogueError
+from kvreport.errors import CatalogError
 from kvreport.site.kit.page import Page
 from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType
 
 if TYPE_CHECKING:
-    from kvreport.catalog.load import Catalogue
+    from kvreport.catalog.load import Catalog
 
 URI: Final = "glossary/"
 
 
-def page(catalogue: Catalogue) -> Page | None:
-    """Return the glossary page, or None if the catalogue has no glossary.
+def page(catalog: Catalog) -> Page | None:
+    """Return the glossary page, or None if the catalog has no glossary.
 
     Raises:
-        CatalogueError: If an entry's figure does not hold.
+        CatalogError: If an entry's figure does not hold.
     """
-    path = catalogue.folder / "glossary.yaml"
+    path = catalog.folder / "glossary.yaml"
     if not path.is_file():
         return None
     terms = load_glossary(path)
     lead, faults = resolve(
-        render("glossary/body.html", URI, {"terms": terms}), Quantities(catalogue), path.name
+        render("glossary/body.html", URI, {"terms": terms}), Quantities(catalog), path.name
     )
     if faults:
-        raise CatalogueError(faults)
+        raise CatalogError(faults)
     return Page(
         uri=URI,
         kind="tool",
@@ -53,7 +53,7 @@ def _names(terms: tuple[Term, ...]) -> tuple[str, ...]:
 
 def pages(inputs: Inputs) -> Iterator[Page]:
     """Yield the page, where the catalog has what it shows."""
-    made = page(inputs.site.catalogue)
+    made = page(inputs.site.catalog)
     if made is not None:
         yield made
 

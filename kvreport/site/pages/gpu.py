@@ -42,7 +42,7 @@ EXAMPLES: Final = (
     "deepseek-ai/DeepSeek-V3",
     "Qwen/Qwen3.6-27B",
 )
-"""Models that a GPU's chart shows where the catalogue has them; up to six that it serves."""
+"""Models that a GPU's chart shows where the catalog has them; up to six that it serves."""
 
 _TERA: Final = 10**12
 
@@ -64,7 +64,7 @@ class GpuContext:
         controls: The form that changes formats and number of GPUs.
         largest: The largest model that fits, by weight format.
         rates: Bandwidth and peak rates with their evidence.
-        notes: Remarks of the catalogue.
+        notes: Remarks of the catalog.
         sources: Where its facts come from.
         estimate: Command that computes a row again.
         cite: How to cite this page.
@@ -114,7 +114,7 @@ def page(inputs: Inputs, gpu: Accelerator, rows: Served) -> Page:
         lead=render(
             "gpu/lead.html",
             uri,
-            names | {"confirmed": left_out.confirmed(inputs.site.catalogue, inputs.site.engine)},
+            names | {"confirmed": left_out.confirmed(inputs.site.catalog, inputs.site.engine)},
         ),
         sections=(
             section("memory", "Memory: advertised and usable", "gpu/memory.html"),
@@ -153,7 +153,7 @@ def context(site: SiteData, gpu: Accelerator, served_rows: Served) -> GpuContext
             weights=weight_choices(site),
             kv=kv_choices(site),
             engines=engine_choices(site),
-            examples=tuple(site.catalogue.models[one.config.model].slug for _, one, _ in _shown(site, gpu)),
+            examples=tuple(site.catalog.models[one.config.model].slug for _, one, _ in _shown(site, gpu)),
         ),
         largest=_largest(site, gpu),
         rates=_rates(gpu),
@@ -172,7 +172,7 @@ def _alone(site: SiteData, gpu: Accelerator) -> list[Model]:
 def headline(site: SiteData, gpu: Accelerator) -> tuple[tuple[str, bool], ...]:
     """Return the conclusion in one sentence, as (text, emphasised) pieces."""
     alone = _alone(site, gpu)
-    if not alone and gpu.vendor in site.catalogue.grid.local_engines:
+    if not alone and gpu.vendor in site.catalog.grid.local_engines:
         return (
             (f"{units.gib(gpu.usable_bytes, 1)} GiB", True),
             (f" usable. {site.engine.label} does not run on it: ", False),
@@ -306,9 +306,7 @@ def boundary_plot(site: SiteData, gpu: Accelerator) -> Plot | None:
 
 
 def _shown(site: SiteData, gpu: Accelerator) -> list[tuple[str, Series, tuple[tuple[int, int], ...]]]:
-    wanted = [site.catalogue.models[m] for m in EXAMPLES if m in site.catalogue.models] or list(
-        site.models[:6]
-    )
+    wanted = [site.catalog.models[m] for m in EXAMPLES if m in site.catalog.models] or list(site.models[:6])
     shown = []
     for model in wanted:
         one = site.serving(model, gpu.id)
@@ -355,12 +353,12 @@ def _largest(site: SiteData, gpu: Accelerator) -> Table:
     for (one_gpu, form), serving in site.on_one.items():
         if one_gpu != gpu.id:
             continue
-        label = "As released" if form == RELEASED else site.catalogue.weight_formats[form].label
+        label = "As released" if form == RELEASED else site.catalog.weight_formats[form].label
         if not serving:
             rows.append(Row(Cell(label), why="No model in the catalog"))
             continue
         model_id, weight_bytes = max(serving, key=lambda pair: (site.parameters[pair[0]], pair[0]))
-        model = site.catalogue.models[model_id]
+        model = site.catalog.models[model_id]
         cells = (
             Cell(model.name, href=f"models/{model.slug}/"),
             Cell(
@@ -426,7 +424,7 @@ def _rates(gpu: Accelerator) -> Table:
 
 
 def _example(site: SiteData) -> Model | None:
-    known = [site.catalogue.models[m] for m in EXAMPLES if m in site.catalogue.models]
+    known = [site.catalog.models[m] for m in EXAMPLES if m in site.catalog.models]
     return next(iter(known or site.models), None)
 
 

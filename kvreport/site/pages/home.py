@@ -20,7 +20,7 @@ from kvreport.site.pages.model import page as model_page
 from kvreport.site.pages.model.headline import plain
 
 EXAMPLES: Final = ("meta-llama/Llama-3.1-8B-Instruct", "meta-llama/Llama-3.1-8B")
-"""The example of the front page, where the catalogue has it; else the first model that is served."""
+"""The example of the front page, where the catalog has it; else the first model that is served."""
 
 TITLE: Final = "How many requests fit?"
 MAC: Final = "I have a Mac"
@@ -105,7 +105,7 @@ def pages(inputs: Inputs) -> Iterator[Page]:
         description=f"{plain(made.answer)} {len(site.models)} models on "
         f"{len(site.gpus)} accelerators, as an open dataset.",
         lead=render(
-            "home/lead.html", "", names | {"confirmed": left_out.confirmed(site.catalogue, site.engine)}
+            "home/lead.html", "", names | {"confirmed": left_out.confirmed(site.catalog, site.engine)}
         ),
         sections=(
             Section("boundary", "Capacity by context length", render("home/boundary.html", "", names)),
@@ -126,7 +126,7 @@ def context(site: SiteData, model: Model, known: Collection[str]) -> HomeContext
         model_slug=model.slug,
         model_name=model.name,
         gpu_slug=gpu,
-        gpu_name=site.catalogue.accelerators[gpu].name,
+        gpu_name=site.catalog.accelerators[gpu].name,
         conditions=detail.conditions,
         bar=detail.bar,
         chart=detail.chart,
@@ -134,7 +134,7 @@ def context(site: SiteData, model: Model, known: Collection[str]) -> HomeContext
             page="home",
             start={"model": model.slug} | model_page.start_of(site, model, best),
             model=(model.slug, model.name),
-            gpu=(gpu, site.catalogue.accelerators[gpu].name),
+            gpu=(gpu, site.catalog.accelerators[gpu].name),
             layouts=layout_choices(site),
             weights=weight_choices(site),
             kv=kv_choices(site),
@@ -164,7 +164,7 @@ def _doors(known: Collection[str]) -> Iterator[Link]:
 def _example(site: SiteData) -> Model:
     for model_id in EXAMPLES:
         if site.headline.get(model_id) is not None:
-            return site.catalogue.models[model_id]
+            return site.catalog.models[model_id]
     return next((model for model in site.models if site.headline[model.id] is not None), site.models[0])
 
 

@@ -13,19 +13,19 @@ from kvreport.publish.noted import kept
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 
 if TYPE_CHECKING:
-    from kvreport.catalog.load import Catalogue
+    from kvreport.catalog.load import Catalog
     from kvreport.catalog.starts import KnownStart
 
 
 @cache
-def of(catalogue: Catalogue) -> tuple[JudgedStart, ...]:
-    """Judge the cases beside a catalogue, once."""
-    return judge_starts(catalogue, judge=_kept)
+def of(catalog: Catalog) -> tuple[JudgedStart, ...]:
+    """Judge the cases beside a catalog, once."""
+    return judge_starts(catalog, judge=_kept)
 
 
-def _kept(catalogue: Catalogue, case: KnownStart) -> JudgedStart:
+def _kept(catalog: Catalog, case: KnownStart) -> JudgedStart:
     """A prediction, kept until something that it reads changes."""
-    return kept(f"start {case.model_dump_json()}", lambda: judge_start(catalogue, case))
+    return kept(f"start {case.model_dump_json()}", lambda: judge_start(catalog, case))
 
 
 def conclusion(found: Sequence[JudgedStart]) -> str:

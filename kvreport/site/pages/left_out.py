@@ -9,7 +9,7 @@ from typing import Final
 from kvreport import units
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.left_out import LeftOut, load_left_out
-from kvreport.catalog.load import Catalogue
+from kvreport.catalog.load import Catalog
 from kvreport.evidence.validation import Validation
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.units import GIB
@@ -39,9 +39,9 @@ def lead(found: LeftOut) -> str:
     )
 
 
-def confirmed(catalogue: Catalogue, engine: Engine) -> str:
+def confirmed(catalog: Catalog, engine: Engine) -> str:
     """Say how well an engine's rules are confirmed by logs; nothing for one that no logs were kept of."""
-    found = _known(catalogue.folder)
+    found = _known(catalog.folder)
     if found is None:
         return ""
     errors = found.of_family(engine.family)

@@ -18,7 +18,7 @@ from kvreport.accounting.weights import parameters
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.home import home_accelerators, load_home_machines
 from kvreport.catalog.llama_cpp import load_ollama_names
-from kvreport.catalog.load import Catalogue
+from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import Model
 from kvreport.estimation import estimate
 from kvreport.estimation.at_home import MIXES, AtHome, at_home, backend_bytes
@@ -54,7 +54,7 @@ class Candidate:
     ollama: str
 
 
-def machines(catalog: Catalogue) -> tuple[Accelerator, ...]:
+def machines(catalog: Catalog) -> tuple[Accelerator, ...]:
     """Every machine with a page, by maker and name; none for a catalog without the list."""
     listed = load_home_machines(catalog.folder)
     if listed is None:
@@ -69,7 +69,7 @@ def machines(catalog: Catalogue) -> tuple[Accelerator, ...]:
 
 def pages(inputs: Inputs) -> Iterator[Page]:
     """Yield the index and a page for each machine, on the site of the public catalog."""
-    catalog = inputs.site.catalogue
+    catalog = inputs.site.catalog
     if catalog.folder.resolve() != data_dir().resolve():
         return
     found, every = _candidates(inputs), machines(catalog)
@@ -114,7 +114,7 @@ def _candidates(inputs: Inputs) -> tuple[Candidate, ...]:
 
 
 @cache
-def _backends(catalog: Catalogue, machine_id: str) -> int:
+def _backends(catalog: Catalog, machine_id: str) -> int:
     return backend_bytes(catalog.accelerator(machine_id), dict(catalog.engine("llama-cpp").coefficients))
 
 
@@ -127,7 +127,7 @@ def largest(machine: Accelerator, found: tuple[Candidate, ...], backend: int) ->
     return None
 
 
-def _index(every: tuple[Accelerator, ...], found: tuple[Candidate, ...], catalog: Catalogue) -> Page:
+def _index(every: tuple[Accelerator, ...], found: tuple[Candidate, ...], catalog: Catalog) -> Page:
     rows = []
     for machine in every:
         best = largest(machine, found, _backends(catalog, machine.id))
@@ -173,7 +173,7 @@ def _index(every: tuple[Accelerator, ...], found: tuple[Candidate, ...], catalog
 def _machine(
     inputs: Inputs, machine: Accelerator, found: tuple[Candidate, ...], every: tuple[Accelerator, ...]
 ) -> Page:
-    uri, catalog = f"{URI}{machine.id}/", inputs.site.catalogue
+    uri, catalog = f"{URI}{machine.id}/", inputs.site.catalog
     backend = _backends(catalog, machine.id)
     best = largest(machine, found, backend)
     conclusion = (
@@ -278,9 +278,7 @@ def _mixtures(machine: Accelerator, found: tuple[Candidate, ...], backend: int) 
 
 
 @cache
-def _mlx_answers(
-    catalog: Catalogue, model_id: str
-) -> tuple[tuple[int, int, tuple[tuple[int, int], ...]], ...]:
+def _mlx_answers(catalog: Catalog, model_id: str) -> tuple[tuple[int, int, tuple[tuple[int, int], ...]], ...]:
     """Weights, chunk and request bytes at each context, for each of MLX's formats."""
     found = []
     for form in MLX_FORMATS:
@@ -294,7 +292,7 @@ def _mlx(inputs: Inputs, machine: Accelerator, found: tuple[Candidate, ...]) -> 
     rows = []
     for one in found:
         cells = []
-        for weights, chunk, sizes in _mlx_answers(inputs.site.catalogue, one.model.id):
+        for weights, chunk, sizes in _mlx_answers(inputs.site.catalog, one.model.id):
             room = machine.usable_bytes - weights - chunk
             longest = max((context for context, size in sizes if size <= room), default=0)
             text = units.human_tokens(longest) if longest else f"short by {units.gib(max(-room, 0))} GiB"
@@ -353,7 +351,7 @@ def at_home_section(inputs: Inputs, model: Model) -> Section | None:
     if laid is None:
         return None
     uri = f"models/{model.slug}/"
-    backend = int(inputs.site.catalogue.engine("llama-cpp").coefficients.get("device_context", 0))
+    backend = int(inputs.site.catalog.engine("llama-cpp").coefficients.get("device_context", 0))
     rows = []
     for size in SIZES_GB:
         cells = tuple(_cell(laid, mix, size << 30, backend) for mix in MIXES)
@@ -390,12 +388,12 @@ def gpu_section(inputs: Inputs, gpu: Accelerator) -> Section | None:
     if not has_pages(inputs):
         return None
     found = _candidates(inputs)
-    kin = [one for one in machines(inputs.site.catalogue) if chip(one) == chip(gpu)]
+    kin = [one for one in machines(inputs.site.catalog) if chip(one) == chip(gpu)]
     if not found or not any(one.id == gpu.id for one in kin):
         return None
     rows = []
     for one in kin:
-        best = largest(one, found, _backends(inputs.site.catalogue, one.id))
+        best = largest(one, found, _backends(inputs.site.catalog, one.id))
         rows.append(
             Row(
                 Cell(one.name, href=f"{URI}{one.id}/"),
@@ -426,12 +424,12 @@ def chip(machine: Accelerator) -> str:
 
 def has_pages(inputs: Inputs) -> bool:
     """True if the site has pages of machines at home: they are of the public catalog."""
-    return inputs.site.catalogue.folder.resolve() == data_dir().resolve()
+    return inputs.site.catalog.folder.resolve() == data_dir().resolve()
 
 
 def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
     """Yield the tables behind the pages: what each model needs, and what each machine has."""
-    if site.catalogue.folder.resolve() != data_dir().resolve():
+    if site.catalog.folder.resolve() != data_dir().resolve():
         return
     lines = ["model,weights,context_tokens,device_bytes,host_bytes"]
     names = {held.model for held in load_ollama_names().names.values()}
@@ -443,8 +441,8 @@ def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
                 lines.append(f"{name},{mix},{context},{laid.weights[mix] + beside},{laid.host[mix]}")
     yield f"{URI}needs.csv", ("\n".join(lines) + "\n").encode()
     rows = ["machine,name,vendor,installed_bytes,usable_bytes,backend_bytes,evidence"]
-    for one in machines(site.catalogue):
-        figure, backend = one.memory, _backends(site.catalogue, one.id)
+    for one in machines(site.catalog):
+        figure, backend = one.memory, _backends(site.catalog, one.id)
         rows.append(
             f"{one.id},{one.name},{one.vendor},{figure.advertised.value},{one.usable_bytes},{backend},{figure.usable.evidence}"
         )

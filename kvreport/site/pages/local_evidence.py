@@ -13,20 +13,20 @@ from kvreport.publish.noted import kept
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 
 if TYPE_CHECKING:
-    from kvreport.catalog.load import Catalogue
+    from kvreport.catalog.load import Catalog
 
 _WORDS: Final = {True: "fits", False: "does not fit", None: ""}
 
 
 @cache
-def of(catalogue: Catalogue) -> LogScore:
+def of(catalog: Catalog) -> LogScore:
     """Compare the published logs, once."""
-    return kept("local logs", lambda: judge(catalogue))
+    return kept("local logs", lambda: judge(catalog))
 
 
-def tables(catalogue: Catalogue) -> Iterator[Table]:
+def tables(catalog: Catalog) -> Iterator[Table]:
     """Public logs with their totals, and every architecture that was planned by llama.cpp itself."""
-    score = of(catalogue)
+    score = of(catalog)
     yield Table(
         f"Totals of {len(score.judged)} public logs: {score.median_error:.1%} off in the median, {score.p90_error:.1%} at "
         f"the 90th percentile. {score.first_count} of them were found after the rules were written: "
@@ -47,10 +47,10 @@ def tables(catalogue: Catalogue) -> Iterator[Table]:
         tuple(_log(one) for one in score.judged),
         sortable=True,
     )
-    checked = load_llama_check(catalogue.folder)
+    checked = load_llama_check(catalog.folder)
     if checked is not None:
         yield _checked(checked)
-    held = load_mlx_check(catalogue.folder)
+    held = load_mlx_check(catalog.folder)
     if held is not None:
         yield _held(held)
 

@@ -23,7 +23,7 @@ from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType
 
 if TYPE_CHECKING:
-    from kvreport.catalog.load import Catalogue
+    from kvreport.catalog.load import Catalog
 
 URI: Final = "evidence/measured/"
 FOLDER: Final = "measurements"
@@ -186,21 +186,21 @@ class Asked:
 
 @cache
 def measurements(folder: Path) -> tuple[Measurement, ...]:
-    """Return the measurements that lie beside a catalogue; none if it has none."""
+    """Return the measurements that lie beside a catalog; none if it has none."""
     return load_measurements(folder / FOLDER)
 
 
-def files(catalogue: Catalogue) -> dict[str, bytes]:
+def files(catalog: Catalog) -> dict[str, bytes]:
     """Return the raw files by their address."""
     return {
-        _address(one): (catalogue.folder / FOLDER / f"{one.name}.json").read_bytes()
-        for one in measurements(catalogue.folder)
+        _address(one): (catalog.folder / FOLDER / f"{one.name}.json").read_bytes()
+        for one in measurements(catalog.folder)
     }
 
 
-def page(catalogue: Catalogue) -> Page | None:
-    """Return the page, or None if the catalogue has no measurements."""
-    found = measurements(catalogue.folder)
+def page(catalog: Catalog) -> Page | None:
+    """Return the page, or None if the catalog has no measurements."""
+    found = measurements(catalog.folder)
     if not found:
         return None
     conclusion = _conclusion(found)
@@ -468,9 +468,9 @@ def _address(one: Measurement) -> str:
 
 def pages(inputs: Inputs) -> Iterator[Page]:
     """Yield the page, where the catalog has what it shows."""
-    made = page(inputs.site.catalogue)
+    made = page(inputs.site.catalog)
     if made is not None:
         yield made
 
 
-TYPE: Final = PageType("measured", pages, files=lambda site: files(site.catalogue).items())
+TYPE: Final = PageType("measured", pages, files=lambda site: files(site.catalog).items())

@@ -11,22 +11,22 @@ from kvreport.estimation import estimate
 from kvreport.site.kit.tables import Cell, Column, Row, Table, count_cell
 
 if TYPE_CHECKING:
-    from kvreport.catalog.load import Catalogue
+    from kvreport.catalog.load import Catalog
 
 POOL_BYTES: Final = 40 * units.GIB
 """The pool of the comparison with tools that know no engine's reserve."""
 
 
-def tables(catalogue: Catalogue, peers: PeersFile) -> Iterator[Table]:
+def tables(catalog: Catalog, peers: PeersFile) -> Iterator[Table]:
     """Requests that fit by tool, requests in a given pool by tool, and tools that were not run.
 
     Args:
-        catalogue: Where our answers come from.
+        catalog: Where our answers come from.
         peers: What other tools answered.
     """
-    yield _peers(catalogue, peers)
+    yield _peers(catalog, peers)
     if peers.pools:
-        yield _pools(catalogue, peers)
+        yield _pools(catalog, peers)
     if peers.cited:
         yield Table(
             "Tools that are cited but were not run",
@@ -36,7 +36,7 @@ def tables(catalogue: Catalogue, peers: PeersFile) -> Iterator[Table]:
         )
 
 
-def _peers(catalogue: Catalogue, peers: PeersFile) -> Table:
+def _peers(catalog: Catalog, peers: PeersFile) -> Table:
     return Table(
         f"Requests that fit, by tool. Other tools were run on {peers.date}",
         Column("Question", numeric=False),
@@ -46,7 +46,7 @@ def _peers(catalogue: Catalogue, peers: PeersFile) -> Table:
             *(Column(tool.name, hint=tool.how) for tool in _asked_tools(peers, peers.cases)),
             Column("Statements and methods of the other tools", numeric=False),
         ),
-        tuple(_asked(catalogue, peers, case) for case in peers.cases),
+        tuple(_asked(catalog, peers, case) for case in peers.cases),
     )
 
 
@@ -64,7 +64,7 @@ def _answers(tools: Sequence[Tool], question: Question | PoolQuestion) -> tuple[
     return [None if one is None else one.requests for _, one in answers], "; ".join(notes)
 
 
-def _pools(catalogue: Catalogue, peers: PeersFile) -> Table:
+def _pools(catalog: Catalog, peers: PeersFile) -> Table:
     tools = _asked_tools(peers, peers.pools)
     return Table(
         f"Requests in a pool of 40 GiB per device, cache in 16 bits. Other tools were run on {peers.pools_date or peers.date}",
@@ -75,12 +75,12 @@ def _pools(catalogue: Catalogue, peers: PeersFile) -> Table:
             *(Column(tool.name, hint=tool.how) for tool in tools),
             Column("Statements and methods of the other tools", numeric=False),
         ),
-        tuple(_pool_row(catalogue, tools, question) for question in peers.pools),
+        tuple(_pool_row(catalog, tools, question) for question in peers.pools),
     )
 
 
-def _pool_row(catalogue: Catalogue, tools: Sequence[Tool], question: PoolQuestion) -> Row:
-    model = catalogue.model(question.model)
+def _pool_row(catalog: Catalog, tools: Sequence[Tool], question: PoolQuestion) -> Row:
+    model = catalog.model(question.model)
     ours = estimate(
         model,
         gpu="h100-sxm-80gb",
@@ -88,7 +88,7 @@ def _pool_row(catalogue: Catalogue, tools: Sequence[Tool], question: PoolQuestio
         context_tokens=question.context_tokens,
         kv="auto" if model.kv_format is not None and "mla" in model.kv_format else "bf16",
         kv_pool=POOL_BYTES,
-        catalog=catalogue,
+        catalog=catalog,
     ).max_concurrency
     theirs, notes = _answers(tools, question)
     ranks = f", {question.tensor_parallel} ranks" if question.tensor_parallel > 1 else ""
@@ -108,8 +108,8 @@ def _decimal(number: float | None) -> Cell:
     return Cell("") if number is None else Cell(f"{number:,.2f}", "kv-num", value=number)
 
 
-def _asked(catalogue: Catalogue, peers: PeersFile, case: Question) -> Row:
-    model, gpu = catalogue.model(case.model), catalogue.accelerator(case.gpu)
+def _asked(catalog: Catalog, peers: PeersFile, case: Question) -> Row:
+    model, gpu = catalog.model(case.model), catalog.accelerator(case.gpu)
     ours = [
         estimate(
             model,
@@ -120,7 +120,7 @@ def _asked(catalogue: Catalogue, peers: PeersFile, case: Question) -> Row:
             kv=case.kv_format or "auto",
             engine=engine,
             utilization=share_of_memory,
-            catalog=catalogue,
+            catalog=catalog,
         ).max_concurrent_requests_by_memory
         for engine, share_of_memory in (("vllm", case.utilization), ("ceiling", None))
     ]

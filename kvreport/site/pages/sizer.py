@@ -27,7 +27,7 @@ from kvreport.words import LIMITS
 URI: Final = "sizer/"
 TITLE: Final = "Size a deployment"
 EXAMPLES: Final = ("meta-llama/Llama-3.1-70B-Instruct", "meta-llama/Llama-3.1-8B-Instruct")
-"""Models that the page starts with, where the catalogue has them; else its first one."""
+"""Models that the page starts with, where the catalog has them; else its first one."""
 
 LONGEST_EXAMPLE: Final = 8192
 
@@ -186,10 +186,10 @@ def context(site: SiteData) -> SizerContext:
         engines=tuple(
             (one["name"], one["label"])
             for one in engines(site)
-            if site.catalogue.engine(one["name"]).is_release_like(site.engine)
+            if site.catalog.engine(one["name"]).is_release_like(site.engine)
         ),
         presets=PRESETS,
-        local=local.URI if site.catalogue.folder.resolve() == data_dir().resolve() else "",
+        local=local.URI if site.catalog.folder.resolve() == data_dir().resolve() else "",
         example=_table(site, model, longest),
         command=f"kvreport size {model.id} --concurrent 64 --context {longest} --burst 1.5 --spares 1",
     )
@@ -229,9 +229,9 @@ def _table(site: SiteData, model: Model, longest: int) -> Table:
             concurrent=64,
             burst=1.5,
             spare_replicas=1,
-            gpus=() if len(site.gpus) == len(site.catalogue.accelerators) else [g.id for g in site.gpus],
+            gpus=() if len(site.gpus) == len(site.catalog.accelerators) else [g.id for g in site.gpus],
             layouts=None,
-            catalog=site.catalogue,
+            catalog=site.catalog,
         )
     except InputError as error:
         return Table(f"{caption}: {error}", Column("GPU", numeric=False), (), ())

@@ -41,7 +41,7 @@ from kvreport.site.pages import (
 )
 
 if TYPE_CHECKING:
-    from kvreport.catalog.load import Catalogue
+    from kvreport.catalog.load import Catalog
     from kvreport.catalog.observation import Observation
 
 URI: Final = "evidence/"
@@ -66,58 +66,58 @@ SHARES: Final = tuple(range(0, 91, 5))
 
 
 @cache
-def of(catalogue: Catalogue) -> Validation | None:
-    """Compare the observations that lie beside a catalogue; None if it has none."""
-    if not (catalogue.folder / "observations").is_dir():
+def of(catalog: Catalog) -> Validation | None:
+    """Compare the observations that lie beside a catalog; None if it has none."""
+    if not (catalog.folder / "observations").is_dir():
         return None
-    return validate(catalogue, case_of=_kept_case)
+    return validate(catalog, case_of=_kept_case)
 
 
-def _kept_case(catalogue: Catalogue, observation: Observation) -> Case:
+def _kept_case(catalog: Catalog, observation: Observation) -> Case:
     """An observation's comparison, kept until something that it reads changes."""
-    return kept(f"case {observation.model_dump_json()}", lambda: compare(catalogue, observation))
+    return kept(f"case {observation.model_dump_json()}", lambda: compare(catalog, observation))
 
 
-def files(catalogue: Catalogue) -> dict[str, bytes]:
+def files(catalog: Catalog) -> dict[str, bytes]:
     """Return the machine-readable validation by its address; nothing if there are no observations."""
-    found = of(catalogue)
+    found = of(catalog)
     if found is None:
         return {}
     text = json.dumps(found.to_dict(), ensure_ascii=False, indent=1, allow_nan=False)
     return {FILE: f"{text}\n".encode()}
 
 
-def page(catalogue: Catalogue) -> Page | None:
-    """Return the page, or None if the catalogue has no observations."""
-    found = of(catalogue)
+def page(catalog: Catalog) -> Page | None:
+    """Return the page, or None if the catalog has no observations."""
+    found = of(catalog)
     if found is None:
         return None
-    peers = load_peers(catalogue.folder)
+    peers = load_peers(catalog.folder)
     others = (
         []
         if peers is None
-        else [("peers", "Comparison with other calculators", _tables(*other_tools.tables(catalogue, peers)))]
+        else [("peers", "Comparison with other calculators", _tables(*other_tools.tables(catalog, peers)))]
     )
-    documented = known_starts.of(catalogue)
+    documented = known_starts.of(catalog)
     if documented:
         others.insert(
             0, ("starts", "Documented starts and refusals", _tables(*known_starts.tables(documented)))
         )
-    checked = load_planner_check(catalogue.folder)
+    checked = load_planner_check(catalog.folder)
     if checked is not None:
         others.insert(0, ("planner", "Comparison with vLLM's planner", _tables(_planner(checked))))
-    oracle = load_oracle_check(catalogue.folder)
+    oracle = load_oracle_check(catalog.folder)
     if oracle is not None:
         others.insert(1, ("oracle", "Comparison with SGLang's configurators", _tables(_oracle(oracle))))
-    classes = load_class_check(catalogue.folder)
+    classes = load_class_check(catalog.folder)
     if classes is not None:
         others.append(
             ("classes", "Architectures compared with transformers", _tables(*class_table.tables(classes)))
         )
-    public = catalogue.folder.resolve() == data_dir().resolve()
+    public = catalog.folder.resolve() == data_dir().resolve()
     if public:
         others.append(
-            ("local", "Local engines: llama.cpp and mlx-lm", _tables(*local_evidence.tables(catalogue)))
+            ("local", "Local engines: llama.cpp and mlx-lm", _tables(*local_evidence.tables(catalog)))
         )
         others.append(
             ("traffic", "Comparison with published traffic results", _tables(*traffic_checks.tables()))
@@ -127,8 +127,8 @@ def page(catalogue: Catalogue) -> Page | None:
         found,
         others,
         public=public,
-        blind=load_left_out(catalogue.folder),
-        first=load_first_seen(catalogue.folder),
+        blind=load_left_out(catalog.folder),
+        first=load_first_seen(catalog.folder),
     )
 
 
@@ -145,7 +145,7 @@ def page_of(
     Args:
         found: The validation.
         others: Further sections: anchor, title and finished body.
-        public: Whether these are the public catalogue's logs.
+        public: Whether these are the public catalog's logs.
         blind: Errors on sources left out of the fit, which lead where they are known.
         first: Errors on logs before any rule knew of them.
     """
@@ -363,11 +363,11 @@ def _share(value: float) -> str:
 
 def pages(inputs: Inputs) -> Iterator[Page]:
     """Yield the page and that of every log, where the catalog has what they show."""
-    catalogue = inputs.site.catalogue
-    made, found = page(catalogue), of(catalogue)
+    catalog = inputs.site.catalog
+    made, found = page(catalog), of(catalog)
     if made is not None and found is not None:
         yield made
         yield every_log.page(found, QUANTITIES)
 
 
-TYPE: Final = PageType("validation", pages, files=lambda site: files(site.catalogue).items())
+TYPE: Final = PageType("validation", pages, files=lambda site: files(site.catalog).items())

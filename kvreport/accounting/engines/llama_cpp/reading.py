@@ -35,7 +35,7 @@ class LocalModel:
     """A model as llama.cpp would load it.
 
     Attributes:
-        model: The catalogue's record.
+        model: The catalog's record.
         architecture: What llama.cpp knows of its class.
         network: The network it runs.
         tensors: Every tensor of its file, types not chosen yet unless a file said so.
@@ -55,7 +55,7 @@ def read_local(
     """Read a model the way llama.cpp does.
 
     Args:
-        model: The model; from the catalogue, a config or a GGUF header.
+        model: The model; from the catalog, a config or a GGUF header.
         architecture: What llama.cpp knows of its class.
         tensors: The tensor table of a file; None lists the model's weights.
     """

@@ -124,6 +124,6 @@ def _users_at_limit(site: SiteData, one: Series, model: Model) -> int:
             weights=one.config.weight_format,
             kv=one.config.kv_format,
             engine=site.engine.name,
-            catalog=site.catalogue,
+            catalog=site.catalog,
         ).max_concurrent_requests
     return max(kept[one.config], 1)

@@ -64,9 +64,9 @@ def weights_table(site: SiteData, model: Model) -> Table:
     sizes = sorted({config.tensor_parallel for config in series})
     rows = []
     for name in formats_of(site, model, "weight_format"):
-        label = labels(site.catalogue.weight_formats, (name,))[0][1]
+        label = labels(site.catalog.weight_formats, (name,))[0][1]
         if name == RELEASED:
-            released = site.catalogue.weight_formats.get(model.weight_format)
+            released = site.catalog.weight_formats.get(model.weight_format)
             label = f"as released ({released.label if released else model.weight_format})"
         by_size = {
             size: next(

@@ -47,7 +47,7 @@ def headline(site: SiteData, model: Model, best: Series | None, answer: Estimate
             )
         )
     if best is None:
-        most = max(site.catalogue.grid.tensor_parallel)
+        most = max(site.catalog.grid.tensor_parallel)
         return pieces(SENTENCES["nowhere"].format(model=model.name, most=most))
     index = headline_index(best, model)
     answer = answer or headline_estimate(site, model, best)
@@ -95,7 +95,7 @@ def headline_estimate(site: SiteData, model: Model, best: Series) -> Estimate:
         weights=best.config.weight_format,
         kv=best.config.kv_format,
         engine=site.engine.name,
-        catalog=site.catalogue,
+        catalog=site.catalog,
     )
 
 
@@ -112,8 +112,8 @@ def first_sentence(told: Pieces) -> str:
 def conditions(site: SiteData, model: Model, kv_format: str) -> str:
     """Say under which engine and formats a number holds."""
     form = page_format(model)
-    weights = site.catalogue.weight_formats.get(model.weight_format if form == RELEASED else form)
-    cache = site.catalogue.kv_formats.get(kv_format)
+    weights = site.catalog.weight_formats.get(model.weight_format if form == RELEASED else form)
+    cache = site.catalog.kv_formats.get(kv_format)
     return SENTENCES["conditions" if form == RELEASED else "conditions_unread"].format(
         engine=site.engine.label,
         weights=weights.label if weights else model.weight_format,

@@ -58,7 +58,7 @@ class ModelContext:
         conditions: Under which engine, formats and version the headline holds.
         facts: Figures under the headline.
         strip: Its layers.
-        chart: The boundary, or None where no accelerator of the catalogue holds it.
+        chart: The boundary, or None where no accelerator of the catalog holds it.
         grid: Accelerators that serve it, by contexts.
         groups: Accelerators that do not, by reason.
         steps: The arithmetic of the headline with the numbers put in.
@@ -69,7 +69,7 @@ class ModelContext:
         headline_text: The conclusion as plain text.
         command: Command that serves it, to copy; "" where the engine does not run it.
         estimate: Command that computes the headline again.
-        notes: Remarks of the catalogue on this model.
+        notes: Remarks of the catalog on this model.
         sources: Where its facts come from.
         downloads: Files of just this page.
         cite: How to cite this page.
@@ -150,7 +150,7 @@ def page(inputs: Inputs, model: Model) -> Page:
         heading=model.name,
         description=conclusion,
         lead=render(
-            "model/lead.html", uri, names | {"confirmed": left_out.confirmed(site.catalogue, site.engine)}
+            "model/lead.html", uri, names | {"confirmed": left_out.confirmed(site.catalog, site.engine)}
         ),
         sections=(
             section("boundary", "Capacity by context length", "model/boundary.html"),
@@ -284,7 +284,7 @@ def _controls(site: SiteData, model: Model, best: Series | None) -> Controls | N
     return Controls(
         page="model",
         start={"model": model.slug} | start,
-        gpu=(start["gpu"], site.catalogue.accelerators[start["gpu"]].name),
+        gpu=(start["gpu"], site.catalog.accelerators[start["gpu"]].name),
         layouts=tuple(choice for choice in layout_choices(site) if choice[0] in further),
         weights=tuple(choice for choice in weight_choices(site) if choice[0] in offered),
         kv=tuple(choice for choice in kv_choices(site) if choice[0] in caches),

@@ -97,13 +97,13 @@ def context(site: SiteData, model: Model, best: Series | None) -> SpeedContext |
     if best is None:
         return None
     config = best.config
-    gpu = site.catalogue.accelerator(config.gpu)
-    form = None if config.weight_format == RELEASED else site.catalogue.weight_format(config.weight_format)
+    gpu = site.catalog.accelerator(config.gpu)
+    form = None if config.weight_format == RELEASED else site.catalog.weight_format(config.weight_format)
     asked = demand(
         model,
         form,
-        site.catalogue.weight_formats,
-        site.catalogue.kv_format(config.kv_format),
+        site.catalog.weight_formats,
+        site.catalog.kv_format(config.kv_format),
         tensor_parallel=config.tensor_parallel,
     )
     peaks = Peaks.of(gpu)

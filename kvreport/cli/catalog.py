@@ -1,4 +1,4 @@
-"""``kvreport model`` and ``kvreport check``: writing and validating a catalogue."""
+"""``kvreport model`` and ``kvreport check``: writing and validating a catalog."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def _model(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
-    from kvreport.catalog.load import load_catalogue
+    from kvreport.catalog.load import load_catalog
 
     stated = options.data if options.folder is None else options.folder
-    catalogue = load_catalogue(stated)
-    shelves = {"model": catalogue.models, "accelerator": catalogue.accelerators, "engine": catalogue.engines}
+    catalog = load_catalog(stated)
+    shelves = {"model": catalog.models, "accelerator": catalog.accelerators, "engine": catalog.engines}
     counts = ", ".join(f"{len(one)} {name}{'s' * (len(one) != 1)}" for name, one in shelves.items())
     write(f"{'catalog of this package' if stated is None else stated}: {counts}; no fault found")
     own = Path("data")
-    if stated is None and (own / "models").is_dir() and not own.samefile(catalogue.folder):
+    if stated is None and (own / "models").is_dir() and not own.samefile(catalog.folder):
         write("data/ of this folder was not checked; to check it: kvreport check data", stream=sys.stderr)
     return 0

@@ -1,4 +1,4 @@
-"""What must hold for the catalogue, whatever its files say: a record, or faults of one line each, soon."""
+"""What must hold for the catalog, whatever its files say: a record, or faults of one line each, soon."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.claim import ClaimsFile
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import Formats, Grid
-from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.load import open_catalog
 from kvreport.catalog.measurement import Measurement, read_measurement
 from kvreport.catalog.model import Model
 from kvreport.catalog.observation import ObservationsFile
@@ -29,13 +29,13 @@ from kvreport.catalog.peer import PeersFile
 from kvreport.catalog.planner_check import PlannerCheck
 from kvreport.catalog.shelf import MAX_VALUES, read_yaml, validate
 from kvreport.dataset.release import data_version
-from kvreport.errors import CatalogueError, InputError
+from kvreport.errors import CatalogError, InputError
 from kvreport.estimation.estimate import estimate
 from kvreport.publish.changes import read_snapshot
 from kvreport.resources import data_dir
 
 DATA: Final = data_dir()
-CATALOGUE: Final = open_catalogue()
+CATALOG: Final = open_catalog()
 RECORDS: Final = {
     "models/meta-llama--Llama-3.1-8B-Instruct.yaml": Model,
     "models/deepseek-ai--DeepSeek-V3.2.yaml": Model,
@@ -130,7 +130,7 @@ def mutated(draw: st.DrawFn, text: str) -> Any:
     return data
 
 
-def one_line_each(error: CatalogueError, where: str) -> None:
+def one_line_each(error: CatalogError, where: str) -> None:
     assert error.faults
     for fault in error.faults:
         said = str(fault)
@@ -146,7 +146,7 @@ def read_or_faults(where: str, read: Callable[[], object]) -> object:
     start = time.process_time()
     try:
         found = read()
-    except CatalogueError as error:
+    except CatalogError as error:
         one_line_each(error, where)
         found = None
     assert time.process_time() - start < SECONDS
@@ -180,7 +180,7 @@ def test_a_model_that_is_taken_can_be_calculated_with(data: Any) -> None:
     assert isinstance(model, Model)
     for gpu, ranks in (("h100-sxm-80gb", 1), ("mi300x", 3)):
         try:
-            found = estimate(model, gpu=gpu, tensor_parallel=ranks, context_tokens=8192, catalog=CATALOGUE)
+            found = estimate(model, gpu=gpu, tensor_parallel=ranks, context_tokens=8192, catalog=CATALOG)
         except InputError as error:
             said = str(error)
             assert said.isprintable()
@@ -271,7 +271,7 @@ def test_any_release_is_a_day_or_a_fault(tmp_path: Path, content: bytes) -> None
 def test_a_key_of_json_stands_once(tmp_path: Path) -> None:
     path = tmp_path / "one.json"
     path.write_text('{"name": "one", "readings": [{"at": {"batch": 1, "batch": 2}}]}', encoding="utf-8")
-    with pytest.raises(CatalogueError, match=r"^measurements/one\.json: found the key 'batch' twice"):
+    with pytest.raises(CatalogError, match=r"^measurements/one\.json: found the key 'batch' twice"):
         read_measurement(path)
 
 
@@ -283,7 +283,7 @@ def test_what_is_no_file_is_a_fault(tmp_path: Path) -> None:
     ):
         place = tmp_path / where / name
         place.mkdir(parents=True)
-        with pytest.raises(CatalogueError) as caught:
+        with pytest.raises(CatalogError) as caught:
             read(place)
         one_line_each(caught.value, where)
 
@@ -300,7 +300,7 @@ def test_more_values_than_a_record_has_are_refused_before_they_are_looked_at() -
     data["weights"][0]["shape"] = [-1] * (MAX_VALUES + 1)
     start = time.process_time()
     with pytest.raises(
-        CatalogueError, match="found more than 200,000 values; allowed: at most 200,000 in one record"
+        CatalogError, match="found more than 200,000 values; allowed: at most 200,000 in one record"
     ):
         validate(Model, data, "model.yaml")
     assert time.process_time() - start < 0.5

@@ -1,4 +1,4 @@
-"""The catalogue on disk: strict YAML, every fault at once, nothing read that is not asked for."""
+"""The catalog on disk: strict YAML, every fault at once, nothing read that is not asked for."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from huggingface_configs import COUNTED, LLAMA_3_1_8B
 from reading import read_trimmed as read_config
 
 from kvreport.catalog.dump import dump_model
-from kvreport.catalog.load import load_catalogue, open_catalogue
+from kvreport.catalog.load import load_catalog, open_catalog
 from kvreport.catalog.model import Model
 from kvreport.catalog.shelf import read_yaml, validate
-from kvreport.errors import CatalogueError, InputError
+from kvreport.errors import CatalogError, InputError
 from kvreport.resources import data_dir
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A small catalogue: two models, two accelerators, the public formats, grid and engines."""
+    """A small catalog: two models, two accelerators, the public formats, grid and engines."""
     public = data_dir()
     for name in ("formats.yaml", "grid.yaml"):
         shutil.copy(public / name, tmp_path / name)
@@ -47,21 +47,21 @@ def edit(folder: Path, old: str, new: str, name: str = "models/acme--one.yaml") 
 
 
 def faults(folder: Path) -> list[str]:
-    with pytest.raises(CatalogueError) as caught:
-        load_catalogue(folder)
+    with pytest.raises(CatalogError) as caught:
+        load_catalog(folder)
     return [str(fault) for fault in caught.value.faults]
 
 
-def test_the_public_catalogue_has_no_fault() -> None:
-    catalogue = load_catalogue()
-    assert len(catalogue.models) >= 180
-    assert len(catalogue.accelerators) >= 90
+def test_the_public_catalog_has_no_fault() -> None:
+    catalog = load_catalog()
+    assert len(catalog.models) >= 180
+    assert len(catalog.accelerators) >= 90
 
 
-def test_a_sound_catalogue_loads(folder: Path) -> None:
-    catalogue = load_catalogue(folder)
-    assert list(catalogue.models) == ["acme/one", "acme/two"]
-    assert catalogue.model("uno").id == "acme/one"
+def test_a_sound_catalog_loads(folder: Path) -> None:
+    catalog = load_catalog(folder)
+    assert list(catalog.models) == ["acme/one", "acme/two"]
+    assert catalog.model("uno").id == "acme/one"
 
 
 @pytest.mark.parametrize("model_id", COUNTED)
@@ -136,23 +136,23 @@ def test_a_missing_part_is_a_fault(folder: Path) -> None:
 
 def test_a_folder_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="found no folder"):
-        open_catalogue(tmp_path / "nothing")
+        open_catalog(tmp_path / "nothing")
 
 
 def test_one_model_is_read_without_reading_the_others(folder: Path) -> None:
     (folder / "models" / "acme--broken.yaml").write_text("nonsense: [", encoding="utf-8")
-    catalogue = open_catalogue(folder)
-    assert catalogue.model("acme/one").id == "acme/one"
-    assert catalogue.model("acme--two").id == "acme/two"
-    with pytest.raises(CatalogueError):
-        catalogue.model("acme/broken")
+    catalog = open_catalog(folder)
+    assert catalog.model("acme/one").id == "acme/one"
+    assert catalog.model("acme--two").id == "acme/two"
+    with pytest.raises(CatalogError):
+        catalog.model("acme/broken")
 
 
 def test_an_unknown_name_is_answered_with_the_nearest(folder: Path) -> None:
     with pytest.raises(InputError, match=r"model: found 'acme/tow'; .*acme/two"):
-        open_catalogue(folder).model("acme/tow")
+        open_catalog(folder).model("acme/tow")
     with pytest.raises(InputError, match=r"accelerator: found 'h1000'"):
-        open_catalogue(folder).accelerator("h1000")
+        open_catalog(folder).accelerator("h1000")
 
 
 def test_a_file_beyond_reason_is_not_read(folder: Path) -> None:

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.load import open_catalog
 from kvreport.catalog.shelf import spoken
 from kvreport.errors import InputError
 
@@ -18,25 +18,25 @@ def test_case_and_separators_do_not_make_another_name() -> None:
 
 @pytest.mark.parametrize("name", ["qwen3.6 27b", "Qwen3.6_27B", "qwen--qwen3.6-27b", "QWEN/qwen3.6-27b"])
 def test_a_model_is_found_by_any_spelling(name: str) -> None:
-    assert open_catalogue().model(name).id == "Qwen/Qwen3.6-27B"
+    assert open_catalog().model(name).id == "Qwen/Qwen3.6-27B"
 
 
 @pytest.mark.parametrize("name", ["H100", "h100 sxm 80gb", "h100-sxm-80gb"])
 def test_an_accelerator_is_found_by_any_spelling(name: str) -> None:
-    assert open_catalogue().accelerator(name).id == "h100-sxm-80gb"
+    assert open_catalog().accelerator(name).id == "h100-sxm-80gb"
 
 
-def test_the_public_catalogue_is_opened_once_and_another_every_time(tmp_path):
-    from kvreport.catalog.load import open_catalogue
+def test_the_public_catalog_is_opened_once_and_another_every_time(tmp_path):
+    from kvreport.catalog.load import open_catalog
 
-    assert open_catalogue() is open_catalogue()
-    assert open_catalogue(tmp_path) is not open_catalogue(tmp_path)
+    assert open_catalog() is open_catalog()
+    assert open_catalog(tmp_path) is not open_catalog(tmp_path)
 
 
 def test_a_name_is_looked_up_once(monkeypatch):
-    from kvreport.catalog.load import open_catalogue
+    from kvreport.catalog.load import open_catalog
 
-    known = open_catalogue()
+    known = open_catalog()
     first = known.model("llama 3.1 8b")
     monkeypatch.setattr(known, "_find_model", None)
     assert known.model("llama 3.1 8b") is first
@@ -53,9 +53,9 @@ def test_a_name_is_looked_up_once(monkeypatch):
 )
 def test_a_name_that_holds_every_word_written_is_proposed_first(asked: str, first: str) -> None:
     with pytest.raises(InputError, match=f"did you mean {re.escape(first)}[,?]"):
-        open_catalogue().model(asked)
+        open_catalog().model(asked)
 
 
 def test_words_of_a_card_are_found_in_any_order() -> None:
     with pytest.raises(InputError, match="did you mean rtx-pro-6000-server, rtx-pro-6000-ws, "):
-        open_catalogue().accelerator("rtx 6000 pro")
+        open_catalog().accelerator("rtx 6000 pro")

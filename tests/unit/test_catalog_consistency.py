@@ -14,10 +14,10 @@ from kvreport.catalog.base import Record
 from kvreport.catalog.consistency import contradictions
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import Formats, Grid
-from kvreport.catalog.load import open_catalogue
+from kvreport.catalog.load import open_catalog
 from kvreport.catalog.model import Model
 from kvreport.catalog.shelf import read_yaml, validate
-from kvreport.errors import CatalogueError
+from kvreport.errors import CatalogError
 from kvreport.resources import data_dir
 
 DATA: Final = data_dir()
@@ -31,7 +31,7 @@ def faults(path: Path, text: str, folder: Path, record: type[Record] = Model) ->
     place.write_text(text, encoding="utf-8")
     try:
         validate(record, read_yaml(place, place.name), place.name)
-    except CatalogueError as error:
+    except CatalogError as error:
         return str(error)
     return ""
 
@@ -109,7 +109,7 @@ def test_other_caches_are_held_against_their_tensors(
 
 
 def test_every_public_model_agrees_with_itself() -> None:
-    for model in open_catalogue().models.values():
+    for model in open_catalog().models.values():
         assert not list(contradictions(model)), model.id
 
 
@@ -162,7 +162,7 @@ def test_a_number_that_no_machine_has_is_refused(
     for step in steps:
         parent = parent[step]
     parent[last] = value
-    with pytest.raises(CatalogueError) as caught:
+    with pytest.raises(CatalogError) as caught:
         validate(record, data, name)
     assert said in str(caught.value)
 
@@ -174,7 +174,7 @@ def test_a_latent_is_stored_at_most_once_per_page() -> None:
         for cache in group["caches"]:
             if cache.get("stride", 1) > 1:
                 cache["stride"] = 28672
-    with pytest.raises(CatalogueError, match="stride"):
+    with pytest.raises(CatalogError, match="stride"):
         validate(Model, data, name)
 
 
@@ -190,5 +190,5 @@ def test_a_fraction_has_one_reading(tmp_path: Path) -> None:
 
 
 def test_a_pooling_model_keeps_nothing_and_says_so() -> None:
-    model = open_catalogue().models["intfloat/e5-mistral-7b-instruct"]
+    model = open_catalog().models["intfloat/e5-mistral-7b-instruct"]
     assert {group.name for group in model.layers} == {"no cache"}

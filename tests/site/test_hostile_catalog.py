@@ -1,4 +1,4 @@
-"""A catalogue written by somebody who means harm: its texts stay texts, everywhere they are shown."""
+"""A catalog written by somebody who means harm: its texts stay texts, everywhere they are shown."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from kvreport.book.glossary import Glossary
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.claim import ClaimsFile
 from kvreport.catalog.engine import Engine
-from kvreport.catalog.load import load_catalogue
+from kvreport.catalog.load import load_catalog
 from kvreport.catalog.measurement import Measurement
 from kvreport.catalog.model import Model
 from kvreport.catalog.observation import ObservationsFile
 from kvreport.catalog.peer import PeersFile
 from kvreport.catalog.planner_check import PlannerCheck
 from kvreport.catalog.shelf import read_json, read_yaml, validate
-from kvreport.errors import CatalogueError, InputError
+from kvreport.errors import CatalogError, InputError
 from kvreport.publish.changes import Snapshot
 
 pytestmark = [pytest.mark.slow]
@@ -213,7 +213,7 @@ def spoil(file: Path) -> int:
 
 
 def write_everything_else(repository: Path, folder: Path) -> list[Path]:
-    """Write one file of every kind that a catalogue may have besides models, accelerators and engines."""
+    """Write one file of every kind that a catalog may have besides models, accelerators and engines."""
     written = {
         "claims/source-9.yaml": CLAIMS,
         "observations/web.yaml": OBSERVATIONS,
@@ -231,10 +231,10 @@ def write_everything_else(repository: Path, folder: Path) -> list[Path]:
 
 
 @pytest.fixture(scope="module")
-def catalogue(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def catalog(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two models, two accelerators, an engine and a ledger, spoiled."""
     folder = tmp_path_factory.mktemp("hostile") / "data"
-    public = tiny.copy_catalogue(repository, folder)
+    public = tiny.copy_catalog(repository, folder)
     for kind, kept in (("models", MODELS), ("accelerators", ACCELERATORS)):
         for file in (public / kind).iterdir():
             if file.stem not in kept:
@@ -248,14 +248,14 @@ def catalogue(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 
 @pytest.fixture(scope="module")
-def site(catalogue: Path, build_site) -> Path:
-    """The site of that catalogue, with one hand-written page."""
-    root = catalogue.parent
+def site(catalog: Path, build_site) -> Path:
+    """The site of that catalog, with one hand-written page."""
+    root = catalog.parent
     (root / "docs").mkdir()
     (root / "docs/by-hand.md").write_text("# By hand\n\n[A model](models/index.md)\n", encoding="utf-8")
     config = root / "mkdocs.yml"
     config.write_text(
-        tiny.CONFIGURATION.format(docs=root / "docs", site=root / "site", catalogue=catalogue),
+        tiny.CONFIGURATION.format(docs=root / "docs", site=root / "site", catalog=catalog),
         encoding="utf-8",
     )
     build_site(config)
@@ -295,8 +295,8 @@ def test_no_text_becomes_an_element_on_any_page(site):
             assert not injected(inner), path
 
 
-def test_the_texts_are_shown_as_they_were_written(site, catalogue):
-    data = load_catalogue(catalogue)
+def test_the_texts_are_shown_as_they_were_written(site, catalog):
+    data = load_catalog(catalog)
     for model in data.models.values():
         page = document(site / f"models/{model.slug}/index.html")
         heading = page.h1.get_text()
@@ -374,7 +374,7 @@ def test_search_results_hold_no_markup_that_would_run(site):
 @pytest.fixture
 def small(repository: Path, tmp_path: Path) -> Path:
     """One model and one accelerator."""
-    folder = tiny.copy_catalogue(repository, tmp_path / "data")
+    folder = tiny.copy_catalog(repository, tmp_path / "data")
     for kind, kept in (("models", MODELS[0]), ("accelerators", ACCELERATORS[0])):
         for file in (folder / kind).iterdir():
             if file.stem != kept:
@@ -383,8 +383,8 @@ def small(repository: Path, tmp_path: Path) -> Path:
 
 
 def refusal(folder: Path) -> list[str]:
-    with pytest.raises(CatalogueError) as caught:
-        load_catalogue(folder)
+    with pytest.raises(CatalogError) as caught:
+        load_catalog(folder)
     return [str(fault) for fault in caught.value.faults]
 
 
@@ -439,7 +439,7 @@ def test_letters_that_run_from_right_to_left_are_welcome(small):
     file = small / "models" / f"{MODELS[0]}.yaml"
     text = file.read_text(encoding="utf-8")
     file.write_text(re.sub(r"(?m)^name: .*$", "name: جيس 30B \U0001f999", text), encoding="utf-8")
-    (model,) = load_catalogue(small).models.values()
+    (model,) = load_catalog(small).models.values()
     assert model.name == "جيس 30B \U0001f999"
 
 
