@@ -51,6 +51,7 @@ KINDS = {
     "glossary": "glossary/",
     "evidence": "evidence/",
     "every log": "evidence/logs/",
+    "comparisons": "evidence/comparisons/",
     "at home": "local/",
     "your model": "your-model/",
     "claims": "evidence/claims/",

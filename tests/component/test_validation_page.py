@@ -16,7 +16,7 @@ from kvreport.evidence.validation import Validation
 from kvreport.resources import data_dir
 from kvreport.site.kit.links import check
 from kvreport.site.kit.page import Page
-from kvreport.site.pages import every_log
+from kvreport.site.pages import comparisons, every_log
 from kvreport.site.pages import validation as validation_page
 
 
@@ -157,3 +157,12 @@ def test_a_catalog_without_observations_has_no_page(catalog: Catalog, tmp_path: 
         (tmp_path / name).mkdir()
     assert validation_page.page(open_catalog(tmp_path)) is None
     assert validation_page.files(open_catalog(tmp_path)) == {}
+
+
+def test_other_comparisons_have_a_page_and_keep_their_anchors(page: Page, catalog: Catalog) -> None:
+    more = comparisons.page(catalog)
+    assert more is not None
+    assert [one.id for one in more.sections] == ["classes", "local", "traffic"]
+    for one in more.sections:
+        assert BeautifulSoup(one.html, "html.parser").select("tbody tr")
+        assert section(page, one.id).a["href"] == f"comparisons/#{one.id}"

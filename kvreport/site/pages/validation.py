@@ -15,7 +15,6 @@ import numpy as np
 from markupsafe import Markup
 
 from kvreport import units
-from kvreport.catalog.class_check import load_class_check
 from kvreport.catalog.first_seen import FirstSeen, load_first_seen
 from kvreport.catalog.left_out import LeftOut, load_left_out
 from kvreport.catalog.peer import load_peers
@@ -29,15 +28,13 @@ from kvreport.site.kit.tables import Cell, Column, Row, Table, count_cell
 from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType
 from kvreport.site.pages import (
-    class_table,
+    comparisons,
     every_log,
     first_sight,
     known_starts,
     layout_evidence,
     left_out,
-    local_evidence,
     other_tools,
-    traffic_checks,
 )
 
 if TYPE_CHECKING:
@@ -109,19 +106,10 @@ def page(catalog: Catalog) -> Page | None:
     oracle = load_oracle_check(catalog.folder)
     if oracle is not None:
         others.insert(1, ("oracle", "Comparison with SGLang's configurators", _tables(_oracle(oracle))))
-    classes = load_class_check(catalog.folder)
-    if classes is not None:
-        others.append(
-            ("classes", "Architectures compared with transformers", _tables(*class_table.tables(classes)))
-        )
+    more = comparisons.page(catalog)
+    if more is not None:
+        others += comparisons.pointers(more)
     public = catalog.folder.resolve() == data_dir().resolve()
-    if public:
-        others.append(
-            ("local", "Local engines: llama.cpp and mlx-lm", _tables(*local_evidence.tables(catalog)))
-        )
-        others.append(
-            ("traffic", "Comparison with published traffic results", _tables(*traffic_checks.tables()))
-        )
     # The public logs are those that the constants were fitted on, and the public site has a page about that.
     return page_of(
         found,
@@ -368,6 +356,9 @@ def pages(inputs: Inputs) -> Iterator[Page]:
     if made is not None and found is not None:
         yield made
         yield every_log.page(found, QUANTITIES)
+        more = comparisons.page(catalog)
+        if more is not None:
+            yield more
 
 
 TYPE: Final = PageType("validation", pages, files=lambda site: files(site.catalog).items())
