@@ -171,7 +171,7 @@ def page_of(
 
 
 def _tables(*tables: Table) -> Markup:
-    return Markup("\n").join(render("_table.html", URI, {"table": table}) for table in tables)
+    return Markup("\n").join(render("_table.html", URI, {"table": table, "late": True}) for table in tables)
 
 
 def _conclusion(found: Validation) -> str:
