@@ -1,5 +1,5 @@
 /* Up to six models on one accelerator, or accelerators for one model: one chart, one table, equal numbers of GPUs
-   unless something else is chosen. Needs kv-state.js, kv-chart.js, kv-picker.js, kv-result.js, kv-sizing.js. */
+   unless something else is chosen. Needs kv-state.js, kv-chart.js, kv-picker.js, kv-result.js. */
 (function () {
   "use strict";
 

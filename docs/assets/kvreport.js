@@ -545,7 +545,7 @@
       "kv-log.js",
     ]],
     ["[data-kv-yours]", "yours", ["kv-kernel.js", "kv-yours.js"]],
-    ["[data-kv-compare]", "compare", [...ANSWER, "kv-sizing.js", "kv-compare.js"]],
+    ["[data-kv-compare]", "compare", [...ANSWER, "kv-compare.js"]],
     ["[data-kv-guess]", "guess", ["kv-book.js"]],
     ["[data-kv-quiz]", "quiz", ["kv-book.js"]],
     ["[data-kv-choice]", "choice", ["kv-book.js"]],

@@ -348,11 +348,11 @@ def test_sglangs_data_parallel_attention_divides_heads_and_shared_experts_over_a
 ) -> None:
     model = catalog.model("deepseek-ai/DeepSeek-V3")
     engine = catalog.engine("sglang")
-    alone, eight = (rules(engine).component_ranks(Layout(data=data)) for data in (1, 8))
+    alone, eight = (rules(engine).component_ranks(model, Layout(data=data)) for data in (1, 8))
     assert alone == {}
     assert eight == {"output_head": 8, "dense_mlp": 8, "shared_experts": 8}
     assert (
-        rules(engine).component_ranks(Layout(data=8, expert=True, all_to_all="deepep_low_latency"))[
+        rules(engine).component_ranks(model, Layout(data=8, expert=True, all_to_all="deepep_low_latency"))[
             "shared_experts"
         ]
         == 1
