@@ -1,8 +1,10 @@
 """What layouts add to the memory, and partitions that are given or chosen."""
 
+from typing import get_args
+
 import pytest
 
-from kvreport.accounting.all_to_all import low_latency_bytes, one_sided_bytes
+from kvreport.accounting.all_to_all import AllToAll, low_latency_bytes, one_sided_bytes
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.parallel import Layout, stage_layers
 from kvreport.accounting.weights import weights_by_component
@@ -13,6 +15,7 @@ from kvreport.errors import InputError
 from kvreport.estimation import Estimate, estimate
 from kvreport.estimation.commands import estimate_command
 from kvreport.estimation.size import size
+from kvreport.query import options
 from kvreport.units import GIB
 
 
@@ -346,3 +349,8 @@ def test_layouts_that_are_not_counted_are_refused_with_the_nearest(
 ) -> None:
     assert main(["estimate", "deepseek-v3", "--gpu", "H200", flag, "2"]) == 2
     assert f"not an option of kvreport estimate; instead: {nearest}" in capsys.readouterr().err
+
+
+def test_the_option_offers_every_exchange_that_is_known() -> None:
+    (option,) = (one for one in options() if one.name == "all2all_backend")
+    assert option.choices == get_args(AllToAll)
