@@ -303,7 +303,7 @@ def refused(case: Case, known: Memo, *, scalar: bool = False) -> int | Codes:
     if any(spread):
         judged = xp.codes(xp.maximum(judged, xp.codes(spread)))
     if any(alone):
-        judged = xp.codes(xp.maximum(judged, column(xp.codes(alone))))
+        judged = xp.codes(xp.maximum(judged, xp.codes(alone)[:, None]))
     return judged
 
 

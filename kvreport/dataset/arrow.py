@@ -137,7 +137,9 @@ def capacity_lines(cube: Cube) -> pa.Table:
     forms, caches = cube.weight_formats, cube.kv_formats
     leads = tuple(JOINT.join((cube.model.id, gpu, cube.engine)) for gpu in cube.gpus)
     ways = tuple(
-        JOINT.join((layout.label, *(_text(getattr(layout, name)) for name in _OF_LAYOUT.values()), form, cache))
+        JOINT.join(
+            (layout.label, *(_text(getattr(layout, name)) for name in _OF_LAYOUT.values()), form, cache)
+        )
         for layout in cube.layouts
         for form in forms
         for cache in caches

@@ -357,7 +357,7 @@ def twins(models: Sequence[Model], positions: Sequence[int]) -> list[tuple[int, 
     groups: dict[Hashable, list[int]] = {}
     for position in positions:
         model = models[position]
-        facts = model.model_dump_json(exclude=_NAMING)
+        facts = model.model_dump_json(exclude=set(_NAMING))
         key = facts, model.release_known, model.quantized_from is None
         groups.setdefault(key, []).append(position)
     return [tuple(group) for group in groups.values()]

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from kvreport.accounting.demand import Demand, demand
 from kvreport.accounting.deployment import Case, Deployment, Memo, bound_of
-from kvreport.accounting.fleet import lay_out_fleet
+from kvreport.accounting.fleet import lay_out_fleet, places_of
 from kvreport.accounting.numeric import Integers
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import Serving
@@ -203,7 +203,7 @@ class _Answer:
     def __init__(self, shape: tuple[int, int, int, int], contexts: int) -> None:
         self.shape = shape
         self.possible = np.zeros(shape, dtype=np.bool_)
-        self.columns = {
+        self.columns: dict[str, Array] = {
             name: np.zeros(shape if name in _ONCE else (*shape, contexts), dtype=_KINDS.get(name, np.int64))
             for name in _COLUMNS
         }
@@ -221,7 +221,7 @@ class _Answer:
     ) -> None:
         """Fill in a deployment: some accelerators, one size, all weight formats, one KV format."""
         bound, copies = bound_of(laid, ceiling, contexts, memo), laid.case.layout.data
-        need, columns, places = bound.profile, self.columns, _places(members)
+        need, columns, places = bound.profile, self.columns, places_of(members)
         held, codes = laid.requests(contexts), laid.verdicts(contexts)
         self.possible[t, k][places] = True
         columns["weight_bytes_per_gpu"][t, k][places] = np.asarray(laid.weight_bytes)
@@ -241,19 +241,11 @@ class _Answer:
         """The columns over the axes of a cube, as views."""
         whole = (*self.shape, self._contexts)
         return {
-            name: np.broadcast_to(column if column.ndim == len(whole) else column[..., None], whole).transpose(
-                _AXES
-            )
+            name: np.broadcast_to(
+                column if column.ndim == len(whole) else column[..., None], whole
+            ).transpose(_AXES)
             for name, column in self.columns.items()
         }
-
-
-def _places(members: list[int]) -> slice | Array:
-    """Positions as numpy takes them fastest: a slice where they follow each other."""
-    first, last = members[0], members[-1]
-    if members == list(range(first, last + 1)):
-        return slice(first, last + 1)
-    return np.asarray(members, dtype=np.intp)
 
 
 _COLUMNS: Final = (

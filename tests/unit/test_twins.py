@@ -71,7 +71,7 @@ def test_every_pair_of_twins_in_the_catalog_has_the_same_rows(catalog):
         assert all(one.equals(rows[0]) for one in rows)
 
 
-def test_a_text_never_has_the_sign_that_stands_for_a_comma(catalog, chosen):
+def test_a_text_never_has_the_sign_that_stands_for_a_comma(chosen):
     (files, *_) = write.model_files(chosen)
     names = write.CAPACITY.names
     assert {line.count(",") for line in gzip.decompress(files.csv_body).decode().splitlines()} == {
