@@ -197,7 +197,9 @@
         "li",
         {},
         make("a", { href: log.url, rel: "noopener nofollow" }, log.engine),
-        `: ${log.model}, ${kvreport.plural(log.devices, "GPUs")}, ${log.starts ? "starts" : "does not start"}`,
+        `: ${log.model}, ${kvreport.plural(log.devices, "GPUs")}, ${
+          log.starts ? "starts" : "does not start"
+        }`,
         log.context_tokens ? ` at ${tokens(log.context_tokens)} tokens` : "",
         log.pool_gib === null || log.pool_gib === undefined ? "" : `, KV pool ${log.pool_gib} GiB`,
         log.kv_tokens ? `, ${count(log.kv_tokens)} KV tokens` : "",
