@@ -519,9 +519,7 @@ def reserve_rates(site: SiteData, model: Model, *, further: bool = True) -> dict
 
     def listed(*, nvidia: bool) -> list[list[float] | None] | None:
         found = [
-            engine.reserve_rates(
-                _part(model, place), place.layout, nvidia=nvidia, receives=place.stage > 0
-            )
+            engine.reserve_rates(_part(model, place), place.layout, nvidia=nvidia, receives=place.stage > 0)
             if place.layout in offered
             else None
             for place in places(site, further=further)

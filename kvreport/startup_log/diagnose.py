@@ -40,6 +40,7 @@ from kvreport.startup_log.reading import read_log as read_lines
 from kvreport.startup_log.start import Start
 from kvreport.units import GIB
 
+
 def accelerators_of(gpu: str | Sequence[str] | None, known: Catalog) -> tuple[Accelerator, ...]:
     """The accelerators that a reader of a log names, one for each device where several are.
 

@@ -363,7 +363,12 @@ def test_a_stage_keeps_a_buffer_for_what_it_receives(catalog: Catalog) -> None:
     # residual is added before (falcon.py) or where several streams pass (deepseek_v4: 4 of them).
     for name, tensors in (("qwen3-32b", 2), ("tiiuae/falcon-40b", 1), ("DeepSeek-V4-Flash", 4)):
         model = catalog.model(name)
-        asked = {"pipeline_parallel": 2, "context_tokens": 2048, "catalog": catalog, "max_batched_tokens": 8192}
+        asked = {
+            "pipeline_parallel": 2,
+            "context_tokens": 2048,
+            "catalog": catalog,
+            "max_batched_tokens": 8192,
+        }
         found = estimate(name, gpu="b200", engine="vllm@0.28.0", **asked)
         engine, place = found.deployment.case.rules, found.deployment.case.layout
         parts = stages(model, 2)
@@ -391,7 +396,9 @@ def test_the_error_band_of_stages_is_no_narrower_than_that_of_their_devices(cata
     for name in ("rtx-5090", "h100-sxm-80gb", "dgx-spark-gb10", "mi300x"):
         device = catalog.accelerator(name)
         assert engine.error_band(device, stages=True) >= engine.error_band(device)
-    found = estimate("llama-3.1-8b", gpu="rtx-5090", pipeline_parallel=2, context_tokens=8192, catalog=catalog)
+    found = estimate(
+        "llama-3.1-8b", gpu="rtx-5090", pipeline_parallel=2, context_tokens=8192, catalog=catalog
+    )
     share, least = engine.error_band(catalog.accelerator("rtx-5090"), stages=True)
     for rank in found.deployment.ranks:
         assert rank.uncertainty_bytes == round(least + share * rank.reserve.total)

@@ -163,8 +163,12 @@ def test_a_log_of_unequal_gpus_is_judged_rank_by_rank(gpu: str | list[str]) -> N
     assert needed.predicted == 24 * GIB
 
 
-def test_unequal_gpus_of_another_number_than_the_ranks_are_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"found 3 devices for a log of 2 ranks; allowed: one accelerator, or one for each"):
+def test_unequal_gpus_of_another_number_than_the_ranks_are_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    with pytest.raises(
+        InputError, match=r"found 3 devices for a log of 2 ranks; allowed: one accelerator, or one for each"
+    ):
         diagnose(UNEQUAL, gpu="rtx-5070ti+rtx-5090*2")
     log = tmp_path / "start.log"
     log.write_text(UNEQUAL)

@@ -67,7 +67,9 @@ def test_the_matrix_names_the_command_that_answers() -> None:
         axes(CATALOG, gpus=PAIR)
 
 
-def test_a_log_of_them_is_judged_by_the_smaller_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_log_of_them_is_judged_by_the_smaller_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     log = tmp_path / "vllm.log"
     log.write_text(
         "INFO vLLM API server version 0.25.0\n"

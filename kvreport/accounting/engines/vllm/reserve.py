@@ -122,7 +122,11 @@ class ReserveRates:
             sampler = "sort"
         graphs = engine.graphs_reserved and (not second or releases.second_runner_estimates_graphs(release))
         workspace = engine.expert_workspace_kept and not own_expert_kernels
-        streams = sizes.streams * sizes.hidden * SERVED_BYTES if engine.streams_buffer_kept and sizes.streams > 1 else 0
+        streams = (
+            sizes.streams * sizes.hidden * SERVED_BYTES
+            if engine.streams_buffer_kept and sizes.streams > 1
+            else 0
+        )
         alone = engine.lists("passed_alone", model.architecture)
         received = received_bytes_per_token(sizes, alone=alone) if receives else 0
         tower = sizes.tower if images and releases.encoder_profiled(release, second=second) else None
