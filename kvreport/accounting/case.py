@@ -98,6 +98,7 @@ class Case:
             videos=self.videos,
             sorts=self.sorts,
             context_tokens=self.context_tokens,
+            receives=self.stage_of is not None and self.stage_of[1].start > 0,
         )
 
     @property

@@ -128,6 +128,8 @@ class Observation(Record):
         kv_format: The catalog's name, ``auto`` if left to the engine; None if not stated.
         gpu_named: As the source names it.
         gpu: The catalog's accelerator; None if it is not named or several are mixed.
+        gpus: The catalog's accelerators rank by rank, where they differ; else empty.
+        pipeline_partition: Layers of each pipeline stage, where they were given.
         kernels_of: One of several mixed devices of equal compute capability: how weights are laid out
             follows from it, and nothing else.
         gpu_certainty: ``named``, or ``form_factor_assumed`` where the name leaves it open and the
@@ -161,11 +163,13 @@ class Observation(Record):
     kv_format: FormatName | None = None
     gpu_named: Text
     gpu: Slug | None = None
+    gpus: tuple[Slug, ...] = ()
     kernels_of: Slug | None = None
     gpu_certainty: Literal["named", "form_factor_assumed"] | None = None
     devices: Positive | None = None
     tensor_parallel: Positive | None = None
     pipeline_parallel: Positive | None = None
+    pipeline_partition: tuple[Positive, ...] = ()
     data_parallel: Positive | None = None
     context_parallel: Positive | None = None
     expert_parallel: bool | None = None

@@ -56,6 +56,7 @@ def published_start(
         if not drafts or rules(release).allocates_at_start
         else with_draft(model, own_prediction_layer(model)).whole,
         accelerator=device,
+        replica=tuple(map(catalog.accelerator, observation.gpus)),
         kernels_of=None if named is None else catalog.accelerator(named),
         flags=_flags(observation, drafts=drafts, own=own),
         printed=_figures(observation, model),
@@ -135,6 +136,7 @@ def _layout(observation: Observation) -> Layout:
         data=data,
         expert=bool(observation.expert_parallel),
         decode_context=observation.context_parallel or 1,
+        partition=observation.pipeline_partition,
     )
 
 
@@ -216,7 +218,7 @@ def pool_given(observation: Observation) -> int | None:
 
 def device_of(catalog: Catalog, observation: Observation) -> Accelerator | None:
     """The device of an observation: as named, else one of the same kernels with the memory that was found."""
-    named = observation.gpu
+    named = observation.gpus[0] if observation.gpus else observation.gpu
     if named is None and observation.printed.total_gpu_gib is not None and observation.tensor_parallel == 1:
         named = observation.kernels_of
     return device_found(catalog.accelerator(named), observation) if named else None

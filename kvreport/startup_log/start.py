@@ -148,7 +148,8 @@ class Start:
         known: Where formats are looked up.
         engine: The rules of the release that started.
         model: The model as loaded.
-        accelerator: The device; None if it is not known.
+        accelerator: The device, the first of several; None if it is not known.
+        replica: The devices rank by rank, where they differ; else empty.
         kernels_of: A device whose kernels lay the weights out, where several of equal kernels are mixed.
         flags: What the engine was told.
         printed: What it printed.
@@ -162,6 +163,7 @@ class Start:
     engine: Engine
     model: Model
     accelerator: Accelerator | None
+    replica: tuple[Accelerator, ...] = ()
     kernels_of: Accelerator | None = None
     flags: Flags
     printed: Figures
@@ -202,6 +204,7 @@ class Start:
             model=self.model,
             engine=self.engine,
             accelerators=() if self.accelerator is None else (self.accelerator,),
+            replica=self.replica,
             weight_formats=(form,),
             formats=self.known.weight_formats,
             kv_format=self.kv_format(),
@@ -235,7 +238,7 @@ class Start:
     def weights(self) -> int:
         """Bytes of one rank's weights as loaded."""
         case = self.case()
-        if case.layout.pipeline > 1:
+        if case.layout.pipeline > 1 or case.replica:
             return _loaded(lay_out(case))
         if self.accelerator is None and self.kernels_of is not None:
             case = replace(case, accelerators=(self.kernels_of,))

@@ -280,7 +280,7 @@ gpu_memory_utilization=0.9
 Available KV cache memory: 40.00 GiB
 """
     first = read(log, gpu="h100-sxm-80gb")
-    laid = pasted_start(first.reading, CATALOG.model("google/gemma-2-9b-it"), CATALOG, None).laid_out()
+    laid = pasted_start(first.reading, CATALOG.model("google/gemma-2-9b-it"), CATALOG, ()).laid_out()
     assert laid is not None
     filled = with_pool(laid, 40 * GIB)
     tokens, own = int(filled.printed_tokens(8192)), float(filled.concurrency(8192))
