@@ -98,6 +98,7 @@ def pasted_start(
             utilization=reading.number("utilization"),
             eager=bool(reading.facts.get("eager")),
             sorts=bool(reading.facts.get("sorts")),
+            compiled=bool(reading.facts.get("compiled")),
             images=not reading.facts.get("text_only"),
             encodes_at_start=not reading.facts.get("no_encoding"),
         ),

@@ -87,6 +87,7 @@ def _flags(observation: Observation, *, drafts: bool, own: bool) -> Flags:
         share_of_free=bool(observation.static_share),
         eager=bool(observation.eager),
         sorts=bool(observation.sorts),
+        compiled=bool(observation.compiled),
         images=serves_images(observation),
         encodes_at_start=encodes_at_start(observation),
         kv_pool_bytes=pool_given(observation),

@@ -76,6 +76,7 @@ class Flags:
         share_of_free: True if the share is of the memory that was free (SGLang), so that other processes count.
         eager: True if no graphs are captured.
         sorts: True if sampling sorts all logits.
+        compiled: True if compiled graphs were found in the cache.
         images: False if text only is served.
         encodes_at_start: False if no image is encoded while memory is measured.
         kv_pool_bytes: A pool given by hand.
@@ -99,6 +100,7 @@ class Flags:
     share_of_free: bool = False
     eager: bool = False
     sorts: bool = False
+    compiled: bool = False
     images: bool = True
     encodes_at_start: bool = True
     kv_pool_bytes: int | None = None
@@ -220,6 +222,7 @@ class Start:
             images=flags.images,
             encodes_at_start=flags.encodes_at_start,
             sorts=flags.sorts,
+            compiled=flags.compiled,
             kv_pool_bytes=flags.kv_pool_bytes,
             context_tokens=flags.context_tokens,
             lora_slots=flags.lora_slots,
