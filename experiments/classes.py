@@ -271,9 +271,11 @@ def _run(net: Any, ids: Any, settings: Any) -> Any:  # noqa: ANN401 - a model, t
     return net(input_ids=ids, use_cache=True).past_key_values
 
 
+_THINKER: Final = "the thinker alone is counted: it is what engines serve"
 ON_PURPOSE: Final = {
     "LongcatFlashForCausalLM": "transformers allocates weights for the 256 zero experts, which have none",
-    "Qwen2_5OmniForConditionalGeneration": "the thinker alone is counted: it is what engines serve",
+    "Qwen2_5OmniForConditionalGeneration": _THINKER,
+    "Qwen3OmniMoeForConditionalGeneration": _THINKER,
     "HeliumForCausalLM": "with heads x head_dim other than hidden_size the class builds a model that cannot run",
     "MptForCausalLM": "transformers fixes the MLP at 4 x hidden_size; expansion_ratio is followed here",
 }

@@ -83,6 +83,8 @@ class Scope:
             return label_count(keys)
         if value is None and path in self.listed.derived and (default is None or keys.null(name)):
             return self._derived(keys, name, path)
+        if value is None and keys.null(name):
+            keys.trail.usual[keys.field(name)] = None
         if value is None:
             return None if keys.null(name) else self._default(keys, name, path)
         return _checked(keys, name, value, default)
@@ -92,6 +94,8 @@ class Scope:
         value = evaluate(formula, self.look)
         if isinstance(value, int) and not isinstance(value, bool):
             keys.trail.derived.append(f"{keys.field(name)} = {value}: {keys.missing(name)}; {formula}")
+        else:
+            keys.trail.usual[keys.field(name)] = value
         return value
 
     def _default(self, keys: Keys, name: str, path: str) -> Any:  # noqa: ANN401
@@ -349,5 +353,7 @@ def label_count(keys: Keys) -> int:
     if keys.has("num_labels"):
         return keys.whole("num_labels", high=1 << 20)
     labels = keys.raw("id2label")
-    # transformers, configuration_utils.py: two labels where a config names none.
-    return len(labels) if isinstance(labels, dict | list) and labels else 2
+    if isinstance(labels, dict | list) and labels:
+        return len(labels)
+    keys.trail.usual[keys.field("num_labels")] = 2  # transformers, configuration_utils.py
+    return 2

@@ -124,7 +124,7 @@ def find_architecture(config: Keys) -> Architecture:
     """
     classes = [_ALIASES.get(name, name) for name in config.texts("architectures") or []]
     for name in classes:
-        if name in _DRAFTED and config.has("draft_vocab_size"):
+        if name in _DRAFTED and config.data.get("draft_vocab_size") is not None:
             # EAGLE-3's own checkpoints name the class of the model that they draft for.
             return _load(_DRAFTED[name])
         if _is_known(name):
