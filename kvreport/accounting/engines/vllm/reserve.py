@@ -9,7 +9,7 @@ tensor-parallel group adds to it, and what a captured graph takes per layer.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from functools import cache
+from functools import cache, partial
 from operator import attrgetter
 from typing import Any, Final, Self
 
@@ -219,14 +219,14 @@ def reserve(
     )
     flat = rates.flat
     asked = context_tokens or model.context_tokens
-    taken = (flat, max_batched_tokens, max_seqs, asked, own_expert_kernels)
-    activations = kernel.activation_bytes(*taken, eager or compiled)
+    passes = partial(kernel.activation_bytes, flat, max_batched_tokens, max_seqs, asked, own_expert_kernels)
+    activations = passes(compiled=eager or compiled)
     shared = round(constant(engine, "unified_bytes")) if device_class == "unified" else 0
     outside = kernel.outside_bytes(flat, multicast, shared)
     graphs = 0 if eager else kernel.graph_bytes(rates.per_graph, max_seqs, max_batched_tokens)
     total = activations + outside + graphs
     # A later start has what compiling took, and no flag tells which start it is: the band spans both.
-    spared = activations - kernel.activation_bytes(*taken, True)
+    spared = activations - passes(compiled=True)
     return Reserve(
         activations=activations,
         non_framework=outside,

@@ -133,7 +133,7 @@ class Vllm(EngineRules):
 
     def spared_later(self, model: Model, accelerator: Accelerator, step: Step) -> int:
         """Bytes that a first start takes for compiling, and a later one with the same flags does not."""
-        first = self.reserve(model, accelerator, step).activations
+        first: int = self.reserve(model, accelerator, step).activations
         return first - self.reserve(model, accelerator, replace(step, compiled=True)).activations
 
     def brings_expert_buffers(self, accelerator: Accelerator) -> bool:
