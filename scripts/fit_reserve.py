@@ -56,6 +56,9 @@ FLOOR_BYTES = GIB
 """A band is a share of the reserve plus this much, so that small reserves have one too."""
 
 COVERAGE = 0.8
+STAGES = "stages"
+"""The class of pipeline stages, whatever their device. Most do not sample, which hides a forward pass's error."""
+
 LEAST_IN_CLASS = 10
 """Logs below which a class of devices takes the wider of its own band and that of all."""
 
@@ -109,7 +112,7 @@ def collect(catalog: Catalog, observations: Iterable[Observation]) -> list[Log]:
             continue
         start = published_start(catalog, observation, engine, model, own=own)
         source = source_of(observation)
-        group = device_class(device)
+        group = STAGES if start.flags.layout.pipeline > 1 else device_class(device)
         try:
             rows = tuple(measured(observation, start, source))
         except InputError:
@@ -245,8 +248,9 @@ def band(rows: list[dict[str, Any]]) -> dict[str, float]:
     shares = {"": [], **{row["class"]: [] for row in rows}}  # type: dict[str, list[float]]
     for row in rows:
         share = abs(row["pool_error_bytes"]) / (row["reserve_bytes"] + FLOOR_BYTES)
-        shares[""].append(share)
         shares[row["class"]].append(share)
+        if row["class"] != STAGES:
+            shares[""].append(share)
     widths = {name: _quantile(values) for name, values in shares.items()}
     for name, values in shares.items():
         if len(values) < LEAST_IN_CLASS:

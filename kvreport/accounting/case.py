@@ -102,6 +102,7 @@ class Case:
             # Where images are served, embeddings are looked up before the compiled graph, encoded or not.
             compiled=self.compiled or (self.images and not self.encodes_at_start),
             context_tokens=self.context_tokens,
+            receives=self.stage_of is not None and self.stage_of[1].start > 0,
         )
 
     @property

@@ -242,6 +242,12 @@ PATTERNS: Final[tuple[Pattern, ...]] = (
         "Sampling sorts all logits for want of FlashInfer, which reserves several times the memory for it.",
     ),
     Pattern(
+        "vllm_wsl",
+        "vllm",
+        r"(?P<wsl>WSL) is detected",
+        "It runs under WSL, where a GPU has all the memory that its driver reports.",
+    ),
+    Pattern(
         "vllm_compiled",
         "vllm",
         r"(?P<compiled>Directly load) (?:AOT compilation|the compiled graph)",

@@ -65,6 +65,7 @@ class Step:
         sorts: True if sampling sorts all logits (vLLM without FlashInfer's sampler).
         compiled: True if compiled graphs are in the cache, as at a later start (vLLM).
         context_tokens: The longest request that the engine was told to take; None for the model's longest.
+        receives: True for a pipeline stage after the first, which keeps a buffer for what it receives.
     """
 
     max_batched_tokens: int
@@ -76,6 +77,7 @@ class Step:
     sorts: bool = False
     compiled: bool = False
     context_tokens: int | None = None
+    receives: bool = False
 
 
 _OF_LOCAL_ENGINES: Final = ("mlx", "gguf", "exl2", "exl3")
@@ -297,15 +299,18 @@ class EngineRules:
         del accelerator
         return False, 0
 
-    def reserve_rates(self, model: Model, layout: Layout, *, nvidia: bool = True) -> tuple[float, ...] | None:
+    def reserve_rates(
+        self, model: Model, layout: Layout, *, nvidia: bool = True, receives: bool = False
+    ) -> tuple[float, ...] | None:
         """The reserve before scheduler sizes are known, as rates; None without such rules.
 
         Args:
             model: The model, or the part of it that a pipeline stage runs.
             layout: How it is spread over devices.
             nvidia: False for other vendors' devices.
+            receives: True for a pipeline stage after the first.
         """
-        del model, layout, nvidia
+        del model, layout, nvidia, receives
         return None
 
     def runs_as_on_nvidia(self, accelerator: Accelerator) -> bool:
@@ -313,9 +318,9 @@ class EngineRules:
         del accelerator
         return True
 
-    def error_band(self, accelerator: Accelerator) -> tuple[float, float]:
+    def error_band(self, accelerator: Accelerator, *, stages: bool = False) -> tuple[float, float]:
         """Half width of the reserve's error band: a share of the reserve, and bytes beside it."""
-        del accelerator
+        del accelerator, stages
         return 0.0, 0.0
 
     def reserve_class(self, accelerator: Accelerator) -> Hashable:

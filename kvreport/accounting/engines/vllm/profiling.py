@@ -174,6 +174,20 @@ def kept_bytes(shape: Shape) -> int:
     return KEPT_STREAMS * SERVED_BYTES * shape.hidden
 
 
+def received_bytes_per_token(shape: Shape, *, alone: bool) -> int:
+    """Bytes per token of what a pipeline stage receives from the one before, in a buffer that it keeps.
+
+    It is made for a whole step, by the second runner after loading, by the first in the measuring run
+    (``make_empty_intermediate_tensors``, read in 0.11.2, 0.27.1 and 0.33.0). Several residual streams pass as one tensor.
+
+    Args:
+        shape: The model's widths.
+        alone: True for classes that pass hidden states with the residual already added, not both.
+    """
+    tensors = shape.streams if shape.streams > 1 else 1 if alone else 2
+    return tensors * SERVED_BYTES * shape.hidden
+
+
 def stream_bytes_per_token(shape: Shape, release: Release) -> int:
     """Bytes per token of the residual stream at the peak of a forward pass."""
     copies = FIRST_ENGINE_HIDDEN_BYTES if release < FIRST_ENGINE_ENDS else FORWARD_HIDDEN_BYTES

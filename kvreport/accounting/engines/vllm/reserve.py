@@ -27,6 +27,7 @@ from kvreport.accounting.engines.vllm.profiling import (
     index_workspace_bytes,
     kept_bytes,
     logit_bytes,
+    received_bytes_per_token,
     rows_buffered,
     states_encoded_bytes,
     stream_bytes_per_token,
@@ -53,7 +54,7 @@ class ReserveRates:
         expanded: Of MLA's expanded keys and values.
         workspace_per_token: Of the buffers that experts compute in and keep.
         kept_per_token: Of hidden states that are held during sampling.
-        streams_per_token: Of residual streams kept for a draft model.
+        streams_per_token: Of residual streams kept for a draft model, and of what a pipeline stage receives.
         sampling_per_row: Of one row of logits while it is sampled from.
         buffer_per_row: Of Triton's sampling kernel, one row for each multiprocessor.
         encoding: Of an encoder pass over the largest image.
@@ -109,6 +110,7 @@ class ReserveRates:
         own_expert_kernels: bool = False,
         sorts: bool = False,
         nvidia: bool = True,
+        receives: bool = False,
     ) -> Self:
         """Read the rates off a model and an engine's release; arguments as for :func:`reserve`.
 
@@ -123,7 +125,13 @@ class ReserveRates:
             sampler = "sort"
         graphs = engine.graphs_reserved and (not second or releases.second_runner_estimates_graphs(release))
         workspace = engine.expert_workspace_kept and not own_expert_kernels
-        streams = engine.streams_buffer_kept and sizes.streams > 1
+        streams = (
+            sizes.streams * sizes.hidden * SERVED_BYTES
+            if engine.streams_buffer_kept and sizes.streams > 1
+            else 0
+        )
+        alone = engine.lists("passed_alone", model.architecture)
+        received = received_bytes_per_token(sizes, alone=alone) if receives else 0
         tower = sizes.tower if images and releases.encoder_profiled(release, second=second) else None
         passed = encoding(None if sizes.encoder_tokens else tower, sizes.hidden, release, tensor_parallel)
         return cls(
@@ -140,7 +148,7 @@ class ReserveRates:
             if workspace
             else 0,
             kept_per_token=kept_bytes(sizes),
-            streams_per_token=sizes.streams * sizes.hidden * SERVED_BYTES if streams else 0,
+            streams_per_token=streams + received,
             sampling_per_row=logit_bytes(sampler, tensor_parallel) * sizes.vocabulary,
             buffer_per_row=4 * sizes.vocabulary if rows_buffered(release, sampler) else 0,
             encoding=passed.image,
@@ -181,6 +189,8 @@ def reserve(
     multicast: bool = True,
     context_tokens: int | None = None,
     device_class: str = "server",
+    receives: bool = False,
+    stages: bool = False,
 ) -> Reserve:
     """Estimate an engine's reserve for one model on one device.
 
@@ -202,6 +212,8 @@ def reserve(
         multicast: False on devices whose links have no multicast (:func:`multicasts`).
         context_tokens: The longest request that the engine was told to take; None for the model's.
         device_class: Which of the engine's error bands applies.
+        receives: True for a pipeline stage after the first.
+        stages: True for a pipeline stage, whose error band is that of the logs of such.
 
     Raises:
         InputError: If the engine's data lacks a coefficient.
@@ -216,6 +228,7 @@ def reserve(
         own_expert_kernels=own_expert_kernels,
         sorts=sorts,
         nvidia=nvidia,
+        receives=receives,
     )
     flat = rates.flat
     asked = context_tokens or model.context_tokens
@@ -231,7 +244,7 @@ def reserve(
         activations=activations,
         non_framework=outside,
         graphs=graphs,
-        uncertainty=max(round(error_band(engine, total, device_class)), spared),
+        uncertainty=max(round(error_band(engine, total, device_class, stages=stages)), spared),
     )
 
 
@@ -255,13 +268,28 @@ def runs_second(model: Model, sizes: Shape, engine: Engine, *, nvidia: bool = Tr
     )
 
 
-def error_band(engine: Engine, reserve_bytes: float, device_class: str) -> float:
-    """Half width of the band that four in five logs of sources left out of the fit lie in."""
-    return kernel.error_band(*band(engine, device_class), reserve_bytes)
+def error_band(engine: Engine, reserve_bytes: float, device_class: str, *, stages: bool = False) -> float:
+    """Half width of the band that four in five logs of sources left out of the fit lie in.
+
+    Args:
+        engine: The engine's record, of one release.
+        reserve_bytes: What is kept in all.
+        device_class: Of :func:`device_class`.
+        stages: True for pipeline stages.
+    """
+    return kernel.error_band(*band(engine, device_class, stages=stages), reserve_bytes)
 
 
-def band(engine: Engine, device_class: str) -> tuple[float, float]:
+def band(engine: Engine, device_class: str, *, stages: bool = False) -> tuple[float, float]:
     """The band's share of the reserve and the bytes beside it, for a class of devices.
+
+    Pipeline stages have a band of their own, and no narrower one than their devices: sampling, which is the peak of
+    most whole models and hides what a forward pass takes beside what is counted, is run by the last stage alone.
+
+    Args:
+        engine: The engine's record, of one release.
+        device_class: Of :func:`device_class`.
+        stages: True for pipeline stages.
 
     Raises:
         InputError: If the engine's data lacks a coefficient.
@@ -270,7 +298,10 @@ def band(engine: Engine, device_class: str) -> tuple[float, float]:
     least = engine.coefficients.get(f"uncertainty_bytes_{device_class}")
     if share is None or least is None:
         share, least = constant(engine, "uncertainty_share"), constant(engine, "uncertainty_bytes")
-    return share, least
+    if not stages:
+        return share, least
+    of_stages = engine.coefficients.get("uncertainty_share_stages", 0.0)
+    return max((share, least), (of_stages, engine.coefficients.get("uncertainty_bytes_stages", 0.0)))
 
 
 def device_class(accelerator: Accelerator) -> str:

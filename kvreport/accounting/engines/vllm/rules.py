@@ -129,12 +129,15 @@ class Vllm(EngineRules):
             multicast=reserve.multicasts(accelerator),
             context_tokens=step.context_tokens,
             device_class=reserve.device_class(accelerator),
+            receives=step.receives,
+            stages=step.layout.pipeline > 1,
         )
 
     def spared_later(self, model: Model, accelerator: Accelerator, step: Step) -> int:
         """Bytes that a first start takes for compiling, and a later one with the same flags does not."""
         first: int = self.reserve(model, accelerator, step).activations
-        return first - self.reserve(model, accelerator, replace(step, compiled=True)).activations
+        later: int = self.reserve(model, accelerator, replace(step, compiled=True)).activations
+        return first - later
 
     def brings_expert_buffers(self, accelerator: Accelerator) -> bool:
         """True on Blackwell data-centre GPUs."""
@@ -146,13 +149,20 @@ class Vllm(EngineRules):
         taken = round(constant(self.engine, "unified_bytes")) if shared else 0
         return reserve.multicasts(accelerator), taken
 
-    def reserve_rates(self, model: Model, layout: Layout, *, nvidia: bool = True) -> tuple[float, ...] | None:
+    def reserve_rates(
+        self, model: Model, layout: Layout, *, nvidia: bool = True, receives: bool = False
+    ) -> tuple[float, ...] | None:
         """Bytes per token of a step, per row of logits and per graph, in the order of ``ReserveRates``.
 
         They are those of a device whose kernels for experts compute in the engine's buffers.
         """
         rates = reserve.ReserveRates.of(
-            model, self.engine, tensor_parallel=layout.tensor, expert_parallel=layout.expert, nvidia=nvidia
+            model,
+            self.engine,
+            tensor_parallel=layout.tensor,
+            expert_parallel=layout.expert,
+            nvidia=nvidia,
+            receives=receives,
         )
         flat: tuple[float, ...] = rates.flat
         return flat
@@ -161,9 +171,9 @@ class Vllm(EngineRules):
         """True on NVIDIA's devices: elsewhere the first model runner may serve the model."""
         return accelerator.vendor.upper() == "NVIDIA"
 
-    def error_band(self, accelerator: Accelerator) -> tuple[float, float]:
-        """The band of the device's class."""
-        return reserve.band(self.engine, reserve.device_class(accelerator))
+    def error_band(self, accelerator: Accelerator, *, stages: bool = False) -> tuple[float, float]:
+        """The band of the device's class, and of pipeline stages."""
+        return reserve.band(self.engine, reserve.device_class(accelerator), stages=stages)
 
     def share_on(self, accelerator: Accelerator | None, utilization: float | None) -> float:
         """The default where that much is free at start, else whole hundredths that surely are (unified memory)."""
