@@ -241,6 +241,11 @@ class EngineRules:
         """What of an accelerator decides plans and loaded weights; equal classes get equal ones."""
         return None if accelerator is None else (accelerator.vendor, accelerator.compute_capability)
 
+    def overhead_class(self, model: Model, accelerator: Accelerator) -> Hashable:
+        """What of an accelerator decides what loading a model adds; equal classes get the same."""
+        del model
+        return self.kernel_class(accelerator)
+
     # --- what loading and running take ----------------------------------------------------------------------
 
     def load_overhead(

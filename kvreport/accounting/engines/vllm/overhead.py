@@ -7,7 +7,7 @@ Each rule holds for every model that it applies to. Bytes are per rank.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from kvreport.accounting.engines.vllm.expert_kernels import TILES, block_float_kernel
@@ -35,6 +35,10 @@ _BASES: Final = 2
 _ROW_PADDING_BYTES: Final = 256
 
 
+_Stored = Sequence[tuple[WeightGroup, WeightFormat | None]]
+"""A model's tensors, each with its format; None is the model's own 16- or 32-bit type."""
+
+
 def load_overhead(
     model: Model,
     engine: Engine,
@@ -57,12 +61,13 @@ def load_overhead(
         ``position_table``, ``absorbed_projection``, ``widened_scales``, ``expert_padding`` and ``row_padding``,
         where they apply.
     """
+    stored = [(row, format_of(model, row, weight_format, formats)) for row in model.weights]
     parts = {
         "position_table": _position_table(model),
-        "absorbed_projection": _absorbed(model, weight_format, formats, layout.tensor),
-        "widened_scales": _widened_scales(model, weight_format, formats, layout.tensor),
-        "expert_padding": _expert_padding(model, engine, weight_format, formats, accelerator, layout),
-        "row_padding": _row_padding(model, weight_format, formats, accelerator, layout),
+        "absorbed_projection": _absorbed(stored, layout.tensor),
+        "widened_scales": _widened_scales(model, stored, layout.tensor),
+        "expert_padding": _expert_padding(model, engine, stored, accelerator, layout),
+        "row_padding": _row_padding(stored, accelerator, layout),
     }
     return {name: size for name, size in parts.items() if size}
 
@@ -86,32 +91,21 @@ def _position_table(model: Model) -> int:
     return sum(positions * width * SERVED_BYTES for width in widths)
 
 
-def _absorbed(
-    model: Model,
-    weight_format: WeightFormat | None,
-    formats: Mapping[str, WeightFormat],
-    tensor_parallel: int,
-) -> int:
+def _absorbed(stored: _Stored, tensor_parallel: int) -> int:
     """MLA decodes with its up-projection unquantised: a quantised one is kept a second time."""
     size = 0
-    for row in model.weights:
+    for row, form in stored:
         if "kv_b_proj" not in row.name or len(row.shape) < 2 or row.component == "mtp":
             continue
-        if format_of(model, row, weight_format, formats) is not None:
+        if form is not None:
             size += row.parameters * SERVED_BYTES // tensor_parallel
     return size
 
 
-def _widened_scales(
-    model: Model,
-    weight_format: WeightFormat | None,
-    formats: Mapping[str, WeightFormat],
-    tensor_parallel: int,
-) -> int:
+def _widened_scales(model: Model, stored: _Stored, tensor_parallel: int) -> int:
     """Scales that bitsandbytes quantised a second time are kept as float32, so that kernels need not."""
     added = 0.0
-    for row in model.weights:
-        form = format_of(model, row, weight_format, formats)
+    for row, form in stored:
         if (
             form is None
             or form.name != _WIDENED_SCALES
@@ -127,8 +121,7 @@ def _widened_scales(
 def _expert_padding(
     model: Model,
     engine: Engine,
-    weight_format: WeightFormat | None,
-    formats: Mapping[str, WeightFormat],
+    stored: _Stored,
     accelerator: Accelerator,
     layout: Layout,
 ) -> int:
@@ -142,8 +135,7 @@ def _expert_padding(
         return 0
     major = int(capability.split(".")[0])
     added = 0.0
-    for row in model.weights:
-        form = format_of(model, row, weight_format, formats)
+    for row, form in stored:
         if row.component != "routed_experts" or form is None or len(row.shape) < 2:
             continue
         if form.name not in (_BLOCK_FLOAT, _SCALED_FLOAT):
@@ -164,13 +156,7 @@ def _expert_padding(
     return int(added)
 
 
-def _row_padding(
-    model: Model,
-    weight_format: WeightFormat | None,
-    formats: Mapping[str, WeightFormat],
-    accelerator: Accelerator,
-    layout: Layout,
-) -> int:
+def _row_padding(stored: _Stored, accelerator: Accelerator, layout: Layout) -> int:
     """Rows on AMD's devices are set apart: 256 bytes after each whose length is a multiple of 512.
 
     FP8 matrices outside the experts, by blocks or with one scale (``quantization/utils/fp8_utils.py``,
@@ -180,8 +166,7 @@ def _row_padding(
     if accelerator.vendor.upper() != "AMD":
         return 0
     padded = 0
-    for row in model.weights:
-        form = format_of(model, row, weight_format, formats)
+    for row, form in stored:
         experts = row.component == "routed_experts"
         plain = form is None and experts
         if len(row.shape) < 2 or row.component == "mtp":

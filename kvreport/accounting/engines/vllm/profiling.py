@@ -17,6 +17,7 @@ from typing import Final
 from kvreport.accounting.engines.vllm.releases import FIRST_ENGINE_ENDS, Release, Sampler
 from kvreport.accounting.engines.vllm.towers import Tower
 from kvreport.accounting.kv_cache import SERVED_BYTES
+from kvreport.accounting.remembered import remembered
 from kvreport.catalog.caches import CrossAttention, Indexer, Latent, RecurrentState
 from kvreport.catalog.model import Model, WeightGroup
 from kvreport.units import MIB
@@ -97,6 +98,7 @@ class Shape:
     tower: Tower | None
 
     @classmethod
+    @remembered
     def of(cls, model: Model) -> Shape:
         """Read the sizes off a model's record."""
         caches = [cache for group in model.layers for cache in group.caches]

@@ -99,6 +99,11 @@ class Vllm(EngineRules):
         """Vendor and compute capability, as far as kernels ask for them."""
         return kernels.Device.of(accelerator)
 
+    def overhead_class(self, model: Model, accelerator: Accelerator) -> Hashable:
+        """AMD's rows are set apart, and NVIDIA's generations pad experts."""
+        device = kernels.Device.of(accelerator)
+        return device.amd, device.major if any(r.component == "routed_experts" for r in model.weights) else 0
+
     def load_overhead(
         self,
         model: Model,
