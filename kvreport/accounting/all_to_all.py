@@ -140,7 +140,9 @@ def elastic_bytes(tokens: int, hidden: int, per_token: int, nodes: int, each: in
     """
     choices = 8 * per_token
     scales = 4 * -(-hidden // 32) if floats8 else 0
-    out = _padded(hidden if floats8 else 2 * hidden) + _padded(scales) + _padded(choices + 4 * (1 + per_token))
+    out = (
+        _padded(hidden if floats8 else 2 * hidden) + _padded(scales) + _padded(choices + 4 * (1 + per_token))
+    )
     back = _padded(2 * hidden) + _padded(choices)
     if nodes == 1:
         size = max(out * each, back * per_token) * tokens
@@ -186,7 +188,9 @@ def buffer_bytes(model: Model, layout: Layout, exchange: Exchange, max_batched_t
             return NVLINK_BYTES * (2 if layout.nodes > 1 else 1)
         case "deepep_v2":
             floats8 = form == "fp8-block"
-            return elastic_bytes(tokens, hidden, per_token, layout.nodes, ranks // layout.nodes, floats8=floats8)
+            return elastic_bytes(
+                tokens, hidden, per_token, layout.nodes, ranks // layout.nodes, floats8=floats8
+            )
         case "flashinfer_nvlink_one_sided":
             return one_sided_bytes(tokens, ranks, hidden, per_token, form)
         case "flashinfer_nvlink_two_sided":
