@@ -6,12 +6,14 @@ import pytest
 
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.vllm.profiling import Shape, forward_bytes_per_token
-from kvreport.accounting.engines.vllm.reserve import own_expert_kernels, reserve
+from kvreport.accounting.engines.vllm.reserve import ReserveRates, own_expert_kernels, reserve
+from kvreport.accounting.extras import own_prediction_layer, with_draft
 from kvreport.accounting.kernel import captured_graphs, captured_sizes
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.weights import weights_by_component
 from kvreport.catalog.engine import Engine, engine_for_version, version_number
 from kvreport.catalog.load import Catalog, open_catalog
+from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 from kvreport.units import GIB
 from tests.trunk import budget, load_overhead
@@ -347,6 +349,28 @@ def test_classes_without_rotation_have_no_position_table(catalog: Catalog, serve
         tables = [load_overhead(model, engine, None, formats, gpu) for model in (still, turning)]
         assert "position_table" not in tables[0]
         assert tables[1]["position_table"] > 0
+
+
+def test_compressed_latents_rotate_by_two_bases_in_floats(catalog: Catalog) -> None:
+    formats, gpu = catalog.weight_formats, catalog.accelerator("h100-sxm-80gb")
+    engine = catalog.engine("vllm")
+    compressed = catalog.model("deepseek-ai/DeepSeek-V4-Pro")  # 1048576 positions, 64 rotate
+    assert load_overhead(compressed, engine, None, formats, gpu)["position_table"] == 1_048_576 * 64 * 4 * 2
+    plain = catalog.model("deepseek-ai/DeepSeek-V3")  # 163840 positions, 64 rotate, one base
+    assert load_overhead(plain, engine, None, formats, gpu)["position_table"] == 163_840 * 64 * 2
+
+
+def test_streams_are_kept_for_a_draft_in_newer_releases(catalog: Catalog) -> None:
+    model = catalog.model("deepseek-ai/DeepSeek-V4-Flash")  # four streams of 4096
+    drafting = with_draft(model, own_prediction_layer(model)).whole
+
+    def kept(release: str, served: Model) -> float:
+        engine = rules(catalog.engine(f"vllm@{release}")).at_release(release)
+        return ReserveRates.of(served, engine).streams_per_token
+
+    each = 4 * 4096 * 2
+    assert [kept(one, model) for one in ("0.25.0", "0.27.1", "0.33.0")] == [each, 0, 0]
+    assert [kept(one, drafting) for one in ("0.25.0", "0.27.1", "0.33.0")] == [each, each, each]
 
 
 def test_sglangs_position_tables_are_floats(catalog: Catalog) -> None:

@@ -215,11 +215,11 @@ def expert_workspace_kept(release: Release) -> bool:
 
 
 def streams_buffer_kept(release: Release) -> bool:
-    """Whether models of several residual streams keep those of one step without a draft model: to 0.27.
+    """Whether models of several residual streams keep those of one step without a draft model: to 0.27.0.
 
-    ``models/deepseek_v4/nvidia/model.py``, ``_mtp_hidden_buffer``; guarded by a draft model since 0.28.
+    ``models/deepseek_v4/nvidia/model.py``, ``_mtp_hidden_buffer``; guarded by a draft model in 0.27.1 and since.
     """
-    return release < (0, 28)
+    return release < (0, 27, 1)
 
 
 def encoder_profiled(release: Release, *, second: bool) -> bool:

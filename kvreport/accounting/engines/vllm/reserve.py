@@ -33,6 +33,7 @@ from kvreport.accounting.engines.vllm.profiling import (
     stream_bytes_per_token,
 )
 from kvreport.accounting.engines.vllm.towers import encoding
+from kvreport.accounting.extras import drafts
 from kvreport.accounting.kv_cache import SERVED_BYTES
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
@@ -127,7 +128,7 @@ class ReserveRates:
         workspace = engine.expert_workspace_kept and not own_expert_kernels
         streams = (
             sizes.streams * sizes.hidden * SERVED_BYTES
-            if engine.streams_buffer_kept and sizes.streams > 1
+            if (engine.streams_buffer_kept or drafts(model)) and sizes.streams > 1
             else 0
         )
         alone = engine.lists("passed_alone", model.architecture)

@@ -44,7 +44,7 @@ class Vllm(EngineRules):
 
     serves_only: ClassVar[bool] = True
 
-    exchange: ClassVar[Exchange] = Exchange(low_latency_nvlink_bytes=NVLINK_BYTES, one_sided=True)
+    exchange: ClassVar[Exchange] = Exchange(low_latency_nvlink_bytes=NVLINK_BYTES, every=True)
 
     @property
     def concurrency_is_tokens(self) -> bool:
