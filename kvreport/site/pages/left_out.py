@@ -17,6 +17,7 @@ from kvreport.units import GIB
 CLASSES: Final = {
     "server": "data-center GPUs (NVIDIA)",
     "workstation": "workstation and consumer GPUs (NVIDIA)",
+    "stages": "pipeline stages, on any device",
     "unified": "memory shared with a CPU",
     "other": "other vendors",
 }
