@@ -227,9 +227,20 @@ def left_out(logs: list[Log]) -> list[dict[str, Any]]:
                     "error": round(best.error, 5),
                     "pool_error_bytes": round(missing),
                     "reserve_bytes": round(kept),
+                    "spared": spared(log),
                 }
             )
     return found
+
+
+def spared(log: Log) -> int:
+    """Bytes that the band of a log spans because nothing tells whether it is of a first start or a later one."""
+    device, engine = log.start.accelerator, rules(log.engine)
+    step = log.start.case().step
+    if device is None:
+        return 0
+    first = engine.reserve(log.start.model, device, step).activations
+    return first - engine.reserve(log.start.model, device, replace(step, compiled=True)).activations
 
 
 def band(rows: list[dict[str, Any]]) -> dict[str, float]:
@@ -259,7 +270,8 @@ def covered(rows: list[dict[str, Any]]) -> list[bool]:
     for row in rows:
         widths = band([other for other in rows if other["source"] != row["source"]])
         width = widths.get(row["class"], widths[""])
-        found.append(abs(row["pool_error_bytes"]) <= width * (row["reserve_bytes"] + FLOOR_BYTES))
+        half = max(width * (row["reserve_bytes"] + FLOOR_BYTES), row.get("spared", 0))
+        found.append(abs(row["pool_error_bytes"]) <= half)
     return found
 
 
@@ -455,7 +467,7 @@ def write(
             own = "".join(f"  {name}: {value!r}\n" for name, value in sorted(told.items()))
             _replace(path, re.sub(r"(coefficients:\n(?:  \w+: .*\n)+)", rf"\g<1>{own}", text))
     published = [
-        {key: value for key, value in row.items() if key != "source"} | {"covered": inside}
+        {key: value for key, value in row.items() if key not in ("source", "spared")} | {"covered": inside}
         for row, inside in zip(rows, covered(rows), strict=True)
     ]
     content = {

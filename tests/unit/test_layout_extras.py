@@ -6,7 +6,13 @@ from typing import get_args
 import pytest
 
 from kvreport.accounting import kernel
-from kvreport.accounting.all_to_all import AllToAll, low_latency_bytes, one_sided_bytes
+from kvreport.accounting.all_to_all import (
+    AllToAll,
+    elastic_bytes,
+    low_latency_bytes,
+    one_sided_bytes,
+    two_sided_bytes,
+)
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.parallel import Layout, stage_layers
 from kvreport.accounting.stages import stages
@@ -19,7 +25,7 @@ from kvreport.estimation import Estimate, estimate
 from kvreport.estimation.commands import estimate_command
 from kvreport.estimation.size import size
 from kvreport.query import options
-from kvreport.units import GIB
+from kvreport.units import GIB, MIB
 
 
 @pytest.fixture(scope="module")
@@ -324,17 +330,42 @@ def test_whole_shared_experts_depend_on_the_release_and_on_stages(catalog: Catal
     assert older.component_ranks(sparse, layout) == {"shared_experts": 1}
 
 
+def test_flashinfers_two_sided_buffers_are_queues_for_ranks_and_channels() -> None:
+    # 66 of 132 multiprocessors; two blocks a channel up to 8 ranks, four up to 16: 33 and 16 channels of 2 MiB a rank.
+    assert two_sided_bytes(8) == 8 * 33 * 2 * MIB + 2 * MIB  # their states fill a part of the last 2 MiB
+    assert two_sided_bytes(16) == 16 * 16 * 2 * MIB + 2 * MIB
+    assert two_sided_bytes(1024) == 1024 * 2 * MIB + 2 * MIB  # one channel at least
+
+
+def test_deepeps_second_buffer_holds_messages_of_both_ways() -> None:
+    # csrc/elastic/buffer.hpp by hand, for 7168 wide tokens with 8 experts: 14336 + 128 B out, 14336 + 64 B back.
+    one_node = elastic_bytes(512, 7168, 8, 1, 8, floats8=False)
+    assert one_node == -(-14464 * 8 * 512 // (2 * MIB)) * 2 * MIB
+    back = 14400 * 8 * (4 * 512 + 512 + 4 * (512 + 1280))
+    out = 14464 * (8 * 4 * 512 + 512 + 4 * (512 + 1280))
+    assert back > out
+    assert elastic_bytes(512, 7168, 8, 4, 8, floats8=False) == -(-back // (2 * MIB)) * 2 * MIB
+    # In FP8 with a scale for 32 values a message out is 7168 + 896 + 128 B, so that the way back decides in one node.
+    assert elastic_bytes(512, 7168, 8, 1, 8, floats8=True) == -(-14400 * 8 * 512 // (2 * MIB)) * 2 * MIB
+
+
 @pytest.mark.parametrize(
-    "exchange", ["flashinfer_nvlink_two_sided", "mori_low_latency", "nixl_ep", "deepep_v2"]
+    ("exchange", "expected"),
+    [
+        ("flashinfer_nvlink_two_sided", two_sided_bytes(16)),
+        ("mori_low_latency", 2 * GIB),
+        ("mori_high_throughput", 2 * GIB),
+        ("nixl_ep", low_latency_bytes(256, 7168, 256) + 128),
+        ("deepep_v2", elastic_bytes(256, 7168, 8, 2, 8, floats8=True)),
+    ],
 )
-def test_buffers_that_are_not_counted_are_said_so(catalog: Catalog, exchange: str) -> None:
-    said = [
-        one
-        for one in wide(catalog, all2all_backend=exchange).to_dict()["assumptions"]
-        if "not counted" in one
-    ]
-    assert said == [f"the buffers of {exchange} are not counted: subtract what its library keeps"]
-    assert not [one for one in wide(catalog).to_dict()["assumptions"] if "not counted" in one]
+def test_buffers_of_every_exchange_are_counted(catalog: Catalog, exchange: str, expected: int) -> None:
+    found = wide(catalog, max_batched_tokens=256, all2all_backend=exchange)
+    assert found.loading_bytes["all_to_all_buffers"] == expected
+    heap = [one for one in found.to_dict()["assumptions"] if "MORI_SHMEM_HEAP_SIZE" in one]
+    assert bool(heap) == exchange.startswith("mori")
+    with pytest.raises(InputError, match="which is vLLM's"):
+        wide(catalog, engine="sglang", all2all_backend=exchange)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from kvreport.accounting.kv_cache import SERVED_BYTES, rotary_width
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.weights import format_of, rank_elements
 from kvreport.catalog.accelerator import Accelerator
+from kvreport.catalog.caches import Latent
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import WeightFormat
 from kvreport.catalog.model import Model, WeightGroup
@@ -28,6 +29,9 @@ _SCALED_TILES: Final = (128, 1)
 
 _PADDED_FORMATS: Final = ("fp8-block", "fp8-tensor")
 _ROW_BYTES: Final = 512
+_FLOAT_BYTES: Final = 4
+_BASES: Final = 2
+"""Bases of rotation where latents are compressed: theirs and that of windows."""
 _ROW_PADDING_BYTES: Final = 256
 
 
@@ -74,11 +78,15 @@ def _position_table(model: Model) -> int:
     Models that place images and time on axes of their own get a table of four times the positions
     (vLLM 0.8 to 0.33, ``rotary_embedding/mrope.py``). Of Qwen3.5's heads a quarter rotates, so that its
     table is that of its whole heads and plain positions. Classes without rotation have no table (0.33,
-    ``models/jamba.py`` and ``nemotron_h.py``).
+    ``models/jamba.py`` and ``nemotron_h.py``). Compressed latents rotate by a base of their own, and both their tables
+    are floats (0.27.1 and 0.33.0, ``rotary_embedding/deepseek_scaling_rope.py::DeepseekV4ScalingRotaryEmbedding``).
     """
     if not model.rotary_axes:
         return 0
-    widths = {rotary_width(cache) for group in model.layers for cache in group.caches}
+    caches = [cache for group in model.layers for cache in group.caches]
+    widths = {rotary_width(cache) for cache in caches}
+    if any(isinstance(cache, Latent) and cache.stride > 1 for cache in caches):
+        return sum(model.context_tokens * width * _FLOAT_BYTES * _BASES for width in widths)
     positions = model.context_tokens * (_AXES_FACTOR if model.rotary_axes > 1 else 1)
     return sum(positions * width * SERVED_BYTES for width in widths)
 
