@@ -173,6 +173,31 @@ def test_a_pooling_class_is_its_decoder_without_head_and_cache(ending: str) -> N
     assert total(decoder) - total(pooling) == 100 * 64 - head
 
 
+def pooled(name: str) -> int:
+    """Count a class of its own defaults."""
+    return total(read_config({"architectures": [name]}, assume_defaults=True))
+
+
+def test_a_token_classifier_has_a_bias() -> None:
+    # transformers 5.23, GenericForTokenClassification: 4096 x 2 + 2.
+    assert pooled("LlamaForTokenClassification") - pooled("LlamaModel") == 2 * 4096 + 2
+
+
+def test_the_model_of_an_encoder_decoder_has_both_stacks() -> None:
+    # As transformers 5.23 builds them from their defaults; the decoder alone is BartForCausalLM.
+    assert pooled("BartModel") == 406_291_456
+    assert pooled("MarianModel") == 414_307_328
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["CamembertModel", "BertForTokenClassification", "T5ForSequenceClassification"],
+)
+def test_a_pooling_class_with_layers_of_its_own_is_refused(name: str) -> None:
+    with pytest.raises(InputError, match=rf"architectures: found '?{name}'?; allowed: .*layers of its own"):
+        pooled(name)
+
+
 def test_a_missing_dimension_of_a_listing_is_refused() -> None:
     config = {key: value for key, value in WHISPER_LARGE_V3.items() if key != "decoder_layers"}
     with pytest.raises(InputError, match=r"^config: decoder_layers: found nothing"):
