@@ -75,7 +75,10 @@ def default_config(name: str, model_type: str) -> tuple[str, dict[str, Any], tup
         settings = listed(**copy.deepcopy(sections))
         config = settings.to_dict()
     own = getattr(transformers, name).config_class
-    text = settings.get_text_config()
+    try:
+        text = settings.get_text_config()
+    except ValueError:  # several sections may be meant (Musicgen)
+        text = settings
     if own is not None and own.model_type != model_type and text is not settings and isinstance(text, own):
         # A decoder that is listed under the type of a model with images is built from the text section.
         return default_config(name, own.model_type)

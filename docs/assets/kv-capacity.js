@@ -120,7 +120,7 @@
     const rates = ratesOf(model, gpu, place);
     if (!rates) return null;
     return {
-      activations: kernel.activationBytes(rates, tokens, seqs, model.limit, gpu.own),
+      activations: kernel.activationBytes(rates, tokens, seqs, model.limit, gpu.own, eager),
       outside: kernel.outsideBytes(rates, gpu.outside[0], gpu.outside[1]),
       graphs: eager ? 0 : kernel.graphBytes(rates[15], seqs, tokens),
     };

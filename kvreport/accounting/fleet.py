@@ -121,7 +121,11 @@ def lay_out_fleet(case: Case, alike: Groups, memo: Memo) -> Iterator[tuple[list[
     for plans, members, serving in groups.values():
         ranks = []
         for part, known, plan in zip(parts, memos, plans, strict=True):
-            of_part = replace(case, model=part.model)
+            of_part = (
+                case
+                if len(parts) == 1
+                else replace(case, model=part.model, stage_of=(case.model, part.layers))
+            )
             taken = known.get(
                 ("fleet", layout, _fleet_key(case), alike),
                 lambda of_part=of_part, known=known: _allocate_fleet(of_part, alike, known, memo),  # type: ignore[misc]

@@ -49,6 +49,7 @@ _NOT_READ: Final = {
 _ALIASES: Final = {
     "Eagle3LlamaForCausalLM": "LlamaForCausalLMEagle3",
     "LlamaForCausalLMEagle": "EagleLlamaForCausalLM",
+    "T5WithLMHeadModel": "T5ForConditionalGeneration",
 }
 _DRAFTED: Final = {"LlamaForCausalLM": "LlamaForCausalLMEagle3"}
 
@@ -102,6 +103,11 @@ def _load(name: str) -> Architecture:
 
 def _is_known(name: str) -> bool:
     return name in CLASSES or name in listing.index()
+
+
+def is_read(name: str) -> bool:
+    """Tell whether a class has a reader or a listing, or is a pooling variant of one that has."""
+    return _is_known(name) or base_class(name, _is_known) is not None
 
 
 def _variant(name: str) -> Architecture | None:

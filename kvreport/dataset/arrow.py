@@ -214,21 +214,20 @@ def _key_faults(data: pa.Table, table: Table) -> list[str]:
     """Rows must be strictly ascending by key, which also makes each key unique."""
     if data.num_rows < 2:
         return []
-    ranks = []
-    for name in table.key:
-        values = data.column(name).combine_chunks()
-        if pa.types.is_dictionary(values.type):
-            names = values.dictionary.to_pylist()
-            order = np.argsort(np.argsort(np.asarray(names, dtype=object)))
-            ranks.append(order[_numpy(values.indices)])
-        else:
-            ranks.append(_numpy(values))
     undecided = np.ones(data.num_rows - 1, dtype=np.bool_)
-    for values in ranks:
-        step = np.diff(values.astype(np.int64))
-        if (step[undecided] < 0).any():
+    for name in table.key:
+        column = data.column(name).combine_chunks()
+        if pa.types.is_dictionary(column.type):
+            names = column.dictionary.to_pylist()
+            if len(names) == 1:
+                continue
+            order = np.argsort(np.argsort(np.asarray(names, dtype=object))).astype(np.int32)
+            values = order[_numpy(column.indices)]
+        else:
+            values = _numpy(column)
+        if (undecided & (values[1:] < values[:-1])).any():
             return [f"{table.name}: rows are not sorted by {', '.join(table.key)}"]
-        undecided &= step == 0
+        undecided &= values[1:] == values[:-1]
     return [f"{table.name}: {int(undecided.sum())} keys occur more than once"] if undecided.any() else []
 
 

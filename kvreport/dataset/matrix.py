@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from kvreport.accounting import numeric as xp
 from kvreport.accounting.demand import Demand, demand
 from kvreport.accounting.deployment import Case, Deployment, Memo, bound_of
 from kvreport.accounting.fleet import lay_out_fleet, places_of
@@ -105,7 +106,7 @@ def cube_of(model: Model, axes: Axes) -> Cube:
     """Compute one model's cube; its axis of weight formats has those that the model has rows in."""
     axes = replace(axes, weight_formats=_weight_formats(model, axes))
     layouts, caches = axes.layouts_of(model), axes.caches(model)
-    contexts = np.asarray(axes.contexts, dtype=np.int64)
+    contexts = xp.fixed(np.asarray(axes.contexts, dtype=np.int64))
     answer = _Answer(
         (len(layouts), len(caches), len(axes.accelerators), len(axes.weight_formats)), len(contexts)
     )

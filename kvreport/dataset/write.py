@@ -10,8 +10,11 @@ from __future__ import annotations
 import csv
 import gc
 import io
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,7 +41,7 @@ from kvreport.errors import InputError
 CSV_FILE_BYTES: Final = 100_000_000
 """A larger CSV is published in parts: common hosts take no file of more than 100 MB."""
 
-_GZIP_LEVEL: Final = 5
+_GZIP_LEVEL: Final = 4
 _ZSTD_LEVEL: Final = 3
 _CSV_BATCH: Final = 1 << 16
 _MANY_VALUED: Final = frozenset(
@@ -53,6 +56,9 @@ _MANY_VALUED: Final = frozenset(
     }
 )
 """Columns that a Parquet dictionary makes larger and slower."""
+
+_AHEAD: Final = 2
+"""Groups that each other process is given at a time, so that it never waits for the next one."""
 
 _FEW_ROWS: Final = 300_000
 _FORMULA_SIGNS: Final = ("=", "+", "-", "@")
@@ -303,8 +309,34 @@ def _computed(axes: Axes, workers: int | None, positions: Sequence[int]) -> Iter
     if workers <= 1:
         yield from _in_order(groups, (model_files(_some(axes, group)) for group in groups))
         return
-    with processes.workers(workers, _remember, (axes,)) as pool:
-        yield from _in_order(groups, pool.map(_in_worker, groups))
+    # This process is one of the workers, which another one would take a second to become.
+    with processes.workers(workers - 1, _remember, (axes,)) as pool:
+        yield from _in_order(groups, _shared_out(axes, groups, pool, workers - 1))
+
+
+def _shared_out(
+    axes: Axes, groups: Sequence[tuple[int, ...]], pool: Executor, others: int
+) -> Iterator[list[ModelFiles]]:
+    """Yield the files of each group in order, computed by other processes and, while they are busy, by this one."""
+    coming = iter(groups)
+    waiting: deque[Future[list[ModelFiles]]] = deque()
+
+    def given() -> None:
+        busy = sum(not one.done() for one in waiting)
+        for group in islice(coming, max(_AHEAD * others - busy, 0)):
+            waiting.append(pool.submit(_in_worker, group))
+
+    given()
+    while waiting:
+        if not waiting[0].done():
+            group = next(coming, None)
+            if group is not None:
+                waiting.append(Future())
+                waiting[-1].set_result(model_files(_some(axes, group)))
+                given()
+                continue
+        yield waiting.popleft().result()
+        given()
 
 
 def _in_order(

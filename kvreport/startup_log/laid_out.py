@@ -22,7 +22,7 @@ from kvreport.errors import InputError
 from kvreport.startup_log.judge import Judgment, with_pool
 from kvreport.startup_log.reading import Reading
 from kvreport.startup_log.release import release_of_places
-from kvreport.startup_log.start import Figures, Flags, Start
+from kvreport.startup_log.start import Figures, Flags, Start, as_found
 
 TWO_BYTE_KV: Final = words.TWO_BYTE_KV
 
@@ -81,6 +81,8 @@ def pasted_start(
         InputError: If no rules are known for the log's engine, or other ranks than the log's are listed.
     """
     layout = layout_of(reading, tensor_parallel)
+    total, wsl = reading.whole("total_memory"), bool(reading.facts.get("wsl"))
+    devices = [as_found(one, total, wsl=wsl) for one in devices]
     stated = kv or reading.text("kv_dtype")
     return Start(
         known=known,
@@ -101,6 +103,7 @@ def pasted_start(
             utilization=reading.number("utilization"),
             eager=bool(reading.facts.get("eager")),
             sorts=bool(reading.facts.get("sorts")),
+            compiled=bool(reading.facts.get("compiled")),
             images=not reading.facts.get("text_only"),
             encodes_at_start=not reading.facts.get("no_encoding"),
         ),

@@ -148,6 +148,56 @@ def test_sampling_that_sorts_is_the_logs_to_say(catalog: Catalog) -> None:
     assert without.activations - with_it.activations == (38 - 14) * 256 * model.vocabulary
 
 
+def test_a_first_start_measures_a_kernel_on_a_copy_of_the_embedding_table(catalog: Catalog) -> None:
+    # Qwen3-8B on one RTX 4090 under 0.27.1: "peak activation 1.18" GiB at the first start, 0.19 at the second
+    # (unseen-002, -003), and 0.23 of layers that run one by one.
+    model = catalog.model("Qwen/Qwen3-8B")
+    arguments = {"max_batched_tokens": 2048, "max_seqs": 256}
+    first = reserve(model, release("0.27.1"), **arguments)
+    assert first.activations == 151_936 * 4096 * 2
+    assert first.activations / GIB == pytest.approx(1.18, abs=0.03)
+    later = reserve(model, release("0.27.1"), compiled=True, **arguments)
+    assert later.activations / GIB == pytest.approx(0.19, abs=0.07)
+    assert reserve(model, release("0.27.1"), eager=True, **arguments).activations == later.activations
+    # Nothing tells which start it is: the band spans both.
+    assert first.uncertainty == first.activations - later.activations
+    assert later.uncertainty == 0
+
+
+@pytest.mark.parametrize(
+    ("version", "copies"),
+    [("0.11.0", False), ("0.11.1", True), ("0.18.0", True), ("0.32.0", True), ("0.33.0", False)],
+)
+def test_pytorch_s_releases_decide_what_compiling_takes(
+    catalog: Catalog, version: str, *, copies: bool
+) -> None:
+    model = catalog.model("Qwen/Qwen3-8B")
+    arguments = {"max_batched_tokens": 256, "max_seqs": 1, "tensor_parallel": 2}
+    first = reserve(model, release(version), **arguments).activations
+    assert (first == 151_936 * 4096 * 2 // 2) is copies
+    assert (first > reserve(model, release(version), compiled=True, **arguments).activations) is copies
+
+
+def test_embeddings_beside_images_are_looked_up_outside_of_the_compiled_graph(catalog: Catalog) -> None:
+    # Gemma 4 on an RTX PRO 6000 under 0.23.0, compiled anew with images (held-004); text only on an L4 (late-013).
+    model = catalog.model("google/gemma-4-26B-A4B")
+    arguments = {"max_batched_tokens": 2048, "max_seqs": 16}
+    seen = reserve(model, release("0.30.0"), **arguments).activations
+    assert seen == reserve(model, release("0.30.0"), compiled=True, **arguments).activations
+    text = reserve(model, release("0.30.0"), images=False, **arguments).activations
+    assert text == 262_144 * 2816 * 2
+
+
+def test_the_second_runner_measures_itself_without_sorting(catalog: Catalog) -> None:
+    model = catalog.model("Qwen/Qwen2.5-7B-Instruct")
+    arguments = {"max_batched_tokens": 2048, "max_seqs": 256}
+    without = reserve(model, release("0.27.1"), sorts=True, **arguments)
+    assert without == reserve(model, release("0.27.1"), **arguments)
+    assert reserve(model, release("0.24.0"), sorts=True, **arguments).activations == 2 * 2 * 3584 * 2048 + (
+        38 * 256 * model.vocabulary
+    )
+
+
 def test_images_are_encoded_in_patches(catalog: Catalog) -> None:
     # The largest image of Qwen3-VL is 16,384 tokens of 4 patches: two frames of 16 by 16 pixels each, 1,024 wide
     # with an inner side of 4,096. Stream, norm and positions stay beside attention's 8 streams, and pixels.

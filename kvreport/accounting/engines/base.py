@@ -63,6 +63,7 @@ class Step:
         images: False if no image is encoded while memory is measured.
         videos: False if it was told to take no videos.
         sorts: True if sampling sorts all logits (vLLM without FlashInfer's sampler).
+        compiled: True if compiled graphs are in the cache, as at a later start (vLLM).
         context_tokens: The longest request that the engine was told to take; None for the model's longest.
         receives: True for a pipeline stage after the first, which keeps a buffer for what it receives.
     """
@@ -74,6 +75,7 @@ class Step:
     images: bool = True
     videos: bool = True
     sorts: bool = False
+    compiled: bool = False
     context_tokens: int | None = None
     receives: bool = False
 
@@ -444,9 +446,9 @@ class EngineRules:
         del model, serving, eager
         return None
 
-    def open_choices(self, model: Model, accelerator: Accelerator, max_seqs: int) -> tuple[str, ...]:
+    def open_choices(self, model: Model, accelerator: Accelerator, step: Step) -> tuple[str, ...]:
         """What an installation decides and no flag tells, with what the other choice takes; none by default."""
-        del model, accelerator, max_seqs
+        del model, accelerator, step
         return ()
 
     # --- limits -------------------------------------------------------------------------------------------------

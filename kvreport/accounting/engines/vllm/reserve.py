@@ -9,7 +9,7 @@ tensor-parallel group adds to it, and what a captured graph takes per layer.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from functools import cache
+from functools import cache, partial
 from operator import attrgetter
 from typing import Any, Final, Self
 
@@ -19,6 +19,7 @@ from kvreport.accounting.engines.vllm import releases
 from kvreport.accounting.engines.vllm.profiling import (
     INDEX_LOGITS_BYTES,
     Shape,
+    compiling_bytes,
     expanded_latent_bytes,
     expert_workspace_bytes,
     forward_bytes_per_token,
@@ -68,6 +69,7 @@ class ReserveRates:
         images: Images' worth of a video that a long context is measured with, at most.
         encoded: Of the outputs of the largest image, which stay while the model runs.
         encoded_per_token: Of the outputs of as many images as a step has tokens for.
+        compiling: Of the copy that a kernel is measured on while the model is compiled.
     """
 
     forward_per_token: float
@@ -89,6 +91,7 @@ class ReserveRates:
     images: int
     encoded: float
     encoded_per_token: float
+    compiling: float
 
     @property
     def flat(self) -> Any:  # noqa: ANN401 - a tuple of as many floats as there are fields
@@ -119,7 +122,7 @@ class ReserveRates:
         release = releases.release_of(engine)
         second = runs_second(model, sizes, engine, nvidia=nvidia)
         sampler = releases.sampler(release, second=second, flashinfer=None if nvidia and not sorts else False)
-        if sorts:
+        if sorts and not second:
             sampler = "sort"
         graphs = engine.graphs_reserved and (not second or releases.second_runner_estimates_graphs(release))
         workspace = engine.expert_workspace_kept and not own_expert_kernels
@@ -163,6 +166,7 @@ class ReserveRates:
             images=passed.images if videos else 1,
             encoded=passed.kept,
             encoded_per_token=passed.kept_per_token,
+            compiling=compiling_bytes(model, release, tensor_parallel, images=images),
         )
 
 
@@ -184,6 +188,7 @@ def reserve(
     videos: bool = True,
     own_expert_kernels: bool = False,
     sorts: bool = False,
+    compiled: bool = False,
     nvidia: bool = True,
     multicast: bool = True,
     context_tokens: int | None = None,
@@ -204,7 +209,9 @@ def reserve(
         images: False if the engine was told to serve text only.
         videos: False if it was told to take no videos, so that it measures itself with an image.
         own_expert_kernels: True if the device's kernels for experts bring their own buffers.
-        sorts: True if the engine said that sampling sorts all logits, whatever its release does otherwise.
+        sorts: True if the engine said that sampling sorts all logits, whatever its release does otherwise; the second
+            model runner measures itself without sorting (``v1/worker/gpu/model_runner.py::_dummy_sampler_run``).
+        compiled: True if it finds its compiled graphs in the cache, as at a later start.
         nvidia: False on other vendors' devices.
         multicast: False on devices whose links have no multicast (:func:`multicasts`).
         context_tokens: The longest request that the engine was told to take; None for the model's.
@@ -229,16 +236,19 @@ def reserve(
     )
     flat = rates.flat
     asked = context_tokens or model.context_tokens
-    activations = kernel.activation_bytes(flat, max_batched_tokens, max_seqs, asked, own_expert_kernels)
+    passes = partial(kernel.activation_bytes, flat, max_batched_tokens, max_seqs, asked, own_expert_kernels)
+    activations = passes(compiled=eager or compiled)
     shared = round(constant(engine, "unified_bytes")) if device_class == "unified" else 0
     outside = kernel.outside_bytes(flat, multicast, shared)
     graphs = 0 if eager else kernel.graph_bytes(rates.per_graph, max_seqs, max_batched_tokens)
     total = activations + outside + graphs
+    # A later start has what compiling took, and no flag tells which start it is: the band spans both.
+    spared = activations - passes(compiled=True)
     return Reserve(
         activations=activations,
         non_framework=outside,
         graphs=graphs,
-        uncertainty=round(error_band(engine, total, device_class, stages=stages)),
+        uncertainty=max(round(error_band(engine, total, device_class, stages=stages)), spared),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
 from kvreport.accounting.all_to_all import NVLINK_BYTES, Exchange
@@ -128,6 +128,7 @@ class Vllm(EngineRules):
             images=step.images,
             videos=step.videos,
             sorts=step.sorts,
+            compiled=step.compiled,
             own_expert_kernels=reserve.own_expert_kernels(accelerator),
             nvidia=accelerator.vendor.upper() == "NVIDIA",
             multicast=reserve.multicasts(accelerator),
@@ -136,6 +137,12 @@ class Vllm(EngineRules):
             receives=step.receives,
             stages=step.layout.pipeline > 1,
         )
+
+    def spared_later(self, model: Model, accelerator: Accelerator, step: Step) -> int:
+        """Bytes that a first start takes for compiling, and a later one with the same flags does not."""
+        first: int = self.reserve(model, accelerator, step).activations
+        later: int = self.reserve(model, accelerator, replace(step, compiled=True)).activations
+        return first - later
 
     def brings_expert_buffers(self, accelerator: Accelerator) -> bool:
         """True on Blackwell data-centre GPUs."""
@@ -209,11 +216,22 @@ class Vllm(EngineRules):
         states = any(isinstance(c, RecurrentState) for group in model.layers for c in group.caches)
         return serving.max_seqs if states else None
 
-    def open_choices(self, model: Model, accelerator: Accelerator, max_seqs: int) -> tuple[str, ...]:
-        """Up to 0.10 sampling sorts without FlashInfer; up to 0.11 Hopper has two kernels for MXFP4 experts."""
+    def open_choices(self, model: Model, accelerator: Accelerator, step: Step) -> tuple[str, ...]:
+        """Up to 0.10 sampling sorts without FlashInfer; up to 0.11 Hopper has two kernels for MXFP4 experts.
+
+        From 0.11.1 to 0.32 a first start measures less memory than one that finds its compiled graphs.
+        """
         release, found = releases.release_of(self.engine), []
+        spared = self.spared_later(model, accelerator, step) if releases.compiles_on_copies(release) else 0
+        if spared > 0:
+            found.append(
+                f"a first start, whose compiling takes {spared / GIB:.1f} GiB while memory is measured: a later start "
+                "that finds the compiled graphs has as much more for the cache"
+            )
+        if step.sorts:
+            return tuple(found)
         if releases.sampler_is_open(release, second=False) and accelerator.vendor.upper() == "NVIDIA":
-            more = max_seqs * model.vocabulary * (LOGIT_BYTES["sort"] - LOGIT_BYTES["probabilities"])
+            more = step.max_seqs * model.vocabulary * (LOGIT_BYTES["sort"] - LOGIT_BYTES["probabilities"])
             found.append(
                 f"sampler FlashInfer's, as in the published images: without it all logits are sorted, which takes "
                 f"{more / GIB:.1f} GiB more (--sampler sort)"
