@@ -465,6 +465,9 @@ def test_a_model_that_only_listens_keeps_its_clips_while_it_is_measured(catalog:
     rates = ReserveRates.of(alone, engine)
     assert (rates.encoded, rates.encoded_per_token) == (750 * 2048 * 2, 2048 * 2)
     assert ReserveRates.of(alone, engine, images=False).encoded == 0
-    assert ReserveRates.of(seeing, engine).encoded_per_token == ReserveRates.of(seeing, catalog.engine("vllm")).encoded_per_token
+    assert (
+        ReserveRates.of(seeing, engine).encoded_per_token
+        == ReserveRates.of(seeing, catalog.engine("vllm")).encoded_per_token
+    )
     whole = engine.model_copy(update={"audio_tokens": {seeing.architecture: None}})
     assert clip_tokens(alone, whole, 4096) == 4096
