@@ -76,6 +76,7 @@ torch-check: $(STAMP) ## compare our counts with real tensors of transformers (C
 	@$(TORCH_VENV)/bin/python -m experiments check $(CONFIGS)
 	@[ -n "$(CONFIGS)" ] || $(TORCH_VENV)/bin/python -W ignore -m experiments classes --out data/class_check.yaml \
 		--journal .cache/class_check.jsonl --jobs $(JOBS)
+	@[ -n "$(CONFIGS)" ] || $(TORCH_VENV)/bin/python -W ignore -m experiments pooling
 
 # llama.cpp is built from the package's source for the processor, which takes about ten minutes once.
 LLAMA_VENV ?= .venv-llama

@@ -51,6 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--journal", type=Path, help="file of finished classes; those are not checked again unless named"
     )
     classes.add_argument("--jobs", type=int, default=1, help="processes that check classes side by side")
+    commands.add_parser("pooling", help="compare embedding, classifying and bare classes of their defaults")
     llama = commands.add_parser(
         "llama-check", help="compare buffers with what the installed llama.cpp plans (needs llama-cpp-python)"
     )
@@ -74,6 +75,8 @@ def main(arguments: list[str] | None = None) -> int:
         module = importlib.import_module("experiments.classes")
         settings = {"changes": not chosen.quick, "journal": chosen.journal, "jobs": chosen.jobs}
         return int(module.check_all(chosen.out, chosen.only, **settings))
+    if chosen.command == "pooling":
+        return int(importlib.import_module("experiments.pooling").check())
     if chosen.command == "mlx-check":
         return int(importlib.import_module("experiments.mlx_check").main(chosen.out))
     if chosen.command == "llama-check":

@@ -12,12 +12,14 @@ import re
 import warnings
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
-from functools import partial
+from functools import cache, partial
+from hashlib import sha256
 from importlib.metadata import version
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final
 
+import kvreport.architectures
 from experiments.completed import default_config
 from experiments.probing import LAYER_KEYS, SKIPPED, changed, config_class, flattened
 from kvreport.accounting.weights import parameters as counted
@@ -271,9 +273,11 @@ def _run(net: Any, ids: Any, settings: Any) -> Any:  # noqa: ANN401 - a model, t
     return net(input_ids=ids, use_cache=True).past_key_values
 
 
+_THINKER: Final = "the thinker alone is counted: it is what engines serve"
 ON_PURPOSE: Final = {
     "LongcatFlashForCausalLM": "transformers allocates weights for the 256 zero experts, which have none",
-    "Qwen2_5OmniForConditionalGeneration": "the thinker alone is counted: it is what engines serve",
+    "Qwen2_5OmniForConditionalGeneration": _THINKER,
+    "Qwen3OmniMoeForConditionalGeneration": _THINKER,
     "HeliumForCausalLM": "with heads x head_dim other than hidden_size the class builds a model that cannot run",
     "MptForCausalLM": "transformers fixes the MLP at 4 x hidden_size; expansion_ratio is followed here",
 }
@@ -307,11 +311,12 @@ def check_all(
         only: Classes or model types to check; all of them if empty.
         changes: Whether to change one key at a time as well.
         journal: File of finished findings, one JSON line each. A class in it is not checked again under
-            the same releases of torch and transformers, unless ``only`` names it.
+            the same releases of torch and transformers and with the same readers, unless ``only`` names it.
         jobs: Processes that check classes side by side.
 
     Returns:
-        1 if a class differs that is not named as differing on purpose.
+        1 if a class differs that is not named as differing on purpose, or if no table was written because
+        the journal lacks classes of this revision.
     """
     finished = {} if journal is None else read_journal(journal)
     wanted = list(every_class())
@@ -326,6 +331,11 @@ def check_all(
                 file.write(json.dumps({"releases": releases(), **asdict(found)}) + "\n")
         print(f"{found.status:9} {found.small:9} {found.cache[:40]:20} {found.exact_changes}/{found.changes} {found.name} {','.join(found.followed_wrongly)[:90]} {found.note[:60]}", flush=True)  # fmt: skip
     findings = [finished[item[1:]] for item in wanted if item[1:] in finished]
+    if out is not None and len(findings) < len(wanted):
+        print(
+            f"{len(findings)} of {len(wanted)} classes were checked with these readers: no table is written"
+        )
+        return 1
     if out is not None:
         write_table(out, findings)
     return int(any(f.status == "differs" and f.name not in ON_PURPOSE for f in findings))
@@ -346,8 +356,19 @@ def _check_item(item: tuple[str, str, str], *, changes: bool) -> Finding:
 
 
 def releases() -> dict[str, str]:
-    """Return the installed releases of torch and transformers, without a build's suffix."""
-    return {name: version(name).partition("+")[0] for name in ("transformers", "torch")}
+    """Return the installed releases of torch and transformers, without a build's suffix, and our readers' digest."""
+    installed = {name: version(name).partition("+")[0] for name in ("transformers", "torch")}
+    return {**installed, "readers": readers_digest()}
+
+
+@cache
+def readers_digest() -> str:
+    """Return a digest of everything that reads a config: one table is of one revision."""
+    digest = sha256()
+    for path in sorted(Path(kvreport.architectures.__file__).parent.rglob("*")):
+        if path.suffix in (".py", ".txt", ".json"):
+            digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def read_journal(path: Path) -> dict[tuple[str, str], Finding]:

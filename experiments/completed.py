@@ -34,12 +34,15 @@ COMPLETED: Final[dict[str, dict[str, Any]]] = {
         "downsample_rate": "4/8",
     },
     "hunyuan_v1_dense": {"head_dim": 128},
-    "hunyuan_v1_moe": {"head_dim": 128, "num_experts": 64},
+    "hunyuan_v1_moe": {"head_dim": 128},
     "hunyuan_vl": {"text_config.head_dim": 128},
     "lfm2_moe": {"layer_types": ["conv", "conv", "conv", "full_attention"] * 8},
     "ministral": {"head_dim": 128},
     "nemotron": {"num_key_value_heads": 8},
-    "qwen3_omni_moe": {"enable_audio_output": False},
+    "qwen3_omni_moe": {
+        "talker_config.spatial_merge_size": 2,
+        "talker_config.text_config.shared_expert_intermediate_size": 768,
+    },
     "qwen4_exp": {f"text_config.{name}": value for name, value in _INDEXER.items()},
     "qwen4_exp_text": _INDEXER,
 }
@@ -72,7 +75,10 @@ def default_config(name: str, model_type: str) -> tuple[str, dict[str, Any], tup
         settings = listed(**copy.deepcopy(sections))
         config = settings.to_dict()
     own = getattr(transformers, name).config_class
-    text = settings.get_text_config()
+    try:
+        text = settings.get_text_config()
+    except ValueError:  # several sections may be meant (Musicgen)
+        text = settings
     if own is not None and own.model_type != model_type and text is not settings and isinstance(text, own):
         # A decoder that is listed under the type of a model with images is built from the text section.
         return default_config(name, own.model_type)

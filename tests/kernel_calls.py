@@ -132,6 +132,7 @@ def drawn(draw: random.Random) -> Callable[[str, Any], Any]:
                 *(draw.random() * 1e6 for _ in range(16)),
                 draw.choice([1, 7]),
                 *(draw.random() * 1e6 for _ in range(2)),
+                draw.random() * 1e9,
             ),
             "Step": step,
             "bool": lambda: draw.random() < 0.5,

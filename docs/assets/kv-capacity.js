@@ -31,7 +31,7 @@
     const terms = step.tokens === gpu.step[0]
       ? printed
       : kernel.tokensInFlight(printed, site.engine.in_flight, step.tokens, gpu.step[0]);
-    const kept_back = reserveOf(model, gpu, size, step);
+    const kept_back = reserveOf(site, model, gpu, size, step);
     if (!kept_back) return null; // this engine's reserve is known for its defaults only
     const [reserve, uncertainty] = kept_back;
     const layout = model.held[kvFormat]?.[size] || NOT_READ;
@@ -90,8 +90,13 @@
     return list ? list[size] : null;
   };
 
+  /* Whether a column is a pipeline stage, whose error band is that of stages. */
+  const isStage = (site, place) =>
+    place >= site.sizes.length &&
+    [...site.layouts, ...site.sizing_layouts].some((one) => one.pp > 1 && one.places.includes(place));
+
   /* [bytes, half width of the error band] of what the engine keeps beside weights and cache. */
-  function reserveOf(model, gpu, size, step) {
+  function reserveOf(site, model, gpu, size, step) {
     const usual = step.tokens === gpu.step[0] && step.seqs === gpu.step[1] && !step.eager;
     const listed = usual && model.reserve && model.reserve[gpu.reserve];
     if (listed) return listed[size];
@@ -100,7 +105,8 @@
     const [multicast, shared] = gpu.outside;
     const { tokens, seqs, eager } = step;
     const reserve = kernel.reserveBytes(rates, tokens, seqs, eager, gpu.own, multicast, shared, model.limit);
-    return [reserve, kernel.errorBytes(gpu.band[0], gpu.band[1], reserve)];
+    const [share, least] = gpu.band.slice(isStage(site, size) ? 2 : 0);
+    return [reserve, kernel.errorBytes(share, least, reserve)];
   }
 
   /* Whether a model's file has an engine's numbers for an accelerator. Some engines' files have what they keep on the
@@ -114,7 +120,7 @@
     const rates = ratesOf(model, gpu, place);
     if (!rates) return null;
     return {
-      activations: kernel.activationBytes(rates, tokens, seqs, model.limit, gpu.own),
+      activations: kernel.activationBytes(rates, tokens, seqs, model.limit, gpu.own, eager),
       outside: kernel.outsideBytes(rates, gpu.outside[0], gpu.outside[1]),
       graphs: eager ? 0 : kernel.graphBytes(rates[15], seqs, tokens),
     };

@@ -733,7 +733,9 @@
 
     function draw() {
       for (const part of [view.scroll, view.after, view.door]) part.hidden = false;
+      const again = kvreport.focusIn(view.body);
       view.body.replaceChildren(...found.rows.slice(0, shown).map(line));
+      again();
       units(view.table);
       rest();
     }
@@ -807,9 +809,17 @@
       const own = longest(row);
       const label = (list, name) =>
         formatLabel(list.find((one) => one.name === name) || { name, label: name });
+      const place = [
+        config.gpu.id,
+        config.size,
+        row.context,
+        config.weightFormat,
+        config.kvFormat,
+        model.slug,
+      ];
       return make(
         "tr",
-        {},
+        { id: `case-${place.join("-")}` },
         make(
           "th",
           { scope: "row" },

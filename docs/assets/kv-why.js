@@ -197,19 +197,22 @@
         "li",
         {},
         make("a", { href: log.url, rel: "noopener nofollow" }, log.engine),
-        `: ${kvreport.plural(log.devices, "GPUs")}, ${log.starts ? "starts" : "does not start"}`,
+        `: ${log.model}, ${kvreport.plural(log.devices, "GPUs")}, ${
+          log.starts ? "starts" : "does not start"
+        }`,
         log.context_tokens ? ` at ${tokens(log.context_tokens)} tokens` : "",
         log.pool_gib === null || log.pool_gib === undefined ? "" : `, KV pool ${log.pool_gib} GiB`,
+        log.kv_tokens ? `, ${count(log.kv_tokens)} KV tokens` : "",
       );
     dialog.append(
-      make("h3", {}, "Published start-up logs of this model on this GPU"),
+      make("h3", {}, "Published start-up logs on this GPU, of this model or of its shapes"),
       make("ul", {}, ...found.map(line)),
     );
   }
 
   /* Open the explanation of a case at a context. */
   function explain(one, context) {
-    const before = document.activeElement;
+    const before = kvreport.focusIn(document.body);
     const dialog = make("dialog", { class: "kv-dialog md-typeset", "aria-labelledby": "kv-why-title" });
     const close = () => dialog.close();
     const at = { ...one.state, context };
@@ -230,7 +233,7 @@
     dialog.addEventListener("click", (event) => event.target === dialog && close());
     dialog.addEventListener("close", () => {
       dialog.remove();
-      if (before instanceof HTMLElement && before.isConnected) before.focus();
+      before();
     });
     document.body.append(dialog);
     dialog.showModal();

@@ -59,6 +59,21 @@
     return n >= 4096 ? `${Math.floor(n / 1024)}K` : count(n);
   }
 
+  /* The way back to what has the focus in `root`, though its row be drawn again: by the row's id and the place in it. */
+  function focusIn(root) {
+    const focused = document.activeElement;
+    if (!(focused instanceof HTMLElement) || focused === document.body || !root.contains(focused)) {
+      return () => {};
+    }
+    const row = focused.closest("tr[id]"), stops = "a, button, input, select";
+    const place = row ? $$(stops, row).indexOf(focused) : -1;
+    return () => {
+      const drawn = row && document.getElementById(row.id);
+      const found = focused.isConnected || !drawn ? focused : $$(stops, drawn)[place];
+      if (found instanceof HTMLElement) found.focus({ preventScroll: true });
+    };
+  }
+
   const onDevices = (n, name) => (n === 1 ? `one ${name}` : `${n} × ${name}`);
 
   const fetched = new Map();
@@ -646,6 +661,7 @@
     tokens,
     roughTokens,
     onDevices,
+    focusIn,
     load,
     script,
     usersCell,

@@ -1,8 +1,8 @@
 """Buffers through which expert-parallel ranks exchange tokens, where an engine is told to take such kernels.
 
 vLLM's default (``allgather_reducescatter``, 0.33) and SGLang's (``none``) exchange in tensors of the step itself,
-which are activations. DeepEP's and FlashInfer's keep buffers from the start to the end: they are computed here as
-their sources do. Memory that is mapped for other servers comes in pages, so that a little more may be taken.
+which are activations. Those of DeepEP, NIXL, MoRI and FlashInfer keep buffers from the start to the end: they are computed
+here as their sources do. Memory that is mapped for other servers comes in pages, so that a little more may be taken.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from kvreport.accounting.kernel import MULTIPROCESSORS
 from kvreport.accounting.parallel import Layout
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
-from kvreport.units import GIB
+from kvreport.units import GIB, MIB
 
 AllToAll = Literal[
     "allgather_reducescatter",
@@ -27,10 +28,9 @@ AllToAll = Literal[
     "nixl_ep",
 ]
 
-NOT_COUNTED: Final = frozenset(
-    {"deepep_v2", "flashinfer_nvlink_two_sided", "mori_high_throughput", "mori_low_latency", "nixl_ep"}
-)
-"""Exchanges whose buffers the library sizes in compiled code that is not read here; an answer says so."""
+MORI_HEAP_BYTES: Final = 2 * GIB
+"""MoRI's symmetric heap, taken whole when it starts and holding all its buffers (``shmem/internal.hpp``,
+``DEFAULT_SYMMETRIC_HEAP_SIZE``; ``MORI_SHMEM_HEAP_SIZE`` changes it)."""
 
 NVLINK_BYTES: Final = GIB
 """What vLLM gives DeepEP for NVLink, and as much for RDMA between servers (``VLLM_DEEPEP_BUFFER_SIZE_MB``, 0.33)."""
@@ -41,6 +41,13 @@ MOST_BYTES: Final = 32 * GIB
 _LINE: Final = 128
 _HEADER: Final = 16
 
+_FIFO_BYTES: Final = 8 * 256 * 1024
+_FIFO_STATE_BYTES: Final = 256
+_GROUPS_PER_BLOCK: Final = 8
+
+_SPARE_CHANNELS: Final = 8 * 160
+_SEGMENT_BYTES: Final = 2 * MIB
+
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
@@ -49,12 +56,12 @@ class Exchange:
     Attributes:
         most_tokens: Tokens that a rank dispatches at most in a low-latency step; None for those of the step.
         low_latency_nvlink_bytes: NVLink buffers that are kept beside the low-latency ones.
-        one_sided: True if the engine knows FlashInfer's one-sided kernels by vLLM's name.
+        every: True if the engine knows all exchanges of :data:`AllToAll`, by vLLM's names; else DeepEP's first.
     """
 
     most_tokens: int | None = None
     low_latency_nvlink_bytes: int = 0
-    one_sided: bool = False
+    every: bool = False
 
 
 def low_latency_bytes(tokens: int, hidden: int, experts: int) -> int:
@@ -101,6 +108,57 @@ def one_sided_bytes(tokens: int, ranks: int, hidden: int, per_token: int, form: 
     return sum(-(-ranks * tokens * size // _LINE) * _LINE for size in (out + choices, 2 * hidden))
 
 
+def two_sided_bytes(ranks: int) -> int:
+    """FlashInfer's two-sided buffers on one rank: a queue of 2 MiB for each rank and channel.
+
+    ``trtllm_alltoall.cuh::getMoeCommWorkspaceSize`` (0.7): half the multiprocessors send and receive, each channel
+    with as many blocks as eighths of the ranks.
+
+    Args:
+        ranks: Ranks that experts are divided over.
+    """
+    blocks = 2 * -(-ranks // _GROUPS_PER_BLOCK)
+    channels = max(MULTIPROCESSORS // 2 // blocks, 1)
+    size = (_FIFO_BYTES + _FIFO_STATE_BYTES) * ranks * channels
+    return -(-size // _SEGMENT_BYTES) * _SEGMENT_BYTES
+
+
+def elastic_bytes(tokens: int, hidden: int, per_token: int, nodes: int, each: int, *, floats8: bool) -> int:
+    """DeepEP's second buffer on one rank: the larger of what tokens need on their way out and on their way back.
+
+    ``csrc/elastic/buffer.hpp::calculate_buffer_size``, with what vLLM 0.33 asks for: two levels where there are several
+    nodes (``VLLM_DEEPEP_V2_ALLOW_HYBRID_MODE``), one reduction (``VLLM_DEEPEP_V2_ALLOW_MULTIPLE_REDUCTION``). NVLink
+    writes to the other rank's buffer, so that nothing is staged inside a node.
+
+    Args:
+        tokens: Tokens of one step.
+        hidden: Width of a token.
+        per_token: Experts that a token passes through.
+        nodes: Servers.
+        each: Ranks in a server.
+        floats8: True if tokens go out in FP8, with a scale for every 32 elements.
+    """
+    choices = 8 * per_token
+    scales = 4 * -(-hidden // 32) if floats8 else 0
+    out = (
+        _padded(hidden if floats8 else 2 * hidden) + _padded(scales) + _padded(choices + 4 * (1 + per_token))
+    )
+    back = _padded(2 * hidden) + _padded(choices)
+    if nodes == 1:
+        size = max(out * each, back * per_token) * tokens
+    else:
+        spare = tokens + _SPARE_CHANNELS
+        leaving = each * nodes * tokens + tokens + nodes * spare
+        coming = per_token * (nodes * tokens + tokens + nodes * spare)
+        size = max(out * leaving, back * coming)
+    return -(-size // _SEGMENT_BYTES) * _SEGMENT_BYTES
+
+
+def _padded(size: int) -> int:
+    """A part of a token's message, which begins at a multiple of 32 bytes."""
+    return -(-size // 32) * 32
+
+
 def buffer_bytes(model: Model, layout: Layout, exchange: Exchange, max_batched_tokens: int) -> int:
     """Bytes that the exchange keeps on one rank; 0 without data-parallel attention over whole experts.
 
@@ -111,28 +169,38 @@ def buffer_bytes(model: Model, layout: Layout, exchange: Exchange, max_batched_t
         max_batched_tokens: Tokens of one step.
 
     Raises:
-        InputError: If the buffers are larger than DeepEP can make them.
+        InputError: If the buffers are larger than DeepEP can make them, or the engine does not know the exchange.
     """
     exchanges = layout.expert and layout.data > 1 and model.experts is not None
-    if not exchanges or model.experts is None:
+    if not exchanges or model.experts is None or layout.all_to_all in ("", "allgather_reducescatter"):
         return 0
-    if layout.all_to_all == "flashinfer_nvlink_one_sided":
-        if not exchange.one_sided:
-            raise InputError(
-                f"all-to-all backend: found {layout.all_to_all}, which is vLLM's; allowed here: deepep_high_throughput "
-                "or deepep_low_latency"
-            )
-        form = next((row.released for row in model.weights if row.component == "routed_experts"), None)
-        return one_sided_bytes(
-            max_batched_tokens, layout.expert_ranks, model.hidden_size, model.experts.per_token, form or ""
+    if layout.all_to_all not in ("deepep_high_throughput", "deepep_low_latency") and not exchange.every:
+        raise InputError(
+            f"all-to-all backend: found {layout.all_to_all}, which is vLLM's; allowed here: deepep_high_throughput "
+            "or deepep_low_latency"
         )
-    if not layout.all_to_all.startswith("deepep") or layout.all_to_all in NOT_COUNTED:
-        return 0
-    if layout.all_to_all == "deepep_high_throughput":
-        return NVLINK_BYTES * (2 if layout.nodes > 1 else 1)
     experts = model.experts.routed + layout.redundant_experts
     tokens = exchange.most_tokens or max_batched_tokens
-    size = low_latency_bytes(tokens, model.hidden_size, experts)
+    hidden, per_token, ranks = model.hidden_size, model.experts.per_token, layout.expert_ranks
+    form = next((row.released for row in model.weights if row.component == "routed_experts"), None) or ""
+    match layout.all_to_all:
+        case "deepep_high_throughput":
+            return NVLINK_BYTES * (2 if layout.nodes > 1 else 1)
+        case "deepep_v2":
+            floats8 = form == "fp8-block"
+            return elastic_bytes(
+                tokens, hidden, per_token, layout.nodes, ranks // layout.nodes, floats8=floats8
+            )
+        case "flashinfer_nvlink_one_sided":
+            return one_sided_bytes(tokens, ranks, hidden, per_token, form)
+        case "flashinfer_nvlink_two_sided":
+            return two_sided_bytes(ranks)
+        case "mori_high_throughput" | "mori_low_latency":
+            return MORI_HEAP_BYTES
+        case "nixl_ep":
+            # nixl_ep's csrc/config.hpp::EPLayout is DeepEP's layout, without its limit and NVLink buffers.
+            return low_latency_bytes(tokens, hidden, experts) + _LINE
+    size = low_latency_bytes(tokens, hidden, experts)
     if size >= MOST_BYTES:
         most = tokens * (MOST_BYTES - 1) // size
         raise InputError(

@@ -257,7 +257,13 @@ def shared_overhead(case: Case, form: WeightFormat | None, known: Memo) -> dict[
     if device is None:
         return {}
     added = known.get(
-        ("overhead", case.engine.name, format_name(form), engine.kernel_class(device), case.layout),
+        (
+            "overhead",
+            case.engine.name,
+            format_name(form),
+            engine.overhead_class(case.model, device),
+            case.layout,
+        ),
         lambda: engine.load_overhead(case.model, form, case.formats, device, case.layout),
     )
     step = case.serving.max_batched_tokens

@@ -44,6 +44,7 @@ class Case:
         encodes_at_start: False if no image is encoded while memory is measured (vLLM's ``--skip-mm-profiling``).
         videos: False if it was told to take no videos.
         sorts: True if sampling sorts all logits.
+        compiled: True if compiled graphs are in the cache.
         lora_slots: LoRA adapters held on a device at once, and their largest rank.
         context_tokens: The longest request that the engine was told to take; None for the model's longest.
         many: True for arrays even where there is one device and one format.
@@ -68,6 +69,7 @@ class Case:
     encodes_at_start: bool = True
     videos: bool = True
     sorts: bool = False
+    compiled: bool = False
     lora_slots: tuple[int, int] = (0, 0)
     context_tokens: int | None = None
     many: bool = False
@@ -97,7 +99,10 @@ class Case:
             images=self.images and self.encodes_at_start,
             videos=self.videos,
             sorts=self.sorts,
+            # Where images are served, embeddings are looked up before the compiled graph, encoded or not.
+            compiled=self.compiled or (self.images and not self.encodes_at_start),
             context_tokens=self.context_tokens,
+            receives=self.stage_of is not None and self.stage_of[1].start > 0,
         )
 
     @property

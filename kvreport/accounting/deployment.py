@@ -291,15 +291,20 @@ def refused(case: Case, known: Memo, *, scalar: bool = False) -> int | Codes:
         ("refused", engine.name, forms, case.layout, asked.lora_rank, asked.draft_tokens),
         lambda: spread_codes(support, engine, case.model, case.weight_formats, asked),
     )
-    if any(spread):
-        found = [[max(pair) for pair in zip(row, spread, strict=True)] for row in found]
     alone = known.get(
         ("alone", engine.name, names, case.layout),
         lambda: alone_codes(support, engine, devices, case.model, case.layout),
     )
+    if scalar:
+        return max(found[0][0], spread[0], alone[0])
+    judged = known.get(
+        ("refused codes", engine.name, names, forms, name, case.dtype), lambda: xp.codes(found)
+    )
+    if any(spread):
+        judged = xp.codes(xp.maximum(judged, xp.codes(spread)))
     if any(alone):
-        found = [[max(code, one) for code in row] for row, one in zip(found, alone, strict=True)]
-    return found[0][0] if scalar else xp.codes(found)
+        judged = xp.codes(xp.maximum(judged, xp.codes(alone)[:, None]))
+    return judged
 
 
 def upper_bound(case: Case, ceiling: Engine) -> Case:

@@ -26,6 +26,10 @@ _BORROWED: Final[frozenset[Component]] = frozenset({"embedding", "output_head"})
 """A one-layer draft head reads the target's embedding and output head (vLLM 0.33, ``spec_decode/eagle.py``)."""
 
 
+_DRAFT: Final = "draft."
+"""Begins the names of a draft's weights beside those of its target."""
+
+
 @dataclass(frozen=True, slots=True)
 class Draft:
     """A draft model beside a target.
@@ -98,11 +102,16 @@ def _rows(draft: Model, *, borrows: bool) -> Iterator[WeightGroup]:
             continue
         # The target leaves its own prediction layers out; a draft's are what is served.
         part: Component = "other" if row.component == "mtp" else row.component
-        yield row.model_copy(update={"name": f"draft.{row.name}", "component": part})
+        yield row.model_copy(update={"name": f"{_DRAFT}{row.name}", "component": part})
 
 
 def _shifted(indices: tuple[int, ...], first: int) -> str:
     return ",".join(str(index + first) for index in indices)
+
+
+def drafts(model: Model) -> bool:
+    """Whether a model has a draft's weights beside its own (:func:`with_draft`)."""
+    return any(row.name.startswith(_DRAFT) for row in model.weights)
 
 
 def borrowed_copies(model: Model, tensor_parallel: int) -> int:
@@ -114,7 +123,7 @@ def borrowed_copies(model: Model, tensor_parallel: int) -> int:
         model: The target with its draft's layers and weights.
         tensor_parallel: Ranks that the vocabulary is divided over.
     """
-    draft = [row.component for row in model.weights if row.name.startswith("draft.")]
+    draft = [row.component for row in model.weights if row.name.startswith(_DRAFT)]
     if not draft or any(component in _BORROWED for component in draft):
         return 0
     rows = [row for row in model.weights if row.component == "embedding" and len(row.shape) == 2]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from kvreport.accounting import numeric as xp
 from kvreport.accounting.allocation import (
@@ -46,6 +47,8 @@ class Alike:
 class Groups(tuple[Alike, ...]):
     """All groups of a fleet: a key of many lookups, so its hash is worked out once."""
 
+    _numbers: Integers | None = None
+
     @cached_property
     def _hash(self) -> int:
         return super().__hash__()
@@ -53,6 +56,16 @@ class Groups(tuple[Alike, ...]):
     def __hash__(self) -> int:
         """The hash of the groups."""
         return self._hash
+
+    def numbers(self, devices: int) -> Integers:
+        """The group of each of so many accelerators; one more than the last of them where it has none."""
+        if self._numbers is None or len(self._numbers) != devices:
+            found = [len(self)] * devices
+            for number, group in enumerate(self):
+                for place in group.places:
+                    found[place] = number
+            self._numbers = xp.integers(found)
+        return self._numbers
 
 
 def lay_out_fleet(case: Case, alike: Groups, memo: Memo) -> Iterator[tuple[list[int], Deployment]]:
@@ -108,13 +121,17 @@ def lay_out_fleet(case: Case, alike: Groups, memo: Memo) -> Iterator[tuple[list[
     for plans, members, serving in groups.values():
         ranks = []
         for part, known, plan in zip(parts, memos, plans, strict=True):
-            of_part = replace(case, model=part.model)
+            of_part = (
+                case
+                if len(parts) == 1
+                else replace(case, model=part.model, stage_of=(case.model, part.layers))
+            )
             taken = known.get(
                 ("fleet", layout, _fleet_key(case), alike),
                 lambda of_part=of_part, known=known: _allocate_fleet(of_part, alike, known, memo),  # type: ignore[misc]
             )
             rank = _of_fleet(taken, of_part, members, plan, part.layers, serving, lacking)
-            ranks.append(rank if isinstance(out, int) else replace(rank, refused=out[members]))
+            ranks.append(rank if isinstance(out, int) else replace(rank, refused=out[places_of(members)]))
         if len(ranks) == 1:
             yield members, ranks[0]
             continue
@@ -126,6 +143,14 @@ def lay_out_fleet(case: Case, alike: Groups, memo: Memo) -> Iterator[tuple[list[
         for order, places in orders.items():
             chosen = [ranks[n] if len(places) == len(members) else _only(ranks[n], places) for n in order]
             yield [members[place] for place in places], replace(chosen[0], others=tuple(chosen[1:]))
+
+
+def places_of(positions: Sequence[int]) -> Any:  # noqa: ANN401 - a slice or an array
+    """Positions as numpy takes them fastest: a slice where they follow each other."""
+    first, last = positions[0], positions[-1]
+    if last - first + 1 == len(positions) and list(positions) == list(range(first, last + 1)):
+        return slice(first, last + 1)
+    return xp.integers(positions)
 
 
 def _only(rank: Deployment, places: list[int]) -> Deployment:
@@ -162,30 +187,27 @@ def _shares(case: Case) -> tuple[list[float], Integers, Integers]:
     return shares, xp.integers(total), xp.integers(memory)
 
 
-def _allocate_fleet(case: Case, alike: Sequence[Alike], known: Memo, memo: Memo) -> Allocation:
+def _allocate_fleet(case: Case, alike: Groups, known: Memo, memo: Memo) -> Allocation:
     """The allocation of many accelerators: arrays whose first axis is their position."""
-    np = xp.numpy()
     devices = case.accelerators
     components = tuple(shared_weights(case, form, known) for form in case.weight_formats)
     tensors = xp.integers([sum(parts.values()) for parts in components])
     shares, total, memory = memo.get(("shares", _fleet_key(case)), lambda: _shares(case))
-    resident = np.broadcast_to(tensors, (len(devices), len(tensors))).copy()
-    kept = np.zeros((4, len(devices)), dtype=np.int64)
-    added: dict[Hashable, Integers] = {}
+    added: dict[Hashable, list[int]] = {}
+    overheads, reserves = [], []
     for group in alike:
-        members = list(group.places)
-        one = replace(case, accelerators=(devices[members[0]],), serving=group.serving)
-        decides = (group.kernels, group.serving.max_batched_tokens)
+        device = devices[group.places[0]]
+        one = replace(case, accelerators=(device,), serving=group.serving)
+        decides = (case.rules.overhead_class(case.model, device), group.serving.max_batched_tokens)
         if decides not in added:
-            added[decides] = xp.integers(
-                [sum(shared_overhead(one, form, known).values()) for form in case.weight_formats]
-            )
-        resident[members] += added[decides]
+            added[decides] = [sum(shared_overhead(one, form, known).values()) for form in case.weight_formats]
+        overheads.append(added[decides])
         found = shared_reserve(one, known)
-        kept[:, members] = np.asarray(
-            [[found.activations], [found.non_framework], [found.graphs], [found.uncertainty]]
-        )
-    reserve = Reserve(*kept)
+        reserves.append((found.activations, found.non_framework, found.graphs, found.uncertainty))
+    # Accelerators of no group are asked for nothing; they are in no deployment.
+    which = alike.numbers(len(devices))
+    resident = tensors + xp.integers([*overheads, [0] * len(tensors)])[which]
+    reserve = Reserve(*xp.integers([*reserves, (0, 0, 0, 0)]).T[:, which])
     return Allocation(
         case=case,
         components=components,
@@ -212,21 +234,22 @@ def _of_fleet(
     """Some accelerators of a fleet's allocation, which all KV formats share, with the plan that they share."""
     reserve = taken.reserve
     parts = (reserve.activations, reserve.non_framework, reserve.graphs, reserve.uncertainty)
-    kept = Reserve(*(xp.integers(part)[positions] for part in parts))
+    where = places_of(positions)
+    kept = Reserve(*(xp.integers(part)[where] for part in parts))
     own = replace(case, accelerators=tuple(case.accelerators[place] for place in positions), serving=serving)
     return Deployment(
         case=own,
         start_shortage=None
         if lacking is None
-        else (xp.integers(lacking[0])[positions], xp.integers(lacking[1])[positions]),
+        else (xp.integers(lacking[0])[where], xp.integers(lacking[1])[where]),
         components=taken.components,
         overhead=(),
         weight_bytes=taken.weight_bytes,
-        resident_bytes=xp.integers(taken.resident_bytes)[positions],
+        resident_bytes=xp.integers(taken.resident_bytes)[where],
         reserve=kept,
-        total_bytes=xp.integers(taken.total_bytes)[positions],
-        memory_bytes=xp.integers(taken.memory_bytes)[positions],
-        pool_bytes=xp.integers(taken.pool_bytes)[positions],
+        total_bytes=xp.integers(taken.total_bytes)[where],
+        memory_bytes=xp.integers(taken.memory_bytes)[where],
+        pool_bytes=xp.integers(taken.pool_bytes)[where],
         uncertainty_bytes=kept.uncertainty,
         plan=plan,
         max_requests=case.rules.max_requests(serving),

@@ -57,6 +57,7 @@ Rates = tuple[
     int,
     float,
     float,
+    float,
 ]
 """What vLLM's reserve grows with, in the order of
 :class:`kvreport.accounting.engines.vllm.reserve.ReserveRates`, which says what each is."""
@@ -461,7 +462,14 @@ def captured_graphs(max_num_seqs: int, tokens: int) -> int:
     return captured_sizes(pieces) + captured_sizes(whole)
 
 
-def activation_bytes(rates: Rates, tokens: int, max_num_seqs: int, context: int, own_kernels: bool) -> int:  # noqa: FBT001 - JavaScript has no keywords
+def activation_bytes(
+    rates: Rates,
+    tokens: int,
+    max_num_seqs: int,
+    context: int,
+    own_kernels: bool,  # noqa: FBT001 - JavaScript has no keywords
+    compiled: bool,  # noqa: FBT001
+) -> int:
     """Return vLLM's activation peak while it measures itself: the largest of its passes, and what stays.
 
     Args:
@@ -470,6 +478,7 @@ def activation_bytes(rates: Rates, tokens: int, max_num_seqs: int, context: int,
         max_num_seqs: Requests that run at once.
         context: Tokens of the longest request that it was told to take.
         own_kernels: Whether the device's kernels for experts bring their own buffers.
+        compiled: Whether nothing is compiled meanwhile: layers run one by one, or compiled graphs are kept.
     """
     rows = min(max_num_seqs, tokens)
     forward = max(rates[0] * tokens, rates[1] * tokens + rates[2]) + rates[12]
@@ -479,7 +488,8 @@ def activation_bytes(rates: Rates, tokens: int, max_num_seqs: int, context: int,
     encoding = max(rates[8] * images, rates[9] * tokens) + rates[10] * rows
     encoded = max(rates[17] * images, rates[18] * tokens)
     workspace = max(0.0 if own_kernels else rates[3] * tokens, rates[11] * context)
-    return round(max(encoded + max(forward, sampling), encoding) + workspace + rates[5] * tokens)
+    passes = max(encoded + max(forward, sampling), encoding) + workspace + rates[5] * tokens
+    return round(passes if compiled else max(passes, rates[19]))
 
 
 def graph_bytes(per_graph: float, max_num_seqs: int, tokens: int) -> int:
@@ -512,7 +522,7 @@ def reserve_bytes(
 
     ``eager`` tells that no graphs are captured.
     """
-    activations = activation_bytes(rates, tokens, max_num_seqs, context, own_kernels)
+    activations = activation_bytes(rates, tokens, max_num_seqs, context, own_kernels, eager)
     graphs = 0 if eager else graph_bytes(rates[15], max_num_seqs, tokens)
     return activations + outside_bytes(rates, multicast, shared) + graphs
 

@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 else:
     ArrayLike = Numbers = Integers = Reals = Codes = Any
 
+A = TypeVar("A", bound="Numbers")
+
 NAN = math.nan
 INFINITY = math.inf
 
@@ -38,6 +40,17 @@ def is_plain(*values: object) -> bool:
         if not isinstance(value, (int, float)):
             return False
     return True
+
+
+def is_fixed(values: Any) -> bool:  # noqa: ANN401
+    """True of an array that cannot be written to, so that what is made from it stays true of it."""
+    return not is_plain(values) and not values.flags.writeable
+
+
+def fixed(values: A) -> A:
+    """The array itself, which cannot be written to from here on."""
+    values.flags.writeable = False
+    return values
 
 
 @cache

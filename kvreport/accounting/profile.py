@@ -17,6 +17,7 @@ from typing import Final, Literal
 from kvreport.accounting import kernel
 from kvreport.accounting import numeric as xp
 from kvreport.accounting.numeric import Integers
+from kvreport.accounting.remembered import remembered
 
 UNBOUNDED: Final = 1 << 40
 """A cap that no context reaches (contexts are at most 2^30 tokens)."""
@@ -99,12 +100,8 @@ class CacheProfile:
             Bytes, the same shape, int64.
         """
         tokens = xp.integers(context_tokens)
-        total: Integers = xp.full_like(tokens, self.constant_bytes)
-        for term in self.terms:
-            if term.rate_bytes:
-                held = xp.minimum(tokens, term.cap_tokens)
-                total += term.rate_bytes * -(-held // term.step_tokens)
-        return total
+        # A matrix asks for the same contexts, which nobody can change, for every column.
+        return _requests(self, tokens) if xp.is_fixed(tokens) else _request(self, tokens)
 
     def marginal_bytes(self, context_tokens: xp.ArrayLike) -> xp.Reals:
         """Bytes of one further token at this context, block rounding spread evenly.
@@ -180,3 +177,17 @@ class CacheProfile:
             low = xp.where(fits, middle, low)
             high = xp.where(fits, high, middle - 1)
         return low
+
+
+def _request(profile: CacheProfile, tokens: Integers) -> Integers:
+    total: Integers = xp.full_like(tokens, profile.constant_bytes)
+    for term in profile.terms:
+        if term.rate_bytes:
+            held = xp.minimum(tokens, term.cap_tokens)
+            total += term.rate_bytes * -(-held // term.step_tokens)
+    return total
+
+
+@remembered
+def _requests(profile: CacheProfile, tokens: Integers) -> Integers:
+    return xp.fixed(_request(profile, tokens))

@@ -69,7 +69,7 @@ _INERT: Final = re.compile(
     r"model_type|encoder_no_repeat|tie_encoder_decoder|is_(?:en|de)coder|is_llama_config|js_config|"
     r"auto_map|architectures|label|pruned_heads|attn_implementation|task_specific|prefix|sinkhorn|"
     r"^(?:n|num)_(?:hash|ctx)|norm_topk|interleave|epsilon|chunk_size|^summary|time_step|max_(?:length|new)|position|"
-    r"^quantization_config$|^compression_config$|generation_config|rescale|cross_attention_hidden_size"
+    r"^quantization_config$|^compression_config$|generation_config|rescale|cross_attention_hidden_size|^_"
 )
 """Words of keys that begin like a dimension and size nothing: sampling, initialisation, positions."""
 
@@ -80,6 +80,7 @@ _ENCODER: Final = re.compile(r"vision|visual|audio|speech|image|video|encoder|to
 _BY_LAYER: Final = "per_layer_config"
 """Sizes of single layers (pruned and heterogeneous models), written by transformers 5."""
 
+_PATH: Final = re.compile(r"[A-Za-z_][\w.]*")
 _LONGEST_NAME: Final = 100
 _SIZED: Final = ("d_model", "depth", "embed_dim", "hidden_size", "num_hidden_layers", "num_layers", "width")
 
@@ -118,7 +119,22 @@ def assumptions(config: Keys, architecture: str) -> tuple[str, ...]:
     sentences = [f"{entry}: not in the config; the default of {architecture}" for entry in found]
     if flags:
         sentences.append(f"Read as {architecture} reads a config without them: {', '.join(flags)}.")
-    return (*sentences, *dict.fromkeys(trail.derived))
+    sentences += dict.fromkeys(trail.derived)
+    said = {name.rpartition(".")[2] for sentence in sentences for name in _PATH.findall(sentence)}
+    for null, how in ((False, "Not in the config"), (True, "Null in the config")):
+        open_ = [
+            path for path, is_null in sorted(trail.absent.items()) if is_null is null and _decides(path, said)
+        ]
+        if open_:
+            sentences.append(f"{how}, so none or by the rule of {architecture}: {', '.join(open_)}.")
+    return tuple(sentences)
+
+
+def _decides(path: str, said: set[str]) -> bool:
+    """Tell whether a key without a value may decide bytes, and no other sentence names it."""
+    key = path.rpartition(".")[2]
+    section = key.endswith("_config") or _ELSEWHERE.search(path) or "[" in path
+    return not (section or key in said or _INERT.search(key))
 
 
 def not_read(config: Keys) -> tuple[str, ...]:
@@ -127,7 +143,8 @@ def not_read(config: Keys) -> tuple[str, ...]:
 
 
 def _word(value: object) -> str:
-    return {True: "true", False: "false"}[value] if isinstance(value, bool) else shorten(value, 40)
+    words = {True: "true", False: "false", None: "none"}
+    return words[value] if value is None or isinstance(value, bool) else shorten(value, 40)
 
 
 def _unread(data: Mapping[str, Any], path: str, looked_at: set[str]) -> Iterator[tuple[str, Any]]:

@@ -106,8 +106,14 @@ def head_dim(keys: Keys, hidden: int, heads: int, *names: str, exact: bool = Tru
     if explicit is not None:
         return explicit
     if not exact and hidden >= heads:
-        return hidden // heads
-    return keys.divide("hidden_size", hidden, "num_attention_heads", heads)
+        derived = hidden // heads
+    else:
+        derived = keys.divide("hidden_size", hidden, "num_attention_heads", heads)
+    missing = keys.missing("head_dim", *names)
+    keys.trail.derived.append(
+        f"{keys.field('head_dim')} = {derived}: {missing}; hidden_size / num_attention_heads"
+    )
+    return derived
 
 
 def grouped_heads(keys: Keys, heads: int, *names: str) -> int:

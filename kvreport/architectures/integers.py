@@ -86,7 +86,8 @@ def _layout_namer(own: Keys) -> Callable[[Keys, int, object], str]:
     packing = f"{own.text('checkpoint_format') or ''} {own.text('packing_format') or ''}"
     if method == "gptq_marlin_24":
         return lambda entry, bits, group: f"{integer_form(entry, bits, group, 'sym')}-2of4"
-    if "marlin" in packing or method == "marlin" or own.flag("is_marlin_format", default=False):
+    flagged = own.has("is_marlin_format") and own.flag("is_marlin_format")
+    if "marlin" in packing or method == "marlin" or flagged:
         return lambda entry, bits, group: integer_form(entry, bits, group, "sym")
     if method.startswith("gptq"):
         return gptq_form

@@ -36,8 +36,9 @@ class Trail:
         assumed: Class defaults that stood in for missing values, by dotted path of the key.
         looked_at: Dotted path of every key that was looked for, present or not.
         restated: Dotted paths of sizes that were stated and equal the class's default.
-        usual: Class defaults of flags and lists that stood in for missing ones.
+        usual: Class defaults of flags, lists and lesser sizes that stood in for missing ones.
         derived: Sentences on dimensions that the class derives from others where a config is silent.
+        absent: Dotted paths of keys that were looked for without finding a value; True where it is null.
     """
 
     assumed: dict[str, Any] = field(default_factory=dict)
@@ -45,6 +46,7 @@ class Trail:
     restated: set[str] = field(default_factory=set)
     usual: dict[str, Any] = field(default_factory=dict)
     derived: list[str] = field(default_factory=list)
+    absent: dict[str, bool] = field(default_factory=dict)
 
 
 NAMED_IF_MISSING: Final = frozenset(
@@ -110,6 +112,8 @@ class Keys:
     def _look(self, names: Sequence[str]) -> None:
         for name in names:
             self.trail.looked_at.add(self.field(name))
+        if names and all(self.data.get(name) is None for name in names):
+            self.trail.absent[self.field(names[0])] = any(name in self.data for name in names)
 
     def has(self, *names: str) -> bool:
         """Tell whether any of the keys is there and not null."""
@@ -167,6 +171,8 @@ class Keys:
                 self.trail.derived.append(
                     f"{self.field(names[0])} = {default}: {self.missing(*names)}; the definition of the class"
                 )
+            else:
+                self.trail.usual[self.field(names[0])] = default
             return default
         value = self.defaults.get(names[0])
         if value is None:
@@ -188,6 +194,8 @@ class Keys:
         value = self.raw(*names)
         if value is None:
             value = self.defaults.get(names[0], default)
+            if value is not None:
+                self.trail.usual[self.field(names[0])] = value
         if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
             raise self.fault(
                 names[0], _MISSING if value is None else value, f"a number from {low:g} to {high:g}"
@@ -199,7 +207,7 @@ class Keys:
         value = self.raw(*names)
         if value is None:
             value = self.defaults.get(names[0], default)
-            if isinstance(value, bool) and names[0] in self.defaults:
+            if isinstance(value, bool):
                 self.trail.usual[self.field(names[0])] = value
         if not isinstance(value, bool):
             raise self.fault(names[0], _MISSING if value is None else value, "true or false")

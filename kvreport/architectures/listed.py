@@ -64,6 +64,7 @@ class Scope:
         self.listed = listed
         self.defaults = published_defaults().get(listed.config or next(iter(listed.model_types), ""), {})
         self.index: int | None = None
+        self.flat = ""  # the section that the config itself is, where a class without encoders is given flat
         self._found: dict[str, Any] = {}
 
     def look(self, path: str) -> Any:  # noqa: ANN401 - whatever the key holds, checked
@@ -83,6 +84,8 @@ class Scope:
             return label_count(keys)
         if value is None and path in self.listed.derived and (default is None or keys.null(name)):
             return self._derived(keys, name, path)
+        if value is None and keys.null(name):
+            keys.trail.usual[keys.field(name)] = None
         if value is None:
             return None if keys.null(name) else self._default(keys, name, path)
         return _checked(keys, name, value, default)
@@ -92,6 +95,8 @@ class Scope:
         value = evaluate(formula, self.look)
         if isinstance(value, int) and not isinstance(value, bool):
             keys.trail.derived.append(f"{keys.field(name)} = {value}: {keys.missing(name)}; {formula}")
+        else:
+            keys.trail.usual[keys.field(name)] = value
         return value
 
     def _default(self, keys: Keys, name: str, path: str) -> Any:  # noqa: ANN401
@@ -108,6 +113,8 @@ class Scope:
 
     def _section(self, path: str) -> Keys:
         keys = self.root
+        if self.flat and path.partition(".")[0] == self.flat:
+            path = path.partition(".")[2]
         for part in path.split(".") if path else ():
             found = keys.section(part)
             keys = found or Keys({}, keys.where, keys.field(part), None, keys.trail)
@@ -180,9 +187,11 @@ def read_listed(listed: Listing, keys: Keys) -> Blueprint:
         InputError: If the config does not state what the listing needs.
     """
     root = keys.outer
-    if listed.text and not root.has(listed.text):
-        raise root.fault(listed.text, None, "an object that describes the language model")
     scope = Scope(root, listed)
+    if listed.text and not root.has(listed.text):
+        if listed.reads or any(row.component in ("vision", "audio", "other") for row in listed.rows):
+            raise root.fault(listed.text, None, "an object that describes the language model")
+        scope.flat = listed.text
     for condition, why in listed.refused:
         if scope.holds(condition):
             raise root.fault(condition.split()[0], "a value that cannot be read", why)
@@ -349,5 +358,7 @@ def label_count(keys: Keys) -> int:
     if keys.has("num_labels"):
         return keys.whole("num_labels", high=1 << 20)
     labels = keys.raw("id2label")
-    # transformers, configuration_utils.py: two labels where a config names none.
-    return len(labels) if isinstance(labels, dict | list) and labels else 2
+    if isinstance(labels, dict | list) and labels:
+        return len(labels)
+    keys.trail.usual[keys.field("num_labels")] = 2  # transformers, configuration_utils.py
+    return 2

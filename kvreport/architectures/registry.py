@@ -49,6 +49,7 @@ _NOT_READ: Final = {
 _ALIASES: Final = {
     "Eagle3LlamaForCausalLM": "LlamaForCausalLMEagle3",
     "LlamaForCausalLMEagle": "EagleLlamaForCausalLM",
+    "T5WithLMHeadModel": "T5ForConditionalGeneration",
 }
 _DRAFTED: Final = {"LlamaForCausalLM": "LlamaForCausalLMEagle3"}
 
@@ -104,6 +105,11 @@ def _is_known(name: str) -> bool:
     return name in CLASSES or name in listing.index()
 
 
+def is_read(name: str) -> bool:
+    """Tell whether a class has a reader or a listing, or is a pooling variant of one that has."""
+    return _is_known(name) or base_class(name, _is_known) is not None
+
+
 def _variant(name: str) -> Architecture | None:
     """Return a pooling class or a reward model as its decoder's class without what it does not need."""
     base = base_class(name, _is_known)
@@ -124,7 +130,7 @@ def find_architecture(config: Keys) -> Architecture:
     """
     classes = [_ALIASES.get(name, name) for name in config.texts("architectures") or []]
     for name in classes:
-        if name in _DRAFTED and config.has("draft_vocab_size"):
+        if name in _DRAFTED and config.data.get("draft_vocab_size") is not None:
             # EAGLE-3's own checkpoints name the class of the model that they draft for.
             return _load(_DRAFTED[name])
         if _is_known(name):

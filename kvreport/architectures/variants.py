@@ -7,6 +7,7 @@ is its decoder's or encoder's with another ending, in transformers (``modeling_l
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Final
 
@@ -28,7 +29,17 @@ _HEADS: Final = {
 }
 """Endings of pooling classes, longest first: name of the head that they add."""
 
-_GENERATING: Final = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration", "Model")
+_GENERATING: Final = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration", "MTModel", "Model")
+_BIASED: Final = "ForTokenClassification"
+"""The ending of classes whose head has a bias (``GenericForTokenClassification``)."""
+
+_TEXT: Final = "TextModel"
+_ENCODERS: Final = ("vision", "audio", "projector")
+_OWN_HEAD: Final = re.compile(
+    r"^(?:cls|decoder\.bias|generator_\w+|lm_head\.\w+\.|lm_loss|logits|output|text_decoder\.cls)"
+)
+"""Names of tensors that belong to a head of several layers (BERT-like classes)."""
+
 NOTE: Final = "A pooling model: each batch of tokens is run once and nothing is kept, so there is no cache."
 
 
@@ -42,7 +53,8 @@ def base_class(name: str, known: Callable[[str], bool]) -> str | None:
     for ending in _HEADS:
         if name.endswith(ending):
             stem = name.removesuffix(ending)
-            for generating in _GENERATING:
+            both = known(stem + "ForCausalLM") and any(map(known, (stem + more for more in _GENERATING[2:4])))
+            for generating in _GENERATING[2:] if both and ending != _TEXT else _GENERATING:
                 if stem and stem + generating != name and known(stem + generating):
                     return stem + generating
     return None
@@ -55,14 +67,37 @@ def read_variant(name: str, read: Callable[[Keys], Blueprint], keys: Keys) -> Bl
         name: The pooling class.
         read: Reads the class it is made of.
         keys: The (text) config.
+
+    Raises:
+        InputError: If the class has more than its base without a head, or a head of its own.
     """
     blueprint = read(keys)
-    outer = [tensor for tensor in blueprint.outer if tensor.component not in ("output_head", "mtp")]
-    head = next(head for ending, head in _HEADS.items() if name.endswith(ending))
-    if head:
-        shape = (label_count(keys.outer), blueprint.hidden_size)
-        outer.append(Tensor(f"{head}.weight", "output_head", shape, linear=False))
+    ending = next(ending for ending in _HEADS if name.endswith(ending))
+    _check_heads(name, bool(_HEADS[ending]), blueprint, keys)
+    dropped = ("mtp", *_ENCODERS) if ending == _TEXT else ("mtp",)
+    outer = [
+        tensor
+        for tensor in blueprint.outer
+        if tensor.component not in dropped
+        and (tensor.component != "output_head" or tensor.name.startswith("model."))
+    ]
+    if head := _HEADS[ending]:
+        labels = label_count(keys.outer)
+        outer.append(Tensor(f"{head}.weight", "output_head", (labels, blueprint.hidden_size), linear=False))
+        if ending == _BIASED:
+            outer.append(Tensor(f"{head}.bias", "output_head", (labels,)))
     blueprint.outer = outer
     blueprint.layers = [Layer(NOTHING_KEPT, (), layer.tensors) for layer in blueprint.layers]
     blueprint.notes.append(NOTE)
     return blueprint
+
+
+def _check_heads(name: str, classifies: bool, blueprint: Blueprint, keys: Keys) -> None:  # noqa: FBT001
+    """Refuse a class that is not its base with the output head changed."""
+    crossed = any(cache.kind == "cross" for layer in blueprint.layers for cache in layer.caches)
+    encoder = not any(layer.caches for layer in blueprint.layers)
+    if any(_OWN_HEAD.search(tensor.name) for tensor in blueprint.outer) or (
+        classifies and (crossed or encoder)
+    ):
+        allowed = "a class that is its decoder with one matrix for a head; this one has layers of its own"
+        raise keys.outer.fault("architectures", name, allowed)

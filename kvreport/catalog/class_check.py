@@ -60,12 +60,14 @@ class ClassCheck(Record):
     Attributes:
         transformers: The release checked.
         torch: The release that built the tensors.
+        readers: Digest of the readers' sources with which every class was checked.
         classes: One entry per class and model type.
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION
     transformers: Text
     torch: Text
+    readers: Text | None = None
     classes: Annotated[tuple[CheckedClass, ...], Field(min_length=1, max_length=2000)]
 
     def counts(self) -> dict[str, int]:

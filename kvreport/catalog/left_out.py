@@ -42,6 +42,18 @@ class DeviceClass(Record):
     coverage: Share
 
 
+class FirstSight(Record):
+    """The band on logs as they were predicted when they were first seen.
+
+    Attributes:
+        logs: Logs that state all flags, of those that were recorded before any rule knew of them.
+        coverage: Share of their pools inside a band that was calibrated without their source.
+    """
+
+    logs: Positive
+    coverage: Share
+
+
 class Summary(Record):
     """Errors on all logs of sources left out.
 
@@ -51,6 +63,7 @@ class Summary(Record):
         median_error, p90_error: Of the absolute relative error end to end, from model, device and flags alone.
         median_pool_error_bytes: Of the pool.
         coverage: Share of pools inside a band that was calibrated without their source.
+        first_sight: The same of the errors that logs had at first sight; None if none was recorded.
         classes: By class of devices.
     """
 
@@ -60,6 +73,7 @@ class Summary(Record):
     p90_error: Error
     median_pool_error_bytes: Bytes
     coverage: Share
+    first_sight: FirstSight | None = None
     classes: dict[Slug, DeviceClass]
 
 

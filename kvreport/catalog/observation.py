@@ -128,6 +128,8 @@ class Observation(Record):
         kv_format: The catalog's name, ``auto`` if left to the engine; None if not stated.
         gpu_named: As the source names it.
         gpu: The catalog's accelerator; None if it is not named or several are mixed.
+        gpus: The catalog's accelerators rank by rank, where they differ; else empty.
+        pipeline_partition: Layers of each pipeline stage, where they were given.
         kernels_of: One of several mixed devices of equal compute capability: how weights are laid out
             follows from it, and nothing else.
         gpu_certainty: ``named``, or ``form_factor_assumed`` where the name leaves it open and the
@@ -138,6 +140,9 @@ class Observation(Record):
         static_share: SGLang's ``mem_fraction_static``.
         free_memory_share: TensorRT-LLM's ``free_gpu_memory_fraction``: of what is free beside the weights.
         sorts: True if the log says that sampling fell back to PyTorch's own, which sorts all logits.
+        compiled: True if the log says that compiled graphs were found in the cache, False if it was the first start;
+            None if it says neither.
+        wsl: True if it ran under Windows' subsystem for Linux, where a device has all that its driver reports.
         expert_kernel: What serves MXFP4 experts on Hopper, where the log tells.
         offline: True if started with vLLM's offline class, whose steps take more tokens by default.
         completeness: Whether the flags are all known, known in part, or assumed to be defaults.
@@ -161,11 +166,13 @@ class Observation(Record):
     kv_format: FormatName | None = None
     gpu_named: Text
     gpu: Slug | None = None
+    gpus: tuple[Slug, ...] = ()
     kernels_of: Slug | None = None
     gpu_certainty: Literal["named", "form_factor_assumed"] | None = None
     devices: Positive | None = None
     tensor_parallel: Positive | None = None
     pipeline_parallel: Positive | None = None
+    pipeline_partition: tuple[Positive, ...] = ()
     data_parallel: Positive | None = None
     context_parallel: Positive | None = None
     expert_parallel: bool | None = None
@@ -178,6 +185,8 @@ class Observation(Record):
     max_seqs: Positive | None = None
     offline: bool | None = None
     sorts: bool | None = None
+    compiled: bool | None = None
+    wsl: bool | None = None
     expert_kernel: Literal["marlin", "triton"] | None = None
     block_tokens: Positive | None = None
     eager: bool | None = None

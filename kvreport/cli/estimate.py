@@ -212,14 +212,16 @@ def _tried_lines(why: WhyNot) -> list[str]:
     if why.logs:
         told = [
             (
+                one.model,
                 f"{one.engine}, {one.devices or 1} GPU{'s' * ((one.devices or 1) > 1)}",
                 {True: "started", False: "refused", None: "not said"}[one.starts],
                 f"pool {one.pool_gib:g} GiB" if one.pool_gib is not None else "",
+                f"{one.kv_tokens:,} KV tokens" if one.kv_tokens is not None else "",
                 one.url or one.id,
             )
             for one in why.logs
         ]
-        lines += ["Published logs of this model on this GPU", *table(told, "<<<<"), ""]
+        lines += ["Published logs on this GPU, of this model or of its shapes", *table(told, "<<<<<<"), ""]
     return lines
 
 

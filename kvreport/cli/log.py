@@ -19,6 +19,7 @@ _EPILOG = """\
 examples:
   kvreport log vllm.log
   kvreport log vllm.log --gpu H100
+  kvreport log vllm.log --gpu rtx-5070ti --gpu rtx-5090
   kvreport log vllm.log --model ORG/NAME --fetch
   journalctl -u vllm | kvreport log - --model Qwen/Qwen2.5-7B
   llama-server -m model.gguf 2>&1 | kvreport log - --model Qwen/Qwen3-30B-A3B
@@ -39,7 +40,12 @@ def register(add: Add) -> None:
     command.add_argument(
         "--model", metavar="MODEL", help="the model, if the log does not name it as the catalog does"
     )
-    command.add_argument("--gpu", metavar="GPU", help="the accelerator, to predict the pool")
+    command.add_argument(
+        "--gpu",
+        metavar="GPU",
+        action="append",
+        help="the accelerator, to predict the pool; repeat it, rank by rank, for unequal GPUs",
+    )
     command.add_argument(
         "--tensor-parallel",
         "--tp",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -30,6 +31,11 @@ _OF_LAYOUT: Final = {
 }
 
 
+JOINT: Final = "\x1f"
+"""Stands for a comma inside a text, which Arrow refuses to write without quotes."""
+
+
+@cache
 def schema(table: Table) -> pa.Schema:
     """The Arrow schema of a table: texts are dictionaries, meanings travel as field metadata."""
     return pa.schema(
@@ -51,49 +57,115 @@ def arrow_type(column: Column) -> pa.DataType:
     return pa.dictionary(_INDEX, pa.string()) if column.type == "string" else _TYPES[column.type]
 
 
-def capacity_table(cube: Cube, *, by_size: bool = False) -> pa.Table:
-    """A cube's possible combinations as rows of the capacity table.
+class _Rows:
+    """A cube's possible combinations in the order of rows, with what each has on the axes of its key.
 
-    Args:
-        cube: The answers.
-        by_size: True to have rows by device count before accelerator; else they are sorted by key.
+    Attributes:
+        gpus: Position of each combination's accelerator.
+        layouts: Of its layout.
+        weights: Of its weight format.
+        caches: Of its KV format.
+        contexts: Contexts of each combination: a row each.
     """
-    shape = (*cube.possible.shape, len(cube.contexts))
-    possible = cube.possible.swapaxes(0, 1) if by_size else cube.possible
-    chosen = None if possible.all() else np.flatnonzero(possible)
-    lengths = shape[-1]
 
-    def pick(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        flat = (values.swapaxes(0, 1) if by_size else values).reshape(-1, lengths)
-        return (flat if chosen is None else flat[chosen]).ravel()
+    def __init__(self, cube: Cube, *, by_size: bool) -> None:
+        gpus, layouts, weights, caches = cube.possible.shape
+        self.contexts = len(cube.contexts)
+        # A cube's numbers lie by layout and KV format (:meth:`pick`); rows come in another order.
+        lying = np.arange(cube.possible.size).reshape(layouts, caches, gpus, weights)
+        order, possible = lying.transpose(_BY_KEY), cube.possible
+        if by_size:
+            order, possible = order.swapaxes(0, 1), possible.swapaxes(0, 1)
+        self._places = order.ravel() if possible.all() else order[possible]
+        self.layouts, self.caches, self.gpus, self.weights = np.unravel_index(self._places, lying.shape)
 
-    keys: dict[str, tuple[int, tuple[str, ...]]] = {
-        "gpu": (0, cube.gpus),
-        "layout": (1, tuple(layout.label for layout in cube.layouts)),
-        "weight_format": (2, cube.weight_formats),
-        "kv_format": (3, cube.kv_formats),
+    def pick(self, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """A cube's column by row."""
+        if values.strides[-1] == 0:
+            return self.spread(values[..., 0].transpose(_AS_LYING).ravel()[self._places])
+        return values.transpose((*_AS_LYING, 4)).reshape(-1, self.contexts)[self._places].ravel()
+
+    def spread(self, once: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """What every context of a combination has."""
+        return np.repeat(once, self.contexts)
+
+    def repeated(self, contexts: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """What every combination has at each context."""
+        return np.tile(contexts, len(self._places))
+
+
+_BY_KEY: Final = (2, 0, 3, 1)
+"""From layouts, KV formats, accelerators, weight formats to accelerators, layouts, weight formats, KV formats."""
+_AS_LYING: Final = (1, 3, 0, 2)
+"""The way back."""
+
+
+def capacity_table(cube: Cube) -> pa.Table:
+    """A cube's possible combinations as rows of the capacity table, sorted by key."""
+    rows = _Rows(cube, by_size=False)
+    names: dict[str, tuple[np.ndarray[Any, Any], tuple[str, ...]]] = {
+        "model": (np.zeros_like(rows.gpus), (cube.model.id,)),
+        "gpu": (rows.gpus, cube.gpus),
+        "engine": (np.zeros_like(rows.gpus), (cube.engine,)),
+        "layout": (rows.layouts, tuple(layout.label for layout in cube.layouts)),
+        "weight_format": (rows.weights, cube.weight_formats),
+        "kv_format": (rows.caches, cube.kv_formats),
     }
     columns: list[pa.Array] = []
     for column in CAPACITY.columns:
-        if column.name == "model":
-            codes = np.zeros(cube.rows, dtype=np.int32)
-            columns.append(_dictionary(codes, (cube.model.id,)))
-        elif column.name in keys:
-            axis, names = keys[column.name]
-            columns.append(_dictionary(pick(_along(axis, np.arange(len(names)), shape)), names))
-        elif column.name == "engine":
-            columns.append(_dictionary(np.zeros(cube.rows, dtype=np.int32), (cube.engine,)))
+        if column.name in names:
+            codes, known = names[column.name]
+            columns.append(_dictionary(rows.spread(codes.astype(np.int32)), known))
         elif column.name in _OF_LAYOUT:
             values = np.asarray([getattr(layout, _OF_LAYOUT[column.name]) for layout in cube.layouts])
             typed = values.astype(np.bool_ if column.type == "boolean" else np.int16)
-            columns.append(_plain(pick(_along(1, typed, shape)), column))
+            columns.append(_plain(rows.spread(typed[rows.layouts]), column))
         elif column.name == "context_tokens":
-            columns.append(_plain(pick(_along(4, np.asarray(cube.contexts, dtype=np.int64), shape)), column))
-        elif column.values:
-            columns.append(_dictionary(pick(cube.values[column.name]), column.values))
+            columns.append(_plain(rows.repeated(np.asarray(cube.contexts, dtype=np.int64)), column))
         else:
-            columns.append(_plain(pick(cube.values[column.name]), column))
+            columns.append(_values(cube, rows, column))
     return pa.Table.from_arrays(columns, schema=schema(CAPACITY))
+
+
+def capacity_lines(cube: Cube) -> pa.Table:
+    """The same rows as they stand in a CSV, by device count before accelerator.
+
+    Columns of the key whose texts come together again and again are one column, with :data:`JOINT` where the
+    commas will be.
+    """
+    rows = _Rows(cube, by_size=True)
+    forms, caches = cube.weight_formats, cube.kv_formats
+    leads = tuple(JOINT.join((cube.model.id, gpu, cube.engine)) for gpu in cube.gpus)
+    ways = tuple(
+        JOINT.join(
+            (layout.label, *(_text(getattr(layout, name)) for name in _OF_LAYOUT.values()), form, cache)
+        )
+        for layout in cube.layouts
+        for form in forms
+        for cache in caches
+    )
+    way = (rows.layouts * len(forms) + rows.weights) * len(caches) + rows.caches
+    lengths = tuple(map(str, cube.contexts))
+    columns = {
+        "lead": _dictionary(rows.spread(rows.gpus.astype(np.int32)), leads),
+        "way": _dictionary(rows.spread(way.astype(np.int32)), ways),
+        "context_tokens": _dictionary(rows.repeated(np.arange(len(lengths), dtype=np.int32)), lengths),
+    }
+    for column in CAPACITY.columns:
+        if not column.key:
+            columns[column.name] = _values(cube, rows, column)
+    return pa.table(columns)
+
+
+def _text(value: object) -> str:
+    """A part of a layout as Arrow writes it into a CSV."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _values(cube: Cube, rows: _Rows, column: Column) -> pa.Array:
+    """A column beside the key, by row."""
+    picked = rows.pick(cube.values[column.name])
+    return _dictionary(picked, column.values) if column.values else _plain(picked, column)
 
 
 def joined(tables: Sequence[pa.Table]) -> pa.Table:
@@ -142,28 +214,21 @@ def _key_faults(data: pa.Table, table: Table) -> list[str]:
     """Rows must be strictly ascending by key, which also makes each key unique."""
     if data.num_rows < 2:
         return []
-    ranks = []
-    for name in table.key:
-        values = data.column(name).combine_chunks()
-        if pa.types.is_dictionary(values.type):
-            names = values.dictionary.to_pylist()
-            order = np.argsort(np.argsort(np.asarray(names, dtype=object)))
-            ranks.append(order[_numpy(values.indices)])
-        else:
-            ranks.append(_numpy(values))
     undecided = np.ones(data.num_rows - 1, dtype=np.bool_)
-    for values in ranks:
-        step = np.diff(values.astype(np.int64))
-        if (step[undecided] < 0).any():
+    for name in table.key:
+        column = data.column(name).combine_chunks()
+        if pa.types.is_dictionary(column.type):
+            names = column.dictionary.to_pylist()
+            if len(names) == 1:
+                continue
+            order = np.argsort(np.argsort(np.asarray(names, dtype=object))).astype(np.int32)
+            values = order[_numpy(column.indices)]
+        else:
+            values = _numpy(column)
+        if (undecided & (values[1:] < values[:-1])).any():
             return [f"{table.name}: rows are not sorted by {', '.join(table.key)}"]
-        undecided &= step == 0
+        undecided &= values[1:] == values[:-1]
     return [f"{table.name}: {int(undecided.sum())} keys occur more than once"] if undecided.any() else []
-
-
-def _along(axis: int, values: np.ndarray[Any, Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    """Repeat one axis's values over the whole shape."""
-    view = values.reshape([-1 if position == axis else 1 for position in range(len(shape))])
-    return np.broadcast_to(view, shape)
 
 
 def _numpy(values: pa.Array) -> np.ndarray[Any, Any]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from itertools import groupby
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from kvreport.accounting.deployment import device_class
 from kvreport.accounting.engines.registry import rules
@@ -326,6 +326,41 @@ def axes(
     if not result.models:
         raise InputError(f"models: {policy.label} runs none of those that match {shorten(models)}")
     return result
+
+
+_NAMING: Final = frozenset(
+    {
+        "id",
+        "name",
+        "family",
+        "maker",
+        "release",
+        "licence",
+        "aliases",
+        "published_total",
+        "predecessor_ids",
+        "notes",
+        "sources",
+        "quantized_from",
+    }
+)
+"""Fields of a model that no row depends on, beyond whether its checkpoint is known and a copy."""
+
+
+def twins(models: Sequence[Model], positions: Sequence[int]) -> list[tuple[int, ...]]:
+    """Group models by what decides their rows: those of a group have the same, but for the id.
+
+    Args:
+        models: The models.
+        positions: Which of them; groups come in the order of their first one.
+    """
+    groups: dict[Hashable, list[int]] = {}
+    for position in positions:
+        model = models[position]
+        facts = model.model_dump_json(exclude=set(_NAMING))
+        key = facts, model.release_known, model.quantized_from is None
+        groups.setdefault(key, []).append(position)
+    return [tuple(group) for group in groups.values()]
 
 
 def layout_key(layout: Layout) -> tuple[str | int, ...]:

@@ -14,9 +14,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from kvreport.accounting import numeric as xp
 from kvreport.accounting.demand import Demand, demand
 from kvreport.accounting.deployment import Case, Deployment, Memo, bound_of
-from kvreport.accounting.fleet import lay_out_fleet
+from kvreport.accounting.fleet import lay_out_fleet, places_of
 from kvreport.accounting.numeric import Integers
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import Serving
@@ -41,8 +42,8 @@ class Cube:
         weight_formats: Names: axis 2.
         kv_formats: Names: axis 3.
         contexts: Tokens: axis 4.
-        values: For each column beside the key, an array over those axes. ``verdict`` holds codes of
-            :class:`~kvreport.accounting.capacity.Verdict`.
+        values: For each column beside the key, an array over those axes, which is not to be written to.
+            ``verdict`` holds codes of :class:`~kvreport.accounting.capacity.Verdict`.
         possible: Which combinations can be configured, over the same axes but the last.
     """
 
@@ -105,10 +106,11 @@ def cube_of(model: Model, axes: Axes) -> Cube:
     """Compute one model's cube; its axis of weight formats has those that the model has rows in."""
     axes = replace(axes, weight_formats=_weight_formats(model, axes))
     layouts, caches = axes.layouts_of(model), axes.caches(model)
-    contexts = np.asarray(axes.contexts, dtype=np.int64)
+    contexts = xp.fixed(np.asarray(axes.contexts, dtype=np.int64))
     answer = _Answer(
-        (len(axes.accelerators), len(layouts), len(axes.weight_formats), len(caches), len(contexts))
+        (len(layouts), len(caches), len(axes.accelerators), len(axes.weight_formats)), len(contexts)
     )
+    decode, prefill = (answer.columns[name] for name in ("decode_ms_lower_bound", "prefill_ms_lower_bound"))
     memo = Memo()
     for t, layout in enumerate(layouts):
         size = layout.tensor
@@ -125,14 +127,15 @@ def cube_of(model: Model, axes: Axes) -> Cube:
             for members, laid in laid_out(model, axes, layout, cache, memo):
                 answer.put(members, t, k, laid, axes.ceiling, contexts, memo)
             if not layout.is_tensor_only:
-                answer.possible[:, t, axes.converted, k] = False
+                answer.possible[t, k][:, axes.converted] = False
             seen = demand(model, None, axes.formats, cache, tensor_parallel=size).interleaved(
                 layout.decode_context
             )
-            answer.decode[:, t, :, k], answer.prefill[:, t, :, k] = step_bounds_ms(
+            users = answer.columns["max_concurrent_requests"][t, k]
+            decode[t, k], prefill[t, k] = step_bounds_ms(
                 asked.seeing(seen),
                 axes.fleet.peaks,
-                answer.users[:, t, :, k] // layout.data,
+                users if layout.data == 1 else users // layout.data,
                 contexts,
                 layout.pipeline,
             )
@@ -144,8 +147,8 @@ def cube_of(model: Model, axes: Axes) -> Cube:
         weight_formats=tuple(name for name, _ in axes.weight_formats),
         kv_formats=tuple(cache.name for cache in caches),
         contexts=axes.contexts,
-        values={name: getattr(answer, field) for name, field in _FIELDS.items()},
-        possible=answer.possible,
+        values=answer.values(),
+        possible=answer.possible.transpose(_AXES[:4]),
     )
 
 
@@ -193,24 +196,19 @@ _UNASKED: Final = Serving(max_batched_tokens=1)
 
 
 class _Answer:
-    """The columns while they are being filled, one axis for each part of the key."""
+    """The columns while they are being filled: layouts, KV formats, accelerators, weight formats, contexts.
 
-    def __init__(self, shape: tuple[int, ...]) -> None:
-        self.weights: Integers = np.zeros(shape, dtype=np.int64)
-        self.per_token: Integers = np.zeros(shape, dtype=np.int64)
-        self.state: Integers = np.zeros(shape, dtype=np.int64)
-        self.request: Integers = np.zeros(shape, dtype=np.int64)
-        self.pool: Integers = np.zeros(shape, dtype=np.int64)
-        self.users: Integers = np.zeros(shape, dtype=np.int64)
-        self.held: Integers = np.zeros(shape, dtype=np.int64)
-        self.short: Integers = np.zeros(shape, dtype=np.int64)
-        self.limit = np.zeros(shape, dtype=np.int8)
-        self.ceiling: Integers = np.zeros(shape, dtype=np.int64)
-        self.longest: Integers = np.zeros(shape, dtype=np.int64)
-        self.decode = np.zeros(shape, dtype=np.float32)
-        self.prefill = np.zeros(shape, dtype=np.float32)
-        self.verdict = np.zeros(shape, dtype=np.int8)
-        self.possible = np.zeros(shape[:-1], dtype=np.bool_)
+    What is filled at once lies together: all accelerators of one layout and KV format.
+    """
+
+    def __init__(self, shape: tuple[int, int, int, int], contexts: int) -> None:
+        self.shape = shape
+        self.possible = np.zeros(shape, dtype=np.bool_)
+        self.columns: dict[str, Array] = {
+            name: np.zeros(shape if name in _ONCE else (*shape, contexts), dtype=_KINDS.get(name, np.int64))
+            for name in _COLUMNS
+        }
+        self._contexts = contexts
 
     def put(
         self,
@@ -224,46 +222,66 @@ class _Answer:
     ) -> None:
         """Fill in a deployment: some accelerators, one size, all weight formats, one KV format."""
         bound, copies = bound_of(laid, ceiling, contexts, memo), laid.case.layout.data
-        need = bound.profile
+        need, columns, places = bound.profile, self.columns, places_of(members)
         held, codes = laid.requests(contexts), laid.verdicts(contexts)
-        # Views first: numpy picks places along one axis much faster than along three.
-        places = _places(members)
-        self.weights[:, t, :, k][places] = np.asarray(laid.weight_bytes)[:, None]
-        self.pool[:, t, :, k][places] = np.maximum(laid.pool_bytes, 0)[:, :, None]
-        self.per_token[:, t, :, k][places] = np.rint(need.marginal_bytes(contexts))
-        self.state[:, t, :, k][places] = need.state_bytes
-        self.ceiling[:, t, :, k][places] = bound.requests * copies
-        self.possible[:, t, :, k][places] = True
-        self.request[:, t, :, k][places] = laid.plan.profile.request_bytes(contexts)
-        self.held[:, t, :, k][places] = held * copies
-        self.users[:, t, :, k][places] = laid.running(held, codes) * copies
-        self.limit[:, t, :, k][places] = laid.limited_by(held, codes)
-        self.short[:, t, :, k][places] = laid.shortfall(contexts)
-        self.longest[:, t, :, k][places] = laid.longest_context()[:, :, None]
-        self.verdict[:, t, :, k][places] = codes
+        self.possible[t, k][places] = True
+        columns["weight_bytes_per_gpu"][t, k][places] = np.asarray(laid.weight_bytes)
+        columns["kv_pool_bytes_per_gpu"][t, k][places] = np.maximum(laid.pool_bytes, 0)
+        columns["kv_bytes_per_token_per_gpu"][t, k][places] = np.rint(need.marginal_bytes(contexts))
+        columns["state_bytes_per_request_per_gpu"][t, k][places] = need.state_bytes
+        columns["max_concurrent_requests_ceiling"][t, k][places] = bound.requests * copies
+        columns["kv_bytes_per_request_per_gpu"][t, k][places] = laid.plan.profile.request_bytes(contexts)
+        columns["max_concurrent_requests_by_memory"][t, k][places] = held * copies
+        columns["max_concurrent_requests"][t, k][places] = laid.running(held, codes) * copies
+        columns["limited_by"][t, k][places] = laid.limited_by(held, codes)
+        columns["shortfall_bytes_per_gpu"][t, k][places] = laid.shortfall(contexts)
+        columns["max_context_tokens"][t, k][places] = laid.longest_context()
+        columns["verdict"][t, k][places] = codes
+
+    def values(self) -> dict[str, Array]:
+        """The columns over the axes of a cube, as views."""
+        whole = (*self.shape, self._contexts)
+        return {
+            name: np.broadcast_to(
+                column if column.ndim == len(whole) else column[..., None], whole
+            ).transpose(_AXES)
+            for name, column in self.columns.items()
+        }
 
 
-def _places(members: list[int]) -> slice | Array:
-    """Positions as numpy takes them fastest: a slice where they follow each other."""
-    first, last = members[0], members[-1]
-    if members == list(range(first, last + 1)):
-        return slice(first, last + 1)
-    return np.asarray(members, dtype=np.intp)
+_COLUMNS: Final = (
+    "weight_bytes_per_gpu",
+    "kv_bytes_per_token_per_gpu",
+    "state_bytes_per_request_per_gpu",
+    "kv_bytes_per_request_per_gpu",
+    "kv_pool_bytes_per_gpu",
+    "max_concurrent_requests",
+    "max_concurrent_requests_by_memory",
+    "limited_by",
+    "shortfall_bytes_per_gpu",
+    "max_concurrent_requests_ceiling",
+    "max_context_tokens",
+    "verdict",
+    "decode_ms_lower_bound",
+    "prefill_ms_lower_bound",
+)
+_ONCE: Final = frozenset(
+    {
+        "weight_bytes_per_gpu",
+        "state_bytes_per_request_per_gpu",
+        "kv_pool_bytes_per_gpu",
+        "max_context_tokens",
+    }
+)
+"""Columns that are the same at every context."""
 
-
-_FIELDS: Final = {
-    "weight_bytes_per_gpu": "weights",
-    "kv_bytes_per_token_per_gpu": "per_token",
-    "state_bytes_per_request_per_gpu": "state",
-    "kv_bytes_per_request_per_gpu": "request",
-    "kv_pool_bytes_per_gpu": "pool",
-    "max_concurrent_requests": "users",
-    "max_concurrent_requests_by_memory": "held",
-    "limited_by": "limit",
-    "shortfall_bytes_per_gpu": "short",
-    "max_concurrent_requests_ceiling": "ceiling",
-    "max_context_tokens": "longest",
-    "verdict": "verdict",
-    "decode_ms_lower_bound": "decode",
-    "prefill_ms_lower_bound": "prefill",
+_KINDS: Final[dict[str, type]] = {
+    "limited_by": np.int8,
+    "verdict": np.int8,
+    "decode_ms_lower_bound": np.float32,
+    "prefill_ms_lower_bound": np.float32,
 }
+"""What is not counted in whole numbers of 64 bits."""
+
+_AXES: Final = (2, 0, 3, 1, 4)
+"""Where an answer has the axes of a cube: accelerators, layouts, weight formats, KV formats, contexts."""

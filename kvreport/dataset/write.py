@@ -8,23 +8,29 @@ model, one after the other.
 from __future__ import annotations
 
 import csv
+import gc
 import io
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
 import deflate
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
 from kvreport import processes
 from kvreport.catalog.load import Catalog
+from kvreport.catalog.model import Model
 from kvreport.dataset import arrow, tables
 from kvreport.dataset.columns import ACCELERATORS, CAPACITY, MODELS, Table
 from kvreport.dataset.files import Staging, available_processors, checksums, listed, staged
-from kvreport.dataset.grid import PIECE_ROWS, Axes
+from kvreport.dataset.grid import PIECE_ROWS, Axes, twins
 from kvreport.dataset.kept import Kept, ModelFiles
 from kvreport.dataset.manifest import refuse_partitions
 from kvreport.dataset.matrix import Cube, matrix
@@ -35,7 +41,7 @@ from kvreport.errors import InputError
 CSV_FILE_BYTES: Final = 100_000_000
 """A larger CSV is published in parts: common hosts take no file of more than 100 MB."""
 
-_GZIP_LEVEL: Final = 5
+_GZIP_LEVEL: Final = 4
 _ZSTD_LEVEL: Final = 3
 _CSV_BATCH: Final = 1 << 16
 _MANY_VALUED: Final = frozenset(
@@ -50,6 +56,9 @@ _MANY_VALUED: Final = frozenset(
     }
 )
 """Columns that a Parquet dictionary makes larger and slower."""
+
+_AHEAD: Final = 2
+"""Groups that each other process is given at a time, so that it never waits for the next one."""
 
 _FEW_ROWS: Final = 300_000
 _FORMULA_SIGNS: Final = ("=", "+", "-", "@")
@@ -115,27 +124,46 @@ def publish(
     return release
 
 
-def model_files(axes: Axes) -> ModelFiles:
-    """Compute and compress the rows of the one model of ``axes``.
+def model_files(axes: Axes) -> list[ModelFiles]:
+    """Compute the rows of models that have the same ones (:func:`kvreport.dataset.grid.twins`), and compress each's.
 
     Raises:
         InputError: If the rows contradict their description.
     """
-    parquet = io.BytesIO()
-    bodies: list[bytes] = []
-    rows = 0
-    with pq.ParquetWriter(parquet, arrow.schema(CAPACITY), **parquet_options()) as writer:
-        for cubes in _pieces(matrix(axes)):
-            table = arrow.joined([arrow.capacity_table(cube) for cube in cubes])
-            _require_sound(table, CAPACITY)
-            writer.write_table(table)
-            # By device count before accelerator: lines of one size are alike over accelerators, so the
-            # compressed file is a quarter smaller than in the order of the key (and under 100 MB).
-            by_size = b"".join(_csv_rows(arrow.capacity_table(cube, by_size=True)) for cube in cubes)
-            bodies.append(gzip_member(by_size))
-            rows += table.num_rows
-    content = parquet.getvalue()
-    return ModelFiles(axes.models[0].slug, rows, content, b"".join(bodies), part_of(content))
+    files = [_Files(model) for model in axes.models]
+    for cubes in _pieces(matrix(replace(axes, models=axes.models[:1]))):
+        for one in files:
+            one.add(cubes)
+    return [one.close() for one in files]
+
+
+class _Files:
+    """One model's files while they are written."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._parquet = io.BytesIO()
+        self._writer = pq.ParquetWriter(self._parquet, arrow.schema(CAPACITY), **parquet_options())
+        self._bodies: list[bytes] = []
+        self._rows = 0
+
+    def add(self, cubes: Sequence[Cube]) -> None:
+        """Add rows of the model, or of one that has the same."""
+        own = [replace(cube, model=self._model) for cube in cubes]
+        table = arrow.joined([arrow.capacity_table(cube) for cube in own])
+        _require_sound(table, CAPACITY)
+        self._writer.write_table(table)
+        # By device count before accelerator: lines of one size are alike over accelerators, so the
+        # compressed file is a quarter smaller than in the order of the key (and under 100 MB).
+        by_size = [_csv_rows(arrow.capacity_lines(cube)) for cube in own]
+        self._bodies.append(gzip_member(by_size[0] if len(by_size) == 1 else b"".join(by_size)))
+        self._rows += table.num_rows
+
+    def close(self) -> ModelFiles:
+        """Finish the files."""
+        self._writer.close()
+        content = self._parquet.getvalue()
+        return ModelFiles(self._model.slug, self._rows, content, b"".join(self._bodies), part_of(content))
 
 
 def _pieces(cubes: Iterator[Cube]) -> Iterator[list[Cube]]:
@@ -165,7 +193,7 @@ def csv_text(table: Table, records: list[dict[str, Any]]) -> bytes:
     return text.getvalue().encode()
 
 
-def gzip_member(content: bytes) -> bytes:
+def gzip_member(content: bytes | memoryview) -> bytes:
     """One gzip member without a time or a name in it."""
     return bytes(deflate.gzip_compress(content, _GZIP_LEVEL))
 
@@ -179,12 +207,17 @@ def _cell(value: object) -> object:
     return f"'{text}" if text.lstrip().startswith(_FORMULA_SIGNS) else text
 
 
-def _csv_rows(table: pa.Table) -> bytes:
+def _csv_rows(table: pa.Table) -> memoryview:
     # No text here needs quotes: ids and names of formats are matched by patterns without commas.
     options = pyarrow.csv.WriteOptions(include_header=False, quoting_style="none", batch_size=_CSV_BATCH)
-    buffer = io.BytesIO()
-    pyarrow.csv.write_csv(table, buffer, options)
-    return buffer.getvalue()
+    stream = pa.BufferOutputStream()
+    pyarrow.csv.write_csv(table, stream, options)
+    text = np.frombuffer(stream.getvalue(), np.uint8)
+    joint = ord(arrow.JOINT)
+    commas = (text == joint).view(np.uint8)
+    commas *= ord(",") - joint
+    commas += text
+    return memoryview(commas)
 
 
 def parquet_options() -> dict[str, Any]:
@@ -193,6 +226,9 @@ def parquet_options() -> dict[str, Any]:
         "compression": "zstd",
         "compression_level": _ZSTD_LEVEL,
         "use_dictionary": [name for name in CAPACITY.names if name not in _MANY_VALUED],
+        # Whoever looks for a model, an accelerator or a context skips what has none; of values it would cost a
+        # quarter of the writing.
+        "write_statistics": list(CAPACITY.key),
         "version": "2.6",
     }
 
@@ -255,7 +291,7 @@ def _all_models(axes: Axes, workers: int | None, kept: Kept | None) -> Iterator[
     for position, model in enumerate(axes.models):
         found = next(computed) if position in expected else kept.get(model)
         if found is None:  # damaged
-            found = model_files(_one(axes, position))
+            (found,) = model_files(_some(axes, (position,)))
             kept.put(model, found)
         elif position in expected:
             kept.put(model, found)
@@ -264,21 +300,59 @@ def _all_models(axes: Axes, workers: int | None, kept: Kept | None) -> Iterator[
 
 
 def _computed(axes: Axes, workers: int | None, positions: Sequence[int]) -> Iterator[ModelFiles]:
-    """Yield the files of some models, computed in as many processes as are worth it."""
+    """Yield the files of some models in their order, computed in as many processes as are worth it."""
+    groups = twins(axes.models, positions)
     most = axes.rows_per_pair * len(axes.accelerators) * len(positions)
     if workers is None:
         workers = 1 if most < _FEW_ROWS else available_processors()
-    workers = min(workers, len(positions))
+    workers = min(workers, len(groups))
     if workers <= 1:
-        for position in positions:
-            yield model_files(_one(axes, position))
+        yield from _in_order(groups, (model_files(_some(axes, group)) for group in groups))
         return
-    with processes.workers(workers, _remember, (axes,)) as pool:
-        yield from pool.map(_in_worker, positions)
+    # This process is one of the workers, which another one would take a second to become.
+    with processes.workers(workers - 1, _remember, (axes,)) as pool:
+        yield from _in_order(groups, _shared_out(axes, groups, pool, workers - 1))
 
 
-def _one(axes: Axes, position: int) -> Axes:
-    return replace(axes, models=axes.models[position : position + 1])
+def _shared_out(
+    axes: Axes, groups: Sequence[tuple[int, ...]], pool: Executor, others: int
+) -> Iterator[list[ModelFiles]]:
+    """Yield the files of each group in order, computed by other processes and, while they are busy, by this one."""
+    coming = iter(groups)
+    waiting: deque[Future[list[ModelFiles]]] = deque()
+
+    def given() -> None:
+        busy = sum(not one.done() for one in waiting)
+        for group in islice(coming, max(_AHEAD * others - busy, 0)):
+            waiting.append(pool.submit(_in_worker, group))
+
+    given()
+    while waiting:
+        if not waiting[0].done():
+            group = next(coming, None)
+            if group is not None:
+                waiting.append(Future())
+                waiting[-1].set_result(model_files(_some(axes, group)))
+                given()
+                continue
+        yield waiting.popleft().result()
+        given()
+
+
+def _in_order(
+    groups: Sequence[tuple[int, ...]], computed: Iterator[list[ModelFiles]]
+) -> Iterator[ModelFiles]:
+    """Yield the files of all groups by position; a group comes when the first of it is due."""
+    waiting: dict[int, ModelFiles] = {}
+    coming = zip(groups, computed, strict=True)
+    for position in sorted(position for group in groups for position in group):
+        if position not in waiting:
+            waiting.update(zip(*next(coming), strict=True))
+        yield waiting.pop(position)
+
+
+def _some(axes: Axes, positions: Sequence[int]) -> Axes:
+    return replace(axes, models=tuple(axes.models[position] for position in positions))
 
 
 _axes: list[Axes] = []
@@ -288,7 +362,8 @@ def _remember(axes: Axes) -> None:
     """Keep the axes in a worker, so that they travel once."""
     pa.set_cpu_count(1)
     _axes[:] = [axes]
+    gc.freeze()  # the records live as long as the worker: nothing of them is looked through again
 
 
-def _in_worker(position: int) -> ModelFiles:
-    return model_files(_one(_axes[0], position))
+def _in_worker(positions: tuple[int, ...]) -> list[ModelFiles]:
+    return model_files(_some(_axes[0], positions))

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from kvreport.accounting.all_to_all import NOT_COUNTED
+from kvreport.accounting.all_to_all import MORI_HEAP_BYTES
 from kvreport.accounting.parallel import MOST_RANKS, Layout
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.load import Catalog
 from kvreport.errors import InputError, shorten
 from kvreport.query import Query
-from kvreport.units import parse_bytes
+from kvreport.units import GIB, parse_bytes
 
 LEAST_MEMORY: Final = 1 << 30
 """The least memory of a device that a question may set."""
@@ -125,8 +125,9 @@ def layout_of(query: Query, devices: int, assumed: list[str]) -> Layout:
         redundant_experts=query.num_redundant_experts,
         all_to_all=query.all2all_backend or "",
     )
-    if layout.all_to_all in NOT_COUNTED and layout.data > 1:
-        assumed.append(f"the buffers of {layout.all_to_all} are not counted: subtract what its library keeps")
+    if layout.all_to_all.startswith("mori") and layout.data > 1:
+        heap = MORI_HEAP_BYTES // GIB
+        assumed.append(f"MoRI's heap {heap} GiB: its default, which MORI_SHMEM_HEAP_SIZE changes")
     if devices > 1 and layout.devices != devices:
         raise InputError(
             f"gpu: found {devices} devices for a layout of {layout.devices} "

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from kvreport.accounting.compute_type import FLOAT32, WIDE, widens
 from kvreport.accounting.deployment import Case
+from kvreport.accounting.engines.base import Step
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.extras import Draft, own_prediction_layer, with_draft
 from kvreport.accounting.parallel import Layout
@@ -317,8 +318,15 @@ def resolve(query: Query, catalog: Catalog) -> Request:
         assumed.append(
             f"reserve: fitted on logs of NVIDIA GPUs, and applied to {accelerator.name} with the wider band of other makers"
         )
-    if query.sampler is None:
-        assumed += engine.open_choices(record, accelerator, rows)
+    step = Step(
+        max_batched_tokens=tokens,
+        max_seqs=rows,
+        layout=layout,
+        eager=query.eager,
+        images=_served(limits),
+        sorts=query.sampler is not None,
+    )
+    assumed += engine.open_choices(record, accelerator, step)
     if query.utilization is None and engine.reserves:
         share = engine.share_on(accelerator, None)
         if share == policy.utilization:

@@ -69,23 +69,27 @@ class Lever:
 
 @dataclass(frozen=True, slots=True)
 class PublishedLog:
-    """What somebody's engine printed for the same model on the same accelerator.
+    """What somebody's engine printed for the same model, or one with its shapes, on the same accelerator.
 
     Attributes:
         id: The observation's id.
+        model: The checkpoint that it was printed for: the model's own, or one of its shapes.
         engine: Engine and release as the source names them.
         devices: How many accelerators.
         starts: Whether it started; None if the source does not say.
         pool_gib: The KV pool that it printed, in GiB; None if it printed none.
+        kv_tokens: The KV tokens that it printed; None if it printed none.
         context_tokens: The longest request that it was told to take; None if not stated.
         url: Where it can be read; None if it has no address.
     """
 
     id: str
+    model: str
     engine: str
     devices: int | None
     starts: bool | None
     pool_gib: float | None
+    kv_tokens: int | None
     context_tokens: int | None
     url: str | None
 
@@ -101,7 +105,7 @@ class WhyNot:
         uncertainty_bytes: Half width of the pool's error band.
         waterfall: From usable memory to what is short, term by term.
         levers: Every change that was tried, with its result.
-        logs: Published logs of the same model and accelerator.
+        logs: Published logs of the same model, or of one with its shapes, on the same accelerator.
     """
 
     verdict: str
@@ -202,10 +206,12 @@ def published(observation: Observation) -> PublishedLog:
     started = True if any(figure is not None for figure in told) else None
     return PublishedLog(
         id=observation.id,
+        model=observation.model_id or observation.model,
         engine=" ".join(filter(None, (observation.engine, observation.engine_version))),
         devices=observation.devices,
         starts=started if printed.fits is None else printed.fits,
         pool_gib=printed.available_kv_gib,
+        kv_tokens=printed.kv_tokens,
         context_tokens=observation.context_tokens,
         url=observation.origin.url,
     )

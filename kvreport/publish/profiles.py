@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from kvreport.accounting.allocation import asked_memory
@@ -25,7 +25,7 @@ from kvreport.accounting.deployment import (
     upper_bound,
 )
 from kvreport.accounting.engines.registry import rules
-from kvreport.accounting.parallel import Layout
+from kvreport.accounting.parallel import Layout, stage_layers
 from kvreport.accounting.plan import BlockPlan, Serving
 from kvreport.accounting.profile import CacheProfile
 from kvreport.accounting.stages import stages
@@ -134,7 +134,7 @@ def site_facts(site: SiteData) -> dict[str, Any]:
     one scheduler step, requests at once] that they suppose, ``gpus[].own`` whether its kernels for experts
     bring their own buffers, ``gpus[].outside`` [whether links multicast, bytes shared with a CPU],
     ``gpus[].share`` the default share of memory, ``gpus[].free`` [bytes free at start, half width of their band]
-    where the engine asks, ``gpus[].band`` [share of the reserve, bytes] of the error band, ``gpus[].runner`` which of a model's
+    where the engine asks, ``gpus[].band`` [share of the reserve, bytes] of the error band and the same of pipeline stages, ``gpus[].runner`` which of a model's
     rates hold (1: ``other_rates``), ``gpus[].linked`` whether it stands in servers whose devices are linked,
     as further layouts need. ``engine.since`` is the first release with these rules. ``layouts[].places``
     are the columns of a model's lists, one for each pipeline stage; ``sizing_layouts`` are those that only the
@@ -192,7 +192,11 @@ def site_facts(site: SiteData) -> dict[str, Any]:
                 "step": list(rules(site.engine).scheduler(gpu)),
                 "own": rules(site.engine).brings_expert_buffers(gpu),
                 "outside": list(rules(site.engine).outside_framework(gpu)),
-                "band": list(rules(site.engine).error_band(gpu)),
+                "band": [
+                    one
+                    for stages in (False, True)
+                    for one in rules(site.engine).error_band(gpu, stages=stages)
+                ],
                 "runner": int(not rules(site.engine).runs_as_on_nvidia(gpu)),
                 "linked": gpu.interconnect_bytes_per_s is not None,
             }
@@ -355,7 +359,11 @@ class _Columns:
         part = self.parts[number]
         if part is None:
             return None
-        case = _case(self.site, part, gpu, self.columns[number].layout, None)
+        place = self.columns[number]
+        case = _case(self.site, part, gpu, place.layout, None)
+        if place.stage:
+            layers = stage_layers(self.model.layer_count, place.layout.pipeline)[place.stage]
+            case = replace(case, stage_of=(self.model, layers))
         return allocate(case, self.memos[number])
 
     def own_kvs(self) -> list[str] | None:
@@ -511,7 +519,7 @@ def reserve_rates(site: SiteData, model: Model, *, further: bool = True) -> dict
 
     def listed(*, nvidia: bool) -> list[list[float] | None] | None:
         found = [
-            engine.reserve_rates(_part(model, place), place.layout, nvidia=nvidia)
+            engine.reserve_rates(_part(model, place), place.layout, nvidia=nvidia, receives=place.stage > 0)
             if place.layout in offered
             else None
             for place in places(site, further=further)

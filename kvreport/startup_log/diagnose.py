@@ -8,6 +8,7 @@ state and the caller does not say stays unknown.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import isfinite
 from typing import Final
 
@@ -16,6 +17,7 @@ from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.load import Catalog, open_catalog
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
+from kvreport.estimation.hardware import listed
 from kvreport.estimation.opened import said_of
 from kvreport.estimation.request import open_model
 from kvreport.startup_log.advice import changes, plan_agrees, shorter
@@ -38,6 +40,22 @@ from kvreport.startup_log.reading import read_log as read_lines
 from kvreport.startup_log.start import Start
 from kvreport.units import GIB
 
+
+def accelerators_of(gpu: str | Sequence[str] | None, known: Catalog) -> tuple[Accelerator, ...]:
+    """The accelerators that a reader of a log names, one for each device where several are.
+
+    Args:
+        gpu: A name, names, or several joined as ``"rtx-5090*2+rtx-3090"``; None or empty for none.
+        known: Where they are looked up.
+
+    Raises:
+        InputError: If one is unknown.
+    """
+    return tuple(
+        known.accelerator(str(name)) for name, times in (listed(gpu) if gpu else ()) for _ in range(times)
+    )
+
+
 _QUANTITIES: Final = {
     "concurrency given pool": "concurrency",
     "tokens given pool": "kv_tokens",
@@ -51,7 +69,7 @@ def diagnose(
     text: str,
     *,
     model: str | None = None,
-    gpu: str | None = None,
+    gpu: str | Sequence[str] | None = None,
     tensor_parallel: int | None = None,
     weights: str | None = None,
     kv: str | None = None,
@@ -64,7 +82,7 @@ def diagnose(
     Args:
         text: The log.
         model: Model, where the log does not name one that the catalog knows.
-        gpu: Accelerator; logs do not name it.
+        gpu: Accelerator; logs do not name it. One for each rank where they differ: a list, or ``"rtx-5090+rtx-3090"``.
         tensor_parallel: Devices of one replica, where the log does not say.
         weights: Weight format; None for as released.
         kv: KV format, where the log does not say.
@@ -79,10 +97,11 @@ def diagnose(
     known = open_catalog() if catalog is None else catalog
     notes: list[str] = []
     record = _model(reading, model, known, notes, fetch=fetch, revision=revision)
-    device = known.accelerator(gpu) if gpu else None
+    devices = accelerators_of(gpu, known)
+    device = min(devices, key=lambda one: one.usable_bytes, default=None)
     start = None
     if record is not None:
-        start = pasted_start(reading, record, known, device, tensor_parallel, weights, kv)
+        start = pasted_start(reading, record, known, devices, tensor_parallel, weights, kv)
         if tensor_parallel is None and reading.whole("tensor_parallel") is None:
             notes.append("The log does not state a tensor-parallel size; one GPU is taken.")
     judgment = Judgment() if start is None else diagnose_start(start)

@@ -113,10 +113,12 @@ class _Judging:
             self.excluded.append(f"tokens: {start.plan_unclear}")
             return
         context = start.context_tokens
-        if printed.pool is not None and printed.pool > 0 and not printed.refused:
+        staged = start.published and start.flags.layout.pipeline > 1
+        apart = staged and not self._same_rank(laid)
+        if printed.pool is not None and printed.pool > 0 and not printed.refused and not apart:
             yield from self._lines(with_pool(laid, int(printed.pool)), " given pool")
         if printed.needed and context:
-            needed = int(laid.plan.profile.request_bytes(context))
+            needed = int((laid.start_plan or laid.plan).profile.request_bytes(context))
             yield Comparison("needed", needed / GIB, printed.needed / GIB, "GiB")
         if not start.pool_unclear:
             yield from self._end_to_end(laid, known=known)
@@ -173,7 +175,8 @@ class _Judging:
         and its reader took the smallest of both.
         """
         printed, context = self.start.printed, self.start.flags.context_tokens
-        alone = self.start.flags.layout.tensor == 1 or not self.start.published
+        layout = self.start.flags.layout
+        alone = layout.tensor * layout.pipeline == 1 or not self.start.published
         if alone or printed.pool is None or not printed.tokens or context is None:
             return True
         tokens = int(with_pool(laid, int(printed.pool)).printed_tokens(context))

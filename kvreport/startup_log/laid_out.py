@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, get_args
 
@@ -21,7 +22,7 @@ from kvreport.errors import InputError
 from kvreport.startup_log.judge import Judgment, with_pool
 from kvreport.startup_log.reading import Reading
 from kvreport.startup_log.release import release_of_places
-from kvreport.startup_log.start import Figures, Flags, Start
+from kvreport.startup_log.start import Figures, Flags, Start, as_found
 
 TWO_BYTE_KV: Final = words.TWO_BYTE_KV
 
@@ -60,7 +61,7 @@ def pasted_start(
     reading: Reading,
     model: Model,
     known: Catalog,
-    device: Accelerator | None,
+    devices: Sequence[Accelerator],
     tensor_parallel: int | None = None,
     weights: str | None = None,
     kv: str | None = None,
@@ -71,24 +72,28 @@ def pasted_start(
         reading: The log.
         model: The model that it started.
         known: Engines and formats.
-        device: The accelerator; None if it is not known.
+        devices: The accelerator, or one for each rank where they differ; empty if it is not known.
         tensor_parallel: Devices of one replica, where the log does not say.
         weights: Weight format; None for as released.
         kv: KV format, where the log does not say.
 
     Raises:
-        InputError: If no rules are known for the log's engine.
+        InputError: If no rules are known for the log's engine, or other ranks than the log's are listed.
     """
+    layout = layout_of(reading, tensor_parallel)
+    total, wsl = reading.whole("total_memory"), bool(reading.facts.get("wsl"))
+    devices = [as_found(one, total, wsl=wsl) for one in devices]
     stated = kv or reading.text("kv_dtype")
     return Start(
         known=known,
         engine=_engine(reading, known),
         model=with_state_type(model, reading.text("state_dtype")),
-        accelerator=device,
+        accelerator=devices[0] if devices else None,
+        replica=replica_of(devices, layout),
         flags=Flags(
             weight_format="released" if weights is None or weights.lower() == "released" else weights,
             kv_format="bf16" if stated in TWO_BYTE_KV else stated,
-            layout=layout_of(reading, tensor_parallel),
+            layout=layout,
             context_tokens=reading.whole("max_model_len") or reading.whole("concurrency_len"),
             max_batched_tokens=reading.whole("max_batched_tokens"),
             max_seqs=reading.whole("max_seqs"),
@@ -98,6 +103,7 @@ def pasted_start(
             utilization=reading.number("utilization"),
             eager=bool(reading.facts.get("eager")),
             sorts=bool(reading.facts.get("sorts")),
+            compiled=bool(reading.facts.get("compiled")),
             images=not reading.facts.get("text_only"),
             encodes_at_start=not reading.facts.get("no_encoding"),
         ),
@@ -111,6 +117,24 @@ def pasted_start(
         ),
         pool_unclear=_pool_unclear(reading),
     )
+
+
+def replica_of(devices: Sequence[Accelerator], layout: parallel.Layout) -> tuple[Accelerator, ...]:
+    """The devices of one data rank, place by place, where they differ; empty where they do not.
+
+    Args:
+        devices: One accelerator, or one for each rank.
+        layout: How the log's flags spread the model.
+
+    Raises:
+        InputError: If several are listed, and not one for each rank.
+    """
+    ranks = layout.tensor * layout.pipeline
+    if len(devices) > 1 and len(devices) not in (ranks, layout.devices):
+        raise InputError(
+            f"gpu: found {len(devices)} devices for a log of {ranks} ranks; allowed: one accelerator, or one for each rank"
+        )
+    return tuple(devices[:ranks]) if len({one.id for one in devices}) > 1 else ()
 
 
 def layout_of(reading: Reading, tensor_parallel: int | None = None) -> parallel.Layout:

@@ -19,11 +19,8 @@ from kvreport.catalog.engine import Engine
 from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import Model
 from kvreport.catalog.observation import Observation
-from kvreport.startup_log.start import STATED_WITHIN, Figures, Flags, Start
+from kvreport.startup_log.start import STATED_WITHIN, Figures, Flags, Start, as_found
 from kvreport.units import GIB, MIB
-
-SAME_DEVICE_WITHIN: Final = 0.005
-"""A device whose memory differs by more than this from the catalog's is not that device as it is."""
 
 LAST_DIGIT: Final = 0.006
 """Half of the last digit of a printed concurrency, and a little."""
@@ -56,6 +53,7 @@ def published_start(
         if not drafts or rules(release).allocates_at_start
         else with_draft(model, own_prediction_layer(model)).whole,
         accelerator=device,
+        replica=tuple(map(catalog.accelerator, observation.gpus)),
         kernels_of=None if named is None else catalog.accelerator(named),
         flags=_flags(observation, drafts=drafts, own=own),
         printed=_figures(observation, model),
@@ -87,6 +85,7 @@ def _flags(observation: Observation, *, drafts: bool, own: bool) -> Flags:
         share_of_free=bool(observation.static_share),
         eager=bool(observation.eager),
         sorts=bool(observation.sorts),
+        compiled=bool(observation.compiled),
         images=serves_images(observation),
         encodes_at_start=encodes_at_start(observation),
         kv_pool_bytes=pool_given(observation),
@@ -135,6 +134,7 @@ def _layout(observation: Observation) -> Layout:
         data=data,
         expert=bool(observation.expert_parallel),
         decode_context=observation.context_parallel or 1,
+        partition=observation.pipeline_partition,
     )
 
 
@@ -216,23 +216,15 @@ def pool_given(observation: Observation) -> int | None:
 
 def device_of(catalog: Catalog, observation: Observation) -> Accelerator | None:
     """The device of an observation: as named, else one of the same kernels with the memory that was found."""
-    named = observation.gpu
+    named = observation.gpus[0] if observation.gpus else observation.gpu
     if named is None and observation.printed.total_gpu_gib is not None and observation.tensor_parallel == 1:
         named = observation.kernels_of
     return device_found(catalog.accelerator(named), observation) if named else None
 
 
 def device_found(accelerator: Accelerator, observation: Observation) -> Accelerator:
-    """The device with the memory that the engine found, where that is not the catalog's device as it is.
-
-    Slices of a device, and devices of a virtual machine, go by the name of the whole.
-    """
-    found = observation.printed.total_gpu_gib
-    if found is None or abs(found * GIB / accelerator.usable_bytes - 1) <= SAME_DEVICE_WITHIN:
-        return accelerator
-    usable = accelerator.memory.usable.model_copy(update={"value": round(found * GIB)})
-    memory = accelerator.memory.model_copy(update={"usable": usable, "driver_visible": None})
-    return accelerator.model_copy(update={"memory": memory})
+    """The device with the memory that the engine found."""
+    return as_found(accelerator, _bytes(observation.printed.total_gpu_gib), wsl=bool(observation.wsl))
 
 
 def line_printed(observation: Observation) -> dict[str, str]:

@@ -241,6 +241,18 @@ PATTERNS: Final[tuple[Pattern, ...]] = (
         r"(?P<sorts>Falling back) to (?:the )?PyTorch-native implementation of top-p",
         "Sampling sorts all logits for want of FlashInfer, which reserves several times the memory for it.",
     ),
+    Pattern(
+        "vllm_wsl",
+        "vllm",
+        r"(?P<wsl>WSL) is detected",
+        "It runs under WSL, where a GPU has all the memory that its driver reports.",
+    ),
+    Pattern(
+        "vllm_compiled",
+        "vllm",
+        r"(?P<compiled>Directly load) (?:AOT compilation|the compiled graph)",
+        "Compiled graphs came from the cache: compiling takes no memory from the pool at this start.",
+    ),
     # vLLM: where memory goes.
     Pattern(
         "vllm_free",

@@ -22,6 +22,9 @@ from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.load import Catalog
 from kvreport.catalog.model import Model
 
+SAME_DEVICE_WITHIN: Final = 0.005
+"""A device whose memory differs by more than this from the catalog's is not that device as it is."""
+
 STATED_WITHIN: Final = 0.005
 """A stated utilization is doubted where the printed parts differ from it by more."""
 
@@ -30,6 +33,27 @@ LEAST_FREE: Final = 0.95
 
 SAME_RANK_WITHIN: Final = 0.05
 """A pool and a token line further apart than this are not of one rank."""
+
+
+def as_found(accelerator: Accelerator, total_bytes: float | None, *, wsl: bool = False) -> Accelerator:
+    """The device with the memory that the engine found, where that is not the catalog's device as it is.
+
+    Slices of a device, and devices of a virtual machine, go by the name of the whole. Under WSL an engine finds all that
+    the driver reports, of which Linux keeps a part.
+
+    Args:
+        accelerator: The device as the catalog has it.
+        total_bytes: Its memory as printed; None where it is not.
+        wsl: True if the engine runs under Windows' subsystem for Linux.
+    """
+    visible = accelerator.memory.driver_visible
+    if total_bytes is None and wsl and visible is not None:
+        total_bytes = visible.value
+    if total_bytes is None or abs(total_bytes / accelerator.usable_bytes - 1) <= SAME_DEVICE_WITHIN:
+        return accelerator
+    usable = accelerator.memory.usable.model_copy(update={"value": round(total_bytes)})
+    memory = accelerator.memory.model_copy(update={"usable": usable, "driver_visible": None})
+    return accelerator.model_copy(update={"memory": memory})
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +100,7 @@ class Flags:
         share_of_free: True if the share is of the memory that was free (SGLang), so that other processes count.
         eager: True if no graphs are captured.
         sorts: True if sampling sorts all logits.
+        compiled: True if compiled graphs were found in the cache.
         images: False if text only is served.
         encodes_at_start: False if no image is encoded while memory is measured.
         kv_pool_bytes: A pool given by hand.
@@ -99,6 +124,7 @@ class Flags:
     share_of_free: bool = False
     eager: bool = False
     sorts: bool = False
+    compiled: bool = False
     images: bool = True
     encodes_at_start: bool = True
     kv_pool_bytes: int | None = None
@@ -148,7 +174,8 @@ class Start:
         known: Where formats are looked up.
         engine: The rules of the release that started.
         model: The model as loaded.
-        accelerator: The device; None if it is not known.
+        accelerator: The device, the first of several; None if it is not known.
+        replica: The devices rank by rank, where they differ; else empty.
         kernels_of: A device whose kernels lay the weights out, where several of equal kernels are mixed.
         flags: What the engine was told.
         printed: What it printed.
@@ -162,6 +189,7 @@ class Start:
     engine: Engine
     model: Model
     accelerator: Accelerator | None
+    replica: tuple[Accelerator, ...] = ()
     kernels_of: Accelerator | None = None
     flags: Flags
     printed: Figures
@@ -202,6 +230,7 @@ class Start:
             model=self.model,
             engine=self.engine,
             accelerators=() if self.accelerator is None else (self.accelerator,),
+            replica=self.replica,
             weight_formats=(form,),
             formats=self.known.weight_formats,
             kv_format=self.kv_format(),
@@ -220,6 +249,7 @@ class Start:
             images=flags.images,
             encodes_at_start=flags.encodes_at_start,
             sorts=flags.sorts,
+            compiled=flags.compiled,
             kv_pool_bytes=flags.kv_pool_bytes,
             context_tokens=flags.context_tokens,
             lora_slots=flags.lora_slots,
@@ -235,7 +265,7 @@ class Start:
     def weights(self) -> int:
         """Bytes of one rank's weights as loaded."""
         case = self.case()
-        if case.layout.pipeline > 1:
+        if case.layout.pipeline > 1 or case.replica:
             return _loaded(lay_out(case))
         if self.accelerator is None and self.kernels_of is not None:
             case = replace(case, accelerators=(self.kernels_of,))

@@ -93,7 +93,11 @@ def test_a_chart_says_the_figures_of_the_point_under_the_pointer(visit):
     page.wait_for_load_state("networkidle")
     plot = page.locator(".kv-plot").first
     plot.scroll_into_view_if_needed()
-    point = plot.locator("circle.kv-chosen").bounding_box()
+    # In one call: the chart is drawn again when its numbers have come.
+    point = page.wait_for_function(
+        "() => { const box = document.querySelector('.kv-plot circle.kv-chosen')?.getBoundingClientRect();"
+        " return box?.width ? { x: box.x, y: box.y } : null; }"
+    ).json_value()
     page.mouse.move(point["x"] + 4, point["y"] + 4)
     tip = plot.locator(".kv-tip")
     tip.wait_for()
@@ -101,7 +105,7 @@ def test_a_chart_says_the_figures_of_the_point_under_the_pointer(visit):
     assert plot.locator(".vega-embed").count() == 0
 
 
-def test_dark_mode_changes_the_chart_s_colours(browser, address):
+def test_dark_mode_changes_the_chart_s_colors(browser, address):
     inks = {}
     for scheme in ("light", "dark"):
         made = Visit(browser, address, color_scheme=scheme)

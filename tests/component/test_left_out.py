@@ -89,7 +89,33 @@ def test_errors_on_sources_left_out_stay_small(fitting: ModuleType, left_out: li
 
 
 def test_the_band_covers_what_it_says(fitting: ModuleType, left_out: list[dict[str, Any]]) -> None:
-    assert 0.75 <= fitting.summary(left_out)["coverage"] <= 0.90
+    found = fitting.summary(left_out)
+    assert 0.75 <= found["coverage"] <= 0.90
+
+
+def test_the_band_covers_logs_as_they_were_first_predicted(
+    fitting: ModuleType, left_out: list[dict[str, Any]], published: dict[str, Any]
+) -> None:
+    found = fitting.summary(left_out)["first_sight"]
+    assert found["logs"] >= 40
+    assert 0.75 <= found["coverage"] <= 0.90
+    assert found == published["summary"]["first_sight"]
+
+
+def test_a_band_is_as_wide_as_the_errors_at_first_sight(fitting: ModuleType) -> None:
+    rows = [
+        {
+            "source": f"s{i}",
+            "class": "server",
+            "pool_error_bytes": 1 << 20,
+            "first_sight_bytes": None if i % 2 else 1 << 30,
+            "reserve_bytes": 1 << 30,
+        }
+        for i in range(20)
+    ]
+    assert fitting.band(rows)["server"] == 0.5
+    assert fitting.covered(rows, "first_sight_bytes") == [True] * 10
+    assert fitting.band([row | {"first_sight_bytes": None} for row in rows])["server"] < 0.001
 
 
 def test_a_band_is_calibrated_without_the_source_that_it_is_tested_on(fitting: ModuleType) -> None:

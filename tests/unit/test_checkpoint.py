@@ -20,7 +20,19 @@ CATALOG = open_catalog()
 FORMATS = CATALOG.weight_formats
 SIZES = (4, 512, 8, 2, 1536, 4096)
 CONFIG = plain(
-    "LlamaForCausalLM", 512, 4, 8, 2, 1536, 4096, 2048, tie_word_embeddings=False, torch_dtype="bfloat16"
+    "LlamaForCausalLM",
+    512,
+    4,
+    8,
+    2,
+    1536,
+    4096,
+    2048,
+    tie_word_embeddings=False,
+    torch_dtype="bfloat16",
+    head_dim=64,
+    attention_bias=False,
+    mlp_bias=False,
 )
 
 

@@ -101,6 +101,21 @@ def test_heads_without_groups_are_listed() -> None:
     assert "num_key_value_heads = 64: null in the config; one per query head" in stated.assumptions
 
 
+@pytest.mark.parametrize("stated", [{}, {"head_dim": None}])
+def test_a_derived_head_width_is_listed(stated: dict[str, None]) -> None:
+    reading = read_config_report(LLAMA | stated)
+    how = "null in the config" if stated else "not in the config"
+    assert f"head_dim = 128: {how}; hidden_size / num_attention_heads" in reading.assumptions
+
+
+def test_null_and_missing_keys_that_decide_bytes_are_listed() -> None:
+    mixtral = LLAMA | {"architectures": ["MixtralForCausalLM"], "num_local_experts": 8, "head_dim": 128}
+    missing = read_config_report(mixtral).assumptions
+    assert "Not in the config, so none or by the rule of MixtralForCausalLM: sliding_window." in missing
+    null = read_config_report(mixtral | {"sliding_window": None}).assumptions
+    assert "Null in the config, so none or by the rule of MixtralForCausalLM: sliding_window." in null
+
+
 def test_a_section_written_as_a_difference_takes_its_class_s_sizes() -> None:
     reading = read_config_report(SERIALIZED_GEMMA_3)
     assert reading.model.vocabulary == 262_208
@@ -128,6 +143,6 @@ def test_keys_that_look_like_sizes_and_were_not_used_are_listed() -> None:
 
 
 def test_a_config_that_states_everything_assumes_nothing() -> None:
-    reading = read_config_report(LLAMA | {"attention_bias": False, "mlp_bias": False})
+    reading = read_config_report(LLAMA | {"attention_bias": False, "head_dim": 128, "mlp_bias": False})
     assert reading.assumptions == ()
     assert reading.not_read == ()

@@ -112,6 +112,7 @@ COUNTED = [
         30_279_328,
     ),
     ("HunYuanDenseV1ForCausalLM", {**SMALL, "attention_bias": True, "head_dim": 64}, 3_870_720),
+    ("HunYuanMoEV1ForCausalLM", {"hidden_size": 4096, "head_dim": 128}, 13_188_337_664),  # one expert
     (
         "HunYuanMoEV1ForCausalLM",
         {

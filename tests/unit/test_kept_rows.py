@@ -38,7 +38,7 @@ def computed(monkeypatch):
     original = write.model_files
 
     def counting(part):
-        names.append(part.models[0].id)
+        names.extend(model.id for model in part.models)
         return original(part)
 
     monkeypatch.setattr(write, "model_files", counting)

@@ -173,6 +173,53 @@ def test_a_pooling_class_is_its_decoder_without_head_and_cache(ending: str) -> N
     assert total(decoder) - total(pooling) == 100 * 64 - head
 
 
+def pooled(name: str) -> int:
+    """Count a class of its own defaults."""
+    return total(read_config({"architectures": [name]}, assume_defaults=True))
+
+
+def test_a_text_half_is_read_flat_and_inside_a_section() -> None:
+    text = {
+        "cross_attention_layers": [1, 3],
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "max_position_embeddings": 2048,
+        "num_attention_heads": 4,
+        "num_hidden_layers": 5,
+        "num_key_value_heads": 2,
+        "vocab_size": 100,
+    }
+    flat = read_config({"architectures": ["MllamaForCausalLM"], **text})
+    inside = read_config({"architectures": ["MllamaForCausalLM"], "text_config": text})
+    assert total(flat) == total(inside)
+    assert [group.caches for group in flat.layers] == [group.caches for group in inside.layers]
+
+
+def test_a_model_with_an_encoder_needs_its_sections() -> None:
+    with pytest.raises(InputError, match=r"^config: text_config: found nothing"):
+        read_config({"architectures": ["Blip2ForConditionalGeneration"], "hidden_size": 64})
+
+
+def test_a_token_classifier_has_a_bias() -> None:
+    # transformers 5.23, GenericForTokenClassification: 4096 x 2 + 2.
+    assert pooled("LlamaForTokenClassification") - pooled("LlamaModel") == 2 * 4096 + 2
+
+
+def test_the_model_of_an_encoder_decoder_has_both_stacks() -> None:
+    # As transformers 5.23 builds them from their defaults; the decoder alone is BartForCausalLM.
+    assert pooled("BartModel") == 406_291_456
+    assert pooled("MarianModel") == 414_307_328
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["CamembertModel", "BertForTokenClassification", "T5ForSequenceClassification"],
+)
+def test_a_pooling_class_with_layers_of_its_own_is_refused(name: str) -> None:
+    with pytest.raises(InputError, match=rf"architectures: found '?{name}'?; allowed: .*layers of its own"):
+        pooled(name)
+
+
 def test_a_missing_dimension_of_a_listing_is_refused() -> None:
     config = {key: value for key, value in WHISPER_LARGE_V3.items() if key != "decoder_layers"}
     with pytest.raises(InputError, match=r"^config: decoder_layers: found nothing"):

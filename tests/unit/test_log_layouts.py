@@ -1,8 +1,12 @@
 """Layout flags in a log: read, followed, and named where no number follows them."""
 
+from pathlib import Path
+
 import pytest
 
 from kvreport.accounting.parallel import Layout
+from kvreport.cli import main
+from kvreport.errors import InputError
 from kvreport.estimation import estimate
 from kvreport.startup_log import read_log
 from kvreport.startup_log.diagnose import diagnose
@@ -128,3 +132,45 @@ def test_what_no_number_follows_is_named(flag: str, said: str | None) -> None:
     assert ("Not followed here" in notes) is (said is not None)
     if said:
         assert said in notes
+
+
+UNEQUAL = (
+    "(APIServer pid=1) INFO vLLM API server version 0.15.1\n"
+    f"VLLM_PP_LAYER_PARTITION=16,32 vllm serve {CODER} --gpu-memory-utilization 0.9 --pipeline-parallel-size 2\n"
+    "ValueError: To serve at least one request with the models's max seq len (262144), (24.0 GiB KV cache is needed, "
+    "which is larger than the available KV cache memory (3.18 GiB). Based on the available memory, the estimated "
+    "maximum model length is 34736.\n"
+)
+"""vllm-project/vllm issue 34076: 16 layers on an RTX 5070 Ti, 32 on an RTX 5090 D."""
+
+
+@pytest.mark.parametrize("gpu", [["rtx-5070ti", "rtx-5090"], "rtx-5070ti+rtx-5090"])
+def test_a_log_of_unequal_gpus_is_judged_rank_by_rank(gpu: str | list[str]) -> None:
+    found = {one.fact: one for one in diagnose(UNEQUAL, gpu=gpu).comparisons}
+    pool, needed = found["kv_pool"], found["needed"]
+    same = estimate(
+        CODER,
+        gpu=["rtx-5070ti", "rtx-5090"],
+        tensor_parallel=1,
+        pipeline_parallel=2,
+        pipeline_partition="16,32",
+        utilization=0.9,
+        engine="vllm@0.15.1",
+    )
+    assert pool.predicted == same.budget.kv_pool_bytes
+    assert pool.predicted != same.deployment.others[0].pool_bytes
+    # That release asks for all layers of a request, whatever the stage.
+    assert needed.predicted == 24 * GIB
+
+
+def test_unequal_gpus_of_another_number_than_the_ranks_are_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    with pytest.raises(
+        InputError, match=r"found 3 devices for a log of 2 ranks; allowed: one accelerator, or one for each"
+    ):
+        diagnose(UNEQUAL, gpu="rtx-5070ti+rtx-5090*2")
+    log = tmp_path / "start.log"
+    log.write_text(UNEQUAL)
+    assert main(["log", str(log), "--gpu", "rtx-5070ti", "--gpu", "rtx-5090"]) == 0
+    assert "cache pool on a device: log 3.18 GiB" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""No silent answer for a config whose core dimension is missing, null, misspelt or spoilt: every class."""
+"""No silent answer for a config that lacks, misspells or spoils a dimension: every class."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from stated_configs import STARTS
 
 from kvreport.accounting.weights import parameters
 from kvreport.architectures.assumptions import CORE
+from kvreport.architectures.keys import Keys
 from kvreport.architectures.reader import ConfigReading, read_config_report
 from kvreport.architectures.registry import known_classes
 from kvreport.errors import InputError
@@ -114,6 +115,65 @@ def judged(config: dict[str, Any], key: str) -> str:
     return "said" if said else "silent"
 
 
+def value_at(config: dict[str, Any], path: str) -> object:
+    place: Any = config
+    for part in path.split("."):
+        place = place.get(part) if isinstance(place, dict) else None
+    return place
+
+
+def with_value(config: dict[str, Any], path: str, value: object) -> dict[str, Any]:
+    copied = copy.deepcopy(config)
+    *sections, key = path.split(".")
+    place = copied
+    for section in sections:
+        if not isinstance(place.get(section), dict):
+            place[section] = {}
+        place = place[section]
+    place[key] = value
+    return copied
+
+
+def optional_keys(config: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> dict[str, set[str]]:
+    """Return the keys that a class looks for beside its core dimensions, each with its other names."""
+    found: dict[str, set[str]] = {}
+    look = Keys._look
+
+    def noted(self: Keys, names: tuple[str, ...]) -> None:
+        look(self, names)
+        for name in names:
+            found.setdefault(self.field(name), set()).update(names)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Keys, "_look", noted)
+        read(config)
+    elsewhere = re.compile(r"quant|compression|rope|architectures|\[")
+    return {
+        path: names
+        for path, names in found.items()
+        if path.rpartition(".")[2] not in CORE
+        and not elsewhere.search(path)
+        and not isinstance(value_at(config, path), dict | list)
+    }
+
+
+def moves(config: dict[str, Any], path: str) -> bool:
+    """Tell whether some value of a key gives another answer than the config as it is."""
+    before, value = answer(read(config)), value_at(config, path)
+    tries: tuple[object, ...] = (True, False, 1, 2, 3, 8, 64, 256)
+    if isinstance(value, bool):
+        tries = (not value,)
+    elif isinstance(value, int) and value:
+        tries = (2 * value, value + 1)
+    for tried in tries:
+        try:
+            if answer(read(with_value(config, path, tried))) != before:
+                return True
+        except InputError:
+            continue
+    return False
+
+
 @pytest.fixture(scope="module")
 def configs() -> dict[str, dict[str, Any]]:
     found = {name: stated(name) for name in known_classes()}
@@ -146,4 +206,26 @@ def test_no_answer_is_silent_about_a_core_dimension(configs: dict[str, dict[str,
                 if verdict == "silent":
                     silent.append(f"{name}: {path}")
     print(f"{len(configs)} classes, {verdicts.total():,} configs: {dict(verdicts)}")
+    assert not silent
+
+
+def test_no_answer_is_silent_about_an_optional_key_that_decides_bytes(
+    configs: dict[str, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verdicts: Counter[str] = Counter()
+    silent: list[str] = []
+    # Every class under `make fuzz`; else a fifth of them, and the keys of those are most keys.
+    for config in list(configs.values())[:: 1 if TIMES > 1 else 5]:
+        for path, names in optional_keys(config, monkeypatch).items():
+            if not moves(config, path):
+                continue
+            for value in ("missing", None):
+                tried = with_value(config, path, None)
+                if value == "missing":
+                    tried = without(tried, path)
+                verdict = min(judged(tried, name) for name in names)  # refused, said, silent: the best
+                verdicts[verdict] += 1
+                if verdict == "silent":
+                    silent.append(f"{config['architectures'][0]}: {path} {value}")
+    print(f"{verdicts.total():,} configs: {dict(verdicts)}")
     assert not silent

@@ -52,7 +52,11 @@ def test_accelerators_and_formats_are_the_catalogs() -> None:
         assert observation.gpu is None or observation.gpu in catalog.accelerators, observation.id
         kernels = observation.kernels_of
         assert kernels is None or (kernels in catalog.accelerators and observation.gpu is None)
-        assert (observation.gpu is None) == (observation.gpu_certainty is None), observation.id
+        named = observation.gpu is not None or bool(observation.gpus)
+        assert named == (observation.gpu_certainty is not None), observation.id
+        assert not observation.gpus or observation.gpu is None, observation.id
+        assert set(observation.gpus) <= set(catalog.accelerators), observation.id
+        assert len(observation.gpus) in (0, observation.devices), observation.id
         known = {None, "released", *catalog.weight_formats}
         assert observation.weight_format in known, observation.id
         assert observation.kv_format in {None, "auto", *catalog.kv_formats}, observation.id

@@ -6,12 +6,14 @@ import pytest
 
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.engines.vllm.profiling import Shape, forward_bytes_per_token
-from kvreport.accounting.engines.vllm.reserve import own_expert_kernels, reserve
+from kvreport.accounting.engines.vllm.reserve import ReserveRates, own_expert_kernels, reserve
+from kvreport.accounting.extras import own_prediction_layer, with_draft
 from kvreport.accounting.kernel import captured_graphs, captured_sizes
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.weights import weights_by_component
 from kvreport.catalog.engine import Engine, engine_for_version, version_number
 from kvreport.catalog.load import Catalog, open_catalog
+from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 from kvreport.units import GIB
 from tests.trunk import budget, load_overhead
@@ -144,6 +146,56 @@ def test_sampling_that_sorts_is_the_logs_to_say(catalog: Catalog) -> None:
     without = reserve(model, release("0.10.1.1"), sorts=True, **arguments)
     assert without.total / GIB == pytest.approx(1.60, abs=0.25)
     assert without.activations - with_it.activations == (38 - 14) * 256 * model.vocabulary
+
+
+def test_a_first_start_measures_a_kernel_on_a_copy_of_the_embedding_table(catalog: Catalog) -> None:
+    # Qwen3-8B on one RTX 4090 under 0.27.1: "peak activation 1.18" GiB at the first start, 0.19 at the second
+    # (unseen-002, -003), and 0.23 of layers that run one by one.
+    model = catalog.model("Qwen/Qwen3-8B")
+    arguments = {"max_batched_tokens": 2048, "max_seqs": 256}
+    first = reserve(model, release("0.27.1"), **arguments)
+    assert first.activations == 151_936 * 4096 * 2
+    assert first.activations / GIB == pytest.approx(1.18, abs=0.03)
+    later = reserve(model, release("0.27.1"), compiled=True, **arguments)
+    assert later.activations / GIB == pytest.approx(0.19, abs=0.07)
+    assert reserve(model, release("0.27.1"), eager=True, **arguments).activations == later.activations
+    # Nothing tells which start it is: the band spans both.
+    assert first.uncertainty == first.activations - later.activations
+    assert later.uncertainty == 0
+
+
+@pytest.mark.parametrize(
+    ("version", "copies"),
+    [("0.11.0", False), ("0.11.1", True), ("0.18.0", True), ("0.32.0", True), ("0.33.0", False)],
+)
+def test_pytorch_s_releases_decide_what_compiling_takes(
+    catalog: Catalog, version: str, *, copies: bool
+) -> None:
+    model = catalog.model("Qwen/Qwen3-8B")
+    arguments = {"max_batched_tokens": 256, "max_seqs": 1, "tensor_parallel": 2}
+    first = reserve(model, release(version), **arguments).activations
+    assert (first == 151_936 * 4096 * 2 // 2) is copies
+    assert (first > reserve(model, release(version), compiled=True, **arguments).activations) is copies
+
+
+def test_embeddings_beside_images_are_looked_up_outside_of_the_compiled_graph(catalog: Catalog) -> None:
+    # Gemma 4 on an RTX PRO 6000 under 0.23.0, compiled anew with images (held-004); text only on an L4 (late-013).
+    model = catalog.model("google/gemma-4-26B-A4B")
+    arguments = {"max_batched_tokens": 2048, "max_seqs": 16}
+    seen = reserve(model, release("0.30.0"), **arguments).activations
+    assert seen == reserve(model, release("0.30.0"), compiled=True, **arguments).activations
+    text = reserve(model, release("0.30.0"), images=False, **arguments).activations
+    assert text == 262_144 * 2816 * 2
+
+
+def test_the_second_runner_measures_itself_without_sorting(catalog: Catalog) -> None:
+    model = catalog.model("Qwen/Qwen2.5-7B-Instruct")
+    arguments = {"max_batched_tokens": 2048, "max_seqs": 256}
+    without = reserve(model, release("0.27.1"), sorts=True, **arguments)
+    assert without == reserve(model, release("0.27.1"), **arguments)
+    assert reserve(model, release("0.24.0"), sorts=True, **arguments).activations == 2 * 2 * 3584 * 2048 + (
+        38 * 256 * model.vocabulary
+    )
 
 
 def test_images_are_encoded_in_patches(catalog: Catalog) -> None:
@@ -297,6 +349,28 @@ def test_classes_without_rotation_have_no_position_table(catalog: Catalog, serve
         tables = [load_overhead(model, engine, None, formats, gpu) for model in (still, turning)]
         assert "position_table" not in tables[0]
         assert tables[1]["position_table"] > 0
+
+
+def test_compressed_latents_rotate_by_two_bases_in_floats(catalog: Catalog) -> None:
+    formats, gpu = catalog.weight_formats, catalog.accelerator("h100-sxm-80gb")
+    engine = catalog.engine("vllm")
+    compressed = catalog.model("deepseek-ai/DeepSeek-V4-Pro")  # 1048576 positions, 64 rotate
+    assert load_overhead(compressed, engine, None, formats, gpu)["position_table"] == 1_048_576 * 64 * 4 * 2
+    plain = catalog.model("deepseek-ai/DeepSeek-V3")  # 163840 positions, 64 rotate, one base
+    assert load_overhead(plain, engine, None, formats, gpu)["position_table"] == 163_840 * 64 * 2
+
+
+def test_streams_are_kept_for_a_draft_in_newer_releases(catalog: Catalog) -> None:
+    model = catalog.model("deepseek-ai/DeepSeek-V4-Flash")  # four streams of 4096
+    drafting = with_draft(model, own_prediction_layer(model)).whole
+
+    def kept(release: str, served: Model) -> float:
+        engine = rules(catalog.engine(f"vllm@{release}")).at_release(release)
+        return ReserveRates.of(served, engine).streams_per_token
+
+    each = 4 * 4096 * 2
+    assert [kept(one, model) for one in ("0.25.0", "0.27.1", "0.33.0")] == [each, 0, 0]
+    assert [kept(one, drafting) for one in ("0.25.0", "0.27.1", "0.33.0")] == [each, each, each]
 
 
 def test_sglangs_position_tables_are_floats(catalog: Catalog) -> None:

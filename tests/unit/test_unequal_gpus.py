@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from kvreport.catalog.load import open_catalog
@@ -64,8 +67,20 @@ def test_the_matrix_names_the_command_that_answers() -> None:
         axes(CATALOG, gpus=PAIR)
 
 
-def test_a_log_is_told_which_command_answers(tmp_path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_log_of_them_is_judged_by_the_smaller_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     log = tmp_path / "vllm.log"
-    log.write_text("INFO GPU KV cache size: 452,000 tokens\n", encoding="utf-8")
-    assert main(["log", str(log), "--gpu", PAIR]) == 2
-    assert "kvreport size MODEL --gpu 'rtx-5090+rtx-3090'" in capsys.readouterr().err
+    log.write_text(
+        "INFO vLLM API server version 0.25.0\n"
+        "vllm serve meta-llama/Llama-3.1-8B-Instruct --tensor-parallel-size 2 --gpu-memory-utilization 0.9\n"
+        "INFO Available KV cache memory: 9.00 GiB\n",
+        encoding="utf-8",
+    )
+
+    def pool(gpu: str) -> float:
+        assert main(["log", str(log), "--gpu", gpu, "--format", "json"]) == 0
+        compared = json.loads(capsys.readouterr().out)["comparisons"]
+        return next(one["predicted"] for one in compared if one["fact"] == "kv_pool")
+
+    assert pool(PAIR) == pool("rtx-3090") < pool("rtx-5090")

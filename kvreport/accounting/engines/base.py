@@ -63,7 +63,9 @@ class Step:
         images: False if no image is encoded while memory is measured.
         videos: False if it was told to take no videos.
         sorts: True if sampling sorts all logits (vLLM without FlashInfer's sampler).
+        compiled: True if compiled graphs are in the cache, as at a later start (vLLM).
         context_tokens: The longest request that the engine was told to take; None for the model's longest.
+        receives: True for a pipeline stage after the first, which keeps a buffer for what it receives.
     """
 
     max_batched_tokens: int
@@ -73,7 +75,9 @@ class Step:
     images: bool = True
     videos: bool = True
     sorts: bool = False
+    compiled: bool = False
     context_tokens: int | None = None
+    receives: bool = False
 
 
 _OF_LOCAL_ENGINES: Final = ("mlx", "gguf", "exl2", "exl3")
@@ -239,6 +243,11 @@ class EngineRules:
         """What of an accelerator decides plans and loaded weights; equal classes get equal ones."""
         return None if accelerator is None else (accelerator.vendor, accelerator.compute_capability)
 
+    def overhead_class(self, model: Model, accelerator: Accelerator) -> Hashable:
+        """What of an accelerator decides what loading a model adds; equal classes get the same."""
+        del model
+        return self.kernel_class(accelerator)
+
     # --- what loading and running take ----------------------------------------------------------------------
 
     def load_overhead(
@@ -295,15 +304,18 @@ class EngineRules:
         del accelerator
         return False, 0
 
-    def reserve_rates(self, model: Model, layout: Layout, *, nvidia: bool = True) -> tuple[float, ...] | None:
+    def reserve_rates(
+        self, model: Model, layout: Layout, *, nvidia: bool = True, receives: bool = False
+    ) -> tuple[float, ...] | None:
         """The reserve before scheduler sizes are known, as rates; None without such rules.
 
         Args:
             model: The model, or the part of it that a pipeline stage runs.
             layout: How it is spread over devices.
             nvidia: False for other vendors' devices.
+            receives: True for a pipeline stage after the first.
         """
-        del model, layout, nvidia
+        del model, layout, nvidia, receives
         return None
 
     def runs_as_on_nvidia(self, accelerator: Accelerator) -> bool:
@@ -311,9 +323,9 @@ class EngineRules:
         del accelerator
         return True
 
-    def error_band(self, accelerator: Accelerator) -> tuple[float, float]:
+    def error_band(self, accelerator: Accelerator, *, stages: bool = False) -> tuple[float, float]:
         """Half width of the reserve's error band: a share of the reserve, and bytes beside it."""
-        del accelerator
+        del accelerator, stages
         return 0.0, 0.0
 
     def reserve_class(self, accelerator: Accelerator) -> Hashable:
@@ -434,9 +446,9 @@ class EngineRules:
         del model, serving, eager
         return None
 
-    def open_choices(self, model: Model, accelerator: Accelerator, max_seqs: int) -> tuple[str, ...]:
+    def open_choices(self, model: Model, accelerator: Accelerator, step: Step) -> tuple[str, ...]:
         """What an installation decides and no flag tells, with what the other choice takes; none by default."""
-        del model, accelerator, max_seqs
+        del model, accelerator, step
         return ()
 
     # --- limits -------------------------------------------------------------------------------------------------

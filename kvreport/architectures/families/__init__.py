@@ -304,7 +304,7 @@ MODEL_TYPES: Final[Mapping[str, str]] = MappingProxyType(
         "granitemoeshared": "GraniteMoeForCausalLM",
         "helium": "HeliumForCausalLM",
         "hunyuan": "HunYuanForCausalLM",
-        "hunyuan_v1_dense": "HunYuanMoEV1ForCausalLM",
+        "hunyuan_v1_dense": "HunYuanDenseV1ForCausalLM",
         "hunyuan_v1_moe": "HunYuanMoEV1ForCausalLM",
         "hunyuan_vl": "HunYuanVLForConditionalGeneration",
         "hy_v3": "HYV3ForCausalLM",

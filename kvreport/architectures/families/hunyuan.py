@@ -40,19 +40,19 @@ def hunyuan(keys: Keys) -> Blueprint:
     return _hunyuan(keys)
 
 
-@reads(
-    "HunYuanMoEV1ForCausalLM",
-    "HunYuanDenseV1ForCausalLM",
-    family="Hunyuan",
-    model_types=("hunyuan_v1_moe", "hunyuan_v1_dense"),
-    defaults=V1,
-)
+@reads("HunYuanDenseV1ForCausalLM", family="Hunyuan", model_types=("hunyuan_v1_dense",), defaults=V1)
 def hunyuan_v1(keys: Keys) -> Blueprint:
     """Dense or a mixture, by the number of experts; queries and keys are always normalised."""
     return _hunyuan(keys)
 
 
-def _hunyuan(keys: Keys) -> Blueprint:
+@reads("HunYuanMoEV1ForCausalLM", family="Hunyuan", model_types=("hunyuan_v1_moe",), defaults=V1)
+def hunyuan_v1_mixture(keys: Keys) -> Blueprint:
+    """A mixture, even of one expert (transformers 5.23, ``HunYuanMoEV1DecoderLayer``)."""
+    return _hunyuan(keys, dense_at=0)
+
+
+def _hunyuan(keys: Keys, dense_at: int = 1) -> Blueprint:
     hidden = keys.whole("hidden_size")
     heads = keys.whole("num_attention_heads", high=1 << 14)
     its = Sizes(
@@ -65,7 +65,7 @@ def _hunyuan(keys: Keys) -> Blueprint:
         context=context(keys),
     )
     width = keys.whole("intermediate_size")
-    mlps, experts = _mlps(keys, its, width)
+    mlps, experts = _mlps(keys, its, width, dense_at)
     factor = keys.whole("cla_share_factor", default=1, high=MAX_LAYERS) if _shares(keys) else 1
     full = attention_cache("full", its.kv_heads, its.head_dim)
     shared = ("shared with the layer before", (Shared(reads="full"),))
@@ -103,13 +103,13 @@ def _attention(keys: Keys, its: Sizes, *, own: bool) -> Tensors:
     )
 
 
-def _mlps(keys: Keys, its: Sizes, width: int) -> tuple[list[Tensors], tuple[int, int] | None]:
+def _mlps(keys: Keys, its: Sizes, width: int, dense_at: int) -> tuple[list[Tensors], tuple[int, int] | None]:
     """Return each layer's MLP or mixture; counts and widths may differ from layer to layer."""
     routed = _per_layer(keys, "num_experts", its.layers, default=1, high=MAX_EXPERTS)
     most = max(routed)
     bias = keys.flag("mlp_bias")
     dense = gated_mlp(its.hidden, width, bias=bias)
-    if most == 1:
+    if most == dense_at:
         return [dense] * its.layers, None
     per_token = _per_layer(keys, "moe_topk", its.layers, default=1, high=most)
     widths = _per_layer(keys, "moe_intermediate_size", its.layers, default=width, high=MAX_WIDTH)
@@ -118,7 +118,7 @@ def _mlps(keys: Keys, its: Sizes, width: int) -> tuple[list[Tensors], tuple[int,
     skipped = keys.whole("moe_layer_num_skipped", default=0, low=0, high=MAX_LAYERS)
     mlps = []
     for index in range(its.layers):
-        if index < skipped or routed[index] == 1:
+        if index < skipped or routed[index] == dense_at:
             mlps.append(dense)
             continue
         tensors = (

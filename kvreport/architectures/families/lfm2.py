@@ -114,6 +114,7 @@ def _adjusted(keys: Keys) -> int:
         return stated
     width = 2 * stated // 3
     if keys.null("block_ffn_dim_multiplier"):
+        keys.trail.usual[keys.field("block_ffn_dim_multiplier")] = None
         return width
     width = int(keys.number("block_ffn_dim_multiplier", low=0.01, high=64) * width)
     multiple = keys.whole("block_multiple_of", high=1 << 16)

@@ -104,9 +104,13 @@ def mamba2(keys: Keys) -> Blueprint:
 
 def step_rank(keys: Keys, hidden: int, name: str) -> int:
     """Read the rank of Mamba-1's time step; ``auto`` and a missing key mean a 16th of the width."""
-    if keys.raw(name) in (None, "auto"):
-        return -(-hidden // 16)
-    return keys.whole(name)
+    stated = keys.raw(name)
+    if stated is not None and stated != "auto":
+        return keys.whole(name)
+    rank = -(-hidden // 16)
+    if stated is None:
+        keys.trail.usual[keys.field(name)] = rank
+    return rank
 
 
 def _sizes(keys: Keys) -> tuple[Sizes, list[str]]:

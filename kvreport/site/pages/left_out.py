@@ -17,6 +17,7 @@ from kvreport.units import GIB
 CLASSES: Final = {
     "server": "data-center GPUs (NVIDIA)",
     "workstation": "workstation and consumer GPUs (NVIDIA)",
+    "stages": "pipeline stages, on any device",
     "unified": "memory shared with a CPU",
     "other": "other vendors",
 }
@@ -31,11 +32,12 @@ CONSTANTS: Final = {
 
 def lead(found: LeftOut) -> str:
     """Say the headline of the page in one sentence."""
-    told = found.summary
+    told, first = found.summary, found.summary.first_sight
+    seen = "" if first is None else f", and {first.coverage:.0%} of {first.logs} as first predicted"
     return (
         f"On {told.logs} vLLM logs of {told.sources} sources, each predicted with constants that were fitted without "
         f"its source. KV pool tokens differ by {told.median_error:.1%} in the median and {told.p90_error:.1%} at the "
-        f"90th percentile. The 80% band contains {told.coverage:.0%} of the pools"
+        f"90th percentile. The 80% band contains {told.coverage:.0%} of the pools{seen}"
     )
 
 

@@ -13,6 +13,7 @@ from typing import Final
 
 from kvreport.accounting.engines.vllm.releases import keeps_checkpoint
 from kvreport.accounting.kv_cache import SERVED_BYTES
+from kvreport.accounting.remembered import remembered
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.caches import (
     Cache,
@@ -80,6 +81,7 @@ class Device:
     amd: bool = False
 
     @classmethod
+    @remembered
     def of(cls, accelerator: Accelerator | None) -> Device:
         """Read it off an accelerator; without one a Hopper GPU."""
         if accelerator is None:
@@ -112,6 +114,7 @@ class Traits:
     widest_head: int
 
     @classmethod
+    @remembered
     def of(cls, model: Model, engine: Engine) -> Traits:
         """Read it off a model's caches, as the engine keeps them."""
         caches = [_kept(model, engine, cache) for group in model.layers for cache in group.caches]

@@ -7,7 +7,7 @@ Each rule holds for every model that it applies to. Bytes are per rank.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from kvreport.accounting.engines.vllm.expert_kernels import TILES, block_float_kernel
@@ -15,6 +15,7 @@ from kvreport.accounting.kv_cache import SERVED_BYTES, rotary_width
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.weights import format_of, rank_elements
 from kvreport.catalog.accelerator import Accelerator
+from kvreport.catalog.caches import Latent
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import WeightFormat
 from kvreport.catalog.model import Model, WeightGroup
@@ -28,7 +29,14 @@ _SCALED_TILES: Final = (128, 1)
 
 _PADDED_FORMATS: Final = ("fp8-block", "fp8-tensor")
 _ROW_BYTES: Final = 512
+_FLOAT_BYTES: Final = 4
+_BASES: Final = 2
+"""Bases of rotation where latents are compressed: theirs and that of windows."""
 _ROW_PADDING_BYTES: Final = 256
+
+
+_Stored = Sequence[tuple[WeightGroup, WeightFormat | None]]
+"""A model's tensors, each with its format; None is the model's own 16- or 32-bit type."""
 
 
 def load_overhead(
@@ -53,12 +61,13 @@ def load_overhead(
         ``position_table``, ``absorbed_projection``, ``widened_scales``, ``expert_padding`` and ``row_padding``,
         where they apply.
     """
+    stored = [(row, format_of(model, row, weight_format, formats)) for row in model.weights]
     parts = {
         "position_table": _position_table(model),
-        "absorbed_projection": _absorbed(model, weight_format, formats, layout.tensor),
-        "widened_scales": _widened_scales(model, weight_format, formats, layout.tensor),
-        "expert_padding": _expert_padding(model, engine, weight_format, formats, accelerator, layout),
-        "row_padding": _row_padding(model, weight_format, formats, accelerator, layout),
+        "absorbed_projection": _absorbed(stored, layout.tensor),
+        "widened_scales": _widened_scales(model, stored, layout.tensor),
+        "expert_padding": _expert_padding(model, engine, stored, accelerator, layout),
+        "row_padding": _row_padding(stored, accelerator, layout),
     }
     return {name: size for name, size in parts.items() if size}
 
@@ -69,41 +78,34 @@ def _position_table(model: Model) -> int:
     Models that place images and time on axes of their own get a table of four times the positions
     (vLLM 0.8 to 0.33, ``rotary_embedding/mrope.py``). Of Qwen3.5's heads a quarter rotates, so that its
     table is that of its whole heads and plain positions. Classes without rotation have no table (0.33,
-    ``models/jamba.py`` and ``nemotron_h.py``).
+    ``models/jamba.py`` and ``nemotron_h.py``). Compressed latents rotate by a base of their own, and both their tables
+    are floats (0.27.1 and 0.33.0, ``rotary_embedding/deepseek_scaling_rope.py::DeepseekV4ScalingRotaryEmbedding``).
     """
     if not model.rotary_axes:
         return 0
-    widths = {rotary_width(cache) for group in model.layers for cache in group.caches}
+    caches = [cache for group in model.layers for cache in group.caches]
+    widths = {rotary_width(cache) for cache in caches}
+    if any(isinstance(cache, Latent) and cache.stride > 1 for cache in caches):
+        return sum(model.context_tokens * width * _FLOAT_BYTES * _BASES for width in widths)
     positions = model.context_tokens * (_AXES_FACTOR if model.rotary_axes > 1 else 1)
     return sum(positions * width * SERVED_BYTES for width in widths)
 
 
-def _absorbed(
-    model: Model,
-    weight_format: WeightFormat | None,
-    formats: Mapping[str, WeightFormat],
-    tensor_parallel: int,
-) -> int:
+def _absorbed(stored: _Stored, tensor_parallel: int) -> int:
     """MLA decodes with its up-projection unquantised: a quantised one is kept a second time."""
     size = 0
-    for row in model.weights:
+    for row, form in stored:
         if "kv_b_proj" not in row.name or len(row.shape) < 2 or row.component == "mtp":
             continue
-        if format_of(model, row, weight_format, formats) is not None:
+        if form is not None:
             size += row.parameters * SERVED_BYTES // tensor_parallel
     return size
 
 
-def _widened_scales(
-    model: Model,
-    weight_format: WeightFormat | None,
-    formats: Mapping[str, WeightFormat],
-    tensor_parallel: int,
-) -> int:
+def _widened_scales(model: Model, stored: _Stored, tensor_parallel: int) -> int:
     """Scales that bitsandbytes quantised a second time are kept as float32, so that kernels need not."""
     added = 0.0
-    for row in model.weights:
-        form = format_of(model, row, weight_format, formats)
+    for row, form in stored:
         if (
             form is None
             or form.name != _WIDENED_SCALES
@@ -119,8 +121,7 @@ def _widened_scales(
 def _expert_padding(
     model: Model,
     engine: Engine,
-    weight_format: WeightFormat | None,
-    formats: Mapping[str, WeightFormat],
+    stored: _Stored,
     accelerator: Accelerator,
     layout: Layout,
 ) -> int:
@@ -134,8 +135,7 @@ def _expert_padding(
         return 0
     major = int(capability.split(".")[0])
     added = 0.0
-    for row in model.weights:
-        form = format_of(model, row, weight_format, formats)
+    for row, form in stored:
         if row.component != "routed_experts" or form is None or len(row.shape) < 2:
             continue
         if form.name not in (_BLOCK_FLOAT, _SCALED_FLOAT):
@@ -156,13 +156,7 @@ def _expert_padding(
     return int(added)
 
 
-def _row_padding(
-    model: Model,
-    weight_format: WeightFormat | None,
-    formats: Mapping[str, WeightFormat],
-    accelerator: Accelerator,
-    layout: Layout,
-) -> int:
+def _row_padding(stored: _Stored, accelerator: Accelerator, layout: Layout) -> int:
     """Rows on AMD's devices are set apart: 256 bytes after each whose length is a multiple of 512.
 
     FP8 matrices outside the experts, by blocks or with one scale (``quantization/utils/fp8_utils.py``,
@@ -172,8 +166,7 @@ def _row_padding(
     if accelerator.vendor.upper() != "AMD":
         return 0
     padded = 0
-    for row in model.weights:
-        form = format_of(model, row, weight_format, formats)
+    for row, form in stored:
         experts = row.component == "routed_experts"
         plain = form is None and experts
         if len(row.shape) < 2 or row.component == "mtp":

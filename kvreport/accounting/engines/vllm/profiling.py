@@ -14,9 +14,15 @@ from dataclasses import dataclass
 from math import prod
 from typing import Final
 
-from kvreport.accounting.engines.vllm.releases import FIRST_ENGINE_ENDS, Release, Sampler
+from kvreport.accounting.engines.vllm.releases import (
+    FIRST_ENGINE_ENDS,
+    Release,
+    Sampler,
+    compiles_on_copies,
+)
 from kvreport.accounting.engines.vllm.towers import Tower
 from kvreport.accounting.kv_cache import SERVED_BYTES
+from kvreport.accounting.remembered import remembered
 from kvreport.catalog.caches import CrossAttention, Indexer, Latent, RecurrentState
 from kvreport.catalog.model import Model, WeightGroup
 from kvreport.units import MIB
@@ -97,6 +103,7 @@ class Shape:
     tower: Tower | None
 
     @classmethod
+    @remembered
     def of(cls, model: Model) -> Shape:
         """Read the sizes off a model's record."""
         caches = [cache for group in model.layers for cache in group.caches]
@@ -167,6 +174,20 @@ def rows_buffered(release: Release, sampler: Sampler) -> bool:
 def kept_bytes(shape: Shape) -> int:
     """Bytes per token of the last hidden states that are held while logits are sampled from."""
     return KEPT_STREAMS * SERVED_BYTES * shape.hidden
+
+
+def received_bytes_per_token(shape: Shape, *, alone: bool) -> int:
+    """Bytes per token of what a pipeline stage receives from the one before, in a buffer that it keeps.
+
+    It is made for a whole step, by the second runner after loading, by the first in the measuring run
+    (``make_empty_intermediate_tensors``, read in 0.11.2, 0.27.1 and 0.33.0). Several residual streams pass as one tensor.
+
+    Args:
+        shape: The model's widths.
+        alone: True for classes that pass hidden states with the residual already added, not both.
+    """
+    tensors = shape.streams if shape.streams > 1 else 1 if alone else 2
+    return tensors * SERVED_BYTES * shape.hidden
 
 
 def stream_bytes_per_token(shape: Shape, release: Release) -> int:
@@ -244,3 +265,24 @@ def states_encoded_bytes(shape: Shape, release: Release) -> int:
     if shape.tower is None or release >= FIRST_ENGINE_ENDS:
         return 0
     return shape.encoder_tokens * (shape.tower.pooled_bytes + 2 * SERVED_BYTES * shape.hidden)
+
+
+def compiling_bytes(model: Model, release: Release, tensor_parallel: int = 1, *, images: bool = True) -> int:
+    """Bytes that compiling the model adds while memory is measured, at a first start.
+
+    Inductor measures kernels that it may run as one (``config/compilation.py``: ``benchmark_combo_kernel``, 0.11.1 to
+    0.33) on made-up inputs of the real sizes (PyTorch ``_inductor/codegen/triton.py::codegen_kernel_benchmark``), and
+    the first kernel reads the embedding table. Where images or sounds may be asked for, embeddings are looked up
+    outside of the compiled graph (``gpu_model_runner.py::_dummy_run``).
+
+    Args:
+        model: The model.
+        release: The vLLM release.
+        tensor_parallel: Ranks that the table is divided over.
+        images: False if the engine was told to serve text only.
+    """
+    encodes = images and any(row.component in ("vision", "audio") for row in model.weights)
+    if encodes or not compiles_on_copies(release):
+        return 0
+    tables = [row for row in model.weights if row.component == "embedding" and not row.looked_up]
+    return max((row.parameters * SERVED_BYTES // tensor_parallel for row in tables), default=0)

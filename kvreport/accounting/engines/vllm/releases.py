@@ -130,6 +130,15 @@ def second_runner(
     return listed or not experts
 
 
+def compiles_on_copies(release: Release) -> bool:
+    """Whether compiling takes memory of the size of the embedding table while memory is measured.
+
+    ``config/compilation.py`` sets ``benchmark_combo_kernel`` from PyTorch 2.9 on (0.11.1); PyTorch 2.14 (0.33.0)
+    measures no kernel any more that reads single rows of a table (``_inductor/scheduler.py``).
+    """
+    return (0, 11, 1) <= release < (0, 33)
+
+
 def second_runner_estimates_graphs(release: Release) -> bool:
     """Whether the second runner takes its graphs off the pool: since 0.29.0.
 
@@ -206,11 +215,11 @@ def expert_workspace_kept(release: Release) -> bool:
 
 
 def streams_buffer_kept(release: Release) -> bool:
-    """Whether models of several residual streams keep those of one step without a draft model: to 0.27.
+    """Whether models of several residual streams keep those of one step without a draft model: to 0.27.0.
 
-    ``models/deepseek_v4/nvidia/model.py``, ``_mtp_hidden_buffer``; guarded by a draft model since 0.28.
+    ``models/deepseek_v4/nvidia/model.py``, ``_mtp_hidden_buffer``; guarded by a draft model in 0.27.1 and since.
     """
-    return release < (0, 28)
+    return release < (0, 27, 1)
 
 
 def encoder_profiled(release: Release, *, second: bool) -> bool:

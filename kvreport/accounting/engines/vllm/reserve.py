@@ -9,7 +9,7 @@ tensor-parallel group adds to it, and what a captured graph takes per layer.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from functools import cache
+from functools import cache, partial
 from operator import attrgetter
 from typing import Any, Final, Self
 
@@ -19,6 +19,7 @@ from kvreport.accounting.engines.vllm import releases
 from kvreport.accounting.engines.vllm.profiling import (
     INDEX_LOGITS_BYTES,
     Shape,
+    compiling_bytes,
     expanded_latent_bytes,
     expert_workspace_bytes,
     forward_bytes_per_token,
@@ -26,11 +27,13 @@ from kvreport.accounting.engines.vllm.profiling import (
     index_workspace_bytes,
     kept_bytes,
     logit_bytes,
+    received_bytes_per_token,
     rows_buffered,
     states_encoded_bytes,
     stream_bytes_per_token,
 )
-from kvreport.accounting.engines.vllm.towers import encoding
+from kvreport.accounting.engines.vllm.towers import clip_tokens, encoding, listening
+from kvreport.accounting.extras import drafts
 from kvreport.accounting.kv_cache import SERVED_BYTES
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
@@ -52,7 +55,7 @@ class ReserveRates:
         expanded: Of MLA's expanded keys and values.
         workspace_per_token: Of the buffers that experts compute in and keep.
         kept_per_token: Of hidden states that are held during sampling.
-        streams_per_token: Of residual streams kept for a draft model.
+        streams_per_token: Of residual streams kept for a draft model, and of what a pipeline stage receives.
         sampling_per_row: Of one row of logits while it is sampled from.
         buffer_per_row: Of Triton's sampling kernel, one row for each multiprocessor.
         encoding: Of an encoder pass over the largest image.
@@ -66,6 +69,7 @@ class ReserveRates:
         images: Images' worth of a video that a long context is measured with, at most.
         encoded: Of the outputs of the largest image, which stay while the model runs.
         encoded_per_token: Of the outputs of as many images as a step has tokens for.
+        compiling: Of the copy that a kernel is measured on while the model is compiled.
     """
 
     forward_per_token: float
@@ -87,6 +91,7 @@ class ReserveRates:
     images: int
     encoded: float
     encoded_per_token: float
+    compiling: float
 
     @property
     def flat(self) -> Any:  # noqa: ANN401 - a tuple of as many floats as there are fields
@@ -106,6 +111,7 @@ class ReserveRates:
         own_expert_kernels: bool = False,
         sorts: bool = False,
         nvidia: bool = True,
+        receives: bool = False,
     ) -> Self:
         """Read the rates off a model and an engine's release; arguments as for :func:`reserve`.
 
@@ -116,13 +122,22 @@ class ReserveRates:
         release = releases.release_of(engine)
         second = runs_second(model, sizes, engine, nvidia=nvidia)
         sampler = releases.sampler(release, second=second, flashinfer=None if nvidia and not sorts else False)
-        if sorts:
+        if sorts and not second:
             sampler = "sort"
         graphs = engine.graphs_reserved and (not second or releases.second_runner_estimates_graphs(release))
         workspace = engine.expert_workspace_kept and not own_expert_kernels
-        streams = engine.streams_buffer_kept and sizes.streams > 1
+        streams = (
+            sizes.streams * sizes.hidden * SERVED_BYTES
+            if (engine.streams_buffer_kept or drafts(model)) and sizes.streams > 1
+            else 0
+        )
+        alone = engine.lists("passed_alone", model.architecture)
+        received = received_bytes_per_token(sizes, alone=alone) if receives else 0
         tower = sizes.tower if images and releases.encoder_profiled(release, second=second) else None
         passed = encoding(None if sizes.encoder_tokens else tower, sizes.hidden, release, tensor_parallel)
+        if images and not sizes.encoder_tokens and releases.encoder_profiled(release, second=second):
+            heard = listening(model, clip_tokens(model, engine), release)
+            passed = heard if heard.kept else passed
         return cls(
             forward_per_token=forward_bytes_per_token(
                 sizes,
@@ -137,7 +152,7 @@ class ReserveRates:
             if workspace
             else 0,
             kept_per_token=kept_bytes(sizes),
-            streams_per_token=sizes.streams * sizes.hidden * SERVED_BYTES if streams else 0,
+            streams_per_token=streams + received,
             sampling_per_row=logit_bytes(sampler, tensor_parallel) * sizes.vocabulary,
             buffer_per_row=4 * sizes.vocabulary if rows_buffered(release, sampler) else 0,
             encoding=passed.image,
@@ -151,6 +166,7 @@ class ReserveRates:
             images=passed.images if videos else 1,
             encoded=passed.kept,
             encoded_per_token=passed.kept_per_token,
+            compiling=compiling_bytes(model, release, tensor_parallel, images=images),
         )
 
 
@@ -172,10 +188,13 @@ def reserve(
     videos: bool = True,
     own_expert_kernels: bool = False,
     sorts: bool = False,
+    compiled: bool = False,
     nvidia: bool = True,
     multicast: bool = True,
     context_tokens: int | None = None,
     device_class: str = "server",
+    receives: bool = False,
+    stages: bool = False,
 ) -> Reserve:
     """Estimate an engine's reserve for one model on one device.
 
@@ -190,11 +209,15 @@ def reserve(
         images: False if the engine was told to serve text only.
         videos: False if it was told to take no videos, so that it measures itself with an image.
         own_expert_kernels: True if the device's kernels for experts bring their own buffers.
-        sorts: True if the engine said that sampling sorts all logits, whatever its release does otherwise.
+        sorts: True if the engine said that sampling sorts all logits, whatever its release does otherwise; the second
+            model runner measures itself without sorting (``v1/worker/gpu/model_runner.py::_dummy_sampler_run``).
+        compiled: True if it finds its compiled graphs in the cache, as at a later start.
         nvidia: False on other vendors' devices.
         multicast: False on devices whose links have no multicast (:func:`multicasts`).
         context_tokens: The longest request that the engine was told to take; None for the model's.
         device_class: Which of the engine's error bands applies.
+        receives: True for a pipeline stage after the first.
+        stages: True for a pipeline stage, whose error band is that of the logs of such.
 
     Raises:
         InputError: If the engine's data lacks a coefficient.
@@ -209,19 +232,23 @@ def reserve(
         own_expert_kernels=own_expert_kernels,
         sorts=sorts,
         nvidia=nvidia,
+        receives=receives,
     )
     flat = rates.flat
     asked = context_tokens or model.context_tokens
-    activations = kernel.activation_bytes(flat, max_batched_tokens, max_seqs, asked, own_expert_kernels)
+    passes = partial(kernel.activation_bytes, flat, max_batched_tokens, max_seqs, asked, own_expert_kernels)
+    activations = passes(compiled=eager or compiled)
     shared = round(constant(engine, "unified_bytes")) if device_class == "unified" else 0
     outside = kernel.outside_bytes(flat, multicast, shared)
     graphs = 0 if eager else kernel.graph_bytes(rates.per_graph, max_seqs, max_batched_tokens)
     total = activations + outside + graphs
+    # A later start has what compiling took, and no flag tells which start it is: the band spans both.
+    spared = activations - passes(compiled=True)
     return Reserve(
         activations=activations,
         non_framework=outside,
         graphs=graphs,
-        uncertainty=round(error_band(engine, total, device_class)),
+        uncertainty=max(round(error_band(engine, total, device_class, stages=stages)), spared),
     )
 
 
@@ -245,13 +272,28 @@ def runs_second(model: Model, sizes: Shape, engine: Engine, *, nvidia: bool = Tr
     )
 
 
-def error_band(engine: Engine, reserve_bytes: float, device_class: str) -> float:
-    """Half width of the band that four in five logs of sources left out of the fit lie in."""
-    return kernel.error_band(*band(engine, device_class), reserve_bytes)
+def error_band(engine: Engine, reserve_bytes: float, device_class: str, *, stages: bool = False) -> float:
+    """Half width of the band that four in five logs of sources left out of the fit lie in.
+
+    Args:
+        engine: The engine's record, of one release.
+        reserve_bytes: What is kept in all.
+        device_class: Of :func:`device_class`.
+        stages: True for pipeline stages.
+    """
+    return kernel.error_band(*band(engine, device_class, stages=stages), reserve_bytes)
 
 
-def band(engine: Engine, device_class: str) -> tuple[float, float]:
+def band(engine: Engine, device_class: str, *, stages: bool = False) -> tuple[float, float]:
     """The band's share of the reserve and the bytes beside it, for a class of devices.
+
+    Pipeline stages have a band of their own, and no narrower one than their devices: sampling, which is the peak of
+    most whole models and hides what a forward pass takes beside what is counted, is run by the last stage alone.
+
+    Args:
+        engine: The engine's record, of one release.
+        device_class: Of :func:`device_class`.
+        stages: True for pipeline stages.
 
     Raises:
         InputError: If the engine's data lacks a coefficient.
@@ -260,7 +302,10 @@ def band(engine: Engine, device_class: str) -> tuple[float, float]:
     least = engine.coefficients.get(f"uncertainty_bytes_{device_class}")
     if share is None or least is None:
         share, least = constant(engine, "uncertainty_share"), constant(engine, "uncertainty_bytes")
-    return share, least
+    if not stages:
+        return share, least
+    of_stages = engine.coefficients.get("uncertainty_share_stages", 0.0)
+    return max((share, least), (of_stages, engine.coefficients.get("uncertainty_bytes_stages", 0.0)))
 
 
 def device_class(accelerator: Accelerator) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
 from kvreport.accounting.all_to_all import NVLINK_BYTES, Exchange
@@ -44,7 +44,7 @@ class Vllm(EngineRules):
 
     serves_only: ClassVar[bool] = True
 
-    exchange: ClassVar[Exchange] = Exchange(low_latency_nvlink_bytes=NVLINK_BYTES, one_sided=True)
+    exchange: ClassVar[Exchange] = Exchange(low_latency_nvlink_bytes=NVLINK_BYTES, every=True)
 
     @property
     def concurrency_is_tokens(self) -> bool:
@@ -99,6 +99,11 @@ class Vllm(EngineRules):
         """Vendor and compute capability, as far as kernels ask for them."""
         return kernels.Device.of(accelerator)
 
+    def overhead_class(self, model: Model, accelerator: Accelerator) -> Hashable:
+        """AMD's rows are set apart, and NVIDIA's generations pad experts."""
+        device = kernels.Device.of(accelerator)
+        return device.amd, device.major if any(r.component == "routed_experts" for r in model.weights) else 0
+
     def load_overhead(
         self,
         model: Model,
@@ -123,12 +128,21 @@ class Vllm(EngineRules):
             images=step.images,
             videos=step.videos,
             sorts=step.sorts,
+            compiled=step.compiled,
             own_expert_kernels=reserve.own_expert_kernels(accelerator),
             nvidia=accelerator.vendor.upper() == "NVIDIA",
             multicast=reserve.multicasts(accelerator),
             context_tokens=step.context_tokens,
             device_class=reserve.device_class(accelerator),
+            receives=step.receives,
+            stages=step.layout.pipeline > 1,
         )
+
+    def spared_later(self, model: Model, accelerator: Accelerator, step: Step) -> int:
+        """Bytes that a first start takes for compiling, and a later one with the same flags does not."""
+        first: int = self.reserve(model, accelerator, step).activations
+        later: int = self.reserve(model, accelerator, replace(step, compiled=True)).activations
+        return first - later
 
     def brings_expert_buffers(self, accelerator: Accelerator) -> bool:
         """True on Blackwell data-centre GPUs."""
@@ -140,13 +154,20 @@ class Vllm(EngineRules):
         taken = round(constant(self.engine, "unified_bytes")) if shared else 0
         return reserve.multicasts(accelerator), taken
 
-    def reserve_rates(self, model: Model, layout: Layout, *, nvidia: bool = True) -> tuple[float, ...] | None:
+    def reserve_rates(
+        self, model: Model, layout: Layout, *, nvidia: bool = True, receives: bool = False
+    ) -> tuple[float, ...] | None:
         """Bytes per token of a step, per row of logits and per graph, in the order of ``ReserveRates``.
 
         They are those of a device whose kernels for experts compute in the engine's buffers.
         """
         rates = reserve.ReserveRates.of(
-            model, self.engine, tensor_parallel=layout.tensor, expert_parallel=layout.expert, nvidia=nvidia
+            model,
+            self.engine,
+            tensor_parallel=layout.tensor,
+            expert_parallel=layout.expert,
+            nvidia=nvidia,
+            receives=receives,
         )
         flat: tuple[float, ...] = rates.flat
         return flat
@@ -155,9 +176,9 @@ class Vllm(EngineRules):
         """True on NVIDIA's devices: elsewhere the first model runner may serve the model."""
         return accelerator.vendor.upper() == "NVIDIA"
 
-    def error_band(self, accelerator: Accelerator) -> tuple[float, float]:
-        """The band of the device's class."""
-        return reserve.band(self.engine, reserve.device_class(accelerator))
+    def error_band(self, accelerator: Accelerator, *, stages: bool = False) -> tuple[float, float]:
+        """The band of the device's class, and of pipeline stages."""
+        return reserve.band(self.engine, reserve.device_class(accelerator), stages=stages)
 
     def share_on(self, accelerator: Accelerator | None, utilization: float | None) -> float:
         """The default where that much is free at start, else whole hundredths that surely are (unified memory)."""
@@ -195,11 +216,22 @@ class Vllm(EngineRules):
         states = any(isinstance(c, RecurrentState) for group in model.layers for c in group.caches)
         return serving.max_seqs if states else None
 
-    def open_choices(self, model: Model, accelerator: Accelerator, max_seqs: int) -> tuple[str, ...]:
-        """Up to 0.10 sampling sorts without FlashInfer; up to 0.11 Hopper has two kernels for MXFP4 experts."""
+    def open_choices(self, model: Model, accelerator: Accelerator, step: Step) -> tuple[str, ...]:
+        """Up to 0.10 sampling sorts without FlashInfer; up to 0.11 Hopper has two kernels for MXFP4 experts.
+
+        From 0.11.1 to 0.32 a first start measures less memory than one that finds its compiled graphs.
+        """
         release, found = releases.release_of(self.engine), []
+        spared = self.spared_later(model, accelerator, step) if releases.compiles_on_copies(release) else 0
+        if spared > 0:
+            found.append(
+                f"a first start, whose compiling takes {spared / GIB:.1f} GiB while memory is measured: a later start "
+                "that finds the compiled graphs has as much more for the cache"
+            )
+        if step.sorts:
+            return tuple(found)
         if releases.sampler_is_open(release, second=False) and accelerator.vendor.upper() == "NVIDIA":
-            more = max_seqs * model.vocabulary * (LOGIT_BYTES["sort"] - LOGIT_BYTES["probabilities"])
+            more = step.max_seqs * model.vocabulary * (LOGIT_BYTES["sort"] - LOGIT_BYTES["probabilities"])
             found.append(
                 f"sampler FlashInfer's, as in the published images: without it all logits are sorted, which takes "
                 f"{more / GIB:.1f} GiB more (--sampler sort)"

@@ -1,0 +1,36 @@
+"""Remembering what was read off records: a model's shape is asked for a thousand times in a row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Final, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_MOST: Final = 64
+
+
+def remembered(read: Callable[P, T]) -> Callable[P, T]:
+    """Remember a function's latest answers by the very objects that it was given, which must not change.
+
+    Records are compared by identity, because comparing or hashing all that is in one takes longer than reading it.
+
+    Args:
+        read: A function of positional arguments only.
+    """
+    known: dict[tuple[int, ...], tuple[tuple[object, ...], T]] = {}
+
+    @wraps(read)
+    def asked(*records: P.args, **none: P.kwargs) -> T:
+        key = tuple(map(id, records))
+        found = known.get(key)
+        if found is None:
+            if len(known) >= _MOST:
+                known.clear()
+            # With the answer the objects are kept, so that no other one gets an identity that is known.
+            found = known[key] = (records, read(*records, **none))
+        return found[1]
+
+    return asked
