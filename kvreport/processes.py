@@ -43,6 +43,13 @@ def exit_on_signals() -> None:
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) == signal.SIG_DFL:
             signal.signal(number, _exit)
+    atexit.register(_keep_the_status)
+
+
+def _keep_the_status() -> None:
+    # Python gives signals their default back before its last steps: a second one would end those with another status.
+    if _signalled and hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGHUP})
 
 
 def _exit(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - as signal calls it

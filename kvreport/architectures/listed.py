@@ -64,6 +64,7 @@ class Scope:
         self.listed = listed
         self.defaults = published_defaults().get(listed.config or next(iter(listed.model_types), ""), {})
         self.index: int | None = None
+        self.flat = ""  # the section that the config itself is, where a class without encoders is given flat
         self._found: dict[str, Any] = {}
 
     def look(self, path: str) -> Any:  # noqa: ANN401 - whatever the key holds, checked
@@ -112,6 +113,8 @@ class Scope:
 
     def _section(self, path: str) -> Keys:
         keys = self.root
+        if self.flat and path.partition(".")[0] == self.flat:
+            path = path.partition(".")[2]
         for part in path.split(".") if path else ():
             found = keys.section(part)
             keys = found or Keys({}, keys.where, keys.field(part), None, keys.trail)
@@ -184,9 +187,11 @@ def read_listed(listed: Listing, keys: Keys) -> Blueprint:
         InputError: If the config does not state what the listing needs.
     """
     root = keys.outer
-    if listed.text and not root.has(listed.text):
-        raise root.fault(listed.text, None, "an object that describes the language model")
     scope = Scope(root, listed)
+    if listed.text and not root.has(listed.text):
+        if listed.reads or any(row.component in ("vision", "audio", "other") for row in listed.rows):
+            raise root.fault(listed.text, None, "an object that describes the language model")
+        scope.flat = listed.text
     for condition, why in listed.refused:
         if scope.holds(condition):
             raise root.fault(condition.split()[0], "a value that cannot be read", why)

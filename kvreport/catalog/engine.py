@@ -81,6 +81,7 @@ class Engine(Record):
             whole ``tuples`` of one page of every size, as many as the largest group has layers of a size.
         expert_workspace_kept: True if the buffers that experts compute in stay allocated after a forward
             pass, so that they come on top of sampling.
+        audio_tokens: Tokens of the longest audio clip that each class takes; None where only the context limits it.
         streams_buffer_kept: True if models with several residual streams keep those of one step for a
             draft model, whether one is served or not.
         loaded_scales_kept: True if the 32-bit scales that MXFP4 experts were loaded with stay beside
@@ -127,6 +128,7 @@ class Engine(Record):
     image_cache_reserved: bool = True
     device_classes: tuple[DeviceClass, ...] = ()
     architectures: dict[Text, tuple[Text, ...]] = Field(default_factory=dict)
+    audio_tokens: dict[Text, Annotated[int, Field(ge=1, le=1 << 20)] | None] = Field(default_factory=dict)
     coefficients: dict[Text, Coefficient] = Field(default_factory=dict)
     notes: tuple[LongText, ...] = ()
     sources: Annotated[tuple[Source, ...], Field(min_length=1)]

@@ -10,7 +10,7 @@ from typing import Any, Final
 from kvreport.accounting.budget import Budget
 from kvreport.accounting.capacity import Verdict, blocks, start_verdict
 from kvreport.accounting.deployment import Deployment
-from kvreport.accounting.engines.vllm.towers import DYNAMIC_IMAGE_TOKENS, Tower
+from kvreport.accounting.engines.vllm.towers import DYNAMIC_IMAGE_TOKENS, Tower, clip_tokens
 from kvreport.accounting.kernel import UNLIMITED_REQUESTS
 from kvreport.accounting.kv_cache import SERVED_BYTES
 from kvreport.accounting.parallel import Layout
@@ -259,7 +259,8 @@ class Estimate:
         request = self.request
         tower = Tower.of(request.model) if request.images else None
         largest = DYNAMIC_IMAGE_TOKENS if tower is not None and tower.merged else None
-        images = request.inputs.get("image")
+        images, clips = request.inputs.get("image"), request.inputs.get("audio")
+        heard = clip_tokens(request.model, request.engine, request.context_tokens) if request.images else None
         return {
             "images": request.images,
             "limits": dict(request.inputs) or None,
@@ -268,6 +269,11 @@ class Estimate:
             "cache_bytes_per_largest_image": None
             if largest is None or tower is None
             else largest * tower.outputs * request.model.hidden_size * SERVED_BYTES,
+            "tokens_per_longest_audio": heard,
+            "tokens_of_audio_per_prompt": None if heard is None or clips is None else clips * heard,
+            "cache_bytes_per_longest_audio": None
+            if heard is None
+            else heard * request.model.hidden_size * SERVED_BYTES,
         }
 
     def _extras(self) -> dict[str, Any]:

@@ -14,6 +14,8 @@ from kvreport.accounting.all_to_all import (
     two_sided_bytes,
 )
 from kvreport.accounting.engines.registry import rules
+from kvreport.accounting.engines.vllm.reserve import ReserveRates
+from kvreport.accounting.engines.vllm.towers import clip_tokens
 from kvreport.accounting.parallel import Layout, stage_layers
 from kvreport.accounting.stages import stages
 from kvreport.accounting.weights import weights_by_component
@@ -433,3 +435,39 @@ def test_the_error_band_of_stages_is_no_narrower_than_that_of_their_devices(cata
     share, least = engine.error_band(catalog.accelerator("rtx-5090"), stages=True)
     for rank in found.deployment.ranks:
         assert rank.uncertainty_bytes == round(least + share * rank.reserve.total)
+
+
+@pytest.mark.parametrize(
+    ("name", "tokens", "width"),
+    [
+        ("google/gemma-3n-E4B-it", 188, 2048),
+        ("google/gemma-4-E4B-it", 750, 2560),
+        ("openai/whisper-large-v3", 1500, 1280),  # its encoder's positions, which each layer attends to
+    ],
+)
+def test_audio_clips_are_tokens_by_their_class(catalog: Catalog, name: str, tokens: int, width: int) -> None:
+    asked = {"gpu": "h100", "catalog": catalog, "limit_mm_per_prompt": {"audio": 2}}
+    told = estimate(name, **asked).to_dict()["extras"]["encoder"]
+    assert told["tokens_per_longest_audio"] == tokens
+    assert told["tokens_of_audio_per_prompt"] == 2 * tokens
+    assert told["cache_bytes_per_longest_audio"] == tokens * width * 2
+    text = estimate("llama-3.1-8b", gpu="h100", catalog=catalog).to_dict()["extras"]["encoder"]
+    assert text["tokens_per_longest_audio"] is None
+
+
+def test_a_model_that_only_listens_keeps_its_clips_while_it_is_measured(catalog: Catalog) -> None:
+    # Qwen2-Audio: 30 seconds are 3000 frames, 1500 positions, 750 tokens. A step has room for as many as it has tokens.
+    seeing = catalog.model("google/gemma-3n-E4B-it")
+    rows = tuple(row for row in seeing.weights if row.component != "vision")
+    engine = catalog.engine("vllm").model_copy(update={"audio_tokens": {seeing.architecture: 750}})
+    alone = seeing.model_copy(update={"weights": rows})
+    assert clip_tokens(alone, engine) == 750
+    rates = ReserveRates.of(alone, engine)
+    assert (rates.encoded, rates.encoded_per_token) == (750 * 2048 * 2, 2048 * 2)
+    assert ReserveRates.of(alone, engine, images=False).encoded == 0
+    assert (
+        ReserveRates.of(seeing, engine).encoded_per_token
+        == ReserveRates.of(seeing, catalog.engine("vllm")).encoded_per_token
+    )
+    whole = engine.model_copy(update={"audio_tokens": {seeing.architecture: None}})
+    assert clip_tokens(alone, whole, 4096) == 4096

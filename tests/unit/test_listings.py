@@ -178,6 +178,28 @@ def pooled(name: str) -> int:
     return total(read_config({"architectures": [name]}, assume_defaults=True))
 
 
+def test_a_text_half_is_read_flat_and_inside_a_section() -> None:
+    text = {
+        "cross_attention_layers": [1, 3],
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "max_position_embeddings": 2048,
+        "num_attention_heads": 4,
+        "num_hidden_layers": 5,
+        "num_key_value_heads": 2,
+        "vocab_size": 100,
+    }
+    flat = read_config({"architectures": ["MllamaForCausalLM"], **text})
+    inside = read_config({"architectures": ["MllamaForCausalLM"], "text_config": text})
+    assert total(flat) == total(inside)
+    assert [group.caches for group in flat.layers] == [group.caches for group in inside.layers]
+
+
+def test_a_model_with_an_encoder_needs_its_sections() -> None:
+    with pytest.raises(InputError, match=r"^config: text_config: found nothing"):
+        read_config({"architectures": ["Blip2ForConditionalGeneration"], "hidden_size": 64})
+
+
 def test_a_token_classifier_has_a_bias() -> None:
     # transformers 5.23, GenericForTokenClassification: 4096 x 2 + 2.
     assert pooled("LlamaForTokenClassification") - pooled("LlamaModel") == 2 * 4096 + 2

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import io
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pyarrow.parquet as pq
@@ -78,3 +80,25 @@ def test_a_text_never_has_the_sign_that_stands_for_a_comma(chosen):
         len(names) - 1
     }
     assert write.arrow.JOINT not in gzip.decompress(files.csv_body).decode()
+
+
+def test_this_process_computes_while_another_is_busy_and_files_come_in_order(chosen, monkeypatch):
+    groups = [(position,) for position in range(4)] * 5
+    here = threading.current_thread()
+    computed, others = [], threading.Event()
+
+    def counting(part):
+        mine = threading.current_thread() is here
+        computed.append(mine)
+        if mine:
+            others.set()
+        else:
+            assert others.wait(30)  # the other one is busy until this one has computed something
+        return [part.models[0].id]
+
+    monkeypatch.setattr(write, "model_files", counting)
+    monkeypatch.setattr(write, "_axes", [chosen])
+    with ThreadPoolExecutor(1) as pool:
+        found = list(write._shared_out(chosen, groups, pool, 1))
+    assert found == [[chosen.models[position].id] for (position,) in groups]
+    assert set(computed) == {True, False}

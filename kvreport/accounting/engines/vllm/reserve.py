@@ -32,7 +32,7 @@ from kvreport.accounting.engines.vllm.profiling import (
     states_encoded_bytes,
     stream_bytes_per_token,
 )
-from kvreport.accounting.engines.vllm.towers import encoding
+from kvreport.accounting.engines.vllm.towers import clip_tokens, encoding, listening
 from kvreport.accounting.extras import drafts
 from kvreport.accounting.kv_cache import SERVED_BYTES
 from kvreport.catalog.accelerator import Accelerator
@@ -135,6 +135,9 @@ class ReserveRates:
         received = received_bytes_per_token(sizes, alone=alone) if receives else 0
         tower = sizes.tower if images and releases.encoder_profiled(release, second=second) else None
         passed = encoding(None if sizes.encoder_tokens else tower, sizes.hidden, release, tensor_parallel)
+        if images and not sizes.encoder_tokens and releases.encoder_profiled(release, second=second):
+            heard = listening(model, clip_tokens(model, engine), release)
+            passed = heard if heard.kept else passed
         return cls(
             forward_per_token=forward_bytes_per_token(
                 sizes,

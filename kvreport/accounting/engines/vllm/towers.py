@@ -17,6 +17,8 @@ from typing import Final
 from kvreport.accounting import kernel
 from kvreport.accounting.engines.vllm.releases import FIRST_ENGINE_ENDS, Release
 from kvreport.accounting.kv_cache import SERVED_BYTES
+from kvreport.catalog.caches import CrossAttention
+from kvreport.catalog.engine import Engine
 from kvreport.catalog.model import Model, WeightGroup
 
 DYNAMIC_IMAGE_TOKENS: Final = kernel.IMAGE_TOKENS
@@ -166,6 +168,42 @@ def encoding(tower: Tower | None, hidden: int, release: Release, ranks: int = 1)
         kept=DYNAMIC_IMAGE_TOKENS * kept,
         kept_per_token=kept,
     )
+
+
+def listening(model: Model, tokens: int | None, release: Release) -> Encoding:
+    """What stays of the clips that a model is measured with which takes audio and no images; the pass is not counted.
+
+    Args:
+        model: The model.
+        tokens: Tokens of the longest clip (:func:`clip_tokens`); None where they are not known.
+        release: The release.
+    """
+    sees = any(row.component == "vision" for row in model.weights)
+    if tokens is None or sees or release < FIRST_ENGINE_ENDS:
+        return Encoding()
+    each = float(model.hidden_size * SERVED_BYTES)
+    return Encoding(kept=tokens * each, kept_per_token=each)
+
+
+def clip_tokens(model: Model, engine: Engine, context_tokens: int | None = None) -> int | None:
+    """Tokens of the longest audio clip, by the class's processor; None without an audio tower or a known limit.
+
+    Layers that attend to a clip's states see as many of them as the encoder has positions.
+
+    Args:
+        model: The model.
+        engine: The engine's record, which lists the classes.
+        context_tokens: The longest request; None for the model's longest.
+    """
+    if not any(row.component == "audio" for row in model.weights):
+        return None
+    caches = [cache for group in model.layers for cache in group.caches]
+    attended = max((cache.encoder_tokens for cache in caches if isinstance(cache, CrossAttention)), default=0)
+    if attended:
+        return attended
+    if model.architecture not in engine.audio_tokens:
+        return None
+    return engine.audio_tokens[model.architecture] or context_tokens or model.context_tokens
 
 
 def video_images(release: Release) -> int:
