@@ -187,7 +187,8 @@ def sizes(site: Path) -> dict[str, object]:
         if sent:
             pages[kind] = {"number": len(sent), "median": statistics.median(sent), "largest": max(sent)}
     everything = [path for path in site.rglob("*") if path.is_file()]
-    downloads = [path for path in everything if path.is_relative_to(site / "downloads")]
+    datasets = (site / "downloads", *(path for path in (site / "data/releases").glob("*") if path.is_dir()))
+    downloads = [path for path in everything if any(path.is_relative_to(folder) for folder in datasets)]
     index = site / "search" / "search_index.json"
     return {
         "pages_gzip_bytes": pages,

@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -115,6 +116,16 @@ def copy_catalog(repository: Path, target: Path) -> Path:
     return target
 
 
+def old_tables(folder: Path) -> None:
+    """Write the tables of the old release, as a site has published them."""
+    tables = {"capacity.parquet": b"every row of 2020", "models.csv": b"model\nOld 7B\n"}
+    (folder / OLD_RELEASE).mkdir(parents=True)
+    for name, content in tables.items():
+        (folder / OLD_RELEASE / name).write_bytes(content)
+    sums = "".join(f"{sha256(content).hexdigest()}  {name}\n" for name, content in tables.items())
+    (folder / OLD_RELEASE / "SHA256SUMS").write_text(sums, encoding="ascii")
+
+
 def build(config: Path) -> None:
     """Build a site in this process, warnings being errors."""
     from mkdocs.commands.build import build as mkdocs_build
@@ -148,6 +159,8 @@ def tiny_site(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Tin
             shutil.copytree(fetched, root / ".cache" / "kvreport" / name)
     config = root / "mkdocs.yml"
     text = CONFIGURATION.format(docs=docs, site=root / "site", catalog=catalog)
+    old_tables(root / "published")
+    text = text.replace("      catalog:", f"      releases: {root / 'published'}\n      catalog:", 1)
     config.write_text(text, encoding="utf-8")
     build(config)
     return TinySite(root / "site", config, catalog)

@@ -751,21 +751,30 @@
         : [];
       view.after.replaceChildren(
         ...(left > 0
-          ? [make(
-            "button",
-            {
-              type: "button",
-              class: "kv-button",
-              onclick: () => {
-                const from = shown;
-                shown += PAGE * 10;
-                view.body.append(...found.rows.slice(from, shown).map(line));
-                units(view.table);
-                rest();
+          ? [
+            make(
+              "button",
+              {
+                type: "button",
+                class: "kv-button",
+                onclick: () => {
+                  const from = shown;
+                  shown += PAGE * 10;
+                  view.body.append(...found.rows.slice(from, shown).map(line));
+                  units(view.table);
+                  rest();
+                },
               },
-            },
-            left > PAGE * 10 ? `Show ${count(PAGE * 10)} more of ${count(left)}` : `Show ${count(left)} more`,
-          )]
+              left > PAGE * 10
+                ? `Show ${count(PAGE * 10)} more of ${count(left)}`
+                : `Show ${count(left)} more`,
+            ),
+            make(
+              "span",
+              { class: "kv-paper" },
+              `Printed are the first ${count(shown)} of ${count(shown + left)} rows.`,
+            ),
+          ]
           : []),
         ...kept,
       );

@@ -482,18 +482,19 @@
       const read = async () => {
         const answer = await fetch(new URL(name, location.href));
         if (!answer.ok) throw new Error(String(answer.status));
-        const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-        rest.append(...$$(".kv-rest > tr", page));
+        putRest(rest, await answer.text());
       };
-      pending.set(
-        table,
-        read().catch(() => {/* the link to the plain page stays */}).then(() => {
-          delete rest.dataset.kvRows;
-          units(table);
-        }),
-      );
+      pending.set(table, read().catch(() => {/* the link to the plain page stays */}));
     }
     return pending.get(table);
+  }
+
+  /* The further rows of a table, from its plain page; the printer may have read them before. */
+  function putRest(rest, html) {
+    if (!rest.dataset.kvRows) return;
+    delete rest.dataset.kvRows;
+    rest.append(...$$(".kv-rest > tr", new DOMParser().parseFromString(html, "text/html")));
+    units(rest.closest("table"));
   }
 
   /* A search in the page finds rows that are not drawn yet, and an address leads to them. */
@@ -628,10 +629,24 @@
   }
 
   addEventListener("popstate", () => parts.forEach((part) => part?.restore?.()));
-  addEventListener("beforeprint", () =>
-    $$("details.kv-data").forEach((details) => {
-      details.open = true;
-    }));
+  /* Paper has whole tables, also of a page that nobody has touched: the printer waits while their rows are read.
+     It has the page's address, and the release that its numbers are of. */
+  addEventListener("beforeprint", () => {
+    for (const details of $$("details.kv-data")) details.open = true;
+    for (const rest of location.protocol === "file:" ? [] : $$(".kv-rest[data-kv-rows]")) {
+      const request = new XMLHttpRequest();
+      request.open("GET", rest.dataset.kvRows, false);
+      try {
+        request.send();
+        if (request.status === 200) putRest(rest, request.responseText);
+      } catch { /* the page says how many rows are on paper */ }
+    }
+    const place = $("main article") || $("main"), release = $('meta[name="kv-release"]')?.content;
+    if (!place) return;
+    const line = $(".kv-printed") || place.appendChild(make("p", { class: "kv-printed" }));
+    const page = $('link[rel="canonical"]')?.href || location.origin + location.pathname;
+    line.textContent = page + location.search + (release ? ` · data release ${release}` : "");
+  });
 
   window.kvreport = {
     landed: location.pathname,

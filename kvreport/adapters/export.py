@@ -36,6 +36,7 @@ def export(
     gpus: str = "*",
     cache: Path,
     dataset: bool = True,
+    releases: Path | None = None,
     site_url: str = "",
     progress: Callable[[str], None] = lambda _: None,
 ) -> int:
@@ -48,6 +49,7 @@ def export(
         gpus: Pattern over accelerator ids.
         cache: Folder that keeps drawings and files between runs.
         dataset: Whether to write the dataset too.
+        releases: Folder of the data releases published before.
         site_url: Where the folder will be served, or "".
         progress: Told how far it is.
 
@@ -63,6 +65,7 @@ def export(
         gpus=gpus,
         cache=cache,
         dataset=dataset,
+        releases=releases,
         site_url=site_url,
         progress=progress,
     )

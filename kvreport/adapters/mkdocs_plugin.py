@@ -98,6 +98,8 @@ class KvreportConfig(Config):
             left alone; ``capacity`` if the project has a home page and names none.
         cache: Folder that keeps drawn charts and computed files between builds.
         downloads: Whether to write the dataset beside the pages.
+        releases: Folder of the data releases published before, ``data/releases/`` of the published site; they
+            are checked and stay at their addresses.
         templates: Folder whose templates replace the package's of the same name.
         policy: Whether every page states a Content-Security-Policy.
         prose: List of the quantities that may stand in prose uncomputed; without it none is looked for.
@@ -110,6 +112,7 @@ class KvreportConfig(Config):
     prefix = config_options.Type(str, default="")
     cache = config_options.Type(str, default=".cache/kvreport")
     downloads = config_options.Type(bool, default=True)
+    releases = config_options.Optional(config_options.Dir(exists=True))
     templates = config_options.Optional(config_options.Dir(exists=True))
     policy = config_options.Type(bool, default=True)
     prose = config_options.Optional(config_options.File(exists=True))
@@ -220,6 +223,7 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
                 gpus=self.config.gpus,
                 cache=cache,
                 dataset=self.config.downloads,
+                releases=Path(self.config.releases) if self.config.releases else None,
                 site_url=urljoin(config.site_url, self.mount.prefix) if config.site_url else "",
                 written=()
                 if self.mount.foreign

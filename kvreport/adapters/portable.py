@@ -73,6 +73,7 @@ def export_project(
     gpus: str = "*",
     cache: Path,
     dataset: bool = True,
+    releases: Path | None = None,
     site_url: str = "",
     progress: Callable[[str], None] = lambda _: None,
 ) -> int:
@@ -86,6 +87,7 @@ def export_project(
         gpus: Pattern that an accelerator's id must match.
         cache: Folder that keeps drawings between runs.
         dataset: Whether to write the dataset too.
+        releases: Folder of the data releases published before.
         site_url: Where the site will stand, or "".
         progress: Told how far it is.
 
@@ -101,6 +103,7 @@ def export_project(
         gpus=gpus,
         cache=cache,
         dataset=dataset,
+        releases=releases,
         site_url=site_url,
         progress=progress,
     )

@@ -38,6 +38,12 @@ def register(add: Add) -> None:
     )
     export.add_argument("--no-dataset", action="store_true", help="leave the dataset out")
     export.add_argument(
+        "--releases",
+        metavar="DIR",
+        type=Path,
+        help="data releases published before (data/releases/ of the site); checked, and kept at their addresses",
+    )
+    export.add_argument(
         "--cache", default=".cache/kvreport", metavar="DIR", help="keeps drawings between runs"
     )
     export.add_argument("--site-url", default="", metavar="URL", help="where the site will stand")
@@ -73,6 +79,7 @@ def _export(options: argparse.Namespace) -> int:
         "gpus": options.gpus,
         "cache": Path(options.cache),
         "dataset": not options.no_dataset,
+        "releases": options.releases,
         "site_url": options.site_url,
         "progress": lambda line: write(line, sys.stderr),
     }

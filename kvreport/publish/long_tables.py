@@ -16,6 +16,7 @@ from typing import Final
 LARGE: Final = 20_000
 """Characters of further rows from which on a page leaves them out: a tenth of a second of a slow phone's connection."""
 
+_CUT: Final = '<span class="kv-paper">Only the first rows are printed. </span>'
 _REST: Final = re.compile(
     r'<tbody class="kv-rest">\n(.*?)</tbody>\n</table>\n(<details.*?</details>)', re.DOTALL
 )
@@ -51,7 +52,7 @@ def apart(html: str, style: str) -> tuple[str, dict[str, str]]:
         pieces += (
             html[done : found.start()],
             f'<tbody class="kv-rest" data-kv-rows="{name}"></tbody>\n</table>\n{switch}\n',
-            f'<p class="kv-note kv-all-rows"><a href="{name}">All {words} as a plain page</a></p>',
+            f'<p class="kv-note kv-all-rows">{_CUT}<a href="{name}">All {words} as a plain page</a></p>',
         )
         done = found.end()
     return "".join([*pieces, html[done:]]), plain

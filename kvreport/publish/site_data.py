@@ -18,6 +18,7 @@ from kvreport.catalog.load import RELEASED
 from kvreport.catalog.model import Model
 from kvreport.dataset.grid import Axes, Fleet, axes
 from kvreport.estimation.request import AUTO, storable_on
+from kvreport.publish.archive import Release
 from kvreport.publish.capacities import Capacity, Outcome, capacity_of
 from kvreport.publish.downloads import Downloads
 from kvreport.publish.parts import Parts
@@ -55,6 +56,7 @@ class SiteData:
         on_one: For each (accelerator, weight format): (model id, weight bytes) that one device serves.
         version: The data release, ``2026.11.21``.
         downloads: The dataset's files.
+        releases: Whole data releases that the site has, the latest first.
         site_url: Where the site will stand, or "".
         progress: Told how far the build is.
         parts: Values of single models, kept between builds.
@@ -71,6 +73,7 @@ class SiteData:
     version: str
     downloads: Downloads
     site_url: str = ""
+    releases: tuple[Release, ...] = ()
     progress: Callable[[str], None] = field(default=lambda _: None)
     parts: Parts = field(default_factory=lambda: Parts(None))
 

@@ -21,6 +21,7 @@ from kvreport.catalog.record_cache import keep_models, recall_models
 from kvreport.catalog.records import Records
 from kvreport.dataset.release import data_version
 from kvreport.publish import (
+    archive,
     browser,
     embeds,
     engine_changes,
@@ -102,6 +103,7 @@ class Report:
         assets: (address, content) of generated files that pages need to be shown.
         files: (address, content) of the files beside the pages: data for the browser, feeds, citation.
         downloads: The dataset's files.
+        before: Data releases published before.
         cache: Folder kept between builds.
         version: Release of the data.
     """
@@ -110,13 +112,23 @@ class Report:
     assets: tuple[tuple[str, bytes], ...]
     files: tuple[tuple[str, bytes], ...]
     downloads: Downloads
+    before: tuple[archive.Release, ...]
     cache: Path
     version: str = ""
 
     @property
     def file_names(self) -> tuple[str, ...]:
         """Addresses of every file that :meth:`write_files` writes."""
-        return (VEGA, *(address for address, _ in self.files), *self.downloads.names())
+        return (
+            VEGA,
+            *(address for address, _ in self.files),
+            *self.downloads.names(),
+            *(name for one in self._releases for name in one.names),
+        )
+
+    @property
+    def _releases(self) -> tuple[archive.Release, ...]:
+        return archive.joined(self.before, archive.present(self.downloads, self.version))
 
     def write_files(self, target: Path) -> None:
         """Write the files beside the pages.
@@ -128,6 +140,8 @@ class Report:
             write_whole(target / address, content)
         write_whole(target / VEGA, vega.bundle(self.cache))
         self.downloads.place(target / FOLDER)
+        for release in self._releases:
+            release.place(target)
 
     def moved(self, cache: Path) -> Report:
         """Return the report with its files where the cache is now: caches are copied and restored."""
@@ -144,6 +158,7 @@ def build(
     gpus: str = "*",
     cache: Path,
     dataset: bool = True,
+    releases: Path | None = None,
     site_url: str = "",
     written: tuple[str, ...] = (),
     progress: Callable[[str], None] = lambda _: None,
@@ -156,12 +171,13 @@ def build(
         gpus: Pattern that an accelerator's id must match.
         cache: Folder that keeps drawings and files between builds.
         dataset: Whether to write the dataset, the largest part.
+        releases: Folder of the data releases published before: ``data/releases/`` of the site.
         site_url: Where the site will stand, or "".
         written: Addresses of pages that the site has beside the generated ones, for the front page's doors.
         progress: Told how far the build is.
 
     Raises:
-        InputError: The catalog is at fault, or nothing matches.
+        InputError: The catalog is at fault, nothing matches, or an earlier release is not what it was.
     """
     folders = (resources.package_dir(), resources.assets_dir(), *templating.folders())
     records = data or resources.data_dir()
@@ -175,7 +191,9 @@ def build(
         python_runtime.state(cache),
         sql_runtime.state(cache),
     )
-    state = digest((records, *folders), _PACKAGES, models, *settings)
+    before = archive.published(releases)
+    earlier = [(one.version, str(one.folder), one.sums) for one in before]
+    state = digest((records, *folders), _PACKAGES, models, earlier, *settings)
     kept = recall(cache / "report", state)
     if isinstance(kept, Report):
         here = kept.moved(cache)
@@ -188,7 +206,7 @@ def build(
     state_of_evidence = digest(shared, _PACKAGES, site_url, code(without=ABOVE_NUMBERS))
     noted = Noted(cache / "parts" / "evidence.noted", state_of_evidence, Records({"site": records}))
     with keeping(noted):
-        made = _build(data, models, gpus, cache, site_url, written, progress, parts, dataset=dataset)
+        made = _build(data, models, gpus, cache, site_url, written, progress, parts, before, dataset=dataset)
     keep(cache / "report", state, made)
     return made
 
@@ -202,6 +220,7 @@ def _build(
     written: tuple[str, ...],
     progress: Callable[[str], None],
     parts: Parts,
+    before: tuple[archive.Release, ...],
     *,
     dataset: bool,
 ) -> Report:
@@ -225,6 +244,7 @@ def _build(
         progress=progress,
         parts=parts,
     )
+    site = replace(site, releases=archive.joined(before, archive.present(published, version)))
     requests = (request for kind in PAGE_TYPES for request in kind.requests(site))
     python, sql = tuple(python_runtime.files(cache)), tuple(sql_runtime.files(cache))
     inputs = Inputs(
@@ -248,6 +268,7 @@ def _build(
             *headers.files(p.uri for p in finished),
         ),
         downloads=published,
+        before=before,
         cache=cache,
         version=version,
     )

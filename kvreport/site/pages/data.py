@@ -8,8 +8,8 @@ from typing import Final
 
 from kvreport import units
 from kvreport.dataset import columns
-from kvreport.publish import changes
-from kvreport.publish.downloads import FOLDER
+from kvreport.publish import archive, changes
+from kvreport.publish.downloads import FOLDER, SUMS
 from kvreport.publish.site_data import SiteData
 from kvreport.site.kit.elements import Fact, Link
 from kvreport.site.kit.page import Page, Section
@@ -69,6 +69,7 @@ class DataContext:
         downloads: Every file with its size.
         tables: (title, description, dictionary) of every published table.
         readers: (library, code) that reads the Parquet file.
+        releases: (release, its files) of every whole dataset that the site has, the latest first.
         changes: (release, what it changed, a sentence each), the latest first.
         cite: How to cite the dataset.
         bibtex: The same for BibTeX.
@@ -80,6 +81,7 @@ class DataContext:
     downloads: tuple[Link, ...]
     tables: tuple[tuple[str, str, Table], ...]
     readers: tuple[tuple[str, str], ...]
+    releases: tuple[tuple[str, tuple[Link, ...]], ...]
     changes: tuple[tuple[str, tuple[str, ...]], ...]
     cite: str
     bibtex: str
@@ -102,6 +104,9 @@ def page(site: SiteData) -> Page:
             Section("dictionary", "Dictionary", render("data/dictionary.html", "data/", names)),
             Section("read", "Read the data", render("data/read.html", "data/", names)),
             Section("changes", "What changed", render("data/changes.html", "data/", names)),
+            Section(
+                "releases", "Data releases at their own address", render("data/releases.html", "data/", names)
+            ),
             Section("cite", "Cite", render("data/cite.html", "data/", names)),
         ),
     )
@@ -115,6 +120,7 @@ def context(site: SiteData) -> DataContext:
         downloads=tuple(_files(site)),
         tables=tuple((table.title, table.description, _dictionary(table)) for table in columns.TABLES),
         readers=READERS,
+        releases=tuple((one.version, tuple(_release_files(one))) for one in site.releases),
         changes=tuple((one.version, one.lines) for one in changes.history(site)),
         cite=f"kvreport: memory and capacity of language models on accelerators, data release {site.version}. CC BY 4.0.",
         bibtex=(
@@ -147,6 +153,13 @@ def _files(site: SiteData) -> Iterator[Link]:
         yield Link(name, f"{FOLDER}/{name}", f"{note}, {units.human_bytes(size)}")
     yield Link("v1/site.json", f"{FOLDER}/v1/site.json", "accelerators, formats and contexts for programs")
     yield Link("v1/explore.json", f"{FOLDER}/v1/explore.json", "every model's profiles in one file")
+
+
+def _release_files(release: archive.Release) -> Iterator[Link]:
+    """The files of a release at the release's own address."""
+    for name, size, _ in release.files:
+        yield Link(name, f"{archive.FOLDER}/{release.version}/{name}", units.human_bytes(size))
+    yield Link(SUMS, f"{archive.FOLDER}/{release.version}/{SUMS}", "checksums")
 
 
 def _plain(text: str) -> str:

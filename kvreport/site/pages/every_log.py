@@ -86,6 +86,7 @@ def _cases(found: Validation, quantities: Mapping[str, str]) -> Table:
             Column("Source", numeric=False),
         ),
         tuple(rows),
+        css="kv-logs",
         sortable=True,
     )
 

@@ -1,0 +1,134 @@
+"""Pages on paper, printed before anybody has touched them: whole tables, painted heads, no controls, light colors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from visits import Visit, address, browser
+
+__all__ = ["address", "browser"]  # fixtures
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+PAGES = (
+    "",
+    "models/",
+    "gpus/",
+    "explore/",
+    "compare/",
+    "sizer/",
+    "log/",
+    "traffic/",
+    "data/",
+    "your-model/",
+)
+CONTROLS = "main :is(button:not(.kv-sort, .kv-whybutton, .kv-link), input, select, textarea)"
+SHOWN = "(nodes) => nodes.filter((node) => node.checkVisibility({ visibilityProperty: true })).map((node) => node.outerHTML.slice(0, 90))"
+
+
+@pytest.fixture
+def visit(browser, address) -> Iterator[Visit]:
+    made = Visit(browser, address, color_scheme="dark")
+    yield made
+    made.context.close()
+    assert not made.faults
+
+
+def paper(visit: Visit, uri: str):
+    """Open a page and print it as a browser does, without a move of the pointer."""
+    page = visit.page
+    page.goto(visit.address + uri)
+    page.wait_for_selector("html.js")
+    page.emulate_media(media="print", color_scheme="dark")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    return page
+
+
+@pytest.mark.parametrize("uri", PAGES)
+def test_no_control_is_on_paper_and_nothing_is_cut(visit, uri):
+    page = paper(visit, uri)
+    assert page.locator("main h1").is_visible()
+    assert page.locator(CONTROLS).evaluate_all(SHOWN) == []
+    assert page.locator("html").evaluate(
+        "(html) => getComputedStyle(html).getPropertyValue('--kv-paper')"
+    ) in (
+        "#fff",
+        "#ffffff",
+    )
+
+
+def test_rows_of_a_plain_page_are_read_while_the_printer_waits(visit):
+    fetched = []
+    visit.page.on("request", lambda request: fetched.append(request.url))
+    plain = '<table><tbody class="kv-rest"><tr id="far"><th>Far row</th></tr></tbody></table>'
+
+    def rows(route) -> None:
+        route.fulfill(body=plain, content_type="text/html; charset=utf-8")
+
+    def page_with_table(route) -> None:
+        html = route.fetch().text()
+        table = (
+            '<div class="kv-scroll"><table class="kv-table" id="long"><tbody><tr><th>Near row</th></tr></tbody>'
+            '<tbody class="kv-rest" data-kv-rows="rows.html"></tbody></table>'
+            '<p class="kv-all-rows"><span class="kv-paper">Only the first rows are printed. </span><a href="rows.html">All</a></p></div>'
+        )
+        route.fulfill(
+            body=html.replace("</article>", f"{table}</article>", 1), content_type="text/html; charset=utf-8"
+        )
+
+    visit.context.route("**/data/", page_with_table)
+    visit.context.route("**/data/rows.html", rows)
+    page = paper(visit, "data/")
+    assert page.locator("#far").is_visible()
+    assert page.locator("#long tr").count() == 2
+    assert page.locator(".kv-all-rows").is_hidden()
+    visit.context.unroute("**/data/rows.html")
+    visit.context.route("**/data/rows.html", lambda route: route.fulfill(status=204))
+    page = paper(visit, "data/")
+    assert page.locator(".kv-all-rows .kv-paper").is_visible()
+
+
+def test_a_sheet_states_its_address_and_release(visit):
+    page = paper(visit, "gpus/?name=h100")
+    line = page.locator(".kv-printed")
+    assert line.is_visible()
+    assert line.inner_text().startswith("https://example.org/tiny/gpus/?name=h100 · data release 20")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert line.count() == 1
+    page.emulate_media(media="screen")
+    assert line.is_hidden()
+
+
+def test_the_head_of_a_sortable_table_has_no_button_boxes(visit):
+    """Chromium paints no button where a table's head is repeated on the next sheet."""
+    page = paper(visit, "explore/")
+    page.wait_for_selector("#explore-table thead .kv-sort", state="attached")
+    displays = page.locator("#explore-table thead .kv-sort").evaluate_all(
+        "(nodes) => [...new Set(nodes.map((node) => getComputedStyle(node).display))]"
+    )
+    assert displays == ["contents"]
+
+
+def test_names_of_models_stand_on_one_line_in_the_explorer(visit):
+    visit.page.set_viewport_size({"width": 700, "height": 990})  # A4 less its margins
+    page = paper(visit, "explore/")
+    page.wait_for_selector("#explore-table tbody tr", state="attached")
+    lines = page.locator("#explore-table tbody th").evaluate_all(
+        "(cells) => cells.map((cell) => { const range = document.createRange(); range.selectNodeContents(cell);"
+        " return new Set([...range.getClientRects()].map((one) => Math.round(one.bottom / 6))).size; })"
+    )
+    assert lines
+    assert max(lines) <= 2
+
+
+def test_the_explorer_says_how_many_rows_are_on_paper(visit):
+    page = paper(visit, "explore/?show=all")
+    page.wait_for_selector("#explore-table tbody tr", state="attached")
+    drawn = page.locator("#explore-table tbody tr").count()
+    note = page.locator(".kv-after .kv-paper")
+    if drawn < 50:
+        pytest.fail("the query of this test finds too few rows to be cut")
+    note.wait_for(state="visible")
+    assert note.inner_text().startswith(f"Printed are the first {drawn} of ")
+    assert page.locator(".kv-after button").is_hidden()
