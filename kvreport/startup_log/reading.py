@@ -39,6 +39,14 @@ RESULTS: Final = (
 
 _BEGINS: Final = re.compile(BEGINS, re.ASCII)
 _RESULTS: Final = re.compile(RESULTS, re.ASCII)
+_SERVING: Final = re.compile(
+    r'HTTP/[12](?:\.[01])?" [1-5][0-9]{2}\b|throughput: [0-9.]+ tokens/s|(?:Prefill|Decode) batch[,.] ?#',
+    re.ASCII,
+)
+"""Lines of a server that answers requests: no pattern reads them, and a long log has little else."""
+_SERVING_LINE: Final = 500
+"""Longer lines may be several that were joined."""
+
 _COMPILED: Final = tuple(re.compile(pattern.expression, re.ASCII) for pattern in ALL)
 _SCALES: Final = {"gib": GIB, "gb": GIB, "mib": 1 << 20, "ki": 1024, "k": 1000}
 
@@ -257,7 +265,9 @@ def table() -> dict[str, Any]:
 
 
 def _match(line: str) -> list[tuple[Pattern, dict[str, Value]]]:
-    found = []
+    found: list[tuple[Pattern, dict[str, Value]]] = []
+    if len(line) < _SERVING_LINE and _SERVING.search(line):
+        return found
     for pattern, compiled in zip(ALL, _COMPILED, strict=True):
         match = compiled.search(line)
         if match is None:

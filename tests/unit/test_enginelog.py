@@ -4,13 +4,14 @@ The lines are from published logs: vLLM and SGLang issues, pull requests and rep
 """
 
 import re
+import time
 from pathlib import Path
 
 import pytest
 
 from kvreport.cli import main
 from kvreport.errors import InputError
-from kvreport.startup_log import FACTS, PATTERNS, read_log, table
+from kvreport.startup_log import FACTS, PATTERNS, read_log, reading, table
 from kvreport.startup_log.diagnose import diagnose
 from kvreport.startup_log.laid_out import version_of
 
@@ -361,3 +362,33 @@ def test_a_file_that_powershell_wrote_is_read(tmp_path: Path, capsys: pytest.Cap
     assert capsys.readouterr().out.startswith("13.48x: 13 requests of 32,768 tokens")
     path.write_text(f"\ufeff{line}", encoding="utf-8")
     assert main(["log", str(path)]) == 0
+
+
+SERVING = (
+    'INFO:     127.0.0.1:34042 - "POST /v1/chat/completions HTTP/1.1" 200 OK',
+    "INFO 10-06 17:00:41 [loggers.py:271] Engine 000: Avg prompt throughput: 0.9 tokens/s, Running: 1 reqs",
+    "[2026-03-30 14:21:44 TP0] Decode batch, #running-req: 1, #token: 130, token usage: 0.00, cuda graph: True",
+    "[2026-03-30 14:21:44] Prefill batch, #new-seq: 1, #new-token: 7, #cached-token: 0, token usage: 0.00",
+)
+
+
+@pytest.mark.parametrize("line", SERVING)
+def test_lines_of_a_server_at_work_are_passed_over_at_once(
+    line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert reading._match(line) == []
+    monkeypatch.setattr(reading, "_SERVING_LINE", 0)
+    assert reading._match(line) == []  # no pattern reads them
+
+
+def test_a_fact_in_a_joined_line_is_read_all_the_same() -> None:
+    joined = SERVING[0] * 8 + " Available KV cache memory: 4.25 GiB"
+    assert read_log(joined).facts["kv_pool"] == 4.25 * 2**30
+
+
+def test_a_long_log_is_read_in_a_second_per_megabyte() -> None:
+    served = "\n".join(line for line in SERVING for _ in range(2500))
+    began = time.process_time()
+    found = read_log("Available KV cache memory: 4.25 GiB\n" + served)
+    assert found.facts["kv_pool"] == 4.25 * 2**30
+    assert (time.process_time() - began) * 1e6 / len(served) < 1
