@@ -8,9 +8,9 @@ import pytest
 from kvreport.catalog.load import open_catalog
 from kvreport.catalog.observation import Observation
 from kvreport.cli import main
-from kvreport.evidence.validation import compare
 from kvreport.errors import InputError
 from kvreport.evidence.records import read_observations
+from kvreport.evidence.validation import compare
 from kvreport.resources import data_dir
 
 RECORD = {
