@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from kvreport.catalog.load import open_catalog
+from kvreport.catalog.observation import Observation
 from kvreport.cli import main
 from kvreport.errors import InputError
 from kvreport.evidence.records import read_observations
+from kvreport.evidence.validation import compare
 from kvreport.resources import data_dir
 
 RECORD = {
@@ -46,8 +49,10 @@ def test_lines_of_json_are_judged(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert set(rows) >= {"tokens given pool", "pool", "tokens", "concurrency"}
     tokens = rows["tokens"]
     assert (tokens["id"], tokens["complete"], tokens["observed"]) == ("mine-1", True, 140960)
-    assert isinstance(tokens["error"], float)
-    assert abs(tokens["error"]) < 0.02
+    case = compare(open_catalog(), Observation.model_validate_json(json.dumps(RECORD)))
+    expected = next(one.error for one in case.comparisons if one.quantity == "tokens")
+    assert tokens["error"] == pytest.approx(expected, abs=1e-6)
+    assert 0 < abs(expected) < 0.05
     assert found["starts"] == [
         {"id": "mine-1", "complete": True, "rules": "vllm 0.19.1", "observed": True, "predicted": True}
     ]
