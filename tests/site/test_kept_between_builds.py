@@ -104,7 +104,11 @@ def start(config: Path, *, prepare: str = "", **environment: str) -> subprocess.
         k: v for k, v in os.environ.items() if k not in ("SOURCE_DATE_EPOCH", "LC_ALL", "TZ", "PYTHONUTF8")
     }
     command = ["-m", "mkdocs", "build", "--strict", "--quiet", "--config-file", str(config)]
-    become = f"import os, resource, sys; {prepare or 'pass'}; os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+    # A shell starts what it puts behind itself with SIGINT ignored, which children keep.
+    become = (
+        f"import os, resource, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); {prepare or 'pass'}; "
+        "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+    )
     return subprocess.Popen(
         [sys.executable, "-c", become, *command],
         env=inherited | environment,
