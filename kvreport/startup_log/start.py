@@ -43,10 +43,12 @@ def as_found(accelerator: Accelerator, total_bytes: float | None, *, wsl: bool =
 
     Args:
         accelerator: The device as the catalog has it.
-        total_bytes: Its memory as printed; None where it is not.
+        total_bytes: Its memory as printed; None where it is not, and a device without memory is none.
         wsl: True if the engine runs under Windows' subsystem for Linux.
     """
     visible = accelerator.memory.driver_visible
+    if total_bytes is not None and round(total_bytes) < 1:
+        total_bytes = None
     if total_bytes is None and wsl and visible is not None:
         total_bytes = visible.value
     if total_bytes is None or abs(total_bytes / accelerator.usable_bytes - 1) <= SAME_DEVICE_WITHIN:

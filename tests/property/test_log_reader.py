@@ -72,6 +72,18 @@ def test_any_bytes_are_facts_or_one_clear_sentence(content: bytes) -> None:
     gpu=None,
     tensor_parallel=None,
 )
+@example(
+    text="Free memory on device (78.50/0 GiB) on startup.",
+    model="meta-llama/Llama-3.1-8B-Instruct",
+    gpu="h100-sxm-80gb",
+    tensor_parallel=None,
+)
+@example(
+    text="Free memory on device (78.50/0.000001 GiB) on startup.",
+    model="meta-llama/Llama-3.1-8B-Instruct",
+    gpu="h100-sxm-80gb",
+    tensor_parallel=None,
+)
 @given(
     text=mutated_logs(),
     model=st.sampled_from((None, *MODELS)),
