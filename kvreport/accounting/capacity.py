@@ -183,7 +183,7 @@ def printed_tokens(
 
 def longest_context(pool_bytes: xp.ArrayLike, plan: Plan, limit_tokens: int) -> Integers:
     """Tokens of the longest single request that fits, at most ``limit_tokens``; 0 if none."""
-    return plan.profile.longest_context(xp.minimum(pool_bytes, free_bytes(pool_bytes, plan)), limit_tokens)
+    return boundary(pool_bytes, plan, 1, limit_tokens)
 
 
 def boundary(pool_bytes: xp.ArrayLike, plan: Plan, users_wanted: xp.ArrayLike, limit_tokens: int) -> Integers:
