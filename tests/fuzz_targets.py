@@ -106,7 +106,8 @@ def finite(found: Any, name: str = "") -> None:
     """Hold every number of an answer: finite, and not negative."""
     if isinstance(found, dict):
         for key, value in found.items():
-            if key != "waterfall":  # what is taken there is negative
+            # What is taken is negative in a waterfall, and an engine that does not start prints a negative pool.
+            if key not in ("waterfall", "pool_gib"):
                 finite(value, key)
     elif isinstance(found, list | tuple):
         for value in found:
