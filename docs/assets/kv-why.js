@@ -205,7 +205,7 @@
         log.kv_tokens ? `, ${count(log.kv_tokens)} KV tokens` : "",
       );
     dialog.append(
-      make("h3", {}, "Published start-up logs on this GPU, of this model or of its shapes"),
+      make("h3", {}, "Published start-up logs on this GPU: this model, or one with the same shapes"),
       make("ul", {}, ...found.map(line)),
     );
   }

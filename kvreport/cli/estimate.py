@@ -221,7 +221,11 @@ def _tried_lines(why: WhyNot) -> list[str]:
             )
             for one in why.logs
         ]
-        lines += ["Published logs on this GPU, of this model or of its shapes", *table(told, "<<<<<<"), ""]
+        lines += [
+            "Published logs on this GPU: this model, or one with the same shapes",
+            *table(told, "<<<<<<"),
+            "",
+        ]
     return lines
 
 

@@ -110,7 +110,7 @@ def test_the_head_of_a_sortable_table_has_no_button_boxes(visit):
     assert displays == ["contents"]
 
 
-def test_names_of_models_stand_on_one_line_in_the_explorer(visit):
+def test_names_of_models_take_at_most_two_lines_in_the_explorer(visit):
     visit.page.set_viewport_size({"width": 700, "height": 990})  # A4 less its margins
     page = paper(visit, "explore/")
     page.wait_for_selector("#explore-table tbody tr", state="attached")

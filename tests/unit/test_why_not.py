@@ -77,7 +77,9 @@ def test_json_has_it_and_the_text_names_logs_of_the_same_pair(capsys):
     assert any(one["kv_tokens"] or one["pool_gib"] for one in found["logs"])
     assert main(words) == 0
     said = capsys.readouterr().out
-    assert "Published logs on this GPU, of this model or of its shapes\n  openai/gpt-oss-120b " in said
+    assert (
+        "Published logs on this GPU: this model, or one with the same shapes\n  openai/gpt-oss-120b " in said
+    )
     assert "Tried, and not enough" in said
     assert main(["estimate", "qwen3-8b", "--gpu", "h100", "--context", "4K", "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["why_not"] is None
