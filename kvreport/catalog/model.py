@@ -78,7 +78,10 @@ class LayerGroup(Record):
 
     name: Text
     layers: Annotated[
-        str, StringConstraints(pattern=r"^[0-9]{1,5}(-[0-9]{1,5})?(,[0-9]{1,5}(-[0-9]{1,5})?)*$", max_length=40_000)
+        str,
+        StringConstraints(
+            pattern=r"^[0-9]{1,5}(-[0-9]{1,5})?(,[0-9]{1,5}(-[0-9]{1,5})?)*$", max_length=40_000
+        ),
     ]
     caches: tuple[Cache, ...] = ()
 
