@@ -14,7 +14,7 @@ from kvreport.catalog.formats import FormatName
 
 Family = Literal["vllm", "sglang", "tensorrt_llm", "transformers", "llama_cpp", "ollama", "mlx"]
 Vendor = Literal["NVIDIA", "AMD", "Intel", "Apple", "Google", "AWS", "Huawei"]
-Release = Annotated[str, Field(pattern=r"^\d+(\.\d+){1,3}$", max_length=40)]
+Release = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+){1,3}$", max_length=40)]
 CudaCapability = Annotated[str, Field(pattern=r"^[1-9][0-9]?\.[0-9]$")]
 
 _NUMBERS = re.compile(r"\d+")
