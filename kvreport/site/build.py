@@ -20,7 +20,7 @@ from kvreport.catalog.load import Catalog, checked, open_catalog
 from kvreport.catalog.record_cache import keep_models, recall_models
 from kvreport.catalog.records import Records
 from kvreport.dataset.release import data_version
-from kvreport.publish import (
+from kvreport.publish import interface_words, (
     archive,
     browser,
     embeds,
@@ -266,6 +266,7 @@ def _build(
             *files(site),
             *_twins(finished, site_url, parts),
             *headers.files(p.uri for p in finished),
+            *interface_words.files(cache),
         ),
         downloads=published,
         before=before,
