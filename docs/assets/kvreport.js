@@ -49,8 +49,8 @@
   /* A number with its noun; "request|requests" has the noun's forms in the order of the language's categories. */
   const ORDER = ["zero", "one", "two", "few", "many", "other"];
   const rule = new Intl.PluralRules(document.documentElement.lang || "en");
-  const has = new Set(rule.resolvedOptions().pluralCategories);
-  const order = ORDER.filter((name) => has.has(name));
+  const has = /** @type {string[]} */ (rule.resolvedOptions().pluralCategories);
+  const order = ORDER.filter((name) => has.includes(name));
 
   function form(n, forms) {
     const given = forms.split("|");

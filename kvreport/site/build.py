@@ -20,7 +20,7 @@ from kvreport.catalog.load import Catalog, checked, open_catalog
 from kvreport.catalog.record_cache import keep_models, recall_models
 from kvreport.catalog.records import Records
 from kvreport.dataset.release import data_version
-from kvreport.publish import interface_words, (
+from kvreport.publish import (
     archive,
     browser,
     embeds,
@@ -29,6 +29,7 @@ from kvreport.publish import interface_words, (
     explorer_data,
     feeds,
     headers,
+    interface_words,
     known_logs,
     picker,
     profiles,
