@@ -90,7 +90,10 @@
             rows = rowsOf(table);
             show();
           });
-        } else said.replaceChildren(`All ${plural(Number(tools.dataset.kvNumber), noun)}.`, ignoredNote(ignored) || "");
+        } else {said.replaceChildren(
+            `All ${plural(Number(tools.dataset.kvNumber), noun)}.`,
+            ignoredNote(ignored) || "",
+          );}
         return;
       }
       if (rows.length < tools.dataset.kvNumber) rows = rowsOf(table);

@@ -18,7 +18,9 @@
 
   const requestsText = (
     n,
-  ) => (n >= kvKernel.UNLIMITED_REQUESTS ? "unlimited requests" : plural(n, "concurrent request|concurrent requests"));
+  ) => (n >= kvKernel.UNLIMITED_REQUESTS
+    ? "unlimited requests"
+    : plural(n, "concurrent request|concurrent requests"));
 
   /* "8 × H200", "one H100", "16 × H200 (dp16-ep)". */
   function devicesText(layout, gpu) {

@@ -449,7 +449,11 @@
           ? make(
             "details",
             { class: "kv-data" },
-            make("summary", {}, `${plural(others.length, "GPU|GPUs")} on which up to 8 do not serve one request`),
+            make(
+              "summary",
+              {},
+              `${plural(others.length, "GPU|GPUs")} on which up to 8 do not serve one request`,
+            ),
             make(
               "ul",
               {},

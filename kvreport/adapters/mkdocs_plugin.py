@@ -168,7 +168,8 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         if self.config.translation is not None:
             catalog = Path(self.config.translation)
             if resources.language() is None:
-                return translated.handed_over(self, catalog, self._cache(config), config).on_config(config)
+                fresh: KvreportPlugin = translated.handed_over(self, catalog, self._cache(config), config)
+                return fresh.on_config(config)
             translated.localize(catalog, config)
         if self.config.catalogue is not None and self.config.catalog is None:
             log.info("kvreport: the option `catalogue` is now `catalog`; the old name goes with 0.3")

@@ -82,7 +82,7 @@ def read(path: Path) -> Translation:
         if not message.id or not isinstance(message.id, str):
             continue
         lines[message.id] = message.lineno or 1
-        if not message.string or message.fuzzy:
+        if not message.string or not isinstance(message.string, str) or message.fuzzy:
             continue
         wanted, found = places(message.id), places(message.string)
         if wanted != found:
