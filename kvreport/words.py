@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kvreport import resources
-from kvreport.resources import package_dir
+from kvreport.resources import language, package_dir
 
 ALL: Final[dict[str, Any]] = json.loads((package_dir() / "words.json").read_text(encoding="utf-8"))
 """The whole file."""
@@ -140,12 +139,12 @@ def noun_for(number: float, forms: str) -> str:
 
 
 def _place(number: float) -> int:
-    language = resources.language()
-    if language is None:
+    spoken = language()
+    if spoken is None:
         return int(number != 1)
     from babel import Locale  # noqa: PLC0415 - translated sites only
 
-    rule = Locale.parse(language, sep="-").plural_form
+    rule = Locale.parse(spoken, sep="-").plural_form
     return [*(tag for tag in CATEGORIES if tag in rule.tags), "other"].index(rule(number))
 
 

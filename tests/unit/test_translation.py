@@ -214,7 +214,7 @@ def test_the_pseudo_language_keeps_what_a_translation_must_keep(interface_words)
 
 def test_a_noun_has_the_form_of_its_language(monkeypatch):
     polish = "żądanie|żądania|żądań"
-    monkeypatch.setattr(resources, "language", lambda: "pl")
+    monkeypatch.setattr(words, "language", lambda: "pl")
     assert [words.counted(n, polish) for n in (1, 3, 5, 22)] == [
         "1 żądanie",
         "3 żądania",
@@ -222,7 +222,7 @@ def test_a_noun_has_the_form_of_its_language(monkeypatch):
         "22 żądania",
     ]
     assert words.noun_for(1.5, polish) == "żądań"  # a form that is not given falls back to the last
-    monkeypatch.setattr(resources, "language", lambda: None)
+    monkeypatch.setattr(words, "language", lambda: None)
     assert words.counted(1, "request|requests") == "1 request"
 
 
