@@ -355,7 +355,7 @@ def _outside(run: list[str], partner: dict[int, int]) -> str:
     return "".join(out)
 
 
-_PATH: Final = re.compile(r"(?<![\w.\"'])[A-Za-z_$][\w$]*(?:\??\.[A-Za-z_]\w*)*(?!\w)(?!\s*\()")
+_PATH: Final = re.compile(r"(?<![\w.\"'])[A-Za-z_$][\w$]*(?:\??\.[A-Za-z_]\w*)*(?![\w.]|\?\.|\s*\()")
 _NO_NAME: Final = frozenset(
     [
         "if",
