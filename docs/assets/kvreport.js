@@ -276,9 +276,20 @@
     );
   }
 
-  /* Let the browser draw and answer before the next piece of work. */
-  const pause = () =>
-    globalThis.scheduler?.yield ? scheduler.yield() : new Promise((done) => setTimeout(done));
+  /* Let the browser draw and answer before the next piece of work, and a press become a click: what is drawn again
+     between the two loses it. */
+  let pressed = 0;
+  addEventListener("pointerdown", () => {
+    pressed = performance.now();
+  }, { capture: true, passive: true });
+  for (const name of ["pointerup", "pointercancel"]) {
+    addEventListener(name, () => setTimeout(() => pressed = 0, 50), { capture: true, passive: true });
+  }
+  const pause = async () => {
+    if (globalThis.scheduler?.yield) await scheduler.yield();
+    else await new Promise((done) => setTimeout(done));
+    while (pressed && performance.now() - pressed < 2000) await new Promise((done) => setTimeout(done, 50));
+  };
 
   const matches = (text, query) =>
     query.toLowerCase().split(/\s+/).filter(Boolean).every((word) => text.includes(word));
