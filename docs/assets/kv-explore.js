@@ -637,7 +637,7 @@
         ` of ${plural(all, "configurations")} ${found.fit === 1 ? "fits" : "fit"}`,
         asked ? `: ${asked}.` : ".",
       );
-      view.why.textContent = [found.rows.length ? "" : culprit(), unpublished()].filter(Boolean).join(" ");
+      view.why.textContent = unpublished() || (found.rows.length ? "" : culprit());
       view.clear.hidden = isStart();
       view.take.hidden = !found.rows.length;
       view.link.hidden = !copy;
@@ -650,7 +650,12 @@
 
     /* Accelerators that were asked for and have no numbers of another engine. */
     function unpublished() {
-      if (!state.engine) return "";
+      if (!state.engine) {
+        const machines = state.gpu ? choiceOf(state).gpus.filter((gpu) => gpu.local) : [];
+        const names = machines.map((gpu) => gpu.short).join(", ");
+        const values = { names, engine: site.engine.label, local: machines[0]?.local.label };
+        return names && filled("no_platform", values);
+      }
       const missing = matrix.unpublished(choiceOf(state).gpus);
       if (!missing.length) return "";
       const names = missing.slice(0, FEW).map((gpu) => gpu.short);

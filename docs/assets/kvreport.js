@@ -246,6 +246,17 @@
     };
   }
 
+  /* The keys of the search work before the theme's script is there: what is typed next goes to its field. */
+  addEventListener("keydown", (event) => {
+    const field = $(".md-search__input"), focused = document.activeElement;
+    if (!field || !["/", "s", "f"].includes(event.key) || event.ctrlKey || event.metaKey || event.altKey) {
+      return;
+    }
+    if (focused?.matches("input, textarea, select, [contenteditable]")) return;
+    event.preventDefault();
+    field.focus();
+  });
+
   /* When the reader has begun to do something, or has been here for a while. */
   let awake = null;
   function wake() {
@@ -661,6 +672,7 @@
 
   window.kvreport = {
     landed: location.pathname,
+    root: new URL("..", ASSETS).href,
     $,
     $$,
     make,

@@ -325,7 +325,9 @@ def test_a_first_key_does_not_lose_the_focus(page, address):
     page.goto(f"{address}explore/")
     answered(page)
     page.get_by_role("button", name="Copy link").evaluate("(button) => button.focus()")
-    page.wait_for_function("document.querySelector('#explore-table td[data-label=\"Speed bound\"]').innerText !== '–'")
+    page.wait_for_function(
+        "document.querySelector('#explore-table td[data-label=\"Speed bound\"]').innerText !== '–'"
+    )
     assert page.evaluate("document.activeElement.textContent") == "Copy link"
 
 
