@@ -32,7 +32,7 @@ from kvreport.errors import shorten
 
 ModelId = Annotated[
     str,
-    StringConstraints(pattern=r"^[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}$"),
+    StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,95}/[A-Za-z0-9][A-Za-z0-9_.-]{0,95}$"),
 ]
 
 Component = Literal[
@@ -78,7 +78,10 @@ class LayerGroup(Record):
 
     name: Text
     layers: Annotated[
-        str, StringConstraints(pattern=r"^\d{1,5}(-\d{1,5})?(,\d{1,5}(-\d{1,5})?)*$", max_length=40_000)
+        str,
+        StringConstraints(
+            pattern=r"^[0-9]{1,5}(-[0-9]{1,5})?(,[0-9]{1,5}(-[0-9]{1,5})?)*$", max_length=40_000
+        ),
     ]
     caches: tuple[Cache, ...] = ()
 

@@ -14,7 +14,7 @@ from kvreport.catalog.formats import FormatName
 
 Family = Literal["vllm", "sglang", "tensorrt_llm", "transformers", "llama_cpp", "ollama", "mlx"]
 Vendor = Literal["NVIDIA", "AMD", "Intel", "Apple", "Google", "AWS", "Huawei"]
-Release = Annotated[str, Field(pattern=r"^\d+(\.\d+){1,3}$", max_length=40)]
+Release = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+){1,3}$", max_length=40)]
 CudaCapability = Annotated[str, Field(pattern=r"^[1-9][0-9]?\.[0-9]$")]
 
 _NUMBERS = re.compile(r"\d+")
@@ -263,11 +263,11 @@ class Support(Record):
     lora_ranks: tuple[RankRule, ...] = ()
     sources: Annotated[tuple[Source, ...], Field(min_length=1)]
     _known: dict[tuple[str, str | None], Ruling] = PrivateAttr(default_factory=dict)
-    _judged: dict[Hashable, list[int]] = PrivateAttr(default_factory=dict)
+    _judged: dict[Hashable, dict[Hashable, list[int]]] = PrivateAttr(default_factory=dict)
 
     @property
-    def judged(self) -> dict[Hashable, list[int]]:
-        """Codes worked out before, by all that they depend on; many models share few of them."""
+    def judged(self) -> dict[Hashable, dict[Hashable, list[int]]]:
+        """Codes worked out before, by what is asked and then by kind of device; many models share few of them."""
         return self._judged
 
     def ruling(self, family: str, version: str | None) -> Ruling:
