@@ -222,13 +222,13 @@
     return { restore };
   }
 
-  /* --- a text filter alone (GPU pages) -------------------------------------------------------------- */
+  /* --- a text filter alone (GPU pages, machines) -------------------------------------------------------------- */
 
   function textFilter(tools) {
     const table = /** @type {HTMLTableElement} */ (document.getElementById(tools.dataset.kvFilter));
     const text = $("input[name=name]", tools);
     const said = tools.nextElementSibling;
-    const words = (row) => `${row.cells[0].textContent} ${row.id}`.toLowerCase();
+    const words = (row) => row.dataset.search || `${row.cells[0].textContent} ${row.id}`.toLowerCase();
     function restore() {
       const { state, ignored } = readState({ name: null });
       text.value = state.name?.[0] || "";
@@ -242,7 +242,7 @@
         rows.filter((row) => !(row.hidden = Boolean(query) && !matches(words(row), query))).length;
       table.classList.toggle("kv-filtered", Boolean(query));
       said.textContent = query
-        ? `${count(shown)} of ${count(rows.length)} models: name contains “${query}”.`
+        ? `${count(shown)} of ${count(rows.length)} ${tools.dataset.kvNoun}: name contains “${query}”.`
         : "";
     }
     text.addEventListener(

@@ -18,6 +18,7 @@
       ]);
       const found = kvreport.asked.understand(field.value, site, kvreport.asked.prepared(file));
       told.textContent = kvreport.asked.said(found);
+      if (found.home.length) told.append(` For ${found.home.join(", ")}: `, atHome(file, found.state), ".");
       if (found.understood.length) {
         kvreport.go?.({ ...kvreport.now(), ...fresh(found.state), ...found.state });
       }
@@ -33,6 +34,14 @@
       setTimeout(() => kvreport.ready?.then(answer));
     }
     return null;
+  }
+
+  /* The way to what runs with the programs of one computer. */
+  function atHome(file, state) {
+    const machine = file.gpus.find(([id]) => id === state.gpu);
+    const address = new URL("local/", kvreport.root);
+    if (machine) address.searchParams.set("name", machine[1]);
+    return make("a", { href: address.href }, "what runs on your machine");
   }
 
   /* A new question has no layout or format of the one before. */

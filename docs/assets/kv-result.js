@@ -83,6 +83,7 @@
       if (!kvCapacity.isPublished(model, gpu)) return say("not_published");
       const layout = kvState.hasLayout(state) &&
         Number(state.tp || 1) * (state.dp || 1) * (state.pp || 1) > 1;
+      if (gpu.local && !layout) return say("no_platform", { local: gpu.local.label });
       return say(layout && anywhere(one) ? "not_split" : "engine_does_not_run");
     }
     const verdict = answer.verdict;
@@ -373,7 +374,11 @@
         place.toggleAttribute("hidden", !children.some(Boolean));
       }
     };
-    put("headline", ...pieces(conclusion(one)));
+    const { local, id } = one.gpu;
+    const page = !one.deployment && local
+      ? make("a", { href: new URL(`gpus/${id}/`, kvreport.root).href }, words.sentences.its_page)
+      : null;
+    put("headline", ...pieces(conclusion(one)), page && " ", page);
     put("conditions", conditions(one), whyLink(one));
     put("bar", bar(one));
     put("table", table(one));

@@ -257,6 +257,17 @@
     };
   }
 
+  /* The keys of the search work before the theme's script is there: what is typed next goes to its field. */
+  addEventListener("keydown", (event) => {
+    const field = $(".md-search__input"), focused = document.activeElement;
+    if (!field || !["/", "s", "f"].includes(event.key) || event.ctrlKey || event.metaKey || event.altKey) {
+      return;
+    }
+    if (focused?.matches("input, textarea, select, [contenteditable]")) return;
+    event.preventDefault();
+    field.focus();
+  });
+
   /* When the reader has begun to do something, or has been here for a while. */
   let awake = null;
   function wake() {
@@ -287,9 +298,20 @@
     );
   }
 
-  /* Let the browser draw and answer before the next piece of work. */
-  const pause = () =>
-    globalThis.scheduler?.yield ? scheduler.yield() : new Promise((done) => setTimeout(done));
+  /* Let the browser draw and answer before the next piece of work, and a press become a click: what is drawn again
+     between the two loses it. */
+  let pressed = 0;
+  addEventListener("pointerdown", () => {
+    pressed = performance.now();
+  }, { capture: true, passive: true });
+  for (const name of ["pointerup", "pointercancel"]) {
+    addEventListener(name, () => setTimeout(() => pressed = 0, 50), { capture: true, passive: true });
+  }
+  const pause = async () => {
+    if (globalThis.scheduler?.yield) await scheduler.yield();
+    else await new Promise((done) => setTimeout(done));
+    while (pressed && performance.now() - pressed < 2000) await new Promise((done) => setTimeout(done, 50));
+  };
 
   const matches = (text, query) =>
     query.toLowerCase().split(/\s+/).filter(Boolean).every((word) => text.includes(word));
@@ -661,6 +683,7 @@
 
   window.kvreport = {
     landed: location.pathname,
+    root: new URL("..", ASSETS).href,
     $,
     $$,
     make,

@@ -306,7 +306,7 @@ def gpus(site: SiteData) -> IndexContext:
                 Column("Evidence", numeric=False, hint="Evidence for the usable memory"),
                 Column("Bandwidth", "TB/s"),
                 Column("16-bit", "TFLOP/s"),
-                Column("Models", "on one"),
+                Column("Models", "on one", hint="Macs: with the engine that their pages name"),
                 Column("Models", "on up to 8"),
                 Column("Architecture", numeric=False),
                 Column("Released", numeric=False),
