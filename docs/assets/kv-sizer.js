@@ -435,7 +435,7 @@
       );
       const plain = shown.filter((one) => one.layout.label === `tp${one.ranks}`);
       const other = [...plain, ...shown].find((one) => one !== best && one.layout !== best.layout);
-      const why = other && kvSizing.whyItWins(best, other, (one) => layoutWords[one.layout.label]);
+      const why = other && !best.gpu.devices && kvSizing.whyItWins(best, other, (one) => layoutWords[one.layout.label]);
       return make(
         "div",
         { class: "kv-multiples" },
