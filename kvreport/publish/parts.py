@@ -13,7 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final, TypeVar
 
-from kvreport.build_cache import read_kept, write_sealed
+from kvreport.build_cache import read_kept, write_beside
 from kvreport.catalog.model import Model
 
 T = TypeVar("T")
@@ -92,7 +92,7 @@ class Parts:
         found = Group(_read(path))
         yield found
         if found.changed:
-            write_sealed(path, pickle.dumps(found.used, protocol=5))
+            write_beside(path, pickle.dumps(found.used, protocol=5))
 
     def value(self, name: str, key: bytes, make: Callable[[], T]) -> T:
         """Return the one value of a name, computed by ``make`` unless it is kept under this key.
@@ -108,7 +108,7 @@ class Parts:
         kept = _read(path)
         if key not in kept:
             kept = {key: make()}
-            write_sealed(path, pickle.dumps(kept, protocol=5))
+            write_beside(path, pickle.dumps(kept, protocol=5))
         return kept[key]  # type: ignore[return-value] # one kind of value in a file
 
     def key(self, *what: bytes | str) -> bytes:

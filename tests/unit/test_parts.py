@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kvreport.build_cache import kept_by_fields
+from kvreport.build_cache import kept_by_fields, settle
 from kvreport.catalog.load import open_catalog
 from kvreport.publish.parts import Parts
 
@@ -39,6 +39,7 @@ def test_a_group_never_outgrows_one_build(tmp_path: Path) -> None:
 
 def test_a_damaged_group_is_computed_again(tmp_path: Path) -> None:
     taken(Parts(tmp_path, "a"), "one")
+    settle()
     (path,) = tmp_path.glob("*.parts")
     path.write_bytes(path.read_bytes()[:-1] + b"?")
     assert taken(Parts(tmp_path, "a"), "one") == ["one"]
