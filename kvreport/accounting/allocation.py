@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kvreport.accounting import numeric as xp
 from kvreport.accounting.all_to_all import buffer_bytes
@@ -13,11 +13,12 @@ from kvreport.accounting.engines.base import NOTHING, EngineRules, Reserve
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.extras import lora_bytes
 from kvreport.accounting.numeric import Integers
-from kvreport.accounting.plan import BlockPlan, CacheSetup
+from kvreport.accounting.plan import BlockPlan, CacheSetup, Serving
 from kvreport.accounting.weights import ComponentBytes, weights_by_component
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat, WeightFormat
+from kvreport.catalog.model import Model
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +177,22 @@ def plan_blocks(case: Case, memo: Memo | None = None) -> BlockPlan:
 
 def shared_plan(case: Case, known: Memo) -> BlockPlan:
     """The block plan of a case, worked out once for all that it is the same for."""
-    return known.get(_plan_key(case, known), lambda: new_plan(case))
+    return known.get(_plan_key(case, case.accelerator, case.serving, known), lambda: new_plan(case))
+
+
+def plan_on(case: Case, device: Accelerator, serving: Serving, known: Memo) -> BlockPlan:
+    """The same on one device of a fleet, with the scheduler sizes that the engine takes there.
+
+    Args:
+        case: What is laid out.
+        device: The device.
+        serving: The scheduler sizes.
+        known: What other cases of the same model have worked out.
+    """
+    return known.get(
+        _plan_key(case, device, serving, known),
+        lambda: new_plan(replace(case, accelerators=(device,), serving=serving)),
+    )
 
 
 def new_plan(case: Case) -> BlockPlan:
@@ -189,10 +205,19 @@ def new_plan(case: Case) -> BlockPlan:
 
 def shared_reserve(case: Case, known: Memo) -> Reserve:
     """The reserve of a case, worked out once for each class of devices and step."""
-    device, engine = case.accelerator, case.rules
-    if device is None:
-        return NOTHING
-    step = case.step
+    return NOTHING if case.accelerator is None else reserve_on(case, case.accelerator, case.serving, known)
+
+
+def reserve_on(case: Case, device: Accelerator, serving: Serving, known: Memo) -> Reserve:
+    """The same on one device of a fleet, with the scheduler sizes that the engine takes there.
+
+    Args:
+        case: What is laid out.
+        device: The device.
+        serving: The scheduler sizes.
+        known: What other cases of the same model have worked out.
+    """
+    engine, step = case.rules, case.step_of(serving)
     kept = known.get(
         ("reserve", case.engine.name, engine.reserve_class(device), step),
         lambda: engine.reserve(case.model, device, step),
@@ -200,21 +225,20 @@ def shared_reserve(case: Case, known: Memo) -> Reserve:
     return engine.given_share_reserve(kept, engine.share(case.utilization), case.model, device, step)
 
 
-def plan_depends(case: Case, known: Memo) -> tuple[bool, bool]:
-    """Whether a plan is the same on every device, and whether scheduler sizes change it."""
-    engine = case.rules
-    return known.get(
-        ("decides", case.engine.name),
-        lambda: (engine.same_on_every_device(case.model), engine.reserves_for_steps(case.model)),
-    )
+def plan_depends(case: Case, known: Memo) -> bool:
+    """Whether scheduler sizes change the plan of a case's model."""
+    return known.get(("decides", case.engine.name), lambda: case.rules.reserves_for_steps(_planned(case)))
 
 
-def _plan_key(case: Case, known: Memo) -> Hashable:
+def _planned(case: Case) -> Model:
+    """The model whose plan it is: a pipeline stage's is made of the whole model's."""
+    return case.model if case.stage_of is None else case.stage_of[0]
+
+
+def _plan_key(case: Case, device: Accelerator | None, serving: Serving, known: Memo) -> Hashable:
     """What decides a block plan; where nothing of a device or of the scheduler does, they are left out."""
-    engine, serving, name = case.rules, case.serving, case.engine.name
-    alike, steps = plan_depends(case, known)
-    kind: Hashable = None if alike else engine.kernel_class(case.accelerator)
-    step = (serving.max_batched_tokens, serving.max_seqs) if steps else None
+    kind = case.rules.plan_class(_planned(case), case.kv_format, device)
+    step = (serving.max_batched_tokens, serving.max_seqs) if plan_depends(case, known) else None
     rest = (
         serving.block_tokens,
         serving.prefix_caching,
@@ -223,7 +247,7 @@ def _plan_key(case: Case, known: Memo) -> Hashable:
         serving.hybrid_manager,
         serving.sequences,
     )
-    return "plan", name, stored_key(case.kv_format), kind, step, rest, case.layout
+    return "plan", case.engine.name, stored_key(case.kv_format), kind, step, rest, case.layout
 
 
 def stored_key(form: KvFormat | None) -> Hashable:
@@ -252,23 +276,34 @@ def shared_weights(case: Case, form: WeightFormat | None, known: Memo) -> Compon
 
 def shared_overhead(case: Case, form: WeightFormat | None, known: Memo) -> dict[str, int]:
     """What loading adds on one rank, by what it is for, worked out once for each format and class of kernels."""
-    device, engine = case.accelerator, case.rules
-    adapters = lora_bytes(case.model, case.layout, *case.lora_slots)
-    if device is None:
+    if case.accelerator is None:
         return {}
+    return overhead_on(case, form, case.accelerator, case.serving, known)
+
+
+def overhead_on(
+    case: Case, form: WeightFormat | None, device: Accelerator, serving: Serving, known: Memo
+) -> dict[str, int]:
+    """The same on one device of a fleet, with the scheduler sizes that the engine takes there.
+
+    Args:
+        case: What is laid out.
+        form: The weight format; None is as released.
+        device: The device.
+        serving: The scheduler sizes.
+        known: What other cases of the same model have worked out.
+    """
+    engine, layout = case.rules, case.layout
     added = known.get(
-        (
-            "overhead",
-            case.engine.name,
-            format_name(form),
-            engine.overhead_class(case.model, device),
-            case.layout,
-        ),
-        lambda: engine.load_overhead(case.model, form, case.formats, device, case.layout),
+        ("overhead", case.engine.name, format_name(form), engine.overhead_class(case.model, device), layout),
+        lambda: engine.load_overhead(case.model, form, case.formats, device, layout),
     )
-    step = case.serving.max_batched_tokens
-    exchange = buffer_bytes(case.model, case.layout, engine.exchange, step) if case.layout.all_to_all else 0
-    further = {"lora_adapters": adapters, "all_to_all_buffers": exchange}
+    further = {
+        "lora_adapters": lora_bytes(case.model, layout, *case.lora_slots),
+        "all_to_all_buffers": buffer_bytes(case.model, layout, engine.exchange, serving.max_batched_tokens)
+        if layout.all_to_all
+        else 0,
+    }
     return added | {name: size for name, size in further.items() if size}
 
 

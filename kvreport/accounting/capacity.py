@@ -78,10 +78,10 @@ class Verdict(IntEnum):
 def blocks(pool_bytes: xp.ArrayLike, plan: Plan) -> Integers:
     """Whole blocks in a pool, those that the engine keeps for itself included."""
     pool = xp.maximum(xp.integers(pool_bytes), 0)
+    if plan.pool is not None:
+        return plan.pool.blocks(pool)
     # A model without caches has blocks of nothing in SGLang's plan.
-    return (
-        plan.pool.blocks(pool) if plan.pool is not None else cast(Integers, pool // (plan.block_bytes or 1))
-    )
+    return cast(Integers, pool // xp.maximum(plan.block_bytes, 1))
 
 
 def beside(pool_bytes: xp.ArrayLike, plan: Plan, context_tokens: xp.ArrayLike) -> Integers | None:
@@ -328,9 +328,8 @@ def shortfall(
         state_slots_wanted: Blocks that must exist at start, or None.
     """
     request = plan.profile.request_bytes(context_tokens)
-    least = xp.maximum(
-        request + plan.kept_blocks * plan.block_bytes, (state_slots_wanted or 0) * plan.block_bytes
-    )
+    slots = 0 if state_slots_wanted is None else state_slots_wanted
+    least = xp.maximum(request + plan.kept_blocks * plan.block_bytes, slots * plan.block_bytes)
     pool = xp.integers(pool_bytes)
     if plan.pool is not None:
         pool = xp.where(pool > 0, blocks(pool, plan) * plan.block_bytes, pool)
