@@ -98,7 +98,7 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         self.publishes = command != "serve" and not dirty
         exit_on_signals()
         if self.publishes:
-            # A build makes millions of values that live to its end; looking for garbage among them finds little.
+            # A build makes millions of values that live to its end.
             gc.set_threshold(_GARBAGE, *self._collects[1:])
 
     def on_shutdown(self) -> None:
