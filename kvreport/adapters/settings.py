@@ -23,6 +23,7 @@ class KvreportConfig(Config):
         templates: Folder whose templates replace the package's of the same name.
         policy: Whether every page states a Content-Security-Policy.
         prose: List of the quantities that may stand in prose uncomputed; without it none is looked for.
+        translation: The interface's words in another language, a ``.po`` file of gettext.
     """
 
     catalog = config_options.Optional(config_options.Dir(exists=True))
@@ -36,3 +37,4 @@ class KvreportConfig(Config):
     templates = config_options.Optional(config_options.Dir(exists=True))
     policy = config_options.Type(bool, default=True)
     prose = config_options.Optional(config_options.File(exists=True))
+    translation = config_options.Optional(config_options.File(exists=True))
