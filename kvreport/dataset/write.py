@@ -213,12 +213,10 @@ def _csv_rows(table: pa.Table) -> memoryview:
     options = pyarrow.csv.WriteOptions(include_header=False, quoting_style="none", batch_size=_CSV_BATCH)
     stream = pa.BufferOutputStream()
     pyarrow.csv.write_csv(table, stream, options)
-    text = np.frombuffer(stream.getvalue(), np.uint8)
-    joint = ord(arrow.JOINT)
-    commas = (text == joint).view(np.uint8)
-    commas *= ord(",") - joint
-    commas += text
-    return memoryview(commas)
+    text = stream.getvalue()
+    signs = np.frombuffer(text, np.uint8)
+    signs &= 0xFF ^ arrow.JOINT[0] ^ ord(",")
+    return memoryview(text)
 
 
 def parquet_options() -> dict[str, Any]:
