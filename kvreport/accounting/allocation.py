@@ -18,6 +18,7 @@ from kvreport.accounting.weights import ComponentBytes, weights_by_component
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat, WeightFormat
+from kvreport.catalog.model import Model
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,20 +225,20 @@ def reserve_on(case: Case, device: Accelerator, serving: Serving, known: Memo) -
     return engine.given_share_reserve(kept, engine.share(case.utilization), case.model, device, step)
 
 
-def plan_depends(case: Case, known: Memo) -> tuple[bool, bool]:
-    """Whether a plan is the same on every device, and whether scheduler sizes change it."""
-    engine = case.rules
-    return known.get(
-        ("decides", case.engine.name),
-        lambda: (engine.same_on_every_device(case.model), engine.reserves_for_steps(case.model)),
-    )
+def plan_depends(case: Case, known: Memo) -> bool:
+    """Whether scheduler sizes change the plan of a case's model."""
+    return known.get(("decides", case.engine.name), lambda: case.rules.reserves_for_steps(_planned(case)))
+
+
+def _planned(case: Case) -> Model:
+    """The model whose plan it is: a pipeline stage's is made of the whole model's."""
+    return case.model if case.stage_of is None else case.stage_of[0]
 
 
 def _plan_key(case: Case, device: Accelerator | None, serving: Serving, known: Memo) -> Hashable:
     """What decides a block plan; where nothing of a device or of the scheduler does, they are left out."""
-    alike, steps = plan_depends(case, known)
-    kind: Hashable = None if alike else case.rules.kernel_class(device)
-    step = (serving.max_batched_tokens, serving.max_seqs) if steps else None
+    kind = case.rules.plan_class(_planned(case), case.kv_format, device)
+    step = (serving.max_batched_tokens, serving.max_seqs) if plan_depends(case, known) else None
     rest = (
         serving.block_tokens,
         serving.prefix_caching,

@@ -19,6 +19,7 @@ from kvreport.accounting.allocation import (
     shared_weights,
     shares_on,
     shortages,
+    stored_key,
 )
 from kvreport.accounting.case import Case, Memo
 from kvreport.accounting.deployment import Deployment, refused
@@ -36,12 +37,12 @@ class Alike:
     Attributes:
         places: Their positions.
         serving: The scheduler sizes that the engine takes on them.
-        kernels: Their kernel class.
+        reserves: What of them decides the engine's reserve.
     """
 
     places: tuple[int, ...]
     serving: Serving
-    kernels: Hashable
+    reserves: Hashable
 
 
 class Groups(tuple[Alike, ...]):
@@ -93,27 +94,33 @@ def shared_plans(case: Case, alike: Groups, stages: Sequence[tuple[Case, Memo]],
         memo: What other cases of the same model have worked out.
     """
     engine = case.rules
-    everywhere, by_step = plan_depends(case, memo)
+    form = None if case.kv_format is None else (case.kv_format.native, stored_key(case.kv_format))
+    kinds = memo.get(("kinds", case.engine.name, form, alike), lambda: _kinds(case, alike, memo))
     found: dict[Hashable, Shared] = {}
-    asked: dict[Hashable, Shared | None] = {}
+    for groups in kinds:
+        first = alike[groups[0]]
+        device = case.accelerators[first.places[0]]
+        try:
+            plans = tuple(plan_on(part, device, first.serving, known) for part, known in stages)
+        except InputError:
+            continue
+        wanted = engine.max_requests(first.serving)
+        same = (wanted, *((plan.block_bytes, plan.kept_blocks, plan.profile) for plan in plans))
+        if same in found:
+            found[same].groups.extend(groups)
+        else:
+            found[same] = Shared(plans, first.serving, [*groups])
+    return list(found.values())
+
+
+def _kinds(case: Case, alike: Groups, memo: Memo) -> list[list[int]]:
+    """Groups whose plans are the same in every layout, because nothing that decides them differs."""
+    by_step = plan_depends(case, memo)
+    found: dict[Hashable, list[int]] = {}
     for number, group in enumerate(alike):
-        serving = group.serving
-        wanted = engine.max_requests(serving)
-        kind = None if everywhere else group.kernels
-        step = (serving.max_batched_tokens, serving.max_seqs) if by_step else None
-        short = (kind, step, wanted)
-        if short not in asked:
-            device = case.accelerators[group.places[0]]
-            try:
-                plans = tuple(plan_on(part, device, serving, known) for part, known in stages)
-            except InputError:
-                asked[short] = None
-                continue
-            same = (wanted, *((plan.block_bytes, plan.kept_blocks, plan.profile) for plan in plans))
-            asked[short] = found.setdefault(same, Shared(plans, serving, []))
-        shared = asked[short]
-        if shared is not None:
-            shared.groups.append(number)
+        sizes = (group.serving.max_batched_tokens, group.serving.max_seqs) if by_step else None
+        kind = case.rules.plan_class(case.model, case.kv_format, case.accelerators[group.places[0]])
+        found.setdefault((kind, sizes, case.rules.max_requests(group.serving)), []).append(number)
     return list(found.values())
 
 
@@ -233,18 +240,26 @@ def _allocate_fleet(case: Case, alike: Groups, known: Memo, memo: Memo) -> Alloc
     components = tuple(shared_weights(case, form, known) for form in case.weight_formats)
     tensors = xp.integers([sum(parts.values()) for parts in components])
     shares, total, memory = memo.get(("shares", _fleet_key(case)), lambda: _shares(case))
+    # Groups differ by kernels, too: few of them differ by what is asked here.
+    kernels = memo.get(
+        ("overheads", case.engine.name, alike),
+        lambda: [case.rules.overhead_class(case.model, devices[group.places[0]]) for group in alike],
+    )
     added: dict[Hashable, list[int]] = {}
+    found: dict[Hashable, tuple[int, ...]] = {}
     overheads, reserves = [], []
-    for group in alike:
+    for group, kernel in zip(alike, kernels, strict=True):
         device, serving = devices[group.places[0]], group.serving
-        decides = (case.rules.overhead_class(case.model, device), serving.max_batched_tokens)
+        decides = (kernel, serving.max_batched_tokens)
         if decides not in added:
             added[decides] = [
                 sum(overhead_on(case, form, device, serving, known).values()) for form in case.weight_formats
             ]
         overheads.append(added[decides])
-        found = reserve_on(case, device, serving, known)
-        reserves.append((found.activations, found.non_framework, found.graphs, found.uncertainty))
+        if group.reserves not in found:
+            kept = reserve_on(case, device, serving, known)
+            found[group.reserves] = kept.activations, kept.non_framework, kept.graphs, kept.uncertainty
+        reserves.append(found[group.reserves])
     # Accelerators of no group are asked for nothing; they are in no deployment.
     which = alike.numbers(len(devices))
     resident = tensors + xp.integers([*overheads, [0] * len(tensors)])[which]

@@ -25,7 +25,7 @@ from kvreport.catalog.engine import Engine
 
 A = TypeVar("A", bound=xp.Numbers)
 
-MOST_CELLS: Final = 1 << 17
+MOST_CELLS: Final = 1 << 15
 """Numbers of an array, beyond which a longer one is no faster: it leaves the processor's cache."""
 
 

@@ -7,7 +7,7 @@ one model and a bounded number of them, so a matrix of any size takes the same m
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -15,14 +15,15 @@ import numpy as np
 import numpy.typing as npt
 
 from kvreport.accounting import numeric as xp
-from kvreport.accounting.demand import Demand, demand
+from kvreport.accounting.allocation import format_name, shared_weights
+from kvreport.accounting.demand import Demand, demand, reaches_of
 from kvreport.accounting.deployment import Case, Deployment, Memo
 from kvreport.accounting.fleet import Groups, lay_out_fleet
 from kvreport.accounting.numeric import Integers
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import Serving
-from kvreport.accounting.roofline import step_bounds_ms
-from kvreport.accounting.stack import Rows, lay_out_rows
+from kvreport.accounting.roofline import Peaks, step_bounds_ms
+from kvreport.accounting.stack import MOST_CELLS, Rows, lay_out_rows
 from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.model import Model
 from kvreport.dataset.grid import Axes
@@ -110,38 +111,16 @@ def cube_of(model: Model, axes: Axes) -> Cube:
     answer = _Answer(
         (len(layouts), len(caches), len(axes.accelerators), len(axes.weight_formats)), len(contexts)
     )
-    decode, prefill = (answer.columns[name] for name in ("decode_ms_lower_bound", "prefill_ms_lower_bound"))
     memo = Memo()
     cases = [_case(model, axes, layout, cache) for layout in layouts for cache in caches]
-    for rows in lay_out_rows(
-        ((place, case, _alike(case, axes)) for place, case in enumerate(cases)), axes.ceiling, contexts, memo
-    ):
+    placed = ((place, case, _alike(case, axes)) for place, case in enumerate(cases))
+    for rows in lay_out_rows(placed, axes.ceiling, contexts, memo):
         answer.put(rows, contexts)
     for t, layout in enumerate(layouts):
-        size = layout.tensor
-        asked = memo.get(
-            ("demand", size, layout.data),
-            lambda size=size, layout=layout: Demand.stacked(  # type: ignore[misc]
-                [
-                    demand(model, form, axes.formats, tensor_parallel=size).shared_by(layout.data)
-                    for _, form in axes.weight_formats
-                ]
-            ),
-        )
-        for k, cache in enumerate(caches):
-            if not layout.is_tensor_only:
-                answer.possible[t, k][:, axes.converted] = False
-            seen = demand(model, None, axes.formats, cache, tensor_parallel=size).interleaved(
-                layout.decode_context
-            )
-            users = answer.columns["max_concurrent_requests"][t, k]
-            decode[t, k], prefill[t, k] = step_bounds_ms(
-                asked.seeing(seen),
-                axes.fleet.peaks,
-                users if layout.data == 1 else users // layout.data,
-                contexts,
-                layout.pipeline,
-            )
+        if not layout.is_tensor_only:
+            answer.possible[t][:, :, axes.converted] = False
+    if caches:
+        answer.put_bounds(cases[:: len(caches)], caches, axes.fleet.peaks, contexts, memo)
     return Cube(
         model=model,
         gpus=tuple(device.id for device in axes.accelerators),
@@ -198,6 +177,25 @@ def _case(model: Model, axes: Axes, layout: Layout, cache: KvFormat) -> Case:
     )
 
 
+def _demands(case: Case, memo: Memo) -> list[Demand]:
+    """What a step asks of a device in a case's layout, for each weight format, whatever the cache."""
+    layout = case.layout
+    plain = replace(case, layout=Layout(tensor=layout.tensor))
+    return [
+        memo.get(
+            ("demand", layout.tensor, format_name(form)),
+            lambda form=form: demand(  # type: ignore[misc]
+                case.model,
+                form,
+                case.formats,
+                tensor_parallel=layout.tensor,
+                loaded=shared_weights(plain, form, memo),
+            ),
+        ).shared_by(layout.data)
+        for form in case.weight_formats
+    ]
+
+
 def _alike(case: Case, axes: Axes) -> Groups:
     assert case.kv_format is not None  # noqa: S101 - every row has one
     return axes.fleet.alike_storing(case.kv_format, case.layout)
@@ -247,6 +245,37 @@ class _Answer:
         self._flat(self.possible)[rows.places] = True
         for name, values in found.items():
             self._flat(self.columns[name])[rows.places] = values
+
+    def put_bounds(
+        self, cases: Sequence[Case], caches: Sequence[KvFormat], peaks: Peaks, contexts: Integers, memo: Memo
+    ) -> None:
+        """Fill in the least times of a step, some layouts at a time.
+
+        Args:
+            cases: A case of each layout.
+            caches: The KV formats.
+            peaks: Of all accelerators.
+            contexts: Contexts in tokens.
+            memo: What was worked out for the model.
+        """
+        decode, prefill = (self.columns[name] for name in ("decode_ms_lower_bound", "prefill_ms_lower_bound"))
+        users = self.columns["max_concurrent_requests"]
+        at_once = max(MOST_CELLS // (users[0, 0].size or 1), 1)
+        for first in range(0, len(cases), at_once):
+            some = slice(first, first + at_once)
+            layouts = [case.layout for case in cases[some]]
+            weights = Demand.stacked([_demands(case, memo) for case in cases[some]])
+            data, stages = ([getattr(one, way) for one in layouts] for way in ("data", "pipeline"))
+            for k, cache in enumerate(caches):
+                seen = [reaches_of(cases[0].model, cache, one.tensor, one.decode_context) for one in layouts]
+                batch = users[some, k]
+                decode[some, k], prefill[some, k] = step_bounds_ms(
+                    weights.seeing(cache, seen),
+                    peaks,
+                    batch if max(data) == 1 else batch // np.reshape(data, (-1, 1, 1, 1)),
+                    contexts,
+                    1 if max(stages) == 1 else np.reshape(stages, (-1, 1, 1, 1)),
+                )
 
     def _flat(self, column: Array) -> Array:
         """A column with one axis for layouts, KV formats and accelerators together."""
