@@ -30,10 +30,12 @@ def test_a_changed_record_judges_its_own_logs_again(tmp_path: Path, monkeypatch:
         return judge(log, catalog)
 
     monkeypatch.setattr(local_evidence, "judge_log", spied)
+    local_evidence.of.cache_clear()
     with keeping(noted(tmp_path)):
         first = local_evidence.of(open_catalog())
     assert len(judged) == len(first.judged)
     judged.clear()
+    local_evidence.of.cache_clear()
     stem = open_catalog().model(one.model).slug
     known = Records.changed_since
     monkeypatch.setattr(
