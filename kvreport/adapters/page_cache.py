@@ -39,6 +39,7 @@ _OF_THIS_BUILD: Final = frozenset(
     {"site_dir", "docs_dir", "config_file_path", "plugins", "theme", "nav", "hooks"}
 )
 
+
 @dataclass(frozen=True, slots=True)
 class Finished:
     """A page as it is written, but for its policy.

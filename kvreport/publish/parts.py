@@ -93,7 +93,9 @@ class Group:
         return self._files[number]
 
     def _place(self, number: int) -> Path | None:
-        return None if self._path is None else self._path.with_name(f"{self._path.name}.{number:02d}{_SUFFIX}")
+        return (
+            None if self._path is None else self._path.with_name(f"{self._path.name}.{number:02d}{_SUFFIX}")
+        )
 
 
 class Parts:
