@@ -43,6 +43,10 @@ MLX_FORMATS: Final = {"mlx4-g64": "MLX 4-bit", "mlx8-g64": "MLX 8-bit"}
 SIZES_GB: Final = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512)
 """Memory sizes of the table on model pages, in GiB that a process can use."""
 
+_MACS: Final = {"Ultra": "Mac Studio", "Max": "Mac Studio MacBook Pro", "Pro": "MacBook Pro Mac mini"}
+_MAC: Final = "MacBook Air Mac mini iMac"
+"""The computers with each class of Apple's chips, which are what their owners search for."""
+
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
@@ -143,6 +147,13 @@ def largest(machine: Accelerator, found: tuple[Candidate, ...], backend: int) ->
     return None
 
 
+def _search_words(machine: Accelerator) -> str:
+    """What a reader may call a machine, in lower case: an Apple chip by the computers that it comes in."""
+    computers = next((mac for chip, mac in _MACS.items() if chip in machine.name), _MAC)
+    names = (machine.name, machine.id, *machine.aliases, computers if machine.vendor == "Apple" else "")
+    return " ".join(names).lower()
+
+
 def _index(every: tuple[Accelerator, ...], found: tuple[Candidate, ...], catalog: Catalog) -> Page:
     rows = []
     for machine in every:
@@ -156,6 +167,7 @@ def _index(every: tuple[Accelerator, ...], found: tuple[Candidate, ...], catalog
                     Cell(best.model.name, href=f"models/{best.model.slug}/") if best else Cell("none"),
                 ),
                 keys=(("vendor", machine.vendor),),
+                search=_search_words(machine),
             )
         )
     table = Table(
@@ -167,7 +179,9 @@ def _index(every: tuple[Accelerator, ...], found: tuple[Candidate, ...], catalog
             Column("Largest model that fits", numeric=False),
         ),
         tuple(rows),
+        name="machines-table",
         sortable=True,
+        noun="machines",
     )
     return Page(
         uri=URI,
@@ -178,7 +192,7 @@ def _index(every: tuple[Accelerator, ...], found: tuple[Candidate, ...], catalog
         "by quantization and context length.",
         lead=render("local/index.html", URI, {"machines": len(every), "models": len(found)}),
         sections=(
-            Section("machines", "Machines", render("_only_table.html", URI, {"table": table})),
+            Section("machines", "Machines", render("local/machines.html", URI, {"table": table})),
             Section("data", "Download", render("local/data.html", URI, {"folder": URI})),
         ),
         names=("local", "home", "ollama", "llama.cpp", "gguf", "lm studio", "mlx", "mac", "vram"),
