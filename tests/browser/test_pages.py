@@ -59,6 +59,25 @@ def test_a_phone_never_scrolls_sideways(browser, address, uri):
     assert wide <= 390
 
 
+def test_the_key_of_the_search_works_before_the_theme_does(visit):
+    waiting = []
+
+    def hold(route) -> None:
+        waiting.append(route)
+
+    visit.context.route("**/bundle.*.js", hold)
+    page = visit.page
+    page.goto(visit.address)
+    page.wait_for_selector("html.js")
+    page.keyboard.press("/")
+    page.keyboard.type("h100")
+    assert page.locator(".md-search__input").input_value() == "h100"
+    while not waiting:
+        page.wait_for_timeout(50)
+    waiting[0].continue_()
+    page.locator(".md-search-result__link").first.wait_for()
+
+
 @pytest.mark.parametrize("uri", [LLAMA, H100, "", "models/"])
 def test_a_page_is_whole_without_scripts(browser, address, uri):
     context = browser.new_context(java_script_enabled=False)
