@@ -21,6 +21,8 @@ from pathlib import Path
 from posixpath import dirname, join, normpath
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from mkdocs.exceptions import PluginError
+
 from kvreport.adapters import questions
 from kvreport.book import glossary, notebook, prose
 from kvreport.book.quantities import Quantities
@@ -239,6 +241,16 @@ def open_book(catalog: Catalog, kept: Path, records: Records | None) -> Book:
         state = digest(shared, (), code(without=("cli", "publish", "site")))
         book.kept = Noted(kept / "book.noted", state, records)
     return book
+
+
+def refuse(faults: list[Fault]) -> None:
+    """Stop the build, all faults at once.
+
+    Raises:
+        PluginError: If there are any.
+    """
+    if faults:
+        raise PluginError("kvreport:\n" + "\n".join(str(fault) for fault in faults))
 
 
 def is_chapter(uri: str) -> bool:

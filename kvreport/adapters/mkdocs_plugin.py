@@ -25,7 +25,7 @@ from mkdocs.structure.toc import get_toc
 from kvreport import resources
 from kvreport.adapters import assets, head, lost, page_cache, search, theme, translated, written
 from kvreport.adapters.ahead import Ahead
-from kvreport.adapters.book import Book, is_chapter, no_foreign_scripts, open_book
+from kvreport.adapters.book import Book, is_chapter, no_foreign_scripts, open_book, refuse
 from kvreport.adapters.bytecode import Bytecode
 from kvreport.adapters.generated import GeneratedPage, anchors, announce, date, published
 from kvreport.adapters.mount import Mount, usual_prefix
@@ -44,7 +44,7 @@ from kvreport.catalog.parsed import Parsed
 from kvreport.catalog.record_cache import recall_models
 from kvreport.catalog.records import Records
 from kvreport.catalog.shelf import KEEPING
-from kvreport.errors import Fault, InputError
+from kvreport.errors import InputError
 from kvreport.processes import exit_on_signals
 from kvreport.publish import long_tables
 from kvreport.publish.parts import Parts
@@ -127,7 +127,7 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         # Files are linked to the last site's if no stranger writes to them.
         listing = self._cache(config) / "site.written" if page_cache.usable(config) else None
         self.staging = stage(Path(config.site_dir), listing) if self.publishes else None
-        self._keep_parsed(config)
+        KEEPING[:] = [Parsed(self._cache(config) / "parts" / "yaml.parsed")] if self.publishes else []
         if self.staging is not None:
             config.site_dir = str(self.staging.folder)
         self.policy = self.notebooks = self.styles = None
@@ -203,12 +203,6 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         self.known |= {*map(self.mount.at, self.report.file_names), "search/search_index.json"}
         return files
 
-    def _keep_parsed(self, config: MkDocsConfig) -> None:
-        """Parse each file of facts once, whatever build reads it."""
-        KEEPING.clear()
-        if self.publishes:
-            KEEPING.append(Parsed(self._cache(config) / "parts" / "yaml.parsed"))
-
     def _cache(self, config: MkDocsConfig) -> Path:
         """The folder that is kept between builds."""
         return Path(config.config_file_path or ".").parent / self.config.cache
@@ -226,20 +220,11 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
                 catalog, self._cache(config) / "parts", self.records if self.publishes else None
             )
             self.book.take(files, config)
-            self._refuse(self.book.check_prose(Path(self.config.prose)) if self.config.prose else [])
+            refuse(self.book.check_prose(Path(self.config.prose)) if self.config.prose else [])
             for uri, content in self.book.pack(config):
                 files.append(File.generated(config, uri, content=content))
         except InputError as error:
             raise PluginError(f"kvreport: {error}") from error
-
-    def _refuse(self, faults: list[Fault]) -> None:
-        """Stop the build, all faults at once.
-
-        Raises:
-            PluginError: If there are any.
-        """
-        if faults:
-            raise PluginError("kvreport:\n" + "\n".join(str(fault) for fault in faults))
 
     def on_nav(self, nav: Navigation, *, config: MkDocsConfig, files: Files) -> None:
         """Remember the navigation, which every page shows, and find what was rendered before."""
@@ -309,7 +294,7 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
                 self.index.take_written(page, html, self.book.names(page.file.src_uri))
             for fault in dead:
                 log.warning(fault)
-            self._refuse(faults)
+            refuse(faults)
             return html
         if self.index is not None and ours.moved_to is None:
             self.index.take_generated(ours, address(page), page.file.src_uri)
@@ -374,7 +359,7 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
             )
         if self.page_cache is not None and named is not None and uri in self.keys and not told:
             leads = tuple(links.targets(address(page), output))
-            self.page_cache.keep(page.url, self.keys[uri], Finished(output, named, leads, *digests(output)))
+            self.page_cache.keep(self.keys[uri], Finished(output, named, leads, *digests(output)))
         return output if self.policy is None else self.policy.applied(output)
 
     @event_priority(-200)
