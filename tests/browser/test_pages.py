@@ -54,7 +54,7 @@ def test_a_wide_drawing_on_a_phone_is_reached_by_keys(browser, address):
     page = made.go("data/")
     page.evaluate(
         "() => document.querySelector('main article').insertAdjacentHTML('beforeend',"
-        ' \'<figure class="kv-figure" id="wide" style="overflow-x: auto"><svg width="900" height="20"></svg></figure>'
+        ' \'<figure class="kv-figure" id="wide" style="overflow-x: auto"><div style="width: 900px; height: 9px"></div></figure>'
         '<figure class="kv-figure" id="narrow"><svg width="90" height="20"></svg></figure>'
         '<nav class="md-code__nav"></nav>\')'
     )
