@@ -366,7 +366,7 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
             self.keys[file.src_uri] = key
             if self.searched is not None:
                 page.meta["search"] = {"exclude": True}  # the index is ours, and has read it
-            found = self.page_cache.find(page.url, key)
+            found = self.page_cache.find(key)
             if found is not None:
                 self.kept[file.src_uri] = found
                 page.meta["template"] = page_cache.TEMPLATE
@@ -493,7 +493,7 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
             )
         if self.page_cache is not None and named is not None and uri in self.keys and not told:
             leads = tuple(links.targets(_address(page), output))
-            self.page_cache.keep(page.url, self.keys[uri], Finished(output, named, leads, *digests(output)))
+            self.page_cache.keep(self.keys[uri], Finished(output, named, leads, *digests(output)))
         return output if self.policy is None else self.policy.applied(output)
 
     def _refused(self, output: str) -> Iterator[tuple[str, str]]:
