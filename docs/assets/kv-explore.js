@@ -625,7 +625,7 @@
       for (const key of ["kind", "maker", "verdict"]) if (state[key]) parts.push(labelOf(key).join(" or "));
       if (state.engine) parts.push(site.engine.label);
       if (state.name) parts.push(`name contains “${state.name[0]}”`);
-      if (state.requests) parts.push(`at least ${plural(Number(state.requests[0]), "requests")}`);
+      if (state.requests) parts.push(`at least ${plural(Number(state.requests[0]), "request|requests")}`);
       return parts.join(", ");
     }
 
@@ -634,7 +634,7 @@
       const all = found.total;
       view.said.replaceChildren(
         make("strong", {}, count(found.fit)),
-        ` of ${plural(all, "configurations")} ${found.fit === 1 ? "fits" : "fit"}`,
+        ` of ${plural(all, "configuration|configurations")} ${found.fit === 1 ? "fits" : "fit"}`,
         asked ? `: ${asked}.` : ".",
       );
       view.why.textContent = unpublished() || (found.rows.length ? "" : culprit());

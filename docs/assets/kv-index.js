@@ -90,7 +90,10 @@
             rows = rowsOf(table);
             show();
           });
-        } else said.replaceChildren(`All ${tools.dataset.kvNumber} ${noun}.`, ignoredNote(ignored) || "");
+        } else {said.replaceChildren(
+            `All ${plural(Number(tools.dataset.kvNumber), noun)}.`,
+            ignoredNote(ignored) || "",
+          );}
         return;
       }
       if (rows.length < tools.dataset.kvNumber) rows = rowsOf(table);
@@ -117,7 +120,7 @@
       table.classList.toggle("kv-filtered", words.length > 0);
       said.replaceChildren(
         shown === rows.length && !words.length
-          ? `All ${count(rows.length)} ${noun}.`
+          ? `All ${plural(rows.length, noun)}.`
           : `${count(shown)} of ${plural(rows.length, noun)}${words.length ? ": " + words.join("; ") : ""}.`,
       );
       if (!shown) said.append(` ${culprit()}`);

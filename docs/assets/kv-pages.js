@@ -140,7 +140,7 @@
   function whyNot(gpu, possible, context, published = true) {
     const widest = possible[possible.length - 1];
     if (!widest) return [words.cells[published ? "group_support" : "group_unpublished"], ""];
-    const number = kvreport.plural(widest.devices, "GPUs");
+    const number = kvreport.plural(widest.devices, "GPU|GPUs");
     const answer = kvCapacity.serve(widest, context);
     const say = (name) => result.fill(words.cells[`group_${name}`], { number });
     const figure = (name, bytes) => result.fill(words.cells[name], { short: kvreport.missing(bytes) });

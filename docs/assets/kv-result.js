@@ -18,7 +18,9 @@
 
   const requestsText = (
     n,
-  ) => (n >= kvKernel.UNLIMITED_REQUESTS ? "unlimited requests" : plural(n, "concurrent requests"));
+  ) => (n >= kvKernel.UNLIMITED_REQUESTS
+    ? "unlimited requests"
+    : plural(n, "concurrent request|concurrent requests"));
 
   /* "8 × H200", "one H100", "16 × H200 (dp16-ep)". */
   function devicesText(layout, gpu) {
@@ -148,7 +150,7 @@
     const reserve = deployment.ceiling ? 0 : deployment.reserve;
     const resident = deployment.ceiling ? deployment.weights : deployment.resident;
     const parts = [
-      ["weights", "weights", resident],
+      ["weights", /* text */ "weights", resident],
       ["cache", "KV cache", here * request - states],
       ["state", "recurrent states", states],
       ["reserve", "activations, libraries, graphs", reserve],
@@ -159,7 +161,7 @@
     const total = Math.max(gpu.usable, used);
     return memoryBar(
       "Memory of one GPU",
-      [...parts, ["free", "unused", free]],
+      [...parts, ["free", /* text */ "unused", free]],
       total,
       `Memory of one GPU with ${requestsText(here)} of ${tokens(at)} tokens: ${
         gib(gpu.usable)

@@ -46,7 +46,18 @@
   const gib = (bytes, digits = 2) => fixed(bytes / GIB, digits);
   /* What is missing is never printed as nothing. */
   const missing = (bytes) => gib(Math.max(bytes, GIB / 10), 1);
-  const plural = (n, word) => `${count(n)} ${n === 1 ? word.replace(/s$/, "") : word}`;
+  /* A number with its noun; "request|requests" has the noun's forms in the order of the language's categories. */
+  const ORDER = ["zero", "one", "two", "few", "many", "other"];
+  const rule = new Intl.PluralRules(document.documentElement.lang || "en");
+  const has = /** @type {string[]} */ (rule.resolvedOptions().pluralCategories);
+  const order = ORDER.filter((name) => has.includes(name));
+
+  function form(n, forms) {
+    const given = forms.split("|");
+    return given[Math.min(order.indexOf(rule.select(n)), given.length - 1)];
+  }
+
+  const plural = (n, forms) => `${count(n)} ${form(n, forms)}`;
 
   function tokens(n) {
     if (n >= 1 << 20 && n % (1 << 20) === 0) return `${n / (1 << 20)}M`;

@@ -180,15 +180,16 @@ class Deployment(Allocation):
 
     def limited_by(self, held: Integers, codes: Codes) -> Codes:
         """Codes of :class:`kvreport.accounting.capacity.Limit`; arguments as for :meth:`running`."""
+        starts = codes <= capacity.Verdict.TIGHT
         capped = xp.full_like(held, value=False) if self.max_requests is None else held >= self.max_requests
         slots = None if self.plan.pool is None else self.plan.pool.state_requests(_spread(self.pool_bytes))
-        by_states = xp.full_like(held, value=False) if slots is None else held >= slots
-        limits = xp.select(
+        by_states = False if slots is None else held >= slots
+        return xp.select(
             [
                 codes == capacity.Verdict.CONTEXT_EXCEEDS_MODEL,
                 codes == capacity.Verdict.MAX_SEQS_EXCEEDS_STATES,
-                (codes <= capacity.Verdict.TIGHT) & by_states & xp.logical_not(capped),
-                (codes <= capacity.Verdict.TIGHT) & capped,
+                starts & by_states & xp.logical_not(capped),
+                starts & capped,
             ],
             [
                 capacity.Limit.CONTEXT,
@@ -198,7 +199,6 @@ class Deployment(Allocation):
             ],
             capacity.Limit.KV_POOL,
         )
-        return xp.codes(limits)
 
 
 def lay_out(case: Case, memo: Memo | None = None) -> Deployment:

@@ -29,7 +29,7 @@ from mkdocs.structure.toc import get_toc
 from mkdocs.utils import get_build_date
 
 from kvreport import resources
-from kvreport.adapters import head, lost, page_cache, search
+from kvreport.adapters import head, lost, page_cache, search, translated
 from kvreport.adapters.ahead import Ahead
 from kvreport.adapters.book import Book, is_chapter, no_foreign_scripts
 from kvreport.adapters.bytecode import Bytecode
@@ -103,6 +103,7 @@ class KvreportConfig(Config):
         templates: Folder whose templates replace the package's of the same name.
         policy: Whether every page states a Content-Security-Policy.
         prose: List of the quantities that may stand in prose uncomputed; without it none is looked for.
+        translation: The interface's words in another language, a ``.po`` file of gettext.
     """
 
     catalog = config_options.Optional(config_options.Dir(exists=True))
@@ -116,6 +117,7 @@ class KvreportConfig(Config):
     templates = config_options.Optional(config_options.Dir(exists=True))
     policy = config_options.Type(bool, default=True)
     prose = config_options.Optional(config_options.File(exists=True))
+    translation = config_options.Optional(config_options.File(exists=True))
 
 
 class KvreportPlugin(BasePlugin[KvreportConfig]):
@@ -163,6 +165,12 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         Raises:
             PluginError: The prefix is no address.
         """
+        if self.config.translation is not None:
+            catalog = Path(self.config.translation)
+            if resources.language() is None:
+                fresh: KvreportPlugin = translated.handed_over(self, catalog, self._cache(config), config)
+                return fresh.on_config(config)
+            translated.localize(catalog, config)
         if self.config.catalogue is not None and self.config.catalog is None:
             log.info("kvreport: the option `catalogue` is now `catalog`; the old name goes with 0.3")
             self.config.catalog = self.config.catalogue
@@ -277,7 +285,8 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
         """Announce one of our assets, scripts and styles without comments; a project's own file goes first."""
         uri = self.mount.at(f"assets/{path.relative_to(resources.assets_dir()).as_posix()}")
         known = files.get_file_from_path(uri)
-        if known is not None and (known.abs_src_path is None or not path.samefile(known.abs_src_path)):
+        ours = resources.original_assets_dir() / path.relative_to(resources.assets_dir())
+        if known is not None and (known.abs_src_path is None or not ours.samefile(known.abs_src_path)):
             return
         shorten = COMPACT.get(path.suffix)
         if shorten is None:
@@ -357,7 +366,7 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
             self.keys[file.src_uri] = key
             if self.searched is not None:
                 page.meta["search"] = {"exclude": True}  # the index is ours, and has read it
-            found = self.page_cache.find(page.url, key)
+            found = self.page_cache.find(key)
             if found is not None:
                 self.kept[file.src_uri] = found
                 page.meta["template"] = page_cache.TEMPLATE
@@ -484,7 +493,7 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
             )
         if self.page_cache is not None and named is not None and uri in self.keys and not told:
             leads = tuple(links.targets(_address(page), output))
-            self.page_cache.keep(page.url, self.keys[uri], Finished(output, named, leads, *digests(output)))
+            self.page_cache.keep(self.keys[uri], Finished(output, named, leads, *digests(output)))
         return output if self.policy is None else self.policy.applied(output)
 
     def _refused(self, output: str) -> Iterator[tuple[str, str]]:

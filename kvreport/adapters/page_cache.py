@@ -15,7 +15,6 @@ from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from zlib import crc32
 
 from kvreport.build_cache import code
 from kvreport.publish.parts import Group, Parts
@@ -39,8 +38,6 @@ _DISTRIBUTIONS: Final = ("mkdocs", "mkdocs-material", "jinja2", "markupsafe")
 _OF_THIS_BUILD: Final = frozenset(
     {"site_dir", "docs_dir", "config_file_path", "plugins", "theme", "nav", "hooks"}
 )
-_SHARDS: Final = 16
-"""Files that pages are kept in: a changed page writes one of them again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +66,7 @@ class PageCache:
         """Look into a folder for pages in this frame (:func:`frame`)."""
         self._frame = frame
         self._open = ExitStack()
-        parts = Parts(folder)
-        self._shards: list[Group] = [
-            self._open.enter_context(parts.group(f"pages-{number:02d}")) for number in range(_SHARDS)
-        ]
+        self._pages: Group = self._open.enter_context(Parts(folder).group("pages"))
         self._named: dict[Named, Named] = {}
         self._links: dict[tuple[str, str], tuple[str, str]] = {}
 
@@ -104,24 +98,21 @@ class PageCache:
             digest.update(len(content).to_bytes(8, "big") + content)
         return digest.digest()
 
-    def find(self, url: str, key: bytes) -> Finished | None:
+    def find(self, key: bytes) -> Finished | None:
         """Return a kept page; None if it is not kept. Where its links lead is for the caller to check again."""
-        found = self._shard(url).find(key)
+        found = self._pages.find(key)
         return found if isinstance(found, Finished) else None
 
-    def keep(self, url: str, key: bytes, made: Finished) -> None:
+    def keep(self, key: bytes, made: Finished) -> None:
         """Keep a page that its policy refuses nothing of."""
         # Pages are much alike: equal texts are kept once.
         links = tuple(self._links.setdefault(link, link) for link in made.links)
         named = self._named.setdefault(made.named, made.named)
-        self._shard(url).put(key, Finished(made.html, named, links, made.scripts, made.styles))
+        self._pages.put(key, Finished(made.html, named, links, made.scripts, made.styles))
 
     def finish(self) -> None:
         """Write what this build used and made."""
         self._open.close()
-
-    def _shard(self, url: str) -> Group:
-        return self._shards[crc32(url.encode()) % _SHARDS]
 
 
 def usable(config: MkDocsConfig) -> bool:

@@ -37,6 +37,16 @@ def test_a_group_never_outgrows_one_build(tmp_path: Path) -> None:
     assert taken(Parts(tmp_path, "a"), "one", "two") == ["two"]
 
 
+def test_a_changed_value_writes_no_file_but_its_own(tmp_path: Path) -> None:
+    names = [str(number) for number in range(200)]
+    taken(Parts(tmp_path, "a"), *names)
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    assert len(before) > 20
+    assert taken(Parts(tmp_path, "a"), *names[1:], "new") == ["new"]
+    after = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    assert 1 <= sum(before.get(path) != content for path, content in after.items()) <= 2
+
+
 def test_a_damaged_group_is_computed_again(tmp_path: Path) -> None:
     taken(Parts(tmp_path, "a"), "one")
     (path,) = tmp_path.glob("*.parts")

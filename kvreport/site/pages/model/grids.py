@@ -11,6 +11,7 @@ from kvreport.site.kit import tables
 from kvreport.site.kit.groups import Group, Member, grouped
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.site.pages.model.headline import approximate
+from kvreport.words import worded
 
 
 def _maker(site: SiteData, gpu: Accelerator) -> str:
@@ -49,7 +50,7 @@ def users_table(site: SiteData, model: Model) -> tuple[Table, tuple[Group, ...]]
         name="users-table",
         css="kv-grid",
         dense=True,
-        noun="accelerators",
+        noun=worded("accelerators"),
     )
     return table, grouped(groups, single=site.refusal(model))
 
