@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kvreport.resources import package_dir
+from kvreport.resources import language, package_dir
 
 ALL: Final[dict[str, Any]] = json.loads((package_dir() / "words.json").read_text(encoding="utf-8"))
 """The whole file."""
@@ -98,6 +98,12 @@ SERVE: Final[dict[str, ServeFlags]] = {
 }
 """Flags by server."""
 
+COMPONENTS: Final[dict[str, str]] = ALL["components"]
+"""What weights are for, by component."""
+
+LOADING: Final[dict[str, str]] = ALL["loading"]
+"""What loading adds to the weights, by purpose."""
+
 SENTENCES: Final[dict[str, str]] = ALL["sentences"]
 """Conclusions, by verdict and by what limits; ``{values}`` are put in, ``**…**`` is emphasised."""
 
@@ -106,6 +112,53 @@ CELLS: Final[dict[str, str]] = ALL["cells"]
 
 Pieces = tuple[tuple[str, bool], ...]
 """Text in pieces: (text, emphasised)."""
+
+
+def counted(number: float, forms: str, text: str | None = None) -> str:
+    """Return a number with its noun, in the form that the language has for the number.
+
+    Args:
+        number: Decides the form.
+        forms: The forms, divided by ``|``: in English the singular and the plural. A translation has those of its language.
+        text: The number as it is shown; by default with commas.
+
+    >>> counted(1, "request|requests"), counted(1200, "request|requests")
+    ('1 request', '1,200 requests')
+    """
+    return f"{f'{number:,}' if text is None else text} {noun_for(number, forms)}"
+
+
+def noun_for(number: float, forms: str) -> str:
+    """Return the form of a noun that goes with a number.
+
+    >>> noun_for(1, "request|requests")
+    'request'
+    """
+    given = forms.split("|")
+    return given[min(_place(number), len(given) - 1)]
+
+
+def _place(number: float) -> int:
+    spoken = language()
+    if spoken is None:
+        return int(number != 1)
+    from babel import Locale  # noqa: PLC0415 - translated sites only
+
+    rule = Locale.parse(spoken, sep="-").plural_form
+    return [*(tag for tag in CATEGORIES if tag in rule.tags), "other"].index(rule(number))
+
+
+CATEGORIES: Final = ("zero", "one", "two", "few", "many")
+"""Categories of numbers in the order of a noun's forms; ``other`` is the last."""
+
+
+def worded(text: str) -> str:
+    """Return a text as it is: marks a label of one word, which could be a key, as one that readers see.
+
+    >>> worded("weights")
+    'weights'
+    """
+    return text
 
 
 def pieces(*sentences: str) -> Pieces:

@@ -1,18 +1,19 @@
-"""Write ``kvreport/architectures/defaults.json``: the published defaults of every listed class.
+"""Write ``kvreport/architectures/defaults.json``: the defaults that transformers' config classes publish.
 
-Run it with an interpreter that has transformers (``make torch-check`` makes one). A class's defaults are
-those of its own config class; only the keys that its listing's formulas use are kept.
+Run it with an interpreter that has transformers (``make torch-check`` makes one). Of a listed class, the keys that its
+listing's formulas use are kept; of a class that code reads, the keys that its entry has (to add one, write it with
+``null`` and run this). What transformers does not publish stands in ``kept_defaults.json``.
 """
 
 from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Any
 
-from kvreport.architectures import listing
+from kvreport.architectures import families, listing
 from kvreport.architectures.listing import Listing, split_outside
 
 OUT = Path(__file__).resolve().parents[1] / "kvreport" / "architectures" / "defaults.json"
@@ -37,8 +38,27 @@ def main() -> None:
             left_null = path in listed.derived and getattr(type_of, path, None) is None
             if value is not ... and not isinstance(value, dict) and not left_null:
                 known[path] = value
-    ordered = {model_type: dict(sorted(known.items())) for model_type, known in sorted(found.items())}
-    OUT.write_text(json.dumps(ordered, indent=0, ensure_ascii=False) + "\n", encoding="utf-8")
+    for name, keys in read_by_code(CONFIG_MAPPING):
+        published = CONFIG_MAPPING[name[1]]().to_dict()
+        text = published.get("text_config") or published.get("thinker_config", {}).get("text_config") or {}
+        values = {key: text.get(key, published.get(key, ...)) for key in keys}
+        found[name[0]] = {key: value for key, value in values.items() if value is not ...}
+    lines = (
+        f"{json.dumps(name)}: {json.dumps(dict(sorted(known.items())), ensure_ascii=False)}"
+        for name, known in sorted(found.items())
+    )
+    OUT.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+
+
+def read_by_code(known: Container[str]) -> Iterator[tuple[tuple[str, str], list[str]]]:
+    """Yield the classes that code reads and transformers has: class and ``model_type``, and the keys of its entry."""
+    written = json.loads(OUT.read_text(encoding="utf-8"))
+    classes: dict[str, str] = {}
+    for model_type, name in families.index().model_types.items():
+        if model_type in known:
+            classes.setdefault(name, model_type)
+    for name in sorted(classes.keys() & written.keys()):
+        yield (name, classes[name]), sorted(written[name])
 
 
 def paths(listed: Listing) -> set[str]:

@@ -31,6 +31,8 @@ MODELS = (
     "google/gemma-3-27b-it",
 )
 GPUS = ("h100-sxm-80gb", "mi300x", "rtx-4090")
+MAC = "m4-max-128"
+"""A machine with an engine of its own."""
 LOG = """\
 INFO Model loading took 15.0 GiB and 3.2 seconds
 INFO Available KV cache memory: 55.2 GiB
@@ -113,6 +115,8 @@ def published() -> Iterator[tuple[str, Any]]:
         )
         if kind is not None:
             yield kind, json.loads(content)
+    mac = gather(catalog, models=MODELS[0], gpus=MAC, version=data_version(catalog.folder), downloads=NOTHING)
+    yield "site", json.loads(profiles.encode(profiles.site_facts(mac)))
 
 
 def main() -> int:

@@ -109,6 +109,5 @@ def test_a_checkout_reads_the_folders_that_people_edit(repository):
 
 def test_a_broken_installation_says_what_is_missing(tmp_path, monkeypatch):
     monkeypatch.setattr(resources, "_PACKAGE", tmp_path / "kvreport")
-    monkeypatch.setattr(resources, "_REPOSITORY", tmp_path)
     with pytest.raises(FileNotFoundError, match=r"_data.*data"):
         resources.data_dir()

@@ -19,7 +19,10 @@
   };
   const FILLERS = new Set(
     ("a an and at can context for from gpu gpus how in it many model of on one per run size tokens token " +
-      "the to what will with x fit fits serve does do i my me is").split(" "),
+      "the to what will with x fit fits serve does do i my me is users user requests request please using use")
+      .split(
+        " ",
+      ),
   );
 
   /* [pattern, the change of the state, what it says] of a word or of two; the words are lower case. */
@@ -29,6 +32,7 @@
     [/^pp=?(\d+)$/, (m) => ({ pp: Number(m[1]) }), (m) => `pipeline parallel ${m[1]}`],
     [/^dp=?(\d+)$/, (m) => ({ dp: Number(m[1]) }), (m) => `data parallel ${m[1]}`],
     [/^dcp=?(\d+)$/, (m) => ({ dcp: Number(m[1]) }), (m) => `decode context parallel ${m[1]}`],
+    [/^(\d{1,2}) (?:gpus?|cards?)$/, (m) => ({ tp: Number(m[1]) }), (m) => `${m[1]} GPUs`],
     [/^ep$/, () => ({ ep: true }), () => "expert parallel"],
     [
       /^(\d+)\s?(users?|requests?|people|concurrent)$/,
@@ -45,7 +49,10 @@
     [/^(fp8|bf16) (?:kv|cache)$/, (m) => ({ kv: m[1] }), (m) => `KV cache ${m[1].toUpperCase()}`],
   ];
 
-  /* {state, understood: [words], missed: [words]} of a line of text. */
+  /* Programs and files of one computer: another page has their numbers. */
+  const AT_HOME = /^(ollama|llama\.?cpp|llama-server|lm-?studio|gguf|mlx|q[2-8](_[a-z0-9]+)*)$/;
+
+  /* {state, understood: [words], missed: [words], home: [words of programs at home]} of a line of text. */
   function understand(text, site, names) {
     const words = text.toLowerCase().replace(/[?!;]/g, " ").replace(/,(?!\d{3})/g, " ")
       .replace(/(\d)\s*[x×*]\s*(?=[a-z0-9])/g, "$1x ").split(/\s+/).filter(Boolean);
@@ -76,12 +83,13 @@
       }
       left.push(words[n]);
     }
-    const rest = engineIn(site, left, state, understood);
+    const home = left.filter((word) => AT_HOME.test(word));
+    const rest = engineIn(site, left.filter((word) => !home.includes(word)), state, understood);
     const after = gpuIn(names.gpus, rest, state, understood, devices);
     if (devices && state.tp === undefined) state.tp = devices;
     const more = sizesIn(after, state, understood);
     modelIn(names.models, more, state, understood, missed);
-    return { state, understood, missed };
+    return { state, understood, missed, home };
   }
 
   /* "vllm 0.25", "sglang": an engine of the site. */
@@ -109,8 +117,12 @@
         const found = gpus.find((gpu) => gpu.names.includes(phrase));
         if (!found) continue;
         state.gpu = found.id;
+        const before = words.slice(0, n), after = words.slice(n + size);
+        if (!devices && /^[1-9]\d?$/.test(before.at(-1) || "")) state.tp ??= devices = Number(before.pop());
+        const memory = /\d+gb/.exec(plainName(found.name))?.[0];
+        if (/^\d+gb$/.test(after[0] || "") && (!memory || memory === after[0])) after.shift();
         understood.push(devices ? `${devices} × ${found.name}` : found.name);
-        return [...words.slice(0, n), ...words.slice(n + size)];
+        return [...before, ...after];
       }
     }
     return words;
@@ -137,14 +149,16 @@
     });
   }
 
-  /* The model that has most of the words; among equals the plainest name, then the commonly used, then the newest. */
+  /* The model that has most of the words; among equals the commonly used, then the fewest words, the newest, the
+     shortest name. */
   function modelIn(models, words, state, understood, missed) {
     const asked = words.filter((word) => !FILLERS.has(word));
     let best = null;
     for (const model of models) {
       const hits = asked.filter((word) => hit(model, plainName(word)));
       if (!hits.length || !hits.some((word) => /[a-z]{2}/.test(word))) continue;
-      const rank = [hits.length, model.common ? 1 : 0, -model.name.length];
+      const length = model.name.split(/[\s-]/).length;
+      const rank = [hits.length, model.common ? 1 : 0, -length, model.release || "", -model.name.length];
       if (!best || above(rank, best.rank)) best = { model, hits, rank };
     }
     if (best) {

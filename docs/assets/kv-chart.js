@@ -198,8 +198,9 @@
       return;
     }
     tip.removeAttribute("hidden");
-    const noun = best.requests === 1 ? "request" : "requests";
-    tip.textContent = `${best.line.name}: ${count(best.requests)} ${noun} of ${tokens(best.context)} tokens`;
+    tip.textContent = `${best.line.name}: ${kvreport.plural(best.requests, "request|requests")} of ${
+      tokens(best.context)
+    } tokens`;
     const left = best.x / scale;
     tip.style.left = `${Math.min(left, Math.max(box.width - tip.offsetWidth - 4, 0))}px`;
     tip.style.top = `${Math.max(best.y / scale - 34, 0)}px`;

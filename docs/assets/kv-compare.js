@@ -277,13 +277,13 @@
     }
 
     function sentence() {
-      const noun = byModels() ? "models" : "accelerators";
+      const noun = byModels() ? "model|models" : "accelerator|accelerators";
       const where = byModels()
         ? `on ${kvCapacity.gpuOf(site, state.gpu).name}`
         : `for ${known.get(state.model).name}`;
       const sizes = [...new Set(shown.map((thing) => thing.deployment?.devices).filter(Boolean))];
       const number = sizes.length === 1
-        ? `${kvreport.plural(sizes[0], "GPUs")} each`
+        ? `${kvreport.plural(sizes[0], "GPU|GPUs")} each`
         : "the fewest GPUs that fit each";
       const full = listed().length >= most
         ? ` ${most} is the limit.`

@@ -259,7 +259,18 @@
       });
       view.said = make("p", { class: "kv-said kv-big", "aria-live": "polite" }, "Reading the catalog …");
       view.why = make("p", { class: "kv-why" });
-      view.actions = make("p", { class: "kv-actions" });
+      const button = (title, act) =>
+        make("button", { type: "button", class: "kv-button", onclick: act, hidden: "" }, title);
+      view.clear = button("Clear filters", clear);
+      view.take = button("Download as CSV", download);
+      view.link = button("Copy link", (event) => copy(location.href, event.currentTarget));
+      view.ignored = make("span");
+      // Made once: a button that is replaced loses the focus, and a click that has begun.
+      view.actions = make(
+        "p",
+        { class: "kv-actions" },
+        ...[view.clear, view.take, view.link, view.ignored].flatMap((one) => [one, " "]),
+      );
       view.table = make("table", { class: "kv-table kv-grid kv-explored", id: "explore-table" });
       // Hidden until there are rows: what comes above the table first would move it.
       view.scroll = make("div", {
@@ -516,6 +527,8 @@
         }
         await matrix.speed(choice.sizes, () => file("peaks.json"));
         if (mine !== turn) return;
+        await kvreport.pause();
+        if (mine !== turn) return;
         if (/speed/.test(state.sort?.[0] || "")) found.rows.sort(order());
         draw();
         for (const facet of facets) {
@@ -612,7 +625,7 @@
       for (const key of ["kind", "maker", "verdict"]) if (state[key]) parts.push(labelOf(key).join(" or "));
       if (state.engine) parts.push(site.engine.label);
       if (state.name) parts.push(`name contains “${state.name[0]}”`);
-      if (state.requests) parts.push(`at least ${plural(Number(state.requests[0]), "requests")}`);
+      if (state.requests) parts.push(`at least ${plural(Number(state.requests[0]), "request|requests")}`);
       return parts.join(", ");
     }
 
@@ -621,21 +634,15 @@
       const all = found.total;
       view.said.replaceChildren(
         make("strong", {}, count(found.fit)),
-        ` of ${plural(all, "configurations")} ${found.fit === 1 ? "fits" : "fit"}`,
+        ` of ${plural(all, "configuration|configurations")} ${found.fit === 1 ? "fits" : "fit"}`,
         asked ? `: ${asked}.` : ".",
       );
-      view.why.textContent = [found.rows.length ? "" : culprit(), unpublished()].filter(Boolean).join(" ");
-      const button = (title, act) =>
-        make("button", { type: "button", class: "kv-button", onclick: act }, title);
-      view.actions.replaceChildren(
-        ...[
-          isStart() ? null : button("Clear filters", clear),
-          found.rows.length ? button("Download as CSV", download) : null,
-          copy ? button("Copy link", (event) => copy(location.href, event.currentTarget)) : null,
-        ].filter(Boolean).flatMap((one) => [one, " "]),
-        ignoredNote(ignored) || "",
-      );
-      if (view.queries) view.asked();
+      view.why.textContent = unpublished() || (found.rows.length ? "" : culprit());
+      view.clear.hidden = isStart();
+      view.take.hidden = !found.rows.length;
+      view.link.hidden = !copy;
+      view.ignored.replaceChildren(ignoredNote(ignored) || "");
+      if (!view.query.hidden) view.asked();
     }
 
     const filled = (name, values) =>
@@ -643,7 +650,12 @@
 
     /* Accelerators that were asked for and have no numbers of another engine. */
     function unpublished() {
-      if (!state.engine) return "";
+      if (!state.engine) {
+        const machines = state.gpu ? choiceOf(state).gpus.filter((gpu) => gpu.local) : [];
+        const names = machines.map((gpu) => gpu.short).join(", ");
+        const values = { names, engine: site.engine.label, local: machines[0]?.local.label };
+        return names && filled("no_platform", values);
+      }
       const missing = matrix.unpublished(choiceOf(state).gpus);
       if (!missing.length) return "";
       const names = missing.slice(0, FEW).map((gpu) => gpu.short);
@@ -919,8 +931,10 @@
         view.query,
       );
       details.addEventListener("toggle", () => {
-        view.query.hidden = !details.open;
-        if (!details.open) return;
+        if (!details.open) {
+          view.query.hidden = true;
+          return;
+        }
         const folder = root.dataset.kvSql;
         Promise.all([kvreport.script("kv-queries.js"), folder ? kvreport.script("kv-sql.js") : null]).then(
           () => {
@@ -931,6 +945,7 @@
               );
               view.query.prepend(view.sql.node);
             }
+            view.query.hidden = false;
             view.asked();
           },
         ).catch(() => {});

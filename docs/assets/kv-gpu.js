@@ -169,7 +169,7 @@
         all: count(number),
         devices: size === null
           ? `Up to ${site.sizes[site.sizes.length - 1]} GPUs`
-          : kvreport.plural(size, "GPUs"),
+          : kvreport.plural(size, "GPU|GPUs"),
         verb: size === 1 ? "serves" : "serve",
       };
       if (!published) {

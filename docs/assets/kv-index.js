@@ -90,7 +90,10 @@
             rows = rowsOf(table);
             show();
           });
-        } else said.replaceChildren(`All ${tools.dataset.kvNumber} ${noun}.`, ignoredNote(ignored) || "");
+        } else {said.replaceChildren(
+            `All ${plural(Number(tools.dataset.kvNumber), noun)}.`,
+            ignoredNote(ignored) || "",
+          );}
         return;
       }
       if (rows.length < tools.dataset.kvNumber) rows = rowsOf(table);
@@ -117,7 +120,7 @@
       table.classList.toggle("kv-filtered", words.length > 0);
       said.replaceChildren(
         shown === rows.length && !words.length
-          ? `All ${count(rows.length)} ${noun}.`
+          ? `All ${plural(rows.length, noun)}.`
           : `${count(shown)} of ${plural(rows.length, noun)}${words.length ? ": " + words.join("; ") : ""}.`,
       );
       if (!shown) said.append(` ${culprit()}`);
@@ -219,13 +222,13 @@
     return { restore };
   }
 
-  /* --- a text filter alone (GPU pages) -------------------------------------------------------------- */
+  /* --- a text filter alone (GPU pages, machines) -------------------------------------------------------------- */
 
   function textFilter(tools) {
     const table = /** @type {HTMLTableElement} */ (document.getElementById(tools.dataset.kvFilter));
     const text = $("input[name=name]", tools);
     const said = tools.nextElementSibling;
-    const words = (row) => `${row.cells[0].textContent} ${row.id}`.toLowerCase();
+    const words = (row) => row.dataset.search || `${row.cells[0].textContent} ${row.id}`.toLowerCase();
     function restore() {
       const { state, ignored } = readState({ name: null });
       text.value = state.name?.[0] || "";
@@ -239,7 +242,7 @@
         rows.filter((row) => !(row.hidden = Boolean(query) && !matches(words(row), query))).length;
       table.classList.toggle("kv-filtered", Boolean(query));
       said.textContent = query
-        ? `${count(shown)} of ${count(rows.length)} models: name contains “${query}”.`
+        ? `${count(shown)} of ${count(rows.length)} ${tools.dataset.kvNoun}: name contains “${query}”.`
         : "";
     }
     text.addEventListener(

@@ -18,6 +18,7 @@
       ]);
       const found = kvreport.asked.understand(field.value, site, kvreport.asked.prepared(file));
       told.textContent = kvreport.asked.said(found);
+      if (found.home.length) told.append(` For ${found.home.join(", ")}: `, atHome(file, found.state), ".");
       if (found.understood.length) {
         kvreport.go?.({ ...kvreport.now(), ...fresh(found.state), ...found.state });
       }
@@ -33,6 +34,14 @@
       setTimeout(() => kvreport.ready?.then(answer));
     }
     return null;
+  }
+
+  /* The way to what runs with the programs of one computer. */
+  function atHome(file, state) {
+    const machine = file.gpus.find(([id]) => id === state.gpu);
+    const address = new URL("local/", kvreport.root);
+    if (machine) address.searchParams.set("name", machine[1]);
+    return make("a", { href: address.href }, "what runs on your machine");
   }
 
   /* A new question has no layout or format of the one before. */
@@ -131,7 +140,7 @@
   function whyNot(gpu, possible, context, published = true) {
     const widest = possible[possible.length - 1];
     if (!widest) return [words.cells[published ? "group_support" : "group_unpublished"], ""];
-    const number = kvreport.plural(widest.devices, "GPUs");
+    const number = kvreport.plural(widest.devices, "GPU|GPUs");
     const answer = kvCapacity.serve(widest, context);
     const say = (name) => result.fill(words.cells[`group_${name}`], { number });
     const figure = (name, bytes) => result.fill(words.cells[name], { short: kvreport.missing(bytes) });

@@ -199,7 +199,7 @@
       return `A hit rate of ${percent(wanted)} takes ${
         gib(units * at.bytes, 1)
       } GiB of cache per GPU: the KV pools of ${
-        plural(replicas, "replicas")
+        plural(replicas, "replica|replicas")
       }, if each prefix always meets the same one.`;
     }
 

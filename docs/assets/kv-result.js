@@ -18,7 +18,9 @@
 
   const requestsText = (
     n,
-  ) => (n >= kvKernel.UNLIMITED_REQUESTS ? "unlimited requests" : plural(n, "concurrent requests"));
+  ) => (n >= kvKernel.UNLIMITED_REQUESTS
+    ? "unlimited requests"
+    : plural(n, "concurrent request|concurrent requests"));
 
   /* "8 × H200", "one H100", "16 × H200 (dp16-ep)", "RTX 5090 + RTX 3090 (tp2)". */
   function devicesText(layout, gpu) {
@@ -82,6 +84,7 @@
       if (!kvCapacity.isPublished(model, gpu)) return say("not_published");
       const layout = kvState.hasLayout(state) &&
         Number(state.tp || 1) * (state.dp || 1) * (state.pp || 1) > 1;
+      if (gpu.local && !layout) return say("no_platform", { local: gpu.local.label });
       return say(layout && anywhere(one) ? "not_split" : "engine_does_not_run");
     }
     const verdict = answer.verdict;
@@ -162,7 +165,7 @@
     const reserve = deployment.ceiling ? 0 : deployment.reserve;
     const resident = deployment.ceiling ? deployment.weights : deployment.resident;
     const parts = [
-      ["weights", "weights", resident],
+      ["weights", /* text */ "weights", resident],
       ["cache", "KV cache", here * request - states],
       ["state", "recurrent states", states],
       ["reserve", "activations, libraries, graphs", reserve],
@@ -173,7 +176,7 @@
     const total = Math.max(gpu.usable, used);
     return memoryBar(
       title,
-      [...parts, ["free", "unused", free]],
+      [...parts, ["free", /* text */ "unused", free]],
       total,
       `${title} with ${requestsText(here)} of ${tokens(at)} tokens: ${
         gib(gpu.usable)
@@ -386,7 +389,11 @@
         place.toggleAttribute("hidden", !children.some(Boolean));
       }
     };
-    put("headline", ...pieces(conclusion(one)));
+    const { local, id } = one.gpu;
+    const page = !one.deployment && local
+      ? make("a", { href: new URL(`gpus/${id}/`, kvreport.root).href }, words.sentences.its_page)
+      : null;
+    put("headline", ...pieces(conclusion(one)), page && " ", page);
     put("conditions", conditions(one), whyLink(one));
     put("bar", ...bars(one));
     put("table", table(one));

@@ -287,8 +287,8 @@
     /* "2 replicas of 4 GPUs + 1 spare" */
     function replicasOf(best, work) {
       const each = best.layout.devices > 1 ? ` of ${best.layout.devices} GPUs` : "";
-      const spares = work.spares ? ` + ${plural(work.spares, "spares")}` : "";
-      return `${plural(best.replicas[1], "replicas")}${each}${spares}`;
+      const spares = work.spares ? ` + ${plural(work.spares, "spare|spares")}` : "";
+      return `${plural(best.replicas[1], "replica|replicas")}${each}${spares}`;
     }
 
     /* The question as it was asked: "For 500 people (62.5 concurrent requests, 125 at peak)". */
@@ -341,7 +341,7 @@
             { class: "kv-note" },
             `Within the error of the estimate, ${gpusOf(smaller, best.gpu.short)} may do: ${
               replicasOf(smaller, work)
-            }, ${plural(smaller.each, "requests")} per replica.`,
+            }, ${plural(smaller.each, "request|requests")} per replica.`,
           )
           : "",
         sideBySide(best, work),
@@ -435,7 +435,8 @@
       );
       const plain = shown.filter((one) => one.layout.label === `tp${one.ranks}`);
       const other = [...plain, ...shown].find((one) => one !== best && one.layout !== best.layout);
-      const why = other && !best.gpu.devices && kvSizing.whyItWins(best, other, (one) => layoutWords[one.layout.label]);
+      const why = other && !best.gpu.devices &&
+        kvSizing.whyItWins(best, other, (one) => layoutWords[one.layout.label]);
       return make(
         "div",
         { class: "kv-multiples" },
@@ -444,8 +445,8 @@
           const share = kvKernel.shareOfPeak(work.peak, one.each);
           const figure = bars(one, kvKernel.replicasFor(share, one.layout.dp));
           $("figcaption", figure).replaceChildren(
-            make("strong", {}, `${layoutWords[one.layout.label]}: ${plural(one.devices, "GPUs")}`),
-            `, ${replicasOf(one, work)}, ${plural(one.each, "requests")} per replica, limited by ${
+            make("strong", {}, `${layoutWords[one.layout.label]}: ${plural(one.devices, "GPU|GPUs")}`),
+            `, ${replicasOf(one, work)}, ${plural(one.each, "request|requests")} per replica, limited by ${
               kvKernel.words.limits[one.binds]
             }${one === best ? "." : one.sure ? "." : "; within the error of the estimate."}`,
           );
@@ -552,7 +553,7 @@
       return memoryBar(
         title,
         [
-          ["weights", "weights", best.weights],
+          ["weights", /* text */ "weights", best.weights],
           ["cache", "KV cache at peak", used - state + best.shared],
           ["state", "recurrent states", state],
           ["reserve", "activations, graphs and runtime", best.reserve],
@@ -684,7 +685,7 @@
             `${
               alone
                 ? `The best deployment of each layout on ${listed[0].gpu.short}`
-                : `The best deployment on each of ${plural(listed.length, "GPU types")}${
+                : `The best deployment on each of ${plural(listed.length, "GPU type|GPU types")}${
                   answer.alike ? "" : ", commonly rented ones first"
                 }`
             }${listed.length > 20 ? "; the first 20 are shown" : ""}. Headroom is above the peak.`,

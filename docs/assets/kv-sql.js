@@ -222,7 +222,7 @@
       scroll.hidden = !head.length;
       save.hidden = !rows.length;
       const more = rows.length > ROWS ? `, the first ${ROWS} shown` : "";
-      said.textContent = `${plural(rows.length, "rows")}${more}. DuckDB ${version}, ${
+      said.textContent = `${plural(rows.length, "row|rows")}${more}. DuckDB ${version}, ${
         count(Math.round(took))
       } ms.`;
     }

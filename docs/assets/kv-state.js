@@ -255,6 +255,7 @@
     if (state.weights && state.weights !== "released") flag("weights", state.weights);
     if (state.kv && state.kv !== kvOf(model, gpu)) flag("kv", state.kv);
     if (state.engine && state.engine !== site.engine.default) flag("engine", state.engine);
+    else if (gpu.local) flag("engine", gpu.local.name);
     if (state.share !== undefined) flag("utilization", state.share);
     if (state.batched) flag("max_batched_tokens", state.batched);
     if (state.seqs) flag("max_seqs", state.seqs);

@@ -199,7 +199,7 @@
         "li",
         {},
         make("a", { href: log.url, rel: "noopener nofollow" }, log.engine),
-        `: ${log.model}, ${kvreport.plural(log.devices, "GPUs")}, ${
+        `: ${log.model}, ${kvreport.plural(log.devices, "GPU|GPUs")}, ${
           log.starts ? "starts" : "does not start"
         }`,
         log.context_tokens ? ` at ${tokens(log.context_tokens)} tokens` : "",

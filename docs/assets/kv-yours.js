@@ -314,7 +314,7 @@
       const why = answer.verdict_reason || kvKernel.words.no_request[answer.verdict]?.[1] ||
         answer.verdict.replaceAll("_", " ");
       const sentence = requests
-        ? [make("strong", {}, plural(requests, "requests")), ` of ${length} fit on ${where}.`]
+        ? [make("strong", {}, plural(requests, "request|requests")), ` of ${length} fit on ${where}.`]
         : [`No request of ${length} fits on ${where}: `, make("strong", {}, why), "."];
       const missing = answer.shortfall_bytes ? ` Short by ${gib(answer.shortfall_bytes)} GiB per GPU.` : "";
       const left = Math.max(
@@ -449,7 +449,11 @@
           ? make(
             "details",
             { class: "kv-data" },
-            make("summary", {}, `${plural(others.length, "GPUs")} on which up to 8 do not serve one request`),
+            make(
+              "summary",
+              {},
+              `${plural(others.length, "GPU|GPUs")} on which up to 8 do not serve one request`,
+            ),
             make(
               "ul",
               {},
@@ -489,7 +493,7 @@
         make(
           "details",
           { class: "kv-data" },
-          make("summary", {}, `${plural(model.tensors.length, "rows")} of weights`),
+          make("summary", {}, `${plural(model.tensors.length, "row|rows")} of weights`),
           tableOf(
             "Weights",
             ["Tensor", "Component", "Shape", "Count", "Format"],

@@ -46,7 +46,18 @@
   const gib = (bytes, digits = 2) => fixed(bytes / GIB, digits);
   /* What is missing is never printed as nothing. */
   const missing = (bytes) => gib(Math.max(bytes, GIB / 10), 1);
-  const plural = (n, word) => `${count(n)} ${n === 1 ? word.replace(/s$/, "") : word}`;
+  /* A number with its noun; "request|requests" has the noun's forms in the order of the language's categories. */
+  const ORDER = ["zero", "one", "two", "few", "many", "other"];
+  const rule = new Intl.PluralRules(document.documentElement.lang || "en");
+  const has = /** @type {string[]} */ (rule.resolvedOptions().pluralCategories);
+  const order = ORDER.filter((name) => has.includes(name));
+
+  function form(n, forms) {
+    const given = forms.split("|");
+    return given[Math.min(order.indexOf(rule.select(n)), given.length - 1)];
+  }
+
+  const plural = (n, forms) => `${count(n)} ${form(n, forms)}`;
 
   function tokens(n) {
     if (n >= 1 << 20 && n % (1 << 20) === 0) return `${n / (1 << 20)}M`;
@@ -246,6 +257,17 @@
     };
   }
 
+  /* The keys of the search work before the theme's script is there: what is typed next goes to its field. */
+  addEventListener("keydown", (event) => {
+    const field = $(".md-search__input"), focused = document.activeElement;
+    if (!field || !["/", "s", "f"].includes(event.key) || event.ctrlKey || event.metaKey || event.altKey) {
+      return;
+    }
+    if (focused?.matches("input, textarea, select, [contenteditable]")) return;
+    event.preventDefault();
+    field.focus();
+  });
+
   /* When the reader has begun to do something, or has been here for a while. */
   let awake = null;
   function wake() {
@@ -276,9 +298,20 @@
     );
   }
 
-  /* Let the browser draw and answer before the next piece of work. */
-  const pause = () =>
-    globalThis.scheduler?.yield ? scheduler.yield() : new Promise((done) => setTimeout(done));
+  /* Let the browser draw and answer before the next piece of work, and a press become a click: what is drawn again
+     between the two loses it. */
+  let pressed = 0;
+  addEventListener("pointerdown", () => {
+    pressed = performance.now();
+  }, { capture: true, passive: true });
+  for (const name of ["pointerup", "pointercancel"]) {
+    addEventListener(name, () => setTimeout(() => pressed = 0, 50), { capture: true, passive: true });
+  }
+  const pause = async () => {
+    if (globalThis.scheduler?.yield) await scheduler.yield();
+    else await new Promise((done) => setTimeout(done));
+    while (pressed && performance.now() - pressed < 2000) await new Promise((done) => setTimeout(done, 50));
+  };
 
   const matches = (text, query) =>
     query.toLowerCase().split(/\s+/).filter(Boolean).every((word) => text.includes(word));
@@ -384,6 +417,10 @@
       for (const box of new Set(entries.map((entry) => entry.target.closest(".kv-scroll")))) {
         if (box) fit(box);
       }
+      for (const { target } of entries) {
+        // A drawing that is wider than a phone is scrolled by keys, too.
+        if (target.matches("figure") && target.scrollWidth > target.clientWidth + 1) target.tabIndex = 0;
+      }
       follow();
     });
 
@@ -433,6 +470,11 @@
         sizes.observe(box);
         if ($("table", box)) sizes.observe($("table", box));
       }
+      for (const figure of $$("figure.kv-figure")) {
+        if (!seen.has(figure)) sizes.observe(figure);
+        seen.add(figure);
+      }
+      for (const tools of $$("nav.md-code__nav:not([role])")) tools.setAttribute("role", "group"); // the theme's
       for (const box of seen) {
         if (box.isConnected) continue;
         seen.delete(box);
@@ -650,6 +692,7 @@
 
   window.kvreport = {
     landed: location.pathname,
+    root: new URL("..", ASSETS).href,
     $,
     $$,
     make,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from kvreport.accounting import numeric as xp
 from kvreport.accounting.all_to_all import buffer_bytes
@@ -13,11 +14,13 @@ from kvreport.accounting.engines.base import NOTHING, EngineRules, Reserve
 from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.extras import lora_bytes
 from kvreport.accounting.numeric import Integers
-from kvreport.accounting.plan import BlockPlan, CacheSetup
+from kvreport.accounting.plan import BlockPlan, CacheSetup, Serving
+from kvreport.accounting.remembered import remembered
 from kvreport.accounting.weights import ComponentBytes, weights_by_component
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat, WeightFormat
+from kvreport.catalog.model import Model
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,14 +99,30 @@ def allocate(case: Case, memo: Memo | None = None) -> Allocation:
         reserve=kept,
         total_bytes=totals,
         memory_bytes=(memory or [0])[0] if scalar else xp.integers(memory)[:, None],
-        pool_bytes=(pools(case, column(totals), weights, kept.total, shares) if given is None else given),
+        pool_bytes=(
+            pools(case, column(totals), weights, kept.total, by_share(shares)) if given is None else given
+        ),
         uncertainty_bytes=kept.uncertainty if given is None else 0,
     )
 
 
 def shares_on(case: Case) -> list[float]:
     """The share of memory that the engine takes of each device."""
-    return [case.rules.share_on(one, case.utilization) for one in case.accelerators]
+    return _shares_on(case.engine, case.accelerators, case.utilization)
+
+
+@remembered
+def _shares_on(engine: Engine, devices: Sequence[Accelerator], utilization: float | None) -> list[float]:
+    return [rules(engine).share_on(one, utilization) for one in devices]
+
+
+def by_share(shares: Sequence[float]) -> list[tuple[float, Any]]:
+    """The different shares, each with the places of the devices that it is taken of.
+
+    Args:
+        shares: Share of memory taken on each device.
+    """
+    return [(share, [n for n, one in enumerate(shares) if one == share]) for share in dict.fromkeys(shares)]
 
 
 def pools(
@@ -111,7 +130,7 @@ def pools(
     total: int | Integers,
     resident: int | Integers,
     reserve: int | Integers,
-    shares: Sequence[float],
+    shares: Sequence[tuple[float, Any]],
 ) -> int | Integers:
     """The pools of all devices, each at its own share; sizes as for the engine's ``pool_bytes``.
 
@@ -120,24 +139,24 @@ def pools(
         total: Memory of each device, in bytes.
         resident: Weights as loaded on each device, by weight format.
         reserve: What the engine keeps on each device.
-        shares: Share of memory taken on each device; none for the engine's default on all.
+        shares: Shares of memory with their devices (:func:`by_share`); none for the engine's default on all.
     """
     engine = case.rules
-    if len(set(shares)) <= 1:
-        return engine.pool_bytes(total, resident, reserve, shares[0] if shares else case.utilization)
+    if len(shares) <= 1:
+        return engine.pool_bytes(total, resident, reserve, shares[0][0] if shares else case.utilization)
     np = xp.numpy()
-    weights = np.broadcast_to(resident, (len(shares), np.shape(resident)[-1]))
-    totals, kept = np.reshape(total, (-1, 1)), np.broadcast_to(np.reshape(reserve, (-1, 1)), (len(shares), 1))
+    devices = np.size(total)
+    weights = np.broadcast_to(resident, (devices, np.shape(resident)[-1]))
+    totals, kept = np.reshape(total, (-1, 1)), np.broadcast_to(np.reshape(reserve, (-1, 1)), (devices, 1))
     found = np.empty(weights.shape, dtype=np.int64)
-    for share in dict.fromkeys(shares):
-        rows = [n for n, one in enumerate(shares) if one == share]
+    for share, rows in shares:
         found[rows] = engine.pool_bytes(totals[rows], weights[rows], kept[rows], share)
     return xp.integers(found)
 
 
 def shortages(case: Case, *, scalar: bool) -> tuple[int | Integers, int | Integers] | None:
     """What the engine asks for at start beyond what is free on each device, and the error; None if it does not ask."""
-    found = [case.rules.start_shortage(one, case.utilization) for one in case.accelerators]
+    found = _shortages(case.engine, case.accelerators, case.utilization)
     asked = [one for one in found if one is not None]
     if not asked or len(asked) < len(found):
         return None
@@ -146,6 +165,13 @@ def shortages(case: Case, *, scalar: bool) -> tuple[int | Integers, int | Intege
     return xp.integers([short for short, _ in asked])[:, None], xp.integers([band for _, band in asked])[
         :, None
     ]
+
+
+@remembered
+def _shortages(
+    engine: Engine, devices: Sequence[Accelerator], utilization: float | None
+) -> list[tuple[int, int] | None]:
+    return [rules(engine).start_shortage(one, utilization) for one in devices]
 
 
 def load_overheads(case: Case, memo: Memo | None = None) -> tuple[int, ...]:
@@ -177,12 +203,31 @@ def plan_blocks(case: Case, memo: Memo | None = None) -> BlockPlan:
 
 def shared_plan(case: Case, known: Memo) -> BlockPlan:
     """The block plan of a case, worked out once for all that it is the same for."""
-    return known.get(_plan_key(case, known), lambda: new_plan(case))
+    return known.get(_plan_key(case, case.accelerator, case.serving, known), lambda: new_plan(case))
+
+
+def plan_on(case: Case, device: Accelerator, serving: Serving, known: Memo) -> BlockPlan:
+    """The same on one device of a fleet, with the scheduler sizes that the engine takes there.
+
+    Args:
+        case: What is laid out.
+        device: The device.
+        serving: The scheduler sizes.
+        known: What other cases of the same model have worked out.
+    """
+    return known.get(
+        _plan_key(case, device, serving, known),
+        lambda: _new_plan(case, device, serving),
+    )
 
 
 def new_plan(case: Case) -> BlockPlan:
     """The block plan of a case, worked out."""
-    setup = CacheSetup(case.serving, case.kv_format, case.layout, case.accelerator)
+    return _new_plan(case, case.accelerator, case.serving)
+
+
+def _new_plan(case: Case, device: Accelerator | None, serving: Serving) -> BlockPlan:
+    setup = CacheSetup(serving, case.kv_format, case.layout, device)
     if case.stage_of is not None:
         return case.rules.plan_stage(*case.stage_of, case.model, setup)
     return case.rules.plan(case.model, setup)
@@ -190,10 +235,19 @@ def new_plan(case: Case) -> BlockPlan:
 
 def shared_reserve(case: Case, known: Memo) -> Reserve:
     """The reserve of a case, worked out once for each class of devices and step."""
-    device, engine = case.accelerator, case.rules
-    if device is None:
-        return NOTHING
-    step = case.step
+    return NOTHING if case.accelerator is None else reserve_on(case, case.accelerator, case.serving, known)
+
+
+def reserve_on(case: Case, device: Accelerator, serving: Serving, known: Memo) -> Reserve:
+    """The same on one device of a fleet, with the scheduler sizes that the engine takes there.
+
+    Args:
+        case: What is laid out.
+        device: The device.
+        serving: The scheduler sizes.
+        known: What other cases of the same model have worked out.
+    """
+    engine, step = case.rules, case.step_of(serving)
     kept = known.get(
         ("reserve", case.engine.name, engine.reserve_class(device), step),
         lambda: engine.reserve(case.model, device, step),
@@ -201,21 +255,20 @@ def shared_reserve(case: Case, known: Memo) -> Reserve:
     return engine.given_share_reserve(kept, engine.share(case.utilization), case.model, device, step)
 
 
-def plan_depends(case: Case, known: Memo) -> tuple[bool, bool]:
-    """Whether a plan is the same on every device, and whether scheduler sizes change it."""
-    engine = case.rules
-    return known.get(
-        ("decides", case.engine.name),
-        lambda: (engine.same_on_every_device(case.model), engine.reserves_for_steps(case.model)),
-    )
+def plan_depends(case: Case, known: Memo) -> bool:
+    """Whether scheduler sizes change the plan of a case's model."""
+    return known.get(("decides", case.engine.name), lambda: case.rules.reserves_for_steps(_planned(case)))
 
 
-def _plan_key(case: Case, known: Memo) -> Hashable:
+def _planned(case: Case) -> Model:
+    """The model whose plan it is: a pipeline stage's is made of the whole model's."""
+    return case.model if case.stage_of is None else case.stage_of[0]
+
+
+def _plan_key(case: Case, device: Accelerator | None, serving: Serving, known: Memo) -> Hashable:
     """What decides a block plan; where nothing of a device or of the scheduler does, they are left out."""
-    engine, serving, name = case.rules, case.serving, case.engine.name
-    alike, steps = plan_depends(case, known)
-    kind: Hashable = None if alike else engine.kernel_class(case.accelerator)
-    step = (serving.max_batched_tokens, serving.max_seqs) if steps else None
+    kind = case.rules.plan_class(_planned(case), case.kv_format, device)
+    step = (serving.max_batched_tokens, serving.max_seqs) if plan_depends(case, known) else None
     rest = (
         serving.block_tokens,
         serving.prefix_caching,
@@ -224,7 +277,7 @@ def _plan_key(case: Case, known: Memo) -> Hashable:
         serving.hybrid_manager,
         serving.sequences,
     )
-    return "plan", name, stored_key(case.kv_format), kind, step, rest, case.layout
+    return "plan", case.engine.name, stored_key(case.kv_format), kind, step, rest, case.layout
 
 
 def stored_key(form: KvFormat | None) -> Hashable:
@@ -235,8 +288,9 @@ def stored_key(form: KvFormat | None) -> Hashable:
 def shared_weights(case: Case, form: WeightFormat | None, known: Memo) -> ComponentBytes:
     """Weight bytes on one rank by component, worked out once for each format and layout."""
     without = None if case.images else TOWERS | frozenset(case.model.not_loaded)
+    ranks = case.rules.component_ranks(case.model, case.layout)
     return known.get(
-        ("weights", format_name(form), case.layout, case.images),
+        ("weights", format_name(form), case.layout, case.images, tuple(ranks.items())),
         lambda: weights_by_component(
             case.model,
             form,
@@ -246,30 +300,48 @@ def shared_weights(case: Case, form: WeightFormat | None, known: Memo) -> Compon
             expert_ranks=case.layout.expert_ranks,
             whole_experts=case.layout.expert,
             redundant_experts=case.layout.redundant_experts,
-            component_ranks=case.rules.component_ranks(case.model, case.layout),
+            component_ranks=ranks,
         ),
     )
 
 
 def shared_overhead(case: Case, form: WeightFormat | None, known: Memo) -> dict[str, int]:
     """What loading adds on one rank, by what it is for, worked out once for each format and class of kernels."""
-    device, engine = case.accelerator, case.rules
-    adapters = lora_bytes(case.model, case.layout, *case.lora_slots)
-    if device is None:
+    if case.accelerator is None:
         return {}
+    kernels = case.rules.overhead_class(case.model, case.accelerator)
+    return overhead_on(case, form, case.accelerator, kernels, case.serving, known)
+
+
+def overhead_on(
+    case: Case,
+    form: WeightFormat | None,
+    device: Accelerator,
+    kernels: Hashable,
+    serving: Serving,
+    known: Memo,
+) -> dict[str, int]:
+    """The same on one device of a fleet, with the scheduler sizes that the engine takes there.
+
+    Args:
+        case: What is laid out.
+        form: The weight format; None is as released.
+        device: The device.
+        kernels: What of it decides what loading adds.
+        serving: The scheduler sizes.
+        known: What other cases of the same model have worked out.
+    """
+    engine, layout = case.rules, case.layout
     added = known.get(
-        (
-            "overhead",
-            case.engine.name,
-            format_name(form),
-            engine.overhead_class(case.model, device),
-            case.layout,
-        ),
-        lambda: engine.load_overhead(case.model, form, case.formats, device, case.layout),
+        ("overhead", case.engine.name, format_name(form), kernels, layout),
+        lambda: engine.load_overhead(case.model, form, case.formats, device, layout),
     )
-    step = case.serving.max_batched_tokens
-    exchange = buffer_bytes(case.model, case.layout, engine.exchange, step) if case.layout.all_to_all else 0
-    further = {"lora_adapters": adapters, "all_to_all_buffers": exchange}
+    further = {
+        "lora_adapters": lora_bytes(case.model, layout, *case.lora_slots),
+        "all_to_all_buffers": buffer_bytes(case.model, layout, engine.exchange, serving.max_batched_tokens)
+        if layout.all_to_all
+        else 0,
+    }
     return added | {name: size for name, size in further.items() if size}
 
 

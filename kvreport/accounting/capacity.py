@@ -78,10 +78,10 @@ class Verdict(IntEnum):
 def blocks(pool_bytes: xp.ArrayLike, plan: Plan) -> Integers:
     """Whole blocks in a pool, those that the engine keeps for itself included."""
     pool = xp.maximum(xp.integers(pool_bytes), 0)
+    if plan.pool is not None:
+        return plan.pool.blocks(pool)
     # A model without caches has blocks of nothing in SGLang's plan.
-    return (
-        plan.pool.blocks(pool) if plan.pool is not None else cast(Integers, pool // (plan.block_bytes or 1))
-    )
+    return cast(Integers, pool // xp.maximum(plan.block_bytes, 1))
 
 
 def beside(pool_bytes: xp.ArrayLike, plan: Plan, context_tokens: xp.ArrayLike) -> Integers | None:
@@ -260,7 +260,7 @@ def verdict(
     request = plan.profile.request_bytes(context)
     wanted = 0 if state_slots_wanted is None else state_slots_wanted
     most, whole, least = blocks(pool + error, plan), blocks(pool, plan), blocks(pool - error, plan)
-    codes = xp.select(
+    return xp.select(
         [
             context > xp.integers(limit_tokens),
             xp.integers(weight_bytes) > xp.integers(usable_bytes),
@@ -279,7 +279,6 @@ def verdict(
         ],
         Verdict.FITS,
     )
-    return xp.codes(codes)
 
 
 def _for_other_pools(pool: Integers, plan: Plan, context_tokens: xp.ArrayLike) -> Integers:
@@ -304,12 +303,10 @@ def start_verdict(short_bytes: xp.ArrayLike, error_bytes: xp.ArrayLike) -> Codes
         error_bytes: Half width of the band of what is free.
     """
     short, error = xp.integers(short_bytes), xp.integers(error_bytes)
-    return xp.codes(
-        xp.select(
-            [short > error, short > 0, short > -error],
-            [Verdict.CACHE_EXCEEDS_POOL, Verdict.MAY_FIT, Verdict.TIGHT],
-            Verdict.FITS,
-        )
+    return xp.select(
+        [short > error, short > 0, short > -error],
+        [Verdict.CACHE_EXCEEDS_POOL, Verdict.MAY_FIT, Verdict.TIGHT],
+        Verdict.FITS,
     )
 
 
@@ -328,9 +325,8 @@ def shortfall(
         state_slots_wanted: Blocks that must exist at start, or None.
     """
     request = plan.profile.request_bytes(context_tokens)
-    least = xp.maximum(
-        request + plan.kept_blocks * plan.block_bytes, (state_slots_wanted or 0) * plan.block_bytes
-    )
+    slots = 0 if state_slots_wanted is None else state_slots_wanted
+    least = xp.maximum(request + plan.kept_blocks * plan.block_bytes, slots * plan.block_bytes)
     pool = xp.integers(pool_bytes)
     if plan.pool is not None:
         pool = xp.where(pool > 0, blocks(pool, plan) * plan.block_bytes, pool)

@@ -91,9 +91,13 @@ class Case:
     @property
     def step(self) -> Step:
         """What decides the engine's reserve beside model and device."""
+        return self.step_of(self.serving)
+
+    def step_of(self, serving: Serving) -> Step:
+        """The same with the scheduler sizes of another device."""
         return Step(
-            max_batched_tokens=self.serving.max_batched_tokens,
-            max_seqs=self.serving.max_seqs,
+            max_batched_tokens=serving.max_batched_tokens,
+            max_seqs=serving.max_seqs,
             layout=self.layout,
             eager=self.eager,
             images=self.images and self.encodes_at_start,

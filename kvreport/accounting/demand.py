@@ -23,13 +23,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from kvreport.accounting import numeric as xp
 from kvreport.accounting.kv_cache import SERVED_BYTES, cache_terms, heads_per_rank
 from kvreport.accounting.numeric import Reals
 from kvreport.accounting.profile import UNBOUNDED
+from kvreport.accounting.remembered import remembered
 from kvreport.accounting.weights import (
+    ComponentBytes,
     format_of,
     rank_elements,
     row_bytes,
@@ -47,7 +49,7 @@ from kvreport.catalog.caches import (
     SlidingWindow,
 )
 from kvreport.catalog.formats import KvFormat, WeightFormat
-from kvreport.catalog.model import Component, LayerGroup, Model
+from kvreport.catalog.model import Component, LayerGroup, Model, WeightGroup
 from kvreport.catalog.variant import is_matrix
 
 Multiplies = Literal["bf16", "fp8", "int8", "fp4"]
@@ -103,8 +105,8 @@ class Reach:
 class Demand:
     """What a model in its formats asks of one device of a tensor-parallel group.
 
-    Weights' bytes and operations may be arrays over weight formats (:meth:`stacked`); everything
-    computed from them then has that axis too, before the contexts.
+    Numbers may be arrays over layouts and weight formats (:meth:`stacked`); everything computed from them then
+    has those axes too, before the contexts.
 
     Attributes:
         tensor_parallel: Devices that the model is split over.
@@ -154,7 +156,7 @@ class Demand:
 
     def decode_attention_operations(self, context_tokens: xp.ArrayLike) -> Reals:
         """Operations of attention for one decoded token, its look at itself left out."""
-        total: Reals = xp.full_like(context_tokens, self._state_operations)
+        total: Reals = xp.full_like(context_tokens, 0.0) + self._state_operations
         for reach in self.reaches:
             total = total + reach.operations_per_entry * reach.entries(context_tokens)
         return total
@@ -169,27 +171,51 @@ class Demand:
         return total
 
     @classmethod
-    def stacked(cls, demands: Sequence[Demand]) -> Demand:
-        """Demands of one model and size in several weight formats, as one with an axis for them."""
+    def stacked(cls, demands: Sequence[Sequence[Demand]]) -> Demand:
+        """Demands of one model as one, with axes for layouts, devices, weight formats and contexts.
 
-        def column(values: Iterable[float | Reals]) -> Reals:
-            return xp.reals(list(values))[:, None]
+        Args:
+            demands: For each layout one for each weight format; what is seen of the caches is the first one's.
+        """
+        first = [each[0] for each in demands]
 
-        def by_kind(each: Sequence[Mapping[Multiplies, float | Reals]]) -> dict[Multiplies, Reals]:
-            kinds = dict.fromkeys(kind for operations in each for kind in operations)
-            return {kind: column(operations.get(kind, 0.0) for operations in each) for kind in kinds}
+        def table(values: Iterable[Iterable[float | Reals]]) -> Reals:
+            return xp.reals([list(row) for row in values])[:, None, :, None]
+
+        def by_kind(each: list[list[Mapping[Multiplies, float | Reals]]]) -> dict[Multiplies, Reals]:
+            kinds = dict.fromkeys(kind for row in each for operations in row for kind in operations)
+            return {
+                kind: table((operations.get(kind, 0.0) for operations in row) for row in each)
+                for kind in kinds
+            }
 
         return replace(
-            demands[0],
-            dense_bytes=column(one.dense_bytes for one in demands),
-            expert_bytes=column(one.expert_bytes for one in demands),
-            operations_per_token=by_kind([one.operations_per_token for one in demands]),
-            head_operations=by_kind([one.head_operations for one in demands]),
+            first[0],
+            tensor_parallel=_by_layout([one.tensor_parallel for one in first]),
+            dense_bytes=table((one.dense_bytes for one in row) for row in demands),
+            expert_bytes=table((one.expert_bytes for one in row) for row in demands),
+            operations_per_token=by_kind([[one.operations_per_token for one in row] for row in demands]),
+            head_operations=by_kind([[one.head_operations for one in row] for row in demands]),
+            state_bytes_touched=_by_layout([one.state_bytes_touched for one in first]),
         )
 
-    def seeing(self, other: Demand) -> Demand:
-        """The same weights with the caches of another demand of the same model and size."""
-        return replace(self, reaches=other.reaches, attention_multiplies=other.attention_multiplies)
+    def seeing(self, kv_format: KvFormat | None, reaches: Sequence[tuple[Reach, ...]]) -> Demand:
+        """The same weights with other caches.
+
+        Args:
+            kv_format: How they are stored; None for the served 16-bit type.
+            reaches: What a token sees of them in each layout.
+        """
+        each = tuple(
+            replace(
+                parts[0],
+                bytes_per_entry=_by_layout([one.bytes_per_entry for one in parts]),
+                operations_per_entry=_by_layout([one.operations_per_entry for one in parts]),
+                prefill_operations_per_entry=_by_layout([one.prefill_operations_per_entry for one in parts]),
+            )
+            for parts in zip(*reaches, strict=True)
+        )
+        return replace(self, reaches=each, attention_multiplies=_attending(kv_format))
 
     def shared_by(self, data_ranks: int) -> Demand:
         """The same with routed experts divided over data ranks too: each device reads that much less of them.
@@ -203,12 +229,7 @@ class Demand:
 
         Each rank runs that many more heads over its tokens, so operations stay what they are.
         """
-        if parts == 1:
-            return self
-        reaches = tuple(
-            replace(reach, bytes_per_entry=reach.bytes_per_entry / parts) for reach in self.reaches
-        )
-        return replace(self, reaches=reaches)
+        return self if parts == 1 else replace(self, reaches=_interleaved(self.reaches, parts))
 
     @property
     def _state_operations(self) -> float:
@@ -222,6 +243,7 @@ def demand(
     kv_format: KvFormat | None = None,
     *,
     tensor_parallel: int = 1,
+    loaded: ComponentBytes | None = None,
 ) -> Demand:
     """Work out what one step asks of one device.
 
@@ -231,6 +253,7 @@ def demand(
         formats: Weight formats by name, for the names that released tensors carry.
         kv_format: How the cache is stored; None means the served 16-bit type.
         tensor_parallel: Devices that the model is split over.
+        loaded: Weight bytes of one device by component, where they are known; None to work them out.
 
     Raises:
         InputError: If the format cannot store one of the model's caches, or is not known.
@@ -238,46 +261,90 @@ def demand(
     idle = _IDLE.union(model.not_loaded)
     tied = all(row.component != "output_head" for row in model.weights)
     head: Component = "embedding" if tied else "output_head"
-    resident = weights_by_component(model, weight_format, formats, tensor_parallel, without=idle)
+    if loaded is None:
+        loaded = weights_by_component(model, weight_format, formats, tensor_parallel, without=idle)
     tables = sum(
         row_bytes(model, row, weight_format, formats, tensor_parallel)
         for row in model.weights
         if row.looked_up and row.component not in idle and row.component != "embedding"
     )
-    per_token = model.experts.per_token / model.experts.routed if model.experts else 1.0
     body: dict[Multiplies, float] = {}
     last: dict[Multiplies, float] = {}
-    for row in model.weights:
-        looked_up = row.looked_up or (row.component == "embedding" and not tied)
-        if row.component in idle or looked_up or not is_matrix(row.shape):
-            continue
+    for row, operations in _products(model, tensor_parallel):
         form = format_of(model, row, weight_format, formats)
         kind: Multiplies = form.multiplies if form else "bf16"
         met = last if row.component == head else body
-        share = per_token if row.component == "routed_experts" else 1.0
-        met[kind] = met.get(kind, 0.0) + 2.0 * rank_elements(row, tensor_parallel) * share
+        met[kind] = met.get(kind, 0.0) + operations
     return Demand(
         tensor_parallel=tensor_parallel,
         dense_bytes=sum(
             size
-            for component, size in resident.items()
-            if component != "routed_experts" and (component != "embedding" or tied)
+            for component, size in loaded.items()
+            if component not in idle and component != "routed_experts" and (component != "embedding" or tied)
         )
         - tables,
-        expert_bytes=resident.get("routed_experts", 0),
+        expert_bytes=loaded.get("routed_experts", 0),
         experts=model.experts.routed if model.experts else 0,
         experts_per_token=model.experts.per_token if model.experts else 0,
         operations_per_token=body,
         head_operations=last,
-        reaches=tuple(_reaches(model, kv_format, tensor_parallel)),
-        attention_multiplies="fp8" if kv_format is not None and kv_format.bits <= 8 else "bf16",
+        reaches=reaches_of(model, kv_format, tensor_parallel),
+        attention_multiplies=_attending(kv_format),
         state_bytes_touched=2 * _state_bytes(model, tensor_parallel),
         reduced_bytes_per_token=2 * model.layer_count * model.hidden_size * SERVED_BYTES,
     )
 
 
+@remembered
+def _products(model: Model, tensor_parallel: int) -> list[tuple[WeightGroup, float]]:
+    """The matrices that a token is multiplied with, and the operations of one device with each."""
+    idle = _IDLE.union(model.not_loaded)
+    tied = all(row.component != "output_head" for row in model.weights)
+    per_token = model.experts.per_token / model.experts.routed if model.experts else 1.0
+    found = []
+    for row in model.weights:
+        looked_up = row.looked_up or (row.component == "embedding" and not tied)
+        if row.component in idle or looked_up or not is_matrix(row.shape):
+            continue
+        share = per_token if row.component == "routed_experts" else 1.0
+        found.append((row, 2.0 * rank_elements(row, tensor_parallel) * share))
+    return found
+
+
+def _by_layout(values: Sequence[float]) -> Any:  # noqa: ANN401 - whole numbers stay whole
+    """A number of each layout, with axes for devices, weight formats and contexts after it."""
+    return xp.numpy().reshape(values, (-1, 1, 1, 1))
+
+
+def _interleaved(reaches: tuple[Reach, ...], parts: int) -> tuple[Reach, ...]:
+    if parts == 1:
+        return reaches
+    return tuple(replace(reach, bytes_per_entry=reach.bytes_per_entry / parts) for reach in reaches)
+
+
+def _attending(kv_format: KvFormat | None) -> Multiplies:
+    """The operand type of attention over a cache."""
+    return "fp8" if kv_format is not None and kv_format.bits <= 8 else "bf16"
+
+
+def reaches_of(
+    model: Model, kv_format: KvFormat | None, tensor_parallel: int = 1, interleaved: int = 1
+) -> tuple[Reach, ...]:
+    """What a token sees of a model's caches, layer group by layer group.
+
+    Args:
+        model: The model.
+        kv_format: How the cache is stored; None means the served 16-bit type.
+        tensor_parallel: Devices that the model is split over.
+        interleaved: Ranks that a cache's tokens are dealt out over (:meth:`Demand.interleaved`).
+
+    Raises:
+        InputError: If the format cannot store one of the model's caches.
+    """
+    return _interleaved(tuple(_reaches(model, kv_format, tensor_parallel)), interleaved)
+
+
 def _reaches(model: Model, kv_format: KvFormat | None, ranks: int) -> Iterator[Reach]:
-    """What a token sees, layer group by layer group."""
     for group in model.layers:
         for cache in group.caches:
             source = _read_by(model, cache) if isinstance(cache, Shared) else cache

@@ -29,12 +29,14 @@ from kvreport.accounting.allocation import (
     stored_key,
 )
 from kvreport.accounting.case import SINGLE, Case, Memo
+from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.numeric import Codes, Integers, Reals
 from kvreport.accounting.plan import BlockPlan
 from kvreport.accounting.profile import CacheProfile
 from kvreport.accounting.stages import stages
 from kvreport.accounting.support import Asked, alone_codes, spread_codes
 from kvreport.accounting.support import codes as refusals
+from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.model import Model
 from kvreport.units import MAX_BYTES
@@ -48,6 +50,8 @@ __all__ = [
     "Memo",
     "allocate",
     "bound_of",
+    "bound_under",
+    "ceiling_plan",
     "device_class",
     "lay_out",
     "load_overheads",
@@ -132,7 +136,8 @@ class Deployment(Allocation):
     def longest_context(self) -> Integers:
         """The longest single request that the pool holds, up to the model's limit."""
         asked = self.start_plan or self.plan
-        own = capacity.longest_context(self.room_bytes, asked, self.case.model.context_tokens)
+        own = capacity.longest_context(_spread(self.room_bytes), asked, self.case.model.context_tokens)
+        own = own if xp.is_plain(own) else own[..., 0]
         return _reduce(xp.minimum, own, (one.longest_context() for one in self.others))
 
     def verdicts(self, contexts: xp.ArrayLike) -> Codes:
@@ -175,15 +180,16 @@ class Deployment(Allocation):
 
     def limited_by(self, held: Integers, codes: Codes) -> Codes:
         """Codes of :class:`kvreport.accounting.capacity.Limit`; arguments as for :meth:`running`."""
+        starts = codes <= capacity.Verdict.TIGHT
         capped = xp.full_like(held, value=False) if self.max_requests is None else held >= self.max_requests
         slots = None if self.plan.pool is None else self.plan.pool.state_requests(_spread(self.pool_bytes))
-        by_states = xp.full_like(held, value=False) if slots is None else held >= slots
-        limits = xp.select(
+        by_states = False if slots is None else held >= slots
+        return xp.select(
             [
                 codes == capacity.Verdict.CONTEXT_EXCEEDS_MODEL,
                 codes == capacity.Verdict.MAX_SEQS_EXCEEDS_STATES,
-                (codes <= capacity.Verdict.TIGHT) & by_states & xp.logical_not(capped),
-                (codes <= capacity.Verdict.TIGHT) & capped,
+                starts & by_states & xp.logical_not(capped),
+                starts & capped,
             ],
             [
                 capacity.Limit.CONTEXT,
@@ -193,7 +199,6 @@ class Deployment(Allocation):
             ],
             capacity.Limit.KV_POOL,
         )
-        return xp.codes(limits)
 
 
 def lay_out(case: Case, memo: Memo | None = None) -> Deployment:
@@ -328,18 +333,50 @@ class Bound:
 def bound_of(laid: Deployment, ceiling: Engine, contexts: xp.ArrayLike, memo: Memo | None = None) -> Bound:
     """The upper bound of a deployment; arguments as for :func:`lay_out` and :meth:`Deployment.requests`."""
     known = Memo() if memo is None else memo
-    profiles, counts = [], []
-    for rank in (laid, *laid.others):
-        case = upper_bound(rank.case, ceiling)
-        plan = _bound_plan(case, rank.layers, known)
-        room = case.rules.pool_bytes(column(rank.total_bytes), rank.weight_bytes)
-        profiles.append(plan.profile)
-        counts.append(capacity.users(_spread(room), plan, contexts))
-    return Bound(profiles[0], _reduce(xp.minimum, counts[0], iter(counts[1:])))
+    found = [
+        bound_under(
+            ceiling_plan(rank.case, rank.case.accelerator, ceiling, rank.layers, known),
+            rank,
+            ceiling,
+            contexts,
+        )
+        for rank in (laid, *laid.others)
+    ]
+    requests = _reduce(xp.minimum, found[0].requests, (one.requests for one in found[1:]))
+    return Bound(found[0].profile, requests)
 
 
-def _bound_plan(case: Case, layers: range, known: Memo) -> BlockPlan:
-    return known.get(("bound", layers, stored_key(case.kv_format), case.layout), lambda: new_plan(case))
+def bound_under(plan: BlockPlan, rank: Deployment, ceiling: Engine, contexts: xp.ArrayLike) -> Bound:
+    """The upper bound of one rank.
+
+    Args:
+        plan: What :func:`ceiling_plan` says of it.
+        rank: The rank; others are not asked.
+        ceiling: The policy that reserves nothing.
+        contexts: Contexts in tokens.
+    """
+    room = rules(ceiling).pool_bytes(column(rank.total_bytes), rank.weight_bytes)
+    return Bound(plan.profile, capacity.users(_spread(room), plan, contexts))
+
+
+def ceiling_plan(
+    case: Case, device: Accelerator | None, ceiling: Engine, layers: range, known: Memo
+) -> BlockPlan:
+    """What a rank's requests hold if nothing is rounded, in the layout that the engine stores.
+
+    Args:
+        case: What is laid out.
+        device: The device, whose kernels may lay a format out in their own way.
+        ceiling: The policy that reserves nothing.
+        layers: Layers of the rank.
+        known: What other cases of the same model have worked out.
+    """
+    form = case.rules.stored_format(case.model, case.kv_format, device)
+    devices = () if device is None else (device,)
+    return known.get(
+        ("bound", layers, stored_key(form), case.layout),
+        lambda: new_plan(upper_bound(replace(case, accelerators=devices), ceiling)),
+    )
 
 
 def _reduce(pick: Callable[[A, A], A], own: A, others: Iterator[A]) -> A:

@@ -11,14 +11,16 @@ from kvreport.accounting import numeric as xp
 from kvreport.accounting.allocation import (
     Allocation,
     asked_memory,
+    by_share,
+    overhead_on,
     plan_depends,
+    plan_on,
     pools,
-    shared_overhead,
-    shared_plan,
-    shared_reserve,
+    reserve_on,
     shared_weights,
     shares_on,
     shortages,
+    stored_key,
 )
 from kvreport.accounting.case import Case, Memo
 from kvreport.accounting.deployment import Deployment, refused
@@ -36,12 +38,12 @@ class Alike:
     Attributes:
         places: Their positions.
         serving: The scheduler sizes that the engine takes on them.
-        kernels: Their kernel class.
+        reserves: What of them decides the engine's reserve.
     """
 
     places: tuple[int, ...]
     serving: Serving
-    kernels: Hashable
+    reserves: Hashable
 
 
 class Groups(tuple[Alike, ...]):
@@ -68,6 +70,61 @@ class Groups(tuple[Alike, ...]):
         return self._numbers
 
 
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """Accelerators of a fleet with equal block plans.
+
+    Attributes:
+        plans: The plan of each stage.
+        serving: The scheduler sizes that the engine takes on them.
+        groups: Which groups of the fleet they are.
+    """
+
+    plans: tuple[BlockPlan, ...]
+    serving: Serving
+    groups: list[int]
+
+
+def shared_plans(case: Case, alike: Groups, stages: Sequence[tuple[Case, Memo]], memo: Memo) -> list[Shared]:
+    """The different plans of one layout and KV format on a fleet; groups on which it is impossible are in none.
+
+    Args:
+        case: What is laid out.
+        alike: Accelerators that the engine treats alike.
+        stages: What each pipeline stage lays out, and what other cases of it have worked out; one without stages.
+        memo: What other cases of the same model have worked out.
+    """
+    engine = case.rules
+    form = None if case.kv_format is None else (case.kv_format.native, stored_key(case.kv_format))
+    kinds = memo.get(("kinds", case.engine.name, form, alike), lambda: _kinds(case, alike, memo))
+    found: dict[Hashable, Shared] = {}
+    for groups in kinds:
+        first = alike[groups[0]]
+        device = case.accelerators[first.places[0]]
+        try:
+            plans = tuple(plan_on(part, device, first.serving, known) for part, known in stages)
+        except InputError:
+            continue
+        wanted = engine.max_requests(first.serving)
+        same = (wanted, *((plan.block_bytes, plan.kept_blocks, plan.profile) for plan in plans))
+        if same in found:
+            found[same].groups.extend(groups)
+        else:
+            found[same] = Shared(plans, first.serving, [*groups])
+    return list(found.values())
+
+
+def _kinds(case: Case, alike: Groups, memo: Memo) -> list[list[int]]:
+    """Groups whose plans are the same in every layout, because nothing that decides them differs."""
+    by_step = plan_depends(case, memo)
+    found: dict[Hashable, list[int]] = {}
+    for number, group in enumerate(alike):
+        sizes = (group.serving.max_batched_tokens, group.serving.max_seqs) if by_step else None
+        kind = case.rules.plan_class(case.model, case.kv_format, case.accelerators[group.places[0]])
+        found.setdefault((kind, sizes, case.rules.max_requests(group.serving)), []).append(number)
+    return list(found.values())
+
+
 def lay_out_fleet(case: Case, alike: Groups, memo: Memo) -> Iterator[tuple[list[int], Deployment]]:
     """Lay one model out on many accelerators at once, whatever differs between them.
 
@@ -86,51 +143,23 @@ def lay_out_fleet(case: Case, alike: Groups, memo: Memo) -> Iterator[tuple[list[
         ("stages", layout.pipeline, partition),
         lambda: stages(case.model, layout.pipeline, partition),
     )
-    memos = [memo if len(parts) == 1 else memo.get(("memo", layout.pipeline, p.layers), Memo) for p in parts]
-    engine = case.rules
-    everywhere, by_step = plan_depends(case, memo)
-    groups: dict[Hashable, tuple[list[BlockPlan], list[int], Serving]] = {}
-    asked: dict[Hashable, Hashable | None] = {}
-    for group in alike:
-        kind = None if everywhere else group.kernels
-        step = (group.serving.max_batched_tokens, group.serving.max_seqs) if by_step else None
-        wanted = engine.max_requests(group.serving)
-        short = (kind, step, wanted)
-        if short not in asked:
-            one = replace(case, accelerators=(case.accelerators[group.places[0]],), serving=group.serving)
-            try:
-                plans = [
-                    shared_plan(
-                        one
-                        if len(parts) == 1
-                        else replace(one, model=part.model, stage_of=(case.model, part.layers)),
-                        known,
-                    )
-                    for part, known in zip(parts, memos, strict=True)
-                ]
-            except InputError:
-                asked[short] = None
-                continue
-            asked[short] = (wanted, *((plan.block_bytes, plan.kept_blocks, plan.profile) for plan in plans))
-            groups.setdefault(asked[short], (plans, [], group.serving))
-        key = asked[short]
-        if key is not None:
-            groups[key][1].extend(group.places)
+    of_parts = [(case, memo)]
+    if len(parts) > 1:
+        of_parts = [
+            (
+                replace(case, model=part.model, stage_of=(case.model, part.layers)),
+                memo.get(("memo", layout.pipeline, part.layers), Memo),
+            )
+            for part in parts
+        ]
     out = refused(case, memo)
-    lacking = memo.get(("lacking", _fleet_key(case)), lambda: shortages(case, scalar=False))
-    for plans, members, serving in groups.values():
+    lacking = lacking_on(case, memo)
+    for shared in shared_plans(case, alike, of_parts, memo):
+        members = [place for number in shared.groups for place in alike[number].places]
         ranks = []
-        for part, known, plan in zip(parts, memos, plans, strict=True):
-            of_part = (
-                case
-                if len(parts) == 1
-                else replace(case, model=part.model, stage_of=(case.model, part.layers))
-            )
-            taken = known.get(
-                ("fleet", layout, _fleet_key(case), alike),
-                lambda of_part=of_part, known=known: _allocate_fleet(of_part, alike, known, memo),  # type: ignore[misc]
-            )
-            rank = _of_fleet(taken, of_part, members, plan, part.layers, serving, lacking)
+        for part, (of_part, known), plan in zip(parts, of_parts, shared.plans, strict=True):
+            taken = allocation_on(of_part, alike, known, memo)
+            rank = _of_fleet(taken, of_part, members, plan, part.layers, shared.serving, lacking)
             ranks.append(rank if isinstance(out, int) else replace(rank, refused=out[places_of(members)]))
         if len(ranks) == 1:
             yield members, ranks[0]
@@ -143,6 +172,25 @@ def lay_out_fleet(case: Case, alike: Groups, memo: Memo) -> Iterator[tuple[list[
         for order, places in orders.items():
             chosen = [ranks[n] if len(places) == len(members) else _only(ranks[n], places) for n in order]
             yield [members[place] for place in places], replace(chosen[0], others=tuple(chosen[1:]))
+
+
+def allocation_on(case: Case, alike: Groups, known: Memo, memo: Memo) -> Allocation:
+    """The allocation of all accelerators of a fleet, which all KV formats share: arrays by their position.
+
+    Args:
+        case: What is laid out.
+        alike: Accelerators that the engine treats alike.
+        known: What other cases of the same stage have worked out.
+        memo: The same of the whole model.
+    """
+    return known.get(
+        ("fleet", case.layout, _fleet_key(case), alike), lambda: _allocate_fleet(case, alike, known, memo)
+    )
+
+
+def lacking_on(case: Case, memo: Memo) -> tuple[int | Integers, int | Integers] | None:
+    """What the engine asks for at start beyond what is free, and the error; None if it does not ask."""
+    return memo.get(("lacking", _fleet_key(case)), lambda: shortages(case, scalar=False))
 
 
 def places_of(positions: Sequence[int]) -> Any:  # noqa: ANN401 - a slice or an array
@@ -179,12 +227,12 @@ def _fleet_key(case: Case) -> Hashable:
     return case.engine.name, len(case.accelerators), case.accelerator and case.accelerator.id
 
 
-def _shares(case: Case) -> tuple[list[float], Integers, Integers]:
-    """The share that the engine takes of each device, what a process can use of it, and what the engine may take."""
+def _shares(case: Case) -> tuple[list[tuple[float, Any]], Integers, Integers]:
+    """Which devices the engine takes which share of, what a process can use of each, and what the engine may take."""
     shares = shares_on(case)
     total = [device.usable_bytes for device in case.accelerators]
     memory = [asked_memory(case.rules, size, share) for size, share in zip(total, shares, strict=True)]
-    return shares, xp.integers(total), xp.integers(memory)
+    return by_share(shares), xp.integers(total), xp.integers(memory)
 
 
 def _allocate_fleet(case: Case, alike: Groups, known: Memo, memo: Memo) -> Allocation:
@@ -193,17 +241,28 @@ def _allocate_fleet(case: Case, alike: Groups, known: Memo, memo: Memo) -> Alloc
     components = tuple(shared_weights(case, form, known) for form in case.weight_formats)
     tensors = xp.integers([sum(parts.values()) for parts in components])
     shares, total, memory = memo.get(("shares", _fleet_key(case)), lambda: _shares(case))
+    # Groups differ by kernels, too: few of them differ by what is asked here.
+    kernels = memo.get(
+        ("overheads", case.engine.name, alike),
+        lambda: [case.rules.overhead_class(case.model, devices[group.places[0]]) for group in alike],
+    )
     added: dict[Hashable, list[int]] = {}
+    found: dict[Hashable, tuple[int, ...]] = {}
     overheads, reserves = [], []
-    for group in alike:
-        device = devices[group.places[0]]
-        one = replace(case, accelerators=(device,), serving=group.serving)
-        decides = (case.rules.overhead_class(case.model, device), group.serving.max_batched_tokens)
+    for group, kernel in zip(alike, kernels, strict=True):
+        device, serving = devices[group.places[0]], group.serving
+        # Buffers of an exchange between experts are as large as a step.
+        decides = (kernel, serving.max_batched_tokens if case.layout.all_to_all else 0)
         if decides not in added:
-            added[decides] = [sum(shared_overhead(one, form, known).values()) for form in case.weight_formats]
+            added[decides] = [
+                sum(overhead_on(case, form, device, kernel, serving, known).values())
+                for form in case.weight_formats
+            ]
         overheads.append(added[decides])
-        found = shared_reserve(one, known)
-        reserves.append((found.activations, found.non_framework, found.graphs, found.uncertainty))
+        if group.reserves not in found:
+            kept = reserve_on(case, device, serving, known)
+            found[group.reserves] = kept.activations, kept.non_framework, kept.graphs, kept.uncertainty
+        reserves.append(found[group.reserves])
     # Accelerators of no group are asked for nothing; they are in no deployment.
     which = alike.numbers(len(devices))
     resident = tensors + xp.integers([*overheads, [0] * len(tensors)])[which]

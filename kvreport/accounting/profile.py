@@ -10,8 +10,9 @@ and the slider in the browser all evaluate this and nothing else. Arrays in, arr
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, Literal
 
 from kvreport.accounting import kernel
@@ -108,11 +109,7 @@ class CacheProfile:
 
         A window contributes below its cap and nothing from the cap on.
         """
-        tokens = xp.integers(context_tokens)
-        total: xp.Reals = xp.full_like(tokens, 0.0)
-        for term in self.terms:
-            total += xp.where(tokens < term.cap_tokens, term.rate_bytes / term.step_tokens, 0.0)
-        return total
+        return marginal(xp.integers(context_tokens), self.growing)
 
     @property
     def constant_bytes(self) -> int:
@@ -143,6 +140,11 @@ class CacheProfile:
         )
 
     @property
+    def growing(self) -> tuple[tuple[int, int, int], ...]:
+        """Rate, step and cap of each term that grows."""
+        return tuple((t.rate_bytes, t.step_tokens, t.cap_tokens) for t in self.terms if t.rate_bytes)
+
+    @property
     def holds_nothing(self) -> bool:
         """True if a request holds no bytes whatever its length: an encoder, an embedding or a reward model."""
         return not any(term.constant_bytes or term.rate_bytes for term in self.terms)
@@ -163,29 +165,133 @@ class CacheProfile:
             Tokens, the shape of ``pool_bytes``; 0 where not even one token fits.
         """
         pool = xp.integers(pool_bytes)
-        growing = [term for term in self.terms if term.rate_bytes]
-        steps_of = {term.step_tokens for term in growing}
-        if len(steps_of) == 1 and all(term.cap_tokens >= limit_tokens for term in growing):
-            # One step size and no cap in reach, as most models have: a division.
-            (step,) = steps_of
-            steps = (pool - self.constant_bytes) // sum(term.rate_bytes for term in growing)
-            return xp.minimum(xp.minimum(xp.maximum(steps, 0), -(-limit_tokens // step)) * step, limit_tokens)
-        low, high = xp.full_like(pool, 0), xp.full_like(pool, limit_tokens)
-        for _ in range(int(limit_tokens).bit_length()):
-            middle = (low + high + 1) // 2
-            fits = self.request_bytes(middle) <= pool
-            low = xp.where(fits, middle, low)
-            high = xp.where(fits, high, middle - 1)
-        return low
+        constant, terms = self.constant_bytes, self.growing
+        slope = slope_of(constant, terms, limit_tokens)
+        if slope is None:
+            return searched(pool, constant, terms, limit_tokens)
+        found = along(pool, slope, limit_tokens)
+        if slope.start_tokens == 0:
+            return found
+        before = partial(searched, constant=constant, terms=terms, most=int(slope.start_tokens))
+        if xp.is_plain(found):
+            return found if found >= slope.start_tokens else before(pool)
+        short = found < slope.start_tokens
+        if short.any():
+            found[short] = before(pool[short])
+        return found
+
+
+Terms = Sequence[tuple[int | Integers, int | Integers, int | Integers]]
+"""Rate, step and cap of each term that grows; arrays hold those of many profiles and broadcast."""
+
+
+def held(tokens: Integers, constant: int | Integers, terms: Terms) -> Integers:
+    """Bytes that requests hold: ``constant + rate * ceil(min(tokens, cap) / step)`` of every term.
+
+    Args:
+        tokens: Contexts.
+        constant: Bytes that a request holds whatever its length.
+        terms: What grows.
+    """
+    total = xp.integers(xp.full_like(tokens, 0) + constant)
+    for rate, step, cap in terms:
+        total = xp.integers(total + rate * -(-xp.minimum(tokens, cap) // step))
+    return total
+
+
+def marginal(tokens: Integers, terms: Terms) -> xp.Reals:
+    """Bytes of one further token: ``rate / step`` of every term whose cap is not reached.
+
+    Args:
+        tokens: Contexts.
+        terms: What grows.
+    """
+    total: xp.Reals = xp.reals(xp.full_like(tokens, 0.0))
+    for rate, step, cap in terms:
+        total = xp.reals(total + xp.where(tokens < cap, rate / step, 0.0))
+    return total
+
+
+@dataclass(frozen=True, slots=True)
+class Slope:
+    """Where a request grows by equal steps, so that the longest context is a division.
+
+    Attributes:
+        start_tokens: Contexts from which on nothing else grows.
+        constant_bytes: Bytes held there whatever the context.
+        rate_bytes: Bytes of a step.
+        step_tokens: Tokens of a step.
+    """
+
+    start_tokens: int | Integers
+    constant_bytes: int | Integers
+    rate_bytes: int | Integers
+    step_tokens: int | Integers
+
+    @property
+    def parts(self) -> tuple[int | Integers, ...]:
+        """The attributes in order."""
+        return self.start_tokens, self.constant_bytes, self.rate_bytes, self.step_tokens
+
+
+_NO_POOL: Final = 1 << 61
+"""More bytes than any pool has."""
+
+
+def slope_of(constant: int, terms: Terms, limit_tokens: int) -> Slope | None:
+    """The slope of a profile past all windows that end before a limit; None where steps differ.
+
+    Args:
+        constant: Bytes that a request holds whatever its length.
+        terms: What grows.
+        limit_tokens: The longest context that counts.
+    """
+    ending = [term for term in terms if term[2] < limit_tokens]
+    growing = [term for term in terms if term[2] >= limit_tokens]
+    steps = {step for _, step, _ in growing}
+    if len(steps) > 1:
+        return None
+    start = max((cap for _, _, cap in ending), default=0)
+    full = constant + sum(rate * -(-cap // step) for rate, step, cap in ending)
+    if not growing:
+        # One step, up to the limit, for every pool that holds the rest.
+        return Slope(start, full - _NO_POOL, _NO_POOL, limit_tokens)
+    return Slope(start, full, sum(rate for rate, _, _ in growing), steps.pop())
+
+
+def along(pool: Integers, slope: Slope, limit_tokens: int) -> Integers:
+    """The longest context whose request fits; where it is before the slope's start, some context before that.
+
+    Args:
+        pool: Pools in bytes.
+        slope: Where requests grow by equal steps.
+        limit_tokens: Where to stop looking.
+    """
+    steps = xp.maximum((pool - slope.constant_bytes) // slope.rate_bytes, 0)
+    most = -(-limit_tokens // slope.step_tokens)
+    return xp.integers(xp.minimum(xp.minimum(steps, most) * slope.step_tokens, limit_tokens))
+
+
+def searched(pool: Integers, constant: int | Integers, terms: Terms, most: int) -> Integers:
+    """The longest context up to ``most`` whose request fits, by halving; 0 where not even one token fits.
+
+    Args:
+        pool: Pools in bytes.
+        constant: Bytes that a request holds whatever its length.
+        terms: What grows.
+        most: Where to stop looking, in tokens.
+    """
+    low, high = xp.full_like(pool, 0), xp.full_like(pool, most)
+    for _ in range(most.bit_length()):
+        middle = (low + high + 1) // 2
+        fits = held(middle, constant, terms) <= pool
+        low = xp.where(fits, middle, low)
+        high = xp.where(fits, high, middle - 1)
+    return xp.integers(low)
 
 
 def _request(profile: CacheProfile, tokens: Integers) -> Integers:
-    total: Integers = xp.full_like(tokens, profile.constant_bytes)
-    for term in profile.terms:
-        if term.rate_bytes:
-            held = xp.minimum(tokens, term.cap_tokens)
-            total += term.rate_bytes * -(-held // term.step_tokens)
-    return total
+    return held(tokens, profile.constant_bytes, profile.growing)
 
 
 @remembered

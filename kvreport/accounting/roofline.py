@@ -23,7 +23,7 @@ from typing import Final, Literal, get_args
 
 from kvreport.accounting import numeric as xp
 from kvreport.accounting.demand import Demand, Multiplies
-from kvreport.accounting.numeric import Reals
+from kvreport.accounting.numeric import Integers, Reals
 from kvreport.catalog.accelerator import Accelerator
 
 Binds = Literal["memory", "compute", "link", "unknown"]
@@ -231,7 +231,7 @@ def step_bounds_ms(
     peaks: Peaks,
     users: xp.ArrayLike,
     context_tokens: xp.ArrayLike,
-    stages: int = 1,
+    stages: int | Integers = 1,
 ) -> tuple[Reals, Reals]:
     """The dataset's two bounds in milliseconds, NaN where nobody is served or no rate is known.
 
@@ -248,8 +248,10 @@ def step_bounds_ms(
         One decode step of all users, and the prefill of one prompt.
     """
     served = xp.integers(users) > 0
-    step = decode_seconds(demand, peaks, -(-xp.maximum(users, 1) // stages), context_tokens)
-    first = prefill_seconds(demand, peaks, context_tokens) / stages
+    batch, first = xp.maximum(users, 1), prefill_seconds(demand, peaks, context_tokens)
+    if not xp.is_plain(stages) or stages > 1:
+        batch, first = -(-batch // stages), first / stages
+    step = decode_seconds(demand, peaks, batch, context_tokens)
     return _round_down(xp.where(served, 1e3 * step, xp.NAN)), _round_down(
         xp.where(served, 1e3 * first, xp.NAN)
     )
@@ -294,7 +296,8 @@ def _round_down(values: Reals, digits: int = 3) -> Reals:
 def _link_seconds(demand: Demand, peaks: Peaks, tokens: Reals) -> Reals:
     """Ring all-reduce: each device sends ``2 (p - 1) / p`` of the data over its own link."""
     ranks = demand.tensor_parallel
-    if ranks == 1:
+    if xp.is_plain(ranks) and ranks == 1:
         return xp.full_like(tokens, 0.0)
     sent = 2 * (ranks - 1) / ranks * demand.reduced_bytes_per_token * tokens
-    return xp.reals(sent / peaks.link_bytes_per_s)
+    # A single rank passes nothing on, even over a link that nobody knows.
+    return xp.reals(xp.where(ranks > 1, sent / peaks.link_bytes_per_s, 0.0))

@@ -293,8 +293,17 @@ def alone_codes(
         model: The model.
         layout: How the model is spread over devices.
     """
-    ruling = support.ruling(engine.family, engine.version)
-    return [_alone(ruling, engine, device, model, layout).code for device in accelerators]
+    if layout.decode_context > 1:
+        ruling = support.ruling(engine.family, engine.version)
+        return [_alone(ruling, engine, device, model, layout).code for device in accelerators]
+    known = support.judged.setdefault(("machines", layout.devices, layout.nodes), {})
+    rows = []
+    for device in accelerators:
+        kind = (device.form_factor, device.devices_per_node)
+        if kind not in known:
+            known[kind] = [_machine(device, layout).code]
+        rows += known[kind]
+    return rows
 
 
 def spread_codes(
@@ -356,10 +365,10 @@ def codes(
         tuple(None if form is None else form.name for form in weight_formats),
         None if kv_format is None else kv_format.name,
     )
-    known = support.judged
+    known = support.judged.setdefault(asked, {})
     rows = []
     for device in accelerators:
-        kind = (asked, device.vendor, device.compute_capability, device.architecture)
+        kind = (device.vendor, device.compute_capability, device.architecture)
         if kind not in known:
             known[kind] = [
                 _on_device(ruling, engine, device, model, form, kv_format, dtype).code

@@ -10,33 +10,6 @@ from kvreport.architectures.vision import MAX_DEPTH, times
 from kvreport.architectures.weights import Tensors, linear, norm
 from kvreport.catalog.model import Component
 
-GEMMA4_VISION: Final = {
-    "head_dim": 64,
-    "hidden_size": 768,
-    "intermediate_size": 3072,
-    "num_attention_heads": 12,
-    "num_hidden_layers": 16,
-    "num_key_value_heads": 12,
-    "patch_size": 16,
-    "position_embedding_size": 10240,
-}
-GEMMA4_AUDIO: Final = {
-    "conv_kernel_size": 5,
-    "hidden_size": 1024,
-    "num_attention_heads": 8,
-    "num_hidden_layers": 12,
-    "output_proj_dims": 1536,
-    "subsampling_conv_channels": (128, 32),
-}
-GEMMA3N_AUDIO: Final = {
-    "conf_conv_kernel_size": 5,
-    "conf_num_attention_heads": 8,
-    "conf_num_hidden_layers": 12,
-    "hidden_size": 1536,
-    "input_feat_size": 128,
-    "sscp_conv_channel_size": (128, 32),
-    "vocab_size": 128,
-}
 MOBILENET_V5_PARAMETERS: Final = 294_126_912
 """Parameters of the ``mobilenetv5_300m_enc`` encoder of timm, which Gemma 3n sees through.
 

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping
 from dataclasses import replace
-from functools import cache
-from importlib import resources
 from math import prod
 from typing import Any, Final, cast, get_args
 
@@ -18,6 +14,7 @@ from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
 from kvreport.architectures.expressions import MAX_VALUE, evaluate
 from kvreport.architectures.keys import MAX_CONTEXT, MAX_EXPERTS, MAX_LAYERS, MAX_WIDTH, Keys
 from kvreport.architectures.listing import CacheLine, Listing, Row, split_outside
+from kvreport.architectures.published import published_defaults
 from kvreport.catalog.caches import (
     Cache,
     ChunkedAttention,
@@ -45,14 +42,6 @@ _MOST_SIDES: Final = 4
 _WHOLE: Final = re.compile(r"_(?:dim|rank|experts)$")
 """Endings of keys that hold a whole number wherever they stand; others may hold a list or a ratio."""
 NOTHING_KEPT: Final = "no cache"
-
-
-@cache
-def published_defaults() -> Mapping[str, Mapping[str, Any]]:
-    """Return the classes' own defaults, by ``model_type`` and dotted path of the key."""
-    text = (resources.files(__package__) / "defaults.json").read_text(encoding="utf-8")
-    loaded: Mapping[str, Mapping[str, Any]] = json.loads(text)
-    return loaded
 
 
 class Scope:

@@ -12,9 +12,10 @@ from typing import Any, Final
 
 from kvreport.architectures import families, listing
 from kvreport.architectures.blueprint import Blueprint
-from kvreport.architectures.families import CLASSES, MODEL_TYPES
+from kvreport.architectures.families import index
 from kvreport.architectures.keys import Keys
 from kvreport.architectures.listed import read_listed
+from kvreport.architectures.published import published_defaults
 from kvreport.architectures.variants import base_class, read_variant
 
 Reader = Callable[[Keys], Blueprint]
@@ -57,26 +58,24 @@ _BY_CLASS: Final[dict[str, Architecture]] = {}
 _BY_MODEL_TYPE: Final[dict[str, Architecture]] = {}
 
 
-def reads(
-    *classes: str, family: str, model_types: tuple[str, ...] = (), defaults: Mapping[str, Any] | None = None
-) -> Callable[[Reader], Reader]:
+def reads(*classes: str, family: str, model_types: tuple[str, ...] = ()) -> Callable[[Reader], Reader]:
     """Register the decorated function as the reader of these classes.
 
-    ``families.CLASSES`` and ``families.MODEL_TYPES`` must list them too: the module is imported only
+    ``families.index`` finds the decorator in the source: the module is imported only
     once a config names one of them.
 
     Args:
         *classes: Names under ``architectures``.
         family: What people call the family.
         model_types: Values of ``model_type`` that mean the same where a config names no class.
-        defaults: The class's own defaults.
     """
 
     def register(function: Reader) -> Reader:
+        defaults = published_defaults().get(classes[0], {})
         for name in classes:
             if name in _BY_CLASS:
                 raise ValueError(f"two readers for {name}")
-            _BY_CLASS[name] = Architecture(name, family, defaults or {}, function)
+            _BY_CLASS[name] = Architecture(name, family, defaults, function)
         for model_type in model_types:
             if model_type in _BY_MODEL_TYPE:
                 raise ValueError(f"two readers for model_type {model_type}")
@@ -88,13 +87,13 @@ def reads(
 
 def known_classes() -> tuple[str, ...]:
     """Return the names of all classes that have a reader or a listing of their own, sorted."""
-    return tuple(sorted({*CLASSES, *listing.index()}))
+    return tuple(sorted({*index().classes, *listing.index()}))
 
 
 def _load(name: str) -> Architecture:
     """Return a class that the index knows, after importing the one module that reads it."""
-    if name not in _BY_CLASS and name in CLASSES:
-        import_module(f"{families.__name__}.{CLASSES[name]}")
+    if name not in _BY_CLASS and name in index().classes:
+        import_module(f"{families.__name__}.{index().classes[name]}")
     elif name not in _BY_CLASS:
         listed = listing.listing(name)
         _BY_CLASS[name] = Architecture(name, listed.family, {}, partial(read_listed, listed))
@@ -102,7 +101,7 @@ def _load(name: str) -> Architecture:
 
 
 def _is_known(name: str) -> bool:
-    return name in CLASSES or name in listing.index()
+    return name in index().classes or name in listing.index()
 
 
 def is_read(name: str) -> bool:
@@ -141,7 +140,7 @@ def find_architecture(config: Keys) -> Architecture:
             return variant
     model_type = config.text("model_type")
     if not classes and model_type is not None:
-        named = MODEL_TYPES.get(model_type) or listing.model_types().get(model_type)
+        named = index().model_types.get(model_type) or listing.model_types().get(model_type)
         if named is not None:
             return _load(named)
     if classes:
@@ -169,12 +168,12 @@ def nearest_class(name: str, model_type: str | None = None) -> str | None:
         model_type: The config's ``model_type``, which may name a class that is known.
     """
     for guess in (model_type, (model_type or "").removesuffix("_text")):
-        known = MODEL_TYPES.get(guess or "") or listing.model_types().get(guess or "")
+        known = index().model_types.get(guess or "") or listing.model_types().get(guess or "")
         if known is not None:
             return known
     if name:
         return max(known_classes(), key=lambda known: _likeness(name, known))
-    types = {**listing.model_types(), **MODEL_TYPES}
+    types = {**listing.model_types(), **index().model_types}
     close = get_close_matches(model_type or "", types, 1, 0.5)
     return types[close[0]] if close else None
 

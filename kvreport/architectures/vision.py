@@ -79,17 +79,6 @@ def check_heads(vision: Keys, width: int, name: str) -> None:
         raise vision.fault(name, heads, f"a number that divides the width of {width}")
 
 
-SIGLIP: Final = {
-    "hidden_size": 768,
-    "image_size": 224,
-    "intermediate_size": 3072,
-    "num_channels": 3,
-    "num_hidden_layers": 12,
-    "patch_size": 16,
-    "vision_use_head": True,
-}
-
-
 def siglip(vision: Keys, prefix: str) -> Tensors:
     """SigLIP: learned positions, biased attention and MLP, one last norm.
 
@@ -140,21 +129,6 @@ def clip(vision: Keys, prefix: str) -> Tensors:
     )
 
 
-QWEN3_VISION: Final = {
-    "deepstack_visual_indexes": (8, 16, 24),
-    "depth": 27,
-    "hidden_size": 1152,
-    "in_channels": 3,
-    "intermediate_size": 4304,
-    "num_position_embeddings": 2304,
-    "out_hidden_size": 3584,
-    "patch_size": 16,
-    "spatial_merge_size": 2,
-    "temporal_patch_size": 2,
-}
-QWEN3_5_VISION: Final = {**QWEN3_VISION, "deepstack_visual_indexes": ()}
-
-
 def qwen3_vision(vision: Keys, prefix: str = "model.visual") -> Tensors:
     """The tower of Qwen3-VL and Qwen3.5: fused QKV, a merger, and one more merger per deep stack."""
     hidden = vision.whole("hidden_size")
@@ -195,23 +169,6 @@ def qwen3_vision(vision: Keys, prefix: str = "model.visual") -> Tensors:
                 ),
             )
     return tensors
-
-
-QWEN2_VISION: Final = {
-    "depth": 32,
-    "embed_dim": 1280,
-    "hidden_size": 3584,
-    "in_channels": 3,
-    "mlp_ratio": 4,
-    "patch_size": 14,
-    "spatial_merge_size": 2,
-    "temporal_patch_size": 2,
-}
-QWEN2_5_VISION: Final = {
-    **QWEN2_VISION,
-    "intermediate_size": 3420,
-    "out_hidden_size": 3584,
-}
 
 
 def _patches(vision: Keys, prefix: str, hidden: int) -> Tensors:

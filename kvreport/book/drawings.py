@@ -12,6 +12,7 @@ from math import ceil
 from typing import Final
 
 from kvreport.book.html import Html, identity
+from kvreport.words import counted
 
 _WIDTH: Final = 700
 _CACHE: Final = "var(--kv-cache)"
@@ -92,9 +93,7 @@ def sharing(query_heads: int, variants: Sequence[tuple[str, int]]) -> Html:
     for number, (name, kept) in enumerate(variants):
         top = 20 + number * block
         label = (
-            f"{name}: {kept} KV head{'s' if kept != 1 else ''}"
-            if kept
-            else f"{name}: one latent for all heads"
+            f"{name}: {counted(kept, 'KV head|KV heads')}" if kept else f"{name}: one latent for all heads"
         )
         parts.append(_text(gap, top, label, "start", ink=True))
         wide = (step * query_heads - 2) / max(kept, 1)

@@ -263,11 +263,11 @@ class Support(Record):
     lora_ranks: tuple[RankRule, ...] = ()
     sources: Annotated[tuple[Source, ...], Field(min_length=1)]
     _known: dict[tuple[str, str | None], Ruling] = PrivateAttr(default_factory=dict)
-    _judged: dict[Hashable, list[int]] = PrivateAttr(default_factory=dict)
+    _judged: dict[Hashable, dict[Hashable, list[int]]] = PrivateAttr(default_factory=dict)
 
     @property
-    def judged(self) -> dict[Hashable, list[int]]:
-        """Codes worked out before, by all that they depend on; many models share few of them."""
+    def judged(self) -> dict[Hashable, dict[Hashable, list[int]]]:
+        """Codes worked out before, by what is asked and then by kind of device; many models share few of them."""
         return self._judged
 
     def ruling(self, family: str, version: str | None) -> Ruling:

@@ -92,7 +92,7 @@ class Fleet:
                 device, engine = self.accelerators[members[0]], rules(self.engine)
                 tokens, rows = engine.scheduler(device)
                 serving = Serving(max_batched_tokens=tokens, max_seqs=rows)
-                yield Alike(members, serving, engine.kernel_class(device))
+                yield Alike(members, serving, engine.reserve_class(device))
 
     def _alike(self, key: Callable[[Accelerator], Hashable]) -> tuple[tuple[int, ...], ...]:
         found: dict[Hashable, list[int]] = {}

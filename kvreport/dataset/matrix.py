@@ -1,13 +1,14 @@
 """Every combination as a row, a piece at a time, through the same arithmetic as one estimate.
 
-For each (tensor-parallel size, KV format, kind of device) a block plan is made once; everything
-after is evaluated for all accelerators, weight formats and contexts together. A piece holds rows of
-one model and a bounded number of them, so a matrix of any size takes the same memory.
+For each (layout, KV format, kind of device) a block plan is made once; everything after is evaluated for all
+layouts, KV formats, accelerators, weight formats and contexts together, as many as fit the processor's cache
+(:mod:`kvreport.accounting.stack`). A piece holds rows of one model and a bounded number of them, so a matrix of any
+size takes the same memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -15,14 +16,15 @@ import numpy as np
 import numpy.typing as npt
 
 from kvreport.accounting import numeric as xp
-from kvreport.accounting.demand import Demand, demand
-from kvreport.accounting.deployment import Case, Deployment, Memo, bound_of
-from kvreport.accounting.fleet import lay_out_fleet, places_of
+from kvreport.accounting.allocation import format_name, shared_weights
+from kvreport.accounting.demand import Demand, demand, reaches_of
+from kvreport.accounting.deployment import Case, Deployment, Memo
+from kvreport.accounting.fleet import Groups, lay_out_fleet
 from kvreport.accounting.numeric import Integers
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.plan import Serving
-from kvreport.accounting.roofline import step_bounds_ms
-from kvreport.catalog.engine import Engine
+from kvreport.accounting.roofline import Peaks, step_bounds_ms
+from kvreport.accounting.stack import MOST_CELLS, Rows, lay_out_rows
 from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.catalog.model import Model
 from kvreport.dataset.grid import Axes
@@ -92,53 +94,41 @@ def matrix(axes: Axes, shard: tuple[int, int] = (1, 1)) -> Iterator[Cube]:
             continue
         made: list[Cube] = []
         runs = []
+        memo = Memo()
         for piece, spans in part.by_engine():
             # Runs of accelerators with the same engine share plans and every array operation.
             runs += [(first, last, start, len(made)) for first, last, start in spans]
-            made.append(cube_of(model, piece))
+            made.append(cube_of(model, piece, memo))
         for first, last, start, number in sorted(runs):
             cube = made[number].part(start, start + last - first)
             if cube.rows:
                 yield cube
 
 
-def cube_of(model: Model, axes: Axes) -> Cube:
-    """Compute one model's cube; its axis of weight formats has those that the model has rows in."""
+def cube_of(model: Model, axes: Axes, memo: Memo | None = None) -> Cube:
+    """Compute one model's cube; its axis of weight formats has those that the model has rows in.
+
+    Args:
+        model: The model.
+        axes: What to combine it with.
+        memo: What cubes of other engines have worked out; None to work it out here.
+    """
     axes = replace(axes, weight_formats=_weight_formats(model, axes))
     layouts, caches = axes.layouts_of(model), axes.caches(model)
     contexts = xp.fixed(np.asarray(axes.contexts, dtype=np.int64))
     answer = _Answer(
         (len(layouts), len(caches), len(axes.accelerators), len(axes.weight_formats)), len(contexts)
     )
-    decode, prefill = (answer.columns[name] for name in ("decode_ms_lower_bound", "prefill_ms_lower_bound"))
-    memo = Memo()
+    known = Memo() if memo is None else memo
+    cases = [_case(model, axes, layout, cache) for layout in layouts for cache in caches]
+    placed = ((place, case, _alike(case, axes)) for place, case in enumerate(cases))
+    for rows in lay_out_rows(placed, axes.ceiling, contexts, known):
+        answer.put(rows, contexts)
     for t, layout in enumerate(layouts):
-        size = layout.tensor
-        asked = memo.get(
-            ("demand", size, layout.data),
-            lambda size=size, layout=layout: Demand.stacked(  # type: ignore[misc]
-                [
-                    demand(model, form, axes.formats, tensor_parallel=size).shared_by(layout.data)
-                    for _, form in axes.weight_formats
-                ]
-            ),
-        )
-        for k, cache in enumerate(caches):
-            for members, laid in laid_out(model, axes, layout, cache, memo):
-                answer.put(members, t, k, laid, axes.ceiling, contexts, memo)
-            if not layout.is_tensor_only:
-                answer.possible[t, k][:, axes.converted] = False
-            seen = demand(model, None, axes.formats, cache, tensor_parallel=size).interleaved(
-                layout.decode_context
-            )
-            users = answer.columns["max_concurrent_requests"][t, k]
-            decode[t, k], prefill[t, k] = step_bounds_ms(
-                asked.seeing(seen),
-                axes.fleet.peaks,
-                users if layout.data == 1 else users // layout.data,
-                contexts,
-                layout.pipeline,
-            )
+        if not layout.is_tensor_only:
+            answer.possible[t][:, :, axes.converted] = False
+    if caches:
+        answer.put_bounds(cases[:: len(caches)], caches, axes.fleet.peaks, contexts, known)
     return Cube(
         model=model,
         gpus=tuple(device.id for device in axes.accelerators),
@@ -176,7 +166,12 @@ def laid_out(
 
     Accelerators on which the combination is impossible are with none.
     """
-    case = Case(
+    case = _case(model, axes, layout, cache)
+    yield from lay_out_fleet(case, _alike(case, axes), memo)
+
+
+def _case(model: Model, axes: Axes, layout: Layout, cache: KvFormat) -> Case:
+    return Case(
         model=model,
         engine=axes.engine,
         accelerators=axes.accelerators,
@@ -188,7 +183,30 @@ def laid_out(
         many=True,
         support=axes.support,
     )
-    yield from lay_out_fleet(case, axes.fleet.alike_storing(cache, layout), memo)
+
+
+def _demands(case: Case, memo: Memo) -> list[Demand]:
+    """What a step asks of a device in a case's layout, for each weight format, whatever the cache."""
+    layout = case.layout
+    plain = replace(case, layout=Layout(tensor=layout.tensor))
+    return [
+        memo.get(
+            ("demand", layout.tensor, format_name(form)),
+            lambda form=form: demand(  # type: ignore[misc]
+                case.model,
+                form,
+                case.formats,
+                tensor_parallel=layout.tensor,
+                loaded=shared_weights(plain, form, memo),
+            ),
+        ).shared_by(layout.data)
+        for form in case.weight_formats
+    ]
+
+
+def _alike(case: Case, axes: Axes) -> Groups:
+    assert case.kv_format is not None  # noqa: S101 - every row has one
+    return axes.fleet.alike_storing(case.kv_format, case.layout)
 
 
 _UNASKED: Final = Serving(max_batched_tokens=1)
@@ -210,33 +228,66 @@ class _Answer:
         }
         self._contexts = contexts
 
-    def put(
-        self,
-        members: list[int],
-        t: int,
-        k: int,
-        laid: Deployment,
-        ceiling: Engine,
-        contexts: Integers,
-        memo: Memo,
-    ) -> None:
-        """Fill in a deployment: some accelerators, one size, all weight formats, one KV format."""
-        bound, copies = bound_of(laid, ceiling, contexts, memo), laid.case.layout.data
-        need, columns, places = bound.profile, self.columns, places_of(members)
+    def put(self, rows: Rows, contexts: Integers) -> None:
+        """Fill in some devices under their plans: all weight formats."""
+        laid, bound = rows.laid, rows.bound
         held, codes = laid.requests(contexts), laid.verdicts(contexts)
-        self.possible[t, k][places] = True
-        columns["weight_bytes_per_gpu"][t, k][places] = np.asarray(laid.weight_bytes)
-        columns["kv_pool_bytes_per_gpu"][t, k][places] = np.maximum(laid.pool_bytes, 0)
-        columns["kv_bytes_per_token_per_gpu"][t, k][places] = np.rint(need.marginal_bytes(contexts))
-        columns["state_bytes_per_request_per_gpu"][t, k][places] = need.state_bytes
-        columns["max_concurrent_requests_ceiling"][t, k][places] = bound.requests * copies
-        columns["kv_bytes_per_request_per_gpu"][t, k][places] = laid.plan.profile.request_bytes(contexts)
-        columns["max_concurrent_requests_by_memory"][t, k][places] = held * copies
-        columns["max_concurrent_requests"][t, k][places] = laid.running(held, codes) * copies
-        columns["limited_by"][t, k][places] = laid.limited_by(held, codes)
-        columns["shortfall_bytes_per_gpu"][t, k][places] = laid.shortfall(contexts)
-        columns["max_context_tokens"][t, k][places] = laid.longest_context()
-        columns["verdict"][t, k][places] = codes
+
+        def of_all(requests: Integers) -> Integers:
+            return requests if isinstance(rows.copies, int) and rows.copies == 1 else requests * rows.copies
+
+        found: dict[str, Any] = {
+            "weight_bytes_per_gpu": laid.weight_bytes,
+            "kv_pool_bytes_per_gpu": np.maximum(laid.pool_bytes, 0),
+            "kv_bytes_per_token_per_gpu": np.rint(bound.profile.marginal_bytes(contexts)),
+            "state_bytes_per_request_per_gpu": bound.profile.state_bytes,
+            "max_concurrent_requests_ceiling": of_all(bound.requests),
+            "kv_bytes_per_request_per_gpu": laid.plan.profile.request_bytes(contexts),
+            "max_concurrent_requests_by_memory": of_all(held),
+            "max_concurrent_requests": of_all(laid.running(held, codes)),
+            "limited_by": laid.limited_by(held, codes),
+            "shortfall_bytes_per_gpu": laid.shortfall(contexts),
+            "max_context_tokens": laid.longest_context(),
+            "verdict": codes,
+        }
+        self._flat(self.possible)[rows.places] = True
+        for name, values in found.items():
+            self._flat(self.columns[name])[rows.places] = values
+
+    def put_bounds(
+        self, cases: Sequence[Case], caches: Sequence[KvFormat], peaks: Peaks, contexts: Integers, memo: Memo
+    ) -> None:
+        """Fill in the least times of a step, some layouts at a time.
+
+        Args:
+            cases: A case of each layout.
+            caches: The KV formats.
+            peaks: Of all accelerators.
+            contexts: Contexts in tokens.
+            memo: What was worked out for the model.
+        """
+        decode, prefill = (self.columns[name] for name in ("decode_ms_lower_bound", "prefill_ms_lower_bound"))
+        users = self.columns["max_concurrent_requests"]
+        at_once = max(MOST_CELLS // (users[0, 0].size or 1), 1)
+        for first in range(0, len(cases), at_once):
+            some = slice(first, first + at_once)
+            layouts = [case.layout for case in cases[some]]
+            weights = Demand.stacked([_demands(case, memo) for case in cases[some]])
+            data, stages = ([getattr(one, way) for one in layouts] for way in ("data", "pipeline"))
+            for k, cache in enumerate(caches):
+                seen = [reaches_of(cases[0].model, cache, one.tensor, one.decode_context) for one in layouts]
+                batch = users[some, k]
+                decode[some, k], prefill[some, k] = step_bounds_ms(
+                    weights.seeing(cache, seen),
+                    peaks,
+                    batch if max(data) == 1 else batch // np.reshape(data, (-1, 1, 1, 1)),
+                    contexts,
+                    1 if max(stages) == 1 else np.reshape(stages, (-1, 1, 1, 1)),
+                )
+
+    def _flat(self, column: Array) -> Array:
+        """A column with one axis for layouts, KV formats and accelerators together."""
+        return column.reshape(-1, *column.shape[3:])
 
     def values(self) -> dict[str, Array]:
         """The columns over the axes of a cube, as views."""

@@ -36,6 +36,7 @@ from kvreport.catalog.model import LayerGroup, Model
 from kvreport.estimation.answer import AtContext, Estimate
 from kvreport.estimation.request import Request
 from kvreport.units import count, gib, human_bytes, human_parameters, human_tokens
+from kvreport.words import COMPONENTS, LOADING, counted, noun_for
 
 _FLOAT32_BYTES = 4
 _RUNNING = (Verdict.FITS.label, Verdict.TIGHT.label, Verdict.MAY_FIT.label)
@@ -91,7 +92,7 @@ def headline(estimate: Estimate) -> str:
             held = estimate.max_concurrent_requests_by_memory
             return (
                 f"{request.model.name} supports at most {human_tokens(request.model.context_tokens)} tokens; memory "
-                f"would hold {count(held)} request{'s' * (held != 1)} at {context} on {devices}"
+                f"would hold {counted(held, 'request|requests', count(held))} at {context} on {devices}"
             )
     users = estimate.max_concurrent_requests
     other = _other_context(estimate)
@@ -197,12 +198,12 @@ def _cache(group: LayerGroup, cache: Cache, kv_format: KvFormat | None, tensor_p
 
 
 def _layers(group: LayerGroup) -> str:
-    return f"{group.count} layer{'s' if group.count != 1 else ''}"
+    return counted(group.count, "layer|layers")
 
 
 def _heads(heads: int, tensor_parallel: int) -> str:
     here = heads_per_rank(heads, tensor_parallel)
-    noun = f"KV head{'s' if here != 1 else ''}"
+    noun = noun_for(here, "KV head|KV heads")
     if tensor_parallel == 1:
         return f"{here} {noun}"
     if tensor_parallel > heads:
@@ -246,9 +247,9 @@ def _weight_lines(estimate: Estimate) -> Iterator[str]:
     for component, size in sorted(
         estimate.weights_by_component.items(), key=lambda item: (-item[1], item[0])
     ):
-        yield f"  {component.replace('_', ' ')}: {size:,} B"
+        yield f"  {COMPONENTS.get(component, component)}: {size:,} B"
     for purpose, size in sorted(estimate.loading_bytes.items(), key=lambda item: (-item[1], item[0])):
-        yield f"  and loading adds {purpose.replace('_', ' ')}: {size:,} B"
+        yield f"  and loading adds {LOADING.get(purpose, purpose.replace('_', ' '))}: {size:,} B"
 
 
 def _budget_lines(estimate: Estimate) -> Iterator[str]:
@@ -341,7 +342,7 @@ def _time_lines(estimate: Estimate) -> Iterator[str]:
         return
     users = estimate.max_concurrent_requests
     yield (
-        f"at the peak rates of the data sheet, one decode step of {users:,} such request{'s' if users != 1 else ''} takes "
+        f"at the peak rates of the data sheet, one decode step of {counted(users, 'such request|such requests')} takes "
         f"at least {step:,.1f} ms and the prefill of one prompt at least {first:,.0f} ms"
     )
 

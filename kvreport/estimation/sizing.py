@@ -29,6 +29,7 @@ from kvreport.estimation.commands import Server, checkpoint_note, nodes_note, se
 from kvreport.estimation.disaggregated import Disaggregated
 from kvreport.estimation.request import refuse_unsupported
 from kvreport.units import count, gib, human_bytes
+from kvreport.words import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +244,7 @@ class Sizing:
             ),
             f"one request of {count(work.mean_tokens)} tokens: {human_bytes(found.request_bytes)}{own} per GPU",
             (
-                f"one replica of {found.layout.devices} GPU{'s' * (found.layout.devices > 1)}{_spread(found)}: memory "
+                f"one replica of {counted(found.layout.devices, 'GPU|GPUs')}{_spread(found)}: memory "
                 f"holds {count(found.users_held)} requests, {count(found.users_each)} are served; limited by "
                 f"{words.LIMITS[found.binds]}"
             ),

@@ -171,7 +171,7 @@ def compare(catalog: Catalog, observation: Observation) -> Case:
         comparisons=judged.comparisons,
         starts_predicted=judged.starts,
         starts_observed=_started(observation),
-        excluded=tuple(excluded),
+        excluded=tuple(dict.fromkeys(excluded)),
         release=release,
         within_band=judged.within_band,
     )

@@ -53,6 +53,7 @@ _GPU: Final = (
     "rented",
     "step",
     "band",
+    "local",
 )
 """What the explorer reads of ``site.json`` and of its accelerators."""
 

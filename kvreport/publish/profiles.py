@@ -135,7 +135,8 @@ def site_facts(site: SiteData) -> dict[str, Any]:
     bring their own buffers, ``gpus[].outside`` [whether links multicast, bytes shared with a CPU],
     ``gpus[].share`` the default share of memory, ``gpus[].free`` [bytes free at start, half width of their band]
     where the engine asks, ``gpus[].band`` [share of the reserve, bytes] of the error band and the same of pipeline stages, ``gpus[].runner`` which of a model's
-    rates hold (1: ``other_rates``), ``gpus[].linked`` whether it stands in servers whose devices are linked,
+    rates hold (1: ``other_rates``), ``gpus[].local`` the engine whose rows the pages of a machine print where the
+    site's has no platform for it, ``gpus[].linked`` whether it stands in servers whose devices are linked,
     as further layouts need, ``gpus[].card`` whether it is a card, of which a machine holds any number, as
     ``layouts[].row`` has in a row of stages. ``engine.since`` is the first release with these rules. ``layouts[].places``
     are the columns of a model's lists, one for each pipeline stage; ``sizing_layouts`` are those that only the
@@ -201,10 +202,16 @@ def site_facts(site: SiteData) -> dict[str, Any]:
                 "runner": int(not rules(site.engine).runs_as_on_nvidia(gpu)),
                 "linked": gpu.interconnect_bytes_per_s is not None,
                 "card": gpu.is_card,
+                "local": _local(site, gpu),
             }
             for gpu in site.gpus
         ],
     }
+
+
+def _local(site: SiteData, gpu: Accelerator) -> dict[str, str] | None:
+    engine = site.local_engine(gpu)
+    return None if engine is None else {"name": engine.name, "label": engine.label}
 
 
 def engines(site: SiteData) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from kvreport.accounting.capacity import Verdict
 from kvreport.build_cache import kept_by_fields
 from kvreport.dataset.matrix import Cube
 from kvreport.units import shortfall
-from kvreport.words import CELLS
+from kvreport.words import CELLS, counted
 
 _PER_CONTEXT: Final = {
     "max_concurrent_requests": "users",
@@ -158,7 +158,7 @@ class Refusal(NamedTuple):
     @property
     def group(self) -> str:
         """The sentence that all of a kind share."""
-        number = f"{self.number} GPU{'s' * (self.number != 1)}"
+        number = counted(self.number, "GPU|GPUs")
         return CELLS[f"group_{self.kind}"].format(number=number)
 
     @property

@@ -115,6 +115,11 @@ class SiteData:
     def _capacity(self, model: Model) -> Capacity:
         return capacity_of(model, self.gpus, self.known_gpus, self.released.get(model.id, {}))
 
+    def local_engine(self, gpu: Accelerator) -> Engine | None:
+        """The engine of an accelerator's rows where that is not the site's own, which has no platform for it."""
+        name = self.catalog.grid.local_engines.get(gpu.vendor)
+        return None if name in (None, self.engine.name) else self.catalog.engine(name)
+
     @cached_property
     def newest_first(self) -> tuple[Model, ...]:
         """Every published model, the newest release first."""

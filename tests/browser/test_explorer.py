@@ -39,7 +39,7 @@ def answered(page: Any) -> str:
     """The answer's sentence, once the filters that were chosen last are answered."""
     # The explorer says which address its table is of.
     page.wait_for_function("document.querySelector('.kv-explore')?.dataset.kvShown === location.search")
-    said: str = page.locator(".kv-explore .kv-said").inner_text()
+    said: str = page.locator(".kv-explore > .kv-said").inner_text()
     return said
 
 
@@ -306,3 +306,38 @@ def test_on_a_phone_nothing_moves_while_the_explorer_answers(browser, address):
     page.wait_for_timeout(500)
     assert page.evaluate("window.moved") < 0.1
     context.close()
+
+
+def test_a_press_is_a_click_though_the_rows_are_drawn_again_meanwhile(page, address):
+    """The first move of a reader brings speeds and upper bounds, and with them the rows are drawn again."""
+    page.goto(f"{address}explore/?gpu=h100-sxm-80gb&tp=1&context=8192&weights=released&kv=own")
+    answered(page)
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name="Download as CSV").click(delay=700)
+    assert waiting.value.suggested_filename.endswith(".csv")
+    page.reload()
+    answered(page)
+    page.get_by_role("button", name=re.compile("^needs ")).first.click(delay=700)
+    page.locator("dialog[open]").wait_for()
+
+
+def test_a_first_key_does_not_lose_the_focus(page, address):
+    page.goto(f"{address}explore/")
+    answered(page)
+    page.get_by_role("button", name="Copy link").evaluate("(button) => button.focus()")
+    page.wait_for_function(
+        "document.querySelector('#explore-table td[data-label=\"Speed bound\"]').innerText !== '–'"
+    )
+    assert page.evaluate("document.activeElement.textContent") == "Copy link"
+
+
+def test_the_open_queries_follow_the_filters(page, address):
+    page.goto(f"{address}explore/")
+    answered(page)
+    page.locator(".kv-query summary").click()
+    query = "Array.from(document.querySelectorAll('.kv-query pre code'), (code) => code.innerText).join(' ')"
+    page.wait_for_function(f"{query}.includes('8192')")
+    choose(page, "context", "32768")
+    answered(page)
+    assert "32768" in page.evaluate(query)
+    assert "8192" not in page.evaluate(query)

@@ -132,3 +132,47 @@ def test_the_explorer_says_how_many_rows_are_on_paper(visit):
     note.wait_for(state="visible")
     assert note.inner_text().startswith(f"Printed are the first {drawn} of ")
     assert page.locator(".kv-after button").is_hidden()
+
+
+def test_no_head_of_a_table_stands_alone_at_the_foot_of_a_sheet(visit):
+    """A head is kept with the first rows; the sheet breaks above it."""
+    page = paper(visit, "models/")
+    breaks = page.evaluate(
+        "() => { const of = (selector, name) => getComputedStyle(document.querySelector(selector))[name];"
+        " return [of('#models-table thead', 'breakAfter'), of('#models-table tbody tr', 'breakBefore'),"
+        " of('#models-table tbody tr + tr', 'breakBefore'), of('#models-table tbody tr:nth-child(3)', 'breakBefore')]; }"
+    )
+    assert breaks == ["avoid", "avoid", "avoid", "auto"]
+
+
+def test_on_a_phone_commands_and_meanings_are_read_without_scrolling(browser, address):
+    made = Visit(browser, address, viewport={"width": 390, "height": 844})
+    page = made.go("models/meta-llama--Llama-3.1-70B-Instruct/")
+    page.locator(".kv-command code").first.wait_for()
+    over = "(nodes) => nodes.filter((node) => node.scrollWidth > node.clientWidth + 1).map((node) => node.innerText)"
+    assert page.locator(".kv-command pre, .kv-command code").evaluate_all(over) == []
+    page = made.go("data/")
+    page.locator("table.kv-dictionary").first.wait_for()
+    rows = page.locator("table.kv-dictionary").first.locator("tbody tr")
+    assert rows.first.locator(".kv-words").first.bounding_box()["x"] < 100
+    assert rows.locator(".kv-blank:visible").count() == 0
+    made.context.close()
+    assert not made.faults
+
+
+def test_on_a_phone_the_letters_of_charts_can_be_read(browser, address):
+    made = Visit(browser, address, viewport={"width": 390, "height": 844})
+    for uri in ("models/", "models/meta-llama--Llama-3.1-8B-Instruct/"):
+        page = made.go(uri)
+        page.wait_for_load_state("networkidle")
+        sizes = page.locator("main figure svg text").evaluate_all(
+            "(texts) => texts.filter((one) => one.checkVisibility()).map((one) => parseFloat(getComputedStyle(one).fontSize)"
+            " * Math.hypot(one.getScreenCTM().a, one.getScreenCTM().b))"
+        )
+        assert sizes
+        assert min(sizes) >= 9
+        assert page.locator(".kv-speed").evaluate_all(
+            "(all) => all.every((one) => one.getBoundingClientRect().right <= innerWidth)"
+        )
+    made.context.close()
+    assert not made.faults

@@ -142,6 +142,22 @@ def test_a_question_in_words(reader, answer):
     assert reader.page.locator("#kv-layout").input_value() == "tp4"
 
 
+def test_a_bare_count_before_the_gpu_and_words_around_it(reader, answer):
+    reader.ask("how many users for llama 70b on 4 h100?")
+    want = answer(LLAMA_70B, gpu="H100", tensor_parallel=4, context_tokens="8K")
+    assert reader.requests() == want.max_concurrent_requests
+    assert "Not understood" not in reader.page.locator("[data-kv-understood]").inner_text()
+
+
+def test_programs_of_one_computer_lead_to_their_page(reader):
+    reader.ask("llama 8b rtx 4090 24gb q4_k_m ollama")
+    told = reader.page.locator("[data-kv-understood]")
+    assert "Not understood" not in told.inner_text()
+    assert "For q4_k_m, ollama:" in told.inner_text()
+    target = told.locator("a").get_attribute("href")
+    assert target == f"{reader.visit.address}local/?name=GeForce+RTX+4090"
+
+
 def test_words_that_are_not_understood_are_named(reader, answer):
     reader.ask("gpt-oss 4090 8k flavourful")
     assert "Not understood (1): flavourful" in reader.page.locator("[data-kv-understood]").inner_text()

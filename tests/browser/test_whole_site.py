@@ -284,3 +284,30 @@ def test_no_page_shows_internals_or_contradicts_itself(folder: Path, repository:
         check=False,
     )
     assert done.returncode == 0, done.stdout[:3000] + done.stderr[-1000:]
+
+
+def test_a_machine_without_a_platform_has_one_answer_on_every_page(page: Any, address: str) -> None:
+    """vLLM has no platform for a Mac: its page prints another engine's rows, and no page says otherwise."""
+    page.goto(f"{address}gpus/m2-ultra-192/")
+    lead = page.locator("[data-kv-slot=conditions]").inner_text()
+    assert lead.startswith("mlx-lm with its defaults")
+    assert page.locator("[data-kv-gpupage]").count() == 0
+    link = page.locator("[data-kv-slot=headline] a")
+    for uri in ("?gpu=m2-ultra-192", "models/Qwen--Qwen3-32B/?gpu=m2-ultra-192"):
+        page.goto(address + uri)
+        link.wait_for()
+        assert "mlx-lm, llama.cpp and Ollama do" in page.locator("[data-kv-slot=headline]").inner_text()
+        assert link.get_attribute("href").endswith("/gpus/m2-ultra-192/")
+        assert page.locator("[data-kv-slot=commands]").inner_text().rstrip().count("--engine mlx") == 1
+    page.goto(f"{address}models/Qwen--Qwen3-32B/")
+    assert "mlx-lm" in page.locator("#on-m2-ultra-192 th").inner_text()
+    page.goto(f"{address}explore/?gpu=m2-ultra-192")
+    page.wait_for_function("document.querySelector('.kv-explore')?.dataset.kvShown === location.search")
+    assert "what mlx-lm and llama.cpp run" in page.locator(".kv-why").inner_text()
+
+
+def test_machines_at_home_are_found_by_what_their_owners_call_them(page: Any, address: str) -> None:
+    page.goto(f"{address}local/?name=mac+studio+192")
+    page.locator(".kv-said", has_text="machines: name contains").wait_for()
+    shown = page.locator("#machines-table tbody th:visible").all_inner_texts()
+    assert shown == ["M2 Ultra 192GB (76-core)"]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import re
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from kvreport.architectures import families, read_config, registry
+from kvreport.architectures import families, listing, read_config, registry
+from kvreport.architectures.published import published_defaults
 from kvreport.errors import InputError
 
 
@@ -25,14 +28,14 @@ def test_every_module_registers_what_the_table_says() -> None:
         for name, entry in registry._BY_CLASS.items()
         if not isinstance(entry.read, partial)  # a listing's
     }
-    assert dict(families.CLASSES) == registered
-    assert dict(families.MODEL_TYPES) == {
+    assert dict(families.index().classes) == registered
+    assert dict(families.index().model_types) == {
         model_type: entry.name for model_type, entry in registry._BY_MODEL_TYPE.items()
     }
 
 
 def test_every_module_reads_some_class() -> None:
-    assert set(modules()) - {"mimo_encoders"} == set(families.CLASSES.values())
+    assert set(modules()) - {"mimo_encoders"} == set(families.index().classes.values())
 
 
 def test_an_unknown_class_is_named_and_never_replaced() -> None:
@@ -93,5 +96,24 @@ def test_a_class_whose_config_does_not_tell_its_bytes_is_answered_with_another(
     text = str(caught.value)
     assert text.startswith(f"config: architectures: found '{name}'; allowed: {instead}")
     # What is named instead can be read, and the class itself cannot.
-    assert name not in families.CLASSES
-    assert any(known.startswith(instead) for known in families.CLASSES)
+    assert name not in families.index().classes
+    assert any(known.startswith(instead) for known in families.index().classes)
+
+
+def test_every_kept_default_belongs_to_a_class_a_listing_or_a_section_that_is_read() -> None:
+    folder = Path(families.__file__).parents[1]
+    source = "".join(path.read_text(encoding="utf-8") for path in folder.rglob("*.py"))
+    sections = set(re.findall(r'published\("(\w+)"\)', source))
+    listed = {one.config or next(iter(one.model_types), "") for one in map(listing.listing, listing.index())}
+    known = set(published_defaults())
+    assert sections <= known
+    assert known <= sections | listed | set(families.index().classes)
+
+
+def test_a_default_is_generated_or_kept_and_not_both() -> None:
+    folder = Path(families.__file__).parents[1]
+    generated, kept = (
+        json.loads((folder / name).read_text(encoding="utf-8"))
+        for name in ("defaults.json", "kept_defaults.json")
+    )
+    assert not {(name, key) for name in kept for key in kept[name] if key in generated.get(name, {})}

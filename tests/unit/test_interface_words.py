@@ -22,8 +22,8 @@ def words(repository) -> ModuleType:
     del sys.modules[spec.name]
 
 
-def test_labels_sentences_and_shared_words_are_there(words, repository):
-    places = words.catalog(repository)
+def test_labels_sentences_and_shared_words_are_there(words):
+    places = words.collect().places
     for text, file in (
         ("Context per request (tokens)", "templates/_state.html"),
         ("Run in this page", "docs/assets/kv-sql.js"),
@@ -47,7 +47,7 @@ def literals(source: str) -> list[str]:
 
 
 def test_no_script_has_a_sentence_that_the_file_lacks(words, repository):
-    places = words.catalog(repository)
+    places = words.collect().places
     known = "\n".join(places)
     found = {
         text: path.name

@@ -394,7 +394,7 @@ def test_smaller_steps_are_a_lever_where_windows_keep_the_tokens_in_flight() -> 
 
 
 def test_cards_are_put_in_rows_of_any_depth_and_boards_are_not() -> None:
-    cards = {one.layout.label for one in sized(LLAMA, "rtx-3090", weights=["int4"]).ranking.deployments}
+    cards = {one.layout.label for one in sized(LLAMA, "rtx-3090", weights=["int4"], context="8K", concurrent=2).ranking.deployments}
     assert {"pp3-tp1", "pp6-tp1", "pp3-tp2"} <= cards
     board = {one.layout.label for one in sized(LLAMA, H200).ranking.deployments}
     assert not any(label.startswith("pp") for label in board)
@@ -403,8 +403,8 @@ def test_cards_are_put_in_rows_of_any_depth_and_boards_are_not() -> None:
 
 
 def test_a_row_of_stages_holds_what_an_estimate_says() -> None:
-    row = by_layout(sized(LLAMA, "rtx-3090", weights=["int4"]))["pp3-tp1"]
+    row = by_layout(sized(LLAMA, "rtx-3090", weights=["int4"], context="8K", concurrent=2))["pp3-tp1"]
     answer = estimate(
-        LLAMA, gpu="rtx-3090", weights="int4", pipeline_parallel=3, context_tokens="32K", catalog=CATALOG
+        LLAMA, gpu="rtx-3090", weights="int4", pipeline_parallel=3, context_tokens="8K", catalog=CATALOG
     )
     assert row.users_held == answer.max_concurrent_requests_by_memory

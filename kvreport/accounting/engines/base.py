@@ -229,11 +229,6 @@ class EngineRules:
         del whole, layers
         return self.plan(stage, setup)
 
-    def same_on_every_device(self, model: Model) -> bool:
-        """True if the plan of this model depends neither on the accelerator nor on scheduler sizes."""
-        del model
-        return False
-
     def reserves_for_steps(self, model: Model) -> bool:
         """True if scheduler sizes change the plan of this model."""
         del model
@@ -242,6 +237,19 @@ class EngineRules:
     def kernel_class(self, accelerator: Accelerator | None) -> Hashable:
         """What of an accelerator decides plans and loaded weights; equal classes get equal ones."""
         return None if accelerator is None else (accelerator.vendor, accelerator.compute_capability)
+
+    def plan_class(
+        self, model: Model, kv_format: KvFormat | None, accelerator: Accelerator | None
+    ) -> Hashable:
+        """What of an accelerator decides the plan of a model in a KV format; equal classes get the same.
+
+        Args:
+            model: The model, whole.
+            kv_format: How growing caches are stored; None for the type that the model is served in.
+            accelerator: The device; None where it is not known.
+        """
+        del model, kv_format
+        return self.kernel_class(accelerator)
 
     def overhead_class(self, model: Model, accelerator: Accelerator) -> Hashable:
         """What of an accelerator decides what loading a model adds; equal classes get the same."""

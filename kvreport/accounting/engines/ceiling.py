@@ -17,11 +17,6 @@ class Ceiling(EngineRules):
 
     reserves: ClassVar[bool] = False
 
-    def same_on_every_device(self, model: Model) -> bool:
-        """True: no kernel is asked."""
-        del model
-        return True
-
     def reserves_for_steps(self, model: Model) -> bool:
         """False: there are no steps."""
         del model

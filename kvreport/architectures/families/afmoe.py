@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from kvreport.architectures.attention import layer_kinds, window
 from kvreport.architectures.blueprint import Blueprint
 from kvreport.architectures.decoder import Sizes, decoder, expert_counts, sizes
@@ -20,57 +18,6 @@ from kvreport.architectures.weights import (
     router,
 )
 
-AFMOE: Final = {
-    "attention_bias": False,
-    "global_attn_every_n_layers": 4,
-    "head_dim": 128,
-    "hidden_size": 2048,
-    "intermediate_size": 6144,
-    "max_position_embeddings": 16384,
-    "moe_intermediate_size": 1408,
-    "num_attention_heads": 16,
-    "num_dense_layers": 1,
-    "num_experts": 64,
-    "num_experts_per_tok": 6,
-    "num_hidden_layers": 32,
-    "num_shared_experts": 2,
-    "sliding_window": 1024,
-    "tie_word_embeddings": False,
-    "vocab_size": 200192,
-}
-SOLAR_OPEN: Final = {
-    "attention_bias": False,
-    "head_dim": 128,
-    "hidden_size": 4096,
-    "max_position_embeddings": 131072,
-    "moe_intermediate_size": 1280,
-    "n_routed_experts": 128,
-    "n_shared_experts": 1,
-    "num_attention_heads": 64,
-    "num_experts_per_tok": 8,
-    "num_hidden_layers": 48,
-    "num_key_value_heads": 8,
-    "tie_word_embeddings": False,
-    "vocab_size": 196608,
-}
-HY_V3: Final = {
-    "attention_bias": False,
-    "head_dim": 128,
-    "hidden_size": 4096,
-    "intermediate_size": 13312,
-    "max_position_embeddings": 131072,
-    "mlp_bias": False,
-    "moe_intermediate_size": 1536,
-    "num_attention_heads": 64,
-    "num_experts": 192,
-    "num_experts_per_tok": 8,
-    "num_hidden_layers": 80,
-    "num_key_value_heads": 8,
-    "num_shared_experts": 1,
-    "tie_word_embeddings": False,
-    "vocab_size": 120832,
-}
-
 
 def _mixture(
     keys: Keys, its: Sizes, routed: int, shared: int, *, gate: str, offsets: str, bias: bool = False
@@ -86,7 +33,7 @@ def _mixture(
     )
 
 
-@reads("AfmoeForCausalLM", family="Trinity", model_types=("afmoe",), defaults=AFMOE)
+@reads("AfmoeForCausalLM", family="Trinity", model_types=("afmoe",))
 def afmoe(keys: Keys) -> Blueprint:
     """Gated attention over windows, with every fourth layer in full; norms on both sides."""
     its = sizes(keys)
@@ -115,7 +62,7 @@ def afmoe(keys: Keys) -> Blueprint:
     return decoder(keys, its, layers, intermediate=width, experts=experts)
 
 
-@reads("SolarOpenForCausalLM", family="Solar", model_types=("solar_open",), defaults=SOLAR_OPEN)
+@reads("SolarOpenForCausalLM", family="Solar", model_types=("solar_open",))
 def solar_open(keys: Keys) -> Blueprint:
     """A mixture in every layer; a bias, if any, is on queries, keys and values only."""
     its = sizes(keys)
@@ -126,7 +73,7 @@ def solar_open(keys: Keys) -> Blueprint:
     return decoder(keys, its, attention_layers(its, tensors), experts=experts)
 
 
-@reads("HYV3ForCausalLM", family="Hunyuan", model_types=("hy_v3",), defaults=HY_V3)
+@reads("HYV3ForCausalLM", family="Hunyuan", model_types=("hy_v3",))
 def hy_v3(keys: Keys) -> Blueprint:
     """Hunyuan 3: normalised queries and keys, a dense first layer, then mixtures."""
     its = sizes(keys)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from kvreport.architectures.blueprint import Blueprint, Tensor
 from kvreport.architectures.decoder import decoder, sizes
 from kvreport.architectures.dense import attention_layers, block
@@ -11,48 +9,8 @@ from kvreport.architectures.keys import Keys
 from kvreport.architectures.registry import reads
 from kvreport.architectures.weights import gated_mlp, norms, plain_mlp
 
-APERTUS: Final = {
-    "attention_bias": False,
-    "hidden_act": "xielu",
-    "hidden_size": 4096,
-    "intermediate_size": 14336,
-    "max_position_embeddings": 65536,
-    "num_attention_heads": 32,
-    "num_hidden_layers": 32,
-    "tie_word_embeddings": False,
-    "vocab_size": 131072,
-}
-ARCEE: Final = {
-    "attention_bias": False,
-    "hidden_size": 2560,
-    "intermediate_size": 18432,
-    "max_position_embeddings": 4096,
-    "mlp_bias": False,
-    "num_attention_heads": 32,
-    "num_hidden_layers": 32,
-    "tie_word_embeddings": False,
-    "vocab_size": 32000,
-}
-NEMOTRON: Final = {
-    **ARCEE,
-    "hidden_size": 6144,
-    "intermediate_size": 24576,
-    "num_attention_heads": 48,
-    "vocab_size": 256000,
-}
-HELIUM: Final = {
-    **ARCEE,
-    "head_dim": 128,
-    "hidden_size": 2560,
-    "intermediate_size": 7040,
-    "num_attention_heads": 20,
-    "num_hidden_layers": 24,
-    "num_key_value_heads": 20,
-    "vocab_size": 48000,
-}
 
-
-@reads("ApertusForCausalLM", family="Apertus", model_types=("apertus",), defaults=APERTUS)
+@reads("ApertusForCausalLM", family="Apertus", model_types=("apertus",))
 def apertus(keys: Keys) -> Blueprint:
     """Normalised queries and keys; its activation (xIELU) has four numbers of its own per layer."""
     its = sizes(keys)
@@ -73,7 +31,7 @@ def apertus(keys: Keys) -> Blueprint:
     return decoder(keys, its, attention_layers(its, tensors), intermediate=width)
 
 
-@reads("ArceeForCausalLM", family="Arcee", model_types=("arcee",), defaults=ARCEE)
+@reads("ArceeForCausalLM", family="Arcee", model_types=("arcee",))
 def arcee(keys: Keys) -> Blueprint:
     """As Llama, with squared ReLU instead of a gate."""
     return ungated(keys, norm_bias=False)
@@ -94,13 +52,13 @@ def ungated(keys: Keys, *, norm_bias: bool) -> Blueprint:
     return decoder(keys, its, attention_layers(its, tensors), norm_bias=norm_bias, intermediate=width)
 
 
-@reads("NemotronForCausalLM", family="Nemotron-4", model_types=("nemotron",), defaults=NEMOTRON)
+@reads("NemotronForCausalLM", family="Nemotron-4", model_types=("nemotron",))
 def nemotron(keys: Keys) -> Blueprint:
     """Nemotron-4 and Minitron: as Arcee, with LayerNorms."""
     return ungated(keys, norm_bias=True)
 
 
-@reads("HeliumForCausalLM", family="Helium", model_types=("helium",), defaults=HELIUM)
+@reads("HeliumForCausalLM", family="Helium", model_types=("helium",))
 def helium(keys: Keys) -> Blueprint:
     """As Llama; its output projection never has a bias."""
     its = sizes(keys)

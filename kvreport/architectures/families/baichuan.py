@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from kvreport.architectures.blueprint import Blueprint
 from kvreport.architectures.decoder import decoder, sizes
 from kvreport.architectures.dense import attention_layers, block, fused_attention
@@ -11,51 +9,12 @@ from kvreport.architectures.keys import Keys
 from kvreport.architectures.registry import reads
 from kvreport.architectures.weights import gated_mlp, norms
 
-BAICHUAN: Final = {
-    "hidden_size": 4096,
-    "intermediate_size": 11008,
-    "max_position_embeddings": 4096,
-    "num_attention_heads": 32,
-    "num_hidden_layers": 32,
-    "tie_word_embeddings": False,
-    "vocab_size": 125696,
-}
-INTERNLM: Final = {**BAICHUAN, "bias": True, "max_position_embeddings": 2048, "vocab_size": 103168}
-INTERNLM2: Final = {**INTERNLM, "max_position_embeddings": 32768, "vocab_size": 92544}
-INTERNLM3: Final = {
-    **BAICHUAN,
-    "head_dim": 128,
-    "intermediate_size": 10240,
-    "max_position_embeddings": 32768,
-    "num_hidden_layers": 48,
-    "num_key_value_heads": 2,
-    "vocab_size": 128512,
-}
-ORION: Final = {
-    **BAICHUAN,
-    "hidden_size": 5120,
-    "intermediate_size": 15360,
-    "num_attention_heads": 40,
-    "num_hidden_layers": 40,
-    "vocab_size": 84608,
-}
-XVERSE: Final = {
-    **BAICHUAN,
-    "hidden_size": 5120,
-    "intermediate_size": 13824,
-    "max_position_embeddings": 8192,
-    "num_attention_heads": 40,
-    "num_hidden_layers": 40,
-    "vocab_size": 100534,
-}
-
 
 @reads(
     "BaichuanForCausalLM",
     "BaiChuanForCausalLM",
     family="Baichuan",
     model_types=("baichuan",),
-    defaults=BAICHUAN,
 )
 def baichuan(keys: Keys) -> Blueprint:
     """One matrix for queries, keys and values, one KV head per query head."""
@@ -69,7 +28,7 @@ def baichuan(keys: Keys) -> Blueprint:
     return decoder(keys, its, attention_layers(its, tensors), intermediate=width)
 
 
-@reads("InternLMForCausalLM", family="InternLM", model_types=("internlm",), defaults=INTERNLM)
+@reads("InternLMForCausalLM", family="InternLM", model_types=("internlm",))
 def internlm(keys: Keys) -> Blueprint:
     """As Llama, with a bias on all four projections of the attention."""
     its = sizes(keys)
@@ -79,7 +38,7 @@ def internlm(keys: Keys) -> Blueprint:
     return decoder(keys, its, attention_layers(its, tensors), intermediate=width)
 
 
-@reads("InternLM2ForCausalLM", family="InternLM", model_types=("internlm2",), defaults=INTERNLM2)
+@reads("InternLM2ForCausalLM", family="InternLM", model_types=("internlm2",))
 def internlm2(keys: Keys) -> Blueprint:
     """Queries, keys and values of a group lie together in one matrix."""
     its = sizes(keys)
@@ -95,7 +54,7 @@ def internlm2(keys: Keys) -> Blueprint:
     )
 
 
-@reads("InternLM3ForCausalLM", family="InternLM", model_types=("internlm3",), defaults=INTERNLM3)
+@reads("InternLM3ForCausalLM", family="InternLM", model_types=("internlm3",))
 def internlm3(keys: Keys) -> Blueprint:
     """As Llama, with biases switched on one by one.
 
@@ -110,7 +69,7 @@ def internlm3(keys: Keys) -> Blueprint:
     return decoder(keys, its, attention_layers(its, tensors), intermediate=width)
 
 
-@reads("OrionForCausalLM", family="Orion", model_types=("orion",), defaults=ORION)
+@reads("OrionForCausalLM", family="Orion", model_types=("orion",))
 def orion(keys: Keys) -> Blueprint:
     """As Llama, with LayerNorms."""
     its = sizes(keys)
@@ -119,7 +78,7 @@ def orion(keys: Keys) -> Blueprint:
     return decoder(keys, its, attention_layers(its, tensors), norm_bias=True, intermediate=width)
 
 
-@reads("XverseForCausalLM", family="XVERSE", model_types=("xverse",), defaults=XVERSE)
+@reads("XverseForCausalLM", family="XVERSE", model_types=("xverse",))
 def xverse(keys: Keys) -> Blueprint:
     """As Llama."""
     its = sizes(keys)

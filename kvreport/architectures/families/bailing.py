@@ -19,16 +19,6 @@ from kvreport.architectures.weights import (
     router,
 )
 
-BAILING: Final = {
-    "first_k_dense_replace": 0,
-    "moe_router_enable_expert_bias": False,
-    "num_shared_experts": 0,
-    "tie_word_embeddings": False,
-    "use_bias": False,
-    "use_qk_norm": False,
-    "use_qkv_bias": False,
-    "use_rmsnorm": True,
-}
 UNCOUNTED: Final = "Its layers for multi-token prediction, which only speculation loads, are not counted."
 
 
@@ -37,7 +27,6 @@ UNCOUNTED: Final = "Its layers for multi-token prediction, which only speculatio
     "BailingMoeV2ForCausalLM",
     family="Ling",
     model_types=("bailing_moe", "bailing_moe_v2"),
-    defaults=BAILING,
 )
 def bailing_moe(keys: Keys) -> Blueprint:
     """Read the maker's own class, as vLLM does; every dimension must be in the config.

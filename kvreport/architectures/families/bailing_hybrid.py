@@ -10,7 +10,7 @@ from typing import Final
 from kvreport.architectures.attention import attention_cache, grouped_heads, head_dim, latent_cache
 from kvreport.architectures.blueprint import Blueprint, Layer
 from kvreport.architectures.decoder import Sizes, context, decoder, expert_counts, vocabulary
-from kvreport.architectures.families.bailing import BAILING, UNCOUNTED, grouped_attention, mixture
+from kvreport.architectures.families.bailing import UNCOUNTED, grouped_attention, mixture
 from kvreport.architectures.families.deepseek import latent_sizes, latent_tensors
 from kvreport.architectures.families.kimi import kda_state, kda_tensors
 from kvreport.architectures.keys import MAX_LAYERS, Keys
@@ -25,37 +25,6 @@ from kvreport.architectures.weights import (
 )
 from kvreport.catalog.caches import Cache, RecurrentState, StateTensor
 
-_LATENT: Final = {
-    "kv_lora_rank": 512,
-    "num_experts_per_tok": 8,
-    "qk_nope_head_dim": 128,
-    "qk_rope_head_dim": 64,
-    "tie_word_embeddings": False,
-    "v_head_dim": 128,
-}
-BAILING_V2_5: Final = {**_LATENT, **BAILING}
-BAILING_V3: Final = {
-    **_LATENT,
-    "attention_bias": False,
-    "first_k_dense_replace": 2,
-    "gated_attention_proj_granularity_type": "head_wise",
-    "head_dim": 128,
-    "hidden_size": 2560,
-    "intermediate_size": 6144,
-    "layer_group_size": 6,
-    "max_position_embeddings": 262144,
-    "moe_intermediate_size": 768,
-    "moe_router_enable_expert_bias": True,
-    "no_kda_lora": True,
-    "num_attention_heads": 32,
-    "num_experts": 512,
-    "num_hidden_layers": 42,
-    "num_shared_experts": 1,
-    "short_conv_kernel_size": 4,
-    "use_bias": False,
-    "use_mla_nope": False,
-    "vocab_size": 157184,
-}
 _AROUND: Final = ("input_layernorm", "post_attention_layernorm")
 
 
@@ -64,7 +33,6 @@ _AROUND: Final = ("input_layernorm", "post_attention_layernorm")
     "BailingHybridForCausalLM",
     family="Ling",
     model_types=("bailing_hybrid",),
-    defaults=BAILING_V3,
 )
 def bailing_v3(keys: Keys) -> Blueprint:
     """Ling 3.0: Kimi Delta Attention, then latent attention with an output gate; the last layers attend."""
@@ -99,7 +67,7 @@ def bailing_v3(keys: Keys) -> Blueprint:
     return _model(keys, its, layers, tie=False)
 
 
-@reads("BailingMoeV2_5ForCausalLM", family="Ling", defaults=BAILING_V2_5)
+@reads("BailingMoeV2_5ForCausalLM", family="Ling")
 def bailing_v2_5(keys: Keys) -> Blueprint:
     """Ling and Ring 2.5: lightning attention, then latent attention."""
     its, rank, rope = latent_sizes(keys)
@@ -112,7 +80,6 @@ def bailing_v2_5(keys: Keys) -> Blueprint:
     "BailingMoeLinearForCausalLM",
     family="Ling",
     model_types=("bailing_moe_linear",),
-    defaults=BAILING,
 )
 def bailing_linear(keys: Keys) -> Blueprint:
     """Ring-linear 2.0: lightning attention, then Ling 2.0's grouped queries."""

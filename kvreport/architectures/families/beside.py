@@ -12,10 +12,10 @@ from typing import Final, Literal
 from kvreport.architectures.blueprint import Blueprint, Tensor
 from kvreport.architectures.decoder import outer_tied
 from kvreport.architectures.keys import Keys
+from kvreport.architectures.published import published
 from kvreport.architectures.registry import find_architecture, reads
 from kvreport.architectures.vision import (
     MAX_DEPTH,
-    SIGLIP,
     plain_block,
     section_or_default,
     siglip,
@@ -23,48 +23,6 @@ from kvreport.architectures.vision import (
 )
 from kvreport.architectures.weights import Tensors, linear, norm
 
-COHERE2_VISION: Final = {
-    **SIGLIP,
-    "hidden_size": 1152,
-    "image_size": 512,
-    "num_hidden_layers": 27,
-    "vision_use_head": True,
-}
-AYA_VISION: Final = {
-    **SIGLIP,
-    "hidden_size": 1152,
-    "image_size": 384,
-    "intermediate_size": 4304,
-    "num_hidden_layers": 26,
-    "patch_size": 14,
-    "vision_use_head": False,
-}
-SIGLIP2: Final = {**SIGLIP, "num_patches": 256, "vision_use_head": True}
-INTERN_VISION: Final = {
-    "attention_bias": False,
-    "hidden_size": 1024,
-    "image_size": 448,
-    "intermediate_size": 4096,
-    "norm_type": "layer_norm",
-    "num_channels": 3,
-    "num_hidden_layers": 24,
-    "patch_size": 14,
-    "use_absolute_position_embeddings": True,
-    "use_mask_token": False,
-    "use_mean_pooling": True,
-    "use_qk_norm": False,
-}
-INTERN_CHAT_VISION: Final = {
-    "hidden_size": 3200,
-    "image_size": 224,
-    "intermediate_size": 12800,
-    "norm_type": "rms_norm",
-    "num_channels": 3,
-    "num_hidden_layers": 48,
-    "patch_size": 14,
-    "qk_normalization": True,
-    "qkv_bias": False,
-}
 _PROJECTOR: Final = "multi_modal_projector"
 
 
@@ -110,7 +68,7 @@ def text_model(
 def cohere2_vision(keys: Keys) -> Blueprint:
     """Command A Vision: SigLIP, and a projector that gates by half of its width."""
     blueprint = text_model(keys, "cohere2")
-    vision = section_or_default(keys.outer, "vision_config", COHERE2_VISION)
+    vision = section_or_default(keys.outer, "vision_config", published("cohere2_vision"))
     blueprint.outer += siglip(vision, "vision_tower.vision_model")
     blueprint.outer += _gated_projector(keys, vision, blueprint.hidden_size, 36864)
     return blueprint
@@ -120,7 +78,7 @@ def cohere2_vision(keys: Keys) -> Blueprint:
 def aya_vision(keys: Keys) -> Blueprint:
     """Aya Vision: as Command A Vision, with a norm in front of the projector."""
     blueprint = text_model(keys, "cohere2")
-    vision = section_or_default(keys.outer, "vision_config", AYA_VISION)
+    vision = section_or_default(keys.outer, "vision_config", published("aya_vision"))
     merged = vision.whole("hidden_size") * _factor(keys) ** 2
     blueprint.outer += siglip(vision, "vision_tower.vision_model")
     blueprint.outer += norm(f"{_PROJECTOR}.layernorm", merged, bias=True, component="vision")
@@ -147,7 +105,7 @@ def lfm2_vl(keys: Keys) -> Blueprint:
     """LFM2-VL: SigLIP 2 over patches as vectors, and a projector of its own width."""
     blueprint = text_model(keys, "lfm2")
     outer = keys.outer
-    vision = section_or_default(outer, "vision_config", SIGLIP2)
+    vision = section_or_default(outer, "vision_config", published("siglip2_vision"))
     merged = vision.whole("hidden_size") * _factor(keys) ** 2
     inner = outer.whole("projector_hidden_size", default=2560)
     bias = outer.flag("projector_bias", default=True)
@@ -187,7 +145,7 @@ def _siglip2(vision: Keys, prefix: str) -> Tensors:
 def internvl(keys: Keys) -> Blueprint:
     """InternVL 3 in the library's own layout: InternViT, and a projector that merges patches."""
     blueprint = text_model(keys, "qwen2", usually_tied=True)
-    vision = section_or_default(keys.outer, "vision_config", INTERN_VISION)
+    vision = section_or_default(keys.outer, "vision_config", published("intern_vision"))
     ratio = keys.outer.number("downsample_ratio", default=0.5, low=0.01, high=1)
     hidden = blueprint.hidden_size
     merged = vision.whole("hidden_size") * int(1 / ratio) ** 2
@@ -202,7 +160,7 @@ def internvl(keys: Keys) -> Blueprint:
 def internvl_chat(keys: Keys) -> Blueprint:
     """InternVL in its makers' layout: the text model stands under ``llm_config``."""
     blueprint = text_model(keys, "llama", ties="inner")
-    vision = section_or_default(keys.outer, "vision_config", INTERN_CHAT_VISION)
+    vision = section_or_default(keys.outer, "vision_config", published("intern_chat_vision"))
     ratio = keys.outer.number("downsample_ratio", default=0.5, low=0.01, high=1)
     hidden = blueprint.hidden_size
     merged = vision.whole("hidden_size") * int(1 / ratio) ** 2

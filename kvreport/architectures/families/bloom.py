@@ -9,45 +9,15 @@ from kvreport.architectures.blueprint import Blueprint, Tensor
 from kvreport.architectures.decoder import Sizes, context, decoder, open_context, vocabulary
 from kvreport.architectures.dense import attention_layers, fused_attention
 from kvreport.architectures.keys import MAX_LAYERS, Keys
+from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
 from kvreport.architectures.weights import Tensors, linear, norm, norms, plain_mlp, self_attention
 
-BLOOM: Final = {
-    "hidden_size": 64,
-    "n_head": 8,
-    "n_layer": 2,
-    "tie_word_embeddings": True,
-    "vocab_size": 250880,
-}
-MPT: Final = {
-    "d_model": 2048,
-    "expansion_ratio": 4,
-    "max_position_embeddings": 2048,
-    "n_heads": 16,
-    "n_layers": 24,
-    "no_bias": True,
-    "tie_word_embeddings": True,
-    "vocab_size": 50368,
-}
-MPT_ATTENTION: Final = {"alibi": True, "attn_type": "multihead_attention", "qk_ln": False}
-OPT: Final = {
-    "_remove_final_layer_norm": False,
-    "do_layer_norm_before": True,
-    "enable_bias": True,
-    "ffn_dim": 3072,
-    "hidden_size": 768,
-    "layer_norm_elementwise_affine": True,
-    "max_position_embeddings": 2048,
-    "num_attention_heads": 12,
-    "num_hidden_layers": 12,
-    "tie_word_embeddings": True,
-    "vocab_size": 50272,
-}
 _OPT_OFFSET: Final = 2
 """Rows that OPT keeps in front of its positions."""
 
 
-@reads("BloomForCausalLM", family="BLOOM", model_types=("bloom",), defaults=BLOOM)
+@reads("BloomForCausalLM", family="BLOOM", model_types=("bloom",))
 def bloom(keys: Keys) -> Blueprint:
     """Biases everywhere, and a norm behind the embedding."""
     hidden = keys.whole("hidden_size", "n_embed")
@@ -88,11 +58,11 @@ def bloom(keys: Keys) -> Blueprint:
     )
 
 
-@reads("MptForCausalLM", "MPTForCausalLM", family="MPT", model_types=("mpt",), defaults=MPT)
+@reads("MptForCausalLM", "MPTForCausalLM", family="MPT", model_types=("mpt",))
 def mpt(keys: Keys) -> Blueprint:
     """No biases at all; the number of KV heads follows from the type of attention."""
-    attention = keys.section("attn_config", defaults=MPT_ATTENTION) or Keys(
-        {}, keys.where, keys.field("attn_config"), MPT_ATTENTION, keys.trail
+    attention = keys.section("attn_config", defaults=published("mpt_attention")) or Keys(
+        {}, keys.where, keys.field("attn_config"), published("mpt_attention"), keys.trail
     )
     if not keys.flag("no_bias"):
         raise keys.fault("no_bias", keys.raw("no_bias"), "true: biases in MPT are not known")
@@ -139,7 +109,7 @@ def _mpt_kv_heads(attention: Keys, heads: int) -> int:
     raise attention.fault("attn_type", kind, allowed)
 
 
-@reads("OPTForCausalLM", family="OPT", model_types=("opt",), defaults=OPT)
+@reads("OPTForCausalLM", family="OPT", model_types=("opt",))
 def opt(keys: Keys) -> Blueprint:
     """Learned positions; the smallest but one has an embedding narrower than its layers."""
     hidden = keys.whole("hidden_size")

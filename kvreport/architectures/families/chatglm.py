@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from kvreport.architectures.blueprint import Blueprint
 from kvreport.architectures.decoder import Sizes, context, decoder, vocabulary
 from kvreport.architectures.dense import attention_layers, fused_attention
@@ -11,29 +9,12 @@ from kvreport.architectures.keys import MAX_LAYERS, Keys
 from kvreport.architectures.registry import reads
 from kvreport.architectures.weights import linear, norms
 
-CHATGLM: Final = {
-    "add_bias_linear": False,
-    "add_qkv_bias": False,
-    "ffn_hidden_size": 13696,
-    "hidden_size": 4096,
-    "kv_channels": 128,
-    "max_position_embeddings": 2048,
-    "multi_query_attention": False,
-    "multi_query_group_num": 1,
-    "num_attention_heads": 32,
-    "num_layers": 28,
-    "vocab_size": 65024,
-    "post_layer_norm": True,
-    "rmsnorm": True,
-}
-
 
 @reads(
     "ChatGLMModel",
     "ChatGLMForConditionalGeneration",
     family="ChatGLM",
     model_types=("chatglm",),
-    defaults=CHATGLM,
 )
 def chatglm(keys: Keys) -> Blueprint:
     """Read the maker's own class; ``multi_query_group_num`` are its KV heads."""

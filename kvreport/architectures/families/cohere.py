@@ -12,29 +12,10 @@ from kvreport.architectures.keys import MAX_LAYERS, Keys
 from kvreport.architectures.registry import reads
 from kvreport.architectures.weights import Tensors, gated_mlp, routed_experts, router
 
-COHERE: Final = {
-    "attention_bias": False,
-    "hidden_size": 8192,
-    "intermediate_size": 22528,
-    "max_position_embeddings": 8192,
-    "num_attention_heads": 64,
-    "num_hidden_layers": 40,
-    "tie_word_embeddings": True,
-    "use_qk_norm": False,
-    "vocab_size": 256000,
-}
-COHERE2: Final = {**COHERE, "sliding_window": 4096}
-COHERE2_MOE: Final = {
-    **COHERE2,
-    "head_dim": 128,
-    "num_experts": 8,
-    "num_experts_per_tok": 2,
-    "num_shared_experts": 0,
-}
 _BEFORE: Final = ("input_layernorm",)
 
 
-@reads("CohereForCausalLM", family="Command", model_types=("cohere",), defaults=COHERE)
+@reads("CohereForCausalLM", family="Command", model_types=("cohere",))
 def cohere(keys: Keys) -> Blueprint:
     """Full attention everywhere; Command R+ also normalises each query and key head by itself."""
     its = sizes(keys)
@@ -49,9 +30,7 @@ def cohere(keys: Keys) -> Blueprint:
     return decoder(keys, its, attention_layers(its, tensors), intermediate=width)
 
 
-@reads(
-    "Cohere2ForCausalLM", family="Command", model_types=("cohere2", "cohere_compass_text"), defaults=COHERE2
-)
+@reads("Cohere2ForCausalLM", family="Command", model_types=("cohere2", "cohere_compass_text"))
 def cohere2(keys: Keys) -> Blueprint:
     """Three windows, then one layer that reads everything, without positions."""
     its = sizes(keys)
@@ -64,7 +43,7 @@ def cohere2(keys: Keys) -> Blueprint:
     return decoder(keys, its, attention_layers(its, tensors, kinds, window(keys)), intermediate=width)
 
 
-@reads("Cohere2MoeForCausalLM", family="Command", model_types=("cohere2_moe",), defaults=COHERE2_MOE)
+@reads("Cohere2MoeForCausalLM", family="Command", model_types=("cohere2_moe",))
 def cohere2_moe(keys: Keys) -> Blueprint:
     """Cohere 2's pattern over mixtures; the first layers may be dense with a pattern of their own."""
     its = sizes(keys)

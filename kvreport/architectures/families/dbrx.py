@@ -2,49 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from kvreport.architectures.attention import grouped_heads
 from kvreport.architectures.blueprint import Blueprint
 from kvreport.architectures.decoder import Sizes, context, decoder, expert_counts, sizes, vocabulary
 from kvreport.architectures.dense import attention_layers, block, fused_attention
 from kvreport.architectures.keys import MAX_LAYERS, Keys
+from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
 from kvreport.architectures.weights import norms, routed_experts, router
 
-DBRX: Final = {
-    "d_model": 2048,
-    "max_position_embeddings": 2048,
-    "n_heads": 16,
-    "n_layers": 24,
-    "tie_word_embeddings": False,
-    "vocab_size": 32000,
-}
-DBRX_ATTENTION: Final = {"kv_n_heads": 1}
-DBRX_EXPERTS: Final = {"ffn_hidden_size": 3584, "moe_num_experts": 4, "moe_top_k": 1}
-GROK1: Final = {
-    "head_dim": 128,
-    "hidden_size": 6144,
-    "intermediate_size": 32768,
-    "max_position_embeddings": 8192,
-    "num_attention_heads": 48,
-    "num_experts": 8,
-    "num_experts_per_tok": 2,
-    "num_hidden_layers": 64,
-    "num_key_value_heads": 8,
-    "tie_word_embeddings": True,
-    "vocab_size": 131072,
-}
 
-
-@reads("DbrxForCausalLM", family="DBRX", model_types=("dbrx",), defaults=DBRX)
+@reads("DbrxForCausalLM", family="DBRX", model_types=("dbrx",))
 def dbrx(keys: Keys) -> Blueprint:
     """Fine-grained experts; attention and experts are described in sections of their own."""
-    attention = keys.section("attn_config", defaults=DBRX_ATTENTION) or Keys(
-        {}, keys.where, keys.field("attn_config"), DBRX_ATTENTION, keys.trail
+    attention = keys.section("attn_config", defaults=published("dbrx_attention")) or Keys(
+        {}, keys.where, keys.field("attn_config"), published("dbrx_attention"), keys.trail
     )
-    ffn = keys.section("ffn_config", defaults=DBRX_EXPERTS) or Keys(
-        {}, keys.where, keys.field("ffn_config"), DBRX_EXPERTS, keys.trail
+    ffn = keys.section("ffn_config", defaults=published("dbrx_experts")) or Keys(
+        {}, keys.where, keys.field("ffn_config"), published("dbrx_experts"), keys.trail
     )
     hidden = keys.whole("d_model", "hidden_size")
     heads = keys.whole("n_heads", "num_attention_heads", high=1 << 14)
@@ -78,7 +53,7 @@ def dbrx(keys: Keys) -> Blueprint:
     )
 
 
-@reads("Grok1ModelForCausalLM", family="Grok", defaults=GROK1)
+@reads("Grok1ModelForCausalLM", family="Grok")
 def grok1(keys: Keys) -> Blueprint:
     """Two norms before and two behind, eight wide experts, tied embeddings."""
     its = sizes(keys)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
 
 from kvreport.architectures.attention import attention_cache, latent_cache, layer_count
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
@@ -32,71 +31,6 @@ from kvreport.architectures.weights import (
     self_attention,
 )
 from kvreport.catalog.caches import Indexer
-
-DEEPSEEK_V3: Final = {
-    "attention_bias": False,
-    "first_k_dense_replace": 3,
-    "hidden_size": 7168,
-    "intermediate_size": 18432,
-    "kv_lora_rank": 512,
-    "max_position_embeddings": 4096,
-    "moe_intermediate_size": 2048,
-    "n_routed_experts": 256,
-    "n_shared_experts": 1,
-    "num_attention_heads": 128,
-    "num_experts_per_tok": 8,
-    "num_hidden_layers": 61,
-    "q_lora_rank": 1536,
-    "qk_nope_head_dim": 128,
-    "qk_rope_head_dim": 64,
-    "tie_word_embeddings": False,
-    "v_head_dim": 128,
-    "vocab_size": 129280,
-}
-DEEPSEEK_V2: Final = {
-    **DEEPSEEK_V3,
-    "first_k_dense_replace": 0,
-    "hidden_size": 4096,
-    "intermediate_size": 11008,
-    "max_position_embeddings": 2048,
-    "moe_intermediate_size": 1407,
-    "n_routed_experts": 64,
-    "n_shared_experts": 2,
-    "num_attention_heads": 32,
-    "num_experts_per_tok": None,
-    "num_hidden_layers": 32,
-    "vocab_size": 102400,
-}
-DEEPSEEK_V32: Final = {
-    **DEEPSEEK_V3,
-    "index_head_dim": 128,
-    "index_n_heads": 64,
-    "max_position_embeddings": 163840,
-}
-
-AXK1: Final = {
-    **DEEPSEEK_V3,
-    "first_k_dense_replace": 1,
-    "max_position_embeddings": 32768,
-    "n_routed_experts": 192,
-    "num_attention_heads": 64,
-    "vocab_size": 163840,
-}
-YOUTU: Final = {
-    "attention_bias": False,
-    "hidden_size": 2048,
-    "intermediate_size": 6144,
-    "kv_lora_rank": 512,
-    "max_position_embeddings": 131072,
-    "num_attention_heads": 16,
-    "num_hidden_layers": 32,
-    "q_lora_rank": 1536,
-    "qk_nope_head_dim": 128,
-    "qk_rope_head_dim": 64,
-    "tie_word_embeddings": True,
-    "v_head_dim": 128,
-    "vocab_size": 128256,
-}
 
 
 def latent_sizes(keys: Keys) -> tuple[Sizes, int, int]:
@@ -272,20 +206,19 @@ def _indexer(keys: Keys) -> tuple[Indexer]:
     "DeepseekV3ForCausalLM",
     family="DeepSeek-V3",
     model_types=("deepseek_v3", "kimi_k2"),
-    defaults=DEEPSEEK_V3,
 )
 def deepseek_v3(keys: Keys) -> Blueprint:
     """DeepSeek-V3, R1 and Kimi K2: a learned offset per expert steers the router."""
     return latent_mixture(keys)
 
 
-@reads("DeepseekV2ForCausalLM", family="DeepSeek-V2", model_types=("deepseek_v2",), defaults=DEEPSEEK_V2)
+@reads("DeepseekV2ForCausalLM", family="DeepSeek-V2", model_types=("deepseek_v2",))
 def deepseek_v2(keys: Keys) -> Blueprint:
     """DeepSeek-V2: softmax routing without offsets."""
     return latent_mixture(keys, correction=False, bias=keys.flag("mlp_bias", default=False))
 
 
-@reads("DeepseekV32ForCausalLM", family="DeepSeek-V3", model_types=("deepseek_v32",), defaults=DEEPSEEK_V32)
+@reads("DeepseekV32ForCausalLM", family="DeepSeek-V3", model_types=("deepseek_v32",))
 def deepseek_v32(keys: Keys) -> Blueprint:
     """DeepSeek-V3.2: every layer also keeps index keys, by which it picks the tokens it reads."""
     return latent_mixture(keys, indexed=[True] * layer_count(keys))
@@ -315,13 +248,13 @@ def deepseek_moe(keys: Keys) -> Blueprint:
     return decoder(keys, its, layers, intermediate=width, experts=(routed, per_token))
 
 
-@reads("AXK1ForCausalLM", family="A.X", model_types=("axk1",), defaults=AXK1)
+@reads("AXK1ForCausalLM", family="A.X", model_types=("axk1",))
 def axk1(keys: Keys) -> Blueprint:
     """A.X K1: DeepSeek-V3's layers with one more norm behind every mixture."""
     return latent_mixture(keys, beside=norm("post_mlp_layernorm", keys.whole("hidden_size")))
 
 
-@reads("YoutuForCausalLM", family="Youtu", model_types=("youtu", "youtu_llm"), defaults=YOUTU)
+@reads("YoutuForCausalLM", family="Youtu", model_types=("youtu", "youtu_llm"))
 def youtu(keys: Keys) -> Blueprint:
     """Latent attention and one gated MLP in every layer."""
     its, rank, rope = latent_sizes(keys)

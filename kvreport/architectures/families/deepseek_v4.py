@@ -29,26 +29,6 @@ from kvreport.architectures.weights import (
 )
 from kvreport.catalog.caches import Cache, Indexer, Latent, Ring
 
-DEEPSEEK_V4: Final = {
-    "hc_mult": 4,
-    "head_dim": 512,
-    "hidden_size": 4096,
-    "index_head_dim": 128,
-    "index_n_heads": 64,
-    "max_position_embeddings": 1048576,
-    "moe_intermediate_size": 2048,
-    "n_routed_experts": 256,
-    "n_shared_experts": 1,
-    "num_attention_heads": 64,
-    "num_experts_per_tok": 6,
-    "num_hidden_layers": 43,
-    "o_groups": 8,
-    "o_lora_rank": 1024,
-    "q_lora_rank": 1024,
-    "sliding_window": 128,
-    "tie_word_embeddings": False,
-    "vocab_size": 129280,
-}
 _OWN_LAYOUT: Final = (
     "Engines keep this model's latents in their own FP8 layout whatever is requested; that is its"
     " format here."
@@ -61,7 +41,7 @@ _WORDS: Final = {
 _NAMES: Final = {0: "window only", 4: "compressed 4:1 with indexer", 128: "compressed 128:1"}
 
 
-@reads("DeepseekV4ForCausalLM", family="DeepSeek-V4", model_types=("deepseek_v4",), defaults=DEEPSEEK_V4)
+@reads("DeepseekV4ForCausalLM", family="DeepSeek-V4", model_types=("deepseek_v4",))
 def deepseek_v4(keys: Keys) -> Blueprint:
     """Compressed attention, hyper-connections between layers, the first layers routed by a hash."""
     hidden = keys.whole("hidden_size")

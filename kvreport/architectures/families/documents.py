@@ -7,10 +7,10 @@ from typing import Final
 from kvreport.architectures.blueprint import Blueprint, Tensor
 from kvreport.architectures.families.beside import text_model
 from kvreport.architectures.keys import Keys
+from kvreport.architectures.published import published
 from kvreport.architectures.registry import find_architecture, reads
 from kvreport.architectures.vision import (
     MAX_DEPTH,
-    SIGLIP,
     clip,
     plain_block,
     section_or_default,
@@ -19,37 +19,9 @@ from kvreport.architectures.vision import (
 )
 from kvreport.architectures.weights import Tensors, linear, norm
 
-HUNYUAN_VISION: Final = {
-    "hidden_size": 1152,
-    "intermediate_size": 4304,
-    "max_image_size": 2048,
-    "num_attention_heads": 16,
-    "num_channels": 3,
-    "num_hidden_layers": 27,
-    "patch_size": 16,
-    "spatial_merge_size": 2,
-}
-DAVIT: Final = {
-    "depths": (1, 1, 9, 1),
-    "embed_dim": (128, 256, 512, 1024),
-    "in_channels": 3,
-    "max_position_embeddings": 50,
-    "patch_size": (7, 3, 3, 3),
-    "projection_dim": 1024,
-    "qkv_bias": True,
-}
 PRENORM: Final = (False, True, True, True)
 """Where Florence 2 normalizes before it convolves: in all stages but the first."""
-CLIP_VISION: Final = {
-    "hidden_size": 768,
-    "image_size": 224,
-    "intermediate_size": 3072,
-    "num_channels": 3,
-    "num_hidden_layers": 12,
-    "patch_size": 32,
-}
 _OFFSETS: Final = 4
-Q_FORMER: Final = {"cross_attention_frequency": 1, "intermediate_size": 3072, "num_hidden_layers": 1}
 
 
 @reads("HunYuanVLForConditionalGeneration", family="Hunyuan", model_types=("hunyuan_vl",))
@@ -78,7 +50,7 @@ def _tied_by_default(keys: Keys) -> bool:
 
 
 def _hunyuan_vision(outer: Keys, text_hidden: int) -> Tensors:
-    vision = section_or_default(outer, "vision_config", HUNYUAN_VISION)
+    vision = section_or_default(outer, "vision_config", published("hunyuan_vision"))
     vision.has("out_hidden_size", "text_hidden_size", "num_key_value_heads")
     hidden = vision.whole("hidden_size")
     heads = vision.whole("num_attention_heads", high=hidden)
@@ -126,7 +98,7 @@ def florence2(keys: Keys) -> Blueprint:
     text = Keys(data, keys.where, keys.path, None, keys.trail)
     architecture = find_architecture(text)
     blueprint = architecture.read(text.with_defaults(architecture.defaults))
-    vision = section_or_default(keys.outer, "vision_config", DAVIT)
+    vision = section_or_default(keys.outer, "vision_config", published("davit_vision"))
     widths = vision.wholes("embed_dim") or []
     count = len(widths)
     patches = vision.wholes("patch_size", length=count, high=1 << 10) or []
@@ -192,7 +164,9 @@ def granite4_vision(keys: Keys) -> Blueprint:
     outer = keys.outer
     section = outer.section("vision_config")
     is_siglip = section is not None and "siglip" in (section.text("model_type") or "")
-    vision = section_or_default(outer, "vision_config", SIGLIP if is_siglip else CLIP_VISION)
+    vision = section_or_default(
+        outer, "vision_config", published("siglip_vision") if is_siglip else published("granite_vision")
+    )
     tower = "model.vision_tower"
     blueprint.outer += siglip(vision, tower) if is_siglip else clip(vision, tower)
     blueprint.outer.append(Tensor("model.image_newline", "vision", (blueprint.hidden_size,)))
@@ -224,7 +198,7 @@ def _q_former(outer: Keys, hidden: int, text_hidden: int) -> Tensors:
     if len(sides) != 2 or not all(side.isdecimal() and 0 < int(side) <= 1 << 10 for side in sides):
         raise outer.fault("downsample_rate", outer.raw("downsample_rate"), "a fraction such as 1/2")
     query_side, key_side = (int(side) for side in sides)
-    config = section_or_default(outer, "qformer_config", Q_FORMER)
+    config = section_or_default(outer, "qformer_config", published("q_former"))
     config.has("hidden_size", "encoder_hidden_size", "num_attention_heads", "max_position_embeddings")
     width = config.whole("intermediate_size")
     depth = config.whole("num_hidden_layers", high=MAX_DEPTH)

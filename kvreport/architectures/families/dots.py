@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from kvreport.architectures.attention import Kind, layer_kinds, window
 from kvreport.architectures.blueprint import Blueprint
 from kvreport.architectures.decoder import decoder, expert_counts, sizes
@@ -13,24 +11,8 @@ from kvreport.architectures.keys import MAX_LAYERS, Keys
 from kvreport.architectures.registry import reads
 from kvreport.architectures.weights import gated_mlp, norms
 
-DOTS1: Final = {
-    "attention_bias": False,
-    "first_k_dense_replace": 0,
-    "hidden_size": 4608,
-    "intermediate_size": 10944,
-    "max_position_embeddings": 2048,
-    "max_window_layers": 62,
-    "moe_intermediate_size": 1408,
-    "num_attention_heads": 32,
-    "num_hidden_layers": 62,
-    "num_key_value_heads": 32,
-    "sliding_window": 4096,
-    "tie_word_embeddings": False,
-    "vocab_size": 152064,
-}
 
-
-@reads("Dots1ForCausalLM", family="dots", model_types=("dots1",), defaults=DOTS1)
+@reads("Dots1ForCausalLM", family="dots", model_types=("dots1",))
 def dots1(keys: Keys) -> Blueprint:
     """The class has no default number of experts, so a config must state it."""
     its = sizes(keys)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from kvreport.architectures.blueprint import Blueprint
 from kvreport.architectures.decoder import decoder, expert_counts, sizes
 from kvreport.architectures.dense import attention_layers, block
@@ -17,34 +15,8 @@ from kvreport.architectures.weights import (
     router,
 )
 
-ERNIE4_5: Final = {
-    "head_dim": 128,
-    "hidden_size": 1024,
-    "intermediate_size": 3072,
-    "max_position_embeddings": 131072,
-    "num_attention_heads": 16,
-    "num_hidden_layers": 18,
-    "num_key_value_heads": 2,
-    "tie_word_embeddings": True,
-    "use_bias": False,
-    "vocab_size": 103424,
-}
-ERNIE4_5_MOE: Final = {
-    **ERNIE4_5,
-    "head_dim": None,
-    "hidden_size": 2560,
-    "intermediate_size": 12288,
-    "moe_intermediate_size": 1536,
-    "moe_k": 6,
-    "moe_num_experts": 64,
-    "moe_num_shared_experts": 2,
-    "num_attention_heads": 20,
-    "num_hidden_layers": 28,
-    "num_key_value_heads": 4,
-}
 
-
-@reads("Ernie4_5ForCausalLM", family="ERNIE 4.5", model_types=("ernie4_5",), defaults=ERNIE4_5)
+@reads("Ernie4_5ForCausalLM", family="ERNIE 4.5", model_types=("ernie4_5",))
 def ernie(keys: Keys) -> Blueprint:
     """Dense, as Llama with one switch for all biases."""
     its = sizes(keys)
@@ -55,7 +27,7 @@ def ernie(keys: Keys) -> Blueprint:
     return decoder(keys, its, attention_layers(its, tensors), intermediate=width)
 
 
-@reads("Ernie4_5_MoeForCausalLM", family="ERNIE 4.5", model_types=("ernie4_5_moe",), defaults=ERNIE4_5_MOE)
+@reads("Ernie4_5_MoeForCausalLM", family="ERNIE 4.5", model_types=("ernie4_5_moe",))
 def ernie_moe(keys: Keys) -> Blueprint:
     """Every ``moe_layer_interval``-th layer from a first to a last one is a mixture."""
     its = sizes(keys)

@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from kvreport.architectures.attention import attention_cache
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
 from kvreport.architectures.decoder import decoder, expert_counts, sizes
 from kvreport.architectures.dense import block
-from kvreport.architectures.families.ernie import ERNIE4_5_MOE
 from kvreport.architectures.keys import MAX_LAYERS, Keys
+from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
 from kvreport.architectures.vision import MAX_DEPTH, plain_block, section_or_default, times
 from kvreport.architectures.weights import Tensors, gated_mlp, linear, norm, routed_experts
-
-ERNIE4_5_VL: Final = {**ERNIE4_5_MOE, "moe_intermediate_size": (1536, 512)}
-ERNIE_VISION: Final = {
-    "depth": 32,
-    "hidden_size": 1280,
-    "in_channels": 3,
-    "intermediate_size": 5120,
-    "patch_size": 14,
-    "spatial_merge_size": 2,
-    "temporal_merge_size": 2,
-}
 
 
 @reads(
@@ -31,7 +18,6 @@ ERNIE_VISION: Final = {
     "Ernie4_5_VLMoEForConditionalGeneration",
     family="ERNIE 4.5",
     model_types=("ernie4_5_vl_moe", "ernie4_5_moe_vl"),
-    defaults=ERNIE4_5_VL,
 )
 def ernie_vl(keys: Keys) -> Blueprint:
     """Every token reads as many experts of its own kind; all are resident."""
@@ -86,7 +72,7 @@ def _mixture(keys: Keys, hidden: int, routed: int, *, bias: bool) -> Tensors:
 
 def _vision(keys: Keys, text_hidden: int) -> Tensors:
     """A plain tower, and a resampler that merges space, then time."""
-    vision = section_or_default(keys.outer, "vision_config", ERNIE_VISION)
+    vision = section_or_default(keys.outer, "vision_config", published("ernie_vision"))
     hidden = vision.whole("hidden_size", "embed_dim")
     patch = vision.whole("patch_size", high=1 << 12)
     space = hidden * vision.whole("spatial_merge_size", high=64) ** 2

@@ -17,8 +17,9 @@ from kvreport.architectures.blueprint import Blueprint, Layer
 from kvreport.architectures.decoder import Sizes, context, decoder, expert_counts, sizes, vocabulary
 from kvreport.architectures.dense import attention_layers, block
 from kvreport.architectures.keys import MAX_LAYERS, Keys
+from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
-from kvreport.architectures.vision import QWEN2_5_VISION, qwen2_5_vision, section_or_default
+from kvreport.architectures.vision import qwen2_5_vision, section_or_default
 from kvreport.architectures.weights import (
     Tensors,
     correction_bias,
@@ -29,39 +30,11 @@ from kvreport.architectures.weights import (
     self_attention,
 )
 
-EXAONE: Final = {
-    "hidden_size": 2048,
-    "max_position_embeddings": 2048,
-    "num_attention_heads": 32,
-    "num_layers": 32,
-    "tie_word_embeddings": True,
-    "vocab_size": 102400,
-}
-EXAONE4: Final = {
-    "hidden_size": 4096,
-    "intermediate_size": 16384,
-    "max_position_embeddings": 2048,
-    "num_attention_heads": 32,
-    "num_hidden_layers": 32,
-    "num_key_value_heads": 32,
-    "sliding_window": 4096,
-    "tie_word_embeddings": False,
-    "vocab_size": 102400,
-}
-EXAONE_MOE: Final = {
-    **EXAONE4,
-    "first_k_dense_replace": 1,
-    "moe_intermediate_size": 1024,
-    "num_experts": 64,
-    "num_experts_per_tok": 8,
-    "num_shared_experts": 1,
-}
-EXAONE4_5_VISION: Final = {**QWEN2_5_VISION, "hidden_size": 3584, "num_heads": 16, "num_key_value_heads": 8}
 _UNCOUNTED: Final = "Its layers for multi-token prediction, which only speculation loads, are not counted."
 _BEHIND: Final = ("post_attention_layernorm", "post_feedforward_layernorm")
 
 
-@reads("ExaoneForCausalLM", family="EXAONE", model_types=("exaone",), defaults=EXAONE)
+@reads("ExaoneForCausalLM", family="EXAONE", model_types=("exaone",))
 def exaone(keys: Keys) -> Blueprint:
     """EXAONE 3 and 3.5: Llama under other names, without any bias."""
     hidden = keys.whole("hidden_size")
@@ -96,16 +69,16 @@ def exaone(keys: Keys) -> Blueprint:
     )
 
 
-@reads("Exaone4ForCausalLM", family="EXAONE", model_types=("exaone4",), defaults=EXAONE4)
+@reads("Exaone4ForCausalLM", family="EXAONE", model_types=("exaone4",))
 def exaone4(keys: Keys) -> Blueprint:
     """Norms behind attention and MLP; the larger size slides on three layers of four."""
     return _exaone4(keys, "model", ())
 
 
-@reads("Exaone4_5_ForConditionalGeneration", family="EXAONE", model_types=("exaone4_5",), defaults=EXAONE4)
+@reads("Exaone4_5_ForConditionalGeneration", family="EXAONE", model_types=("exaone4_5",))
 def exaone4_5(keys: Keys) -> Blueprint:
     """EXAONE 4 beside Qwen2.5-VL's tower, whose keys and values are grouped here."""
-    vision = section_or_default(keys.outer, "vision_config", EXAONE4_5_VISION)
+    vision = section_or_default(keys.outer, "vision_config", published("exaone4_5_vision"))
     hidden = vision.whole("hidden_size")
     heads = vision.whole("num_heads", high=1 << 12)
     each = vision.divide("hidden_size", hidden, "num_heads", heads)
@@ -136,7 +109,6 @@ def _uncounted(keys: Keys) -> list[str]:
     "ExaoneMoeForCausalLM",
     family="EXAONE",
     model_types=("exaone_moe",),
-    defaults=EXAONE_MOE,
 )
 def exaone_moe(keys: Keys) -> Blueprint:
     """K-EXAONE: norms before again, a mixture with learned offsets and a shared expert."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from kvreport.architectures.blueprint import Blueprint, Layer
 from kvreport.architectures.decoder import Sizes, context, decoder, sizes, vocabulary
 from kvreport.architectures.dense import attention_layers, fused_attention
@@ -13,48 +11,12 @@ from kvreport.architectures.registry import reads
 from kvreport.architectures.weights import gated_mlp, norms, plain_mlp, self_attention
 from kvreport.catalog.caches import FullAttention
 
-FALCON: Final = {
-    "bias": False,
-    "hidden_size": 4544,
-    "max_position_embeddings": 2048,
-    "multi_query": True,
-    "new_decoder_architecture": False,
-    "num_attention_heads": 71,
-    "num_hidden_layers": 32,
-    "parallel_attn": True,
-    "tie_word_embeddings": True,
-    "vocab_size": 65024,
-}
-FALCON_H1: Final = {
-    "attention_bias": False,
-    "hidden_size": 4096,
-    "intermediate_size": 14336,
-    "mamba_conv_bias": True,
-    "mamba_d_conv": 4,
-    "mamba_d_ssm": 1024,
-    "mamba_d_state": 256,
-    "mamba_expand": 2,
-    "mamba_n_groups": 1,
-    "mamba_n_heads": 128,
-    "mamba_proj_bias": False,
-    "mamba_rms_norm": False,
-    "max_position_embeddings": 8192,
-    "mlp_bias": False,
-    "num_attention_heads": 32,
-    "num_hidden_layers": 32,
-    "num_key_value_heads": 8,
-    "projectors_bias": False,
-    "tie_word_embeddings": False,
-    "vocab_size": 128000,
-}
-
 
 @reads(
     "FalconForCausalLM",
     "RWForCausalLM",
     family="Falcon",
     model_types=("falcon", "RefinedWeb", "RefinedWebModel"),
-    defaults=FALCON,
 )
 def falcon(keys: Keys) -> Blueprint:
     """Read Falcon, where ``num_kv_heads`` counts only in the newer decoder.
@@ -114,7 +76,7 @@ def _norm_names(keys: Keys, *, newer: bool) -> tuple[str, ...]:
     return ("input_layernorm",)
 
 
-@reads("FalconH1ForCausalLM", family="Falcon-H1", model_types=("falcon_h1",), defaults=FALCON_H1)
+@reads("FalconH1ForCausalLM", family="Falcon-H1", model_types=("falcon_h1",))
 def falcon_h1(keys: Keys) -> Blueprint:
     """Every layer runs attention and Mamba-2 side by side, and keeps the caches of both."""
     its = sizes(keys)

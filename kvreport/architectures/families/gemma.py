@@ -8,32 +8,11 @@ from kvreport.architectures.attention import Kind, attention_cache, layer_kinds,
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
 from kvreport.architectures.decoder import Sizes, context, decoder, either_tied, sizes
 from kvreport.architectures.keys import MAX_LAYERS, Keys
+from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
-from kvreport.architectures.vision import SIGLIP, section_or_default, siglip
+from kvreport.architectures.vision import section_or_default, siglip
 from kvreport.architectures.weights import Tensors, gated_mlp, norms, self_attention
 
-GEMMA: Final = {
-    "attention_bias": False,
-    "head_dim": 256,
-    "hidden_size": 3072,
-    "intermediate_size": 24576,
-    "max_position_embeddings": 8192,
-    "num_attention_heads": 16,
-    "num_hidden_layers": 28,
-    "num_key_value_heads": 16,
-    "tie_word_embeddings": True,
-    "vocab_size": 256000,
-}
-GEMMA2: Final = {
-    **GEMMA,
-    "hidden_size": 2304,
-    "intermediate_size": 9216,
-    "num_attention_heads": 8,
-    "num_hidden_layers": 26,
-    "num_key_value_heads": 4,
-    "sliding_window": 4096,
-}
-GEMMA3: Final = {**GEMMA2, "max_position_embeddings": 131072, "vocab_size": 262208}
 FOUR_NORMS: Final = (
     "input_layernorm",
     "post_attention_layernorm",
@@ -42,14 +21,14 @@ FOUR_NORMS: Final = (
 )
 
 
-@reads("GemmaForCausalLM", family="Gemma", model_types=("gemma",), defaults=GEMMA)
+@reads("GemmaForCausalLM", family="Gemma", model_types=("gemma",))
 def gemma(keys: Keys) -> Blueprint:
     """Full attention on every layer."""
     its = sizes(keys)
     return _gemma(keys, its, ["full"] * its.layers, FOUR_NORMS[:2], qk_norm=False)
 
 
-@reads("Gemma2ForCausalLM", family="Gemma 2", model_types=("gemma2",), defaults=GEMMA2)
+@reads("Gemma2ForCausalLM", family="Gemma 2", model_types=("gemma2",))
 def gemma2(keys: Keys) -> Blueprint:
     """Even layers slide over 4,096 tokens, odd ones read everything."""
     its = sizes(keys)
@@ -57,7 +36,7 @@ def gemma2(keys: Keys) -> Blueprint:
     return _gemma(keys, its, kinds, FOUR_NORMS, qk_norm=False)
 
 
-@reads("VaultGemmaForCausalLM", family="VaultGemma", model_types=("vaultgemma",), defaults=GEMMA2)
+@reads("VaultGemmaForCausalLM", family="VaultGemma", model_types=("vaultgemma",))
 def vaultgemma(keys: Keys) -> Blueprint:
     """Gemma 2's pattern without the norms behind attention and MLP."""
     its = sizes(keys)
@@ -71,7 +50,6 @@ def vaultgemma(keys: Keys) -> Blueprint:
     "Gemma3ForCausalLM",
     family="Gemma 3",
     model_types=("gemma3", "gemma3_text"),
-    defaults=GEMMA3,
 )
 def gemma3(keys: Keys) -> Blueprint:
     """Five windows, then one layer that reads everything; queries and keys are normalised.
@@ -132,7 +110,7 @@ def _gemma(
 
 
 def _vision(keys: Keys, hidden: int) -> Tensors:
-    section = section_or_default(keys.outer, "vision_config", SIGLIP)
+    section = section_or_default(keys.outer, "vision_config", published("siglip_vision"))
     width = section.whole("hidden_size")
     return (
         *siglip(section, "vision_tower.vision_model"),

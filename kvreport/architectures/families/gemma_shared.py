@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
 
 from kvreport.architectures.attention import Kind, attention_cache, by_layer, layer_kinds, window
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
 from kvreport.architectures.decoder import Sizes, context, decoder, expert_counts, sizes
 from kvreport.architectures.families.gemma import FOUR_NORMS
 from kvreport.architectures.gemma_towers import (
-    GEMMA3N_AUDIO,
-    GEMMA4_AUDIO,
-    GEMMA4_VISION,
     gemma3n_audio,
     gemma3n_bridge,
     gemma3n_vision,
@@ -20,6 +16,7 @@ from kvreport.architectures.gemma_towers import (
     gemma4_vision,
 )
 from kvreport.architectures.keys import MAX_LAYERS, MAX_VOCABULARY, Keys
+from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
 from kvreport.architectures.vision import section_or_default
 from kvreport.architectures.weights import (
@@ -32,59 +29,6 @@ from kvreport.architectures.weights import (
     self_attention,
 )
 from kvreport.catalog.caches import Cache, Shared
-
-GEMMA3N: Final = {
-    "altup_num_inputs": 4,
-    "attention_bias": False,
-    "head_dim": 256,
-    "hidden_size": 2048,
-    "hidden_size_per_layer_input": 256,
-    "intermediate_size": 16384,
-    "laurel_rank": 64,
-    "max_position_embeddings": 32768,
-    "num_attention_heads": 8,
-    "num_hidden_layers": 35,
-    "num_key_value_heads": 2,
-    "num_kv_shared_layers": 15,
-    "sliding_window": 512,
-    "tie_word_embeddings": True,
-    "vocab_size": 262400,
-    "vocab_size_per_layer_input": 262144,
-}
-GEMMA4: Final = {
-    "attention_bias": False,
-    "attention_k_eq_v": False,
-    "enable_moe_block": False,
-    "global_head_dim": 512,
-    "head_dim": 256,
-    "hidden_size": 2304,
-    "hidden_size_per_layer_input": 256,
-    "intermediate_size": 9216,
-    "max_position_embeddings": 131072,
-    "num_attention_heads": 8,
-    "num_hidden_layers": 30,
-    "num_key_value_heads": 4,
-    "num_kv_shared_layers": 0,
-    "sliding_window": 512,
-    "tie_word_embeddings": True,
-    "use_double_wide_mlp": False,
-    "vocab_size": 262144,
-    "vocab_size_per_layer_input": 262144,
-}
-
-GEMMA4_UNIFIED: Final = {
-    **GEMMA4,
-    "hidden_size_per_layer_input": 0,
-    "max_position_embeddings": 262144,
-    "sliding_window": 1024,
-}
-UNIFIED_VISION: Final = {
-    "mm_embed_dim": 3840,
-    "mm_posemb_size": 1120,
-    "output_proj_dims": 3840,
-    "patch_size": 16,
-    "pooling_kernel_size": 3,
-}
 
 
 def shared_layers(keys: Keys, kinds: list[Kind]) -> list[bool]:
@@ -120,7 +64,6 @@ def _base(keys: Keys) -> str:
     "Gemma3nForCausalLM",
     family="Gemma 3n",
     model_types=("gemma3n", "gemma3n_text"),
-    defaults=GEMMA3N,
 )
 def gemma3n(keys: Keys) -> Blueprint:
     """Four windows for one full layer; the last layers have no keys and values of their own."""
@@ -165,7 +108,7 @@ def gemma3n(keys: Keys) -> Blueprint:
         extra += (Tensor(f"{base}.{name}.*.weight", "other", (its.hidden, its.hidden), count=streams - 1),)
     if keys.outer is not keys:
         vision = section_or_default(keys.outer, "vision_config", {"vocab_size": 128, "hidden_size": 2048})
-        audio = section_or_default(keys.outer, "audio_config", GEMMA3N_AUDIO)
+        audio = section_or_default(keys.outer, "audio_config", published("gemma3n_audio"))
         extra += gemma3n_vision()
         extra += gemma3n_bridge(vision, "model.embed_vision", its.hidden, "vision")
         extra += gemma3n_audio(audio)
@@ -235,7 +178,6 @@ def _per_layer_embedding(keys: Keys, its: Sizes, base: str, inner: int) -> Tenso
     "Gemma4ForCausalLM",
     family="Gemma 4",
     model_types=("gemma4", "gemma4_text"),
-    defaults=GEMMA4,
 )
 def gemma4(keys: Keys) -> Blueprint:
     """The layers of Gemma 4 behind a tower for images and one for sound."""
@@ -247,7 +189,6 @@ def gemma4(keys: Keys) -> Blueprint:
     "Gemma4UnifiedForCausalLM",
     family="Gemma 4",
     model_types=("gemma4_unified", "gemma4_unified_text"),
-    defaults=GEMMA4_UNIFIED,
 )
 def gemma4_unified(keys: Keys) -> Blueprint:
     """The same layers; patches and sound come in through a matrix each, without towers."""
@@ -319,10 +260,10 @@ def _gemma4(keys: Keys, towers: Callable[[Keys, int], Tensors]) -> Blueprint:
 def _gemma4_towers(keys: Keys, hidden: int) -> Tensors:
     """Vision unless it is null or absent, audio likewise: an explicit null means no such tower."""
     tensors: Tensors = ()
-    vision = keys.outer.section("vision_config", defaults=GEMMA4_VISION)
+    vision = keys.outer.section("vision_config", defaults=published("gemma4_vision"))
     if vision is not None:
         tensors += gemma4_vision(vision, hidden)
-    audio = keys.outer.section("audio_config", defaults=GEMMA4_AUDIO)
+    audio = keys.outer.section("audio_config", defaults=published("gemma4_audio"))
     if audio is not None:
         tensors += gemma4_audio(audio, hidden)
     return tensors
@@ -330,7 +271,7 @@ def _gemma4_towers(keys: Keys, hidden: int) -> Tensors:
 
 def _gemma4_entries(keys: Keys, hidden: int) -> Tensors:
     tensors: Tensors = ()
-    vision = keys.outer.section("vision_config", defaults=UNIFIED_VISION)
+    vision = keys.outer.section("vision_config", defaults=published("gemma4_unified_vision"))
     if vision is not None:
         side = vision.whole("patch_size", high=1 << 12) * vision.whole("pooling_kernel_size", high=64)
         width = vision.whole("mm_embed_dim")

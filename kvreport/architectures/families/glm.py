@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from kvreport.architectures.attention import attention_cache, layer_count
 from kvreport.architectures.blueprint import Blueprint, Layer
 from kvreport.architectures.decoder import decoder, expert_counts, sizes
@@ -17,78 +15,14 @@ from kvreport.architectures.keys import MAX_LAYERS, Keys
 from kvreport.architectures.registry import reads
 from kvreport.architectures.weights import Tensors, gated_mlp, linear, norms, self_attention
 
-GLM4: Final = {
-    "attention_bias": True,
-    "head_dim": 128,
-    "hidden_size": 4096,
-    "intermediate_size": 13696,
-    "max_position_embeddings": 131072,
-    "num_attention_heads": 32,
-    "num_hidden_layers": 40,
-    "num_key_value_heads": 2,
-    "tie_word_embeddings": False,
-    "vocab_size": 151552,
-}
-GLM4_MOE: Final = {
-    "attention_bias": False,
-    "first_k_dense_replace": 1,
-    "hidden_size": 4096,
-    "intermediate_size": 10944,
-    "max_position_embeddings": 131072,
-    "moe_intermediate_size": 1408,
-    "n_routed_experts": 128,
-    "n_shared_experts": 1,
-    "num_attention_heads": 96,
-    "num_experts_per_tok": 8,
-    "num_hidden_layers": 46,
-    "num_key_value_heads": 8,
-    "tie_word_embeddings": False,
-    "use_qk_norm": False,
-    "vocab_size": 151552,
-}
-GLM4_MOE_LITE: Final = {
-    "attention_bias": False,
-    "first_k_dense_replace": 1,
-    "hidden_size": 2048,
-    "intermediate_size": 10240,
-    "kv_lora_rank": 512,
-    "max_position_embeddings": 202752,
-    "moe_intermediate_size": 1536,
-    "n_routed_experts": 64,
-    "n_shared_experts": 1,
-    "num_attention_heads": 20,
-    "num_experts_per_tok": 4,
-    "num_hidden_layers": 47,
-    "q_lora_rank": 768,
-    "qk_nope_head_dim": 192,
-    "qk_rope_head_dim": 64,
-    "tie_word_embeddings": False,
-    "v_head_dim": 256,
-    "vocab_size": 154880,
-}
-GLM5: Final = {
-    **GLM4_MOE_LITE,
-    "first_k_dense_replace": 3,
-    "hidden_size": 6144,
-    "index_head_dim": 128,
-    "index_n_heads": 32,
-    "intermediate_size": 12288,
-    "moe_intermediate_size": 2048,
-    "n_routed_experts": 256,
-    "num_attention_heads": 64,
-    "num_experts_per_tok": 8,
-    "num_hidden_layers": 78,
-    "q_lora_rank": 2048,
-}
 
-
-@reads("GlmForCausalLM", family="GLM-4", model_types=("glm",), defaults=GLM4)
+@reads("GlmForCausalLM", family="GLM-4", model_types=("glm",))
 def glm(keys: Keys) -> Blueprint:
     """GLM-4 (2024): two KV heads, fused gate and up projections."""
     return _dense(keys, ("input_layernorm", "post_attention_layernorm"))
 
 
-@reads("Glm4ForCausalLM", family="GLM-4", model_types=("glm4",), defaults=GLM4)
+@reads("Glm4ForCausalLM", family="GLM-4", model_types=("glm4",))
 def glm4(keys: Keys) -> Blueprint:
     """GLM-4-0414 and GLM-Z1: norms behind attention and MLP as well."""
     around = ("input_layernorm", "post_attention_layernorm", "post_self_attn_layernorm", "post_mlp_layernorm")
@@ -119,7 +53,7 @@ def fused_mlp(hidden: int, width: int) -> Tensors:
     )
 
 
-@reads("Glm4MoeForCausalLM", family="GLM-4.5", model_types=("glm4_moe",), defaults=GLM4_MOE)
+@reads("Glm4MoeForCausalLM", family="GLM-4.5", model_types=("glm4_moe",))
 def glm4_moe(keys: Keys) -> Blueprint:
     """GLM-4.5 to 4.7: grouped-query attention, DeepSeek-V3's way of routing."""
     its = sizes(keys, exact=False)
@@ -152,13 +86,13 @@ def glm4_moe(keys: Keys) -> Blueprint:
     )
 
 
-@reads("Glm4MoeLiteForCausalLM", family="GLM-4.7", model_types=("glm4_moe_lite",), defaults=GLM4_MOE_LITE)
+@reads("Glm4MoeLiteForCausalLM", family="GLM-4.7", model_types=("glm4_moe_lite",))
 def glm4_moe_lite(keys: Keys) -> Blueprint:
     """GLM-4.7-Flash: DeepSeek-V3's layers, smaller."""
     return latent_mixture(keys)
 
 
-@reads("GlmMoeDsaForCausalLM", family="GLM-5", model_types=("glm_moe_dsa",), defaults=GLM5)
+@reads("GlmMoeDsaForCausalLM", family="GLM-5", model_types=("glm_moe_dsa",))
 def glm_moe_dsa(keys: Keys) -> Blueprint:
     """GLM-5: DeepSeek-V3.2's layers; from 5.2 on only some of them run an indexer of their own."""
     return latent_mixture(keys, indexed=indexed_layers(keys, layer_count(keys)))

@@ -17,51 +17,12 @@ from kvreport.architectures.families.deepseek import (
 from kvreport.architectures.families.glm import indexed_layers
 from kvreport.architectures.families.kimi import kda_sizes, kda_state, kda_tensors
 from kvreport.architectures.keys import Keys
+from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
 from kvreport.architectures.vision import MAX_DEPTH, section_or_default, times
 from kvreport.architectures.weights import Tensors, gated_mlp, linear, norm
 from kvreport.catalog.caches import Cache, Indexer
 
-GLM5_NEXT: Final = {
-    "attention_bias": False,
-    "first_k_dense_replace": 3,
-    "hc_mult": 4,
-    "hidden_size": 4096,
-    "index_head_dim": 128,
-    "index_kpool": 16,
-    "index_n_heads": 32,
-    "intermediate_size": 12288,
-    "kv_lora_rank": 512,
-    "linear_conv_kernel_dim": 4,
-    "linear_head_dim": 128,
-    "linear_num_heads": 64,
-    "max_position_embeddings": 1048576,
-    "moe_intermediate_size": 2048,
-    "n_routed_experts": 288,
-    "n_shared_experts": 1,
-    "num_attention_heads": 64,
-    "num_experts_per_tok": 8,
-    "num_hidden_layers": 45,
-    "q_lora_rank": 1536,
-    "qk_nope_head_dim": 256,
-    "qk_rope_head_dim": 0,
-    "tie_word_embeddings": False,
-    "v_head_dim": 256,
-    "vocab_size": 154880,
-}
-GLM5_NEXT_VISION: Final = {
-    "attention_bias": True,
-    "depth": 24,
-    "hidden_size": 1024,
-    "in_channels": 3,
-    "intermediate_size": 4096,
-    "num_heads": 16,
-    "out_hidden_size": 1536,
-    "patch_size": 14,
-    "projection_intermediate_size": 10240,
-    "spatial_merge_size": 2,
-    "temporal_patch_size": 2,
-}
 _TAIL: Final = (
     "The indexer also keeps the keys of its last, incomplete pool: some kilobytes per layer and"
     " request, not counted."
@@ -73,7 +34,6 @@ _TAIL: Final = (
     "Glm5NextForCausalLM",
     family="GLM-5",
     model_types=("glm5_next", "glm5_next_text"),
-    defaults=GLM5_NEXT,
 )
 def glm5_next(keys: Keys) -> Blueprint:
     """Hyper-connections between layers; the latent has no rotary part, the index keys are pooled."""
@@ -155,7 +115,7 @@ def _mixtures(keys: Keys, its: Sizes) -> list[bool]:
 
 def _vision(keys: Keys) -> Tensors:
     """Normalised queries and keys, a gated MLP, a strided convolution and a gated merger."""
-    vision = section_or_default(keys.outer, "vision_config", GLM5_NEXT_VISION)
+    vision = section_or_default(keys.outer, "vision_config", published("glm5_next_vision"))
     hidden = vision.whole("hidden_size")
     heads = vision.whole("num_heads", high=1 << 12)
     width = vision.divide("hidden_size", hidden, "num_heads", heads)

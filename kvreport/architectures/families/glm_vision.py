@@ -8,31 +8,13 @@ from kvreport.architectures.blueprint import Blueprint, Tensor
 from kvreport.architectures.decoder import decoder, either_tied, expert_counts, sizes
 from kvreport.architectures.dense import PRE_NORMS, attention_layers, block
 from kvreport.architectures.families.deepseek import mixture, mixture_pattern
-from kvreport.architectures.families.glm import GLM4, GLM4_MOE, fused_mlp
+from kvreport.architectures.families.glm import fused_mlp
 from kvreport.architectures.keys import Keys
+from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
 from kvreport.architectures.vision import MAX_DEPTH, section_or_default, times
 from kvreport.architectures.weights import Tensors, gated_mlp, linear, norm
 
-GLM4V: Final = {**GLM4, "head_dim": None, "max_position_embeddings": 32768}
-GLM4V_MOE: Final = {
-    **GLM4_MOE,
-    "attention_bias": True,
-    "max_position_embeddings": 65536,
-    "vocab_size": 151424,
-}
-GLM4V_VISION: Final = {
-    "attention_bias": False,
-    "depth": 24,
-    "hidden_size": 1536,
-    "image_size": 336,
-    "in_channels": 3,
-    "intermediate_size": 13696,
-    "out_hidden_size": 4096,
-    "patch_size": 14,
-    "spatial_merge_size": 2,
-    "temporal_patch_size": 2,
-}
 _BASE: Final = "model.language_model"
 _AROUND: Final = (*PRE_NORMS, "post_self_attn_layernorm", "post_mlp_layernorm")
 
@@ -42,7 +24,6 @@ _AROUND: Final = (*PRE_NORMS, "post_self_attn_layernorm", "post_mlp_layernorm")
     "Glm46VForConditionalGeneration",
     family="GLM-4V",
     model_types=("glm4v", "glm46v"),
-    defaults=GLM4V,
 )
 def glm4v(keys: Keys) -> Blueprint:
     """GLM-4.1V-Thinking and 4.6V-Flash: the dense text model of GLM-4-0414."""
@@ -60,7 +41,7 @@ def glm4v(keys: Keys) -> Blueprint:
     )
 
 
-@reads("Glm4vMoeForConditionalGeneration", family="GLM-4V", model_types=("glm4v_moe",), defaults=GLM4V_MOE)
+@reads("Glm4vMoeForConditionalGeneration", family="GLM-4V", model_types=("glm4v_moe",))
 def glm4v_moe(keys: Keys) -> Blueprint:
     """GLM-4.5V and 4.6V: GLM-4.5-Air's text model without norms of queries and keys."""
     its = sizes(keys, exact=False)
@@ -84,7 +65,7 @@ def glm4v_moe(keys: Keys) -> Blueprint:
 
 def _tower(keys: Keys) -> Tensors:
     """Patches of two frames, blocks of RMSNorm and gated MLPs, a downsampling convolution, a merger."""
-    vision = section_or_default(keys.outer, "vision_config", GLM4V_VISION)
+    vision = section_or_default(keys.outer, "vision_config", published("glm4v_vision"))
     hidden = vision.whole("hidden_size")
     out = vision.whole("out_hidden_size")
     inner = vision.whole("intermediate_size")

@@ -2,43 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from kvreport.architectures.blueprint import Blueprint, Tensor
 from kvreport.architectures.decoder import Sizes, context, decoder, vocabulary
 from kvreport.architectures.dense import attention_layers, fused_attention
 from kvreport.architectures.keys import MAX_LAYERS, Keys
 from kvreport.architectures.registry import reads
 from kvreport.architectures.weights import Tensors, norms, plain_mlp, self_attention
-
-GPT2: Final = {
-    "max_position_embeddings": 1024,
-    "n_embd": 768,
-    "n_head": 12,
-    "n_layer": 12,
-    "tie_word_embeddings": True,
-    "vocab_size": 50257,
-}
-GPT_BIGCODE: Final = {**GPT2, "multi_query": True}
-GPTJ: Final = {
-    **GPT2,
-    "max_position_embeddings": 2048,
-    "n_embd": 4096,
-    "n_head": 16,
-    "n_layer": 28,
-    "tie_word_embeddings": False,
-    "vocab_size": 50400,
-}
-GPT_NEOX: Final = {
-    "attention_bias": True,
-    "intermediate_size": 24576,
-    "max_position_embeddings": 2048,
-    "n_embd": 6144,
-    "n_head": 64,
-    "n_layer": 44,
-    "tie_word_embeddings": False,
-    "vocab_size": 50432,
-}
 
 
 def gpt_sizes(keys: Keys, *, multi_query: bool = False) -> Sizes:
@@ -56,13 +25,13 @@ def gpt_sizes(keys: Keys, *, multi_query: bool = False) -> Sizes:
     )
 
 
-@reads("GPT2LMHeadModel", family="GPT-2", model_types=("gpt2",), defaults=GPT2)
+@reads("GPT2LMHeadModel", family="GPT-2", model_types=("gpt2",))
 def gpt2(keys: Keys) -> Blueprint:
     """Learned positions, LayerNorms, biases everywhere."""
     return _gpt2(keys, gpt_sizes(keys))
 
 
-@reads("GPTBigCodeForCausalLM", family="StarCoder", model_types=("gpt_bigcode",), defaults=GPT_BIGCODE)
+@reads("GPTBigCodeForCausalLM", family="StarCoder", model_types=("gpt_bigcode",))
 def gpt_bigcode(keys: Keys) -> Blueprint:
     """As GPT-2, with one KV head for all query heads."""
     return _gpt2(keys, gpt_sizes(keys, multi_query=keys.flag("multi_query")))
@@ -92,7 +61,7 @@ def _gpt2(keys: Keys, its: Sizes) -> Blueprint:
     )
 
 
-@reads("GPTJForCausalLM", family="GPT-J", model_types=("gptj",), defaults=GPTJ)
+@reads("GPTJForCausalLM", family="GPT-J", model_types=("gptj",))
 def gptj(keys: Keys) -> Blueprint:
     """One norm in front of attention and MLP together; the output head has a bias."""
     its = gpt_sizes(keys)
@@ -116,7 +85,7 @@ def gptj(keys: Keys) -> Blueprint:
     )
 
 
-@reads("GPTNeoXForCausalLM", family="GPT-NeoX", model_types=("gpt_neox",), defaults=GPT_NEOX)
+@reads("GPTNeoXForCausalLM", family="GPT-NeoX", model_types=("gpt_neox",))
 def gpt_neox(keys: Keys) -> Blueprint:
     """Rotary positions and two norms, whether attention and MLP run in parallel or not."""
     its = gpt_sizes(keys)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from kvreport.architectures.attention import attention_cache, layer_kinds, window
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
 from kvreport.architectures.decoder import decoder, expert_counts, sizes
@@ -11,24 +9,8 @@ from kvreport.architectures.keys import Keys
 from kvreport.architectures.registry import reads
 from kvreport.architectures.weights import norms, routed_experts, router, self_attention
 
-GPT_OSS: Final = {
-    "attention_bias": True,
-    "head_dim": 64,
-    "hidden_size": 2880,
-    "intermediate_size": 2880,
-    "max_position_embeddings": 131072,
-    "num_attention_heads": 64,
-    "num_experts_per_tok": 4,
-    "num_hidden_layers": 36,
-    "num_key_value_heads": 8,
-    "num_local_experts": 128,
-    "sliding_window": 128,
-    "tie_word_embeddings": False,
-    "vocab_size": 201088,
-}
 
-
-@reads("GptOssForCausalLM", family="gpt-oss", model_types=("gpt_oss",), defaults=GPT_OSS)
+@reads("GptOssForCausalLM", family="gpt-oss", model_types=("gpt_oss",))
 def gpt_oss(keys: Keys) -> Blueprint:
     """Even layers look back 128 tokens, odd ones at everything; every layer is a mixture."""
     its = sizes(keys)

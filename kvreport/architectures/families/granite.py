@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from kvreport.architectures.attention import attention_cache, layer_kinds, window
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
 from kvreport.architectures.decoder import Sizes, decoder, expert_counts, sizes
 from kvreport.architectures.dense import PRE_NORMS, attention_layers, block
-from kvreport.architectures.families.llama import LLAMA
 from kvreport.architectures.keys import MAX_EXPERTS, Keys
 from kvreport.architectures.mamba import mamba2_mixer
 from kvreport.architectures.registry import reads
@@ -23,29 +20,8 @@ from kvreport.architectures.weights import (
 )
 from kvreport.catalog.model import Component
 
-GRANITE: Final = {**LLAMA, "attention_bias": False, "mlp_bias": False}
-GRANITE_MOE: Final = {
-    **GRANITE,
-    "num_experts_per_tok": 2,
-    "num_local_experts": 8,
-    "shared_intermediate_size": 0,
-}
-GRANITE_HYBRID: Final = {
-    **GRANITE_MOE,
-    "mamba_conv_bias": True,
-    "mamba_d_conv": 4,
-    "mamba_d_state": 256,
-    "mamba_expand": 2,
-    "mamba_n_groups": 1,
-    "mamba_n_heads": 128,
-    "mamba_proj_bias": False,
-    "shared_intermediate_size": 1024,
-}
 
-
-@reads(
-    "GraniteForCausalLM", family="Granite", model_types=("granite", "granite4_vision_text"), defaults=GRANITE
-)
+@reads("GraniteForCausalLM", family="Granite", model_types=("granite", "granite4_vision_text"))
 def granite(keys: Keys) -> Blueprint:
     """Llama with multipliers, which have no weights."""
     its = sizes(keys)
@@ -81,7 +57,6 @@ def _mixture(keys: Keys, hidden: int, routed: int) -> Tensors:
     "GraniteMoeSharedForCausalLM",
     family="Granite",
     model_types=("granitemoe", "granitemoeshared"),
-    defaults=GRANITE_MOE,
 )
 def granite_moe(keys: Keys) -> Blueprint:
     """Granite's attention with many small experts."""
@@ -98,21 +73,7 @@ def granite_moe(keys: Keys) -> Blueprint:
     )
 
 
-GRANITE_SWA: Final = {
-    **GRANITE,
-    "hidden_size": 2560,
-    "intermediate_size": 8192,
-    "max_position_embeddings": 8192,
-    "num_attention_heads": 20,
-    "num_hidden_layers": 24,
-    "num_key_value_heads": 4,
-    "sliding_window": 128,
-    "tie_word_embeddings": True,
-    "vocab_size": 100352,
-}
-
-
-@reads("GraniteSWAForCausalLM", family="Granite", model_types=("granite_swa",), defaults=GRANITE_SWA)
+@reads("GraniteSWAForCausalLM", family="Granite", model_types=("granite_swa",))
 def granite_swa(keys: Keys) -> Blueprint:
     """One full layer, then three windows of 128 tokens; a sink per head."""
     its = sizes(keys)
@@ -125,7 +86,6 @@ def granite_swa(keys: Keys) -> Blueprint:
     "GraniteMoeSWAForCausalLM",
     family="Granite",
     model_types=("granitemoe_swa",),
-    defaults={**GRANITE_MOE, "sliding_window": 128},
 )
 def granite_moe_swa(keys: Keys) -> Blueprint:
     """The same attention with many small experts."""
@@ -147,7 +107,6 @@ def _windowed(keys: Keys, its: Sizes, mlp: Tensors) -> list[Layer]:
     "GraniteMoeHybridForCausalLM",
     family="Granite 4",
     model_types=("granitemoehybrid",),
-    defaults=GRANITE_HYBRID,
 )
 def granite_hybrid(keys: Keys) -> Blueprint:
     """Nine Mamba-2 layers for one of attention; every layer ends in a mixture or a shared MLP.

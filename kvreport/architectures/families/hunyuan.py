@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from kvreport.architectures.attention import attention_cache, grouped_heads, head_dim, layer_count
 from kvreport.architectures.blueprint import Blueprint, Layer
 from kvreport.architectures.decoder import Sizes, context, decoder, vocabulary
@@ -19,34 +17,20 @@ from kvreport.architectures.weights import (
 )
 from kvreport.catalog.caches import Shared
 
-HUNYUAN: Final = {
-    "attention_bias": False,
-    "hidden_size": 4096,
-    "intermediate_size": 11008,
-    "max_position_embeddings": 2048,
-    "mlp_bias": False,
-    "num_attention_heads": 32,
-    "num_hidden_layers": 32,
-    "tie_word_embeddings": False,
-    "vocab_size": 290943,
-}
-FIRST: Final = {**HUNYUAN, "use_qk_norm": False}
-V1: Final = {**HUNYUAN, "use_qk_norm": True}
 
-
-@reads("HunYuanForCausalLM", "HunyuanForCausalLM", family="Hunyuan", model_types=("hunyuan",), defaults=FIRST)
+@reads("HunYuanForCausalLM", "HunyuanForCausalLM", family="Hunyuan", model_types=("hunyuan",))
 def hunyuan(keys: Keys) -> Blueprint:
     """The maker's first class, which Hunyuan-Large has."""
     return _hunyuan(keys)
 
 
-@reads("HunYuanDenseV1ForCausalLM", family="Hunyuan", model_types=("hunyuan_v1_dense",), defaults=V1)
+@reads("HunYuanDenseV1ForCausalLM", family="Hunyuan", model_types=("hunyuan_v1_dense",))
 def hunyuan_v1(keys: Keys) -> Blueprint:
     """Dense or a mixture, by the number of experts; queries and keys are always normalised."""
     return _hunyuan(keys)
 
 
-@reads("HunYuanMoEV1ForCausalLM", family="Hunyuan", model_types=("hunyuan_v1_moe",), defaults=V1)
+@reads("HunYuanMoEV1ForCausalLM", family="Hunyuan", model_types=("hunyuan_v1_moe",))
 def hunyuan_v1_mixture(keys: Keys) -> Blueprint:
     """A mixture, even of one expert (transformers 5.23, ``HunYuanMoEV1DecoderLayer``)."""
     return _hunyuan(keys, dense_at=0)

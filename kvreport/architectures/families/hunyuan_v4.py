@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from kvreport.architectures.attention import latent_cache
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
 from kvreport.architectures.decoder import decoder, expert_counts
@@ -19,32 +17,8 @@ from kvreport.architectures.registry import reads
 from kvreport.architectures.weights import Tensors, gated_mlp, linear
 from kvreport.catalog.caches import Cache, Indexer
 
-HY_V4: Final = {
-    "attention_bias": False,
-    "first_k_dense_replace": 1,
-    "hc_mult": 4,
-    "hidden_size": 2816,
-    "index_head_dim": 128,
-    "index_n_heads": 16,
-    "intermediate_size": 6912,
-    "kv_lora_rank": 512,
-    "max_position_embeddings": 262144,
-    "moe_intermediate_size": 768,
-    "n_routed_experts": 256,
-    "n_shared_experts": 1,
-    "num_attention_heads": 32,
-    "num_experts_per_tok": 8,
-    "num_hidden_layers": 34,
-    "q_lora_rank": 1536,
-    "qk_nope_head_dim": 192,
-    "qk_rope_head_dim": 64,
-    "tie_word_embeddings": False,
-    "v_head_dim": 256,
-    "vocab_size": 120832,
-}
 
-
-@reads("HYV4ForCausalLM", family="Hunyuan", model_types=("hy_v4",), defaults=HY_V4)
+@reads("HYV4ForCausalLM", family="Hunyuan", model_types=("hy_v4",))
 def hunyuan_v4(keys: Keys) -> Blueprint:
     """The first layer and then every fourth run an indexer; the others reuse its choice."""
     its, rank, rope = latent_sizes(keys)

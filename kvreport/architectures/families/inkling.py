@@ -17,6 +17,7 @@ from kvreport.architectures.attention import FULL, SLIDING
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
 from kvreport.architectures.decoder import context, expert_counts, vocabulary
 from kvreport.architectures.keys import MAX_EXPERTS, MAX_LAYERS, Keys
+from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
 from kvreport.architectures.vision import MAX_DEPTH, plain_block, section_or_default, times
 from kvreport.architectures.weights import (
@@ -33,53 +34,6 @@ from kvreport.architectures.weights import (
 )
 from kvreport.catalog.caches import Cache, FullAttention, RecurrentState, SlidingWindow, StateTensor
 
-INKLING: Final = {
-    "conv_kernel_size": 4,
-    "d_rel": 16,
-    "head_dim": 128,
-    "hidden_size": 6144,
-    "intermediate_size": 24576,
-    "max_position_embeddings": 131072,
-    "moe_intermediate_size": 3072,
-    "n_routed_experts": 256,
-    "n_shared_experts": 2,
-    "num_attention_heads": 64,
-    "num_experts_per_tok": 6,
-    "num_hidden_layers": 66,
-    "num_key_value_heads": 8,
-    "rel_extent": 1024,
-    "sliding_window_size": 512,
-    "swa_head_dim": 128,
-    "swa_num_attention_heads": 64,
-    "swa_num_key_value_heads": 16,
-    "vocab_size": 201024,
-}
-INKLING_2: Final = {
-    # Every layer is sparse: the class has no width of a dense MLP, and published configs call the expert's so.
-    **{name: value for name, value in INKLING.items() if name != "intermediate_size"},
-    "hidden_size": 4608,
-    "max_position_embeddings": 1048576,
-    "moe_intermediate_size": 2304,
-    "n_routed_experts": 384,
-    "num_attention_heads": 48,
-    "num_experts_per_tok": 8,
-    "num_hidden_layers": 48,
-    "sliding_window_size": 1024,
-    "swa_num_attention_heads": 48,
-    "swa_num_key_value_heads": 8,
-}
-VISION: Final = {"n_layers": 24, "num_channels": 3, "patch_size": 40, "temporal_patch_size": 2}
-AUDIO: Final = {"mel_vocab_size": 256, "n_mel_bins": 80}
-VISION_2: Final = {
-    "hidden_size": 1024,
-    "num_channels": 3,
-    "num_hidden_layers": 23,
-    "patch_size": 20,
-    "posemb_grid_size": 32,
-    "projection_hidden_dim": 4096,
-    "projector_bias": False,
-    "spatial_merge_size": 2,
-}
 _FULL_EVERY: Final = 6
 _EXPERT_NAMES: Final = ("gate_proj", "up_proj", "down_proj")
 
@@ -89,7 +43,6 @@ _EXPERT_NAMES: Final = ("gate_proj", "up_proj", "down_proj")
     "InklingForCausalLM",
     family="Inkling",
     model_types=("inkling_mm_model", "inkling_text"),
-    defaults=INKLING,
 )
 def inkling(keys: Keys) -> Blueprint:
     """Experts that are shared take part in the router's choice; pictures and sound enter without attention."""
@@ -137,7 +90,6 @@ def inkling(keys: Keys) -> Blueprint:
     "Inkling2ForCausalLM",
     family="Inkling",
     model_types=("inkling2", "inkling2_text"),
-    defaults=INKLING_2,
 )
 def inkling2(keys: Keys) -> Blueprint:
     """Attention with a gate and a sink, residuals chosen by learned queries, and a plain vision tower."""
@@ -340,7 +292,7 @@ def _decoder(
 
 def _vision(keys: Keys, text_hidden: int) -> Tensors:
     """Patches folded step by step into the depth of linear layers, without attention."""
-    vision = section_or_default(keys.outer, "vision_config", VISION)
+    vision = section_or_default(keys.outer, "vision_config", published("inkling_vision"))
     vision.has("decoder_dmodel", "text_hidden_size", "hidden_size", "num_attention_heads")
     layers = vision.whole("n_layers", "num_hidden_layers", high=MAX_DEPTH)
     side = vision.whole("patch_size", high=1 << 10)
@@ -409,7 +361,7 @@ def _assigned(ideal: Sequence[float], reached: Sequence[float]) -> list[int]:
 
 def _audio(keys: Keys, text_hidden: int) -> Tensors:
     """Mel bins as tokens: one embedding, whose rows of a frame are added up."""
-    audio = section_or_default(keys.outer, "audio_config", AUDIO)
+    audio = section_or_default(keys.outer, "audio_config", published("inkling_audio"))
     audio.has("decoder_dmodel", "text_hidden_size")
     rows = audio.whole("n_mel_bins", "num_codebooks", high=1 << 14) * audio.whole(
         "mel_vocab_size", "codebook_size", high=1 << 16
@@ -424,7 +376,7 @@ def _audio(keys: Keys, text_hidden: int) -> Tensors:
 
 def _vision_2(keys: Keys, text_hidden: int) -> Tensors:
     """A transformer with two learned scales per block, and a projection of merged patches."""
-    vision = section_or_default(keys.outer, "vision_config", VISION_2)
+    vision = section_or_default(keys.outer, "vision_config", published("inkling_2_vision"))
     vision.has("text_hidden_size", "num_attention_heads")
     hidden = vision.whole("hidden_size")
     patch = vision.whole("patch_size", "native_patch_size", high=1 << 12)

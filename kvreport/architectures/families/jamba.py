@@ -31,70 +31,12 @@ from kvreport.architectures.weights import (
 )
 from kvreport.catalog.caches import FullAttention
 
-JAMBA: Final = {
-    "attn_layer_offset": 4,
-    "attn_layer_period": 8,
-    "expert_layer_offset": 1,
-    "expert_layer_period": 2,
-    "hidden_size": 4096,
-    "intermediate_size": 14336,
-    "mamba_conv_bias": True,
-    "mamba_d_conv": 4,
-    "mamba_d_state": 16,
-    "mamba_expand": 2,
-    "mamba_proj_bias": False,
-    "max_position_embeddings": 262144,
-    "num_attention_heads": 32,
-    "num_experts": 16,
-    "num_experts_per_tok": 2,
-    "num_hidden_layers": 32,
-    "num_key_value_heads": 8,
-    "tie_word_embeddings": False,
-    "vocab_size": 65536,
-}
-BAMBA: Final = {
-    "attention_bias": False,
-    "hidden_size": 4096,
-    "intermediate_size": 14336,
-    "mamba_conv_bias": True,
-    "mamba_d_conv": 4,
-    "mamba_d_state": 256,
-    "mamba_expand": 2,
-    "mamba_n_groups": 1,
-    "mamba_n_heads": 128,
-    "mamba_proj_bias": False,
-    "max_position_embeddings": 262144,
-    "mlp_bias": False,
-    "num_attention_heads": 32,
-    "num_hidden_layers": 32,
-    "num_key_value_heads": 8,
-    "tie_word_embeddings": False,
-    "vocab_size": 128000,
-}
-ZAMBA2: Final = {
-    "adapter_rank": 128,
-    "add_bias_linear": False,
-    "hidden_size": 2560,
-    "mamba_d_conv": 4,
-    "mamba_d_state": 64,
-    "mamba_expand": 2,
-    "mamba_ngroups": 1,
-    "max_position_embeddings": 4096,
-    "n_mamba_heads": 8,
-    "num_attention_heads": 32,
-    "num_hidden_layers": 54,
-    "num_mem_blocks": 1,
-    "tie_word_embeddings": True,
-    "use_long_context": False,
-    "use_shared_attention_adapter": False,
-    "vocab_size": 32000,
-}
 _ZAMBA2_HYBRID: Final = frozenset({6, 12, 18, 24, 30, 36, 42, 47, 51})
 _ZAMBA2_LONG: Final = 16384
 _AROUND: Final = ("input_layernorm", "pre_ff_layernorm")
 
 
-@reads("JambaForCausalLM", family="Jamba", model_types=("jamba",), defaults=JAMBA)
+@reads("JambaForCausalLM", family="Jamba", model_types=("jamba",))
 def jamba(keys: Keys) -> Blueprint:
     """Attention on every eighth layer, Mamba-1 on the others; a mixture on every second layer."""
     its = sizes(keys)
@@ -154,7 +96,7 @@ def _every(keys: Keys, name: str, layers: int) -> list[bool]:
     return [index % period == offset for index in range(layers)]
 
 
-@reads("BambaForCausalLM", family="Bamba", model_types=("bamba",), defaults=BAMBA)
+@reads("BambaForCausalLM", family="Bamba", model_types=("bamba",))
 def bamba(keys: Keys) -> Blueprint:
     """``attn_layer_indices`` names the layers with attention; all others are Mamba-2."""
     its = sizes(keys)
@@ -190,7 +132,7 @@ def _mamba2_heads(keys: Keys, hidden: int, heads_name: str, width_name: str) -> 
     return heads, each
 
 
-@reads("Zamba2ForCausalLM", family="Zamba2", model_types=("zamba2",), defaults=ZAMBA2)
+@reads("Zamba2ForCausalLM", family="Zamba2", model_types=("zamba2",))
 def zamba2(keys: Keys) -> Blueprint:
     """Mamba-2 everywhere; some layers call a shared transformer block first, with a cache each.
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from kvreport.architectures.attention import latent_cache, layer_kinds
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
 from kvreport.architectures.decoder import decoder, expert_counts
 from kvreport.architectures.families.deepseek import (
-    DEEPSEEK_V3,
     latent_mixture,
     latent_sizes,
     latent_tensors,
@@ -16,6 +13,7 @@ from kvreport.architectures.families.deepseek import (
     mixture_pattern,
 )
 from kvreport.architectures.keys import Keys
+from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
 from kvreport.architectures.vision import MAX_DEPTH, plain_block, section_or_default, times
 from kvreport.architectures.weights import (
@@ -31,48 +29,16 @@ from kvreport.architectures.weights import (
 )
 from kvreport.catalog.caches import Cache, RecurrentState, StateTensor
 
-MOONVIT: Final = {
-    "hidden_size": 1152,
-    "intermediate_size": 4304,
-    "num_hidden_layers": 27,
-    "patch_size": 14,
-    "pos_emb_height": 64,
-    "pos_emb_width": 64,
-}
-KIMI_LINEAR: Final = {
-    "attention_bias": False,
-    "first_k_dense_replace": 1,
-    "hidden_size": 2304,
-    "intermediate_size": 9216,
-    "kv_lora_rank": 512,
-    "linear_conv_kernel_dim": 4,
-    "linear_head_dim": 128,
-    "linear_num_heads": 32,
-    "max_position_embeddings": 1048576,
-    "moe_intermediate_size": 1024,
-    "n_shared_experts": 1,
-    "num_attention_heads": 32,
-    "num_experts": 256,
-    "num_experts_per_tok": 8,
-    "num_hidden_layers": 27,
-    "qk_nope_head_dim": 128,
-    "qk_rope_head_dim": 64,
-    "tie_word_embeddings": False,
-    "v_head_dim": 128,
-    "vocab_size": 163840,
-}
-
 
 @reads(
     "KimiK25ForConditionalGeneration",
     "Kimi_K25ForConditionalGeneration",
     family="Kimi K2",
     model_types=("kimi_k25",),
-    defaults={**DEEPSEEK_V3, "tie_word_embeddings": True},
 )
 def kimi_k25(keys: Keys) -> Blueprint:
     """DeepSeek-V3's layers with 384 experts, and a MoonViT tower."""
-    vision = section_or_default(keys.outer, "vision_config", MOONVIT)
+    vision = section_or_default(keys.outer, "vision_config", published("moonvit_vision"))
     return latent_mixture(
         keys,
         base="language_model.model",
@@ -87,11 +53,10 @@ def kimi_k25(keys: Keys) -> Blueprint:
     "KimiVLForConditionalGeneration",
     family="Kimi-VL",
     model_types=("kimi_vl",),
-    defaults={**DEEPSEEK_V3, "max_position_embeddings": 131072},
 )
 def kimi_vl(keys: Keys) -> Blueprint:
     """Moonlight, a small DeepSeek-V3, and the first MoonViT."""
-    vision = section_or_default(keys.outer, "vision_config", MOONVIT)
+    vision = section_or_default(keys.outer, "vision_config", published("moonvit_vision"))
     names = ("pre_norm", "linear_1", "linear_2")
     return latent_mixture(
         keys,
@@ -202,7 +167,7 @@ def _full_layers(keys: Keys, linear_config: Keys | None, layers: int) -> list[bo
     return [kind == "full" for kind in kinds]
 
 
-@reads("KimiLinearForCausalLM", family="Kimi Linear", model_types=("kimi_linear",), defaults=KIMI_LINEAR)
+@reads("KimiLinearForCausalLM", family="Kimi Linear", model_types=("kimi_linear",))
 def kimi_linear(keys: Keys) -> Blueprint:
     """Kimi Delta Attention with a latent-attention layer after every third, and a mixture."""
     its, rank, rope = latent_sizes(keys)
@@ -256,14 +221,6 @@ def _kda_sizes(keys: Keys, inner: Keys | None) -> tuple[int, int, int]:
         keys.whole("linear_head_dim", high=1 << 14),
         keys.whole("linear_conv_kernel_dim", low=2, high=1 << 10),
     )
-
-
-K3_VISION: Final = {
-    **MOONVIT,
-    "hidden_size": 1024,
-    "intermediate_size": 4096,
-    "qkv_hidden_size": 1536,
-}
 
 
 @reads("KimiK3ForConditionalGeneration", family="Kimi K3", model_types=("kimi_k3",))
@@ -372,7 +329,7 @@ def _k3_mixture(keys: Keys, hidden: int, routed: int) -> Tensors:
 
 def _k3_vision(keys: Keys, text_hidden: int) -> Tensors:
     """MoonViT with RMSNorm, no biases, wider heads, and a projector without a norm in front."""
-    vision = keys.outer.section("vision_config", defaults=K3_VISION)
+    vision = keys.outer.section("vision_config", defaults=published("k3_vision"))
     if vision is None:
         return ()
     hidden = vision.whole("hidden_size", "vt_hidden_size")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from kvreport.architectures.attention import attention_cache, layer_kinds, window
 from kvreport.architectures.blueprint import Blueprint, Layer
 from kvreport.architectures.decoder import Sizes, decoder, expert_counts, sizes
@@ -20,26 +18,8 @@ from kvreport.architectures.weights import (
     self_attention,
 )
 
-LAGUNA: Final = {
-    "attention_bias": False,
-    "head_dim": 128,
-    "hidden_size": 2048,
-    "intermediate_size": 8192,
-    "max_position_embeddings": 131072,
-    "moe_intermediate_size": 512,
-    "num_attention_heads": 48,
-    "num_experts": 256,
-    "num_experts_per_tok": 8,
-    "num_hidden_layers": 40,
-    "num_key_value_heads": 8,
-    "shared_expert_intermediate_size": 512,
-    "sliding_window": 512,
-    "tie_word_embeddings": False,
-    "vocab_size": 100352,
-}
 
-
-@reads("LagunaForCausalLM", family="Laguna", model_types=("laguna",), defaults=LAGUNA)
+@reads("LagunaForCausalLM", family="Laguna", model_types=("laguna",))
 def laguna(keys: Keys) -> Blueprint:
     """Full layers have fewer query heads than windows; KV heads are the same everywhere."""
     its = sizes(keys)

@@ -22,52 +22,10 @@ from kvreport.architectures.weights import (
 )
 from kvreport.catalog.caches import Cache, FullAttention, RecurrentState, StateTensor
 
-LFM2: Final = {
-    "block_auto_adjust_ff_dim": True,
-    "block_ffn_dim_multiplier": 1.0,
-    "block_multiple_of": 256,
-    "conv_L_cache": 3,
-    "conv_bias": False,
-    "hidden_size": 2560,
-    "intermediate_size": 12288,
-    "max_position_embeddings": 128000,
-    "num_attention_heads": 32,
-    "num_hidden_layers": 32,
-    "num_key_value_heads": 8,
-    "tie_word_embeddings": True,
-    "vocab_size": 65536,
-}
-LFM2_MOE: Final = {
-    **LFM2,
-    "hidden_size": 2048,
-    "intermediate_size": 7168,
-    "moe_intermediate_size": 1792,
-    "num_dense_layers": 2,
-    "num_experts": 32,
-    "num_experts_per_tok": 4,
-    "use_expert_bias": True,
-}
-LFM3: Final = {
-    "attention_bias": False,
-    "conv_L_cache": 7,
-    "conv_bias": False,
-    "head_dim": 128,
-    "hidden_size": 2048,
-    "intermediate_size": 7680,
-    "max_position_embeddings": 128000,
-    "num_attention_heads": 16,
-    "num_hidden_layers": 24,
-    "num_key_value_heads": 4,
-    "sliding_window": 256,
-    "tie_word_embeddings": True,
-    "use_attention_gate": True,
-    "use_sandwich_norm": True,
-    "vocab_size": 128000,
-}
 _NAMES: Final = ("w1", "w3", "w2")
 
 
-@reads("Lfm2ForCausalLM", family="LFM2", model_types=("lfm2",), defaults=LFM2)
+@reads("Lfm2ForCausalLM", family="LFM2", model_types=("lfm2",))
 def lfm2(keys: Keys) -> Blueprint:
     """Dense; the width of the MLP is two thirds of what is stated, rounded up."""
     its = sizes(keys)
@@ -82,7 +40,7 @@ def lfm2(keys: Keys) -> Blueprint:
     return _assemble(keys, its, layers, width, None)
 
 
-@reads("Lfm2MoeForCausalLM", family="LFM2", model_types=("lfm2_moe",), defaults=LFM2_MOE)
+@reads("Lfm2MoeForCausalLM", family="LFM2", model_types=("lfm2_moe",))
 def lfm2_moe(keys: Keys) -> Blueprint:
     """A mixture in all layers but the first two; the config must list what each layer is."""
     its = sizes(keys)
@@ -161,7 +119,7 @@ def _assemble(
     )
 
 
-@reads("Lfm3ForCausalLM", family="LFM3", model_types=("lfm3",), defaults=LFM3)
+@reads("Lfm3ForCausalLM", family="LFM3", model_types=("lfm3",))
 def lfm3(keys: Keys) -> Blueprint:
     """LFM3: windows beside full attention and convolutions, gated heads, norms on both sides."""
     its = sizes(keys)

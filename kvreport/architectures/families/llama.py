@@ -13,29 +13,6 @@ from kvreport.architectures.keys import Keys
 from kvreport.architectures.registry import reads
 from kvreport.architectures.weights import gated_mlp
 
-LLAMA: Final = {
-    "hidden_size": 4096,
-    "intermediate_size": 11008,
-    "max_position_embeddings": 2048,
-    "num_attention_heads": 32,
-    "num_hidden_layers": 32,
-    "tie_word_embeddings": False,
-    "vocab_size": 32000,
-}
-
-
-CWM: Final = {
-    **LLAMA,
-    "head_dim": 128,
-    "hidden_size": 6144,
-    "intermediate_size": 21504,
-    "max_position_embeddings": 131072,
-    "num_attention_heads": 48,
-    "num_hidden_layers": 64,
-    "num_key_value_heads": 8,
-    "sliding_window": 8192,
-    "vocab_size": 128256,
-}
 _CWM_PERIOD: Final = 4
 
 
@@ -46,21 +23,20 @@ _CWM_PERIOD: Final = 4
     "SolarForCausalLM",
     family="Llama",
     model_types=("llama", "solar"),
-    defaults=LLAMA,
 )
 def llama(keys: Keys) -> Blueprint:
     """RMSNorm, grouped-query attention on every layer, gated MLP."""
     return _llama(keys, PRE_NORMS)
 
 
-@reads("HyperCLOVAXForCausalLM", family="HyperCLOVA X", model_types=("hyperclovax",), defaults=LLAMA)
+@reads("HyperCLOVAXForCausalLM", family="HyperCLOVA X", model_types=("hyperclovax",))
 def hyperclovax(keys: Keys) -> Blueprint:
     """As Llama, with a norm after each block as well."""
     after = ("post_norm1", "post_norm2") if keys.flag("use_post_norm", default=True) else ()
     return _llama(keys, (*PRE_NORMS, *after))
 
 
-@reads("CwmForCausalLM", family="Code World Model", model_types=("cwm",), defaults=CWM)
+@reads("CwmForCausalLM", family="Code World Model", model_types=("cwm",))
 def cwm(keys: Keys) -> Blueprint:
     """As Llama, with a window on three layers of four."""
     return _llama(keys, PRE_NORMS, lambda index: "sliding" if index % _CWM_PERIOD else "full")

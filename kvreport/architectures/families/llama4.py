@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from kvreport.architectures.attention import attention_cache, layer_kinds
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
 from kvreport.architectures.decoder import decoder, expert_counts, inner_tied, sizes
 from kvreport.architectures.keys import MAX_CONTEXT, MAX_LAYERS, Keys
+from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
 from kvreport.architectures.vision import MAX_DEPTH, check_heads, plain_block, section_or_default, times
 from kvreport.architectures.weights import (
@@ -21,42 +20,12 @@ from kvreport.architectures.weights import (
     self_attention,
 )
 
-LLAMA4: Final = {
-    "attention_bias": False,
-    "attention_chunk_size": 8192,
-    "head_dim": 128,
-    "hidden_size": 5120,
-    "interleave_moe_layer_step": 1,
-    "intermediate_size": 8192,
-    "intermediate_size_mlp": 16384,
-    "max_position_embeddings": 131072,
-    "num_attention_heads": 40,
-    "num_experts_per_tok": 1,
-    "num_hidden_layers": 48,
-    "num_key_value_heads": 8,
-    "num_local_experts": 16,
-    "tie_word_embeddings": False,
-    "vocab_size": 202048,
-}
-LLAMA4_VISION: Final = {
-    "hidden_size": 768,
-    "image_size": 448,
-    "intermediate_size": 5632,
-    "num_channels": 3,
-    "num_hidden_layers": 34,
-    "patch_size": 14,
-    "projector_input_dim": 4096,
-    "projector_output_dim": 4096,
-    "vision_output_dim": 7680,
-}
-
 
 @reads(
     "Llama4ForConditionalGeneration",
     "Llama4ForCausalLM",
     family="Llama 4",
     model_types=("llama4", "llama4_text"),
-    defaults=LLAMA4,
 )
 def llama4(keys: Keys) -> Blueprint:
     """The layers without rotary positions are the global ones; the others see their chunk.
@@ -119,7 +88,7 @@ def _mixtures(keys: Keys, layers: int) -> list[bool]:
 
 def _vision(keys: Keys, text_hidden: int) -> Tensors:
     """Unfolded patches, a class token, learned positions, and an MLP behind a pixel shuffle."""
-    vision = section_or_default(keys.outer, "vision_config", LLAMA4_VISION)
+    vision = section_or_default(keys.outer, "vision_config", published("llama4_vision"))
     hidden = vision.whole("hidden_size")
     check_heads(vision, hidden, "num_attention_heads")
     width = vision.whole("intermediate_size")

@@ -7,51 +7,13 @@ from typing import Any, Final, Literal
 
 from kvreport.architectures.blueprint import Blueprint, Tensor
 from kvreport.architectures.families.beside import text_model
-from kvreport.architectures.families.mistral3 import PIXTRAL, pixtral_tower
+from kvreport.architectures.families.mistral3 import pixtral_tower
 from kvreport.architectures.keys import Keys
+from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
-from kvreport.architectures.vision import SIGLIP, clip, section_or_default, siglip
+from kvreport.architectures.vision import clip, section_or_default, siglip
 from kvreport.architectures.weights import Tensors, linear
 
-CLIP: Final = {
-    "hidden_size": 768,
-    "image_size": 224,
-    "intermediate_size": 3072,
-    "num_channels": 3,
-    "num_hidden_layers": 12,
-    "patch_size": 32,
-}
-LLAVA_CLIP: Final = {
-    **CLIP,
-    "hidden_size": 1024,
-    "image_size": 336,
-    "intermediate_size": 4096,
-    "num_hidden_layers": 24,
-    "patch_size": 14,
-}
-ONEVISION_SIGLIP: Final = {
-    **SIGLIP,
-    "hidden_size": 1152,
-    "image_size": 384,
-    "intermediate_size": 4304,
-    "num_hidden_layers": 26,
-    "patch_size": 14,
-    "vision_use_head": False,
-}
-PALIGEMMA_SIGLIP: Final = {
-    **SIGLIP,
-    "hidden_size": 1152,
-    "intermediate_size": 4096,
-    "num_hidden_layers": 27,
-    "patch_size": 14,
-    "vision_use_head": False,
-}
-IDEFICS3_VISION: Final = {
-    **SIGLIP,
-    "hidden_size": 1152,
-    "patch_size": 32,
-    "vision_use_head": False,
-}
 _TOWER: Final = "vision_tower"
 _PROJECTOR: Final = "multi_modal_projector"
 
@@ -59,19 +21,19 @@ _PROJECTOR: Final = "multi_modal_projector"
 @reads("LlavaForConditionalGeneration", family="LLaVA", model_types=("llava",))
 def llava(keys: Keys) -> Blueprint:
     """LLaVA 1.5, Pixtral: CLIP (or another tower) and a projector of two matrices."""
-    return _llava(keys, "llama", "clip_vision_model", LLAVA_CLIP)
+    return _llava(keys, "llama", "clip_vision_model", published("llava_vision"))
 
 
 @reads("LlavaNextForConditionalGeneration", family="LLaVA", model_types=("llava_next",))
 def llava_next(keys: Keys) -> Blueprint:
     """LLaVA 1.6: as LLaVA, with a learned end of a row of patches."""
-    return _llava(keys, "llama", "clip_vision_model", LLAVA_CLIP, newline=True, ties="alone")
+    return _llava(keys, "llama", "clip_vision_model", published("llava_vision"), newline=True, ties="alone")
 
 
 @reads("LlavaOnevisionForConditionalGeneration", family="LLaVA", model_types=("llava_onevision",))
 def llava_onevision(keys: Keys) -> Blueprint:
     """LLaVA-OneVision: as LLaVA 1.6, with SigLIP and Qwen2 where the config does not say otherwise."""
-    return _llava(keys, "qwen2", "siglip_vision_model", ONEVISION_SIGLIP, newline=True)
+    return _llava(keys, "qwen2", "siglip_vision_model", published("llava_onevision_vision"), newline=True)
 
 
 def _llava(
@@ -88,9 +50,9 @@ def _llava(
     found = outer.section("vision_config")
     name = (found.text("model_type") if found is not None else None) or tower
     towers = {
-        "clip_vision_model": (CLIP, clip),
-        "siglip_vision_model": (SIGLIP, siglip),
-        "pixtral": (PIXTRAL, pixtral_tower),
+        "clip_vision_model": (published("clip_vision"), clip),
+        "siglip_vision_model": (published("siglip_vision"), siglip),
+        "pixtral": (published("pixtral_vision"), pixtral_tower),
     }
     if found is not None and name not in towers:
         raise found.fault("model_type", name, f"one of {', '.join(towers)}")
@@ -117,7 +79,9 @@ def paligemma(keys: Keys) -> Blueprint:
     blueprint = text_model(keys, "gemma")
     outer = keys.outer
     given = outer.section("vision_config") is not None
-    vision = section_or_default(outer, "vision_config", SIGLIP if given else PALIGEMMA_SIGLIP)
+    vision = section_or_default(
+        outer, "vision_config", published("siglip_vision") if given else published("paligemma_vision")
+    )
     width = outer.whole("projection_dim", default=2048)
     if width != blueprint.hidden_size:
         raise outer.fault("projection_dim", width, f"the text model's width, {blueprint.hidden_size}")
@@ -140,7 +104,7 @@ def smolvlm(keys: Keys) -> Blueprint:
 
 def _idefics(keys: Keys) -> Blueprint:
     blueprint = text_model(keys, "llama")
-    vision = section_or_default(keys.outer, "vision_config", IDEFICS3_VISION)
+    vision = section_or_default(keys.outer, "vision_config", published("idefics3_vision"))
     side = keys.outer.whole("scale_factor", default=2, high=64)
     merged = vision.whole("hidden_size") * side * side
     tower: Tensors = siglip(vision, "model.vision_model")

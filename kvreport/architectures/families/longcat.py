@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
 
 from kvreport.architectures.attention import latent_cache
 from kvreport.architectures.blueprint import Blueprint, Layer
@@ -20,28 +19,8 @@ from kvreport.architectures.weights import (
     router,
 )
 
-LONGCAT: Final = {
-    "attention_bias": False,
-    "expert_ffn_hidden_size": 2048,
-    "ffn_hidden_size": 12288,
-    "hidden_size": 6144,
-    "kv_lora_rank": 512,
-    "max_position_embeddings": 131072,
-    "moe_topk": 12,
-    "n_routed_experts": 512,
-    "num_attention_heads": 64,
-    "num_layers": 28,
-    "q_lora_rank": 1536,
-    "qk_nope_head_dim": 128,
-    "qk_rope_head_dim": 64,
-    "tie_word_embeddings": False,
-    "v_head_dim": 128,
-    "vocab_size": 131072,
-    "zero_expert_num": 256,
-}
 
-
-@reads("LongcatFlashForCausalLM", family="LongCat", model_types=("longcat_flash",), defaults=LONGCAT)
+@reads("LongcatFlashForCausalLM", family="LongCat", model_types=("longcat_flash",))
 def longcat_flash(keys: Keys) -> Blueprint:
     """Each layer keeps two latents; the zero experts are scored by the router but have no weights."""
     rank = keys.whole("kv_lora_rank", high=1 << 16)

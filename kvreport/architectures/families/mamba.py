@@ -18,28 +18,6 @@ from kvreport.architectures.mamba import (
 from kvreport.architectures.registry import reads
 from kvreport.architectures.weights import norms
 
-MAMBA: Final = {
-    "conv_kernel": 4,
-    "expand": 2,
-    "hidden_size": 768,
-    "num_hidden_layers": 32,
-    "state_size": 16,
-    "tie_word_embeddings": True,
-    "use_bias": False,
-    "use_conv_bias": True,
-    "vocab_size": 50280,
-}
-MAMBA2: Final = {
-    **MAMBA,
-    "head_dim": 64,
-    "hidden_size": 4096,
-    "n_groups": 8,
-    "num_heads": 128,
-    "num_hidden_layers": 64,
-    "state_size": 128,
-    "tie_word_embeddings": False,
-    "vocab_size": 32768,
-}
 USUAL_CONTEXT: Final = 2048
 
 
@@ -48,7 +26,6 @@ USUAL_CONTEXT: Final = 2048
     "FalconMambaForCausalLM",
     family="Mamba",
     model_types=("mamba", "falcon_mamba"),
-    defaults=MAMBA,
 )
 def mamba(keys: Keys) -> Blueprint:
     """Mamba-1 in every layer and no MLP.
@@ -73,7 +50,7 @@ def mamba(keys: Keys) -> Blueprint:
     return _assemble(keys, its, layer, notes)
 
 
-@reads("Mamba2ForCausalLM", family="Mamba", model_types=("mamba2",), defaults=MAMBA2)
+@reads("Mamba2ForCausalLM", family="Mamba", model_types=("mamba2",))
 def mamba2(keys: Keys) -> Blueprint:
     """Mamba-2 in every layer and no MLP (Codestral Mamba)."""
     its, notes = _sizes(keys)

@@ -2,47 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from kvreport.architectures.attention import Kind, attention_cache, layer_count, layer_kinds
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
 from kvreport.architectures.decoder import Sizes, context, decoder, expert_counts, vocabulary
 from kvreport.architectures.families.deepseek import mixture, mixture_pattern
 from kvreport.architectures.families.mimo_encoders import (
-    AUDIO,
     TOKENIZER_NOTE,
-    VISION,
     audio_encoder,
     vision_tower,
 )
-from kvreport.architectures.families.qwen import QWEN2, dense
+from kvreport.architectures.families.qwen import dense
 from kvreport.architectures.keys import MAX_CONTEXT, MAX_LAYERS, Keys
+from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
 from kvreport.architectures.weights import Tensors, gated_mlp, linear, norms, self_attention
 from kvreport.catalog.caches import Cache
 
-MIMO_V2: Final = {
-    "attention_bias": False,
-    "first_k_dense_replace": 1,
-    "head_dim": 192,
-    "hidden_size": 4096,
-    "intermediate_size": 16384,
-    "max_position_embeddings": 131072,
-    "moe_intermediate_size": 2048,
-    "n_routed_experts": 256,
-    "n_shared_experts": 0,
-    "num_attention_heads": 64,
-    "num_experts_per_tok": 8,
-    "num_hidden_layers": 48,
-    "num_key_value_heads": 4,
-    "sliding_window": 128,
-    "tie_word_embeddings": False,
-    "v_head_dim": 128,
-    "vocab_size": 152576,
-}
 
-
-@reads("MiMoForCausalLM", family="MiMo", model_types=("mimo",), defaults=QWEN2)
+@reads("MiMoForCausalLM", family="MiMo", model_types=("mimo",))
 def mimo(keys: Keys) -> Blueprint:
     """Qwen2's layers, and one or more of them, not run by plain decoding, that predict ahead."""
     hidden = keys.whole("hidden_size")
@@ -71,7 +48,6 @@ def mimo(keys: Keys) -> Blueprint:
     "MiMoV2ForCausalLM",
     family="MiMo-V2",
     model_types=("mimo_v2_flash", "mimo_v2"),
-    defaults=MIMO_V2,
 )
 def mimo_v2(keys: Keys) -> Blueprint:
     """Windows of 128 tokens with a sink per head, and a full layer after every fifth of them."""
@@ -110,8 +86,8 @@ def mimo_v2(keys: Keys) -> Blueprint:
 
 def _encoders(keys: Keys) -> Tensors:
     """MiMo-V2.5's image and audio encoders, where the config has their sections."""
-    vision = keys.section("vision_config", defaults=VISION)
-    audio = keys.section("audio_config", defaults=AUDIO)
+    vision = keys.section("vision_config", defaults=published("mimo_vision"))
+    audio = keys.section("audio_config", defaults=published("mimo_audio"))
     return (
         *(vision_tower(vision) if vision is not None and vision.data else ()),
         *(audio_encoder(audio) if audio is not None and audio.data else ()),

@@ -13,31 +13,6 @@ from kvreport.architectures.keys import MAX_VOCABULARY, Keys
 from kvreport.architectures.vision import MAX_DEPTH, times
 from kvreport.architectures.weights import Tensors, gated_mlp, linear, norm
 
-VISION: Final = {
-    "depth": 28,
-    "hidden_size": 1280,
-    "in_chans": 3,
-    "intermediate_size": 4608,
-    "kv_channels": 64,
-    "num_heads": 32,
-    "num_key_value_heads": 8,
-    "out_hidden_size": 4096,
-    "patch_size": 16,
-    "qk_channels": 64,
-    "spatial_merge_size": 2,
-    "temporal_patch_size": 2,
-    "use_sink": True,
-}
-AUDIO: Final = {
-    "add_post_norm": True,
-    "audio_channels": 20,
-    "group_size": 4,
-    "input_local_dim": 1024,
-    "input_local_intermediate_size": 4096,
-    "input_local_layers": 6,
-    "out_hidden_size": 4096,
-    "projection_layers": 2,
-}
 TOKENIZER_NOTE: Final = (
     "The audio tokenizer is a checkpoint of its own (audio_tokenizer/) and is not counted; the config does"
     " not size it."

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from kvreport.architectures.attention import latent_cache
 from kvreport.architectures.blueprint import Blueprint, Layer
 from kvreport.architectures.decoder import decoder, expert_counts, sizes
@@ -13,34 +11,8 @@ from kvreport.architectures.keys import Keys
 from kvreport.architectures.registry import reads
 from kvreport.architectures.weights import gated_mlp, routed_experts, router
 
-MINICPM: Final = {
-    "attention_bias": False,
-    "hidden_size": 4096,
-    "intermediate_size": 11008,
-    "max_position_embeddings": 2048,
-    "num_attention_heads": 32,
-    "num_hidden_layers": 32,
-    "tie_word_embeddings": True,
-    "vocab_size": 32000,
-}
-MINICPM3: Final = {
-    **MINICPM,
-    "hidden_size": 2560,
-    "intermediate_size": 6400,
-    "kv_lora_rank": 256,
-    "max_position_embeddings": 32768,
-    "mlp_bias": False,
-    "num_attention_heads": 40,
-    "num_hidden_layers": 62,
-    "q_lora_rank": 768,
-    "qk_nope_head_dim": 64,
-    "qk_rope_head_dim": 32,
-    "v_head_dim": 64,
-    "vocab_size": 73448,
-}
 
-
-@reads("MiniCPMForCausalLM", family="MiniCPM", model_types=("minicpm",), defaults=MINICPM)
+@reads("MiniCPMForCausalLM", family="MiniCPM", model_types=("minicpm",))
 def minicpm(keys: Keys) -> Blueprint:
     """As Llama; with ``num_experts`` every layer is a mixture (MiniCPM-MoE)."""
     its = sizes(keys)
@@ -58,7 +30,7 @@ def minicpm(keys: Keys) -> Blueprint:
     return decoder(keys, its, attention_layers(its, tensors), intermediate=width, experts=experts)
 
 
-@reads("MiniCPM3ForCausalLM", family="MiniCPM", model_types=("minicpm3",), defaults=MINICPM3)
+@reads("MiniCPM3ForCausalLM", family="MiniCPM", model_types=("minicpm3",))
 def minicpm3(keys: Keys) -> Blueprint:
     """Latent attention as in DeepSeek-V2, with a dense MLP."""
     its, rank, rope = latent_sizes(keys)

@@ -8,11 +8,11 @@ from typing import Final
 from kvreport.architectures.blueprint import Blueprint, Tensor
 from kvreport.architectures.families.beside import text_model
 from kvreport.architectures.keys import Keys
+from kvreport.architectures.published import published
 from kvreport.architectures.registry import find_architecture, reads
-from kvreport.architectures.vision import SIGLIP, plain_block, section_or_default, siglip
+from kvreport.architectures.vision import plain_block, section_or_default, siglip
 from kvreport.architectures.weights import Tensors, linear, norm, norms
 
-_SIGLIP: Final = {**SIGLIP, "vision_use_head": False}
 _TEXT_OF_VERSION: Final = {
     "2.5": "LlamaForCausalLM",
     "2.6": "Qwen2ForCausalLM",
@@ -40,7 +40,7 @@ def minicpm_v(keys: Keys) -> Blueprint:
     blueprint = architecture.read(text.with_defaults(architecture.defaults))
     blueprint.outer = [replace(tensor, name=f"llm.{tensor.name}") for tensor in blueprint.outer]
     blueprint.prefix = f"llm.{blueprint.prefix}"
-    vision = keys.section("vision_config", defaults=_SIGLIP)
+    vision = keys.section("vision_config", defaults=published("minicpm_v_vision"))
     if vision is None:
         raise keys.fault("vision_config", None, "an object that describes SigLIP")
     depth = vision.whole("num_hidden_layers", low=2, high=500)
@@ -86,7 +86,7 @@ def _resampler(width: int, patch_width: int, queries: int) -> Tensors:
 def minicpm_v4_6(keys: Keys) -> Blueprint:
     """MiniCPM-V 4.6 and 4.7: Qwen3.5 behind SigLIP; patches are merged inside the tower and behind it."""
     blueprint = text_model(keys, "qwen3_5_text")
-    vision = section_or_default(keys.outer, "vision_config", _SIGLIP)
+    vision = section_or_default(keys.outer, "vision_config", published("minicpm_v_vision"))
     hidden = vision.whole("hidden_size")
     tower = "vision_tower"
     blueprint.outer += siglip(vision, tower)

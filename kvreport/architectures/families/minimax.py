@@ -8,6 +8,7 @@ from kvreport.architectures.attention import FULL, attention_cache, layer_kinds
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
 from kvreport.architectures.decoder import decoder, either_tied, expert_counts, sizes
 from kvreport.architectures.keys import Keys
+from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
 from kvreport.architectures.vision import MAX_DEPTH, plain_block, section_or_default, times
 from kvreport.architectures.weights import (
@@ -24,59 +25,10 @@ from kvreport.architectures.weights import (
 )
 from kvreport.catalog.caches import Cache, Indexer, RecurrentState, StateTensor
 
-MINIMAX: Final = {
-    "hidden_size": 4096,
-    "intermediate_size": 14336,
-    "max_position_embeddings": 131072,
-    "num_attention_heads": 32,
-    "num_experts_per_tok": 2,
-    "num_hidden_layers": 32,
-    "num_key_value_heads": 8,
-    "num_local_experts": 8,
-    "tie_word_embeddings": False,
-    "vocab_size": 32000,
-}
-MINIMAX_M2: Final = {
-    "head_dim": 128,
-    "hidden_size": 3072,
-    "intermediate_size": 1536,
-    "max_position_embeddings": 196608,
-    "num_attention_heads": 48,
-    "num_experts_per_tok": 8,
-    "num_hidden_layers": 62,
-    "num_key_value_heads": 8,
-    "num_local_experts": 256,
-    "tie_word_embeddings": False,
-    "vocab_size": 200064,
-}
-MINIMAX_M3: Final = {
-    **MINIMAX_M2,
-    "dense_intermediate_size": 12288,
-    "hidden_size": 6144,
-    "index_head_dim": 128,
-    "index_n_heads": 4,
-    "intermediate_size": 3072,
-    "max_position_embeddings": 524288,
-    "num_attention_heads": 64,
-    "num_experts_per_tok": 4,
-    "num_hidden_layers": 60,
-    "num_key_value_heads": 4,
-    "num_local_experts": 128,
-    "shared_intermediate_size": 3072,
-}
-M3_VISION: Final = {
-    "hidden_size": 1280,
-    "intermediate_size": 5120,
-    "num_channels": 3,
-    "num_hidden_layers": 32,
-    "patch_size": 14,
-    "spatial_merge_size": 2,
-    "temporal_patch_size": 2,
-}
 _SPARSE_MOE: Final = "block_sparse_moe"
 
 
-@reads("MiniMaxM2ForCausalLM", family="MiniMax M2", model_types=("minimax_m2",), defaults=MINIMAX_M2)
+@reads("MiniMaxM2ForCausalLM", family="MiniMax M2", model_types=("minimax_m2",))
 def minimax_m2(keys: Keys) -> Blueprint:
     """Queries and keys are normalised over all heads at once; a mixture in every layer."""
     its = sizes(keys)
@@ -105,7 +57,6 @@ def minimax_m2(keys: Keys) -> Blueprint:
     "MiniMaxM3ForCausalLM",
     family="MiniMax M3",
     model_types=("minimax_m3_vl", "minimax_m3", "minimax_m3_vl_text"),
-    defaults=MINIMAX_M3,
 )
 def minimax_m3(keys: Keys) -> Blueprint:
     """Grouped-query attention; most layers also keep index keys, by which they pick blocks to read."""
@@ -201,8 +152,8 @@ def _m3_mixture(keys: Keys, hidden: int, routed: int) -> Tensors:
 
 def _m3_vision(keys: Keys, text_hidden: int) -> Tensors:
     """A CLIP-like tower over patches of two frames, and a projector that merges 2x2 of them."""
-    vision = section_or_default(keys.outer, "vision_config", M3_VISION)
-    merging = vision.section("img_token_compression_config", defaults=M3_VISION) or vision
+    vision = section_or_default(keys.outer, "vision_config", published("m3_vision"))
+    merging = vision.section("img_token_compression_config", defaults=published("m3_vision")) or vision
     hidden = vision.whole("hidden_size")
     patch = vision.whole("patch_size", high=1 << 12)
     kernel = vision.whole("num_channels", high=64) * merging.whole("temporal_patch_size", high=64)
@@ -227,7 +178,6 @@ def _m3_vision(keys: Keys, text_hidden: int) -> Tensors:
     "MiniMaxM1ForCausalLM",
     family="MiniMax-01",
     model_types=("minimax", "minimax_text_01"),
-    defaults=MINIMAX,
 )
 def minimax_01(keys: Keys) -> Blueprint:
     """Lightning attention with a full-attention layer after every seventh, and a mixture."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from kvreport.architectures.attention import attention_cache, window
 from kvreport.architectures.blueprint import Blueprint, Layer
 from kvreport.architectures.decoder import decoder, expert_counts, sizes
@@ -11,21 +9,8 @@ from kvreport.architectures.keys import Keys
 from kvreport.architectures.registry import reads
 from kvreport.architectures.weights import gated_mlp, norms, routed_experts, router, self_attention
 
-MISTRAL: Final = {
-    "hidden_size": 4096,
-    "intermediate_size": 14336,
-    "max_position_embeddings": 131072,
-    "num_attention_heads": 32,
-    "num_hidden_layers": 32,
-    "num_key_value_heads": 8,
-    "sliding_window": 4096,
-    "tie_word_embeddings": False,
-    "vocab_size": 32000,
-}
-MIXTRAL: Final = {**MISTRAL, "num_local_experts": 8, "num_experts_per_tok": 2, "sliding_window": None}
 
-
-@reads("MistralForCausalLM", family="Mistral", model_types=("mistral",), defaults=MISTRAL)
+@reads("MistralForCausalLM", family="Mistral", model_types=("mistral",))
 def mistral(keys: Keys) -> Blueprint:
     """As Llama, with a sliding window on every layer where the config has one.
 
@@ -47,7 +32,7 @@ def mistral(keys: Keys) -> Blueprint:
     return decoder(keys, its, [layer] * its.layers, intermediate=width)
 
 
-@reads("MixtralForCausalLM", family="Mixtral", model_types=("mixtral",), defaults=MIXTRAL)
+@reads("MixtralForCausalLM", family="Mixtral", model_types=("mixtral",))
 def mixtral(keys: Keys) -> Blueprint:
     """Mistral's attention, and a mixture of experts in every layer."""
     its = sizes(keys)

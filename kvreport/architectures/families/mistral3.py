@@ -2,70 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from kvreport.architectures.attention import Kind, layer_kinds, window
 from kvreport.architectures.blueprint import Blueprint, Tensor
 from kvreport.architectures.decoder import decoder, sizes, tied
 from kvreport.architectures.dense import attention_layers, block
 from kvreport.architectures.families.deepseek import latent_mixture
-from kvreport.architectures.families.mistral import MISTRAL
 from kvreport.architectures.keys import Keys
+from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
 from kvreport.architectures.vision import MAX_DEPTH, section_or_default, times
 from kvreport.architectures.weights import Tensors, gated_mlp, linear, norm
 
-MINISTRAL: Final = {**MISTRAL}
-MINISTRAL3: Final = {
-    "head_dim": 128,
-    "hidden_size": 4096,
-    "intermediate_size": 14336,
-    "max_position_embeddings": 262144,
-    "num_attention_heads": 32,
-    "num_hidden_layers": 34,
-    "num_key_value_heads": 8,
-    "tie_word_embeddings": False,
-    "vocab_size": 131072,
-}
-MISTRAL3: Final = {
-    "hidden_size": 4096,
-    "intermediate_size": 14336,
-    "max_position_embeddings": 131072,
-    "num_attention_heads": 32,
-    "num_hidden_layers": 32,
-    "num_key_value_heads": 8,
-    "vocab_size": 32000,
-}
-MISTRAL4: Final = {
-    "attention_bias": False,
-    "first_k_dense_replace": 0,
-    "hidden_size": 4096,
-    "intermediate_size": 12288,
-    "kv_lora_rank": 256,
-    "max_position_embeddings": 1048576,
-    "moe_intermediate_size": 2048,
-    "n_routed_experts": 128,
-    "n_shared_experts": 1,
-    "num_attention_heads": 32,
-    "num_experts_per_tok": 4,
-    "num_hidden_layers": 36,
-    "q_lora_rank": 1024,
-    "qk_nope_head_dim": 64,
-    "qk_rope_head_dim": 64,
-    "tie_word_embeddings": False,
-    "v_head_dim": 128,
-    "vocab_size": 131072,
-}
-PIXTRAL: Final = {
-    "hidden_size": 1024,
-    "intermediate_size": 4096,
-    "num_channels": 3,
-    "num_hidden_layers": 24,
-    "patch_size": 16,
-}
 
-
-@reads("MinistralForCausalLM", family="Ministral", model_types=("ministral",), defaults=MINISTRAL)
+@reads("MinistralForCausalLM", family="Ministral", model_types=("ministral",))
 def ministral(keys: Keys) -> Blueprint:
     """Mistral with a kind per layer."""
     its = sizes(keys)
@@ -78,27 +27,28 @@ def ministral(keys: Keys) -> Blueprint:
     return decoder(keys, its, attention_layers(its, tensors, kinds=kinds, span=span), intermediate=width)
 
 
-@reads("Ministral3ForCausalLM", family="Ministral 3", model_types=("ministral3",), defaults=MINISTRAL3)
+@reads("Ministral3ForCausalLM", family="Ministral 3", model_types=("ministral3",))
 def ministral3(keys: Keys) -> Blueprint:
     """Mistral with rotary scaling built in; no window unless the config has one."""
     return _text(keys, "model", "lm_head", ())
 
 
-@reads(
-    "Mistral3ForConditionalGeneration", family="Mistral Small", model_types=("mistral3",), defaults=MISTRAL3
-)
+@reads("Mistral3ForConditionalGeneration", family="Mistral Small", model_types=("mistral3",))
 def mistral3(keys: Keys) -> Blueprint:
     """Mistral's text model, of either class, behind Pixtral's tower and a merger of 2x2 patches.
 
     The class ties embedding and head unless the config says otherwise.
     """
     if keys.raw("model_type") == "ministral3":
-        keys = keys.with_defaults(MINISTRAL3)
-    vision = section_or_default(keys.outer, "vision_config", PIXTRAL)
+        keys = keys.with_defaults(published("Ministral3ForCausalLM"))
+    vision = section_or_default(keys.outer, "vision_config", published("pixtral_vision"))
     extra = pixtral(keys, vision, keys.whole("hidden_size"))
     if keys.raw("model_type") == "mistral4":
         return latent_mixture(
-            keys.with_defaults(MISTRAL4), correction=False, base="model.language_model", extra=extra
+            keys.with_defaults(published("Mistral4ForCausalLM")),
+            correction=False,
+            base="model.language_model",
+            extra=extra,
         )
     return _text(keys, "model.language_model", "lm_head", extra, tie=tied(keys, default=True))
 
@@ -157,7 +107,7 @@ def pixtral(keys: Keys, vision: Keys, text_hidden: int) -> Tensors:
     )
 
 
-@reads("Mistral4ForCausalLM", family="Mistral 4", model_types=("mistral4",), defaults=MISTRAL4)
+@reads("Mistral4ForCausalLM", family="Mistral 4", model_types=("mistral4",))
 def mistral4(keys: Keys) -> Blueprint:
     """DeepSeek-V3's layers with a smaller latent; the router has no offsets."""
     return latent_mixture(keys, correction=False)

@@ -2,56 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from kvreport.architectures.attention import MLA, latent_cache
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
 from kvreport.architectures.decoder import Sizes, decoder, expert_counts
 from kvreport.architectures.families.deepseek import latent_sizes, mixture, mixture_pattern
 from kvreport.architectures.families.glm import indexed_layers
-from kvreport.architectures.families.mistral3 import PIXTRAL, pixtral
+from kvreport.architectures.families.mistral3 import pixtral
 from kvreport.architectures.keys import MAX_LAYERS, Keys
+from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
 from kvreport.architectures.vision import section_or_default
 from kvreport.architectures.weights import Tensors, gated_mlp, linear, norm, norms, out_linear
 from kvreport.catalog.caches import Cache, Indexer, Shared
-
-MISTRAL_LARGE4: Final = {
-    "attention_bias": False,
-    "first_k_dense_replace": 1,
-    "hidden_size": 6144,
-    "index_head_dim": 128,
-    "index_n_heads": 32,
-    "index_topk": 2048,
-    "intermediate_size": 24576,
-    "kv_lora_rank": 512,
-    "max_position_embeddings": 1048576,
-    "moe_intermediate_size": 6144,
-    "n_routed_experts": 128,
-    "n_shared_experts": 1,
-    "num_attention_heads": 64,
-    "num_experts_per_tok": 4,
-    "num_hidden_layers": 72,
-    "qk_nope_head_dim": 64,
-    "qk_rope_head_dim": 64,
-    "tie_word_embeddings": False,
-    "v_head_dim": 128,
-    "vocab_size": 204800,
-}
-_PIXTRAL: Final = {
-    **PIXTRAL,
-    "hidden_size": 2048,
-    "intermediate_size": 6144,
-    "num_hidden_layers": 30,
-    "patch_size": 14,
-}
 
 
 @reads(
     "MistralLarge4ForConditionalGeneration",
     family="Mistral Large",
     model_types=("mistral_large4",),
-    defaults=MISTRAL_LARGE4,
 )
 def mistral_large4(keys: Keys) -> Blueprint:
     """Every layer picks the tokens it reads; layers may read an earlier layer's latent."""
@@ -86,7 +54,7 @@ def mistral_large4(keys: Keys) -> Blueprint:
                 ),
             )
         )
-    vision = section_or_default(keys.outer, "vision_config", _PIXTRAL)
+    vision = section_or_default(keys.outer, "vision_config", published("mistral_large4_vision"))
     return decoder(
         keys,
         its,

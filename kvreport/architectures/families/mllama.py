@@ -8,6 +8,7 @@ from kvreport.architectures.attention import attention_cache
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
 from kvreport.architectures.decoder import decoder, sizes
 from kvreport.architectures.keys import MAX_LAYERS, Keys
+from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
 from kvreport.architectures.vision import MAX_DEPTH, check_heads, plain_block, section_or_default, times
 from kvreport.architectures.weights import (
@@ -20,28 +21,6 @@ from kvreport.architectures.weights import (
 )
 from kvreport.catalog.caches import CrossAttention
 
-MLLAMA: Final = {
-    "cross_attention_layers": (3, 8, 13, 18, 23, 28, 33, 38),
-    "hidden_size": 4096,
-    "intermediate_size": 14336,
-    "max_position_embeddings": 131072,
-    "num_attention_heads": 32,
-    "num_hidden_layers": 40,
-    "num_key_value_heads": 8,
-    "tie_word_embeddings": False,
-    "vocab_size": 128256,
-}
-MLLAMA_VISION: Final = {
-    "hidden_size": 1280,
-    "image_size": 448,
-    "intermediate_size": 5120,
-    "max_num_tiles": 4,
-    "num_channels": 3,
-    "num_global_layers": 8,
-    "num_hidden_layers": 32,
-    "patch_size": 14,
-    "vision_output_dim": 7680,
-}
 _EXTRA_TOKENS: Final = 8
 """Rows that the embedding has beyond the vocabulary (the image token), and the head has not."""
 _DEFAULT_ASPECT_RATIOS: Final = 8
@@ -51,7 +30,6 @@ _DEFAULT_ASPECT_RATIOS: Final = 8
     "MllamaForConditionalGeneration",
     family="Llama 3.2 Vision",
     model_types=("mllama",),
-    defaults=MLLAMA,
 )
 def mllama(keys: Keys) -> Blueprint:
     """Llama 3's layers with gated cross-attention layers between them.
@@ -62,7 +40,7 @@ def mllama(keys: Keys) -> Blueprint:
     """
     its = sizes(keys)
     width = keys.whole("intermediate_size")
-    vision = section_or_default(keys.outer, "vision_config", MLLAMA_VISION)
+    vision = section_or_default(keys.outer, "vision_config", published("mllama_vision"))
     tokens = _patches(vision) * vision.whole("max_num_tiles", high=1 << 10)
     crossing = set(keys.wholes("cross_attention_layers", high=MAX_LAYERS) or [])
     around = norms("input_layernorm", "post_attention_layernorm", width=its.hidden)

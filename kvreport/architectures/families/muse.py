@@ -10,6 +10,7 @@ from kvreport.architectures.decoder import Sizes, decoder, expert_counts, outer_
 from kvreport.architectures.dense import attention_layers, block
 from kvreport.architectures.families.gemma import FOUR_NORMS
 from kvreport.architectures.keys import Keys
+from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
 from kvreport.architectures.vision import MAX_DEPTH, plain_block, section_or_default, times
 from kvreport.architectures.weights import (
@@ -22,51 +23,7 @@ from kvreport.architectures.weights import (
     router,
 )
 
-MUSE: Final = {
-    "attention_bias": False,
-    "head_dim": 128,
-    "hidden_size": 6656,
-    "intermediate_size": 19968,
-    "max_position_embeddings": 131072,
-    "num_attention_heads": 32,
-    "num_hidden_layers": 52,
-    "num_key_value_heads": 2,
-    "sliding_window": 2048,
-    "tie_word_embeddings": False,
-    "vocab_size": 202048,
-}
-MUSE_VISION: Final = {
-    "hidden_size": 1536,
-    "intermediate_size": 8960,
-    "merge_size": 2,
-    "num_hidden_layers": 50,
-    "patch_size": 14,
-    "patch_temporal": 2,
-    "pos_emb_height": 32,
-    "pos_emb_width": 32,
-}
-SPARK: Final = {
-    **MUSE,
-    "head_dim": 64,
-    "hidden_size": 8192,
-    "intermediate_size": 16384,
-    "max_position_embeddings": 1048576,
-    "moe_hidden_size": 4096,
-    "moe_intermediate_size": 4096,
-    "num_attention_heads": 128,
-    "num_experts_per_tok": 8,
-    "num_hidden_layers": 62,
-    "num_key_value_heads": 16,
-    "num_local_experts": 256,
-}
 SPARK_NORMS: Final = ("input_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm")
-SPARK_AUDIO: Final = {
-    "conv_kernel_size": 7,
-    "depths": (2, 2, 2, 2),
-    "hidden_sizes": (256, 512, 1024, 2048),
-    "patch_sizes": (16, 6, 5, 4),
-}
-MUSE_OUTER: Final = {"out_hidden_size": 6144, "projector_hidden_size": 4096}
 
 
 @reads(
@@ -74,7 +31,6 @@ MUSE_OUTER: Final = {"out_hidden_size": 6144, "projector_hidden_size": 4096}
     "MuseGlimmerForCausalLM",
     family="Muse",
     model_types=("muse_glimmer", "muse_glimmer_text"),
-    defaults=MUSE,
 )
 def muse_glimmer(keys: Keys) -> Blueprint:
     """Every fourth layer, counted from the last, reads everything; norms stand on both sides."""
@@ -108,7 +64,6 @@ def muse_glimmer(keys: Keys) -> Blueprint:
     "MuseSparkForCausalLM",
     family="Muse",
     model_types=("muse_spark", "muse_spark_text"),
-    defaults=SPARK,
 )
 def muse_spark(keys: Keys) -> Blueprint:
     """Experts run at half of the width, between two projections; residuals pass through learned gates."""
@@ -172,7 +127,7 @@ def _gate(its: Sizes) -> Tensors:
 
 def _audio(keys: Keys, text_hidden: int) -> Tensors:
     """A pyramid of convolutions over the samples of a waveform."""
-    audio = section_or_default(keys.outer, "audio_config", SPARK_AUDIO)
+    audio = section_or_default(keys.outer, "audio_config", published("spark_audio"))
     audio.has("out_hidden_size", "num_hidden_layers")
     widths = audio.wholes("hidden_sizes") or []
     steps = audio.wholes("patch_sizes", length=len(widths)) or []
@@ -206,8 +161,8 @@ def _audio(keys: Keys, text_hidden: int) -> Tensors:
 
 def _vision(keys: Keys, text_hidden: int) -> Tensors:
     """Patches of two frames through a linear layer, learned positions, and a two-step projection."""
-    outer = keys.outer.with_defaults(MUSE_OUTER)
-    vision = section_or_default(keys.outer, "vision_config", MUSE_VISION)
+    outer = keys.outer.with_defaults(published("muse_outer"))
+    vision = section_or_default(keys.outer, "vision_config", published("muse_vision"))
     hidden = vision.whole("hidden_size")
     patch = vision.whole("patch_size", high=1 << 12)
     frames = vision.whole("patch_temporal", high=64)

@@ -25,29 +25,6 @@ from kvreport.architectures.weights import (
 
 Part = Literal["mamba", "attention", "mlp", "moe"]
 
-NEMOTRON_H: Final = {
-    "conv_kernel": 4,
-    "head_dim": 128,
-    "hidden_size": 4096,
-    "intermediate_size": 21504,
-    "mamba_head_dim": 64,
-    "mamba_num_heads": 128,
-    "mamba_ssm_cache_dtype": "float32",
-    "max_position_embeddings": 4096,
-    "mlp_bias": False,
-    "moe_intermediate_size": 7688,
-    "moe_shared_expert_intermediate_size": 7688,
-    "n_groups": 8,
-    "n_routed_experts": 8,
-    "n_shared_experts": 1,
-    "num_attention_heads": 32,
-    "num_experts_per_tok": 2,
-    "num_key_value_heads": 8,
-    "ssm_state_size": 128,
-    "use_bias": False,
-    "use_conv_bias": True,
-    "vocab_size": 131072,
-}
 _LETTERS: Final[dict[str, Part]] = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
 _WORDS: Final[dict[str, Part]] = {
     "mamba": "mamba",
@@ -85,7 +62,7 @@ def _parts(keys: Keys) -> list[Part]:
     return parts
 
 
-@reads("NemotronHForCausalLM", family="Nemotron-H", model_types=("nemotron_h",), defaults=NEMOTRON_H)
+@reads("NemotronHForCausalLM", family="Nemotron-H", model_types=("nemotron_h",))
 def nemotron_h(keys: Keys) -> Blueprint:
     """Most layers keep a constant state or nothing; a handful are attention.
 

@@ -12,35 +12,6 @@ from kvreport.architectures.keys import Keys
 from kvreport.architectures.registry import reads
 from kvreport.architectures.weights import Tensors, gated_mlp, norms, routed_experts, router
 
-OLMO: Final = {
-    "attention_bias": False,
-    "hidden_size": 4096,
-    "intermediate_size": 11008,
-    "max_position_embeddings": 2048,
-    "num_attention_heads": 32,
-    "num_hidden_layers": 32,
-    "tie_word_embeddings": False,
-    "vocab_size": 50304,
-}
-OLMO3: Final = {**OLMO, "sliding_window": 4096}
-OLMOE: Final = {
-    **OLMO,
-    "hidden_size": 2048,
-    "intermediate_size": 2048,
-    "max_position_embeddings": 4096,
-    "num_attention_heads": 16,
-    "num_experts": 64,
-    "num_experts_per_tok": 8,
-    "num_hidden_layers": 16,
-    "num_key_value_heads": 16,
-}
-FLEX_OLMO: Final = {
-    **OLMO,
-    "max_position_embeddings": 4096,
-    "num_experts": 7,
-    "num_experts_per_tok": 5,
-    "vocab_size": 100352,
-}
 BEHIND: Final = ("post_attention_layernorm", "post_feedforward_layernorm")
 
 
@@ -52,7 +23,7 @@ def whole_norms(its: Sizes) -> Tensors:
     )
 
 
-@reads("OlmoForCausalLM", family="OLMo", model_types=("olmo",), defaults=OLMO)
+@reads("OlmoForCausalLM", family="OLMo", model_types=("olmo",))
 def olmo(keys: Keys) -> Blueprint:
     """Its norms have no weights."""
     its = sizes(keys)
@@ -62,7 +33,7 @@ def olmo(keys: Keys) -> Blueprint:
     return decoder(keys, its, attention_layers(its, tensors), norm_weight=False, intermediate=width)
 
 
-@reads("Olmo2ForCausalLM", family="OLMo", model_types=("olmo2",), defaults=OLMO)
+@reads("Olmo2ForCausalLM", family="OLMo", model_types=("olmo2",))
 def olmo2(keys: Keys) -> Blueprint:
     """Norms behind attention and MLP instead of before, and on queries and keys."""
     its = sizes(keys)
@@ -71,7 +42,7 @@ def olmo2(keys: Keys) -> Blueprint:
     return decoder(keys, its, attention_layers(its, tensors), intermediate=width)
 
 
-@reads("Olmo3ForCausalLM", family="OLMo", model_types=("olmo3",), defaults=OLMO3)
+@reads("Olmo3ForCausalLM", family="OLMo", model_types=("olmo3",))
 def olmo3(keys: Keys) -> Blueprint:
     """Three windows, then one layer that reads everything; only the latter's positions are scaled."""
     its = sizes(keys)
@@ -83,7 +54,7 @@ def olmo3(keys: Keys) -> Blueprint:
     return decoder(keys, its, attention_layers(its, tensors, kinds, window(keys)), intermediate=width)
 
 
-@reads("OlmoeForCausalLM", family="OLMo", model_types=("olmoe",), defaults=OLMOE)
+@reads("OlmoeForCausalLM", family="OLMo", model_types=("olmoe",))
 def olmoe(keys: Keys) -> Blueprint:
     """Norms before again; a mixture in every layer, each expert as wide as ``intermediate_size``."""
     its = sizes(keys)
@@ -93,7 +64,7 @@ def olmoe(keys: Keys) -> Blueprint:
     return decoder(keys, its, attention_layers(its, tensors), intermediate=width, experts=experts)
 
 
-@reads("FlexOlmoForCausalLM", family="OLMo", model_types=("flex_olmo",), defaults=FLEX_OLMO)
+@reads("FlexOlmoForCausalLM", family="OLMo", model_types=("flex_olmo",))
 def flex_olmo(keys: Keys) -> Blueprint:
     """OLMo 2 with a few experts, each trained by itself."""
     its = sizes(keys)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from kvreport.architectures.attention import (
     Kind,
     attention_cache,
@@ -19,20 +17,8 @@ from kvreport.architectures.keys import Keys
 from kvreport.architectures.registry import reads
 from kvreport.architectures.weights import Tensors, gated_mlp, linear, norm, norms, out_linear
 
-OLMO_HYBRID: Final = {
-    "attention_bias": False,
-    "hidden_size": 3840,
-    "intermediate_size": 11008,
-    "linear_conv_kernel_dim": 4,
-    "max_position_embeddings": 65536,
-    "num_attention_heads": 30,
-    "num_hidden_layers": 32,
-    "tie_word_embeddings": False,
-    "vocab_size": 100352,
-}
 
-
-@reads("OlmoHybridForCausalLM", family="OLMo", model_types=("olmo_hybrid",), defaults=OLMO_HYBRID)
+@reads("OlmoHybridForCausalLM", family="OLMo", model_types=("olmo_hybrid",))
 def olmo_hybrid(keys: Keys) -> Blueprint:
     """Norms stand behind attention, but before the recurrent mixer."""
     its = sizes(keys)

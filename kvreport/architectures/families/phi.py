@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from kvreport.architectures.attention import Kind, grouped_heads, head_dim, layer_count, window
 from kvreport.architectures.blueprint import Blueprint
 from kvreport.architectures.decoder import Sizes, context, decoder, expert_counts, sizes, vocabulary
@@ -19,38 +17,8 @@ from kvreport.architectures.weights import (
     self_attention,
 )
 
-PHI: Final = {
-    "hidden_size": 2048,
-    "max_position_embeddings": 2048,
-    "num_attention_heads": 32,
-    "num_hidden_layers": 24,
-    "qk_layernorm": False,
-    "tie_word_embeddings": False,
-    "vocab_size": 51200,
-}
-PHI3: Final = {
-    "hidden_size": 3072,
-    "intermediate_size": 8192,
-    "max_position_embeddings": 4096,
-    "num_attention_heads": 32,
-    "num_hidden_layers": 32,
-    "tie_word_embeddings": False,
-    "vocab_size": 32064,
-}
-PHIMOE: Final = {
-    **PHI3,
-    "attention_bias": False,
-    "hidden_size": 4096,
-    "intermediate_size": 6400,
-    "lm_head_bias": False,
-    "max_position_embeddings": 131072,
-    "num_experts_per_tok": 2,
-    "num_key_value_heads": 8,
-    "num_local_experts": 16,
-}
 
-
-@reads("PhiForCausalLM", family="Phi", model_types=("phi", "phi-msft"), defaults=PHI)
+@reads("PhiForCausalLM", family="Phi", model_types=("phi", "phi-msft"))
 def phi(keys: Keys) -> Blueprint:
     """Attention and MLP side by side behind one LayerNorm; a bias on everything, the head too.
 
@@ -92,7 +60,7 @@ def phi(keys: Keys) -> Blueprint:
     )
 
 
-@reads("Phi3ForCausalLM", family="Phi", model_types=("phi3",), defaults=PHI3)
+@reads("Phi3ForCausalLM", family="Phi", model_types=("phi3",))
 def phi3(keys: Keys) -> Blueprint:
     """Llama with queries, keys and values in one matrix, gate and up projection in another.
 
@@ -139,7 +107,7 @@ def phi3_small(keys: Keys) -> Blueprint:
     )
 
 
-@reads("PhiMoEForCausalLM", "PhimoeForCausalLM", family="Phi", model_types=("phimoe",), defaults=PHIMOE)
+@reads("PhiMoEForCausalLM", "PhimoeForCausalLM", family="Phi", model_types=("phimoe",))
 def phimoe(keys: Keys) -> Blueprint:
     """Sixteen experts behind attention with biases; LayerNorms."""
     its = sizes(keys)

@@ -6,57 +6,19 @@ from dataclasses import replace
 from typing import Final
 
 from kvreport.architectures.blueprint import Blueprint, Tensor
-from kvreport.architectures.families.phi import PHI3, phi3
+from kvreport.architectures.families.phi import phi3
 from kvreport.architectures.keys import Keys
+from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
-from kvreport.architectures.vision import MAX_DEPTH, SIGLIP, clip, section_or_default, siglip, times
+from kvreport.architectures.vision import MAX_DEPTH, clip, section_or_default, siglip, times
 from kvreport.architectures.weights import Tensors, linear, norm
 
-PHI4_MULTIMODAL: Final = {
-    **PHI3,
-    "max_position_embeddings": 131072,
-    "num_key_value_heads": 8,
-    "vocab_size": 200064,
-}
-PHI4_VISION: Final = {
-    **SIGLIP,
-    "hidden_size": 1152,
-    "image_size": 448,
-    "intermediate_size": 4304,
-    "num_hidden_layers": 27,
-    "patch_size": 14,
-    "vision_use_head": True,
-}
-PHI4_AUDIO: Final = {
-    "bias_max_distance": 1000,
-    "bias_symmetric": False,
-    "depthwise_multiplier": 1,
-    "depthwise_separable_out_channel": 1024,
-    "downsample_rate": 1,
-    "ext_pw_out_channel": 1024,
-    "hidden_size": 1024,
-    "input_size": 80,
-    "intermediate_size": 1536,
-    "kernel_size": 3,
-    "nemo_conv_channels": 1024,
-    "num_attention_heads": 16,
-    "num_blocks": 24,
-    "time_reduction": 8,
-}
-CLIP_L_336: Final = {
-    "hidden_size": 1024,
-    "image_size": 336,
-    "intermediate_size": 4096,
-    "num_channels": 3,
-    "num_hidden_layers": 24,
-    "patch_size": 14,
-}
 _CLIP: Final = "openai/clip-vit-large-patch14-336"
 _IMAGES: Final = "model.embed_tokens_extend.image_embed"
 _SPEECH: Final = "model.embed_tokens_extend.audio_embed"
 
 
-@reads("Phi3VForCausalLM", family="Phi", model_types=("phi3_v",), defaults=PHI3)
+@reads("Phi3VForCausalLM", family="Phi", model_types=("phi3_v",))
 def phi3_vision(keys: Keys) -> Blueprint:
     """Phi-3 and Phi-3.5 vision: CLIP's large tower, whose patches are merged four to one."""
     named = keys.section("img_processor")
@@ -64,7 +26,7 @@ def phi3_vision(keys: Keys) -> Blueprint:
         found = None if named is None else named.raw("model_name")
         raise keys.fault("img_processor.model_name", found, f"{_CLIP}, whose dimensions are known")
     blueprint = phi3(keys)
-    tower = Keys({}, keys.where, keys.field("img_processor"), CLIP_L_336)
+    tower = Keys({}, keys.where, keys.field("img_processor"), published("clip_l_336"))
     path = "model.vision_embed_tokens"
     hidden, merged = blueprint.hidden_size, 4 * 1024
     blueprint.outer += (
@@ -81,13 +43,12 @@ def phi3_vision(keys: Keys) -> Blueprint:
     "Phi4MultimodalForCausalLM",
     family="Phi",
     model_types=("phi4_multimodal",),
-    defaults=PHI4_MULTIMODAL,
 )
 def phi4_multimodal(keys: Keys) -> Blueprint:
     """Phi-4-multimodal as the library's class has it: SigLIP with its head, a conformer, four projections."""
     blueprint = phi3(keys)
-    vision = section_or_default(keys, "vision_config", PHI4_VISION)
-    audio = section_or_default(keys, "audio_config", PHI4_AUDIO)
+    vision = section_or_default(keys, "vision_config", published("phi4_vision"))
+    audio = section_or_default(keys, "audio_config", published("phi4_audio"))
     hidden, seen = blueprint.hidden_size, vision.whole("hidden_size")
     heard = audio.whole("hidden_size") * audio.whole("downsample_rate", high=64)
     blueprint.outer += (

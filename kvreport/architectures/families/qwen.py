@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from kvreport.architectures.attention import Kind, attention_cache, layer_kinds, window
 from kvreport.architectures.blueprint import Blueprint, Layer
 from kvreport.architectures.decoder import Sizes, decoder, expert_counts, sizes
@@ -19,59 +17,6 @@ from kvreport.architectures.weights import (
     router,
     self_attention,
 )
-
-QWEN2: Final = {
-    "hidden_size": 4096,
-    "intermediate_size": 22016,
-    "max_position_embeddings": 32768,
-    "max_window_layers": 28,
-    "num_attention_heads": 32,
-    "num_hidden_layers": 32,
-    "num_key_value_heads": 32,
-    "sliding_window": 4096,
-    "tie_word_embeddings": False,
-    "use_sliding_window": False,
-    "vocab_size": 151936,
-}
-QWEN3: Final = {**QWEN2, "head_dim": 128}
-QWEN3_MOE: Final = {
-    **QWEN2,
-    "hidden_size": 2048,
-    "intermediate_size": 6144,
-    "decoder_sparse_step": 1,
-    "moe_intermediate_size": 768,
-    "num_experts": 128,
-    "num_experts_per_tok": 8,
-    "num_hidden_layers": 24,
-    "num_key_value_heads": 4,
-}
-QWEN2_MOE: Final = {
-    **QWEN2,
-    "hidden_size": 2048,
-    "intermediate_size": 5632,
-    "decoder_sparse_step": 1,
-    "moe_intermediate_size": 1408,
-    "num_attention_heads": 16,
-    "num_experts": 60,
-    "num_experts_per_tok": 4,
-    "num_hidden_layers": 24,
-    "num_key_value_heads": 16,
-    "shared_expert_intermediate_size": 5632,
-}
-
-MELLUM: Final = {
-    **QWEN3_MOE,
-    "attention_bias": False,
-    "head_dim": 128,
-    "hidden_size": 2304,
-    "intermediate_size": 7168,
-    "max_position_embeddings": 131072,
-    "moe_intermediate_size": 896,
-    "num_experts": 64,
-    "num_hidden_layers": 28,
-    "sliding_window": 1024,
-    "vocab_size": 98304,
-}
 
 
 def qwen_windows(keys: Keys, its: Sizes) -> list[tuple[Kind, int | None]]:
@@ -110,13 +55,13 @@ def mixture(keys: Keys, hidden: int, routed: int, *, shared: int | None = None, 
     )
 
 
-@reads("Qwen2ForCausalLM", family="Qwen2", model_types=("qwen2",), defaults=QWEN2)
+@reads("Qwen2ForCausalLM", family="Qwen2", model_types=("qwen2",))
 def qwen2(keys: Keys) -> Blueprint:
     """As Llama, with a bias on queries, keys and values."""
     return dense(keys, qkv_bias=True, qk_norm=False)
 
 
-@reads("Qwen3ForCausalLM", family="Qwen3", model_types=("qwen3",), defaults=QWEN3)
+@reads("Qwen3ForCausalLM", family="Qwen3", model_types=("qwen3",))
 def qwen3(keys: Keys) -> Blueprint:
     """No bias; queries and keys are normalised per head."""
     return dense(keys, qkv_bias=keys.flag("attention_bias", default=False), qk_norm=True)
@@ -156,14 +101,14 @@ def _attention(keys: Keys, its: Sizes, *, qkv_bias: bool, qk_norm: bool) -> Tens
     )
 
 
-@reads("Qwen3MoeForCausalLM", family="Qwen3", model_types=("qwen3_moe",), defaults=QWEN3_MOE)
+@reads("Qwen3MoeForCausalLM", family="Qwen3", model_types=("qwen3_moe",))
 def qwen3_moe(keys: Keys) -> Blueprint:
     """Qwen3's attention with a mixture of experts."""
     bias = keys.flag("attention_bias", default=False)
     return sparse(keys, qkv_bias=bias, qk_norm=True)
 
 
-@reads("Qwen2MoeForCausalLM", family="Qwen2", model_types=("qwen2_moe",), defaults=QWEN2_MOE)
+@reads("Qwen2MoeForCausalLM", family="Qwen2", model_types=("qwen2_moe",))
 def qwen2_moe(keys: Keys) -> Blueprint:
     """Qwen2's attention with a mixture of experts and one gated shared expert."""
     bias = keys.flag("qkv_bias", default=True)
@@ -194,7 +139,7 @@ def sparse(
     return decoder(keys, its, layers, base=base, intermediate=width, experts=(routed, per_token), extra=extra)
 
 
-@reads("MellumForCausalLM", family="Mellum", model_types=("mellum",), defaults=MELLUM)
+@reads("MellumForCausalLM", family="Mellum", model_types=("mellum",))
 def mellum(keys: Keys) -> Blueprint:
     """Mellum 2: Qwen3's mixture with a kind for every layer's attention and MLP."""
     its = sizes(keys)

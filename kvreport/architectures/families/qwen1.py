@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from kvreport.architectures.attention import layer_count
 from kvreport.architectures.blueprint import Blueprint
 from kvreport.architectures.decoder import Sizes, context, decoder, vocabulary
@@ -12,20 +10,8 @@ from kvreport.architectures.keys import Keys
 from kvreport.architectures.registry import reads
 from kvreport.architectures.weights import gated_mlp, norms
 
-QWEN: Final = {
-    "hidden_size": 4096,
-    "intermediate_size": 22016,
-    "kv_channels": 128,
-    "max_position_embeddings": 8192,
-    "no_bias": True,
-    "num_attention_heads": 32,
-    "num_hidden_layers": 32,
-    "tie_word_embeddings": False,
-    "vocab_size": 151936,
-}
 
-
-@reads("QWenLMHeadModel", family="Qwen", model_types=("qwen",), defaults=QWEN)
+@reads("QWenLMHeadModel", family="Qwen", model_types=("qwen",))
 def qwen(keys: Keys) -> Blueprint:
     """Read Qwen 1: ``intermediate_size`` counts gate and up together, so each is half as wide.
 

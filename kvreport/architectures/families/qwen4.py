@@ -16,38 +16,12 @@ from kvreport.architectures.decoder import decoder, expert_counts, sizes
 from kvreport.architectures.families.qwen import mixture
 from kvreport.architectures.families.qwen_hybrid import gated_deltanet
 from kvreport.architectures.keys import MAX_LAYERS, Keys
+from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
-from kvreport.architectures.vision import QWEN3_5_VISION, qwen3_vision, section_or_default
+from kvreport.architectures.vision import qwen3_vision, section_or_default
 from kvreport.architectures.weights import Tensors, linear, norms, self_attention
 from kvreport.catalog.caches import Cache, Indexer, RecurrentState, StateTensor
 
-QWEN4_EXP: Final = {
-    "attention_bias": False,
-    "hc_count": 4,
-    "hc_lowrank": 320,
-    "head_dim": 256,
-    "heads_per_ngram": 8,
-    "hidden_size": 2048,
-    "linear_conv_kernel_dim": 4,
-    "linear_key_head_dim": 128,
-    "linear_num_key_heads": 16,
-    "linear_num_value_heads": 32,
-    "linear_value_head_dim": 128,
-    "make_ngram_vocab_size_divisible_by": 128,
-    "max_position_embeddings": 32768,
-    "moe_intermediate_size": 512,
-    "ngram_size": 3,
-    "ngram_vocab_size_base": 20_000_000,
-    "num_attention_heads": 16,
-    "num_experts": 512,
-    "num_experts_per_tok": 10,
-    "num_hidden_layers": 40,
-    "num_key_value_heads": 2,
-    "ple_conv_kernel_size": 4,
-    "shared_expert_intermediate_size": 512,
-    "tie_word_embeddings": False,
-    "vocab_size": 248320,
-}
 _LINEAR: Final = "linear_attention"
 _WORDS: Final = (_LINEAR, "full_attention", "indexed_attention", "qwen_sparse_attention")
 _MAX_TABLES: Final = 512
@@ -72,7 +46,6 @@ class _Parts:
     "Qwen4ExpForCausalLM",
     family="Qwen3.8",
     model_types=("qwen4_exp", "qwen4_exp_text"),
-    defaults=QWEN4_EXP,
 )
 def qwen4_exp(keys: Keys) -> Blueprint:
     """Gated residuals around everything; no final norm, but a last mixer that has one."""
@@ -105,7 +78,11 @@ def qwen4_exp(keys: Keys) -> Blueprint:
         layers.append(Layer(name, caches, (*tensors, *around)))
     nested = keys.outer is not keys
     base = "model.language_model" if nested else "model"
-    vision = qwen3_vision(section_or_default(keys.outer, "vision_config", QWEN3_5_VISION)) if nested else ()
+    vision = (
+        qwen3_vision(section_or_default(keys.outer, "vision_config", published("qwen3_5_vision")))
+        if nested
+        else ()
+    )
     mixer = _residual(f"{base}.hyper_connection_mixer", its.hidden, streams, rank, inject=False)
     predicts = keys.whole("mtp_num_hidden_layers", default=0, low=0, high=64)
     return decoder(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from kvreport.architectures.attention import (
     attention_cache,
     gated_deltanet_state,
@@ -14,8 +12,9 @@ from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
 from kvreport.architectures.decoder import Sizes, decoder, expert_counts, sizes
 from kvreport.architectures.families.qwen import mixture, sparse_layers
 from kvreport.architectures.keys import MAX_LAYERS, Keys
+from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
-from kvreport.architectures.vision import QWEN3_5_VISION, qwen3_vision, section_or_default
+from kvreport.architectures.vision import qwen3_vision, section_or_default
 from kvreport.architectures.weights import (
     Tensors,
     gated_mlp,
@@ -25,47 +24,6 @@ from kvreport.architectures.weights import (
     out_linear,
     self_attention,
 )
-
-_HYBRID: Final = {
-    "attention_bias": False,
-    "decoder_sparse_step": 1,
-    "head_dim": 256,
-    "linear_conv_kernel_dim": 4,
-    "linear_key_head_dim": 128,
-    "linear_num_key_heads": 16,
-    "linear_num_value_heads": 32,
-    "linear_value_head_dim": 128,
-    "max_position_embeddings": 32768,
-    "num_attention_heads": 16,
-    "tie_word_embeddings": False,
-}
-QWEN3_5: Final = {
-    **_HYBRID,
-    "hidden_size": 4096,
-    "intermediate_size": 12288,
-    "num_hidden_layers": 32,
-    "num_key_value_heads": 4,
-    "vocab_size": 248320,
-}
-QWEN3_5_MOE: Final = {
-    **_HYBRID,
-    "hidden_size": 2048,
-    "moe_intermediate_size": 512,
-    "num_experts": 256,
-    "num_experts_per_tok": 8,
-    "num_hidden_layers": 40,
-    "num_key_value_heads": 2,
-    "shared_expert_intermediate_size": 512,
-    "vocab_size": 248320,
-}
-QWEN3_NEXT: Final = {
-    **QWEN3_5_MOE,
-    "intermediate_size": 5632,
-    "num_experts": 512,
-    "num_experts_per_tok": 10,
-    "num_hidden_layers": 48,
-    "vocab_size": 151936,
-}
 
 
 def gated_deltanet(keys: Keys, hidden: int, *, fused: bool) -> tuple[tuple[int, int, int, int, int], Tensors]:
@@ -146,7 +104,7 @@ def _base(keys: Keys) -> str:
 def _vision(keys: Keys) -> Tensors:
     if keys.outer is keys:
         return ()
-    return qwen3_vision(section_or_default(keys.outer, "vision_config", QWEN3_5_VISION))
+    return qwen3_vision(section_or_default(keys.outer, "vision_config", published("qwen3_5_vision")))
 
 
 def _mtp(keys: Keys, its: Sizes, mlp: Tensors) -> Tensors:
@@ -179,7 +137,6 @@ def _as_mtp(name: str, tensor: Tensor, times: int) -> Tensor:
     "Qwen3_5ForCausalLM",
     family="Qwen3.5",
     model_types=("qwen3_5", "qwen3_5_text"),
-    defaults=QWEN3_5,
 )
 def qwen3_5(keys: Keys) -> Blueprint:
     """Dense: a gated MLP after every mixer."""
@@ -196,7 +153,6 @@ def qwen3_5(keys: Keys) -> Blueprint:
     "Qwen3_5MoeForCausalLM",
     family="Qwen3.5",
     model_types=("qwen3_5_moe", "qwen3_5_moe_text"),
-    defaults=QWEN3_5_MOE,
 )
 def qwen3_5_moe(keys: Keys) -> Blueprint:
     """A mixture with one gated shared expert in every layer."""
@@ -208,7 +164,7 @@ def qwen3_5_moe(keys: Keys) -> Blueprint:
     return decoder(keys, its, layers, base=_base(keys), experts=(routed, per_token), extra=extra)
 
 
-@reads("Qwen3NextForCausalLM", family="Qwen3-Next", model_types=("qwen3_next",), defaults=QWEN3_NEXT)
+@reads("Qwen3NextForCausalLM", family="Qwen3-Next", model_types=("qwen3_next",))
 def qwen3_next(keys: Keys) -> Blueprint:
     """As Qwen3.5's mixtures, with fused input projections; its state is in the model's own type."""
     its = sizes(keys)

@@ -6,13 +6,12 @@ from dataclasses import replace
 from typing import Final
 
 from kvreport.architectures.blueprint import Blueprint, Tensor
-from kvreport.architectures.families.qwen import QWEN2, QWEN3_MOE, dense, sparse
+from kvreport.architectures.families.qwen import dense, sparse
 from kvreport.architectures.keys import Keys
+from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
 from kvreport.architectures.vision import (
     MAX_DEPTH,
-    QWEN2_5_VISION,
-    QWEN3_VISION,
     qwen2_5_vision,
     qwen3_vision,
     section_or_default,
@@ -20,32 +19,6 @@ from kvreport.architectures.vision import (
 )
 from kvreport.architectures.weights import Tensors, linear, norm
 
-QWEN2_5_OMNI: Final = {
-    **QWEN2,
-    "hidden_size": 3584,
-    "intermediate_size": 18944,
-    "num_attention_heads": 28,
-    "num_hidden_layers": 28,
-    "num_key_value_heads": 4,
-    "sliding_window": 32768,
-    "vocab_size": 152064,
-}
-QWEN3_OMNI: Final = {
-    **QWEN3_MOE,
-    "intermediate_size": 18944,
-    "num_attention_heads": 28,
-    "num_hidden_layers": 28,
-    "vocab_size": 3584,
-}
-OMNI_VISION: Final = {**QWEN2_5_VISION, "hidden_size": 3584}
-AUDIO: Final = {
-    "d_model": 1280,
-    "downsample_hidden_size": 480,
-    "encoder_ffn_dim": 5120,
-    "encoder_layers": 32,
-    "num_mel_bins": 128,
-    "output_dim": 3584,
-}
 _AUDIO: Final = "audio_tower"
 _TALKER: Final = (
     "Only the thinker is counted: the parts that turn its words into speech are not served with it."
@@ -58,12 +31,11 @@ _TALKER: Final = (
     "Qwen2_5OmniThinkerForConditionalGeneration",
     family="Qwen2.5-Omni",
     model_types=("qwen2_5_omni", "qwen2_5_omni_thinker"),
-    defaults=QWEN2_5_OMNI,
 )
 def qwen2_5_omni(keys: Keys) -> Blueprint:
     """Qwen2.5 with the tower of Qwen2.5-VL and a Whisper-like one."""
-    vision = section_or_default(keys.outer, "vision_config", OMNI_VISION)
-    audio = section_or_default(keys.outer, "audio_config", AUDIO)
+    vision = section_or_default(keys.outer, "vision_config", published("omni_vision"))
+    audio = section_or_default(keys.outer, "audio_config", published("qwen_omni_audio"))
     extra = (*qwen2_5_vision(vision, "visual"), *_whisper(audio))
     return _told(dense(keys, qkv_bias=True, qk_norm=False, extra=extra))
 
@@ -73,12 +45,11 @@ def qwen2_5_omni(keys: Keys) -> Blueprint:
     "Qwen3OmniMoeThinkerForConditionalGeneration",
     family="Qwen3-Omni",
     model_types=("qwen3_omni_moe", "qwen3_omni_moe_thinker"),
-    defaults=QWEN3_OMNI,
 )
 def qwen3_omni(keys: Keys) -> Blueprint:
     """Qwen3's mixture with the tower of Qwen3-VL and one for sound that starts with convolutions."""
-    vision = section_or_default(keys.outer, "vision_config", QWEN3_VISION)
-    audio = section_or_default(keys.outer, "audio_config", AUDIO)
+    vision = section_or_default(keys.outer, "vision_config", published("qwen3_vision"))
+    audio = section_or_default(keys.outer, "audio_config", published("qwen_omni_audio"))
     tower = tuple(replace(tensor, name=_renamed(tensor.name)) for tensor in qwen3_vision(vision, "visual"))
     bias = keys.flag("attention_bias", default=False)
     extra = (*tower, *_audio(audio))

@@ -12,18 +12,6 @@ from kvreport.architectures.registry import reads
 from kvreport.architectures.weights import Tensors, gated_mlp, linear, norms, self_attention
 from kvreport.catalog.caches import Cache, RecurrentState, StateTensor
 
-RECURRENT_GEMMA: Final = {
-    "attention_bias": False,
-    "attention_window_size": 2048,
-    "block_types": ("recurrent", "recurrent", "attention"),
-    "conv1d_width": 4,
-    "hidden_size": 2560,
-    "intermediate_size": 7680,
-    "num_attention_heads": 10,
-    "num_hidden_layers": 26,
-    "tie_word_embeddings": True,
-    "vocab_size": 256000,
-}
 TRAINED_ON: Final = 8192
 
 
@@ -31,7 +19,6 @@ TRAINED_ON: Final = 8192
     "RecurrentGemmaForCausalLM",
     family="RecurrentGemma",
     model_types=("recurrent_gemma",),
-    defaults=RECURRENT_GEMMA,
 )
 def recurrent_gemma(keys: Keys) -> Blueprint:
     """No layer reads more than the window, so the cache stops growing there."""

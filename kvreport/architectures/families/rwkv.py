@@ -8,28 +8,21 @@ from kvreport.architectures.attention import layer_count
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
 from kvreport.architectures.decoder import Sizes, context, decoder, vocabulary
 from kvreport.architectures.keys import Keys
+from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
 from kvreport.architectures.weights import Tensors, linear, norm, norms, out_linear
 from kvreport.catalog.caches import RecurrentState, StateTensor
 from kvreport.catalog.model import Component
 
-RWKV: Final = {
-    "hidden_size": 4096,
-    "max_position_embeddings": 1024,
-    "num_hidden_layers": 32,
-    "tie_word_embeddings": False,
-    "vocab_size": 50277,
-}
-RWKV5: Final = {**RWKV, "head_size": 64, "max_position_embeddings": 4096, "vocab_size": 65536}
 _FLOATS_OF_RWKV4: Final = 3
 """Numerator, denominator and running maximum, which the class keeps in float32."""
 
 
-@reads("RwkvForCausalLM", family="RWKV", model_types=("rwkv", "rwkv5"), defaults=RWKV)
+@reads("RwkvForCausalLM", family="RWKV", model_types=("rwkv", "rwkv5"))
 def rwkv(keys: Keys) -> Blueprint:
     """Read version 4, or 5 if the config says so: the versions share the name of their class."""
     if keys.text("model_type") == "rwkv5" or keys.has("head_size"):
-        return _rwkv5(keys.with_defaults(RWKV5))
+        return _rwkv5(keys.with_defaults(published("rwkv5")))
     its = _sizes(keys)
     width = keys.whole("intermediate_size", default=4 * its.hidden)
     inner = keys.whole("attention_hidden_size", default=its.hidden)

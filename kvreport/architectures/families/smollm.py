@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from kvreport.architectures.attention import Kind, layer_kinds, window
 from kvreport.architectures.blueprint import Blueprint, Tensor
 from kvreport.architectures.decoder import decoder, sizes
@@ -12,50 +10,8 @@ from kvreport.architectures.keys import MAX_LAYERS, Keys
 from kvreport.architectures.registry import reads
 from kvreport.architectures.weights import Tensors, gated_mlp
 
-SMOLLM3: Final = {
-    "attention_bias": False,
-    "hidden_size": 2048,
-    "intermediate_size": 11008,
-    "max_position_embeddings": 32768,
-    "mlp_bias": False,
-    "no_rope_layer_interval": 4,
-    "num_attention_heads": 16,
-    "num_hidden_layers": 36,
-    "num_key_value_heads": 4,
-    "tie_word_embeddings": True,
-    "use_sliding_window": False,
-    "vocab_size": 128256,
-}
-STABLELM: Final = {
-    "hidden_size": 2560,
-    "intermediate_size": 6912,
-    "max_position_embeddings": 4096,
-    "num_attention_heads": 32,
-    "num_hidden_layers": 32,
-    "num_key_value_heads": 32,
-    "qk_layernorm": False,
-    "tie_word_embeddings": False,
-    "use_parallel_residual": False,
-    "use_qkv_bias": False,
-    "vocab_size": 50304,
-}
-SEED_OSS: Final = {
-    "attention_bias": True,
-    "attention_out_bias": False,
-    "head_dim": 128,
-    "hidden_size": 4096,
-    "intermediate_size": 27648,
-    "max_position_embeddings": 524288,
-    "mlp_bias": False,
-    "num_attention_heads": 80,
-    "num_hidden_layers": 64,
-    "num_key_value_heads": 8,
-    "tie_word_embeddings": False,
-    "vocab_size": 155136,
-}
 
-
-@reads("SmolLM3ForCausalLM", family="SmolLM", model_types=("smollm3",), defaults=SMOLLM3)
+@reads("SmolLM3ForCausalLM", family="SmolLM", model_types=("smollm3",))
 def smollm3(keys: Keys) -> Blueprint:
     """Every fourth layer has no rotary positions; only with a window switched on do those slide."""
     its = sizes(keys)
@@ -85,7 +41,6 @@ def smollm3(keys: Keys) -> Blueprint:
     "StableLMEpochForCausalLM",
     family="StableLM",
     model_types=("stablelm", "stablelm_epoch"),
-    defaults=STABLELM,
 )
 def stablelm(keys: Keys) -> Blueprint:
     """LayerNorms, of which one falls away where attention and MLP run in parallel."""
@@ -108,7 +63,7 @@ def stablelm(keys: Keys) -> Blueprint:
     return decoder(keys, its, attention_layers(its, tensors), norm_bias=True, intermediate=width)
 
 
-@reads("SeedOssForCausalLM", family="Seed-OSS", model_types=("seed_oss",), defaults=SEED_OSS)
+@reads("SeedOssForCausalLM", family="Seed-OSS", model_types=("seed_oss",))
 def seed_oss(keys: Keys) -> Blueprint:
     """More heads than its width would give; a bias on queries, keys and values."""
     its = sizes(keys)

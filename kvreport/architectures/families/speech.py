@@ -7,17 +7,11 @@ from typing import Final
 from kvreport.architectures.blueprint import Blueprint, Tensor
 from kvreport.architectures.families.beside import text_model
 from kvreport.architectures.keys import Keys
+from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
 from kvreport.architectures.vision import MAX_DEPTH, section_or_default, times
 from kvreport.architectures.weights import Tensors, linear, norm
 
-WHISPER: Final = {
-    "hidden_size": 1280,
-    "intermediate_size": 5120,
-    "max_source_positions": 1500,
-    "num_hidden_layers": 32,
-    "num_mel_bins": 128,
-}
 _TOWER: Final = "audio_tower"
 _PROJECTOR: Final = "multi_modal_projector"
 
@@ -26,7 +20,7 @@ _PROJECTOR: Final = "multi_modal_projector"
 def voxtral(keys: Keys) -> Blueprint:
     """Mistral's text model; as many frames as make up the encoder's inner width become one vector."""
     blueprint = text_model(keys, "llama", ties="never")
-    audio = section_or_default(keys.outer, "audio_config", WHISPER)
+    audio = section_or_default(keys.outer, "audio_config", published("whisper_audio"))
     hidden = blueprint.hidden_size
     blueprint.outer += (
         *_whisper(audio),
@@ -40,7 +34,7 @@ def voxtral(keys: Keys) -> Blueprint:
 def qwen2_audio(keys: Keys) -> Blueprint:
     """Qwen2 behind one matrix from the encoder's width."""
     blueprint = text_model(keys, "qwen2", ties="never")
-    audio = section_or_default(keys.outer, "audio_config", WHISPER)
+    audio = section_or_default(keys.outer, "audio_config", published("whisper_audio"))
     blueprint.outer += (
         *_whisper(audio),
         *linear(f"{_PROJECTOR}.linear", "audio", blueprint.hidden_size, _width(audio), bias=True),

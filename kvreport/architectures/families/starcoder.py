@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from kvreport.architectures.attention import Kind, window
 from kvreport.architectures.blueprint import Blueprint
 from kvreport.architectures.decoder import decoder, sizes
@@ -12,20 +10,8 @@ from kvreport.architectures.keys import Keys
 from kvreport.architectures.registry import reads
 from kvreport.architectures.weights import plain_mlp
 
-STARCODER2: Final = {
-    "hidden_size": 3072,
-    "intermediate_size": 12288,
-    "max_position_embeddings": 4096,
-    "num_attention_heads": 24,
-    "num_hidden_layers": 30,
-    "num_key_value_heads": 2,
-    "tie_word_embeddings": True,
-    "use_bias": True,
-    "vocab_size": 49152,
-}
 
-
-@reads("Starcoder2ForCausalLM", family="StarCoder2", model_types=("starcoder2",), defaults=STARCODER2)
+@reads("Starcoder2ForCausalLM", family="StarCoder2", model_types=("starcoder2",))
 def starcoder2(keys: Keys) -> Blueprint:
     """Every layer slides if the config has a window at all."""
     its = sizes(keys)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from kvreport.architectures.attention import attention_cache, layer_count, layer_kinds, window
 from kvreport.architectures.blueprint import Blueprint, Layer, Tensor
 from kvreport.architectures.decoder import Sizes, context, decoder, expert_counts, outer_tied, vocabulary
 from kvreport.architectures.keys import MAX_LAYERS, Keys
+from kvreport.architectures.published import published
 from kvreport.architectures.registry import reads
 from kvreport.architectures.vision import MAX_DEPTH, plain_block, section_or_default, times
 from kvreport.architectures.weights import (
@@ -22,39 +21,12 @@ from kvreport.architectures.weights import (
     self_attention,
 )
 
-STEP: Final = {
-    "attention_bias": False,
-    "head_dim": 128,
-    "hidden_size": 4096,
-    "intermediate_size": 11264,
-    "max_position_embeddings": 128000,
-    "mlp_bias": False,
-    "moe_intermediate_size": 1280,
-    "n_routed_experts": 288,
-    "num_attention_heads": 64,
-    "num_experts_per_tok": 8,
-    "num_hidden_layers": 45,
-    "num_key_value_heads": 8,
-    "share_expert_dim": 1280,
-    "tie_word_embeddings": False,
-    "vocab_size": 128815,
-}
-STEP_VISION: Final = {
-    "hidden_size": 1536,
-    "image_size": 728,
-    "mlp_ratio": 8960 / 1536,
-    "num_channels": 3,
-    "num_hidden_layers": 47,
-    "patch_size": 14,
-}
-
 
 @reads(
     "Step3p7ForConditionalGeneration",
     "Step3p7FlashForCausalLM",
     family="Step 3",
     model_types=("step3p7",),
-    defaults=STEP,
 )
 def step3p7(keys: Keys) -> Blueprint:
     """The text model of Step 3.5, and a vision tower."""
@@ -62,7 +34,7 @@ def step3p7(keys: Keys) -> Blueprint:
     return _step(keys, "model.language_model", extra, tie=outer_tied(keys))
 
 
-@reads("Step3p5ForCausalLM", family="Step 3", model_types=("step3p5",), defaults=STEP)
+@reads("Step3p5ForCausalLM", family="Step 3", model_types=("step3p5",))
 def step3p5(keys: Keys) -> Blueprint:
     """The first three layers are dense; windows may have more query heads than full layers."""
     return _step(keys, "model", ())
@@ -169,7 +141,7 @@ def _mixture(keys: Keys, hidden: int, routed: int) -> Tensors:
 
 def _vision(keys: Keys, text_hidden: int) -> Tensors:
     """A ViT with layer scales, and two strided convolutions that make four times the width."""
-    vision = section_or_default(keys.outer, "vision_config", STEP_VISION)
+    vision = section_or_default(keys.outer, "vision_config", published("step_vision"))
     hidden = vision.whole("hidden_size", "width")
     patch = vision.whole("patch_size", high=1 << 12)
     patches = max(1, vision.whole("image_size", high=1 << 16) // patch) ** 2

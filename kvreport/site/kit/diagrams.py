@@ -20,6 +20,7 @@ from kvreport.catalog.caches import (
 )
 from kvreport.catalog.model import LayerGroup, Model
 from kvreport.site.kit.elements import Bar, Slice, Strip, Tick
+from kvreport.words import counted
 
 TICK: Final = 10
 _ROLE_WORDS: Final = {
@@ -100,7 +101,7 @@ def _describe(cache: Cache) -> str:
 
 
 def _heads(cache: FullAttention | SlidingWindow | ChunkedAttention | CrossAttention) -> str:
-    heads = f"{cache.kv_heads} KV head{'s' if cache.kv_heads != 1 else ''}"
+    heads = counted(cache.kv_heads, "KV head|KV heads")
     if cache.key_dim == cache.value_dim:
         return f"{heads} × {cache.key_dim}, keys and values"
     return f"{heads} × ({cache.key_dim} + {cache.value_dim}), keys and values"

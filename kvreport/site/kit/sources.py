@@ -9,6 +9,7 @@ from kvreport.catalog.accelerator import Figure
 from kvreport.catalog.base import Evidence, Source
 from kvreport.site.kit.elements import SourceLine
 from kvreport.site.kit.tables import Cell
+from kvreport.words import worded
 
 EVIDENCE: Final[dict[Evidence, str]] = {
     "verbatim": "copied from the primary file",
@@ -23,15 +24,20 @@ FIELDS: Final = {
     "bandwidth_bytes_per_s": "memory bandwidth",
     "context_tokens": "maximum context",
     "devices_per_node": "GPUs per server",
-    "interconnect_bytes_per_s": "interconnect",
+    "form_factor": "form factor",
+    "interconnect_bytes_per_s": worded("interconnect"),
     "kv_format": "KV cache format",
-    "licence": "license",
+    "layers": worded("layers"),
+    "licence": worded("license"),
     "memory.advertised": "advertised memory",
     "memory.driver_visible": "memory that the driver reports",
+    "memory.free_at_start": "memory free at start",
+    "memory.free_most": "most memory free",
     "memory.usable": "usable memory",
+    "memory_type": "memory type",
     "native_formats": "formats with kernels",
     "pcie": "PCIe",
-    "power_watts": "power",
+    "power_watts": worded("power"),
     "published_total": "published total of the weights",
     "rates.bf16": "16-bit rate",
     "rates.fp4": "FP4 rate",
@@ -41,6 +47,8 @@ FIELDS: Final = {
     "release": "release date",
     "rented_as": "clouds that rent it out",
     "slices": "slices (MIG)",
+    "weight_format": "weight format",
+    "weights": worded("weights"),
 }
 """Fields of records in words; the others are words as they stand."""
 

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Final
 
 from kvreport import units
-from kvreport.words import CELLS, NO_REQUEST, REQUEST_STEPS
+from kvreport.words import CELLS, NO_REQUEST, REQUEST_STEPS, worded
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class Table:
     css: str = ""
     sortable: bool = False
     dense: bool = False
-    noun: str = "rows"
+    noun: str = worded("rows")
 
     @property
     def first(self) -> int:

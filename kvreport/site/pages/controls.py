@@ -11,6 +11,7 @@ from kvreport.accounting.parallel import Layout
 from kvreport.catalog.load import RELEASED
 from kvreport.publish.profiles import engines
 from kvreport.publish.site_data import SiteData
+from kvreport.words import counted
 
 USUAL_CONTEXTS: Final = (2048, 4096, 8192, 16_384, 32_768, 65_536, 131_072)
 """Contexts that the field suggests; any other can be typed."""
@@ -71,7 +72,7 @@ def layout_choices(site: SiteData, *, further: bool = True) -> tuple[tuple[str, 
 
 def layout_words(layout: Layout) -> str:
     """Return what a layout is in words: ``8 GPUs``, ``16 GPUs: DP 16 attention + expert parallel``."""
-    number = f"{layout.devices} GPU{'s' * (layout.devices != 1)}"
+    number = counted(layout.devices, "GPU|GPUs")
     if layout.is_tensor_only:
         return number
     parts = [

@@ -177,9 +177,11 @@ def _dictionary(table: columns.Table) -> Table:
                 Cell(column.name),
                 (
                     Cell(kind),
-                    Cell(column.unit or "–"),
+                    Cell(column.unit or "–", "" if column.unit else "kv-blank"),
                     Cell(_plain(meaning), "kv-words"),
-                    Cell(_plain(column.formula) or "–", "kv-words"),
+                    Cell(
+                        _plain(column.formula) or "–", "kv-words" if column.formula else "kv-words kv-blank"
+                    ),
                 ),
                 anchor=f"column-{table.name}-{column.name}",
             )

@@ -10,8 +10,9 @@ from kvreport import units
 from kvreport.catalog.first_seen import FirstSeen, FirstSeenLog, errors_of
 from kvreport.evidence.validation import Validation
 from kvreport.site.kit.tables import Cell, Column, Row, Table
+from kvreport.words import worded
 
-BAND: Final = {True: "inside", False: "outside", None: ""}
+BAND: Final = {True: worded("inside"), False: worded("outside"), None: ""}
 
 
 def lead(found: FirstSeen) -> str:

@@ -32,6 +32,7 @@ from kvreport.site.pages.controls import (
 )
 from kvreport.site.pages.gpu_rows import FOLDER, Served, served
 from kvreport.site.pages.model.headline import plain
+from kvreport.words import worded
 
 EXAMPLES: Final = (
     "meta-llama/Llama-3.1-8B-Instruct",
@@ -61,7 +62,8 @@ class GpuContext:
         chart: The boundary of a few models on it, or None.
         grid: Models that it serves, by contexts.
         groups: Models that it does not serve, by reason.
-        controls: The form that changes formats and number of GPUs.
+        controls: The form that changes formats and number of GPUs; None for a machine whose engine the browser
+            does not compute.
         largest: The largest model that fits, by weight format.
         rates: Bandwidth and peak rates with their evidence.
         notes: Remarks of the catalog.
@@ -79,7 +81,7 @@ class GpuContext:
     chart: Plot | None
     grid: Table
     groups: tuple[Group, ...]
-    controls: Controls
+    controls: Controls | None
     largest: Table
     rates: Table
     notes: tuple[str, ...]
@@ -114,7 +116,12 @@ def page(inputs: Inputs, gpu: Accelerator, rows: Served) -> Page:
         lead=render(
             "gpu/lead.html",
             uri,
-            names | {"confirmed": left_out.confirmed(inputs.site.catalog, inputs.site.engine)},
+            names
+            | {
+                "confirmed": left_out.confirmed(
+                    inputs.site.catalog, inputs.site.local_engine(gpu) or inputs.site.engine
+                )
+            },
         ),
         sections=(
             section("memory", "Memory: advertised and usable", "gpu/memory.html"),
@@ -134,11 +141,12 @@ def page(inputs: Inputs, gpu: Accelerator, rows: Served) -> Page:
 def context(site: SiteData, gpu: Accelerator, served_rows: Served) -> GpuContext:
     """Return an accelerator's page; ``served_rows`` are those of all models."""
     grid, groups = _grid(site, gpu, served_rows)
+    machine = site.local_engine(gpu)
     agreement.of_gpu(gpu, len(_alone(site, gpu)), grid)
     return GpuContext(
         slug=gpu.id,
         headline=headline(site, gpu),
-        conditions=f"{site.engine.label} with its defaults, weights as released. From formulas, not measured."
+        conditions=f"{(machine or site.engine).label} with its defaults, weights as released. From formulas, not measured."
         + (f" Rented out as {', '.join(gpu.rented_as)}." if gpu.rented_as else ""),
         facts=tuple(_facts(gpu)),
         bar=_bar(gpu),
@@ -146,7 +154,9 @@ def context(site: SiteData, gpu: Accelerator, served_rows: Served) -> GpuContext
         chart=boundary_plot(site, gpu),
         grid=grid,
         groups=groups,
-        controls=Controls(
+        controls=None
+        if machine is not None
+        else Controls(
             page="gpu",
             start={"gpu": gpu.id, "context": kernel.USEFUL_TOKENS},
             layouts=layout_choices(site, further=False),
@@ -159,7 +169,10 @@ def context(site: SiteData, gpu: Accelerator, served_rows: Served) -> GpuContext
         rates=_rates(gpu),
         notes=gpu.notes,
         sources=source_lines(gpu.sources),
-        estimate=f"kvreport estimate {example.id} --gpu {gpu.id}" if (example := _example(site)) else "",
+        estimate=f"kvreport estimate {example.id} --gpu {gpu.id}"
+        + (f" --engine {machine.name}" if machine else "")
+        if (example := _example(site))
+        else "",
         cite=f"kvreport, {gpu.name}: memory and capacity, data release {site.version}. Data CC BY 4.0.",
     )
 
@@ -172,7 +185,7 @@ def _alone(site: SiteData, gpu: Accelerator) -> list[Model]:
 def headline(site: SiteData, gpu: Accelerator) -> tuple[tuple[str, bool], ...]:
     """Return the conclusion in one sentence, as (text, emphasised) pieces."""
     alone = _alone(site, gpu)
-    if not alone and gpu.vendor in site.catalog.grid.local_engines:
+    if not alone and site.local_engine(gpu) is not None:
         return (
             (f"{units.gib(gpu.usable_bytes, 1)} GiB", True),
             (f" usable. {site.engine.label} does not run on it: ", False),
@@ -248,7 +261,7 @@ def _memory(gpu: Accelerator) -> Table:
     rows = []
     for name, figure, meaning in (
         ("advertised", memory.advertised, f"the advertised figure, in {memory.advertised_unit}"),
-        ("driver-visible", memory.driver_visible, "total that the driver reports"),
+        (worded("driver-visible"), memory.driver_visible, "total that the driver reports"),
         (
             "usable",
             memory.usable,
@@ -341,7 +354,7 @@ def _grid(site: SiteData, gpu: Accelerator, served_rows: Served) -> tuple[Table,
         name="users-table",
         css="kv-grid",
         dense=True,
-        noun="models",
+        noun=worded("models"),
     )
     return table, grouped(groups)
 

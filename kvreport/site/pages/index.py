@@ -21,6 +21,7 @@ from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType, names_of
 from kvreport.site.pages.gpu import advertised
 from kvreport.site.pages.model.headline import HEADLINE_CONTEXT
+from kvreport.words import worded
 
 SIZES: Final = (
     (4, "under 4B"),
@@ -39,7 +40,7 @@ class IndexContext:
         headline: What stands here, in one sentence.
         table: One row each, with the keys that the facets use.
         facets: (key, label) of the facets, in order.
-        noun: What one row is called, in the plural.
+        noun: What rows are called, a form for each number.
         chart: A picture of all of them, or None.
     """
 
@@ -145,7 +146,7 @@ def models(site: SiteData) -> IndexContext:
             ("maker", model.maker),
             ("kind", cache_kind(model)),
             ("size", size_class(model)),
-            ("year", model.release[:4] if model.release else "unknown"),
+            ("year", model.release[:4] if model.release else worded("unknown")),
         )
         words = _search_words(model.name, model.id, *model.aliases, model.family, model.maker)
         rows.append(
@@ -182,7 +183,7 @@ def models(site: SiteData) -> IndexContext:
             css="kv-index",
             sortable=True,
             dense=True,
-            noun="models",
+            noun=worded("models"),
         ),
         facets=(
             ("size", "Parameters"),
@@ -190,7 +191,7 @@ def models(site: SiteData) -> IndexContext:
             ("maker", "Maker"),
             ("year", "Released"),
         ),
-        noun="models",
+        noun="model|models",
         chart=landscape(site),
     )
 
@@ -278,7 +279,7 @@ def gpus(site: SiteData) -> IndexContext:
         keys = (
             ("vendor", gpu.vendor),
             ("architecture", gpu.architecture),
-            ("memory", gpu.memory_type or "unknown"),
+            ("memory", gpu.memory_type or worded("unknown")),
             ("evidence", gpu.memory.usable.evidence),
         )
         words = _search_words(gpu.name, gpu.id, *gpu.aliases, gpu.vendor)
@@ -305,7 +306,7 @@ def gpus(site: SiteData) -> IndexContext:
                 Column("Evidence", numeric=False, hint="Evidence for the usable memory"),
                 Column("Bandwidth", "TB/s"),
                 Column("16-bit", "TFLOP/s"),
-                Column("Models", "on one"),
+                Column("Models", "on one", hint="Macs: with the engine that their pages name"),
                 Column("Models", "on up to 8"),
                 Column("Architecture", numeric=False),
                 Column("Released", numeric=False),
@@ -314,7 +315,7 @@ def gpus(site: SiteData) -> IndexContext:
             name="gpus-table",
             css="kv-index",
             sortable=True,
-            noun="accelerators",
+            noun=worded("accelerators"),
         ),
         facets=(
             ("vendor", "Maker"),
@@ -322,7 +323,7 @@ def gpus(site: SiteData) -> IndexContext:
             ("architecture", "Architecture"),
             ("evidence", "Evidence for usable memory"),
         ),
-        noun="accelerators",
+        noun="accelerator|accelerators",
         chart=None,
     )
 
@@ -337,7 +338,7 @@ def facet_values(context: IndexContext) -> tuple[tuple[str, str, tuple[tuple[str
 
     def place(key: str, value: str, count: int) -> tuple[bool, int, str]:
         order = {"size": rising.get(value, 0), "year": -int(value) if value.isdigit() else 0}
-        return value == "unknown", order.get(key, -count), value
+        return value == worded("unknown"), order.get(key, -count), value
 
     found = []
     for key, label in context.facets:

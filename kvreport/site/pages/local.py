@@ -15,6 +15,7 @@ from typing import Final
 from kvreport import units
 from kvreport.accounting.engines.llama_cpp.command import modelfile
 from kvreport.accounting.weights import parameters
+from kvreport.build_cache import code
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.home import home_accelerators, load_home_machines
 from kvreport.catalog.llama_cpp import load_ollama_names
@@ -24,12 +25,16 @@ from kvreport.estimation import estimate
 from kvreport.estimation.at_home import MIXES, AtHome, at_home, backend_bytes
 from kvreport.publish.site_data import SiteData
 from kvreport.resources import data_dir
+from kvreport.site.kit import templating
 from kvreport.site.kit.page import Page, Section, link
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType
 
 URI: Final = "local/"
+TEMPLATES: Final = ("local",)
+"""Folder of the templates that these pages use, beside the shared ones."""
+
 USUAL_MIX: Final = "q4_k_m"
 CONTEXT: Final = 32768
 """The context of the conclusions: what a coding assistant or a long chat takes."""
@@ -37,6 +42,10 @@ CONTEXT: Final = 32768
 MLX_FORMATS: Final = {"mlx4-g64": "MLX 4-bit", "mlx8-g64": "MLX 8-bit"}
 SIZES_GB: Final = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512)
 """Memory sizes of the table on model pages, in GiB that a process can use."""
+
+_MACS: Final = {"Ultra": "Mac Studio", "Max": "Mac Studio MacBook Pro", "Pro": "MacBook Pro Mac mini"}
+_MAC: Final = "MacBook Air Mac mini iMac"
+"""The computers with each class of Apple's chips, which are what their owners search for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +85,19 @@ def pages(inputs: Inputs) -> Iterator[Page]:
     if not found or not every:
         return
     yield _index(every, found, catalog)
-    for machine in every:
-        yield _machine(inputs, machine, found, every)
+    parts = inputs.site.parts
+    listed = (part for one in found for part in (parts.of_model(one.model), one.ollama))
+    shared = parts.key(code(), templating.state(TEMPLATES), *listed)
+    with parts.group("local-pages") as kept:
+        for machine in every:
+            key = parts.key(shared, machine.id, _of_matrix(inputs, machine))
+            yield kept.get(key, partial(_machine, inputs, machine, found, every))
+
+
+def _of_matrix(inputs: Inputs, machine: Accelerator) -> str:
+    """The address of the page that the matrix has of a machine, or ""."""
+    uri = f"gpus/{machine.id}/"
+    return uri if uri in inputs.addresses else ""
 
 
 _LAID: dict[int, tuple[SiteData, dict[str, AtHome]]] = {}
@@ -127,6 +147,13 @@ def largest(machine: Accelerator, found: tuple[Candidate, ...], backend: int) ->
     return None
 
 
+def _search_words(machine: Accelerator) -> str:
+    """What a reader may call a machine, in lower case: an Apple chip by the computers that it comes in."""
+    computers = next((mac for chip, mac in _MACS.items() if chip in machine.name), _MAC)
+    names = (machine.name, machine.id, *machine.aliases, computers if machine.vendor == "Apple" else "")
+    return " ".join(names).lower()
+
+
 def _index(every: tuple[Accelerator, ...], found: tuple[Candidate, ...], catalog: Catalog) -> Page:
     rows = []
     for machine in every:
@@ -140,6 +167,7 @@ def _index(every: tuple[Accelerator, ...], found: tuple[Candidate, ...], catalog
                     Cell(best.model.name, href=f"models/{best.model.slug}/") if best else Cell("none"),
                 ),
                 keys=(("vendor", machine.vendor),),
+                search=_search_words(machine),
             )
         )
     table = Table(
@@ -151,7 +179,9 @@ def _index(every: tuple[Accelerator, ...], found: tuple[Candidate, ...], catalog
             Column("Largest model that fits", numeric=False),
         ),
         tuple(rows),
+        name="machines-table",
         sortable=True,
+        noun="machines",
     )
     return Page(
         uri=URI,
@@ -162,7 +192,7 @@ def _index(every: tuple[Accelerator, ...], found: tuple[Candidate, ...], catalog
         "by quantization and context length.",
         lead=render("local/index.html", URI, {"machines": len(every), "models": len(found)}),
         sections=(
-            Section("machines", "Machines", render("_only_table.html", URI, {"table": table})),
+            Section("machines", "Machines", render("local/machines.html", URI, {"table": table})),
             Section("data", "Download", render("local/data.html", URI, {"folder": URI})),
         ),
         names=("local", "home", "ollama", "llama.cpp", "gguf", "lm studio", "mlx", "mac", "vram"),
@@ -191,7 +221,7 @@ def _machine(
         "backend": units.gib(backend),
         "apple": machine.vendor == "Apple",
         "commands": _commands(machine, best, backend),
-        "gpu": f"gpus/{machine.id}/" if f"gpus/{machine.id}/" in inputs.addresses else "",
+        "gpu": _of_matrix(inputs, machine),
         "near": _near(machine, every),
         "index": URI,
     }

@@ -15,6 +15,7 @@ from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType
 from kvreport.startup_log import FACTS, PATTERNS, table
 from kvreport.startup_log.llama_cpp import browser_table
+from kvreport.words import worded
 
 URI: Final = "log/"
 TITLE: Final = "What is this log telling me?"
@@ -31,7 +32,7 @@ model length is 20960.
 """A made-up start of a server that does not start; its numbers are consistent with each other."""
 
 
-_ANY: Final = "any"
+_ANY: Final = worded("any")
 _OWNERS: Final = {
     None: _ANY,
     "vllm": "vLLM",

@@ -230,7 +230,7 @@ def _starts(found: Validation) -> Table:
     counts = {(predicted, observed): count for predicted, observed, count in found.starts}
     rows = tuple(
         Row(
-            Cell(f"predicted: {'starts' if predicted else 'refuses'}"),
+            Cell("predicted: starts" if predicted else "predicted: refuses"),
             tuple(
                 Cell(
                     units.count(counts.get((predicted, observed), 0)),

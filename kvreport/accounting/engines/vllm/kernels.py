@@ -8,6 +8,7 @@ its kernel hands it out (vLLM 0.33.0).
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Final
 
@@ -104,6 +105,7 @@ class Traits:
         paired: True if it has index keys beside keys and values (MiniMax-M3).
         states: Its recurrent states.
         widest_head: Width of its widest attention head; 0 without attention heads.
+        plain: True if it has full attention only, its own or shared, or an encoder's.
     """
 
     latent: Latent | None
@@ -112,6 +114,7 @@ class Traits:
     paired: bool
     states: tuple[RecurrentState, ...]
     widest_head: int
+    plain: bool
 
     @classmethod
     @remembered
@@ -131,6 +134,11 @@ class Traits:
             paired=bool(indexers) and not latents,
             states=tuple(cache for cache in caches if isinstance(cache, RecurrentState)),
             widest_head=max(heads, default=0),
+            plain=all(
+                isinstance(cache, FullAttention | CrossAttention | Shared)
+                for group in model.layers
+                for cache in group.caches
+            ),
         )
 
 
@@ -146,15 +154,35 @@ def _kept(model: Model, engine: Engine, cache: Cache) -> Cache:
     return uncompressed(model) if expanded else cache
 
 
-def same_on_every_device(model: Model, engine: Engine) -> bool:
-    """True if no device changes the plan: full attention only, in heads that every kernel takes.
+def plan_class(
+    model: Model, engine: Engine, kv_format: KvFormat | None, accelerator: Accelerator | None
+) -> Hashable:
+    """What a device changes of a plan; None for full attention only, in heads that every kernel takes.
 
-    Windows reserve for the scheduler's steps, and latents, states and the widest heads have kernels
-    with block sizes of their own.
+    Latents, states and the widest heads have kernels with block sizes of their own, sparse latents layouts of their
+    own, and windows count in full where there is no hybrid cache manager.
+
+    Args:
+        model: The model.
+        engine: The engine's record, of one release.
+        kv_format: How growing caches are stored; None for the type that the model is served in.
+        accelerator: The device.
     """
-    caches = [cache for group in model.layers for cache in group.caches]
-    plain = all(isinstance(cache, FullAttention | CrossAttention | Shared) for cache in caches)
-    return plain and Traits.of(model, engine).widest_head < _WIDE_HEAD
+    shape = Traits.of(model, engine)
+    if shape.plain and shape.widest_head < _WIDE_HEAD:
+        return None
+    device = Device.of(accelerator)
+    stored = stored_format(model, engine, kv_format, accelerator)
+    each = [Kernels(engine, device, shape, model.architecture, fp8) for fp8 in (False, True)]
+    return (
+        device.hybrid,
+        device.nvidia and device.major == 12,
+        None
+        if stored is None
+        else (stored.name, stored.scale_bytes, stored.scale_every, stored.wide_rope_bytes),
+        each[0].checkpoint_tokens(),
+        *(one.block_tokens() for one in each),
+    )
 
 
 def reserves_for_steps(model: Model) -> bool:

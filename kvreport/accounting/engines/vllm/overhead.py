@@ -13,6 +13,7 @@ from typing import Final
 from kvreport.accounting.engines.vllm.expert_kernels import TILES, block_float_kernel
 from kvreport.accounting.kv_cache import SERVED_BYTES, rotary_width
 from kvreport.accounting.parallel import Layout
+from kvreport.accounting.remembered import remembered
 from kvreport.accounting.weights import format_of, rank_elements
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.caches import Latent
@@ -61,7 +62,7 @@ def load_overhead(
         ``position_table``, ``absorbed_projection``, ``widened_scales``, ``expert_padding`` and ``row_padding``,
         where they apply.
     """
-    stored = [(row, format_of(model, row, weight_format, formats)) for row in model.weights]
+    stored = _stored(model, weight_format, formats)
     parts = {
         "position_table": _position_table(model),
         "absorbed_projection": _absorbed(stored, layout.tensor),
@@ -72,6 +73,20 @@ def load_overhead(
     return {name: size for name, size in parts.items() if size}
 
 
+@remembered
+def _stored(model: Model, weight_format: WeightFormat | None, formats: Mapping[str, WeightFormat]) -> _Stored:
+    """The tensors that loading may add to, each with its format: those that have one, and all experts."""
+    each = ((row, format_of(model, row, weight_format, formats)) for row in model.weights)
+    return [(row, form) for row, form in each if form is not None or row.component == "routed_experts"]
+
+
+@remembered
+def has_experts(model: Model) -> bool:
+    """True for a model with routed experts."""
+    return any(row.component == "routed_experts" for row in model.weights)
+
+
+@remembered
 def _position_table(model: Model) -> int:
     """Cosines and sines of every position, once per width; 16 bits each, on every rank.
 

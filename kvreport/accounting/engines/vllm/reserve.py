@@ -35,6 +35,7 @@ from kvreport.accounting.engines.vllm.profiling import (
 from kvreport.accounting.engines.vllm.towers import clip_tokens, encoding, listening
 from kvreport.accounting.extras import drafts
 from kvreport.accounting.kv_cache import SERVED_BYTES
+from kvreport.accounting.remembered import remembered
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.model import Model
@@ -222,17 +223,17 @@ def reserve(
     Raises:
         InputError: If the engine's data lacks a coefficient.
     """
-    rates = ReserveRates.of(
+    rates = _rates(
         model,
         engine,
-        tensor_parallel=tensor_parallel,
-        expert_parallel=expert_parallel,
-        images=images,
-        videos=videos,
-        own_expert_kernels=own_expert_kernels,
-        sorts=sorts,
-        nvidia=nvidia,
-        receives=receives,
+        tensor_parallel,
+        expert_parallel,
+        images,
+        videos,
+        own_expert_kernels,
+        sorts,
+        nvidia,
+        receives,
     )
     flat = rates.flat
     asked = context_tokens or model.context_tokens
@@ -243,12 +244,34 @@ def reserve(
     graphs = 0 if eager else kernel.graph_bytes(rates.per_graph, max_seqs, max_batched_tokens)
     total = activations + outside + graphs
     # A later start has what compiling took, and no flag tells which start it is: the band spans both.
-    spared = activations - passes(compiled=True)
+    spared = activations - passes(compiled=True) if rates.compiling else 0
     return Reserve(
         activations=activations,
         non_framework=outside,
         graphs=graphs,
         uncertainty=max(round(error_band(engine, total, device_class, stages=stages)), spared),
+    )
+
+
+@remembered
+def _rates(
+    model: Model,
+    engine: Engine,
+    tensor_parallel: int,
+    *told: bool,
+) -> ReserveRates:
+    """The rates of a model, which devices of many classes share; the answers in the order of their names below."""
+    names = (
+        "expert_parallel",
+        "images",
+        "videos",
+        "own_expert_kernels",
+        "sorts",
+        "nvidia",
+        "receives",
+    )
+    return ReserveRates.of(
+        model, engine, tensor_parallel=tensor_parallel, **dict(zip(names, told, strict=True))
     )
 
 

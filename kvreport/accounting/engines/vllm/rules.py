@@ -87,9 +87,11 @@ class Vllm(EngineRules):
         stage_layers = range(layers.start, layers.stop + 1) if last else layers
         return plan.plan(whole, self.engine, setup, stage=stage_layers)
 
-    def same_on_every_device(self, model: Model) -> bool:
-        """True for full attention only, in heads that every kernel takes."""
-        return kernels.same_on_every_device(model, self.engine)
+    def plan_class(
+        self, model: Model, kv_format: KvFormat | None, accelerator: Accelerator | None
+    ) -> Hashable:
+        """What kernels force on the device; nothing for full attention only, in heads that every kernel takes."""
+        return kernels.plan_class(model, self.engine, kv_format, accelerator)
 
     def reserves_for_steps(self, model: Model) -> bool:
         """True for windows and rings, which hold tokens in flight beside their own."""
@@ -102,7 +104,7 @@ class Vllm(EngineRules):
     def overhead_class(self, model: Model, accelerator: Accelerator) -> Hashable:
         """AMD's rows are set apart, and NVIDIA's generations pad experts."""
         device = kernels.Device.of(accelerator)
-        return device.amd, device.major if any(r.component == "routed_experts" for r in model.weights) else 0
+        return device.amd, device.major if overhead.has_experts(model) else 0
 
     def load_overhead(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.load import RELEASED
 from kvreport.catalog.model import Model
 from kvreport.publish.series import Series
@@ -10,6 +11,13 @@ from kvreport.site.kit import tables
 from kvreport.site.kit.groups import Group, Member, grouped
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.site.pages.model.headline import approximate
+from kvreport.words import worded
+
+
+def _maker(site: SiteData, gpu: Accelerator) -> str:
+    """The maker, and the engine where it is not the site's own."""
+    engine = site.local_engine(gpu)
+    return gpu.vendor if engine is None else f"{gpu.vendor}, {engine.label}"
 
 
 def users_table(site: SiteData, model: Model) -> tuple[Table, tuple[Group, ...]]:
@@ -29,7 +37,7 @@ def users_table(site: SiteData, model: Model) -> tuple[Table, tuple[Group, ...]]
             *user_cells(one, len(contexts)),
             Cell(approximate(one.longest), "kv-num", value=one.longest, hint=f"{one.longest:,} tokens"),
         )
-        rows.append(Row(Cell(name, href=href, hint=gpu.vendor), cells, anchor=anchor))
+        rows.append(Row(Cell(name, href=href, hint=_maker(site, gpu)), cells, anchor=anchor))
     table = Table(
         caption="Concurrent requests on the fewest GPUs that serve the model, by context per request (tokens)",
         head=Column("GPU or accelerator", numeric=False),
@@ -42,7 +50,7 @@ def users_table(site: SiteData, model: Model) -> tuple[Table, tuple[Group, ...]]
         name="users-table",
         css="kv-grid",
         dense=True,
-        noun="accelerators",
+        noun=worded("accelerators"),
     )
     return table, grouped(groups, single=site.refusal(model))
 

@@ -14,7 +14,7 @@ from kvreport.publish.series import Series
 from kvreport.publish.site_data import SiteData, devices, page_format
 from kvreport.site.kit import diagrams
 from kvreport.site.kit.elements import Bar
-from kvreport.words import SENTENCES, Pieces, pieces
+from kvreport.words import SENTENCES, Pieces, counted, pieces, worded
 
 HEADLINE_CONTEXT: Final = 8192
 
@@ -123,7 +123,7 @@ def conditions(site: SiteData, model: Model, kv_format: str) -> str:
 
 def requests_text(number: int) -> str:
     """Return ``1 concurrent request`` or ``12 concurrent requests``."""
-    return f"{units.count(number)} concurrent request{'s' if number != 1 else ''}"
+    return counted(number, "concurrent request|concurrent requests", units.count(number))
 
 
 def approximate(tokens: int) -> str:
@@ -145,11 +145,11 @@ def memory_bar(answer: Estimate | None, best: Series | None, shown: int | None) 
     reserve = budget["activations"] + budget["non_framework"] + budget["graphs"]
     used = budget["weights"] + reserve + held
     parts = (
-        ("weights", "weights", budget["weights"]),
+        ("weights", worded("weights"), budget["weights"]),
         ("cache", "KV cache", held - min(state, held)),
         ("state", "recurrent states", min(state, held)),
         ("reserve", "activations, libraries, graphs", reserve),
-        ("free", "unused", budget["total_bytes"] - used),
+        ("free", worded("unused"), budget["total_bytes"] - used),
     )
     words = (
         f"Memory of one GPU with {requests_text(users)} of {units.human_tokens(best.contexts[shown])} tokens: "

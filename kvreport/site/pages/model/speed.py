@@ -21,6 +21,7 @@ from kvreport.catalog.model import Model
 from kvreport.publish.series import Series
 from kvreport.publish.site_data import SiteData
 from kvreport.site.kit.tables import Cell, Column, Row, Table
+from kvreport.words import counted, noun_for, worded
 
 CONTEXTS: Final = (2048, 8192, 32768, 131072)
 """Contexts that have a line, where the model supports them and at least one request fits."""
@@ -157,8 +158,8 @@ def _sentence(
         (f"A single request on {on} takes at least ", False),
         (f"{alone * 1e3:.1f} ms", True),
         (" per token; ", False),
-        (f"{units.count(batches[-1])} request{'s' * (batches[-1] != 1)}", True),
-        (f" of {units.human_tokens(tokens)} tokens get{'s' * (batches[-1] == 1)} at most ", False),
+        (counted(batches[-1], "request|requests", units.count(batches[-1])), True),
+        (f" of {units.human_tokens(tokens)} tokens {noun_for(batches[-1], 'gets|get')} at most ", False),
         (f"{each[-1]:.0f} tokens/s", True),
         (f" each, {units.count(round(each[-1] * batches[-1]))} in total. ", False),
     ]
@@ -203,7 +204,7 @@ def _drawing(speeds: list[Speeds]) -> tuple[tuple[Path, ...], tuple[Tick, ...], 
             Dot(
                 x(users),
                 y(float(rate)),
-                f"{units.count(users)} request{'s' * (users != 1)} of {units.human_tokens(tokens)}: {rate:,.1f} tokens/s each, "
+                f"{counted(users, 'request|requests', units.count(users))} of {units.human_tokens(tokens)}: {rate:,.1f} tokens/s each, "
                 f"{users * rate:,.0f} in total",
             )
             for users, rate in zip(batches, each, strict=True)
@@ -260,6 +261,9 @@ def _number(value: float, text: str) -> Cell:
 
 
 def _word(step: StepTime) -> str:
-    return {"memory": "memory bandwidth", "compute": "compute", "link": "interconnect", "unknown": "unknown"}[
-        str(step.binds)
-    ]
+    return {
+        "memory": "memory bandwidth",
+        "compute": worded("compute"),
+        "link": worded("interconnect"),
+        "unknown": worded("unknown"),
+    }[str(step.binds)]
