@@ -173,7 +173,8 @@
       const available = choices.available && choices.available * (own ? own.length : 1);
       for (const layout of layoutsOf(site)) {
         if (choices.layouts && !choices.layouts.includes(layout.label)) continue;
-        if (layout.devices > layout.nodes * limits.node || !capacity.stands(gpu, layout)) continue;
+        if (!capacity.stands(gpu, layout)) continue;
+        if (!layout.row && layout.devices > layout.nodes * limits.node) continue; // a machine has slots for any row
         for (const kv of choices.kv) {
           for (const weightFormat of choices.weights) {
             const stages = capacity.ranksOf(site, model, gpu, layout, weightFormat, kv, true);

@@ -496,8 +496,8 @@ def _stands(layout: Layout, device: Accelerator) -> bool:
     """
     if layout.wants_link and device.interconnect_bytes_per_s is None:
         return False
-    if layout.is_row_of_cards and not device.is_card:
-        return False
+    if layout.is_row_of_cards:
+        return device.is_card and layout.devices <= device.most_per_machine
     return layout.devices <= layout.nodes * (device.devices_per_node or SERVER_DEVICES)
 
 
