@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kvreport.build_cache import read_under, write_sealed
+from kvreport.build_cache import read_under, settle, write_sealed
 from kvreport.catalog.load import open_catalog
 from kvreport.catalog.record_cache import keep_models, recall_models
 from kvreport.catalog.records import Records
@@ -139,6 +139,7 @@ def test_what_may_not_be_kept_is_computed_every_time(data: Path) -> None:
 def test_a_damaged_file_is_computed_again(data: Path) -> None:
     taken(data, LLAMA)
     path = data.parent / "cache" / "values.noted"
+    settle()
     path.write_bytes(path.read_bytes()[:-1] + b"?")
     assert taken(data, LLAMA) == [LLAMA]
 
