@@ -235,6 +235,16 @@ def _values(cube: Cube, rows: _Rows, column: Column) -> pa.Array:
     return _dictionary(picked, column.values) if column.values else _plain(picked, column)
 
 
+def renamed(table: pa.Table, former: str, name: str) -> pa.Table:
+    """Rows or lines of one model as those of another: their first column begins with the model's id."""
+    column = table.column(0).chunk(0)
+    texts = [
+        name.encode() + text[len(former.encode()) :]
+        for text in column.dictionary.view(pa.binary()).to_pylist()
+    ]
+    return table.set_column(0, table.field(0), pa.DictionaryArray.from_arrays(column.indices, _texts(texts)))
+
+
 def joined(tables: Sequence[pa.Table]) -> pa.Table:
     """Tables of one schema as one, each column in one piece."""
     if len(tables) == 1:
