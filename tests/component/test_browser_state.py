@@ -84,7 +84,11 @@ def test_unequal_gpus_are_answered_as_by_the_package():
     settings = ({}, {"share": 0.8}, {"batched": 4096, "seqs": 64}, {"weights": "int4"}, {"kv": "fp8"})
     rows = [
         # In the order of an address, in which a state is read back.
-        (model, machine, layout | {n: more[n] for n in ("weights", "kv") if n in more} | {"context": 8192} | more)
+        (
+            model,
+            machine,
+            layout | {n: more[n] for n in ("weights", "kv") if n in more} | {"context": 8192} | more,
+        )
         for model in facts
         for machine, layout in MACHINES
         for more in settings

@@ -394,7 +394,10 @@ def test_smaller_steps_are_a_lever_where_windows_keep_the_tokens_in_flight() -> 
 
 
 def test_cards_are_put_in_rows_of_any_depth_and_boards_are_not() -> None:
-    cards = {one.layout.label for one in sized(LLAMA, "rtx-3090", weights=["int4"], context="8K", concurrent=2).ranking.deployments}
+    cards = {
+        one.layout.label
+        for one in sized(LLAMA, "rtx-3090", weights=["int4"], context="8K", concurrent=2).ranking.deployments
+    }
     assert {"pp3-tp1", "pp6-tp1", "pp3-tp2"} <= cards
     board = {one.layout.label for one in sized(LLAMA, H200).ranking.deployments}
     assert not any(label.startswith("pp") for label in board)
