@@ -59,6 +59,7 @@ from kvreport.publish.pruned_style import Named
 from kvreport.site.build import Report, build
 from kvreport.site.kit import fonts, links, templating
 from kvreport.site.kit.page import Page, Section, link
+from kvreport.words import worded
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -75,7 +76,7 @@ _THEME_SCRIPT = re.compile(r"<script src=(\"[^\"]*assets/javascripts/bundle\.[^\
 # The theme's search opens as a dialog without a name, so a screen reader announces nothing.
 _NAMED_DIALOG = (
     'data-md-component="search" role="dialog"',
-    'data-md-component="search" role="dialog" aria-label="Search"',
+    f'data-md-component="search" role="dialog" aria-label="{worded("Search")}"',
 )
 
 _GARBAGE: Final = 200_000

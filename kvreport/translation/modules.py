@@ -14,6 +14,7 @@ from kvreport.translation.text import Hole, Part, Say, has_tags, named, translat
 
 _MUTE: Final = frozenset(
     [
+        "verbatim",
         "compile",
         "search",
         "match",
