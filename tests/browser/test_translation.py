@@ -156,7 +156,7 @@ def test_an_english_page_would_be_told(visit):
 def ask(page: Any) -> None:
     page.fill("#kv-asked", "deepseek v3 rtx 4090 32k fp8 nonsense")
     page.press("#kv-asked", "Enter")
-    page.wait_for_function("location.search.includes('32K')")
+    page.wait_for_function("location.search.includes('context=32768')")
     page.wait_for_function("document.querySelector('[data-kv-slot=headline]').textContent.includes('4090')")
 
 
