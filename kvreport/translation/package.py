@@ -25,8 +25,11 @@ from kvreport.translation.text import Say
 MODULES: Final = (
     "site/**/*.py",
     "book/*.py",
+    "adapters/book.py",
+    "adapters/head.py",
     "adapters/lost.py",
     "adapters/mkdocs_plugin.py",
+    "adapters/questions.py",
     "evidence/*.py",
     "publish/long_tables.py",
     "publish/embeds.py",

@@ -65,7 +65,13 @@ CONTENT: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         (r"div\.md-content>article|tbody>tr>t[dh]|kv-dictionary", "the dictionary is a part of the dataset"),
     ),
     "traffic/": ((r"ul>li", "descriptions of published traces"),),
-    "learn/what-fills-a-gpu/": ((HAND, "a chapter's prose and tables"),),
+    "learn/what-fills-a-gpu/": (
+        (
+            r"kv-radio|kv-slider|details\.kv-fold>summary",
+            "answers, sliders and exercises that the chapter states",
+        ),
+        (HAND, "a chapter's prose and tables"),
+    ),
     "questions/users-on-this-gpu/": ((HAND, "a page written by hand"),),
 }
 """Texts outside of the brackets that are no words of the interface, by page and place, with the reason."""
