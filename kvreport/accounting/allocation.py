@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
 from kvreport.accounting import numeric as xp
 from kvreport.accounting.all_to_all import buffer_bytes
@@ -14,6 +15,7 @@ from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.extras import lora_bytes
 from kvreport.accounting.numeric import Integers
 from kvreport.accounting.plan import BlockPlan, CacheSetup, Serving
+from kvreport.accounting.remembered import remembered
 from kvreport.accounting.weights import ComponentBytes, weights_by_component
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
@@ -97,14 +99,30 @@ def allocate(case: Case, memo: Memo | None = None) -> Allocation:
         reserve=kept,
         total_bytes=totals,
         memory_bytes=(memory or [0])[0] if scalar else xp.integers(memory)[:, None],
-        pool_bytes=(pools(case, column(totals), weights, kept.total, shares) if given is None else given),
+        pool_bytes=(
+            pools(case, column(totals), weights, kept.total, by_share(shares)) if given is None else given
+        ),
         uncertainty_bytes=kept.uncertainty if given is None else 0,
     )
 
 
 def shares_on(case: Case) -> list[float]:
     """The share of memory that the engine takes of each device."""
-    return [case.rules.share_on(one, case.utilization) for one in case.accelerators]
+    return _shares_on(case.engine, case.accelerators, case.utilization)
+
+
+@remembered
+def _shares_on(engine: Engine, devices: Sequence[Accelerator], utilization: float | None) -> list[float]:
+    return [rules(engine).share_on(one, utilization) for one in devices]
+
+
+def by_share(shares: Sequence[float]) -> list[tuple[float, Any]]:
+    """The different shares, each with the places of the devices that it is taken of.
+
+    Args:
+        shares: Share of memory taken on each device.
+    """
+    return [(share, [n for n, one in enumerate(shares) if one == share]) for share in dict.fromkeys(shares)]
 
 
 def pools(
@@ -112,7 +130,7 @@ def pools(
     total: int | Integers,
     resident: int | Integers,
     reserve: int | Integers,
-    shares: Sequence[float],
+    shares: Sequence[tuple[float, Any]],
 ) -> int | Integers:
     """The pools of all devices, each at its own share; sizes as for the engine's ``pool_bytes``.
 
@@ -121,24 +139,24 @@ def pools(
         total: Memory of each device, in bytes.
         resident: Weights as loaded on each device, by weight format.
         reserve: What the engine keeps on each device.
-        shares: Share of memory taken on each device; none for the engine's default on all.
+        shares: Shares of memory with their devices (:func:`by_share`); none for the engine's default on all.
     """
     engine = case.rules
-    if len(set(shares)) <= 1:
-        return engine.pool_bytes(total, resident, reserve, shares[0] if shares else case.utilization)
+    if len(shares) <= 1:
+        return engine.pool_bytes(total, resident, reserve, shares[0][0] if shares else case.utilization)
     np = xp.numpy()
-    weights = np.broadcast_to(resident, (len(shares), np.shape(resident)[-1]))
-    totals, kept = np.reshape(total, (-1, 1)), np.broadcast_to(np.reshape(reserve, (-1, 1)), (len(shares), 1))
+    devices = np.size(total)
+    weights = np.broadcast_to(resident, (devices, np.shape(resident)[-1]))
+    totals, kept = np.reshape(total, (-1, 1)), np.broadcast_to(np.reshape(reserve, (-1, 1)), (devices, 1))
     found = np.empty(weights.shape, dtype=np.int64)
-    for share in dict.fromkeys(shares):
-        rows = [n for n, one in enumerate(shares) if one == share]
+    for share, rows in shares:
         found[rows] = engine.pool_bytes(totals[rows], weights[rows], kept[rows], share)
     return xp.integers(found)
 
 
 def shortages(case: Case, *, scalar: bool) -> tuple[int | Integers, int | Integers] | None:
     """What the engine asks for at start beyond what is free on each device, and the error; None if it does not ask."""
-    found = [case.rules.start_shortage(one, case.utilization) for one in case.accelerators]
+    found = _shortages(case.engine, case.accelerators, case.utilization)
     asked = [one for one in found if one is not None]
     if not asked or len(asked) < len(found):
         return None
@@ -147,6 +165,13 @@ def shortages(case: Case, *, scalar: bool) -> tuple[int | Integers, int | Intege
     return xp.integers([short for short, _ in asked])[:, None], xp.integers([band for _, band in asked])[
         :, None
     ]
+
+
+@remembered
+def _shortages(
+    engine: Engine, devices: Sequence[Accelerator], utilization: float | None
+) -> list[tuple[int, int] | None]:
+    return [rules(engine).start_shortage(one, utilization) for one in devices]
 
 
 def load_overheads(case: Case, memo: Memo | None = None) -> tuple[int, ...]:
@@ -191,13 +216,17 @@ def plan_on(case: Case, device: Accelerator, serving: Serving, known: Memo) -> B
     """
     return known.get(
         _plan_key(case, device, serving, known),
-        lambda: new_plan(replace(case, accelerators=(device,), serving=serving)),
+        lambda: _new_plan(case, device, serving),
     )
 
 
 def new_plan(case: Case) -> BlockPlan:
     """The block plan of a case, worked out."""
-    setup = CacheSetup(case.serving, case.kv_format, case.layout, case.accelerator)
+    return _new_plan(case, case.accelerator, case.serving)
+
+
+def _new_plan(case: Case, device: Accelerator | None, serving: Serving) -> BlockPlan:
+    setup = CacheSetup(serving, case.kv_format, case.layout, device)
     if case.stage_of is not None:
         return case.rules.plan_stage(*case.stage_of, case.model, setup)
     return case.rules.plan(case.model, setup)
@@ -258,8 +287,9 @@ def stored_key(form: KvFormat | None) -> Hashable:
 def shared_weights(case: Case, form: WeightFormat | None, known: Memo) -> ComponentBytes:
     """Weight bytes on one rank by component, worked out once for each format and layout."""
     without = None if case.images else TOWERS | frozenset(case.model.not_loaded)
+    ranks = case.rules.component_ranks(case.model, case.layout)
     return known.get(
-        ("weights", format_name(form), case.layout, case.images),
+        ("weights", format_name(form), case.layout, case.images, tuple(ranks.items())),
         lambda: weights_by_component(
             case.model,
             form,
@@ -269,7 +299,7 @@ def shared_weights(case: Case, form: WeightFormat | None, known: Memo) -> Compon
             expert_ranks=case.layout.expert_ranks,
             whole_experts=case.layout.expert,
             redundant_experts=case.layout.redundant_experts,
-            component_ranks=case.rules.component_ranks(case.model, case.layout),
+            component_ranks=ranks,
         ),
     )
 
@@ -278,11 +308,17 @@ def shared_overhead(case: Case, form: WeightFormat | None, known: Memo) -> dict[
     """What loading adds on one rank, by what it is for, worked out once for each format and class of kernels."""
     if case.accelerator is None:
         return {}
-    return overhead_on(case, form, case.accelerator, case.serving, known)
+    kernels = case.rules.overhead_class(case.model, case.accelerator)
+    return overhead_on(case, form, case.accelerator, kernels, case.serving, known)
 
 
 def overhead_on(
-    case: Case, form: WeightFormat | None, device: Accelerator, serving: Serving, known: Memo
+    case: Case,
+    form: WeightFormat | None,
+    device: Accelerator,
+    kernels: Hashable,
+    serving: Serving,
+    known: Memo,
 ) -> dict[str, int]:
     """The same on one device of a fleet, with the scheduler sizes that the engine takes there.
 
@@ -290,12 +326,13 @@ def overhead_on(
         case: What is laid out.
         form: The weight format; None is as released.
         device: The device.
+        kernels: What of it decides what loading adds.
         serving: The scheduler sizes.
         known: What other cases of the same model have worked out.
     """
     engine, layout = case.rules, case.layout
     added = known.get(
-        ("overhead", case.engine.name, format_name(form), engine.overhead_class(case.model, device), layout),
+        ("overhead", case.engine.name, format_name(form), kernels, layout),
         lambda: engine.load_overhead(case.model, form, case.formats, device, layout),
     )
     further = {

@@ -260,7 +260,7 @@ def verdict(
     request = plan.profile.request_bytes(context)
     wanted = 0 if state_slots_wanted is None else state_slots_wanted
     most, whole, least = blocks(pool + error, plan), blocks(pool, plan), blocks(pool - error, plan)
-    codes = xp.select(
+    return xp.select(
         [
             context > xp.integers(limit_tokens),
             xp.integers(weight_bytes) > xp.integers(usable_bytes),
@@ -279,7 +279,6 @@ def verdict(
         ],
         Verdict.FITS,
     )
-    return xp.codes(codes)
 
 
 def _for_other_pools(pool: Integers, plan: Plan, context_tokens: xp.ArrayLike) -> Integers:
@@ -304,12 +303,10 @@ def start_verdict(short_bytes: xp.ArrayLike, error_bytes: xp.ArrayLike) -> Codes
         error_bytes: Half width of the band of what is free.
     """
     short, error = xp.integers(short_bytes), xp.integers(error_bytes)
-    return xp.codes(
-        xp.select(
-            [short > error, short > 0, short > -error],
-            [Verdict.CACHE_EXCEEDS_POOL, Verdict.MAY_FIT, Verdict.TIGHT],
-            Verdict.FITS,
-        )
+    return xp.select(
+        [short > error, short > 0, short > -error],
+        [Verdict.CACHE_EXCEEDS_POOL, Verdict.MAY_FIT, Verdict.TIGHT],
+        Verdict.FITS,
     )
 
 

@@ -11,6 +11,7 @@ from kvreport.accounting import numeric as xp
 from kvreport.accounting.allocation import (
     Allocation,
     asked_memory,
+    by_share,
     overhead_on,
     plan_depends,
     plan_on,
@@ -226,12 +227,12 @@ def _fleet_key(case: Case) -> Hashable:
     return case.engine.name, len(case.accelerators), case.accelerator and case.accelerator.id
 
 
-def _shares(case: Case) -> tuple[list[float], Integers, Integers]:
-    """The share that the engine takes of each device, what a process can use of it, and what the engine may take."""
+def _shares(case: Case) -> tuple[list[tuple[float, Any]], Integers, Integers]:
+    """Which devices the engine takes which share of, what a process can use of each, and what the engine may take."""
     shares = shares_on(case)
     total = [device.usable_bytes for device in case.accelerators]
     memory = [asked_memory(case.rules, size, share) for size, share in zip(total, shares, strict=True)]
-    return shares, xp.integers(total), xp.integers(memory)
+    return by_share(shares), xp.integers(total), xp.integers(memory)
 
 
 def _allocate_fleet(case: Case, alike: Groups, known: Memo, memo: Memo) -> Allocation:
@@ -250,10 +251,12 @@ def _allocate_fleet(case: Case, alike: Groups, known: Memo, memo: Memo) -> Alloc
     overheads, reserves = [], []
     for group, kernel in zip(alike, kernels, strict=True):
         device, serving = devices[group.places[0]], group.serving
-        decides = (kernel, serving.max_batched_tokens)
+        # Buffers of an exchange between experts are as large as a step.
+        decides = (kernel, serving.max_batched_tokens if case.layout.all_to_all else 0)
         if decides not in added:
             added[decides] = [
-                sum(overhead_on(case, form, device, serving, known).values()) for form in case.weight_formats
+                sum(overhead_on(case, form, device, kernel, serving, known).values())
+                for form in case.weight_formats
             ]
         overheads.append(added[decides])
         if group.reserves not in found:

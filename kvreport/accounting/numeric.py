@@ -123,17 +123,17 @@ def where(condition: Any, then: Any, otherwise: Any) -> Numbers:  # noqa: ANN401
     return cast("Numbers", numpy().where(condition, then, otherwise))
 
 
-def select(conditions: Sequence[Any], choices: Sequence[Any], default: Any) -> Numbers:  # noqa: ANN401
-    """The choice of the first condition that holds, else the default."""
+def select(conditions: Sequence[Any], choices: Sequence[int], default: int) -> Codes:
+    """The choice of the first condition that holds, else the default; all are small codes."""
     if is_plain(*conditions):
         found = (choice for condition, choice in zip(conditions, choices, strict=True) if condition)
-        return cast("Numbers", next(found, default))
+        return cast("Codes", int(next(found, default)))
     # numpy's own `select` broadcasts every choice first, which for plain numbers is most of its time.
-    found = numpy()
-    chosen = found.full(found.broadcast_shapes(*map(found.shape, conditions)), default)
+    np = numpy()
+    chosen = np.full(np.broadcast_shapes(*map(np.shape, conditions)), int(default), dtype="int8")
     for condition, choice in zip(reversed(conditions), reversed(choices), strict=True):
-        found.copyto(chosen, choice, where=condition)
-    return cast("Numbers", chosen)
+        np.copyto(chosen, int(choice), where=condition)
+    return cast("Codes", chosen)
 
 
 def logical_not(values: Any) -> Any:  # noqa: ANN401

@@ -1,8 +1,9 @@
 """Every combination as a row, a piece at a time, through the same arithmetic as one estimate.
 
-For each (tensor-parallel size, KV format, kind of device) a block plan is made once; everything
-after is evaluated for all accelerators, weight formats and contexts together. A piece holds rows of
-one model and a bounded number of them, so a matrix of any size takes the same memory.
+For each (layout, KV format, kind of device) a block plan is made once; everything after is evaluated for all
+layouts, KV formats, accelerators, weight formats and contexts together, as many as fit the processor's cache
+(:mod:`kvreport.accounting.stack`). A piece holds rows of one model and a bounded number of them, so a matrix of any
+size takes the same memory.
 """
 
 from __future__ import annotations
@@ -93,34 +94,41 @@ def matrix(axes: Axes, shard: tuple[int, int] = (1, 1)) -> Iterator[Cube]:
             continue
         made: list[Cube] = []
         runs = []
+        memo = Memo()
         for piece, spans in part.by_engine():
             # Runs of accelerators with the same engine share plans and every array operation.
             runs += [(first, last, start, len(made)) for first, last, start in spans]
-            made.append(cube_of(model, piece))
+            made.append(cube_of(model, piece, memo))
         for first, last, start, number in sorted(runs):
             cube = made[number].part(start, start + last - first)
             if cube.rows:
                 yield cube
 
 
-def cube_of(model: Model, axes: Axes) -> Cube:
-    """Compute one model's cube; its axis of weight formats has those that the model has rows in."""
+def cube_of(model: Model, axes: Axes, memo: Memo | None = None) -> Cube:
+    """Compute one model's cube; its axis of weight formats has those that the model has rows in.
+
+    Args:
+        model: The model.
+        axes: What to combine it with.
+        memo: What cubes of other engines have worked out; None to work it out here.
+    """
     axes = replace(axes, weight_formats=_weight_formats(model, axes))
     layouts, caches = axes.layouts_of(model), axes.caches(model)
     contexts = xp.fixed(np.asarray(axes.contexts, dtype=np.int64))
     answer = _Answer(
         (len(layouts), len(caches), len(axes.accelerators), len(axes.weight_formats)), len(contexts)
     )
-    memo = Memo()
+    known = Memo() if memo is None else memo
     cases = [_case(model, axes, layout, cache) for layout in layouts for cache in caches]
     placed = ((place, case, _alike(case, axes)) for place, case in enumerate(cases))
-    for rows in lay_out_rows(placed, axes.ceiling, contexts, memo):
+    for rows in lay_out_rows(placed, axes.ceiling, contexts, known):
         answer.put(rows, contexts)
     for t, layout in enumerate(layouts):
         if not layout.is_tensor_only:
             answer.possible[t][:, :, axes.converted] = False
     if caches:
-        answer.put_bounds(cases[:: len(caches)], caches, axes.fleet.peaks, contexts, memo)
+        answer.put_bounds(cases[:: len(caches)], caches, axes.fleet.peaks, contexts, known)
     return Cube(
         model=model,
         gpus=tuple(device.id for device in axes.accelerators),

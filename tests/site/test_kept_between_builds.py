@@ -352,14 +352,14 @@ def test_a_page_that_has_not_changed_goes_through_no_template(mine, build_site, 
     from kvreport.adapters.page_cache import PageCache
 
     looked: dict[str, bool] = {}
-    find = PageCache.find
+    of_page = PageCache.key
 
-    def spied(self, url, key):
-        found = find(self, url, key)
-        looked[url] = found is not None
-        return found
+    def spied(self, page, ours, tags):
+        key = of_page(self, page, ours, tags)
+        looked[page.url] = self.find(key) is not None
+        return key
 
-    monkeypatch.setattr(PageCache, "find", spied)
+    monkeypatch.setattr(PageCache, "key", spied)
     build_site(mine / "mkdocs.yml")  # in this process the catalog has another path, which no page shows
     looked.clear()
     build_site(mine / "mkdocs.yml")
