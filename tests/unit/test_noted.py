@@ -91,6 +91,28 @@ def test_a_value_that_read_a_record_which_another_had_read_before_depends_on_it_
     assert asked() == ["one", "two"]
 
 
+def test_a_name_that_is_no_id_does_not_depend_on_records_read_before(data: Path) -> None:
+    def asked() -> list[str]:
+        made: list[str] = []
+        catalog = open_catalog(data)
+        list(catalog.models.values())
+        kept = Noted(data.parent / "cache" / "values.noted", "a", Records({"site": data}))
+
+        def make() -> int:
+            made.append("alias")
+            return catalog.model("llama-3.2-1b-instruct").vocabulary
+
+        kept.get("alias", make)
+        kept.finish()
+        return made
+
+    assert asked() == ["alias"]
+    change(data, QWEN)
+    assert asked() == []
+    change(data, LLAMA)
+    assert asked() == ["alias"]
+
+
 def test_a_look_at_all_records_depends_on_all(data: Path) -> None:
     def asked() -> bool:
         made: list[int] = []
