@@ -414,12 +414,12 @@
     let asked = false;
     const top = () => Math.max(0, $(".md-header")?.getBoundingClientRect().bottom ?? 0);
     const sizes = new ResizeObserver((entries) => {
+      for (const { target } of entries) {
+        // A drawing that is wider than a phone is scrolled by keys, too. Read first: below, classes change.
+        if (target.matches("figure") && target.scrollWidth > target.clientWidth + 1) target.tabIndex = 0;
+      }
       for (const box of new Set(entries.map((entry) => entry.target.closest(".kv-scroll")))) {
         if (box) fit(box);
-      }
-      for (const { target } of entries) {
-        // A drawing that is wider than a phone is scrolled by keys, too.
-        if (target.matches("figure") && target.scrollWidth > target.clientWidth + 1) target.tabIndex = 0;
       }
       follow();
     });
