@@ -196,7 +196,8 @@ def plan_blocks(case: Case, memo: Memo | None = None) -> BlockPlan:
         InputError: If the combination is impossible, saying why and what would work.
     """
     known = Memo() if memo is None else memo
-    known.get(("checked", case.layout), lambda: case.layout.check(case.model))
+    whole = case.model if case.stage_of is None else case.stage_of[0]
+    known.get(("checked", case.layout), lambda: case.layout.check(whole))
     return shared_plan(case, known)
 
 
