@@ -8,7 +8,7 @@ a build ask of a page is kept with it: the classes that it uses, where its links
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from hashlib import sha256
@@ -23,6 +23,7 @@ from kvreport.publish.pruned_style import Named
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure import StructureItem
+    from mkdocs.structure.files import File
     from mkdocs.structure.nav import Navigation
     from mkdocs.structure.pages import Page as HostPage
 
@@ -103,6 +104,41 @@ class PageCache:
         found = self._pages.find(key)
         return found if isinstance(found, Finished) else None
 
+    def recall(
+        self,
+        files: Iterable[File],
+        generated: Mapping[str, Page],
+        tags: Callable[[Page], str],
+        *,
+        searched: bool,
+    ) -> tuple[dict[str, bytes], dict[str, Finished]]:
+        """Let the host render nothing for the pages that are kept.
+
+        Args:
+            files: The pages' files.
+            generated: The generated pages, by source address.
+            tags: Returns what goes to the head of a generated page.
+            searched: Whether the index is ours, and has read them.
+
+        Returns:
+            What decides each page, and the pages that are kept, by source address.
+        """
+        keys: dict[str, bytes] = {}
+        kept: dict[str, Finished] = {}
+        for file in files:
+            page = file.page
+            if page is None:
+                continue
+            ours = generated.get(file.src_uri)
+            keys[file.src_uri] = self.key(page, ours, tags(ours) if ours is not None else "")
+            if searched:
+                page.meta["search"] = {"exclude": True}
+            found = self.find(keys[file.src_uri])
+            if found is not None:
+                kept[file.src_uri] = found
+                page.meta["template"] = TEMPLATE
+        return keys, kept
+
     def keep(self, key: bytes, made: Finished) -> None:
         """Keep a page that its policy refuses nothing of."""
         # Pages are much alike: equal texts are kept once.
@@ -129,13 +165,11 @@ def frame(config: MkDocsConfig, nav: Navigation, *further: object) -> bytes:
         further: Plain values that decide every page too.
     """
     told = {
-        "config": {
-            key: plain for key in config if key not in _OF_THIS_BUILD and (plain := _plain(config[key]))
-        },
-        "theme": {key: _plain(config.theme[key]) for key in config.theme},
+        "config": {key: said for key in config if key not in _OF_THIS_BUILD and (said := plain(config[key]))},
+        "theme": {key: plain(config.theme[key]) for key in config.theme},
         "templates": _templates(config.theme.dirs),
         "plugins": list(config.plugins),
-        "search": [_plain(dict(config.plugins[name].config)) for name in config.plugins if "search" in name],
+        "search": [plain(dict(config.plugins[name].config)) for name in config.plugins if "search" in name],
         "nav": [_item(item) for item in nav.items],
         "versions": [version(name) for name in _DISTRIBUTIONS],
         "code": code(),
@@ -162,12 +196,12 @@ def _item(item: StructureItem) -> list[Any]:
     return [type(item).__name__, item.title, getattr(item, "url", None), children]
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401 - whatever a setting holds
+def plain(value: Any) -> Any:  # noqa: ANN401 - whatever a setting holds
     """Return what of a setting JSON can say; objects of plugins are left out."""
     if isinstance(value, dict):
-        return {str(key): _plain(one) for key, one in value.items()}
+        return {str(key): plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [_plain(one) for one in value]
+        return [plain(one) for one in value]
     if value is None or isinstance(value, str | int | float | bool):
         return value
     # A setting with fields of its own, such as a script of `extra_javascript`, says what it is unless it cannot.

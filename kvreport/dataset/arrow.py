@@ -198,7 +198,8 @@ def _ways(cube: Cube, shared: Sequence[np.ndarray[Any, Any]]) -> pa.Array:
         _texts(ways).take(_indices(np.repeat(np.arange(len(ways), dtype=np.int32), contexts))),
         *(_digits(np.broadcast_to(numbers, whole).ravel()) for numbers in (lengths, *shared)),
     ]
-    return pc.binary_join_element_wise(*(part.view(pa.binary()) for part in parts), JOINT).view(pa.string())
+    joint = _texts([JOINT]).view(pa.binary())[0]
+    return pc.binary_join_element_wise(*(part.view(pa.binary()) for part in parts), joint).view(pa.string())
 
 
 def _line_values(cube: Cube, rows: _Rows, column: Column, each: np.ndarray[Any, Any]) -> pa.Array:
@@ -233,6 +234,16 @@ def _values(cube: Cube, rows: _Rows, column: Column) -> pa.Array:
     """A column beside the key, by row."""
     picked = rows.pick(cube.values[column.name])
     return _dictionary(picked, column.values) if column.values else _plain(picked, column)
+
+
+def renamed(table: pa.Table, former: str, name: str) -> pa.Table:
+    """Rows or lines of one model as those of another: their first column begins with the model's id."""
+    column = table.column(0).chunk(0)
+    texts = [
+        name.encode() + text[len(former.encode()) :]
+        for text in column.dictionary.view(pa.binary()).to_pylist()
+    ]
+    return table.set_column(0, table.field(0), pa.DictionaryArray.from_arrays(column.indices, _texts(texts)))
 
 
 def joined(tables: Sequence[pa.Table]) -> pa.Table:

@@ -14,7 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final, TypeVar
 
-from kvreport.build_cache import read_kept, write_sealed
+from kvreport.build_cache import read_kept, write_beside
 from kvreport.catalog.model import Model
 
 T = TypeVar("T")
@@ -41,7 +41,7 @@ class _File:
     def finish(self) -> None:
         """Write what was asked for, if it is not what is kept."""
         if self.path is not None and (self.made or len(self.used) != len(self.kept)):
-            write_sealed(self.path, pickle.dumps(self.used, protocol=5))
+            write_beside(self.path, pickle.dumps(self.used, protocol=5))
 
 
 class Group:
@@ -132,7 +132,7 @@ class Parts:
         kept = _read(path)
         if key not in kept:
             kept = {key: make()}
-            write_sealed(path, pickle.dumps(kept, protocol=5))
+            write_beside(path, pickle.dumps(kept, protocol=5))
         return kept[key]  # type: ignore[return-value] # one kind of value in a file
 
     def key(self, *what: bytes | str) -> bytes:

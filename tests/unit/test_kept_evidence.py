@@ -12,7 +12,7 @@ from kvreport.evidence import local_logs
 from kvreport.publish import pinned, traffic_data
 from kvreport.publish.noted import Noted, keeping
 from kvreport.resources import data_dir
-from kvreport.site.pages import local_evidence
+from kvreport.site.pages import claims, local_evidence
 
 
 def noted(folder: Path) -> Noted:
@@ -60,6 +60,28 @@ def test_hits_of_a_shipped_trace_are_counted_once(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(traffic_data, "hit_curve", refuse)
     with keeping(noted(tmp_path)):
         assert traffic_data.hits_of("mooncake-conversation", [100, 1000], warmup=0.5) == first
+
+
+def test_a_claim_is_recomputed_only_when_a_record_that_it_reads_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with keeping(noted(tmp_path)):
+        first = claims.entries(open_catalog())
+    judged: list[str] = []
+    judge = claims.judge
+
+    def spied(claim: claims.Claim, file: claims.ClaimsFile, quantities: claims.Quantities) -> claims.Entry:
+        judged.append(" ".join(reading.compute for reading in claim.readings))
+        return judge(claim, file, quantities)
+
+    monkeypatch.setattr(claims, "judge", spied)
+    stem = open_catalog().model("meta-llama/Llama-2-7b-hf").slug
+    monkeypatch.setattr(
+        Records, "changed_since", lambda self, listed: {name: {stem} for name in self.listed if listed}
+    )
+    with keeping(noted(tmp_path)):
+        assert claims.entries(open_catalog()) == first
+    assert 0 < len(judged) < len(first) / 2
 
 
 def test_a_pinned_file_is_compressed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
