@@ -52,6 +52,7 @@ _COPY_BUTTON: Final = re.compile(
     r'<div class="zeroclipboard-container">\s*<clipboard-copy.*?</clipboard-copy>\s*</div>', re.DOTALL
 )
 _COMMENT: Final = re.compile(r"<!--.*?-->\s*", re.DOTALL)
+_COMPUTED: Final = "How this is computed"
 _CODE: Final = re.compile(r'<div class="highlight[^"]*"><pre>.*?</pre>\s*</div>', re.DOTALL)
 _COLLAPSER: Final = re.compile(r'<div class="jp-Collapser[^"]*">\s*</div>')
 _PROMPT: Final = re.compile(r'<div class="jp-(?:Input|Output)Prompt[^"]*">.*?</div>', re.DOTALL)
@@ -290,7 +291,8 @@ def clean(html: str) -> str:
         html = pattern.sub("", html)
     html = html.replace('class="highlight-ipynb hl-python', 'class="highlight')
     html = _ALIGNED.sub(r'\1 align="\2"', html)
-    html = _CODE.sub(r'<details class="kv-code"><summary>How this is computed</summary>\g<0></details>', html)
+    folded = rf'<details class="kv-code"><summary>{_COMPUTED}</summary>\g<0></details>'
+    html = _CODE.sub(folded, html)
     return _ANCHOR.sub(r'<a class="headerlink" href="\1" title="Link to this section">¶</a>', html)
 
 

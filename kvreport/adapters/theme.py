@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from kvreport.site.kit import fonts
 from kvreport.site.kit.page import link
+from kvreport.words import worded
 
 if TYPE_CHECKING:
     from kvreport.adapters.mount import Mount
@@ -18,7 +19,7 @@ _THEME_SCRIPT: Final = re.compile(r"<script src=(\"[^\"]*assets/javascripts/bund
 # The theme's search opens as a dialog without a name, so a screen reader announces nothing.
 _NAMED_DIALOG: Final = (
     'data-md-component="search" role="dialog"',
-    'data-md-component="search" role="dialog" aria-label="Search"',
+    f'data-md-component="search" role="dialog" aria-label="{worded("Search")}"',
 )
 
 

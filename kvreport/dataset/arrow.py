@@ -198,7 +198,8 @@ def _ways(cube: Cube, shared: Sequence[np.ndarray[Any, Any]]) -> pa.Array:
         _texts(ways).take(_indices(np.repeat(np.arange(len(ways), dtype=np.int32), contexts))),
         *(_digits(np.broadcast_to(numbers, whole).ravel()) for numbers in (lengths, *shared)),
     ]
-    return pc.binary_join_element_wise(*(part.view(pa.binary()) for part in parts), JOINT).view(pa.string())
+    joint = _texts([JOINT]).view(pa.binary())[0]
+    return pc.binary_join_element_wise(*(part.view(pa.binary()) for part in parts), joint).view(pa.string())
 
 
 def _line_values(cube: Cube, rows: _Rows, column: Column, each: np.ndarray[Any, Any]) -> pa.Array:

@@ -402,3 +402,13 @@ def test_records_become_a_table_without_pandas(catalog):
         "sys.exit('pandas' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_models_files_are_written_without_pandas():
+    """Loading it takes every process as long as a dozen models."""
+    code = (
+        "import sys\nfrom kvreport.catalog.load import load_catalog\nfrom kvreport.dataset import grid, write\n"
+        f"write.model_files(grid.axes(load_catalog(), models={MODEL!r}, gpus='h100-sxm-80gb'))\n"
+        "sys.exit('pandas' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
