@@ -6,17 +6,20 @@ import json
 import logging
 import pickle
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import fields as dataclass_fields
-from functools import cache
+from functools import cache, partial
 from hashlib import sha256
 from importlib.metadata import version
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kvreport.atomic.files import sweep_unfinished, write_whole
 from kvreport.resources import package_dir
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
 
 log = logging.getLogger("kvreport.cache")
 K = TypeVar("K")
@@ -97,9 +100,45 @@ def read_kept(path: Path) -> Any:  # noqa: ANN401 (whatever was kept)
 
 
 def keep(folder: Path, state: str, value: object) -> None:
-    """Keep a value under a state, and forget all but the latest others."""
-    write_sealed(folder / f"{state}.pickle", pickle.dumps(value, protocol=5))
-    forget(folder)
+    """Keep a value under a state, and forget all but the latest others; it is written beside what follows."""
+    write_beside(folder / f"{state}.pickle", pickle.dumps(value, protocol=5), partial(forget, folder))
+
+
+_WRITING: Final[dict[Path, Future[None]]] = {}
+
+
+@cache
+def _writer() -> ThreadPoolExecutor:
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - one estimate needs none
+
+    return ThreadPoolExecutor(1, thread_name_prefix="kvreport-cache")
+
+
+def write_beside(path: Path, content: bytes, after: Callable[[], object] = bool) -> None:
+    """Keep content as :func:`write_sealed` does, in a thread of its own: the system's part of it takes long.
+
+    Whoever reads the file in this process waits for it, and so does the end of the process.
+
+    Args:
+        path: The file.
+        content: What it shall keep.
+        after: Called when it is written.
+    """
+
+    def write() -> None:
+        write_sealed(path, content)
+        after()
+
+    settle(path)
+    _WRITING[path] = _writer().submit(write)
+
+
+def settle(path: Path | None = None) -> None:
+    """Wait until a file that is written beside this is there; None for all of them."""
+    for one in [path] if path is not None else [*_WRITING]:
+        writing = _WRITING.pop(one, None)
+        if writing is not None:
+            writing.result()
 
 
 def write_sealed(path: Path, content: bytes) -> bool:
@@ -135,6 +174,7 @@ def cannot_keep(error: OSError) -> None:
 
 def read_sealed(path: Path) -> bytes | None:
     """Return what :func:`write_sealed` kept; None if there is nothing, or not all of it."""
+    settle(path)
     try:
         found = path.read_bytes()
     except OSError:

@@ -161,6 +161,15 @@ def worded(text: str) -> str:
     return text
 
 
+def verbatim(text: str) -> str:
+    """Return a text as it is: marks one that is no text of the interface although it reads like one, such as a log.
+
+    >>> verbatim("Model loading took 3 GiB")
+    'Model loading took 3 GiB'
+    """
+    return text
+
+
 def pieces(*sentences: str) -> Pieces:
     """Return filled sentences as pieces, with a space between two.
 

@@ -81,32 +81,31 @@ def fetch(lock: dict[str, object], target: Path) -> str:
     return ""
 
 
-def main() -> int:
-    """Return 0 whether or not there was a registry: a site without the tool is whole too."""
-    options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    options.add_argument(
-        "--pin", action="store_true", help="write the digests of what was fetched into the lock"
-    )
-    options.add_argument("--cache", type=Path, default=CACHE, help="cache of the build")
-    asked = options.parse_args()
-    if not asked.pin and python_runtime.found(asked.cache):
+def bring(cache: Path, *, pin: bool = False) -> int:
+    """Fetch what a cache lacks; return 0 whether or not there was a registry: a site without the tool is whole too.
+
+    Args:
+        cache: The build's cache.
+        pin: Whether to write the digests of what was fetched into the lock.
+    """
+    if not pin and python_runtime.found(cache):
         return 0
     lock = json.loads(LOCK.read_text(encoding="utf-8"))
-    target = asked.cache / python_runtime.KEPT
+    target = cache / python_runtime.KEPT
     fault = fetch(lock, target)
     if fault:
         print(
             f"· Python for the browser could not be fetched ({fault}); the page 'Your model' will name the command"
         )
         return 0
-    if asked.pin:
+    if pin:
         names = [*FROM_PYODIDE, "pydantic_core.whl"]
         described = json.loads((target / DESCRIPTION).read_text(encoding="utf-8"))
         lock["info"] = described["info"]
         lock["files"] = {name: sha256((target / name).read_bytes()).hexdigest() for name in names}
         LOCK.write_text(json.dumps(lock, indent=2) + "\n", encoding="utf-8")
         return 0
-    if not python_runtime.found(asked.cache):
+    if not python_runtime.found(cache):
         print(
             "fetched files are not those that requirements/browser.json pins; they are not used",
             file=sys.stderr,
@@ -115,6 +114,17 @@ def main() -> int:
         return 1
     print(f"· fetched Python {lock['python']} for the browser (Pyodide {lock['pyodide']})")
     return 0
+
+
+def main() -> int:
+    """Return the exit status of :func:`bring`."""
+    options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    options.add_argument(
+        "--pin", action="store_true", help="write the digests of what was fetched into the lock"
+    )
+    options.add_argument("--cache", type=Path, default=CACHE, help="cache of the build")
+    asked = options.parse_args()
+    return bring(asked.cache, pin=asked.pin)
 
 
 if __name__ == "__main__":

@@ -36,11 +36,12 @@ def fetch(target: Path) -> str:
     return ""
 
 
-def main() -> int:
-    """Return 0 whether or not there was a registry: a site without the tool is whole too."""
-    options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    options.add_argument("--cache", type=Path, default=CACHE, help="cache of the build")
-    cache = options.parse_args().cache
+def bring(cache: Path) -> int:
+    """Fetch what a cache lacks; return 0 whether or not there was a registry: a site without the tool is whole too.
+
+    Args:
+        cache: The build's cache.
+    """
     if sql_runtime.found(cache):
         return 0
     fault = fetch(cache / sql_runtime.KEPT)
@@ -57,6 +58,13 @@ def main() -> int:
         return 1
     print(f"· fetched DuckDB {sql_runtime.lock()['duckdb']} for the browser")
     return 0
+
+
+def main() -> int:
+    """Return the exit status of :func:`bring`."""
+    options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    options.add_argument("--cache", type=Path, default=CACHE, help="cache of the build")
+    return bring(options.parse_args().cache)
 
 
 if __name__ == "__main__":

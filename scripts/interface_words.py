@@ -19,7 +19,6 @@ from pathlib import Path
 import yaml
 
 from kvreport.translation import package, shared
-from kvreport.translation.is_text import FORMS
 from kvreport.translation.messages import Messages
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -50,7 +49,7 @@ def pseudo(message: str) -> str:
     >>> pseudo("row|rows")
     '⟦rów⟧|⟦róws⟧'
     """
-    if FORMS.fullmatch(message):
+    if re.fullmatch(r"\w[\w ]*(?:\|\w[\w ]*)+", message):
         return "|".join(f"⟦{form.translate(ACCENTS)}⟧" for form in message.split("|"))
     parts = re.split(r"(<code\d*>.*?</code\d*>|\{\w+\}|<[^>]*>|&\w+;|--[\w-]+)", message)
     return f"⟦{''.join(one if n % 2 else one.translate(ACCENTS) for n, one in enumerate(parts))}⟧"

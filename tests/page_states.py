@@ -27,7 +27,7 @@ GPUS: Final = "h100-sxm*,b200*,mi300x,rtx-4090,dgx-spark*,a100-sxm4-80gb,l4,a16"
 RUN: Final = """
 const { site, models, rows } = JSON.parse(await new Response(Deno.stdin.readable).text());
 console.log(JSON.stringify(rows.map(([id, gpuId, state]) => {
-  const model = models[id], gpu = site.gpus.find((one) => one.id === gpuId);
+  const model = models[id], gpu = kvCapacity.gpuOf(site, gpuId);
   const back = kvState.read(site, Object.keys(state), [], kvState.search(state));
   const [found] = kvState.deployments(site, model, gpu, back.state);
   if (JSON.stringify(back.state) !== JSON.stringify(state) || back.ignored.length) return "address";

@@ -6,6 +6,7 @@ import json
 import math
 import random
 from functools import cache
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -13,9 +14,10 @@ import pytest
 from kvreport.accounting.parallel import Layout
 from kvreport.accounting.ranking import Choices, Offer, Ranking, rank
 from kvreport.accounting.sizing import Workload
-from kvreport.catalog.accelerator import current_since
+from kvreport.catalog.accelerator import Accelerator, current_since
 from kvreport.catalog.load import open_catalog
-from kvreport.publish import profiles, sizer_data
+from kvreport.estimation.hardware import listed
+from kvreport.publish import engine_profiles, profiles, sizer_data
 from kvreport.publish.page_data import gather
 from kvreport.publish.site_data import SiteData
 
@@ -93,17 +95,35 @@ def in_words(work: dict[str, Any]) -> Workload:
     )
 
 
-def in_python(model: str, work: dict[str, Any], options: dict[str, Any]) -> Ranking:
+def machine_of(text: str) -> tuple[Accelerator, ...]:
+    """The devices of a machine such as ``rtx-5090*2+rtx-3090``."""
+    return tuple(CATALOG.accelerator(str(name)) for name, number in listed(text) for _ in range(number))
+
+
+def in_python(
+    model: str, work: dict[str, Any], options: dict[str, Any], engine_name: str = CATALOG.grid.engine
+) -> Ranking:
     record = CATALOG.model(model)
-    engine = CATALOG.engine(CATALOG.grid.engine)
+    engine = CATALOG.engine(engine_name)
     prices = options["prices"] or {}
+    machines = [machine_of(name) for name in options["gpus"] or () if "+" in name]
     return rank(
         [record],
         in_words(work),
         [
-            Offer(gpu, options["available"], prices.get(gpu.id))
-            for gpu in site(model).gpus
-            if options["gpus"] is None or gpu.id in options["gpus"]
+            *(
+                Offer.unequal(
+                    one,
+                    options["available"],
+                    fmean(prices[device.id] for device in one) if prices else None,
+                )
+                for one in machines
+            ),
+            *(
+                Offer(gpu, options["available"], prices.get(gpu.id))
+                for gpu in site(model).gpus
+                if options["gpus"] is None or gpu.id in options["gpus"]
+            ),
         ],
         Choices(
             engine=engine,
@@ -139,6 +159,24 @@ IN_BROWSER = """([data, works, options]) => works.map((work) => {
 })"""
 
 
+def under(given: dict[str, Any], model: str, engine: str) -> dict[str, Any]:
+    """What the page would have after its engine switch, in the words of its scripts."""
+    other = engine_profiles.under(site(model), engine)
+    usual = {gpu.id for gpu in other.gpus if gpu.is_commonly_rented}
+    facts = json.loads(profiles.encode(profiles.site_facts(other)))
+    decided = json.loads(profiles.encode(engine_profiles.facts_of(other, other.models[0], usual)))
+    gpus = [
+        {**gpu, "laid": own["kind"]} for gpu, own in zip(facts["gpus"], given["site"]["gpus"], strict=True)
+    ]
+    peaks = {gpu["id"]: {**given["peaks"]["gpus"][gpu["id"]], "seqs": gpu["step"][1]} for gpu in gpus}
+    return {
+        **given,
+        "site": {**given["site"], "engine": facts["engine"], "gpus": gpus},
+        "model": {**given["model"], **decided},
+        "peaks": {**given["peaks"], "gpus": peaks},
+    }
+
+
 def data(model: str) -> dict[str, Any]:
     """What the page would fetch, through JSON as it would."""
     here = site(model)
@@ -148,7 +186,8 @@ def data(model: str) -> dict[str, Any]:
             {
                 "site": profiles.site_facts(here),
                 "peaks": sizer_data.peaks_facts(here),
-                "model": profiles.model_facts(here, record, further=True),
+                "model": profiles.model_facts(here, record, further=True)
+                | profiles.reserve_rates(here, record),
                 "times": sizer_data.times_facts(here, record),
             }
         )

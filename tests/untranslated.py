@@ -51,7 +51,7 @@ GATHER: Final = """() => {
 }"""
 """Every text, label and hint of a page, without what stands in brackets."""
 
-UNITS: Final = frozenset(
+UNITS: Final = {"TOP", "RAG", "RTX", "github", "com"} | frozenset(
     [
         "GiB",
         "MiB",
@@ -189,16 +189,36 @@ def theme() -> frozenset[str]:
     return frozenset(re.findall(r'": "([^"]*)"', source))
 
 
+@cache
+def names() -> tuple[str, ...]:
+    """Names that texts are made with: of models, devices, makers, formats, engines, traces and kinds of layers; longest first."""
+    keys = (
+        "name|id|short|maker|vendor|organization|family|label|memory_type|architecture|form_factor|evidence"
+    )
+    found: set[str] = set()
+    for path in sorted((REPOSITORY / "data").rglob("*.yaml")):
+        if path.parent.name == "claims":
+            continue
+        text = path.read_text(encoding="utf-8")
+        for line in re.finditer(
+            rf"(?:^|[{{,-])\s*(?:{keys}): (?:\"([^\"]+)\"|'([^']+)'|([^,{{}}\n]+))", text, re.M
+        ):
+            found.add((line[1] or line[2] or line[3]).strip())
+    return tuple(sorted((name for name in found if len(name) > 2), key=len, reverse=True))
+
+
 def left(page: str, gathered: Iterable[tuple[str, str, str]], names: Iterable[str]) -> Iterator[Left]:
     """Yield what is neither translated nor data: not a text of the catalog, not a name, not a unit."""
-    known = sorted(names, key=len, reverse=True)
     for kind, text, where in gathered:
         plain = " ".join(text.split())
         rest = plain
         if plain in content() or plain in theme() or plain.strip(" .:,;()") in content():
             continue
-        for name in known:
+        for name in names:
             rest = rest.replace(name, " ")
-        words = [word for word in re.findall(r"[^\W\d_]{2,}", rest) if word not in UNITS]
+        # Translated words have no vowel without an accent, also where a page divides a message and its brackets.
+        words = [
+            w for w in re.findall(r"[^\W\d_]{2,}", rest) if w not in UNITS and re.search(r"[aeiouAEIOUcn]", w)
+        ]
         if words:
             yield Left(page, kind, plain, where)

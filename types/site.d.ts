@@ -15,6 +15,21 @@ interface CapacityScript {
     kvFormat: string,
     asked?: boolean | Asked,
   ): Configuration | null;
+  /** The ids that a text names, place by place; null where one is unknown. */
+  devicesOf(site: any, text: string): string[] | null;
+  machineId(ids: string[]): string;
+  /** An accelerator, or a machine of unequal ones, which has them as `devices`. */
+  gpuOf(site: any, id: string | undefined): any;
+  stands(gpu: any, layout: any): boolean;
+  ranksOf(
+    site: any,
+    model: any,
+    gpu: any,
+    layout: any,
+    weightFormat: string,
+    kvFormat: string,
+    asked?: boolean | Asked,
+  ): any[] | null;
   reserveParts(config: Configuration): { activations: number; outside: number; graphs: number } | null;
   underEngine(site: any, other: any): any;
   isPublished(model: any, gpu: any): boolean;

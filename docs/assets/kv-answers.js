@@ -36,7 +36,7 @@
   async function whyOf(base, state) {
     const site = await siteFor(base, state.engine);
     const model = await modelFor(base, site, state.model);
-    const gpu = site.gpus.find((one) => one.id === state.gpu);
+    const gpu = kvCapacity.gpuOf(site, state.gpu);
     const deployment = kvState.deployments(site, model, gpu, state).pop();
     if (deployment) await result.why(result.facts(site, model, gpu, state, deployment), state.context);
   }
@@ -204,7 +204,7 @@
           controls.told.textContent = `${here.engine.label} does not run ${name}.`;
           return done();
         }
-        const gpu = here.gpus.find((one) => one.id === state.gpu);
+        const gpu = kvCapacity.gpuOf(here, state.gpu);
         const told = settled(here, state);
         if (told !== state) controls.told.textContent = defaultsOnly(here);
         const deployment = kvState.pick(here, model, gpu, told);
@@ -220,7 +220,7 @@
 
     function names() {
       const model = site.models.find(([slug]) => slug === state.model);
-      const gpu = site.gpus.find((one) => one.id === state.gpu);
+      const gpu = kvCapacity.gpuOf(site, state.gpu);
       if (model) pickers.model?.set(model[0], model[1]);
       if (gpu) pickers.gpu?.set(gpu.id, gpu.name);
     }
@@ -232,7 +232,7 @@
       await ready;
       const touched = turn === 0 ? early() : [];
       const also = ["name", "q", ...page?.keys || []];
-      const { state: asked, ignored } = kvState.read(site, FIELDS, also);
+      const { state: asked, ignored } = kvState.read(site, FIELDS, also, location.search, true);
       const layout = "tp" in asked || "pp" in asked || "dp" in asked || "dcp" in asked;
       const fresh = asked.model && asked.model !== start.model || asked.gpu && asked.gpu !== start.gpu;
       const kept = { ...start };

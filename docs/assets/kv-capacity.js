@@ -112,7 +112,8 @@
   /* Whether a model's file has an engine's numbers for an accelerator. Some engines' files have what they keep on the
      usual accelerators only, and none has pools that are no division of one pool. */
   const isPublished = (model, gpu) =>
-    !model.pools && Boolean(ratesOf(model, gpu, 0) || model.reserve?.[gpu.reserve]);
+    !model.pools &&
+    (gpu.devices || [gpu]).every((one) => ratesOf(model, one, 0) || model.reserve?.[one.reserve]);
 
   /* The parts of a configuration's reserve; null for engines whose reserve is one number. */
   function reserveParts(config) {
@@ -179,15 +180,86 @@
     };
   }
 
-  /* One configuration for each pipeline stage of a layout; null where it cannot be configured.
+  /* --- machines of unequal accelerators ------------------------------------------------------------------ */
+
+  const MOST_UNEQUAL = 16;
+
+  /* The ids that a text such as "rtx-5090*2+rtx-3090" names, place by place; null where one is unknown. In an
+     address a plus sign stands for a space. */
+  function devicesOf(site, text) {
+    const ids = [];
+    for (const part of text.trim().split(/\s*[+\s]\s*/)) {
+      const [, id, times] = /^(.+?)(?:\*([1-9]\d{0,3}))?$/.exec(part) || [];
+      if (!id || !site.gpus.some((gpu) => gpu.id === id)) return null;
+      ids.push(...Array(Number(times || 1)).fill(id));
+    }
+    return new Set(ids).size > 1 && ids.length > MOST_UNEQUAL ? null : ids;
+  }
+
+  /* The same as one text: "rtx-5090*2+rtx-3090"; equal ones that follow each other are counted. */
+  function machineId(ids) {
+    const runs = [];
+    for (const id of ids) {
+      if (runs.length && runs[runs.length - 1][0] === id) runs[runs.length - 1][1] += 1;
+      else runs.push([id, 1]);
+    }
+    return runs.map(([id, times]) => (times > 1 ? `${id}*${times}` : id)).join("+");
+  }
+
+  /* An accelerator by its id; of a machine of unequal ones the smallest, with all of them as `devices`. */
+  function gpuOf(site, id) {
+    const alone = site.gpus.find((one) => one.id === id);
+    const ids = alone || !id ? [] : devicesOf(site, id) || [];
+    if (!ids.length) return alone;
+    const devices = ids.map((one) => site.gpus.find((gpu) => gpu.id === one));
+    const least = devices.reduce((a, b) => (b.usable < a.usable ? b : a));
+    const named = (name) =>
+      [...new Set(devices)].map((gpu) => {
+        const number = devices.filter((one) => one === gpu).length;
+        return number > 1 ? `${number} × ${gpu[name]}` : gpu[name];
+      }).join(" + ");
+    return {
+      ...least,
+      id: machineId(ids),
+      name: named("name"),
+      short: named("short"),
+      least: least.id,
+      devices,
+    };
+  }
+
+  const isPlain = (layout) => layout.devices === layout.tp && !layout.ep && layout.dcp === 1;
+
+  /* Whether an accelerator stands in servers for a layout; unequal ones are spread over a whole machine. */
+  const stands = (gpu, layout) =>
+    gpu.devices
+      ? layout.devices === gpu.devices.length && (isPlain(layout) || layout.row)
+      : layout.row
+      ? gpu.card
+      : isPlain(layout) || gpu.linked;
+
+  /* The configurations of a layout's ranks that differ, in their order; null where one cannot be configured. The
+     scheduler's sizes are those of a machine's first device. */
+  function ranksOf(site, model, gpu, layout, weightFormat, kvFormat, asked) {
+    const first = gpu.devices && gpu.devices[0];
+    const given = asked === true ? { later: true } : asked || NOTHING;
+    const options = first
+      ? { ...given, batched: given.batched || first.step[0], seqs: given.seqs || first.step[1] }
+      : given;
+    const ranks = layout.places.flatMap((place, stage) => {
+      const here = first ? gpu.devices.slice(stage * layout.tp, (stage + 1) * layout.tp) : [gpu];
+      return [...new Set(here)].map((device) =>
+        configure(site, model, device, place, weightFormat, kvFormat, options)
+      );
+    });
+    return ranks.includes(null) ? null : ranks;
+  }
+
+  /* One configuration for each rank of a layout that differs; null where it cannot be configured.
      layout: an entry of site.layouts. */
   function deploy(site, model, gpu, layout, weightFormat, kvFormat, asked) {
-    const plain = layout.devices === layout.tp && !layout.ep && layout.dcp === 1;
-    if (!plain && !gpu.linked) return null;
-    const ranks = layout.places.map((place) =>
-      configure(site, model, gpu, place, weightFormat, kvFormat, asked)
-    );
-    if (ranks.some((rank) => rank === null)) return null;
+    const ranks = stands(gpu, layout) && ranksOf(site, model, gpu, layout, weightFormat, kvFormat, asked);
+    if (!ranks) return null;
     const fullest = ranks.reduce((least, rank) => (rank.left < least.left ? rank : least));
     return { ...fullest, layout, ranks, devices: layout.devices, longest: least(ranks, "longest") };
   }
@@ -262,6 +334,11 @@
 
   root.kvCapacity = {
     configure,
+    devicesOf,
+    machineId,
+    gpuOf,
+    stands,
+    ranksOf,
     demandOf,
     reserveParts,
     answer,

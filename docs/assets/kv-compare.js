@@ -96,7 +96,7 @@
 
     function restore() {
       if (!site) return;
-      ({ state, ignored } = kvState.read(home, FIELDS, ["per", "prices"]));
+      ({ state, ignored } = kvState.read(home, FIELDS, ["per", "prices"], location.search, true));
       const search = new URLSearchParams(location.search);
       if (search.get("per") === "gpu") state.per = "gpu";
       if (search.get("prices")) state.prices = search.get("prices");
@@ -169,7 +169,7 @@
           !byModels(),
         ]]
       ) $(`.kv-${name}`, root).hidden = !on;
-      const gpu = site.gpus.find((one) => one.id === state.gpu);
+      const gpu = kvCapacity.gpuOf(site, state.gpu);
       if (gpu) pickers.gpu.set(gpu.id, gpu.name);
       const model = known.get(state.model);
       if (model) pickers.model.set(model.slug, model.name);
@@ -178,7 +178,7 @@
     const asked = (model) => Math.min(state.context || kvKernel.USEFUL_TOKENS, model.limit);
 
     function pairs() {
-      const gpu = (id) => site.gpus.find((one) => one.id === id);
+      const gpu = (id) => kvCapacity.gpuOf(site, id);
       return byModels()
         ? listed().map((slug) => [slug, known.get(slug), gpu(state.gpu), known.get(slug).name])
         : listed().map((id) => [id, known.get(state.model), gpu(id), gpu(id).short]);
@@ -188,6 +188,7 @@
     function equal(all) {
       const fits = (size) =>
         all.every(([, model, gpu]) =>
+          gpu.devices ||
           kvState.deployments(site, model, gpu, { ...formats(), tp: size }).some((one) =>
             kvCapacity.serves(one, asked(model))
           )
@@ -203,10 +204,11 @@
       const layout = Object.fromEntries(LAYOUT.map((one) => [one, state[one]]));
       const size = named ? state.tp : state.tp === undefined ? equal(all) : state.tp;
       return all.map(([id, model, gpu, name]) => {
-        const wanted = { ...formats(), ...(named ? layout : { tp: size }), context: state.context };
+        const own = named ? layout : { tp: gpu.devices ? undefined : size };
+        const wanted = { ...formats(), ...own, context: state.context };
         const deployment = kvState.pick(site, model, gpu, wanted);
         const number = deployment ? deployment.devices : size;
-        const label = byModels() ? name : onDevices(number, name);
+        const label = byModels() || gpu.devices ? name : onDevices(number, name);
         return {
           id,
           model,
@@ -231,11 +233,15 @@
     ) => (state.per ? kvKernel.perGpu(requests, deployment.devices) : requests);
     const figure = (number) => (Number.isInteger(number) ? count(number) : number.toFixed(1));
 
+    /* The peak rates of an accelerator; of unequal ones those of the slowest. */
+    const ratesOf = (gpu) =>
+      (gpu.devices || [gpu]).map((one) => peaks.gpus[one.id]).reduce((a, b) => (b?.bytes < a?.bytes ? b : a));
+
     /* Tokens per second of one request at the peak rates; null where a rate or the times are not known. */
     function speed({ model, gpu, deployment }) {
-      const file = times.get(model.slug), rates = peaks.gpus[gpu.id];
+      const file = times.get(model.slug), rates = ratesOf(gpu);
       if (!file || !rates || !deployment) return null;
-      const size = site.sizes.indexOf(deployment.layout.tp);
+      const size = deployment.layout.places[0];
       if (!file.weights[deployment.weightFormat]?.[size] || !file.reach[deployment.kvFormat]?.[size]) {
         return null;
       }
@@ -273,7 +279,7 @@
     function sentence() {
       const noun = byModels() ? "model|models" : "accelerator|accelerators";
       const where = byModels()
-        ? `on ${site.gpus.find((one) => one.id === state.gpu).name}`
+        ? `on ${kvCapacity.gpuOf(site, state.gpu).name}`
         : `for ${known.get(state.model).name}`;
       const sizes = [...new Set(shown.map((thing) => thing.deployment?.devices).filter(Boolean))];
       const number = sizes.length === 1
@@ -315,8 +321,9 @@
 
     /* What a deployment costs per hour, and each of the requests that it runs at once at the chosen context. */
     function prices(deployment, gpu, model) {
-      const each = priced().prices.get(gpu.id);
-      if (!deployment || each === undefined) return { price: null, perRequest: null };
+      const all = (gpu.devices || [gpu]).map((one) => priced().prices.get(one.id));
+      const each = all.reduce((sum, one) => sum + one, 0) / all.length;
+      if (!deployment || !Number.isFinite(each)) return { price: null, perRequest: null };
       const price = each * deployment.devices;
       const { users } = kvCapacity.serve(deployment, asked(model));
       return { price, perRequest: users ? price / users : null };
@@ -324,7 +331,7 @@
 
     function row(thing) {
       const { deployment, gpu, one } = thing;
-      const bandwidth = peaks.gpus[gpu.id]?.bytes, fast = speed(thing);
+      const bandwidth = ratesOf(gpu)?.bytes, fast = speed(thing);
       return {
         devices: deployment ? deployment.devices : null,
         requests: deployment
@@ -352,7 +359,9 @@
         );
       const rows = shown.map((thing) => {
         const facts = row(thing);
-        const name = make("th", { scope: "row" }, make("a", { href: page(thing) }, thing.name));
+        const unequal = !byModels() && thing.gpu.devices;
+        const title = unequal ? thing.name : make("a", { href: page(thing) }, thing.name);
+        const name = make("th", { scope: "row" }, title);
         if (!facts.devices) {
           const why = result.conclusion(thing.one).replaceAll("**", "");
           return make(

@@ -16,6 +16,29 @@
     return items.filter((item) => words.every((word) => item.plain.includes(word)));
   }
 
+  /* The machine that a text names, such as "5090 + 2x 3090": each part the first accelerator that has its words. */
+  function machineOf(items, query) {
+    const parts = query.split("+").map((part) => part.trim()).filter(Boolean);
+    const found = parts.map((part) => {
+      const [, before, name, after] =
+        /^(?:(\d{1,2})\s*[x×*]\s*)?(.+?)(?:\s*[x×*]\s*(\d{1,2}))?$/i.exec(part) || [];
+      const [item] = name ? narrowed(items, name).sort((a, b) => a.plain.length - b.plain.length) : [];
+      return item && { item, times: Number(before || after || 1) };
+    });
+    if (found.length < 2 || !found.every(Boolean)) return [];
+    const said = (name) => found.map(({ item, times }) => name(item, times)).join("+");
+    return [{
+      id: said((item, times) => (times > 1 ? `${item.id}*${times}` : item.id)),
+      name: said((item, times) => ` ${times > 1 ? `${times} × ` : ""}${item.name} `).trim().replace(
+        / +/g,
+        " ",
+      ),
+      maker: "unequal GPUs of one machine",
+      release: "",
+      common: false,
+    }];
+  }
+
   const itemOf = ([id, name, maker, release, common, aliases]) => ({
     id,
     name,
@@ -57,7 +80,8 @@
     async function open(query) {
       const items = (await names(base))[kind];
       if (document.activeElement !== field) return;
-      const found = narrowed(items, query);
+      const joined = place.dataset.kvMachines !== undefined && query.includes("+");
+      const found = joined ? machineOf(items, query) : narrowed(items, query);
       const common = found.filter((item) => item.common);
       const others = found.filter((item) => !item.common).slice(0, MOST - common.length);
       shown = [...common, ...others];

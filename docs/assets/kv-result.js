@@ -22,8 +22,9 @@
     ? "unlimited requests"
     : plural(n, "concurrent request|concurrent requests"));
 
-  /* "8 × H200", "one H100", "16 × H200 (dp16-ep)". */
+  /* "8 × H200", "one H100", "16 × H200 (dp16-ep)", "RTX 5090 + RTX 3090 (tp2)". */
   function devicesText(layout, gpu) {
+    if (gpu.devices) return `${gpu.short} (${layout.label})`;
     const number = kvreport.onDevices(layout.devices, gpu.short);
     return layout.devices === layout.tp && layout.dcp === 1 && !layout.ep
       ? number
@@ -141,11 +142,25 @@
 
   /* --- parts -------------------------------------------------------------------------------------------- */
 
-  function bar({ deployment, context, gpu, state }) {
-    if (!deployment) return null;
+  /* A bar for one GPU, or one for each of unequal ones. */
+  function bars(one) {
+    const { deployment, context } = one;
+    if (!deployment) return [];
     const at = Math.min(context, deployment.model.limit);
-    const { users, request } = kvCapacity.serve(deployment, at);
+    const { users } = kvCapacity.serve(deployment, at);
     const here = kvKernel.perRank(Math.min(users, kvKernel.UNLIMITED_REQUESTS), deployment.layout.dp);
+    if (!one.gpu.devices) return [bar(one, deployment, here, at, "Memory of one GPU")];
+    return deployment.ranks.map((rank) => {
+      const stage = deployment.layout.pp > 1
+        ? `, stage ${deployment.layout.places.indexOf(rank.place) + 1}`
+        : "";
+      return bar(one, rank, here, at, `Memory of the ${rank.gpu.short}${stage}`);
+    });
+  }
+
+  function bar({ state }, deployment, here, at, title) {
+    const { gpu } = deployment;
+    const request = kvKernel.requestBytes(deployment.constant, deployment.terms, at);
     const states = Math.min(here * deployment.state, here * request);
     const reserve = deployment.ceiling ? 0 : deployment.reserve;
     const resident = deployment.ceiling ? deployment.weights : deployment.resident;
@@ -160,10 +175,10 @@
     const share = state.share ?? gpu.share;
     const total = Math.max(gpu.usable, used);
     return memoryBar(
-      "Memory of one GPU",
+      title,
       [...parts, ["free", /* text */ "unused", free]],
       total,
-      `Memory of one GPU with ${requestsText(here)} of ${tokens(at)} tokens: ${
+      `${title} with ${requestsText(here)} of ${tokens(at)} tokens: ${
         gib(gpu.usable)
       } GiB usable, memory share ${share}. KV pool: ± ${gib(deployment.uncertainty)} GiB.`,
     );
@@ -380,7 +395,7 @@
       : null;
     put("headline", ...pieces(conclusion(one)), page && " ", page);
     put("conditions", conditions(one), whyLink(one));
-    put("bar", bar(one));
+    put("bar", ...bars(one));
     put("table", table(one));
     put("commands", ...commands(one));
     put("cite", ...cite(one));
@@ -426,7 +441,7 @@
       facts,
       conclusion,
       conditions,
-      bar,
+      bars,
       line,
       chartData,
       figure,

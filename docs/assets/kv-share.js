@@ -52,8 +52,12 @@
       const asked = new URLSearchParams(location.search);
       const model = /\/models\/([^/]+)\/$/.exec(location.pathname)?.[1] || asked.get("model");
       const gpu = /\/gpus\/([^/]+)\/$/.exec(location.pathname)?.[1] || asked.get("gpu");
-      const card = $('meta[property="og:image"]')?.content;
-      if (model && gpu) {
+      // Card and picture have the answer of the defaults; of another one, what the page says is embedded.
+      const other = [...asked].some(([key, value]) =>
+        !["model", "gpu", "unit", "h"].includes(key) && value !== "fewest"
+      );
+      const card = other ? null : $('meta[property="og:image"]')?.content;
+      if (model && gpu && !other) {
         const page = new URL(
           `embed/?model=${encodeURIComponent(model)}&gpu=${encodeURIComponent(gpu)}`,
           home(),

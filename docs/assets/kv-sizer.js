@@ -77,7 +77,7 @@
     function nameOf(kind, id) {
       if (!id) return kind === "gpu" ? "Any" : "";
       if (kind === "model") return (catalog.models.find(([slug]) => slug === id) || [id, id])[1];
-      return (catalog.gpus.find((gpu) => gpu.id === id) || { name: id }).name;
+      return (kvCapacity.gpuOf(catalog, id) || { name: id }).name;
     }
 
     /* What the form says, or the first field that cannot be read. */
@@ -236,8 +236,9 @@
       }
       if (!ranking.deployments.length) {
         refuse(kvSizing.whatToRelax(site, made.work, choices, ranking), ignored);
-        if (few) {
-          box.append(make("p", { class: "kv-note" }, whatIsTried({ site, model, few })), command(same));
+        const gpu = kvCapacity.gpuOf(site, values.get("gpu"));
+        if (few || gpu?.devices) {
+          box.append(make("p", { class: "kv-note" }, whatIsTried({ site, model, gpu })), command(same));
         }
         return;
       }
@@ -253,7 +254,7 @@
         all: ranking.deployments,
         priced: Boolean(given.prices),
         alike: Boolean(gpus),
-        few,
+        alone: gpus?.length === 1,
         same,
       }, ignored);
     }
@@ -276,7 +277,12 @@
       return [...seen.values()];
     }
 
-    const gpusOf = (n, name) => `${count(n)} × ${name}`;
+    /* "8 × H200"; of unequal ones "RTX 5090 + RTX 3090", or "2 machines of RTX 5090 + RTX 3090". */
+    function gpusOf({ devices, gpu }, name) {
+      if (!gpu.devices) return `${count(devices)} × ${name}`;
+      const machines = devices / gpu.devices.length;
+      return machines > 1 ? `${count(machines)} machines of ${name}` : name;
+    }
 
     /* "2 replicas of 4 GPUs + 1 spare" */
     function replicasOf(best, work) {
@@ -321,7 +327,7 @@
         "p",
         { class: "kv-big", "aria-live": "polite" },
         `${questionOf(given.asked, work)} of ${model.name}: `,
-        make("strong", {}, gpusOf(best.devices, best.gpu.short)),
+        make("strong", {}, gpusOf(best, best.gpu.short)),
         ` (${replicasOf(best, work)})${
           best.sure ? "." : ", but only just: within the error of the estimate."
         }`,
@@ -333,7 +339,7 @@
           ? make(
             "p",
             { class: "kv-note" },
-            `Within the error of the estimate, ${gpusOf(smaller.devices, best.gpu.short)} may do: ${
+            `Within the error of the estimate, ${gpusOf(smaller, best.gpu.short)} may do: ${
               replicasOf(smaller, work)
             }, ${plural(smaller.each, "request|requests")} per replica.`,
           )
@@ -346,7 +352,7 @@
         ranked(listed, answer),
         make("h2", {}, "Why this layout"),
         layouts(answer, best),
-        make("p", { class: "kv-note" }, whatIsTried(answer)),
+        make("p", { class: "kv-note" }, whatIsTried({ ...answer, gpu: answer.alone ? best.gpu : null })),
         command(answer.same),
         make("h2", {}, "How it is computed"),
         make("div", {
@@ -399,17 +405,18 @@
     }
 
     /* Which layouts the page tries, and what only the command does. */
-    function whatIsTried({ site, model, few }) {
+    function whatIsTried({ site, model, gpu }) {
       const tried = kvSizing.layoutsOf(site).filter((layout) =>
+        (!gpu || kvCapacity.stands(gpu, layout)) &&
         layout.places.every((place) => model.weights.released?.[place] || model.weights.bf16?.[place]) &&
         layout.places.every((place) =>
           Object.values(model.plan).some((rows) => rows[place]?.some((index) => index >= 0))
         )
       );
       return `Layouts tried: ${tried.map((layout) => layoutWords[layout.label]).join(", ")}. ${
-        few
-          ? "Under this engine the page tries tensor parallelism. This command tries every layout that suits the model:"
-          : "The same search on the command line, which also takes unequal GPUs (--gpu rtx-5090+rtx-3090):"
+        gpu?.devices
+          ? "The same search on the command line, which also moves layers from one stage to another:"
+          : "The same search on the command line:"
       }`;
     }
 
@@ -424,20 +431,19 @@
       const shown = [...seen.values()].sort((a, b) => a.devices - b.devices || b.each - a.each);
       const not = kvSizing.layoutsOf(site).filter((layout) =>
         !seen.has(layout.label) &&
-        layout.places.every((place) =>
-          kvCapacity.configure(site, model, best.gpu, place, best.weightFormat, best.kv, true)
-        )
+        kvCapacity.deploy(site, model, best.gpu, layout, best.weightFormat, best.kv, { later: true })
       );
       const plain = shown.filter((one) => one.layout.label === `tp${one.ranks}`);
       const other = [...plain, ...shown].find((one) => one !== best && one.layout !== best.layout);
-      const why = other && kvSizing.whyItWins(best, other, (one) => layoutWords[one.layout.label]);
+      const why = other && !best.gpu.devices &&
+        kvSizing.whyItWins(best, other, (one) => layoutWords[one.layout.label]);
       return make(
         "div",
         { class: "kv-multiples" },
         why ? make("p", { class: "kv-note" }, why) : null,
         ...shown.map((one) => {
           const share = kvKernel.shareOfPeak(work.peak, one.each);
-          const figure = bar(one, kvKernel.replicasFor(share, one.layout.dp));
+          const figure = bars(one, kvKernel.replicasFor(share, one.layout.dp));
           $("figcaption", figure).replaceChildren(
             make("strong", {}, `${layoutWords[one.layout.label]}: ${plural(one.devices, "GPU|GPUs")}`),
             `, ${replicasOf(one, work)}, ${plural(one.each, "request|requests")} per replica, limited by ${
@@ -517,11 +523,35 @@
       );
     }
 
-    function bar(best, each) {
+    /* One bar of one GPU; of unequal ones, one for each rank that differs. */
+    function bars(found, each) {
+      if (!found.gpu.devices) return bar(found, each);
+      const { layout, weightFormat, kv } = found;
+      const own = found.stages.map((rank) => {
+        const stage = layout.pp > 1 ? `, stage ${layout.places.indexOf(rank.place) + 1}` : "";
+        const request = kvKernel.requestBytes(rank.constant, rank.terms, found.mean);
+        const part = {
+          ...rank,
+          weights: rank.resident,
+          request,
+          shared: kvKernel.sharedBytes(rank.terms, found.prefix),
+        };
+        const figure = bar(
+          { ...part, weightFormat, kv, state: rank.heldConstant, total: rank.gpu.usable },
+          each,
+          `Memory of the ${rank.gpu.short}${stage}`,
+        );
+        $("figcaption", figure).textContent = `${rank.gpu.short}${stage}`;
+        return figure;
+      });
+      return make("figure", { class: "kv-ranks" }, make("figcaption", {}), ...own);
+    }
+
+    function bar(best, each, title = "Memory of one GPU") {
       const used = Math.min(each * (best.request - best.shared), best.pool);
       const state = Math.min(each * best.state, used);
       return memoryBar(
-        "Memory of one GPU",
+        title,
         [
           ["weights", /* text */ "weights", best.weights],
           ["cache", "KV cache at peak", used - state + best.shared],
@@ -623,7 +653,9 @@
           make(
             "th",
             { scope: "row" },
-            make("a", { href: new URL(`gpus/${one.gpu.id}/`, up).href }, one.gpu.short),
+            one.gpu.devices
+              ? one.gpu.short
+              : make("a", { href: new URL(`gpus/${one.gpu.id}/`, up).href }, one.gpu.short),
           ),
           ...columns.map((column) => cell(one, column)),
         )
@@ -727,7 +759,7 @@
       return [
         `## ${questionOf(given.asked, work)} of ${model.name}`,
         "",
-        `**${gpusOf(best.devices, best.gpu.name)}** (${replicasOf(best, work)}), ${
+        `**${gpusOf(best, best.gpu.name)}** (${replicasOf(best, work)}), ${
           layoutWords[best.layout.label]
         }, weights ${formatOf(site.weight_formats, best.weightFormat).toLowerCase()}, KV cache ${
           formatOf(site.kv_formats, best.kv)
@@ -785,7 +817,12 @@
 
     async function restore() {
       catalog ||= await load(new URL("site.json", base)).catch(() => null);
-      const ids = { model: catalog?.models.map(([slug]) => slug), gpu: catalog?.gpus.map((gpu) => gpu.id) };
+      const named = new URLSearchParams(location.search).get("gpu"); // unequal ones have a name in no list
+      const machine = catalog && named && kvCapacity.gpuOf(catalog, named);
+      const ids = {
+        model: catalog?.models.map(([slug]) => slug),
+        gpu: catalog && [...catalog.gpus.map((gpu) => gpu.id), ...(machine ? [named] : [])],
+      };
       const known = Object.fromEntries(names.map((name) => [
         name,
         name in ids
@@ -796,7 +833,7 @@
       ]));
       const { state, ignored } = readState(known);
       for (const name of names) {
-        const asked = state[name]?.[0];
+        const asked = machine && name === "gpu" ? machine.id : state[name]?.[0];
         values.set(name, asked === "none" ? "" : asked ?? start[name]);
       }
       const hidden = Object.keys(state).some((name) => fields[name] && advanced.contains(fields[name]));

@@ -144,13 +144,19 @@
     ),
   });
 
-  const isTensorOnly = (layout) => layout.devices === layout.tp && !layout.ep && layout.dcp === 1;
+  /* The limits of an accelerator; of a machine of unequal ones those of the slowest, and the first one's requests. */
+  function limitsOf(peaks, gpu) {
+    if (!gpu.devices) return peaks.gpus[gpu.id];
+    const each = gpu.devices.map((one) => peaks.gpus[one.id]);
+    const slowest = each.reduce((a, b) => ((b.bytes ?? NaN) < (a.bytes ?? NaN) ? b : a));
+    return { ...slowest, seqs: each[0].seqs, node: each.length };
+  }
 
   /* Every layout that a search tries: the published ones, and those that only a search has. */
   const layoutsOf = (site) => [...site.layouts, ...site.sizing_layouts];
 
   /* Deployments that serve the workload, best first, as kvreport.accounting.ranking.rank has them.
-     choices: {gpus: ids or null, weights: names, kv: names, layouts: labels or null, available: n or null,
+     choices: {gpus: ids or null (a machine of unequal ones has an id, too), weights: names, kv: names, layouts: labels or null, available: n or null,
      prices: {id: price} or null}. */
   function rank(site, peaks, model, times, work, choices) {
     const found = [], refused = {}, fastest = { tpot: NaN, ttft: NaN };
@@ -159,19 +165,20 @@
     };
     const least = (a, b) => (Number.isNaN(a) ? b : Number.isNaN(b) ? a : Math.min(a, b));
     if (work.longest > model.limit) return { deployments: [], refused: { limit: 1 }, fastest };
-    for (const gpu of site.gpus) {
-      if (choices.gpus && !choices.gpus.includes(gpu.id)) continue;
-      const limits = peaks.gpus[gpu.id];
+    const asked = choices.gpus && choices.gpus.map((id) => capacity.gpuOf(site, id));
+    const machines = (asked || []).filter((gpu) => gpu.devices);
+    for (const gpu of [...machines, ...site.gpus.filter((one) => !asked || asked.includes(one))]) {
+      const limits = limitsOf(peaks, gpu);
+      const own = gpu.devices && gpu.devices.map((one) => choices.prices?.[one.id]);
+      const available = choices.available && choices.available * (own ? own.length : 1);
       for (const layout of layoutsOf(site)) {
         if (choices.layouts && !choices.layouts.includes(layout.label)) continue;
-        if (layout.devices > layout.nodes * limits.node) continue;
-        if (!gpu.linked && !isTensorOnly(layout)) continue;
+        if (!capacity.stands(gpu, layout)) continue;
+        if (!layout.row && layout.devices > layout.nodes * limits.node) continue; // a machine has slots for any row
         for (const kv of choices.kv) {
           for (const weightFormat of choices.weights) {
-            const stages = layout.places.map((place) =>
-              capacity.configure(site, model, gpu, place, weightFormat, kv, true)
-            );
-            if (stages.some((stage) => stage === null)) continue;
+            const stages = capacity.ranksOf(site, model, gpu, layout, weightFormat, kv, true);
+            if (!stages) continue;
             if (stages.some((stage) => stage.room <= 0)) {
               refuse("weights");
               continue;
@@ -202,12 +209,12 @@
             const sure = kernel.ofAllRanks(surely, layout.dp);
             const { block, kept, constant, terms } = stage;
             const request = kernel.requestBytes(constant, terms, work.mean);
-            const price = choices.prices ? choices.prices[gpu.id] : undefined;
+            const price = own ? mean(own) : choices.prices?.[gpu.id];
             const batch = kernel.microBatch(kernel.shareOfPeak(work.peak, all), layout.dp, layout.pp);
             for (const peak of replicasAtPeak(work.peak, all, sure)) {
               const replicas = [average, peak, peak + work.spares];
               const devices = replicas[2] * layout.devices;
-              if (choices.available && devices > choices.available) {
+              if (available && devices > available) {
                 refuse("available");
                 continue;
               }
@@ -221,7 +228,10 @@
                 plan: { block, kept, constant, terms },
                 pool: stage.pool,
                 uncertainty: stage.uncertainty,
-                total: gpu.usable,
+                total: stage.gpu.usable,
+                stages,
+                mean: work.mean,
+                prefix: work.prefix,
                 weights: stage.resident,
                 reserve: stage.reserve,
                 request,
@@ -231,8 +241,10 @@
                 each: all,
                 replicas,
                 devices,
-                memory: devices * gpu.usable,
-                price: price === undefined ? null : price * devices,
+                memory: own
+                  ? replicas[2] * gpu.devices.reduce((sum, one) => sum + one.usable, 0)
+                  : devices * gpu.usable,
+                price: Number.isFinite(price) ? price * devices : null,
                 headroom: kernel.headroom(replicas[1], all, work.peak),
                 sure: sure * peak >= work.peak,
                 binds: kernel.whatLimits(request, constant, held, fast, limits.seqs),
@@ -259,6 +271,8 @@
     return { deployments: found, refused, fastest };
   }
 
+  const mean = (list) => list.reduce((sum, one) => sum + one, 0) / list.length;
+
   function bestOfEach(deployments) {
     const seen = new Map();
     for (const one of deployments) if (!seen.has(one.gpu.id)) seen.set(one.gpu.id, one);
@@ -272,7 +286,7 @@
     const { block, kept, constant, terms } = found.plan;
     const pool = kernel.poolFor(block, kept, constant, terms, each, work.mean, work.longest, work.prefix);
     const utilization = kernel.utilizationFor(pool, found.weights, found.reserve, found.total);
-    const keeps = peaks.gpus[found.gpu.id].kept[found.layout.devices];
+    const keeps = peaks.gpus[found.gpu.least || found.gpu.id].kept[found.layout.devices];
     const lowest = kernel.lowestStaticFraction(pool, found.weights, found.total);
     const highest = keeps === null ? -1 : kernel.highestStaticFraction(keeps, found.total);
     return {

@@ -62,9 +62,10 @@
   const slugOf = (slugs, text) =>
     slugs.find((slug) => slug.toLowerCase() === text.replace("/", "--").toLowerCase());
 
+  /* An accelerator's id, or that of a machine of unequal ones. */
   const gpuOf = (site, text) => {
-    const id = text.replace(/\*[1-9]\d{0,3}$/, "");
-    return site.gpus.some((gpu) => gpu.id === id) ? id : undefined;
+    const ids = root.kvCapacity.devicesOf(site, text);
+    return ids ? (new Set(ids).size > 1 ? root.kvCapacity.machineId(ids) : ids[0]) : undefined;
   };
 
   /* An engine's name in site.engines; "engine" is the old word for the site's own. */
@@ -89,8 +90,8 @@
   /* --- the address ------------------------------------------------------------------------------------- */
 
   /* What a page's address asks for. fields: names of the state that the page has; also: further keys that the
-     page reads itself. Lists (models, gpus) are arrays. */
-  function read(site, fields, also = [], search = location.search) {
+     page reads itself; machines: whether it answers for unequal accelerators. Lists (models, gpus) are arrays. */
+  function read(site, fields, also = [], search = location.search, machines = false) {
     /** @type {Record<string, any>} */
     const state = {};
     const reader = readers(site), ignored = [];
@@ -99,15 +100,16 @@
       if (["unit", "h", "q", ...also].includes(key) || value === "") continue;
       const name = field.get(key);
       const understood = name && reader[name](value);
-      if (understood === undefined || understood === null) {
+      const unequal = name?.startsWith("gpu") && understood?.includes("+");
+      if (understood === undefined || understood === null || (unequal && !machines)) {
         ignored.push(`${key}=${value}`);
         continue;
       }
       if (name === "models" || name === "gpus") {
         state[name] = [...new Set([...(state[name] || []), understood])];
       } else state[name] = understood;
-      const times = name === "gpu" && /\*([1-9]\d{0,3})$/.exec(value);
-      if (times && !("tp" in state)) state.tp = Number(times[1]);
+      const times = name === "gpu" && root.kvCapacity.devicesOf(site, value);
+      if (times && times.length > 1 && understood === times[0] && !("tp" in state)) state.tp = times.length;
     }
     return { state, ignored };
   }
@@ -137,7 +139,7 @@
       if (JSON.stringify(value) === JSON.stringify(start[name])) continue;
       for (const one of [].concat(value)) written.append(keyOf(name), one === true ? "1" : String(one));
     }
-    const text = written.toString().replace(/%20/g, "+").replace(/%2F/gi, "/").replace(/%2C/gi, ",");
+    const text = written.toString().replace(/%20|%2B/g, "+").replace(/%2F/gi, "/").replace(/%2C/gi, ",");
     return text ? `?${text}` : "";
   }
 
@@ -172,6 +174,13 @@
     return site.layouts.slice(0, site.sizes.length);
   }
 
+  /* The layouts of a machine of unequal accelerators: the one that a state names, or tensors first, then stages. */
+  function layoutsOf(site, gpu, state) {
+    if (!gpu.devices) return layouts(site, state);
+    const spans = [...site.layouts, ...site.sizing_layouts].filter((one) => root.kvCapacity.stands(gpu, one));
+    return hasLayout(state) ? spans.filter((layout) => same(state, layout)) : spans;
+  }
+
   /* The fields of a state that say a layout. */
   const stateOf = (layout) => ({
     tp: layout.tp,
@@ -189,14 +198,14 @@
     );
 
   /* The KV format that the engine takes by itself. */
-  const kvOf = (model, gpu) => (model.kvs ? model.kvs[gpu.kind] : model.kv);
+  const kvOf = (model, gpu) => (model.kvs ? model.kvs[(gpu.devices || [gpu])[0].kind] : model.kv);
 
   /* Every deployment that a state allows, fewest devices first. */
   function deployments(site, model, gpu, state) {
     const formats = weightsOf(site, model);
     const own = formats.includes(model.form) ? model.form : formats[0];
     const weights = state.weights && formats.includes(state.weights) ? state.weights : own;
-    return layouts(site, state)
+    return layoutsOf(site, gpu, state)
       .map((layout) =>
         kvDeploy(site, model, gpu, layout, weights, state.kv || kvOf(model, gpu), asked(state))
       )

@@ -11,7 +11,8 @@
 
   /* [words, bytes, role] of each step from the usable memory to what is missing. */
   function steps(one, context) {
-    const { deployment, gpu, state } = one;
+    const { deployment, state } = one;
+    const { gpu } = deployment; // the fullest
     const label = (name, values = {}) => kvreport.result.fill(words.waterfall[name], values);
     const parts = kvCapacity.reserveParts(deployment);
     const share = state.share ?? gpu.share;
@@ -37,7 +38,8 @@
   }
 
   function waterfall(one, context) {
-    const { deployment, gpu } = one;
+    const { deployment } = one;
+    const { gpu } = deployment;
     const rows = steps(one, context);
     const { short } = kvCapacity.serve(deployment, Math.min(context, deployment.model.limit));
     const most = Math.max(gpu.usable, ...rows.map(([, bytes]) => Math.abs(bytes)));

@@ -414,6 +414,10 @@
     let asked = false;
     const top = () => Math.max(0, $(".md-header")?.getBoundingClientRect().bottom ?? 0);
     const sizes = new ResizeObserver((entries) => {
+      for (const { target } of entries) {
+        // A drawing that is wider than a phone is scrolled by keys, too. Read first: below, classes change.
+        if (target.matches("figure") && target.scrollWidth > target.clientWidth + 1) target.tabIndex = 0;
+      }
       for (const box of new Set(entries.map((entry) => entry.target.closest(".kv-scroll")))) {
         if (box) fit(box);
       }
@@ -466,6 +470,11 @@
         sizes.observe(box);
         if ($("table", box)) sizes.observe($("table", box));
       }
+      for (const figure of $$("figure.kv-figure")) {
+        if (!seen.has(figure)) sizes.observe(figure);
+        seen.add(figure);
+      }
+      for (const tools of $$("nav.md-code__nav:not([role])")) tools.setAttribute("role", "group"); // the theme's
       for (const box of seen) {
         if (box.isConnected) continue;
         seen.delete(box);

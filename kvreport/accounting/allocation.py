@@ -196,7 +196,8 @@ def plan_blocks(case: Case, memo: Memo | None = None) -> BlockPlan:
         InputError: If the combination is impossible, saying why and what would work.
     """
     known = Memo() if memo is None else memo
-    known.get(("checked", case.layout), lambda: case.layout.check(case.model))
+    whole = case.model if case.stage_of is None else case.stage_of[0]
+    known.get(("checked", case.layout), lambda: case.layout.check(whole))
     return shared_plan(case, known)
 
 
@@ -308,11 +309,17 @@ def shared_overhead(case: Case, form: WeightFormat | None, known: Memo) -> dict[
     """What loading adds on one rank, by what it is for, worked out once for each format and class of kernels."""
     if case.accelerator is None:
         return {}
-    return overhead_on(case, form, case.accelerator, case.serving, known)
+    kernels = case.rules.overhead_class(case.model, case.accelerator)
+    return overhead_on(case, form, case.accelerator, kernels, case.serving, known)
 
 
 def overhead_on(
-    case: Case, form: WeightFormat | None, device: Accelerator, serving: Serving, known: Memo
+    case: Case,
+    form: WeightFormat | None,
+    device: Accelerator,
+    kernels: Hashable,
+    serving: Serving,
+    known: Memo,
 ) -> dict[str, int]:
     """The same on one device of a fleet, with the scheduler sizes that the engine takes there.
 
@@ -320,12 +327,13 @@ def overhead_on(
         case: What is laid out.
         form: The weight format; None is as released.
         device: The device.
+        kernels: What of it decides what loading adds.
         serving: The scheduler sizes.
         known: What other cases of the same model have worked out.
     """
     engine, layout = case.rules, case.layout
     added = known.get(
-        ("overhead", case.engine.name, format_name(form), engine.overhead_class(case.model, device), layout),
+        ("overhead", case.engine.name, format_name(form), kernels, layout),
         lambda: engine.load_overhead(case.model, form, case.formats, device, layout),
     )
     further = {

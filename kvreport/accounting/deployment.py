@@ -9,7 +9,7 @@ files for the browser all come through here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -33,6 +33,7 @@ from kvreport.accounting.engines.registry import rules
 from kvreport.accounting.numeric import Codes, Integers, Reals
 from kvreport.accounting.plan import BlockPlan
 from kvreport.accounting.profile import CacheProfile
+from kvreport.accounting.remembered import remembered
 from kvreport.accounting.stages import stages
 from kvreport.accounting.support import Asked, alone_codes, spread_codes
 from kvreport.accounting.support import codes as refusals
@@ -279,7 +280,7 @@ def refused(case: Case, known: Memo, *, scalar: bool = False) -> int | Codes:
         return 0
     devices, name = case.accelerators, None if case.kv_format is None else case.kv_format.name
     engine, forms = case.engine, tuple(map(format_name, case.weight_formats))
-    names = tuple(device.id for device in devices)
+    names = _names(devices)
     found = known.get(
         ("refused", engine.name, names, forms, name, case.dtype),
         lambda: refusals(
@@ -310,6 +311,11 @@ def refused(case: Case, known: Memo, *, scalar: bool = False) -> int | Codes:
     if any(alone):
         judged = xp.codes(xp.maximum(judged, xp.codes(alone)[:, None]))
     return judged
+
+
+@remembered
+def _names(devices: Sequence[Accelerator]) -> tuple[str, ...]:
+    return tuple(device.id for device in devices)
 
 
 def upper_bound(case: Case, ceiling: Engine) -> Case:

@@ -255,7 +255,8 @@ def _allocate_fleet(case: Case, alike: Groups, known: Memo, memo: Memo) -> Alloc
         decides = (kernel, serving.max_batched_tokens if case.layout.all_to_all else 0)
         if decides not in added:
             added[decides] = [
-                sum(overhead_on(case, form, device, serving, known).values()) for form in case.weight_formats
+                sum(overhead_on(case, form, device, kernel, serving, known).values())
+                for form in case.weight_formats
             ]
         overheads.append(added[decides])
         if group.reserves not in found:

@@ -166,6 +166,17 @@ class Layout:
         return self.devices == self.tensor and not self.expert and self.decode_context == 1
 
     @property
+    def is_row_of_cards(self) -> bool:
+        """True if it is a pipeline inside one machine, which needs no scale-up link and any number of devices."""
+        alone = self.data == self.nodes == self.decode_context == 1 and not self.expert
+        return self.pipeline > 1 and alone
+
+    @property
+    def wants_link(self) -> bool:
+        """True if its devices are to have a scale-up link."""
+        return not (self.is_tensor_only or self.is_row_of_cards)
+
+    @property
     def expert_ranks(self) -> int:
         """Ranks that routed experts are divided over (vLLM 0.33, ``fused_moe/config.py``)."""
         return self.tensor * self.data
@@ -277,6 +288,9 @@ TWO_NODES: Final = 200_000_000_000
 """Parameters from which a model is deployed over two servers."""
 
 
+ONE_CARD: Final = 12_000_000_000
+"""Parameters from which a card of 24 GB does not hold a model in 16 bits, so that cards are put in a row."""
+
 SEARCHED_NODES: Final = 2
 """Servers that a deployment of a smaller model is not spread over."""
 
@@ -286,10 +300,12 @@ def suits(layout: Layout, model: Model) -> bool:
 
     Data-parallel attention with expert parallelism serves latents, which tensor parallelism would copy, and
     large mixtures; decode context parallelism takes the place of copies, of latents and of KV heads; pipeline
-    stages serve what needs two servers.
+    stages serve what needs two servers, or several cards of one machine.
     """
     latent = any(cache.kind == "latent" for group in model.layers for cache in group.caches)
     size = parameters(model)
+    if layout.is_row_of_cards:
+        return size >= ONE_CARD
     if layout.decode_context > 1 and not latent and not _takes_copies(layout, model):
         return False
     if layout.pipeline > 1 or layout.nodes > SEARCHED_NODES:

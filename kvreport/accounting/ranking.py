@@ -491,10 +491,13 @@ def _layouts(model: Model, choices: Choices) -> list[Layout]:
 def _stands(layout: Layout, device: Accelerator) -> bool:
     """True if each of the layout's nodes has devices enough, and a scale-up link where more than tensors are split.
 
-    The published matrix keeps to the same rule (:mod:`kvreport.dataset.grid`).
+    The published matrix keeps to the same rule (:mod:`kvreport.dataset.grid`). A row of stages is of cards, which
+    machines have in any number; boards of four or eight are divided by tensors.
     """
-    if not layout.is_tensor_only and device.interconnect_bytes_per_s is None:
+    if layout.wants_link and device.interconnect_bytes_per_s is None:
         return False
+    if layout.is_row_of_cards:
+        return device.is_card and layout.devices <= device.most_per_machine
     return layout.devices <= layout.nodes * (device.devices_per_node or SERVER_DEVICES)
 
 

@@ -13,6 +13,7 @@ from kvreport.accounting.alignment import cut_block
 from kvreport.accounting.capacity import Verdict
 from kvreport.accounting.compute_type import CUDA, FLOAT32, PLAIN_FORMATS, WIDE, computed_by, lacks_type
 from kvreport.accounting.parallel import Layout
+from kvreport.accounting.remembered import remembered
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.engine import Engine
 from kvreport.catalog.formats import KvFormat, WeightFormat
@@ -405,6 +406,7 @@ def rules_of(ruling: Ruling, model: Model) -> tuple[FormatRule, ...]:
     )
 
 
+@remembered
 def cache_kinds(model: Model) -> frozenset[str]:
     """The kinds of caches that a model has."""
     return frozenset(cache.kind for group in model.layers for cache in group.caches)

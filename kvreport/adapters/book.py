@@ -13,18 +13,24 @@ for its old and its new versions:
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from html import escape, unescape
 from pathlib import Path
 from posixpath import dirname, join, normpath
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from mkdocs.exceptions import PluginError
 
 from kvreport.adapters import questions
 from kvreport.book import glossary, notebook, prose
+from kvreport.book.quantities import Quantities
 from kvreport.book.reader import of_front_matter
+from kvreport.build_cache import code, digest
+from kvreport.catalog.records import MODELS, Records
 from kvreport.errors import Fault
+from kvreport.publish.noted import Noted
 from kvreport.site.kit.page import link
 
 if TYPE_CHECKING:
@@ -33,10 +39,10 @@ if TYPE_CHECKING:
     from mkdocs.structure.pages import Page
 
     from kvreport.book.notebook import Cell
-    from kvreport.book.quantities import Quantities
     from kvreport.book.reader import Reader
-    from kvreport.publish.noted import Noted
+    from kvreport.catalog.load import Catalog
 
+T = TypeVar("T")
 CHAPTERS: Final = "chapters/"
 QUESTIONS: Final = "questions/"
 _LISTED: Final = re.compile(r"\]\(([\w-]+)\.md\)")
@@ -46,6 +52,7 @@ _COPY_BUTTON: Final = re.compile(
     r'<div class="zeroclipboard-container">\s*<clipboard-copy.*?</clipboard-copy>\s*</div>', re.DOTALL
 )
 _COMMENT: Final = re.compile(r"<!--.*?-->\s*", re.DOTALL)
+_COMPUTED: Final = "How this is computed"
 _CODE: Final = re.compile(r'<div class="highlight[^"]*"><pre>.*?</pre>\s*</div>', re.DOTALL)
 _COLLAPSER: Final = re.compile(r'<div class="jp-Collapser[^"]*">\s*</div>')
 _PROMPT: Final = re.compile(r'<div class="jp-(?:Input|Output)Prompt[^"]*">.*?</div>', re.DOTALL)
@@ -118,9 +125,13 @@ class Book:
         def make() -> list[Cell]:
             return notebook.portable(source, uri, self.quantities, site_url)
 
+        return self._keep(make, "cells", uri, site_url, source)
+
+    def _keep(self, make: Callable[[], T], *what: str) -> T:
+        """Return what an earlier build made of the same texts with the same facts and code, or make it."""
         if self.kept is None:
             return make()
-        return self.kept.get(sha256("\0".join(("cells", uri, site_url, source)).encode()).hexdigest(), make)
+        return self.kept.get(sha256("\0".join(what).encode()).hexdigest(), make)
 
     def check_prose(self, allow: Path) -> list[Fault]:
         """Find naked quantities in every chapter and Markdown page that lies in the docs folder."""
@@ -144,7 +155,10 @@ class Book:
         uri = page.file.src_uri
         dead: list[Fault] = []
         if is_chapter(uri) and self.files is not None:
-            html, dead = resolve_links(clean(html), page.file, self.files)
+            executed = html
+            html, dead = resolve_links(
+                self._keep(lambda: clean(executed), "clean", html), page.file, self.files
+            )
             html = frame(
                 html,
                 self._way(uri, -1, page.file),
@@ -156,7 +170,8 @@ class Book:
         if self.terms and self.files is not None:
             home = self.files.get_file_from_path(glossary.PAGE)
             if home is not None and uri != glossary.PAGE:
-                html = glossary.explain(html, self.terms, home.url_relative_to(page.file))
+                there, told = home.url_relative_to(page.file), html
+                html = self._keep(lambda: glossary.explain(told, self.terms, there), "explain", there, told)
         if uri in self.questions:
             if case is not None and self._has_model(case.model):
                 html = questions.with_case(html, page.url, case, self.quantities.catalog)
@@ -209,6 +224,36 @@ class Book:
         }
 
 
+def open_book(catalog: Catalog, kept: Path, records: Records | None) -> Book:
+    """Return the book of a catalog.
+
+    Args:
+        catalog: The facts that its figures come from.
+        kept: Folder that keeps texts between builds.
+        records: State of the model records; None keeps nothing.
+
+    Raises:
+        InputError: The glossary is at fault.
+    """
+    terms = catalog.folder / "glossary.yaml"
+    book = Book(Quantities(catalog), glossary.load_glossary(terms) if terms.is_file() else ())
+    if records is not None:
+        shared = (path for path in sorted(catalog.folder.iterdir()) if path.name != MODELS)
+        state = digest(shared, (), code(without=("cli", "publish", "site")))
+        book.kept = Noted(kept / "book.noted", state, records)
+    return book
+
+
+def refuse(faults: list[Fault]) -> None:
+    """Stop the build, all faults at once.
+
+    Raises:
+        PluginError: If there are any.
+    """
+    if faults:
+        raise PluginError("kvreport:\n" + "\n".join(str(fault) for fault in faults))
+
+
 def is_chapter(uri: str) -> bool:
     """Whether a source address is a chapter's."""
     return uri.startswith(CHAPTERS) and uri.endswith(".py")
@@ -246,7 +291,8 @@ def clean(html: str) -> str:
         html = pattern.sub("", html)
     html = html.replace('class="highlight-ipynb hl-python', 'class="highlight')
     html = _ALIGNED.sub(r'\1 align="\2"', html)
-    html = _CODE.sub(r'<details class="kv-code"><summary>How this is computed</summary>\g<0></details>', html)
+    folded = rf'<details class="kv-code"><summary>{_COMPUTED}</summary>\g<0></details>'
+    html = _CODE.sub(folded, html)
     return _ANCHOR.sub(r'<a class="headerlink" href="\1" title="Link to this section">¶</a>', html)
 
 

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Collection, Iterable
 from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import yaml
+from mkdocs.structure.files import File, InclusionLevel
 from mkdocs.structure.pages import Page as HostPage
 from mkdocs.structure.toc import get_toc
+from mkdocs.utils import get_build_date
+
+from kvreport.dataset.release import data_version
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
-    from mkdocs.structure.files import File, Files
+    from mkdocs.structure.files import Files
 
     from kvreport.site.kit.page import Page
 
@@ -90,3 +97,45 @@ def front_matter(page: Page, *, searched: bool) -> str:
     return (
         f"---\n{yaml.safe_dump(settings(page, searched=searched), allow_unicode=True, sort_keys=False)}---\n"
     )
+
+
+def announce(page: Page, uri: str, files: Files, config: MkDocsConfig, *, searched: bool) -> None:
+    """Add a generated page to the site's files.
+
+    Args:
+        page: The page.
+        uri: Its source address.
+        files: The site's files.
+        config: The site's configuration.
+        searched: Whether our own index is written.
+    """
+    in_nav = page.kind not in ("model", "gpu", "redirect")
+    level = InclusionLevel.INCLUDED if in_nav else InclusionLevel.NOT_IN_NAV
+    content = front_matter(page, searched=searched) if in_nav else ""
+    file = File.generated(config, uri, content=content, inclusion=level)
+    files.append(file)
+    if not in_nav:
+        GeneratedPage(page, file, config, searched=searched)
+
+
+def date(files: Iterable[File], data: Path, only: Collection[str] | None) -> None:
+    """Date pages by the data's release: by the clock, no two days would give the same site.
+
+    Args:
+        files: The pages' files.
+        data: Folder of the catalog.
+        only: Source addresses of the pages that are ours to date; None for all.
+    """
+    if "SOURCE_DATE_EPOCH" in os.environ:
+        return
+    day = data_version(data).replace(".", "-")
+    for file in files:
+        ours = only is None or file.src_uri in only
+        if ours and file.page is not None and file.page.update_date == get_build_date():
+            file.page.update_date = day
+
+
+def published(file: File) -> str:
+    """Return a file's address in the site; the front page's is empty."""
+    url = file.url if file.is_documentation_page() else file.dest_uri
+    return "" if url in (".", "./") else url

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
+from pathlib import Path
 from typing import Final
 
 from kvreport.errors import InputError, shorten
@@ -18,6 +19,15 @@ DEFAULT: Final = "capacity/"
 """The prefix in a project that has a home page and names none."""
 
 _PREFIX: Final = re.compile(r"[A-Za-z0-9][\w.-]{0,60}(?:/[A-Za-z0-9][\w.-]{0,60}){0,4}", re.ASCII)
+
+
+def usual_prefix(docs: Path) -> str:
+    """Return the prefix in a project that names none: no prefix, unless it has a home page of its own.
+
+    Args:
+        docs: Folder of the project's pages.
+    """
+    return DEFAULT if any((docs / name).is_file() for name in ("index.md", "README.md")) else ""
 
 
 class Mount:

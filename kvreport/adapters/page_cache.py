@@ -8,14 +8,13 @@ a build ask of a page is kept with it: the classes that it uses, where its links
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from zlib import crc32
 
 from kvreport.build_cache import code
 from kvreport.publish.parts import Group, Parts
@@ -24,6 +23,7 @@ from kvreport.publish.pruned_style import Named
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure import StructureItem
+    from mkdocs.structure.files import File
     from mkdocs.structure.nav import Navigation
     from mkdocs.structure.pages import Page as HostPage
 
@@ -39,8 +39,6 @@ _DISTRIBUTIONS: Final = ("mkdocs", "mkdocs-material", "jinja2", "markupsafe")
 _OF_THIS_BUILD: Final = frozenset(
     {"site_dir", "docs_dir", "config_file_path", "plugins", "theme", "nav", "hooks"}
 )
-_SHARDS: Final = 16
-"""Files that pages are kept in: a changed page writes one of them again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +67,7 @@ class PageCache:
         """Look into a folder for pages in this frame (:func:`frame`)."""
         self._frame = frame
         self._open = ExitStack()
-        parts = Parts(folder)
-        self._shards: list[Group] = [
-            self._open.enter_context(parts.group(f"pages-{number:02d}")) for number in range(_SHARDS)
-        ]
+        self._pages: Group = self._open.enter_context(Parts(folder).group("pages"))
         self._named: dict[Named, Named] = {}
         self._links: dict[tuple[str, str], tuple[str, str]] = {}
 
@@ -104,24 +99,56 @@ class PageCache:
             digest.update(len(content).to_bytes(8, "big") + content)
         return digest.digest()
 
-    def find(self, url: str, key: bytes) -> Finished | None:
+    def find(self, key: bytes) -> Finished | None:
         """Return a kept page; None if it is not kept. Where its links lead is for the caller to check again."""
-        found = self._shard(url).find(key)
+        found = self._pages.find(key)
         return found if isinstance(found, Finished) else None
 
-    def keep(self, url: str, key: bytes, made: Finished) -> None:
+    def recall(
+        self,
+        files: Iterable[File],
+        generated: Mapping[str, Page],
+        tags: Callable[[Page], str],
+        *,
+        searched: bool,
+    ) -> tuple[dict[str, bytes], dict[str, Finished]]:
+        """Let the host render nothing for the pages that are kept.
+
+        Args:
+            files: The pages' files.
+            generated: The generated pages, by source address.
+            tags: Returns what goes to the head of a generated page.
+            searched: Whether the index is ours, and has read them.
+
+        Returns:
+            What decides each page, and the pages that are kept, by source address.
+        """
+        keys: dict[str, bytes] = {}
+        kept: dict[str, Finished] = {}
+        for file in files:
+            page = file.page
+            if page is None:
+                continue
+            ours = generated.get(file.src_uri)
+            keys[file.src_uri] = self.key(page, ours, tags(ours) if ours is not None else "")
+            if searched:
+                page.meta["search"] = {"exclude": True}
+            found = self.find(keys[file.src_uri])
+            if found is not None:
+                kept[file.src_uri] = found
+                page.meta["template"] = TEMPLATE
+        return keys, kept
+
+    def keep(self, key: bytes, made: Finished) -> None:
         """Keep a page that its policy refuses nothing of."""
         # Pages are much alike: equal texts are kept once.
         links = tuple(self._links.setdefault(link, link) for link in made.links)
         named = self._named.setdefault(made.named, made.named)
-        self._shard(url).put(key, Finished(made.html, named, links, made.scripts, made.styles))
+        self._pages.put(key, Finished(made.html, named, links, made.scripts, made.styles))
 
     def finish(self) -> None:
         """Write what this build used and made."""
         self._open.close()
-
-    def _shard(self, url: str) -> Group:
-        return self._shards[crc32(url.encode()) % _SHARDS]
 
 
 def usable(config: MkDocsConfig) -> bool:
@@ -138,13 +165,11 @@ def frame(config: MkDocsConfig, nav: Navigation, *further: object) -> bytes:
         further: Plain values that decide every page too.
     """
     told = {
-        "config": {
-            key: plain for key in config if key not in _OF_THIS_BUILD and (plain := _plain(config[key]))
-        },
-        "theme": {key: _plain(config.theme[key]) for key in config.theme},
+        "config": {key: said for key in config if key not in _OF_THIS_BUILD and (said := plain(config[key]))},
+        "theme": {key: plain(config.theme[key]) for key in config.theme},
         "templates": _templates(config.theme.dirs),
         "plugins": list(config.plugins),
-        "search": [_plain(dict(config.plugins[name].config)) for name in config.plugins if "search" in name],
+        "search": [plain(dict(config.plugins[name].config)) for name in config.plugins if "search" in name],
         "nav": [_item(item) for item in nav.items],
         "versions": [version(name) for name in _DISTRIBUTIONS],
         "code": code(),
@@ -171,12 +196,12 @@ def _item(item: StructureItem) -> list[Any]:
     return [type(item).__name__, item.title, getattr(item, "url", None), children]
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401 - whatever a setting holds
+def plain(value: Any) -> Any:  # noqa: ANN401 - whatever a setting holds
     """Return what of a setting JSON can say; objects of plugins are left out."""
     if isinstance(value, dict):
-        return {str(key): _plain(one) for key, one in value.items()}
+        return {str(key): plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [_plain(one) for one in value]
+        return [plain(one) for one in value]
     if value is None or isinstance(value, str | int | float | bool):
         return value
     # A setting with fields of its own, such as a script of `extra_javascript`, says what it is unless it cannot.

@@ -93,6 +93,11 @@ class Policy:
         for style in found:
             yield " ".join(style.split())[:60]
 
+    def faults(self, html: str) -> Iterator[tuple[str, str]]:
+        """Yield the kind and the beginning of every script and style in a page that the policy refuses."""
+        yield from (("script", text) for text in self.refused(html))
+        yield from (("style", text) for text in self.unstyled(html))
+
 
 def digests(html: str) -> tuple[frozenset[str], frozenset[str]]:
     """Return the digests of the scripts that would be run in a page, and of its style sheets."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -22,12 +22,17 @@ from typing import TYPE_CHECKING, Any, Final
 from mkdocs.structure.files import File
 
 from kvreport import resources
+from kvreport.adapters.page_cache import texts
+from kvreport.adapters.skeleton import address
 from kvreport.atomic import write_whole
+from kvreport.publish.parts import Parts
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.files import Files
+    from mkdocs.structure.pages import Page as HostPage
 
+    from kvreport.publish.noted import Noted
     from kvreport.site.kit.page import Page
 
 log = logging.getLogger("mkdocs.plugins.kvreport")
@@ -165,16 +170,53 @@ def _page(url: str, title: str, text: str, names: Iterable[str], boost: float) -
     return entry
 
 
-def write(site: Path, docs: Iterable[Doc]) -> None:
-    """Write the index over the theme's.
+class Index:
+    """The index of one build: the entries of each page, by its source address.
 
-    Args:
-        site: Folder of the site.
-        docs: Entries of all pages.
+    Attributes:
+        kept: Keeps entries between builds, because reading pages of tables takes long; None reads all.
     """
-    config = {"lang": ["en"], "separator": r"[\s\-]+", "pipeline": [], "synonyms": WORDS["synonyms"]}
-    content = json.dumps({"config": config, "docs": list(docs)}, ensure_ascii=False, separators=(",", ":"))
-    write_whole(site / INDEX, content.encode())
+
+    def __init__(self) -> None:
+        """Begin without pages."""
+        self.kept: Noted | None = None
+        self._docs: dict[str, list[Doc]] = {}
+
+    def take_generated(self, page: Page, url: str, uri: str) -> None:
+        """Take a generated page, by its address in the site and its source's."""
+        decided = ("generated", url, *texts(page), *page.names, str(page.boost))
+        self._docs[uri] = self._of(decided, lambda: generated(page, url))
+
+    def take_written(self, page: HostPage, html: str, names: tuple[str, ...]) -> None:
+        """Take what a page written by hand says, unless it asks not to be found.
+
+        Args:
+            page: The page.
+            html: Its content.
+            names: Other names of it.
+        """
+        told = page.meta.get("search") or {}
+        if told.get("exclude"):
+            return
+        text = str(page.meta.get("description") or "")
+        boost = float(told.get("boost", 0.5 if page.file.src_uri.startswith("adr/") else 1))
+        url, title = address(page), str(page.title or page.file.name)
+        decided = ("written", url, title, text, html, str(boost), *names)
+        self._docs[page.file.src_uri] = self._of(
+            decided, lambda: written(url, title, text, names, html, boost)
+        )
+
+    def write(self, site: Path) -> None:
+        """Write the index over the theme's, into the folder of the site."""
+        config = {"lang": ["en"], "separator": r"[\s\-]+", "pipeline": [], "synonyms": WORDS["synonyms"]}
+        told = {"config": config, "docs": [doc for docs in self._docs.values() for doc in docs]}
+        content = json.dumps(told, ensure_ascii=False, separators=(",", ":"))
+        write_whole(site / INDEX, content.encode())
+
+    def _of(self, decided: tuple[str, ...], make: Callable[[], list[Doc]]) -> list[Doc]:
+        if self.kept is None:
+            return make()
+        return self.kept.get(f"index {Parts(None).key(*decided).hex()}", make)
 
 
 def install(files: Files, config: MkDocsConfig) -> bool:

@@ -180,13 +180,23 @@ def make_readable(folder: Path) -> None:
 
     A build under ``umask 077`` makes files that only its own user can read. Nobody but the owner may write.
     """
-    for path in (folder, *folder.rglob("*")):
-        if path.is_symlink():
-            continue
-        mode = stat.S_IMODE(path.stat().st_mode)
-        wanted = (mode & ~0o022) | (0o755 if path.is_dir() else 0o644)
-        if mode != wanted:
-            path.chmod(wanted)
+    _let_read(folder, folder.stat())
+    folders = [os.fspath(folder)]
+    while folders:
+        with os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.is_symlink():
+                    continue
+                _let_read(entry, entry.stat())
+                if entry.is_dir():
+                    folders.append(entry.path)
+
+
+def _let_read(path: os.PathLike[str], found: os.stat_result) -> None:
+    mode = stat.S_IMODE(found.st_mode)
+    wanted = (mode & ~0o022) | (0o755 if stat.S_ISDIR(found.st_mode) else 0o644)
+    if mode != wanted:
+        Path(path).chmod(wanted)
 
 
 def _is_mount(place: Path) -> bool:

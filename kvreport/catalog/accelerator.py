@@ -251,10 +251,15 @@ class Accelerator(Record):
         return self.form_factor in _COMPUTERS
 
     @property
+    def is_card(self) -> bool:
+        """True for a card in a slot, of which a machine has as many as somebody put there."""
+        return self.form_factor in _CARD_FORMS
+
+    @property
     def most_per_machine(self) -> int:
         """How many devices one machine can hold: what a board, a tray or a computer has; eight cards or more."""
         usual = self.devices_per_node or _CARDS
-        return max(usual, _CARDS) if self.form_factor in _CARD_FORMS else usual
+        return max(usual, _CARDS) if self.is_card else usual
 
     @property
     def short_name(self) -> str:

@@ -424,12 +424,16 @@ class Shelf(Generic[R]):
     def mentioning(self, word: str) -> Iterator[R]:
         """Yield the records whose file mentions ``word`` anywhere, as :func:`spoken` hears it.
 
-        A cheap look before the dear one: an alias can only be in a file that contains it.
+        A cheap look before the dear one: an alias can only be in a file that contains it. A record that was read
+        before is yielded whatever it says, and is no further read: which records those are decides no answer.
         """
         heard = spoken(word)
         for stem, path in self.files.items():
+            if stem in self._read:
+                yield self._read[stem]
+                continue
             try:
-                mentions = stem in self._read or heard in spoken(path.read_text(encoding="utf-8"))
+                mentions = heard in spoken(path.read_text(encoding="utf-8"))
             except (OSError, UnicodeDecodeError):
                 mentions = True
             if mentions:

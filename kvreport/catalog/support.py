@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Annotated, Literal, NamedTuple, Self, TypeVar
 
 from pydantic import Field, PrivateAttr, model_validator
@@ -64,6 +64,12 @@ class Rule(Record):
 R = TypeVar("R", bound=Rule)
 
 
+@cache
+def _beginnings(names: tuple[str, ...]) -> tuple[str, ...]:
+    """How the names of layouts begin that stand under these, with a dash after each."""
+    return tuple(f"{name}-" for name in names)
+
+
 class DeviceRule(Rule):
     """Which devices an engine runs on; the first that names a device decides.
 
@@ -107,9 +113,7 @@ class FormatRule(Rule):
 
     def names(self, form: str) -> bool:
         """Whether the rule is about a format."""
-        return form not in self.excluded and any(
-            form == name or form.startswith(f"{name}-") for name in self.formats
-        )
+        return form not in self.excluded and f"{form}-".startswith(_beginnings(self.formats))
 
 
 class AttentionRule(Rule):
@@ -215,7 +219,7 @@ class AlignmentRule(Rule):
 
     def names(self, form: str) -> bool:
         """Whether the rule is about a format."""
-        return any(form == name or form.startswith(f"{name}-") for name in self.formats)
+        return f"{form}-".startswith(_beginnings(self.formats))
 
 
 class RankRule(Rule):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from itertools import product
 from typing import Any, Final
 
 import numpy as np
@@ -31,8 +32,13 @@ _OF_LAYOUT: Final = {
 }
 
 
-JOINT: Final = "\x1f"
-"""Stands for a comma inside a text, which Arrow refuses to write without quotes."""
+JOINT: Final = b"\xac"
+"""Stands for a comma inside a text, which Arrow refuses to write without quotes: the same sign with the highest bit,
+which nothing else here has.
+"""
+
+_SMALL: Final = 1 << 16
+"""Numbers below it are written from ready texts."""
 
 
 @cache
@@ -82,8 +88,12 @@ class _Rows:
     def pick(self, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """A cube's column by row."""
         if values.strides[-1] == 0:
-            return self.spread(values[..., 0].transpose(_AS_LYING).ravel()[self._places])
+            return self.spread(self.once(values))
         return values.transpose((*_AS_LYING, 4)).reshape(-1, self.contexts)[self._places].ravel()
+
+    def once(self, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """A cube's column by combination, where every context has the same."""
+        return values[..., 0].transpose(_AS_LYING).ravel()[self._places]
 
     def spread(self, once: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """What every context of a combination has."""
@@ -128,44 +138,112 @@ def capacity_table(cube: Cube) -> pa.Table:
 
 
 def capacity_lines(cube: Cube) -> pa.Table:
-    """The same rows as they stand in a CSV, by device count before accelerator.
+    """The same rows as they stand in a CSV, by device count before accelerator, with :data:`JOINT` for some commas.
 
-    Columns of the key whose texts come together again and again are one column, with :data:`JOINT` where the
-    commas will be.
+    What many rows share is made into text once: what an accelerator is called, how a model is spread and stored
+    with the numbers that no accelerator decides, and numbers that every context of a combination has.
     """
     rows = _Rows(cube, by_size=True)
-    forms, caches = cube.weight_formats, cube.kv_formats
-    leads = tuple(JOINT.join((cube.model.id, gpu, cube.engine)) for gpu in cube.gpus)
-    ways = tuple(
-        JOINT.join(
-            (layout.label, *(_text(getattr(layout, name)) for name in _OF_LAYOUT.values()), form, cache)
-        )
-        for layout in cube.layouts
-        for form in forms
-        for cache in caches
-    )
-    way = (rows.layouts * len(forms) + rows.weights) * len(caches) + rows.caches
-    lengths = tuple(map(str, cube.contexts))
+    leads = [JOINT.join(map(str.encode, (cube.model.id, gpu, cube.engine))) for gpu in cube.gpus]
+    values = [column for column in CAPACITY.columns if not column.key]
+    shared: list[np.ndarray[Any, Any]] = []
+    for column in values:
+        if column.values or column.nullable or (found := _of_any_gpu(cube, column.name)) is None:
+            break
+        shared.append(found)
+    way = (rows.layouts * len(cube.weight_formats) + rows.weights) * len(cube.kv_formats) + rows.caches
+    places = rows.spread((way * rows.contexts).astype(np.int32))
+    places += rows.repeated(np.arange(rows.contexts, dtype=np.int32))
     columns = {
-        "lead": _dictionary(rows.spread(rows.gpus.astype(np.int32)), leads),
-        "way": _dictionary(rows.spread(way.astype(np.int32)), ways),
-        "context_tokens": _dictionary(rows.repeated(np.arange(len(lengths), dtype=np.int32)), lengths),
+        "lead": _coded(rows.spread(rows.gpus.astype(np.int32)), _texts(leads)),
+        "way": _coded(places, _ways(cube, shared)),
     }
-    for column in CAPACITY.columns:
-        if not column.key:
-            columns[column.name] = _values(cube, rows, column)
+    each = rows.spread(np.arange(len(rows.gpus), dtype=np.int32))
+    for column in values[len(shared) :]:
+        columns[column.name] = _line_values(cube, rows, column, each)
     return pa.table(columns)
 
 
-def _text(value: object) -> str:
+def _of_any_gpu(cube: Cube, name: str) -> np.ndarray[Any, Any] | None:
+    """A column over layouts, weight formats, KV formats and contexts, if accelerators do not differ in it."""
+    values = _over_contexts(cube.values[name])
+    most: np.ndarray[Any, Any] = values.max(axis=0)
+    same = values == most
+    if not cube.possible.all():
+        same |= ~cube.possible[..., None]
+    return most if same.all() else None
+
+
+def _over_contexts(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """A column with one context where all have the same."""
+    return values[..., :1] if values.strides[-1] == 0 else values
+
+
+def _ways(cube: Cube, shared: Sequence[np.ndarray[Any, Any]]) -> pa.Array:
+    """What rows of every accelerator say of layout, formats and context, with the numbers that they share."""
+    layouts = [
+        JOINT.join((layout.label.encode(), *(_text(getattr(layout, name)) for name in _OF_LAYOUT.values())))
+        for layout in cube.layouts
+    ]
+    stored = [
+        JOINT.join((form.encode(), cache.encode()))
+        for form in cube.weight_formats
+        for cache in cube.kv_formats
+    ]
+    ways = [JOINT.join(pair) for pair in product(layouts, stored)]
+    contexts = len(cube.contexts)
+    whole = (len(cube.layouts), len(cube.weight_formats), len(cube.kv_formats), contexts)
+    lengths = np.asarray(cube.contexts, dtype=np.int64)
+    parts = [
+        _texts(ways).take(_indices(np.repeat(np.arange(len(ways), dtype=np.int32), contexts))),
+        *(_digits(np.broadcast_to(numbers, whole).ravel()) for numbers in (lengths, *shared)),
+    ]
+    joint = _texts([JOINT]).view(pa.binary())[0]
+    return pc.binary_join_element_wise(*(part.view(pa.binary()) for part in parts), joint).view(pa.string())
+
+
+def _line_values(cube: Cube, rows: _Rows, column: Column, each: np.ndarray[Any, Any]) -> pa.Array:
+    """A column beside the key by row, as texts where those are ready or few."""
+    values = cube.values[column.name]
+    if column.type != "int64":
+        return _values(cube, rows, column)
+    if values.strides[-1] == 0 and not column.nullable:
+        return _coded(each, _digits(rows.once(values)))
+    if values.max(initial=0) < _SMALL:
+        return _coded(rows.pick(values), _small())
+    return _values(cube, rows, column)
+
+
+@cache
+def _small() -> pa.Array:
+    return _digits(np.arange(_SMALL))
+
+
+def _digits(numbers: np.ndarray[Any, Any]) -> pa.Array:
+    """Whole numbers as texts."""
+    values = np.ascontiguousarray(numbers, dtype=np.int64)
+    return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(values)]).cast(pa.string())
+
+
+def _text(value: object) -> bytes:
     """A part of a layout as Arrow writes it into a CSV."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return (str(value).lower() if isinstance(value, bool) else str(value)).encode()
 
 
 def _values(cube: Cube, rows: _Rows, column: Column) -> pa.Array:
     """A column beside the key, by row."""
     picked = rows.pick(cube.values[column.name])
     return _dictionary(picked, column.values) if column.values else _plain(picked, column)
+
+
+def renamed(table: pa.Table, former: str, name: str) -> pa.Table:
+    """Rows or lines of one model as those of another: their first column begins with the model's id."""
+    column = table.column(0).chunk(0)
+    texts = [
+        name.encode() + text[len(former.encode()) :]
+        for text in column.dictionary.view(pa.binary()).to_pylist()
+    ]
+    return table.set_column(0, table.field(0), pa.DictionaryArray.from_arrays(column.indices, _texts(texts)))
 
 
 def joined(tables: Sequence[pa.Table]) -> pa.Table:
@@ -280,17 +358,26 @@ def _validity(known: np.ndarray[Any, Any]) -> pa.Buffer | None:
 
 
 def _dictionary(
-    codes: np.ndarray[Any, Any], names: tuple[str, ...], known: np.ndarray[Any, Any] | None = None
+    codes: np.ndarray[Any, Any], names: Sequence[str], known: np.ndarray[Any, Any] | None = None
 ) -> pa.DictionaryArray:
-    encoded = [name.encode() for name in names]
+    return _coded(codes, _texts([name.encode() for name in names]), known)
+
+
+def _texts(encoded: Sequence[bytes]) -> pa.Array:
     offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
-    texts = pa.Array.from_buffers(
-        pa.string(), len(names), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))]
+    return pa.Array.from_buffers(
+        pa.string(), len(encoded), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))]
     )
+
+
+def _coded(
+    codes: np.ndarray[Any, Any], texts: pa.Array, known: np.ndarray[Any, Any] | None = None
+) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(_indices(codes, known), texts)
+
+
+def _indices(codes: np.ndarray[Any, Any], known: np.ndarray[Any, Any] | None = None) -> pa.Array:
     indices = np.ascontiguousarray(codes, dtype=np.int32)
-    return pa.DictionaryArray.from_arrays(
-        pa.Array.from_buffers(
-            _INDEX, len(codes), [None if known is None else _validity(known), pa.py_buffer(indices)]
-        ),
-        texts,
+    return pa.Array.from_buffers(
+        _INDEX, len(codes), [None if known is None else _validity(known), pa.py_buffer(indices)]
     )

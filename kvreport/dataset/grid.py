@@ -71,7 +71,7 @@ class Fleet:
 
         With each group goes what the engine's scheduler takes on it.
         """
-        key = (cache.name, cache.native, layout.is_tensor_only)
+        key = (cache.name, cache.native, layout.wants_link)
         if key not in self._storing:
             self._storing[key] = Groups(self._groups(cache, layout))
         return self._storing[key]
@@ -86,7 +86,7 @@ class Fleet:
                 place
                 for place in positions
                 if storable_on(cache, self.accelerators[place])
-                and (layout.is_tensor_only or self.accelerators[place].interconnect_bytes_per_s is not None)
+                and not (layout.wants_link and self.accelerators[place].interconnect_bytes_per_s is None)
             )
             if members:
                 device, engine = self.accelerators[members[0]], rules(self.engine)

@@ -1,8 +1,9 @@
 """Every combination as a row, a piece at a time, through the same arithmetic as one estimate.
 
-For each (tensor-parallel size, KV format, kind of device) a block plan is made once; everything
-after is evaluated for all accelerators, weight formats and contexts together. A piece holds rows of
-one model and a bounded number of them, so a matrix of any size takes the same memory.
+For each (layout, KV format, kind of device) a block plan is made once; everything after is evaluated for all
+layouts, KV formats, accelerators, weight formats and contexts together, as many as fit the processor's cache
+(:mod:`kvreport.accounting.stack`). A piece holds rows of one model and a bounded number of them, so a matrix of any
+size takes the same memory.
 """
 
 from __future__ import annotations

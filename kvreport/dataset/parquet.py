@@ -8,40 +8,31 @@ Source: the format's own definition, parquet.thrift of Apache Parquet 2.10.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import IO, Final
 
 _MAGIC: Final = b"PAR1"
 _LENGTH_BYTES: Final = 4
 
-# FileMetaData, RowGroup, ColumnChunk, ColumnMetaData: the fields that are changed or copied.
+# FileMetaData: the fields that are changed.
 _NUM_ROWS: Final = 3
 _ROW_GROUPS: Final = 4
-_GROUP_COLUMNS: Final = 1
-_GROUP_OFFSET: Final = 5
-_GROUP_ORDINAL: Final = 7
-_CHUNK_OFFSETS: Final = (2, 4, 6)
-"""``file_offset``, ``offset_index_offset``, ``column_index_offset``."""
-_CHUNK_META: Final = 3
-_META_OFFSETS: Final = (9, 10, 11, 14)
-"""``data_page_offset``, ``index_page_offset``, ``dictionary_page_offset``, ``bloom_filter_offset``."""
 
 _ORDINAL: Final = -1
 """Stands among offsets for a row group's number."""
 
+_Cuts = dict[int, "_Cuts"]
+_OFFSET: Final[_Cuts] = {}
+_NUMBERED: Final[_Cuts] = {}
+_META_CUTS: Final = dict.fromkeys((9, 10, 11, 14), _OFFSET)
+"""ColumnMetaData: ``data_page_offset``, ``index_page_offset``, ``dictionary_page_offset``, ``bloom_filter_offset``."""
+_CHUNK_CUTS: Final = {**dict.fromkeys((2, 4, 6), _OFFSET), 3: _META_CUTS}
+"""ColumnChunk: ``file_offset``, ``offset_index_offset``, ``column_index_offset``, and its ``meta_data``."""
+_GROUP_CUTS: Final[_Cuts] = {1: _CHUNK_CUTS, 5: _OFFSET, 7: _NUMBERED}
+"""RowGroup: its ``columns``, ``file_offset`` and ``ordinal``."""
+
 _STOP, _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(13)
 _INTEGERS: Final = (_I16, _I32, _I64)
-
-
-@dataclass(slots=True)
-class _Field:
-    kind: int
-    value: object
-
-
-_Struct = dict[int, _Field]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +42,14 @@ class Part:
     Attributes:
         rows: Rows.
         end: Where its column chunks end.
-        common: Its footer without what its rows decide, as files that can be joined share it.
+        common: Its footer before the number of its rows, from there to its row groups, and after them: what files
+            that can be joined share.
         groups: Its row groups as they are written, cut where an offset or the group's number stands.
     """
 
     rows: int
     end: int
-    common: bytes
+    common: tuple[bytes, bytes, bytes]
     groups: tuple[tuple[tuple[bytes, ...], tuple[int, ...]], ...]
 
 
@@ -67,9 +59,36 @@ def part_of(content: bytes) -> Part:
     Raises:
         ValueError: If it is no Parquet file.
     """
-    footer, end = _footer(content)
-    groups = tuple(_cut(group) for group in _elements(footer, _ROW_GROUPS))
-    return Part(_number(footer, _NUM_ROWS), end, _alike(footer), groups)
+    start, stop = _footer_place(content)
+    # Files of one schema begin their footers alike: what one was read for is not read again.
+    head = next((known for known in _heads if content.startswith(known, start)), b"")
+    if not head:
+        head = content[start : _field_place(content, start, _NUM_ROWS)]
+        _heads[:] = [*_heads[-_HEADS_KEPT + 1 :], head]
+    rows, rows_end = _number_at(content, start + len(head))
+    groups_at = _field_place(content, rows_end, _ROW_GROUPS, _NUM_ROWS)
+    count, _, at = _list_at(content, groups_at)
+    cutter = _Cutter(content, at)
+    groups = tuple(cutter.group() for _ in range(count))
+    return Part(rows, start, (head, content[rows_end:groups_at], content[cutter.at : stop]), groups)
+
+
+_HEADS_KEPT: Final = 4
+_heads: list[bytes] = []
+
+
+def _field_place(content: bytes, at: int, wanted: int, number: int = 0) -> int:
+    """Return where the value of a struct's field begins; ``at`` follows the field ``number``."""
+    while head := content[at]:
+        at += 1
+        if head >> 4:
+            number += head >> 4
+        else:
+            number, at = _number_at(content, at)
+        if number == wanted:
+            return at
+        at = _after(content, at, head & 0x0F)
+    raise ValueError(f"a Parquet footer without field {wanted}")
 
 
 class Joined:
@@ -84,9 +103,8 @@ class Joined:
         self._out = out
         self._out.write(_MAGIC)
         self._size = len(_MAGIC)
-        self._footer: _Struct | None = None
-        self._common = b""
-        self._groups: list[object] = []
+        self._common: tuple[bytes, bytes, bytes] | None = None
+        self._groups: list[bytes] = []
         self.rows = 0
 
     def add(self, content: bytes, part: Part) -> None:
@@ -97,10 +115,9 @@ class Joined:
             part: What :func:`part_of` says of it.
 
         Raises:
-            ValueError: If it is no Parquet file, or one of another schema.
+            ValueError: If it is one of another schema.
         """
-        if self._footer is None:
-            self._footer, _ = _footer(content)
+        if self._common is None:
             self._common = part.common
         elif part.common != self._common:
             raise ValueError("a Parquet file of another schema")
@@ -118,64 +135,134 @@ class Joined:
         Raises:
             ValueError: If nothing was added.
         """
-        if self._footer is None:
+        if self._common is None:
             raise ValueError("a Parquet file needs at least one part")
-        self._footer[_NUM_ROWS].value = self.rows
-        self._footer[_ROW_GROUPS].value = (_STRUCT, self._groups)
-        footer = bytearray()
-        _write_struct(footer, self._footer)
+        head, between, tail = self._common
+        footer = bytearray(head)
+        _write_varint(footer, _zigzag(self.rows))
+        footer += between
+        count = len(self._groups)
+        footer.append(min(count, 15) << 4 | _STRUCT)
+        if count >= 15:
+            _write_varint(footer, count)
+        footer += b"".join(self._groups)
+        footer += tail
         self._out.write(bytes(footer) + len(footer).to_bytes(_LENGTH_BYTES, "little") + _MAGIC)
 
 
-def _footer(content: bytes) -> tuple[_Struct, int]:
-    """Return a file's footer and where it begins."""
-    end = len(content) - _LENGTH_BYTES - len(_MAGIC)
-    if end < len(_MAGIC) or content[: len(_MAGIC)] != _MAGIC or content[-len(_MAGIC) :] != _MAGIC:
+def _footer_place(content: bytes) -> tuple[int, int]:
+    """Return where a file's footer begins and ends."""
+    stop = len(content) - _LENGTH_BYTES - len(_MAGIC)
+    if stop < len(_MAGIC) or content[: len(_MAGIC)] != _MAGIC or content[-len(_MAGIC) :] != _MAGIC:
         raise ValueError("no Parquet file")
-    start = end - int.from_bytes(content[end : end + _LENGTH_BYTES], "little")
+    start = stop - int.from_bytes(content[stop : stop + _LENGTH_BYTES], "little")
     if start < len(_MAGIC):
         raise ValueError("no Parquet file")
-    return _Reader(content, start).struct(), start
+    return start, stop
 
 
-def _alike(footer: _Struct) -> bytes:
-    """Return what the footers of files that can be joined have in common: all but rows."""
-    rest = bytearray()
-    _write_struct(
-        rest, {number: field for number, field in footer.items() if number not in (_NUM_ROWS, _ROW_GROUPS)}
-    )
-    return bytes(rest)
+class _Cutter:
+    """Goes through a row group as it is written, and cuts it where an offset or the group's number stands.
+
+    Nothing is made of what it passes: a footer holds a thousand numbers, and a few decide.
+    """
+
+    def __init__(self, content: bytes, position: int) -> None:
+        self._content, self.at = content, position
+        self._from = position
+        self._pieces: list[bytes] = []
+        self._offsets: list[int] = []
+
+    def group(self) -> tuple[tuple[bytes, ...], tuple[int, ...]]:
+        """Return the group in pieces, and the offset between each two; -1 is the group's number."""
+        self._from = self.at
+        self._pieces, self._offsets = [], []
+        self._struct(_GROUP_CUTS)
+        return (*self._pieces, self._content[self._from : self.at]), tuple(self._offsets)
+
+    def _struct(self, cuts: _Cuts) -> None:
+        content, number = self._content, 0
+        while head := content[self.at]:
+            self.at += 1
+            kind, step = head & 0x0F, head >> 4
+            if step:
+                number += step
+            else:
+                number, self.at = _number_at(content, self.at)
+            inside = cuts.get(number)
+            if inside is None:
+                self.at = _after(content, self.at, kind)
+            elif kind == _STRUCT:
+                self._struct(inside)
+            elif kind == _LIST:
+                count, _, self.at = _list_at(content, self.at)
+                for _ in range(count):
+                    self._struct(inside)
+            else:
+                self._cut(-1 if inside is _NUMBERED else None)
+        self.at += 1
+
+    def _cut(self, known: int | None) -> None:
+        begin = self.at
+        offset, self.at = _number_at(self._content, begin)
+        # An offset of 0 stands for "not told": nothing begins there, where the magic bytes are.
+        if known is not None or offset > 0:
+            self._pieces.append(self._content[self._from : begin])
+            self._offsets.append(offset if known is None else known)
+            self._from = self.at
 
 
-class _Pieces(bytearray):
-    """What is written, with the places where a number is left out."""
+def _after(content: bytes, at: int, kind: int) -> int:
+    """Return where a value ends that begins at ``at``."""
+    if kind in _INTEGERS:
+        while content[at] & 0x80:
+            at += 1
+        return at + 1
+    if kind == _BINARY:
+        length, at = _varint_at(content, at)
+        return at + length
+    if kind in (_TRUE, _FALSE):
+        return at
+    if kind in (_LIST, _SET):
+        count, of, at = _list_at(content, at)
+        for _ in range(count):
+            at = at + 1 if of in (_TRUE, _FALSE) else _after(content, at, of)
+        return at
+    if kind == _STRUCT:
+        while head := content[at]:
+            at += 1
+            if not head >> 4:
+                at = _after(content, at, _I16)
+            at = _after(content, at, head & 0x0F)
+        return at + 1
+    if kind == _BYTE:
+        return at + 1
+    if kind == _DOUBLE:
+        return at + 8
+    raise ValueError(f"a Parquet footer with a field of type {kind}")
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.cuts: list[tuple[int, int]] = []
+
+def _varint_at(content: bytes, at: int) -> tuple[int, int]:
+    found = shift = 0
+    while (byte := content[at]) & 0x80:
+        found |= (byte & 0x7F) << shift
+        shift += 7
+        at += 1
+    return found | byte << shift, at + 1
 
 
-class _LeftOut(int):
-    """A number that its place in a joined file decides."""
+def _number_at(content: bytes, at: int) -> tuple[int, int]:
+    found, at = _varint_at(content, at)
+    return _signed(found), at
 
 
-def _cut(group: _Struct) -> tuple[tuple[bytes, ...], tuple[int, ...]]:
-    """Return a row group as it is written, in pieces, and the offset between each two; -1 is the group's number."""
-    _leave_out(group, _GROUP_OFFSET)
-    if _GROUP_ORDINAL in group:
-        group[_GROUP_ORDINAL].value = _LeftOut(_ORDINAL)
-    for chunk in _elements(group, _GROUP_COLUMNS):
-        for number in _CHUNK_OFFSETS:
-            _leave_out(chunk, number)
-        meta = chunk[_CHUNK_META].value
-        if isinstance(meta, dict):
-            for number in _META_OFFSETS:
-                _leave_out(meta, number)
-    written = _Pieces()
-    _write_struct(written, group)
-    places = [0, *(place for place, _ in written.cuts), len(written)]
-    pieces = tuple(bytes(written[first:last]) for first, last in pairwise(places))
-    return pieces, tuple(offset for _, offset in written.cuts)
+def _list_at(content: bytes, at: int) -> tuple[int, int, int]:
+    """Return a list's count, the type of its elements and where they begin."""
+    head = content[at]
+    if head >> 4 == 15:
+        count, at = _varint_at(content, at + 1)
+        return count, head & 0x0F, at
+    return head >> 4, head & 0x0F, at + 1
 
 
 def _moved(pieces: tuple[bytes, ...], offsets: tuple[int, ...], shift: int, ordinal: int) -> bytes:
@@ -187,125 +274,9 @@ def _moved(pieces: tuple[bytes, ...], offsets: tuple[int, ...], shift: int, ordi
     return bytes(out)
 
 
-def _leave_out(struct: _Struct, number: int) -> None:
-    field = struct.get(number)
-    # 0 stands for "not told": nothing begins there, where the magic bytes are.
-    if field is not None and isinstance(field.value, int) and field.value > 0:
-        field.value = _LeftOut(field.value)
-
-
-def _elements(struct: _Struct, number: int) -> list[_Struct]:
-    value = struct[number].value
-    return value[1] if isinstance(value, tuple) else []
-
-
-def _number(struct: _Struct, number: int) -> int:
-    value = struct[number].value
-    return value if isinstance(value, int) else 0
-
-
-class _Reader:
-    """Reads Thrift's compact protocol."""
-
-    def __init__(self, content: bytes, position: int) -> None:
-        self._content, self._at = content, position
-
-    def struct(self) -> _Struct:
-        found: _Struct = {}
-        number = 0
-        while (head := self._byte()) != _STOP:
-            kind, step = head & 0x0F, head >> 4
-            number = number + step if step else _signed(self._varint())
-            found[number] = _Field(kind, self._value(kind, inside=False))
-        return found
-
-    def _value(self, kind: int, *, inside: bool) -> object:
-        if kind in (_TRUE, _FALSE):
-            return self._byte() if inside else kind == _TRUE
-        if kind == _BYTE:
-            return self._byte()
-        if kind in _INTEGERS:
-            return _signed(self._varint())
-        if kind == _DOUBLE:
-            return self._take(8)
-        if kind == _BINARY:
-            return self._take(self._varint())
-        if kind in (_LIST, _SET):
-            head = self._byte()
-            of, count = head & 0x0F, head >> 4
-            count = self._varint() if count == 15 else count
-            read: Callable[[], object] = (
-                self.struct if of == _STRUCT else lambda: self._value(of, inside=True)
-            )
-            return of, [read() for _ in range(count)]
-        if kind == _STRUCT:
-            return self.struct()
-        raise ValueError(f"a Parquet footer with a field of type {kind}")
-
-    def _take(self, length: int) -> bytes:
-        taken = self._content[self._at : self._at + length]
-        self._at += length
-        return taken
-
-    def _byte(self) -> int:
-        self._at += 1
-        return self._content[self._at - 1]
-
-    def _varint(self) -> int:
-        found = shift = 0
-        while True:
-            byte = self._byte()
-            found |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return found
-            shift += 7
-
-
 def _signed(number: int) -> int:
     """Undo Thrift's zigzag: 0, 1, 2, 3 are 0, -1, 1, -2."""
     return (number >> 1) ^ -(number & 1)
-
-
-def _write_struct(out: bytearray, struct: _Struct) -> None:
-    last = 0
-    for number, field in sorted(struct.items()):
-        kind = field.kind if field.kind not in (_TRUE, _FALSE) else (_TRUE if field.value else _FALSE)
-        step = number - last
-        if 0 < step < 16:
-            out.append(step << 4 | kind)
-        else:
-            out.append(kind)
-            _write_varint(out, _zigzag(number))
-        _write_value(out, kind, field.value, inside=False)
-        last = number
-    out.append(_STOP)
-
-
-def _write_value(out: bytearray, kind: int, value: object, *, inside: bool) -> None:
-    if kind in (_TRUE, _FALSE):
-        if inside and isinstance(value, int):
-            out.append(value)
-    elif isinstance(value, dict):
-        _write_struct(out, value)
-    elif isinstance(value, tuple):
-        of, elements = value
-        count = len(elements)
-        out.append((min(count, 15) << 4) | of)
-        if count >= 15:
-            _write_varint(out, count)
-        for element in elements:
-            _write_value(out, of, element, inside=True)
-    elif isinstance(value, bytes):
-        if kind == _BINARY:
-            _write_varint(out, len(value))
-        out += value
-    elif isinstance(value, _LeftOut) and isinstance(out, _Pieces):
-        out.cuts.append((len(out), value))
-    elif isinstance(value, int):
-        if kind == _BYTE:
-            out.append(value)
-        else:
-            _write_varint(out, _zigzag(value))
 
 
 def _zigzag(number: int) -> int:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -120,8 +120,17 @@ class _Finding:
     cause: str = ""
 
 
-def ledger(files: Iterable[ClaimsFile], quantities: Quantities) -> tuple[Entry, ...]:
+def ledger(
+    files: Iterable[ClaimsFile],
+    quantities: Quantities,
+    judge_one: Callable[[Claim, ClaimsFile, Quantities], Entry] | None = None,
+) -> tuple[Entry, ...]:
     """Recompute every claim.
+
+    Args:
+        files: The claims.
+        quantities: What their readings are computed with.
+        judge_one: Judges one; None for :func:`judge`, others may keep what it returns.
 
     Raises:
         CatalogError: Every claim whose figure or reading cannot be computed, at once.
@@ -131,7 +140,7 @@ def ledger(files: Iterable[ClaimsFile], quantities: Quantities) -> tuple[Entry, 
     for file in files:
         for claim in file.claims:
             try:
-                entries.append(judge(claim, file, quantities))
+                entries.append((judge_one or judge)(claim, file, quantities))
             except InputError as error:
                 where = f"claims/{file.source.key}.yaml"
                 faults.append(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median, quantiles
 
@@ -65,13 +65,14 @@ class LogScore:
     first_count: int
 
 
-def judge(catalog: Catalog) -> LogScore:
+def judge(catalog: Catalog, judge: Callable[[LocalLog, Catalog], Judged] | None = None) -> LogScore:
     """Hold every published log against ours.
 
     Args:
         catalog: Where models are looked up.
+        judge: Judges one; None for :func:`judge_log`, others may keep what it returns.
     """
-    judged = tuple(_judge(log, catalog) for log in load_local_logs().logs)
+    judged = tuple((judge or judge_log)(log, catalog) for log in load_local_logs().logs)
     errors = sorted(abs(error) for one in judged if (error := one.total_error) is not None)
     first = sorted(abs(one.log.first_error) for one in judged if one.log.first_error is not None)
     told = [one for one in judged if one.log.fits is not None and one.fits is not None]
@@ -91,7 +92,8 @@ def _p90(errors: Sequence[float]) -> float:
     return quantiles(errors, n=10, method="inclusive")[-1]
 
 
-def _judge(log: LocalLog, catalog: Catalog) -> Judged:
+def judge_log(log: LocalLog, catalog: Catalog) -> Judged:
+    """Hold one published log against ours."""
     return _judge_mlx(log, catalog) if log.engine == "mlx" else _judge_llama(log, catalog)
 
 

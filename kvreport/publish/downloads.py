@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import gettempdir
+from threading import Thread
 from typing import Final
 
 from kvreport import resources
@@ -136,7 +137,8 @@ def prepare(
                 raise
             cannot_keep(reason)
             return _uncached(write)
-        forget(folder.parent)
+        # Removing a thousand files takes a while, in which the other processor has nothing to do.
+        Thread(target=forget, args=(folder.parent,)).start()
     with suppress(OSError):
         os.utime(folder)
     return known

@@ -7,10 +7,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from html import escape
 from typing import Any, Final
 
 from kvreport import units
+from kvreport.catalog.model import Model
 from kvreport.publish.profiles import encode
 from kvreport.publish.series import Series
 from kvreport.publish.site_data import SiteData, devices, short_name
@@ -25,12 +27,16 @@ _CHARACTER_WIDTH: Final = 6.6
 
 def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
     """Yield (address, content) of every badge file."""
-    for model in site.models:
-        entries: dict[str, Any] = {}
-        for gpu in site.gpus:
-            one = site.serving(model, gpu.id)
-            entries[gpu.id] = badge(model.name, short_name(gpu), one)
-        yield f"{BADGES}/{model.slug}.json", encode({"schema": 1, "release": site.version, "gpus": entries})
+    with site.parts.group("badges") as kept:
+        for model in site.models:
+            key = site.parts.key(site.parts.of_model(model), site.version)
+            yield f"{BADGES}/{model.slug}.json", kept.get(key, partial(_badges, site, model))
+
+
+def _badges(site: SiteData, model: Model) -> bytes:
+    """One model's badges, by accelerator."""
+    found = {gpu.id: badge(model.name, short_name(gpu), site.serving(model, gpu.id)) for gpu in site.gpus}
+    return encode({"schema": 1, "release": site.version, "gpus": found})
 
 
 def badge(model: str, gpu: str, one: Series | None) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from kvreport.accounting.engines.registry import rules
 from kvreport.catalog.model import Model
@@ -37,12 +38,12 @@ def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
         shape = json.dumps([other.device_kinds, other.reserve_classes], sort_keys=True)
         usual = {gpu.id for gpu in other.gpus if gpu.is_commonly_rented or gpu.id in other.known_gpus}
         with site.parts.group(f"engine-{name}") as kept:
-            contents = {}
+            few = {}
             for model in models:
                 key = site.parts.key(site.parts.of_model(model), shape)
-                contents[model.slug] = kept.get(key, partial(_content, other, model, usual))
-                yield f"{profiles.FOLDER}/engines/{name}/{model.slug}.json", contents[model.slug]
-        yield f"{profiles.FOLDER}/engines/{name}/models.json", _together(contents)
+                content, few[model.slug] = kept.get(key, partial(_contents, other, model, usual))
+                yield f"{profiles.FOLDER}/engines/{name}/{model.slug}.json", content
+        yield f"{profiles.FOLDER}/engines/{name}/models.json", _together(few)
     with site.parts.group("rates") as kept:
         rates = {
             model.slug: kept.get(site.parts.key(site.parts.of_model(model)), partial(_rates, site, model))
@@ -51,11 +52,23 @@ def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
     yield f"{profiles.FOLDER}/engines/{site.engine.name}/models.json", _together(rates)
 
 
-def _content(site: SiteData, model: Model, usual: set[str]) -> bytes:
-    """A model's file; the reserve is listed for the usual accelerators where no rates give it."""
-    rates = profiles.reserve_rates(site, model, further=False)
-    facts = profiles.engine_facts(site, model, reserves=() if rates["rates"] else usual)
-    return profiles.encode(facts | rates)
+def _contents(site: SiteData, model: Model, usual: set[str]) -> tuple[bytes, bytes]:
+    """A model's file, and its part of the file with all models, which has the tensor-parallel sizes only."""
+    facts = facts_of(site, model, usual)
+    few = profiles.of_sizes(facts, len(site.axes.tensor_parallel))
+    return profiles.encode(facts), profiles.encode({name: few[name] for name in few if name != "weights"})
+
+
+def facts_of(site: SiteData, model: Model, usual: set[str]) -> dict[str, Any]:
+    """What an engine decides of a model.
+
+    Args:
+        site: What every page may ask, under that engine.
+        model: The model.
+        usual: Ids of the accelerators whose reserve is listed where no rates give it.
+    """
+    rates = profiles.reserve_rates(site, model)
+    return profiles.engine_facts(site, model, reserves=() if rates["rates"] else usual) | rates
 
 
 def _rates(site: SiteData, model: Model) -> bytes:

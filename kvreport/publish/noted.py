@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import TypeVar
 
-from kvreport.build_cache import read_under, write_sealed
+from kvreport.build_cache import read_under, write_beside
 from kvreport.catalog.reads import Note, noting, replay
 from kvreport.catalog.records import Records
 
@@ -76,7 +76,7 @@ class Noted:
         """Write what this build asked for, if it is not what is kept."""
         if self.made or len(self._used) != len(self._kept):
             content = (self._state, self._records.listed, self._used)
-            write_sealed(self._path, pickle.dumps(content, protocol=5))
+            write_beside(self._path, pickle.dumps(content, protocol=5))
 
 
 _OPEN: ContextVar[Noted | None] = ContextVar("noted", default=None)

@@ -1,72 +1,101 @@
 """Values made from one model or one page, kept between builds: a changed model costs its own values only.
 
-A group of values is one file. Each value stands under a key that says what decided it, and what a build did not ask
-for is dropped, so a group never grows beyond one build.
+A group of values is a few files. Each value stands under a key that says what decided it, and what a build did not ask
+for is dropped, so a group never grows beyond one build. A changed value writes the file again that it stands in, and
+the one that its former value stood in.
 """
 
 from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Final, TypeVar
 
-from kvreport.build_cache import read_kept, write_sealed
+from kvreport.build_cache import read_kept, write_beside
 from kvreport.catalog.model import Model
 
 T = TypeVar("T")
 _SUFFIX: Final = ".parts"
+_FILES: Final = 32
+"""Files of a group; a value's key says which."""
 
 
-class Group:
-    """Values of one kind, by key.
+class _File:
+    """Some values of a group.
 
     Attributes:
+        kept: What is kept.
+        used: What this build asked for.
         made: How many values were computed because none was kept.
     """
 
-    def __init__(self, values: dict[bytes, object]) -> None:
-        """Take what is kept."""
-        self._kept = values
-        self._used: dict[bytes, object] = {}
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self.kept = {} if path is None else _read(path)
+        self.used: dict[bytes, object] = {}
         self.made = 0
+
+    def finish(self) -> None:
+        """Write what was asked for, if it is not what is kept."""
+        if self.path is not None and (self.made or len(self.used) != len(self.kept)):
+            write_beside(self.path, pickle.dumps(self.used, protocol=5))
+
+
+class Group:
+    """Values of one kind, by key."""
+
+    def __init__(self, path: Path | None) -> None:
+        """Keep values in files that begin with this name; None keeps nothing."""
+        self._path = path
+        self._files: dict[int, _File] = {}
 
     def get(self, key: bytes, make: Callable[[], T]) -> T:
         """Return the value under a key, computed by ``make`` if it is not kept."""
-        if key in self._used:
-            return self._used[key]  # type: ignore[return-value] # one kind of value in a group
-        if key in self._kept:
-            value = self._kept[key]
-        else:
-            value = make()
-            self.made += 1
-        self._used[key] = value
-        return value  # type: ignore[return-value]
+        file = self._file(key)
+        if key not in file.used:
+            if key in file.kept:
+                file.used[key] = file.kept[key]
+            else:
+                self.put(key, make())
+        return file.used[key]  # type: ignore[return-value] # one kind of value in a group
 
     def find(self, key: bytes) -> object | None:
         """Return the value kept under a key, which is kept on; None if there is none."""
-        if key not in self._used:
-            if key not in self._kept:
+        file = self._file(key)
+        if key not in file.used:
+            if key not in file.kept:
                 return None
-            self._used[key] = self._kept[key]
-        return self._used[key]
+            file.used[key] = file.kept[key]
+        return file.used[key]
 
     def put(self, key: bytes, value: object) -> None:
         """Keep a value that was computed because none was found."""
-        self._used[key] = value
-        self.made += 1
+        file = self._file(key)
+        file.used[key] = value
+        file.made += 1
 
-    @property
-    def used(self) -> dict[bytes, object]:
-        """What this build asked for."""
-        return self._used
+    def finish(self) -> None:
+        """Keep what was asked for, and nothing else."""
+        for number in range(_FILES):
+            if number in self._files:
+                self._files[number].finish()
+            elif (path := self._place(number)) is not None:
+                with suppress(OSError):
+                    path.unlink(missing_ok=True)
 
-    @property
-    def changed(self) -> bool:
-        """True if what is kept is not what was asked for."""
-        return self.made > 0 or len(self._used) != len(self._kept)
+    def _file(self, key: bytes) -> _File:
+        number = key[0] % _FILES
+        if number not in self._files:
+            self._files[number] = _File(self._place(number))
+        return self._files[number]
+
+    def _place(self, number: int) -> Path | None:
+        return (
+            None if self._path is None else self._path.with_name(f"{self._path.name}.{number:02d}{_SUFFIX}")
+        )
 
 
 class Parts:
@@ -85,14 +114,9 @@ class Parts:
     @contextmanager
     def group(self, name: str) -> Iterator[Group]:
         """Open a group; what was asked for is kept when the block ends without an error."""
-        if self._folder is None:
-            yield Group({})
-            return
-        path = self._folder / f"{name}{_SUFFIX}"
-        found = Group(_read(path))
+        found = Group(None if self._folder is None else self._folder / name)
         yield found
-        if found.changed:
-            write_sealed(path, pickle.dumps(found.used, protocol=5))
+        found.finish()
 
     def value(self, name: str, key: bytes, make: Callable[[], T]) -> T:
         """Return the one value of a name, computed by ``make`` unless it is kept under this key.
@@ -108,7 +132,7 @@ class Parts:
         kept = _read(path)
         if key not in kept:
             kept = {key: make()}
-            write_sealed(path, pickle.dumps(kept, protocol=5))
+            write_beside(path, pickle.dumps(kept, protocol=5))
         return kept[key]  # type: ignore[return-value] # one kind of value in a file
 
     def key(self, *what: bytes | str) -> bytes:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
 from collections.abc import Collection, Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
+from kvreport.publish.parts import Parts
+
 MANIFEST: Final = "manifest.json"
 PACKED: Final = (".wasm",)
 """Files that are published compressed: the browser unpacks them while they arrive, whatever the server does."""
+
+_LEVEL: Final = 9
 
 
 def read(folder: Path, digests: Mapping[str, str]) -> dict[str, bytes]:
@@ -29,20 +34,21 @@ def read(folder: Path, digests: Mapping[str, str]) -> dict[str, bytes]:
 
 
 def publish(
-    folder: str, files: Mapping[str, bytes], plain: Collection[str] = (), **facts: object
+    folder: str, files: Mapping[str, bytes], cache: Path, plain: Collection[str] = (), **facts: object
 ) -> Iterator[tuple[str, bytes]]:
     """Yield (address, content) of each file, and of the manifest that a script reads first.
 
     Args:
         folder: Where the files are in the site.
         files: Contents by name.
+        cache: The build's cache, which keeps what is compressed.
         plain: Names that the manifest leaves out, because the browser loads them by their address.
         facts: What else the manifest says.
     """
     listed: list[dict[str, Any]] = []
     for name, content in files.items():
         packed = name.endswith(PACKED)
-        served = gzip.compress(content, 9, mtime=0) if packed else content
+        served = _packed(name, content, cache) if packed else content
         address = f"{name}.gz" if packed else name
         if name not in plain:
             digest = sha256(served).hexdigest()
@@ -52,3 +58,10 @@ def publish(
         yield f"{folder}/{address}", served
     manifest = {**facts, "files": listed}
     yield f"{folder}/{MANIFEST}", json.dumps(manifest, separators=(",", ":")).encode()
+
+
+def _packed(name: str, content: bytes, cache: Path) -> bytes:
+    """Return a file compressed, which is kept between builds: the largest takes most of a second."""
+    parts = Parts(cache / "parts")
+    key = parts.key(sha256(content).digest(), str(_LEVEL), zlib.ZLIB_RUNTIME_VERSION)
+    return parts.value(f"packed-{name}", key, lambda: gzip.compress(content, _LEVEL, mtime=0))

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from kvreport.accounting.allocation import asked_memory
+from kvreport.accounting.allocation import asked_memory, shared_reserve
 from kvreport.accounting.deployment import (
     Allocation,
     Case,
@@ -29,7 +29,7 @@ from kvreport.accounting.parallel import Layout, stage_layers
 from kvreport.accounting.plan import BlockPlan, Serving
 from kvreport.accounting.profile import CacheProfile
 from kvreport.accounting.stages import stages
-from kvreport.accounting.support import Asked, judge, spread_codes
+from kvreport.accounting.support import Asked, alone_codes, judge, spread_codes
 from kvreport.accounting.weights import active_parameters, parameters
 from kvreport.catalog.accelerator import Accelerator, current_since
 from kvreport.catalog.formats import KvFormat
@@ -137,7 +137,8 @@ def site_facts(site: SiteData) -> dict[str, Any]:
     where the engine asks, ``gpus[].band`` [share of the reserve, bytes] of the error band and the same of pipeline stages, ``gpus[].runner`` which of a model's
     rates hold (1: ``other_rates``), ``gpus[].local`` the engine whose rows the pages of a machine print where the
     site's has no platform for it, ``gpus[].linked`` whether it stands in servers whose devices are linked,
-    as further layouts need. ``engine.since`` is the first release with these rules. ``layouts[].places``
+    as further layouts need, ``gpus[].card`` whether it is a card, of which a machine holds any number, as
+    ``layouts[].row`` has in a row of stages. ``engine.since`` is the first release with these rules. ``layouts[].places``
     are the columns of a model's lists, one for each pipeline stage; ``sizing_layouts`` are those that only the
     sizer tries beside them.
     """
@@ -200,6 +201,7 @@ def site_facts(site: SiteData) -> dict[str, Any]:
                 ],
                 "runner": int(not rules(site.engine).runs_as_on_nvidia(gpu)),
                 "linked": gpu.interconnect_bytes_per_s is not None,
+                "card": gpu.is_card,
                 "local": _local(site, gpu),
             }
             for gpu in site.gpus
@@ -248,6 +250,7 @@ def layouts(site: SiteData, *, searched: bool) -> list[dict[str, Any]]:
             "dcp": layout.decode_context,
             "nodes": layout.nodes,
             "devices": layout.devices,
+            "row": layout.is_row_of_cards,
             "places": numbers,
         }
         for layout, numbers in found.items()
@@ -256,16 +259,26 @@ def layouts(site: SiteData, *, searched: bool) -> list[dict[str, Any]]:
 
 
 def of_sizes(facts: dict[str, Any], number: int) -> dict[str, Any]:
-    """Return a model's facts with the first ``number`` columns only, and the plans that they use."""
+    """Return a model's facts with the first ``number`` columns only, and the plans that they use.
+
+    Args:
+        facts: What :func:`model_facts`, :func:`engine_facts` or :func:`reserve_rates` says, or several of them.
+        number: How many columns are kept.
+    """
+    listed = [name for name in ("rates", "other_rates") if facts.get(name)]
+    kept = facts | {name: facts[name][:number] for name in listed}
+    if "plan" not in facts:
+        return kept
     used = sorted({n for rows in facts["plan"].values() for row in rows[:number] for n in row if n >= 0})
     where = {index: place for place, index in enumerate(used)} | {NONE: NONE}
     return {
-        **facts,
+        **kept,
         **{
             group: {name: rows[:number] for name, rows in facts[group].items()}
             for group in ("weights", "loaded", "held")
+            if group in facts
         },
-        "reserve": [rows[:number] for rows in facts["reserve"]],
+        "reserve": facts["reserve"] and [rows and rows[:number] for rows in facts["reserve"]],
         "plans": [facts["plans"][index] for index in used],
         "plan": {
             name: [[where[index] for index in row] for row in rows[:number]]
@@ -309,14 +322,14 @@ def model_facts(site: SiteData, model: Model, *, further: bool = False) -> dict[
 
 
 def engine_facts(site: SiteData, model: Model, *, reserves: Collection[str] = ()) -> dict[str, Any]:
-    """Return what of a model's facts an engine decides, with tensor-parallel sizes only.
+    """Return what of a model's facts an engine decides, with a column for each of :func:`places`.
 
     Args:
         site: What every page may ask, under that engine.
         model: The model.
         reserves: Ids of the accelerators whose reserve is listed; it is left out where rates give it.
     """
-    work = _Columns(site, model, places(site, further=False))
+    work = _Columns(site, model, places(site, further=True))
     plans, placed = work.plans_alone()
     wanted = {site.reserve_classes[gpu.id] for gpu in site.gpus if gpu.id in reserves}
     classes = {number: gpu for gpu, number in _by_number(site, site.reserve_classes)}
@@ -327,15 +340,15 @@ def engine_facts(site: SiteData, model: Model, *, reserves: Collection[str] = ()
         "kvs": work.own_kvs(),
         "loaded": work.loaded(),
         "reserve": [
-            [_kept(each) if (each := work.taken(gpu, n)) else None for n in numbers]
-            if number in wanted
-            else None
+            [work.kept(gpu, n) for n in numbers] if number in wanted else None
             for number, gpu in sorted(classes.items())
         ]
         if wanted
         else None,
         "plans": plans,
         "plan": placed,
+        # What is divided otherwise weighs something else than in the model's own file.
+        **({"weights": work.weights()} if work.divides_otherwise else {}),
         # Pools that are no division of one pool have no plan here, although the engine runs them.
         **({"pools": True} if work.has_own_pools else {}),
     }
@@ -354,24 +367,41 @@ class _Columns:
     def __init__(self, site: SiteData, model: Model, columns: tuple[Place, ...]) -> None:
         offered = set(site.searched.layouts_of(model))
         self.site, self.model, self.columns = site, model, columns
-        self.parts = [_part(model, place) if place.layout in offered else None for place in columns]
+        self.parts = _parts(site, model, [place if place.layout in offered else None for place in columns])
         memo = Memo()
         self.memos = [memo if part is model else Memo() for part in self.parts]
         self.caches = site.axes.caches(model)
         self.examples = {number: gpu for gpu, number in _by_number(site, site.device_kinds)}
         self.has_own_pools = False
 
+    @property
+    def divides_otherwise(self) -> bool:
+        """Whether engines may divide layers among stages, or components among data ranks, each in its own way."""
+        layouts = {place.layout for place, part in zip(self.columns, self.parts, strict=True) if part}
+        return any(one.data > 1 or _sizes(self.site, self.model, one.pipeline) for one in layouts)
+
     def taken(self, gpu: Accelerator, number: int) -> Allocation | None:
         """What is taken of one device in a column."""
-        part = self.parts[number]
-        if part is None:
+        if self.parts[number] is None:
             return None
-        place = self.columns[number]
-        case = _case(self.site, part, gpu, place.layout, None)
-        if place.stage:
-            layers = stage_layers(self.model.layer_count, place.layout.pipeline)[place.stage]
-            case = replace(case, stage_of=(self.model, layers))
-        return allocate(case, self.memos[number])
+        return allocate(self.case(number, gpu, None), self.memos[number])
+
+    def kept(self, gpu: Accelerator, number: int) -> list[int] | None:
+        """The reserve of one device in a column, and its uncertainty."""
+        if self.parts[number] is None:
+            return None
+        found = shared_reserve(self.case(number, gpu, None), self.memos[number])
+        return [found.total, found.uncertainty]
+
+    def case(self, number: int, gpu: Accelerator, cache: KvFormat | None) -> Case:
+        """What is laid out on a device in a column that the model has."""
+        part, place = self.parts[number], self.columns[number]
+        case = _case(self.site, part or self.model, gpu, place.layout, cache)
+        if place.layout.pipeline == 1:
+            return case
+        number = place.layout.pipeline
+        layers = stage_layers(self.model.layer_count, number, _sizes(self.site, self.model, number))
+        return replace(case, stage_of=(self.model, layers[place.stage]))
 
     def own_kvs(self) -> list[str] | None:
         """The KV format that the engine takes by itself on each kind of device; None where it is the same."""
@@ -391,42 +421,55 @@ class _Columns:
         placed = {}
         for cache in self.caches:
             rows = placed[cache.name] = [[NONE] * len(self.examples) for _ in self.columns]
-            for row, place, part in zip(rows, self.columns, self.parts, strict=True):
-                if part is None or site.refusal(model):
+            for first, (place, part) in enumerate(zip(self.columns, self.parts, strict=True)):
+                if part is None or place.stage or site.refusal(model):
                     continue
                 for members, laid in laid_out(model, grid, place.layout, cache, self.memos[0]):
-                    stage = sorted((laid, *laid.others), key=lambda rank: rank.layers.start)[place.stage]
-                    if stage.plan.pool is not None:
-                        continue  # pools of their own are no division of one pool
-                    index = made.setdefault(json.dumps(_plan(stage.plan)), len(made))
-                    for number, position in enumerate(members):
-                        # What a release refuses in every weight format is left out, like what cannot be stored.
-                        if isinstance(laid.refused, int) or not laid.refused[number].all():
-                            row[kind_at[position]] = index
+                    for n, stage in enumerate(
+                        sorted((laid, *laid.others), key=lambda rank: rank.layers.start)
+                    ):
+                        if stage.plan.pool is not None:
+                            continue  # pools of their own are no division of one pool
+                        index = made.setdefault(json.dumps(_plan(stage.plan)), len(made))
+                        for number, position in enumerate(members):
+                            # What a release refuses in every weight format is left out, like what cannot be stored.
+                            if isinstance(laid.refused, int) or not laid.refused[number].all():
+                                rows[first + n][kind_at[position]] = index
         return [json.loads(text) for text in made], placed
 
     def plans_alone(self) -> tuple[list[Any], dict[str, list[list[int]]]]:
-        """The same of tensor-parallel columns, without laying anything out: a plan for each kind of device."""
+        """The same without laying anything out: a plan for each kind of device."""
         made: dict[str, int] = {}
         refused = self.refused()
         placed = {}
         for cache in self.caches:
             rows = placed[cache.name] = [[NONE] * len(self.examples) for _ in self.columns]
-            for row, place, part in zip(rows, self.columns, self.parts, strict=True):
-                if part is None or self.site.refusal(self.model):
+            for number, (row, place, part) in enumerate(zip(rows, self.columns, self.parts, strict=True)):
+                if part is None or self.site.refusal(self.model) or all(self.cut(place.layout)):
                     continue
+                alone = self.alone(place.layout)
                 for kind, gpu in self.examples.items():
-                    if not storable_on(cache, gpu) or all(many[kind] for many in refused.values()):
+                    out = kind in alone or all(many[kind] for many in refused.values())
+                    if out or not storable_on(cache, gpu):
                         continue
                     try:
-                        plan = plan_blocks(_case(self.site, part, gpu, place.layout, cache), self.memos[0])
+                        plan = plan_blocks(self.case(number, gpu, cache), self.memos[number])
                     except InputError:
                         continue
                     if plan.pool is None or plan.pool.is_division:
                         row[kind] = made.setdefault(json.dumps(_plan(plan)), len(made))
-                    else:  # pools of their own are no division of one pool
+                    elif place.layout.is_tensor_only:  # pools of their own are no division of one pool
                         self.has_own_pools = True
         return [json.loads(text) for text in made], placed
+
+    def alone(self, layout: Layout) -> set[int]:
+        """Kinds of devices on which the release refuses a layout, whatever the weight format."""
+        site, kinds = self.site, sorted(self.examples)
+        if site.catalog.support is None:
+            return set()
+        devices = [self.examples[kind] for kind in kinds]
+        found = alone_codes(site.catalog.support, site.engine, devices, self.model, layout)
+        return {kind for kind, code in zip(kinds, found, strict=True) if code}
 
     def refused(self) -> dict[str, list[bool]]:
         """For each weight format and kind of device, whether the release refuses the model so."""
@@ -478,10 +521,7 @@ class _Columns:
         classes = {number: gpu for gpu, number in _by_number(self.site, self.site.reserve_classes)}
         return {
             "loaded": self.loaded(),
-            "reserve": [
-                [_kept(each) if (each := self.taken(gpu, number)) else None for number in numbers]
-                for _, gpu in sorted(classes.items())
-            ],
+            "reserve": [[self.kept(gpu, number) for number in numbers] for _, gpu in sorted(classes.items())],
             "plans": plans,
             "plan": placed,
         }
@@ -506,10 +546,8 @@ class _Columns:
             cache.name: [
                 None
                 if part is None
-                else _held(
-                    [_case(self.site, part, gpu, place.layout, cache) for gpu in kinds], self.site, known
-                )
-                for place, part, known in zip(self.columns, self.parts, self.memos, strict=True)
+                else _held([self.case(number, gpu, cache) for gpu in kinds], self.site, known)
+                for number, (part, known) in enumerate(zip(self.parts, self.memos, strict=True))
             ]
             for cache in self.caches
         }
@@ -524,12 +562,15 @@ def reserve_rates(site: SiteData, model: Model, *, further: bool = True) -> dict
     offered = set(site.searched.layouts_of(model))
     engine = rules(site.engine)
 
+    columns = [place if place.layout in offered else None for place in places(site, further=further)]
+    parts = _parts(site, model, columns)
+
     def listed(*, nvidia: bool) -> list[list[float] | None] | None:
         found = [
-            engine.reserve_rates(_part(model, place), place.layout, nvidia=nvidia, receives=place.stage > 0)
-            if place.layout in offered
+            engine.reserve_rates(part, place.layout, nvidia=nvidia, receives=place.stage > 0)
+            if place and part
             else None
-            for place in places(site, further=further)
+            for place, part in zip(columns, parts, strict=True)
         ]
         return [None if one is None else list(one) for one in found] if any(found) else None
 
@@ -537,9 +578,16 @@ def reserve_rates(site: SiteData, model: Model, *, further: bool = True) -> dict
     return {"rates": usual, "other_rates": None if other == usual else other}
 
 
-def _part(model: Model, place: Place) -> Model:
-    """The part of a model that one stage runs."""
-    return stages(model, place.layout.pipeline)[place.stage].model
+def _parts(site: SiteData, model: Model, columns: Sequence[Place | None]) -> list[Model | None]:
+    """The part of a model that each column's stage runs; None where a column is not offered."""
+    numbers = {place.layout.pipeline for place in columns if place}
+    divided = {number: stages(model, number, _sizes(site, model, number)) for number in numbers}
+    return [divided[place.layout.pipeline][place.stage].model if place else None for place in columns]
+
+
+def _sizes(site: SiteData, model: Model, number: int) -> tuple[int, ...]:
+    """The layers of each of so many stages where the engine divides them in a way of its own."""
+    return rules(site.engine).stage_sizes(model.layer_count, number)
 
 
 def _case(site: SiteData, model: Model, gpu: Accelerator, layout: Layout, cache: KvFormat | None) -> Case:
@@ -580,10 +628,6 @@ def _waits_for_slots(site: SiteData, model: Model) -> bool:
     """Whether the engine wants a block for the states of every sequence before it starts."""
     serving = Serving(max_batched_tokens=1, max_seqs=1)
     return rules(site.engine).state_slots_wanted(model, serving, eager=False) is not None
-
-
-def _kept(taken: Allocation) -> list[int]:
-    return [taken.reserve.total, taken.reserve.uncertainty]
 
 
 def _alike_added(added: list[int], refused: list[bool]) -> int | list[int | None] | None:

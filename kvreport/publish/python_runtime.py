@@ -92,7 +92,7 @@ def files(cache: Path) -> Iterator[tuple[str, bytes]]:
     if not runtime:
         return
     runtime[ARCHIVE] = archive()
-    yield from pinned_files.publish(FOLDER, runtime, info=lock()["info"])
+    yield from pinned_files.publish(FOLDER, runtime, cache, info=lock()["info"])
 
 
 def archive() -> bytes:

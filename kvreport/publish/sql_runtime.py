@@ -47,4 +47,6 @@ def files(cache: Path) -> Iterator[tuple[str, bytes]]:
     """Yield (address, content) of every file that the explorer loads; nothing where they were not fetched."""
     kept = found(cache)
     if kept:
-        yield from pinned.publish(FOLDER, kept, plain=(WORKER,), worker=WORKER, version=lock()["duckdb"])
+        yield from pinned.publish(
+            FOLDER, kept, cache, plain=(WORKER,), worker=WORKER, version=lock()["duckdb"]
+        )

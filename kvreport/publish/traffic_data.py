@@ -11,7 +11,7 @@ from typing import Final
 from kvreport.publish.noted import kept
 from kvreport.publish.parts import Parts
 from kvreport.publish.profiles import FOLDER
-from kvreport.traffic.hits import hit_counts
+from kvreport.traffic.hits import hit_counts, hit_curve
 from kvreport.traffic.reuse import Reuse, reuse
 from kvreport.traffic.shipped import open_trace, shipped_traces
 from kvreport.traffic.trace import Trace
@@ -56,6 +56,21 @@ def _rates(key: str, block_tokens: int, units: int) -> tuple[float, float]:
 
     lru = kept(f"hits {key} {block_tokens} {units}", computed)
     return lru, units * block_tokens
+
+
+def hits_of(key: str, sizes: Sequence[int], *, warmup: float) -> list[int]:
+    """Hit tokens of a shipped trace under LRU, kept between builds.
+
+    Args:
+        key: The trace.
+        sizes: Blocks of the trace that the cache holds.
+        warmup: Share of the first requests that are not counted.
+    """
+
+    def computed() -> list[int]:
+        return [one.hit_tokens for one in hit_curve(reuse(open_once(key)), sizes, warmup=warmup)]
+
+    return kept(f"hit tokens {key} {warmup} {list(sizes)}", computed)
 
 
 def curve_of(key: str, block_tokens: int, sizes: Sequence[int]) -> list[tuple[float, float]]:

@@ -131,15 +131,16 @@ class Report:
     def _releases(self) -> tuple[archive.Release, ...]:
         return archive.joined(self.before, archive.present(self.downloads, self.version))
 
-    def write_files(self, target: Path) -> None:
+    def write_files(self, target: Path, write: Callable[[Path, bytes], None] = write_whole) -> None:
         """Write the files beside the pages.
 
         Args:
             target: Folder of the site.
+            write: Writes one file.
         """
         for address, content in self.files:
-            write_whole(target / address, content)
-        write_whole(target / VEGA, vega.bundle(self.cache))
+            write(target / address, content)
+        write(target / VEGA, vega.bundle(self.cache))
         self.downloads.place(target / FOLDER)
         for release in self._releases:
             release.place(target)
@@ -247,10 +248,12 @@ def _build(
     )
     site = replace(site, releases=archive.joined(before, archive.present(published, version)))
     requests = (request for kind in PAGE_TYPES for request in kind.requests(site))
+    drawings = drawing.begin(requests, cache, site.progress)
     python, sql = tuple(python_runtime.files(cache)), tuple(sql_runtime.files(cache))
+    beside = tuple(files(site))
     inputs = Inputs(
         site,
-        drawing.draw(requests, cache, site.progress),
+        drawings(),
         runtime_bytes=sum(len(content) for _, content in python),
         sql_bytes=sum(len(content) for _, content in sql),
     )
@@ -264,7 +267,7 @@ def _build(
             *(file for kind in PAGE_TYPES for file in kind.assets(inputs)),
         ),
         files=(
-            *files(site),
+            *beside,
             *_twins(finished, site_url, parts),
             *headers.files(p.uri for p in finished),
             *interface_words.files(cache),

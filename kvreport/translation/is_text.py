@@ -47,7 +47,7 @@ _NAMES: Final = frozenset(
 _CAMEL: Final = re.compile(r"[A-Za-z]*[a-z][A-Z]\w*")
 _LABEL: Final = re.compile(r"[“(]?[A-Z][a-z]+[a-z’'-]*[.…:?!)”]?")
 _TOKEN: Final = re.compile(
-    r"[a-z][\w.-]*[-_.:/=][\w.*:/=-]*|[.#][\w-]+|[\w.-]*_[\w.-]*|\d+[\d.]*(?:px|em|%|ms)?"
+    r"[a-z][\w.-]*[-_.:/=][\w.*:/=-]+|[.#][\w-]+|[\w.-]*_[\w.-]*|\d+[\d.]*(?:px|em|%|ms)?"
 )
 FORMS: Final = re.compile(r"([A-Za-z][A-Za-z ]+?)[a-z]?\|\1[a-z]+")
 """A noun's singular and plural: ``request|requests``."""

@@ -14,6 +14,7 @@ from kvreport.translation.text import Hole, Part, Say, has_tags, named, translat
 
 _MUTE: Final = frozenset(
     [
+        "verbatim",
         "compile",
         "search",
         "match",
@@ -175,7 +176,11 @@ class _Words(ast.NodeTransformer):
 
     def visit_Dict(self, node: ast.Dict) -> ast.AST:
         """Translate values; keys are names for programs."""
-        node.values = [self.visit(value) for value in node.values]
+        names = [key.value if isinstance(key, ast.Constant) else None for key in node.keys]
+        node.values = [
+            value if isinstance(name, str) and name.startswith("@") else self.visit(value)
+            for name, value in zip(names, node.values, strict=True)
+        ]
         node.keys = [
             key if key is None or isinstance(key, ast.Constant) else self.visit(key) for key in node.keys
         ]

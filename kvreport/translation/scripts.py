@@ -82,7 +82,7 @@ class _Script:
     def _is_code(self, before: str) -> bool:
         """Whether a string is a key, or a list of words that code takes apart."""
         follows = self._tokens[self._at].text if self._at < len(self._tokens) else ""
-        return follows.startswith(".split(") or (
+        return follows.lstrip().startswith(".split(") or (
             follows.startswith(":") and before.rstrip().endswith(("{", ","))
         )
 

@@ -52,6 +52,9 @@ def translate_settings(config: Any, say: Say) -> None:  # noqa: ANN401 - the hos
     for name in ("site_description", "copyright"):
         if config[name]:
             config[name] = _said(config[name], say, 1)
+    toc = (config.get("mdx_configs") or {}).get("toc") or {}
+    if toc.get("permalink_title"):
+        toc["permalink_title"] = _said(toc["permalink_title"], say, 1)
     for palette in config["theme"]["palette"] or ():
         toggle = palette.get("toggle") if isinstance(palette, dict) else None
         if toggle and toggle.get("name"):

@@ -49,6 +49,37 @@ def test_axe_finds_nothing_of_ours(browser, address, uri, scheme, width):
     assert not faults, faults
 
 
+def test_a_wide_drawing_on_a_phone_is_reached_by_keys(browser, address):
+    made = Visit(browser, address, viewport={"width": 390, "height": 844})
+    page = made.go("data/")
+    page.evaluate(
+        "() => document.querySelector('main article').insertAdjacentHTML('beforeend',"
+        ' \'<figure class="kv-figure" id="wide" style="overflow-x: auto"><div style="width: 900px; height: 9px"></div></figure>'
+        '<figure class="kv-figure" id="narrow"><svg width="90" height="20"></svg></figure>'
+        '<nav class="md-code__nav"></nav>\')'
+    )
+    page.locator("#wide[tabindex='0']").wait_for()
+    assert page.locator("#narrow").get_attribute("tabindex") is None
+    assert page.locator("nav.md-code__nav:not([role=group])").count() == 0
+    made.context.close()
+    assert not made.faults
+
+
+def test_what_is_embedded_says_what_the_page_says(visit):
+    embedded = []
+    for asked in ("?gpu=b200-sxm-180gb", "?gpu=b200-sxm-180gb&tp=8&context=32768"):
+        page = visit.go(LLAMA + asked)
+        page.wait_for_function(
+            "document.querySelector('[data-kv-shown]')?.dataset.kvShown === location.search"
+        )
+        page.locator("details.kv-share > summary").click()
+        embedded.append(page.locator("#kv-share-embed").input_value())
+        said = " ".join(page.locator("[data-kv-slot=headline]").inner_text().split())
+    assert embedded[0].startswith("<iframe ")
+    assert embedded[1].startswith("<a ")
+    assert said in embedded[1]
+
+
 @pytest.mark.parametrize("uri", KINDS)
 def test_a_phone_never_scrolls_sideways(browser, address, uri):
     made = Visit(browser, address, viewport={"width": 390, "height": 844}, has_touch=True)

@@ -428,5 +428,29 @@ def test_under_another_release_the_page_says_what_it_tries(page: Any, address: s
     page.goto(f"{address}sizer/?model=deepseek-ai--DeepSeek-V3&gpu=b200-sxm-180gb&engine=vllm-0.25")
     page.wait_for_selector("[data-kv-sized] .kv-command")
     said = page.inner_text("[data-kv-sized]")
-    assert "Under this engine the page tries tensor parallelism. This command tries every layout" in said
+    assert "The same search on the command line" in said
     assert "--engine vllm-0.25" in page.locator(".kv-sized .kv-command code").last.inner_text()
+
+
+def test_unequal_gpus_are_sized_with_a_bar_for_each(page: Any, address: str, tiny_site) -> None:
+    machine = "h100-sxm-80gb+b200-sxm-180gb"
+    page.goto(f"{address}sizer/?gpu={machine}&concurrent=40&context=4K&prompt=2000&output=500")
+    found = answer(page)
+    assert {one["gpu"] for one in found["deployments"]} == {machine}
+    ours = size(
+        found["model"],
+        context=4096,
+        prompt=2000,
+        output=500,
+        concurrent=40,
+        burst=1.5,
+        spare_replicas=1,
+        gpus=[machine],
+        catalog=open_catalog(tiny_site.catalog),
+    )
+    held = {one.layout.label: one.users_held for one in ours.ranking.deployments}
+    shown = {one["layout"]: one["users_held_by_memory"] for one in found["deployments"]}
+    assert shown["tp2"] == held["tp2"]
+    bars = page.locator(".kv-ranks").first.locator("figure figcaption").all_inner_texts()
+    assert len(bars) == 2
+    assert f"--gpu {machine}" in page.locator(".kv-sized .kv-command code").last.inner_text()

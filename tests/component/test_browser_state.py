@@ -35,18 +35,18 @@ def test_other_engines_answer_as_the_package_does(engine):
     usual = {gpu.id for gpu in site.gpus}
     models = {}
     for model in site.models:
-        rates = profiles.reserve_rates(site, model, further=False)
-        own = profiles.engine_facts(site, model, reserves=() if rates["rates"] else usual)
-        models[model.id] = facts[model.id] | json.loads(profiles.encode(own | rates))
+        own = engine_profiles.facts_of(site, model, usual)
+        models[model.id] = facts[model.id] | json.loads(profiles.encode(own))
     draw = random.Random(7)  # noqa: S311 - examples, no secrets
+    layouts = [{"tp": 1}, {"tp": 8}, {"tp": 1, "dp": 8, "ep": True}, {"tp": 8, "pp": 2}]
     rows = [
-        (model, gpu["id"], {"tp": size, "engine": engine, "context": draw.choice([4096, 32_768])})
+        (model, gpu["id"], {**layout, "engine": engine, "context": draw.choice([4096, 32_768])})
         for model in models
         for gpu in here["gpus"]
-        for size in (1, 8)
+        for layout in layouts
     ]
     fields = {key: name for name, key in url_keys().items()}
-    compared = 0
+    compared = further = 0
     for (model, gpu, state), got in zip(
         rows, run(RUN, {"site": here, "models": models, "rows": rows}), strict=True
     ):
@@ -60,10 +60,87 @@ def test_other_engines_answer_as_the_package_does(engine):
             continue
         told = {**want, **want["budget"]}
         compared += 1
+        further += "pp" in state or "dp" in state
         same = {"max_concurrent_requests", "verdict", "max_context_tokens", "kv_pool_bytes", "weights"}
         differing = {name: (told[name], got[name]) for name in same if told[name] != got[name]}
         assert not differing, (model, gpu, state, differing)
-    assert compared > len(rows) // (8 if engine == "sglang" else 4)
+    assert compared > len(rows) // (16 if engine == "sglang" else 8)
+    assert further > 4
+
+
+MACHINES = (
+    ("rtx-4090+l4", {"tp": 2}),
+    ("rtx-4090+l4", {"tp": 1, "pp": 2}),
+    ("l4*2+rtx-4090", {"tp": 1, "pp": 3}),
+    ("h100-sxm-80gb*4+a100-sxm4-80gb*4", {"tp": 8}),
+    ("h100-sxm-80gb*4+a100-sxm4-80gb*4", {"tp": 4, "pp": 2}),
+    ("a100-sxm4-80gb+h100-sxm-80gb", {"tp": 2}),
+    ("rtx-4090*4+h100-sxm-80gb*2", {"tp": 2, "pp": 3}),
+)
+
+
+def test_unequal_gpus_are_answered_as_by_the_package():
+    shared, facts, catalog = published()
+    settings = ({}, {"share": 0.8}, {"batched": 4096, "seqs": 64}, {"weights": "int4"}, {"kv": "fp8"})
+    rows = [
+        # In the order of an address, in which a state is read back.
+        (
+            model,
+            machine,
+            layout | {n: more[n] for n in ("weights", "kv") if n in more} | {"context": 8192} | more,
+        )
+        for model in facts
+        for machine, layout in MACHINES
+        for more in settings
+    ]
+    fields = {key: name for name, key in url_keys().items()}
+    compared, staged = 0, 0
+    for (model, machine, state), got in zip(
+        rows, run(RUN, {"site": shared, "models": facts, "rows": rows}), strict=True
+    ):
+        try:
+            named = {fields[key]: value for key, value in state.items()}
+            want = estimate(model, gpu=machine, catalog=catalog, **named).to_dict()
+        except InputError:
+            assert got is None, (model, machine, state)
+            continue
+        if got is None:
+            continue
+        told = {**want, **want["budget"]}
+        same = {"max_concurrent_requests", "verdict", "max_context_tokens", "kv_pool_bytes", "weights"}
+        assert {name: told[name] for name in same} == {name: got[name] for name in same}, (
+            model,
+            machine,
+            state,
+        )
+        assert machine in got["again"]
+        compared += 1
+        staged += "pp" in state
+    assert compared > len(rows) // 3
+    assert staged > 20
+
+
+READ = """
+const { site, addresses } = JSON.parse(await new Response(Deno.stdin.readable).text());
+console.log(JSON.stringify(addresses.map((address) => {
+  const { state, ignored } = kvState.read(site, ["gpu", "tp", "pp", "context"], [], address, true);
+  return [state, ignored.length, kvState.search(state), kvState.read(site, ["gpu"], [], address).ignored.length];
+})));
+"""
+
+
+def test_an_address_carries_unequal_gpus():
+    shared, _, _ = published()
+    asked = {
+        "?gpu=rtx-4090%2Bl4&pp=2": ({"gpu": "rtx-4090+l4", "pp": 2}, 0, "?gpu=rtx-4090+l4&pp=2", 2),
+        "?gpu=rtx-4090+l4*2": ({"gpu": "rtx-4090+l4*2"}, 0, "?gpu=rtx-4090+l4*2", 1),
+        "?gpu=l4+l4+rtx-4090": ({"gpu": "l4*2+rtx-4090"}, 0, "?gpu=l4*2+rtx-4090", 1),
+        "?gpu=l4*4": ({"gpu": "l4", "tp": 4}, 0, "?gpu=l4&tp=4", 0),
+        "?gpu=l4+no-such": ({}, 1, "", 1),
+        "?gpu=l4*9000+rtx-4090": ({}, 1, "", 1),
+    }
+    found = run(READ, {"site": shared, "addresses": list(asked)})
+    assert [tuple(one) for one in found] == list(asked.values())
 
 
 def test_an_engine_s_file_says_for_which_accelerators_it_has_numbers():

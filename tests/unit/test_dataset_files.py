@@ -102,6 +102,17 @@ def test_parquet_and_csv_hold_the_same_rows(folder, chosen):
             assert [int(text) for text in texts] == values
 
 
+def test_statistics_let_a_reader_skip_models_and_accelerators(folder):
+    group = pq.read_metadata(folder / "capacity.parquet").row_group(0)
+    told = {
+        group.column(place).path_in_schema: group.column(place).statistics
+        for place in range(group.num_columns)
+        if group.column(place).is_stats_set
+    }
+    assert set(told) == {"model", "gpu"}
+    assert told["model"].min == told["model"].max
+
+
 def test_the_models_files_are_parts_of_the_whole(folder):
     whole = _csv(folder / "capacity.csv.gz")
     parts = [row for path in sorted((folder / "models").glob("*.csv.gz")) for row in _csv(path)]
@@ -388,6 +399,16 @@ def test_records_become_a_table_without_pandas(catalog):
         "import sys\nfrom kvreport.catalog.load import load_catalog\nfrom kvreport.dataset import arrow, tables\n"
         "from kvreport.dataset.columns import ACCELERATORS\n"
         "arrow.record_table(ACCELERATORS, tables.accelerator_rows(load_catalog().accelerators.values()))\n"
+        "sys.exit('pandas' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_models_files_are_written_without_pandas():
+    """Loading it takes every process as long as a dozen models."""
+    code = (
+        "import sys\nfrom kvreport.catalog.load import load_catalog\nfrom kvreport.dataset import grid, write\n"
+        f"write.model_files(grid.axes(load_catalog(), models={MODEL!r}, gpus='h100-sxm-80gb'))\n"
         "sys.exit('pandas' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -13,7 +13,7 @@ from kvreport.dataset.grid import Fleet, axes
 from kvreport.dataset.kept import Kept
 from kvreport.dataset.parquet import Part
 
-NO_PART = Part(0, 0, b"", ())
+NO_PART = Part(0, 0, (b"", b"", b""), ())
 
 
 @pytest.fixture(scope="module")

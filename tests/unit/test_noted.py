@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kvreport.build_cache import read_under, write_sealed
+from kvreport.build_cache import read_under, settle, write_sealed
 from kvreport.catalog.load import open_catalog
 from kvreport.catalog.record_cache import keep_models, recall_models
 from kvreport.catalog.records import Records
@@ -91,6 +91,28 @@ def test_a_value_that_read_a_record_which_another_had_read_before_depends_on_it_
     assert asked() == ["one", "two"]
 
 
+def test_a_name_that_is_no_id_does_not_depend_on_records_read_before(data: Path) -> None:
+    def asked() -> list[str]:
+        made: list[str] = []
+        catalog = open_catalog(data)
+        list(catalog.models.values())
+        kept = Noted(data.parent / "cache" / "values.noted", "a", Records({"site": data}))
+
+        def make() -> int:
+            made.append("alias")
+            return catalog.model("llama-3.2-1b-instruct").vocabulary
+
+        kept.get("alias", make)
+        kept.finish()
+        return made
+
+    assert asked() == ["alias"]
+    change(data, QWEN)
+    assert asked() == []
+    change(data, LLAMA)
+    assert asked() == ["alias"]
+
+
 def test_a_look_at_all_records_depends_on_all(data: Path) -> None:
     def asked() -> bool:
         made: list[int] = []
@@ -117,6 +139,7 @@ def test_what_may_not_be_kept_is_computed_every_time(data: Path) -> None:
 def test_a_damaged_file_is_computed_again(data: Path) -> None:
     taken(data, LLAMA)
     path = data.parent / "cache" / "values.noted"
+    settle()
     path.write_bytes(path.read_bytes()[:-1] + b"?")
     assert taken(data, LLAMA) == [LLAMA]
 

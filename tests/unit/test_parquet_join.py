@@ -45,7 +45,7 @@ def test_rows_are_those_of_all_parts_in_order(tmp_path):
     assert pq.read_metadata(path).num_rows == 6017
     assert pq.read_metadata(path).num_row_groups == 22
     assert pl.read_parquet(path)["n"].to_list() == list(range(6017))
-    rows = duckdb.read_parquet(str(path)).filter("name = 'name-3'")
+    rows = duckdb.connect().read_parquet(str(path)).filter("name = 'name-3'")
     found = rows.aggregate("count(*), sum(n), count(maybe)").fetchall()
     whole = [n for n in range(6017) if n % 7 == 3]
     assert found == [(len(whole), sum(whole), sum(n % 3 != 0 for n in whole))]

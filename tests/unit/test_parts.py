@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kvreport.build_cache import kept_by_fields
+from kvreport.build_cache import kept_by_fields, settle
 from kvreport.catalog.load import open_catalog
 from kvreport.publish.parts import Parts
 
@@ -37,8 +37,21 @@ def test_a_group_never_outgrows_one_build(tmp_path: Path) -> None:
     assert taken(Parts(tmp_path, "a"), "one", "two") == ["two"]
 
 
+def test_a_changed_value_writes_no_file_but_its_own(tmp_path: Path) -> None:
+    names = [str(number) for number in range(200)]
+    taken(Parts(tmp_path, "a"), *names)
+    settle()
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    assert len(before) > 20
+    assert taken(Parts(tmp_path, "a"), *names[1:], "new") == ["new"]
+    settle()
+    after = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    assert 1 <= sum(before.get(path) != content for path, content in after.items()) <= 2
+
+
 def test_a_damaged_group_is_computed_again(tmp_path: Path) -> None:
     taken(Parts(tmp_path, "a"), "one")
+    settle()
     (path,) = tmp_path.glob("*.parts")
     path.write_bytes(path.read_bytes()[:-1] + b"?")
     assert taken(Parts(tmp_path, "a"), "one") == ["one"]

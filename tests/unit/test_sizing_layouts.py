@@ -391,3 +391,23 @@ def test_smaller_steps_are_a_lever_where_windows_keep_the_tokens_in_flight() -> 
     assert (devices, users) == (32, 128)
     assert found.ranking.deployments[0].users_each < users
     assert not [label for label, _, _ in sized(LLAMA).levers if label.startswith("steps")]
+
+
+def test_cards_are_put_in_rows_of_any_depth_and_boards_are_not() -> None:
+    cards = {
+        one.layout.label
+        for one in sized(LLAMA, "rtx-3090", weights=["int4"], context="8K", concurrent=2).ranking.deployments
+    }
+    assert {"pp3-tp1", "pp6-tp1", "pp3-tp2"} <= cards
+    board = {one.layout.label for one in sized(LLAMA, H200).ranking.deployments}
+    assert not any(label.startswith("pp") for label in board)
+    small = sized("meta-llama/Llama-3.1-8B-Instruct", "rtx-3090").ranking.deployments
+    assert not any(one.layout.pipeline > 1 for one in small)  # one card holds it
+
+
+def test_a_row_of_stages_holds_what_an_estimate_says() -> None:
+    row = by_layout(sized(LLAMA, "rtx-3090", weights=["int4"], context="8K", concurrent=2))["pp3-tp1"]
+    answer = estimate(
+        LLAMA, gpu="rtx-3090", weights="int4", pipeline_parallel=3, context_tokens="8K", catalog=CATALOG
+    )
+    assert row.users_held == answer.max_concurrent_requests_by_memory

@@ -8,6 +8,7 @@ from kvreport.catalog.load import open_catalog
 from kvreport.publish.page_data import gather
 from kvreport.site.kit import drawing, templating
 from kvreport.site.page_type import Inputs
+from kvreport.site.pages import local
 from kvreport.site.pages.model import page as model_page
 
 
@@ -44,10 +45,21 @@ def test_a_models_page_uses_templates_of_the_folders_that_decide_it_and_no_other
         gpus="h100-sxm-80gb,b200-sxm-180gb,rtx-4090",
         version="2026.11.22",
     )
-    drawings = drawing.draw(model_page.requests(site), tmp_path)
+    drawings = drawing.begin(model_page.requests(site), tmp_path)()
     templating.environment.cache_clear()
     assert len(list(model_page.pages(Inputs(site, drawings)))) >= 2
     used = {str(name) for _, name in templating.environment().cache}
     assert used
     shared = {name for name in used if "/" not in name}
     assert {name.partition("/")[0] for name in used - shared} <= set(model_page.TEMPLATES)
+
+
+def test_a_local_page_uses_templates_of_the_folders_that_decide_it_and_no_others() -> None:
+    site = gather(
+        open_catalog(), models="meta-llama/Llama-3.1-8B-Instruct", gpus="rtx-4090", version="2026.11.22"
+    )
+    templating.environment.cache_clear()
+    assert len(list(local.pages(Inputs(site, {})))) > 2
+    used = {str(name) for _, name in templating.environment().cache}
+    folders = {name.partition("/")[0] for name in used if "/" in name}
+    assert folders == set(local.TEMPLATES)

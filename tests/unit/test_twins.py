@@ -79,7 +79,7 @@ def test_a_text_never_has_the_sign_that_stands_for_a_comma(chosen):
     assert {line.count(",") for line in gzip.decompress(files.csv_body).decode().splitlines()} == {
         len(names) - 1
     }
-    assert write.arrow.JOINT not in gzip.decompress(files.csv_body).decode()
+    assert write.arrow.JOINT not in gzip.decompress(files.csv_body)
 
 
 def test_this_process_computes_while_another_is_busy_and_files_come_in_order(chosen, monkeypatch):

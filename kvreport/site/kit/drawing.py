@@ -11,6 +11,7 @@ import json
 import pickle
 import re
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
@@ -55,10 +56,12 @@ class Drawing:
     card: bytes = b""
 
 
-def draw(
+def begin(
     requests: Iterable[Request], cache_dir: Path, progress: Callable[[str], None] = lambda _: None
-) -> dict[str, Drawing]:
-    """Return the drawing of each request by its digest.
+) -> Callable[[], dict[str, Drawing]]:
+    """Begin to draw; return what waits for the drawing of each request, by its digest.
+
+    A few drawings are made beside what the caller does meanwhile: the chart compiler needs no Python.
 
     Args:
         requests: What to draw; the same request twice is drawn once.
@@ -71,12 +74,17 @@ def draw(
     missing = [request for digest, request in wanted.items() if digest not in done]
     if missing:
         progress(f"charts: {len(done)} kept from earlier builds, {len(missing)} to draw")
-    for request, made in zip(missing, _drawn(missing), strict=True):
-        _write(folder, request.digest, made)
-        done[request.digest] = made
-        if len(done) % 50 == 0:
-            progress(f"charts: {len(done)} of {len(wanted)} drawn")
-    return done
+    drawn = _drawn(missing)
+
+    def drawings() -> dict[str, Drawing]:
+        for request, made in zip(missing, drawn, strict=True):
+            _write(folder, request.digest, made)
+            done[request.digest] = made
+            if len(done) % 50 == 0:
+                progress(f"charts: {len(done)} of {len(wanted)} drawn")
+        return done
+
+    return drawings
 
 
 def draw_one(request: Request) -> Drawing:
@@ -100,9 +108,15 @@ def _card(request: Request, svg: str) -> bytes:
 
 
 def _drawn(requests: list[Request]) -> Iterable[Drawing]:
-    if len(requests) <= _FEW:
-        yield from map(draw_one, requests)
-        return
+    if len(requests) > _FEW:
+        return _drawn_by_workers(requests)
+    beside = ThreadPoolExecutor(1)
+    begun = beside.map(draw_one, requests)
+    beside.shutdown(wait=False)
+    return begun
+
+
+def _drawn_by_workers(requests: list[Request]) -> Iterable[Drawing]:
     with workers(WORKERS) as pool:
         yield from pool.map(draw_one, requests, chunksize=4)
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 from kvreport.book.prose import plain
 from kvreport.book.quantities import Quantities
 from kvreport.catalog.claim import Claim, ClaimsFile, Publication, load_claims
-from kvreport.evidence.claims import MEANINGS, Entry, Verdict, ledger, plural, summary, to_json
+from kvreport.evidence.claims import MEANINGS, Entry, Verdict, judge, ledger, plural, summary, to_json
+from kvreport.publish.noted import kept
 from kvreport.site.kit.page import Page, Section
 from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType
@@ -107,7 +108,13 @@ class LedgerContext:
 
 def entries(catalog: Catalog) -> tuple[Entry, ...]:
     """Recompute the claims that lie beside a catalog; none if it has none."""
-    return ledger(_files(catalog.folder), Quantities(catalog))
+    return ledger(_files(catalog.folder), Quantities(catalog), _kept)
+
+
+def _kept(claim: Claim, file: ClaimsFile, quantities: Quantities) -> Entry:
+    """One claim recomputed, kept until something that it reads changes."""
+    key = f"claim {file.source.model_dump_json()} {claim.model_dump_json()}"
+    return kept(key, lambda: judge(claim, file, quantities))
 
 
 @cache

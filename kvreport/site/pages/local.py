@@ -15,6 +15,7 @@ from typing import Final
 from kvreport import units
 from kvreport.accounting.engines.llama_cpp.command import modelfile
 from kvreport.accounting.weights import parameters
+from kvreport.build_cache import code
 from kvreport.catalog.accelerator import Accelerator
 from kvreport.catalog.home import home_accelerators, load_home_machines
 from kvreport.catalog.llama_cpp import load_ollama_names
@@ -24,12 +25,16 @@ from kvreport.estimation import estimate
 from kvreport.estimation.at_home import MIXES, AtHome, at_home, backend_bytes
 from kvreport.publish.site_data import SiteData
 from kvreport.resources import data_dir
+from kvreport.site.kit import templating
 from kvreport.site.kit.page import Page, Section, link
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 from kvreport.site.kit.templating import render
 from kvreport.site.page_type import Inputs, PageType
 
 URI: Final = "local/"
+TEMPLATES: Final = ("local",)
+"""Folder of the templates that these pages use, beside the shared ones."""
+
 USUAL_MIX: Final = "q4_k_m"
 CONTEXT: Final = 32768
 """The context of the conclusions: what a coding assistant or a long chat takes."""
@@ -80,8 +85,19 @@ def pages(inputs: Inputs) -> Iterator[Page]:
     if not found or not every:
         return
     yield _index(every, found, catalog)
-    for machine in every:
-        yield _machine(inputs, machine, found, every)
+    parts = inputs.site.parts
+    listed = (part for one in found for part in (parts.of_model(one.model), one.ollama))
+    shared = parts.key(code(), templating.state(TEMPLATES), *listed)
+    with parts.group("local-pages") as kept:
+        for machine in every:
+            key = parts.key(shared, machine.id, _of_matrix(inputs, machine))
+            yield kept.get(key, partial(_machine, inputs, machine, found, every))
+
+
+def _of_matrix(inputs: Inputs, machine: Accelerator) -> str:
+    """The address of the page that the matrix has of a machine, or ""."""
+    uri = f"gpus/{machine.id}/"
+    return uri if uri in inputs.addresses else ""
 
 
 _LAID: dict[int, tuple[SiteData, dict[str, AtHome]]] = {}
@@ -205,7 +221,7 @@ def _machine(
         "backend": units.gib(backend),
         "apple": machine.vendor == "Apple",
         "commands": _commands(machine, best, backend),
-        "gpu": f"gpus/{machine.id}/" if f"gpus/{machine.id}/" in inputs.addresses else "",
+        "gpu": _of_matrix(inputs, machine),
         "near": _near(machine, every),
         "index": URI,
     }

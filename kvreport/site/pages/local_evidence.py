@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from kvreport import units
 from kvreport.catalog.llama_check import LlamaCheck, MlxCheck, load_llama_check, load_mlx_check
-from kvreport.evidence.local_logs import Judged, LogScore, judge
+from kvreport.catalog.local_logs import LocalLog
+from kvreport.evidence.local_logs import Judged, LogScore, judge, judge_log
 from kvreport.publish.noted import kept
 from kvreport.site.kit.tables import Cell, Column, Row, Table
 
@@ -21,7 +22,12 @@ _WORDS: Final = {True: "fits", False: "does not fit", None: ""}
 @cache
 def of(catalog: Catalog) -> LogScore:
     """Compare the published logs, once."""
-    return kept("local logs", lambda: judge(catalog))
+    return judge(catalog, _kept)
+
+
+def _kept(log: LocalLog, catalog: Catalog) -> Judged:
+    """One log against ours, kept until something that it reads changes."""
+    return kept(f"local log {log.model_dump_json()}", lambda: judge_log(log, catalog))
 
 
 def tables(catalog: Catalog) -> Iterator[Table]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from kvreport import units
-from kvreport.publish.traffic_data import open_once
+from kvreport.publish.traffic_data import hits_of
 from kvreport.site.kit.tables import Cell, Column, Row, Table
-from kvreport.traffic.hits import DEFINITIONS, hit_curve
-from kvreport.traffic.reuse import reuse
+from kvreport.traffic.hits import DEFINITIONS
 from kvreport.traffic.shipped import published_checks, shipped_traces
 
 
@@ -22,8 +21,8 @@ def _simulator(simulator: dict[str, Any]) -> Table:
     rows = []
     for run in simulator["runs"]:
         sizes = [blocks for blocks, _, _ in run["points"]]
-        ours = hit_curve(reuse(open_once(run["trace"])), sizes, warmup=0.5)
-        gaps = [abs(one.hit_tokens - hits) for one, (_, hits, _) in zip(ours, run["points"], strict=True)]
+        ours = hits_of(run["trace"], sizes, warmup=0.5)
+        gaps = [abs(one - hits) for one, (_, hits, _) in zip(ours, run["points"], strict=True)]
         equal = sum(gap == 0 for gap in gaps)
         cells = (
             Cell(f"{equal} of {len(gaps)}", "kv-num", equal),

@@ -133,8 +133,10 @@ class PoolRule:
 
     @property
     def is_division(self) -> bool:
-        """True for one pool of equal cells: no windows, no states, nothing of fixed size."""
-        others = self.state_bytes or self.fixed_bytes or self.window or self.flags.max_tokens
+        """True for one pool of equal cells: no windows, no states, nothing of fixed size, no tokens held in turns."""
+        others = (
+            self.state_bytes or self.fixed_bytes or self.window or self.flags.max_tokens or self.turns > 1
+        )
         return not others and self.cell_bytes == int(self.cell_bytes)
 
     @property

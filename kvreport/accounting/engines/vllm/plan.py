@@ -198,7 +198,9 @@ class _Layers:
         for group in self.model.layers:
             for cache in group.caches:
                 page = self._page(cache)
-                if page is not None:
+                if page is not None and not self.edges:
+                    yield page, group.indices
+                elif page is not None:
                     inner = tuple(index for index in group.indices if index not in self.edges)
                     if len(inner) < len(group.indices) and isinstance(cache, FullAttention):
                         yield (
@@ -206,7 +208,8 @@ class _Layers:
                             tuple(index for index in group.indices if index in self.edges),
                         )
                     yield page, inner if isinstance(cache, FullAttention) else group.indices
-                    draft = page if page.growth == "full" else draft
+                if page is not None and page.growth == "full":
+                    draft = page
         if self._adds_draft_layer() and draft is not None:
             yield draft, (self.model.layer_count,)
 

@@ -244,7 +244,7 @@ def reserve(
     graphs = 0 if eager else kernel.graph_bytes(rates.per_graph, max_seqs, max_batched_tokens)
     total = activations + outside + graphs
     # A later start has what compiling took, and no flag tells which start it is: the band spans both.
-    spared = activations - passes(compiled=True)
+    spared = activations - passes(compiled=True) if rates.compiling else 0
     return Reserve(
         activations=activations,
         non_framework=outside,

@@ -1,0 +1,40 @@
+"""What a project's ``mkdocs.yml`` may say of kvreport."""
+
+from __future__ import annotations
+
+from mkdocs.config import config_options
+from mkdocs.config.base import Config
+
+
+class KvreportConfig(Config):
+    """What ``mkdocs.yml`` may say under ``plugins: - kvreport:``.
+
+    Attributes:
+        catalog: Folder of the catalog; the public one if left out.
+        catalogue: What ``catalog`` was called; it goes with release 0.3.
+        models: Pattern that a model's id must match to be published.
+        gpus: Pattern that an accelerator's id must match to be published.
+        prefix: Where everything generated stands in a project that has pages of its own, which are then
+            left alone; ``capacity`` if the project has a home page and names none.
+        cache: Folder that keeps drawn charts and computed files between builds.
+        downloads: Whether to write the dataset beside the pages.
+        releases: Folder of the data releases published before, ``data/releases/`` of the published site; they
+            are checked and stay at their addresses.
+        templates: Folder whose templates replace the package's of the same name.
+        policy: Whether every page states a Content-Security-Policy.
+        prose: List of the quantities that may stand in prose uncomputed; without it none is looked for.
+        translation: The interface's words in another language, a ``.po`` file of gettext.
+    """
+
+    catalog = config_options.Optional(config_options.Dir(exists=True))
+    catalogue = config_options.Optional(config_options.Dir(exists=True))
+    models = config_options.Type(str, default="*")
+    gpus = config_options.Type(str, default="*")
+    prefix = config_options.Type(str, default="")
+    cache = config_options.Type(str, default=".cache/kvreport")
+    downloads = config_options.Type(bool, default=True)
+    releases = config_options.Optional(config_options.Dir(exists=True))
+    templates = config_options.Optional(config_options.Dir(exists=True))
+    policy = config_options.Type(bool, default=True)
+    prose = config_options.Optional(config_options.File(exists=True))
+    translation = config_options.Optional(config_options.File(exists=True))

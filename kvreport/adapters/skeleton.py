@@ -1,0 +1,61 @@
+"""A generated page's skeleton: what the host sees of it, with a placeholder for each section."""
+
+from __future__ import annotations
+
+import re
+from html import escape
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from mkdocs.structure.pages import Page as HostPage
+
+    from kvreport.site.kit.page import Page, Section
+
+_INDENTS: Final = re.compile(r"\n\s+")
+
+
+def skeleton(page: Page) -> str:
+    """Return headings and lead of a page, and where its sections will go."""
+    parts = [f'<h1 id="top">{escape(page.heading)}</h1>', '<div class="kv-share-place"></div>', page.lead]
+    for number, section in enumerate(page.sections):
+        parts.append(_heading(section) + _placeholder(number))
+    return "\n".join(parts)
+
+
+def filled(output: str, page: Page, tags: str) -> str:
+    """Return what the theme made of a skeleton with the sections in their places.
+
+    Args:
+        output: The theme's page.
+        page: The generated page.
+        tags: What goes to its head.
+    """
+    # The theme indents what it prints; on hundreds of pages that is megabytes of spaces.
+    output = _INDENTS.sub("\n", output)
+    for number, section in enumerate(page.sections):
+        output = output.replace(_placeholder(number), section.html, 1)
+    return output.replace("</head>", f"{tags}</head>", 1)
+
+
+def outline(page: Page) -> list[dict[str, Any]]:
+    """Return a page's headings as the host's table of contents takes them."""
+    sections = [
+        {"level": 2, "id": s.id, "name": escape(s.title), "children": []} for s in page.sections if s.title
+    ]
+    return [{"level": 1, "id": "top", "name": escape(page.heading), "children": sections}]
+
+
+def address(page: HostPage) -> str:
+    """Return a page's address in the site; the front page's is empty."""
+    return "" if page.url in (".", "./") else page.url
+
+
+def _heading(section: Section) -> str:
+    if not section.title:
+        return ""
+    mark = f'<a class="headerlink" href="#{section.id}" title="Link to this section">¶</a>'
+    return f'<h2 id="{section.id}" data-search-exclude="true">{escape(section.title)}{mark}</h2>\n'
+
+
+def _placeholder(number: int) -> str:
+    return f"<!-- kv:section {number} -->"

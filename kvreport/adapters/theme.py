@@ -1,0 +1,54 @@
+"""What a page of the theme is changed to: scripts that wait, faces asked for first, a dialog with a name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Final
+
+from kvreport.site.kit import fonts
+from kvreport.site.kit.page import link
+from kvreport.words import worded
+
+if TYPE_CHECKING:
+    from kvreport.adapters.mount import Mount
+
+_SCRIPT: Final = re.compile(r"<script src=(?=\"[^\"]*assets/)")
+_THEME_SCRIPT: Final = re.compile(r"<script src=(\"[^\"]*assets/javascripts/bundle\.[^\"]*\")></script>")
+
+# The theme's search opens as a dialog without a name, so a screen reader announces nothing.
+_NAMED_DIALOG: Final = (
+    'data-md-component="search" role="dialog"',
+    f'data-md-component="search" role="dialog" aria-label="{worded("Search")}"',
+)
+
+
+def waiting(output: str) -> str:
+    """Let scripts wait until a page stands, and name the search's dialog.
+
+    Ours starts the theme's, the larger one, when the page has been seen.
+    """
+    output = output.replace(*_NAMED_DIALOG, 1)
+    if "assets/kvreport.js" in output:
+        output = _THEME_SCRIPT.sub(
+            r'<link rel="preload" as="script" fetchpriority="low" data-kv-theme href=\1>', output, count=1
+        )
+    return _SCRIPT.sub("<script defer src=", output)
+
+
+def fonts_first(output: str, url: str, known: Collection[str], mount: Mount) -> str:
+    """Ask for the faces before the styles that name them.
+
+    Args:
+        output: The page.
+        url: Its address in the site.
+        known: Addresses of the site's files.
+        mount: Where everything generated stands.
+    """
+    here = "" if url in (".", "./") else url
+    ask = "".join(
+        f'<link rel="preload" href="{link(here, face)}" as="font" type="font/woff2" crossorigin>'
+        for face in map(mount.at, fonts.ADDRESSES)
+        if face in known
+    )
+    return output.replace("<title>", f"{ask}<title>", 1)

@@ -1,0 +1,104 @@
+"""Evidence that depends on few records, and files that depend on none, are made again only when those change."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from kvreport.catalog.load import open_catalog
+from kvreport.catalog.local_logs import load_local_logs
+from kvreport.catalog.records import Records
+from kvreport.evidence import local_logs
+from kvreport.publish import pinned, traffic_data
+from kvreport.publish.noted import Noted, keeping
+from kvreport.resources import data_dir
+from kvreport.site.pages import claims, local_evidence
+
+
+def noted(folder: Path) -> Noted:
+    """Open what is kept as a build does."""
+    return Noted(folder / "evidence.noted", "state", Records({"site": data_dir()}))
+
+
+def test_a_changed_record_judges_its_own_logs_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = load_local_logs().logs[0]
+    judged: list[str] = []
+    judge = local_logs.judge_log
+
+    def spied(log: local_logs.LocalLog, catalog: local_logs.Catalog) -> local_logs.Judged:
+        judged.append(log.model)
+        return judge(log, catalog)
+
+    monkeypatch.setattr(local_evidence, "judge_log", spied)
+    local_evidence.of.cache_clear()
+    with keeping(noted(tmp_path)):
+        first = local_evidence.of(open_catalog())
+    assert len(judged) == len(first.judged)
+    judged.clear()
+    local_evidence.of.cache_clear()
+    stem = open_catalog().model(one.model).slug
+    known = Records.changed_since
+    monkeypatch.setattr(
+        Records,
+        "changed_since",
+        lambda self, listed: {name: {*found, stem} for name, found in known(self, listed).items()},
+    )
+    with keeping(noted(tmp_path)):
+        assert local_evidence.of(open_catalog()) == first
+    assert one.model in judged
+    assert len(judged) < len(first.judged) / 2
+
+
+def test_hits_of_a_shipped_trace_are_counted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with keeping(noted(tmp_path)):
+        first = traffic_data.hits_of("mooncake-conversation", [100, 1000], warmup=0.5)
+    assert 0 < first[0] < first[1]
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("counted again")
+
+    monkeypatch.setattr(traffic_data, "hit_curve", refuse)
+    with keeping(noted(tmp_path)):
+        assert traffic_data.hits_of("mooncake-conversation", [100, 1000], warmup=0.5) == first
+
+
+def test_a_claim_is_recomputed_only_when_a_record_that_it_reads_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with keeping(noted(tmp_path)):
+        first = claims.entries(open_catalog())
+    judged: list[str] = []
+    judge = claims.judge
+
+    def spied(claim: claims.Claim, file: claims.ClaimsFile, quantities: claims.Quantities) -> claims.Entry:
+        judged.append(" ".join(reading.compute for reading in claim.readings))
+        return judge(claim, file, quantities)
+
+    monkeypatch.setattr(claims, "judge", spied)
+    stem = open_catalog().model("meta-llama/Llama-2-7b-hf").slug
+    monkeypatch.setattr(
+        Records, "changed_since", lambda self, listed: {name: {stem} for name in self.listed if listed}
+    )
+    with keeping(noted(tmp_path)):
+        assert claims.entries(open_catalog()) == first
+    assert 0 < len(judged) < len(first) / 2
+
+
+def test_a_pinned_file_is_compressed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def published(content: bytes) -> dict[str, bytes]:
+        return dict(pinned.publish("assets/x", {"one.wasm": content}, tmp_path))
+
+    first = published(b"words " * 1000)
+    assert gzip.decompress(first["assets/x/one.wasm.gz"]) == b"words " * 1000
+    packed: list[bytes] = []
+    compress = gzip.compress
+
+    def spied(content: bytes, *told: int, **named: int) -> bytes:
+        packed.append(content)
+        return compress(content, *told, **named)
+
+    monkeypatch.setattr(gzip, "compress", spied)
+    assert published(b"words " * 1000) == first
+    assert packed == []
+    assert published(b"others") != first
+    assert packed == [b"others"]
