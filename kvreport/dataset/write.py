@@ -309,6 +309,7 @@ def _computed(axes: Axes, workers: int | None, positions: Sequence[int]) -> Iter
     if workers is None:
         workers = 1 if most < _FEW_ROWS else available_processors()
     workers = min(workers, len(groups))
+    processes.keep_freed_memory()
     if workers <= 1:
         yield from _in_order(groups, (model_files(_some(axes, group)) for group in groups))
         return
@@ -364,6 +365,7 @@ _axes: list[Axes] = []
 def _remember(axes: Axes) -> None:
     """Keep the axes in a worker, so that they travel once."""
     pa.set_cpu_count(1)
+    processes.keep_freed_memory()
     _axes[:] = [axes]
     gc.freeze()  # the records live as long as the worker: nothing of them is looked through again
 

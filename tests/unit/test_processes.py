@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kvreport.errors import InputError
-from kvreport.processes import workers
+from kvreport.processes import keep_freed_memory, workers
 
 PROGRAM = """
 import signal, sys, time
@@ -151,3 +151,36 @@ def test_nobody_listening_is_no_fault(repository: Path) -> None:
     for redirection in (">&-", "2>&-", ">&- 2>&-"):
         line = f"{sys.executable} -m kvreport --version {redirection}"
         assert subprocess.run(line, shell=True, cwd=repository, check=False).returncode == 0  # noqa: S602
+
+
+FAULTS = """
+import resource
+from kvreport.processes import keep_freed_memory
+{}
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+def work():
+    for _ in range(50):
+        kept = [bytearray(1 << 20) for _ in range(8)]
+        del kept
+work()
+before = faults()
+work()
+print(faults() - before)
+"""
+
+
+@pytest.mark.skipif(not keep_freed_memory(), reason="another allocator than glibc's")
+def test_freed_memory_is_kept_and_not_faulted_in_again() -> None:
+    def faults(first: str) -> int:
+        return int(subprocess.check_output([sys.executable, "-c", FAULTS.format(first)], text=True))
+
+    assert faults("keep_freed_memory()") * 10 < faults("")
+
+
+def test_a_system_without_glibc_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(name: object) -> object:
+        raise OSError(name)
+
+    monkeypatch.setattr("ctypes.CDLL", none)
+    assert not keep_freed_memory()
