@@ -188,7 +188,7 @@
      address a plus sign stands for a space. */
   function devicesOf(site, text) {
     const ids = [];
-    for (const part of text.trim().split(/\s*[+\s]\s*/)) {
+    for (const part of text.trim().split(/[+\s]+/)) {
       const [, id, times] = /^(.+?)(?:\*([1-9]\d{0,3}))?$/.exec(part) || [];
       if (!id || !site.gpus.some((gpu) => gpu.id === id)) return null;
       ids.push(...Array(Number(times || 1)).fill(id));
@@ -238,8 +238,8 @@
       ? gpu.card
       : isPlain(layout) || gpu.linked;
 
-  /* The configurations of a layout's ranks that differ, in their order; null where one cannot be configured. The
-     scheduler's sizes are those of a machine's first device. */
+  /* The configurations of a layout's ranks that differ, in their order; null where one cannot be configured. */
+  /* The sizes of the scheduler are those of the first device of a machine. */
   function ranksOf(site, model, gpu, layout, weightFormat, kvFormat, asked) {
     const first = gpu.devices && gpu.devices[0];
     const given = asked === true ? { later: true } : asked || NOTHING;

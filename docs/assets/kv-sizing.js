@@ -165,7 +165,7 @@
     };
     const least = (a, b) => (Number.isNaN(a) ? b : Number.isNaN(b) ? a : Math.min(a, b));
     if (work.longest > model.limit) return { deployments: [], refused: { limit: 1 }, fastest };
-    const asked = choices.gpus && choices.gpus.map((id) => capacity.gpuOf(site, id));
+    const asked = choices.gpus && choices.gpus.map((id) => capacity.gpuOf(site, id)).filter((gpu) => gpu);
     const machines = (asked || []).filter((gpu) => gpu.devices);
     for (const gpu of [...machines, ...site.gpus.filter((one) => !asked || asked.includes(one))]) {
       const limits = limitsOf(peaks, gpu);

@@ -377,7 +377,12 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
 
     @event_priority(-100)
     def on_post_template(self, output_content: str, *, template_name: str, config: MkDocsConfig) -> str:
-        """Make the page for unknown addresses helpful, and take the theme's scripts from it: the theme writes it alone."""
+        """Make the page for unknown addresses helpful, and take the theme's scripts from it: the theme writes it alone.
+
+        The map of the site is loaded by every page: it is shortened.
+        """
+        if template_name == "sitemap.xml" and not self.mount.foreign:
+            return theme.shortened(output_content)
         if template_name != "404.html" or self.mount.foreign:
             return output_content
         output = lost.page(theme.waiting(output_content), config.site_url or "/", self.known)

@@ -268,7 +268,7 @@ class _Answer:
         """
         decode, prefill = (self.columns[name] for name in ("decode_ms_lower_bound", "prefill_ms_lower_bound"))
         users = self.columns["max_concurrent_requests"]
-        at_once = max(MOST_CELLS // (users[0, 0].size or 1), 1)
+        at_once = max(MOST_CELLS // (users[:1, :1].size or 1), 1)
         for first in range(0, len(cases), at_once):
             some = slice(first, first + at_once)
             layouts = [case.layout for case in cases[some]]

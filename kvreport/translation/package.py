@@ -71,7 +71,8 @@ def sources() -> Iterator[tuple[str, Path, Translate]]:
         name = path.relative_to(package).as_posix()
         if name not in NOT:
             yield f"kvreport/{name}", path, translate_module
-    yield "kvreport/words.json", package / "words.json", translate_words
+    for path in package.glob("words.json"):
+        yield "kvreport/words.json", path, translate_words
     for path in sorted(templates.rglob("*.html")):
         yield f"templates/{path.relative_to(templates).as_posix()}", path, translate_template
     for path in sorted(assets.glob("*.js")):

@@ -300,7 +300,7 @@ def test_a_machine_without_a_platform_has_one_answer_on_every_page(page: Any, ad
         assert link.get_attribute("href").endswith("/gpus/m2-ultra-192/")
         assert page.locator("[data-kv-slot=commands]").inner_text().rstrip().count("--engine mlx") == 1
     page.goto(f"{address}models/Qwen--Qwen3-32B/")
-    assert "mlx-lm" in page.locator("#on-m2-ultra-192 th").inner_text()
+    assert "mlx-lm" in page.locator("#on-m2-ultra-192 th").text_content()
     page.goto(f"{address}explore/?gpu=m2-ultra-192")
     page.wait_for_function("document.querySelector('.kv-explore')?.dataset.kvShown === location.search")
     assert "what mlx-lm and llama.cpp run" in page.locator(".kv-why").inner_text()
