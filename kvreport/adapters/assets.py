@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from mkdocs.structure.files import File
 
 from kvreport import resources
-from kvreport.adapters.styles import BOOK, SHARED
+from kvreport.adapters.styles import FEW, SHARED
 from kvreport.publish.compact import compact_script, compact_style
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kvreport.adapters.mount import Mount
     from kvreport.publish.parts import Group
 
-STYLES: Final = ("assets/fonts.css", SHARED, BOOK)
+STYLES: Final = ("assets/fonts.css", SHARED, *FEW)
 SCRIPTS: Final = ("assets/kvreport.js",)
 _COMPACT: Final[dict[str, Callable[[str], str]]] = {".js": compact_script, ".css": compact_style}
 _SOURCE_MAP: Final = re.compile(r"assets/(?:javascripts|stylesheets)/.*\.map")

@@ -17,7 +17,13 @@ from kvreport.site.build import Report, build
 from kvreport.site.kit.page import Page
 from kvreport.site.kit.templating import render
 
-STYLES: Final = ("assets/fonts.css", "assets/kvreport.css", "assets/book.css", "assets/plain.css")
+STYLES: Final = (
+    "assets/fonts.css",
+    "assets/kvreport.css",
+    "assets/book.css",
+    "assets/dataset.css",
+    "assets/plain.css",
+)
 SCRIPTS: Final = ("assets/kvreport.js",)
 NAV: Final = (
     ("Models", "models/"),

@@ -379,7 +379,7 @@ class KvreportPlugin(BasePlugin[KvreportConfig]):
     def on_post_template(self, output_content: str, *, template_name: str, config: MkDocsConfig) -> str:
         """Make the page for unknown addresses helpful, and take the theme's scripts from it: the theme writes it alone.
 
-        The map of the site is loaded by every page: it is shortened.
+        The sitemap is loaded by every page, so it is shortened.
         """
         if template_name == "sitemap.xml" and not self.mount.foreign:
             return theme.shortened(output_content)

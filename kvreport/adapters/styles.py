@@ -1,4 +1,4 @@
-"""What of the style sheets reaches a page: the book's own where it is used, and of the theme's what the site uses."""
+"""What of the style sheets reaches a page: those of few pages where they are used, and of the theme's what the site uses."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from kvreport.publish.pruned_style import Named, Usage, prune
 from kvreport.site.build import VEGA
 
 BOOK: Final = "assets/book.css"
+DATASET: Final = "assets/dataset.css"
+FEW: Final = (BOOK, DATASET)
+"""Sheets that few pages need."""
 SHARED: Final = "assets/kvreport.css"
 THEME: Final = "assets/stylesheets"
-_LINK: Final = re.compile(r'<link rel="stylesheet" href="[^"]*assets/book\.css">')
+_LINK: Final = r'<link rel="stylesheet" href="[^"]*%s">'
 _CLASS: Final = re.compile(r"\.(kv-[\w-]+|jp-\w+|jupyter-wrapper)")
 _COMMENT: Final = re.compile(r"/\*.*?\*/", re.DOTALL)
 
@@ -22,24 +25,17 @@ class Styles:
     """Learns from every finished page what it uses."""
 
     def __init__(self) -> None:
-        book, shared = (
-            set(
-                _CLASS.findall(
-                    _COMMENT.sub("", (resources.assets_dir() / Path(name).name).read_text("utf-8"))
-                )
-            )
-            for name in (BOOK, SHARED)
-        )
-        self._book = frozenset(book - shared)
+        shared = _classes(SHARED)
+        self._few = {re.compile(_LINK % re.escape(name)): frozenset(_classes(name) - shared) for name in FEW}
         self._usage = Usage()
 
     @property
     def own(self) -> tuple[str, ...]:
-        """The classes that the book alone styles."""
-        return tuple(sorted(self._book))
+        """The classes that only a sheet of few pages styles."""
+        return tuple(sorted(frozenset().union(*self._few.values())))
 
     def applied(self, html: str, named: Named | None = None) -> str:
-        """Return a page without the book's style sheet if it has nothing that the book alone styles.
+        """Return a page without the sheets of few pages that style nothing of it.
 
         Args:
             html: The page.
@@ -47,7 +43,10 @@ class Styles:
         """
         named = Named.by(html) if named is None else named
         self.learn(named)
-        return html if named.classes & self._book else _LINK.sub("", html, count=1)
+        for link, classes in self._few.items():
+            if not named.classes & classes:
+                html = link.sub("", html, count=1)
+        return html
 
     def learn(self, named: Named) -> None:
         """Take in what a page is known to name."""
@@ -66,3 +65,9 @@ class Styles:
         kept = prune(((str(sheet), content) for sheet, content in sheets), self._usage)
         for name, content in kept:
             Path(name).write_text(content, encoding="utf-8")
+
+
+def _classes(name: str) -> set[str]:
+    """The classes of ours that a style sheet names."""
+    content = (resources.assets_dir() / Path(name).name).read_text(encoding="utf-8")
+    return set(_CLASS.findall(_COMMENT.sub("", content)))

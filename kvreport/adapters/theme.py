@@ -55,7 +55,7 @@ def fonts_first(output: str, url: str, known: Collection[str], mount: Mount) -> 
 
 
 def shortened(sitemap: str) -> str:
-    """Return a map of the site without blanks and in order, which is smaller: the theme loads it with every page."""
+    """Return a sitemap without blanks and in order, which is smaller: the theme loads it with every page."""
     head, *entries = re.split(r"(?=<url>)", re.sub(r">\s+<", "><", sitemap.strip()))
     if not entries:
         return sitemap

@@ -254,10 +254,13 @@ def test_a_first_load_is_small(tiny_site):
 
 
 def test_pages_load_only_the_styles_that_the_site_uses(tiny_site):
-    def books(uri: str) -> bool:
-        return bool(soup(tiny_site, uri).select("link[rel=stylesheet][href$='assets/book.css']"))
+    def loads(name: str, uri: str) -> bool:
+        return bool(soup(tiny_site, uri).select(f"link[rel=stylesheet][href$='assets/{name}.css']"))
 
-    assert not any(map(books, ("", LLAMA, "explore/", "sizer/")))
+    assert not any(loads("book", uri) for uri in ("", LLAMA, "explore/", "sizer/"))
+    assert not any(loads("dataset", uri) for uri in ("", LLAMA, "compare/", "sizer/"))
+    assert loads("dataset", "explore/")
+    assert loads("dataset", "data/")
     sheets = sorted((tiny_site.folder / "assets/stylesheets").glob("*.css"))
     content = "".join(sheet.read_text(encoding="utf-8") for sheet in sheets)
     assert len(content) < 100_000

@@ -66,6 +66,13 @@ def test_a_page_without_the_book_s_classes_has_not_the_book_s_styles() -> None:
     assert Styles().applied(f'{link}<p class="kv-lead">A page</p>') == '<p class="kv-lead">A page</p>'
 
 
+def test_the_explorer_alone_has_its_styles() -> None:
+    links = [f'<link rel="stylesheet" href="../assets/{name}.css">' for name in ("book", "dataset")]
+    explorer, page = '<div class="kv-explore"></div>', '<p class="kv-lead">A page</p>'
+    assert Styles().applied("".join(links) + explorer) == links[1] + explorer
+    assert Styles().applied("".join(links) + page) == page
+
+
 def test_classes_of_a_feature_that_no_page_asks_for_go() -> None:
     css = ".md-version__list{x:1}.md-search__form{x:2}"
     script = 'h("ul", "md-version__list"); h("form", "md-search__form")'
