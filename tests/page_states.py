@@ -16,7 +16,7 @@ from javascript import deno
 from kvreport import estimate, resources
 from kvreport.catalog.load import load_catalog
 from kvreport.errors import InputError
-from kvreport.publish import profiles
+from kvreport.publish import columns, profiles
 from kvreport.publish.browser import script
 from kvreport.publish.page_data import gather
 from kvreport.query import url_keys
@@ -76,7 +76,7 @@ def published() -> tuple[Any, dict[str, Any], Any]:
     facts = {
         model.id: json.loads(
             profiles.encode(
-                profiles.model_facts(site, model, further=True) | profiles.reserve_rates(site, model)
+                profiles.model_facts(site, model, further=True) | columns.reserve_rates(site, model)
             )
         )
         for model in site.models

@@ -4,7 +4,7 @@
 ``downloads/v1/engines/<engine>/<model>.json`` what it decides of a model (:func:`profiles.engine_facts`). The rest,
 weights and what the architecture needs, is the same under every engine and stands in the model's own file.
 ``downloads/v1/engines/<engine>/models.json`` has all models in one file, for pages that list them; that of the site's own
-engine has only the rates that other scheduler sizes need (:func:`profiles.reserve_rates`).
+engine has only the rates that other scheduler sizes need (:func:`columns.reserve_rates`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 from kvreport.accounting.engines.registry import rules
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
-from kvreport.publish import profiles
+from kvreport.publish import columns, profiles
 from kvreport.publish.site_data import SiteData
 
 
@@ -67,12 +67,12 @@ def facts_of(site: SiteData, model: Model, usual: set[str]) -> dict[str, Any]:
         model: The model.
         usual: Ids of the accelerators whose reserve is listed where no rates give it.
     """
-    rates = profiles.reserve_rates(site, model)
+    rates = columns.reserve_rates(site, model)
     return profiles.engine_facts(site, model, reserves=() if rates["rates"] else usual) | rates
 
 
 def _rates(site: SiteData, model: Model) -> bytes:
-    return profiles.encode(profiles.reserve_rates(site, model, further=False))
+    return profiles.encode(columns.reserve_rates(site, model, further=False))
 
 
 def _together(contents: dict[str, bytes]) -> bytes:

@@ -22,7 +22,8 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from kvreport.publish.profiles import FOLDER, NONE, encode, site_facts
+from kvreport.publish.columns import NONE
+from kvreport.publish.profiles import FOLDER, encode, site_facts
 from kvreport.publish.site_data import SiteData
 
 OWN: Final = "own"

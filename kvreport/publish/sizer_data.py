@@ -25,7 +25,8 @@ from kvreport.catalog.formats import KvFormat
 from kvreport.catalog.model import Model
 from kvreport.errors import InputError
 from kvreport.estimation.request import refuse_unsupported
-from kvreport.publish.profiles import FOLDER, SCHEMA, encode, places, site_facts
+from kvreport.publish.columns import places
+from kvreport.publish.profiles import FOLDER, SCHEMA, encode, site_facts
 from kvreport.publish.site_data import SiteData
 
 NOTHING_SEEN: Final = -1
@@ -79,7 +80,7 @@ def peaks_facts(site: SiteData) -> dict[str, Any]:
 
 
 def times_facts(site: SiteData, model: Model) -> dict[str, Any]:
-    """Return what a step demands, with a column for each of :func:`kvreport.publish.profiles.places`.
+    """Return what a step demands, with a column for each of :func:`kvreport.publish.columns.places`.
 
     ``weights[format][column]`` is [dense bytes, expert bytes, {type: operations per token}, {type:
     operations of the output head}]; ``reach[kv][column]`` is a list of [bytes per entry, operations,

@@ -11,7 +11,7 @@ from page_states import GPUS, MODELS, RUN, compare_addresses, compare_states, pu
 
 from kvreport import estimate
 from kvreport.errors import InputError
-from kvreport.publish import engine_profiles, profiles
+from kvreport.publish import columns, engine_profiles, profiles
 from kvreport.publish.page_data import gather
 from kvreport.query import options, url_keys
 
@@ -151,7 +151,7 @@ def test_an_engine_s_file_says_for_which_accelerators_it_has_numbers():
     )
     model = site.models[0]
     few = json.loads(profiles.encode(profiles.engine_facts(site, model, reserves={"h100-sxm-80gb"})))
-    rates = json.loads(profiles.encode(profiles.reserve_rates(site, model, further=False)))
+    rates = json.loads(profiles.encode(columns.reserve_rates(site, model, further=False)))
     asks = """
 const { gpus, models } = JSON.parse(await new Response(Deno.stdin.readable).text());
 console.log(JSON.stringify(models.map((model) =>
