@@ -182,7 +182,7 @@
 
   /* --- machines of unequal accelerators ------------------------------------------------------------------ */
 
-  const MOST_UNEQUAL = 16;
+  const MOST_UNEQUAL = 16, MOST_EQUAL = 9999;
 
   /* The ids that a text such as "rtx-5090*2+rtx-3090" names, place by place; null where one is unknown. In an
      address a plus sign stands for a space. */
@@ -191,6 +191,7 @@
     for (const part of text.trim().split(/[+\s]+/)) {
       const [, id, times] = /^(.+?)(?:\*([1-9]\d{0,3}))?$/.exec(part) || [];
       if (!id || !site.gpus.some((gpu) => gpu.id === id)) return null;
+      if (ids.length > MOST_EQUAL) return null;
       ids.push(...Array(Number(times || 1)).fill(id));
     }
     return new Set(ids).size > 1 && ids.length > MOST_UNEQUAL ? null : ids;
@@ -238,8 +239,8 @@
       ? gpu.card
       : isPlain(layout) || gpu.linked;
 
-  /* The configurations of a layout's ranks that differ, in their order; null where one cannot be configured. */
-  /* The sizes of the scheduler are those of the first device of a machine. */
+  /* The configurations of a layout's ranks that differ, in their order; null where one cannot be configured. The
+     sizes of the scheduler are those of the first device of a machine. */
   function ranksOf(site, model, gpu, layout, weightFormat, kvFormat, asked) {
     const first = gpu.devices && gpu.devices[0];
     const given = asked === true ? { later: true } : asked || NOTHING;

@@ -31,7 +31,7 @@ def translate_script(script: str, say: Say) -> str:
         script: The source.
         say: Gives translations.
     """
-    return _Script(script, say).whole()
+    return _Script(script, say).until_end()
 
 
 class _Script:
@@ -41,16 +41,13 @@ class _Script:
         self._at = 0
         self._line = 1
 
-    def whole(self) -> str:
-        return self._until_end()
-
     def _take(self) -> Token:
         token = self._tokens[self._at]
         self._at += 1
         self._line += token.text.count("\n")
         return token
 
-    def _until_end(self) -> str:
+    def until_end(self) -> str:
         """Return the code up to the piece of a template that ends it, or to the script's end."""
         out: list[str] = []
         mark = ""
@@ -90,9 +87,9 @@ class _Script:
         parts: list[Part] = []
         raw = [source]
         piece = source
-        while piece.endswith("${") and not _closed(piece):
+        while piece.endswith("${"):
             parts.append(_cooked(piece[1:-2]))
-            own = self._inner()
+            own = self.until_end()
             parts.append(Hole(own, named(own)))
             raw.append(own)
             piece = self._take().text
@@ -105,14 +102,6 @@ class _Script:
         if said == [part for part in parts if part]:
             return "".join(raw)
         return "`" + "".join(_written(part) for part in said) + "`"
-
-    def _inner(self) -> str:
-        return self._until_end()
-
-
-def _closed(piece: str) -> bool:
-    """Whether a template's piece ends with its last sign and not with the next value."""
-    return not piece.endswith("${")
 
 
 def _is_shown(text: str, mark: str, before: str) -> bool:

@@ -59,20 +59,25 @@ def answer(page: Any) -> dict[str, Any]:
     return found
 
 
-def test_the_sizer_answers_at_once_and_as_python_does(page: Any, address: str, tiny_site) -> None:
-    page.goto(f"{address}sizer/?gpu=h100-sxm-80gb&concurrent=40&context=4K&prompt=2000&output=500")
-    found = answer(page)
-    ours = size(
-        found["model"],
+def sized(model: str, gpu: str, site: Any) -> Any:
+    """What Python finds for 40 concurrent requests of 4K tokens with the page's own spare and bursts."""
+    return size(
+        model,
         context=4096,
         prompt=2000,
         output=500,
         concurrent=40,
         burst=1.5,
         spare_replicas=1,
-        gpus=["h100-sxm-80gb"],
-        catalog=open_catalog(tiny_site.catalog),
+        gpus=[gpu],
+        catalog=open_catalog(site.catalog),
     )
+
+
+def test_the_sizer_answers_at_once_and_as_python_does(page: Any, address: str, tiny_site) -> None:
+    page.goto(f"{address}sizer/?gpu=h100-sxm-80gb&concurrent=40&context=4K&prompt=2000&output=500")
+    found = answer(page)
+    ours = sized(found["model"], "h100-sxm-80gb", tiny_site)
     best = ours.describe(ours.ranking.deployments[0])
     theirs = found["best"]
     for name in (
@@ -437,17 +442,7 @@ def test_unequal_gpus_are_sized_with_a_bar_for_each(page: Any, address: str, tin
     page.goto(f"{address}sizer/?gpu={machine}&concurrent=40&context=4K&prompt=2000&output=500")
     found = answer(page)
     assert {one["gpu"] for one in found["deployments"]} == {machine}
-    ours = size(
-        found["model"],
-        context=4096,
-        prompt=2000,
-        output=500,
-        concurrent=40,
-        burst=1.5,
-        spare_replicas=1,
-        gpus=[machine],
-        catalog=open_catalog(tiny_site.catalog),
-    )
+    ours = sized(found["model"], machine, tiny_site)
     held = {one.layout.label: one.users_held for one in ours.ranking.deployments}
     shown = {one["layout"]: one["users_held_by_memory"] for one in found["deployments"]}
     assert shown["tp2"] == held["tp2"]

@@ -2,28 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
-import sys
-from types import ModuleType
-
-import pytest
 
 
-@pytest.fixture(scope="module")
-def words(repository) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(
-        "interface_words", repository / "scripts/interface_words.py"
-    )
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules[spec.name]
-
-
-def test_labels_sentences_and_shared_words_are_there(words):
-    places = words.collect().places
+def test_labels_sentences_and_shared_words_are_there(interface_words):
+    places = interface_words.collect().places
     for text, file in (
         ("Context per request (tokens)", "templates/_state.html"),
         ("Run in this page", "docs/assets/kv-sql.js"),
@@ -46,8 +29,8 @@ def literals(source: str) -> list[str]:
     ]
 
 
-def test_no_script_has_a_sentence_that_the_file_lacks(words, repository):
-    places = words.collect().places
+def test_no_script_has_a_sentence_that_the_file_lacks(interface_words, repository):
+    places = interface_words.collect().places
     known = "\n".join(places)
     found = {
         text: path.name
@@ -62,9 +45,9 @@ def test_a_sentence_that_nobody_declared_would_be_found():
     assert literals('node.append("Nobody declared this");') == ["Nobody declared this"]
 
 
-def test_the_file_is_one_that_translators_tools_read(words, tmp_path, capsys):
+def test_the_file_is_one_that_translators_tools_read(interface_words, tmp_path, capsys):
     target = tmp_path / "interface.pot"
-    assert words.main([str(target)]) == 0
+    assert interface_words.main([str(target)]) == 0
     assert "texts of" in capsys.readouterr().out
     entries = target.read_text(encoding="utf-8").split("\n\n")
     assert entries[0].startswith('msgid ""\nmsgstr ""')

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import json
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -19,18 +16,6 @@ from kvreport.translation.scripts import translate_script
 from kvreport.translation.shared import CODE, translate_settings, translate_words
 from kvreport.translation.templates import translate_template
 from kvreport.translation.text import places
-
-
-@pytest.fixture(scope="module")
-def interface_words(repository) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(
-        "interface_words", repository / "scripts/interface_words.py"
-    )
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules[spec.name]
 
 
 def german(said: dict[str, str], asked: list[str] | None = None):
