@@ -12,6 +12,7 @@ from __future__ import annotations
 import io
 import json
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kvreport import resources
+from kvreport.build_cache import digest, keep, recall
 from kvreport.catalog.shelf import read_yaml
 from kvreport.publish import pinned as pinned_files
 
@@ -91,8 +93,21 @@ def files(cache: Path) -> Iterator[tuple[str, bytes]]:
     runtime = found(cache)
     if not runtime:
         return
-    runtime[ARCHIVE] = archive()
+    runtime[ARCHIVE] = kept_archive(cache / "archive")
     yield from pinned_files.publish(FOLDER, runtime, cache, info=lock()["info"])
+
+
+def kept_archive(folder: Path) -> bytes:
+    """Return the archive, made again where something in it has changed; no model is in it."""
+    package, data = resources.package_dir(), resources.data_dir()
+    modules = (package / f"{name}.py" for name in _MODULES)
+    own = (*modules, package / "words.json", *(package / name for name in _ROOMS))
+    state = digest((*own, *(data / name for name in _FACTS)), _DISTRIBUTIONS, zlib.ZLIB_RUNTIME_VERSION)
+    made = recall(folder, state)
+    if not isinstance(made, bytes):
+        made = archive()
+        keep(folder, state, made)
+    return made
 
 
 def archive() -> bytes:

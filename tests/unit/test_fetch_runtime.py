@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from hashlib import sha256
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from kvreport import resources
 from kvreport.publish import python_runtime, sql_runtime
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
@@ -57,3 +59,28 @@ def test_what_is_there_and_right_is_not_fetched_again(
         assert (len(content), sha256(content).hexdigest()) == (file["bytes"], file["sha256"])
     (folder / names[0]).write_bytes(b"something else")
     assert python_runtime.found(tmp_path) == {}
+
+
+def test_the_archive_is_kept_until_something_in_it_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+
+    def archive() -> bytes:
+        made.append("again")
+        return b"archive"
+
+    facts = tmp_path / "data"
+    shutil.copytree(resources.data_dir(), facts, ignore=shutil.ignore_patterns("observations", "traffic"))
+    monkeypatch.setattr(resources, "data_dir", lambda: facts)
+    monkeypatch.setattr(python_runtime, "archive", archive)
+    cache = tmp_path / "cache"
+    assert [python_runtime.kept_archive(cache) for _ in range(2)] == [b"archive"] * 2
+    model = next(facts.glob("models/*.yaml"))
+    model.write_text(model.read_text(encoding="utf-8") + "\n", encoding="utf-8")
+    python_runtime.kept_archive(cache)
+    assert made == ["again"]
+    engine = facts / "engines/vllm.yaml"
+    engine.write_text(engine.read_text(encoding="utf-8") + "\n", encoding="utf-8")
+    python_runtime.kept_archive(cache)
+    assert made == ["again"] * 2
