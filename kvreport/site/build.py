@@ -20,6 +20,7 @@ from kvreport.catalog.load import Catalog, checked, open_catalog
 from kvreport.catalog.record_cache import keep_models, recall_models
 from kvreport.catalog.records import Records
 from kvreport.dataset.release import data_version
+from kvreport.processes import copied
 from kvreport.publish import (
     archive,
     browser,
@@ -229,27 +230,34 @@ def _build(
     catalog = _catalog(data, cache / "records")
     progress(f"catalog: {len(catalog.models)} models, {len(catalog.accelerators)} accelerators")
     version = data_version(catalog.folder)
-    published = (
-        prepare(
+    # A first build has a process for each processor already.
+    warm = (cache / "report").is_dir()
+
+    def dataset_files() -> Downloads:
+        return prepare(
             catalog, cache, models=models, gpus=gpus, version=version, site_url=site_url, progress=progress
         )
-        if dataset
-        else NOTHING
-    )
+
+    def kept_files() -> Downloads:
+        made = dataset_files()
+        if not made.folder.is_relative_to(cache):
+            raise OSError(f"{made.folder} ends with this process")
+        return made
+
+    downloads = (copied(kept_files, dataset_files) if warm and dataset else None) or dataset_files
     site = gather(
-        catalog,
-        models=models,
-        gpus=gpus,
-        version=version,
-        downloads=published,
-        site_url=site_url,
-        progress=progress,
-        parts=parts,
+        catalog, models=models, gpus=gpus, version=version, site_url=site_url, progress=progress, parts=parts
     )
-    site = replace(site, releases=archive.joined(before, archive.present(published, version)))
+
+    def by_model() -> tuple[tuple[str, bytes], ...]:
+        return tuple(files_by_model(site))
+
+    of_models = (copied(by_model) if warm else None) or by_model
     requests = (request for kind in PAGE_TYPES for request in kind.requests(site))
     drawings = drawing.begin(requests, cache, site.progress)
     python, sql = tuple(python_runtime.files(cache)), tuple(sql_runtime.files(cache))
+    published = downloads() if dataset else NOTHING
+    site = site.publishing(published, archive.joined(before, archive.present(published, version)))
     beside = tuple(files(site))
     inputs = Inputs(
         site,
@@ -258,6 +266,7 @@ def _build(
         sql_bytes=sum(len(content) for _, content in sql),
     )
     finished = pages(inputs, written)
+    twins = _twins(finished, site_url, parts)
     return Report(
         pages=finished,
         assets=(
@@ -267,8 +276,9 @@ def _build(
             *(file for kind in PAGE_TYPES for file in kind.assets(inputs)),
         ),
         files=(
+            *of_models(),
             *beside,
-            *_twins(finished, site_url, parts),
+            *twins,
             *headers.files(p.uri for p in finished),
             *interface_words.files(cache),
         ),
@@ -320,8 +330,8 @@ def _twins(finished: Sequence[Page], site_url: str, parts: Parts) -> list[tuple[
         return list(markdown.files(finished, site_url, make))
 
 
-def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
-    """Yield (address, content) of every small file beside the pages."""
+def files_by_model(site: SiteData) -> Iterator[tuple[str, bytes]]:
+    """Yield (address, content) of every file with a part for each model, which take longest."""
     everything, times = profiles.every_model(site), sizer_data.every_model(site)
     yield from profiles.files(site, everything)
     yield from explorer_data.files(site, [facts for _, facts in everything], times)
@@ -329,6 +339,10 @@ def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
     yield from engine_profiles.files(site)
     yield from sizer_data.files(site, times)
     yield from question_data.files(site)
+
+
+def files(site: SiteData) -> Iterator[tuple[str, bytes]]:
+    """Yield (address, content) of every other small file beside the pages."""
     for kind in PAGE_TYPES:
         yield from kind.files(site)
     yield from feeds.files(site)
