@@ -281,7 +281,7 @@ def copied(work: Callable[[], T], here: Callable[[], T] | None = None) -> Callab
         import pickle  # noqa: PLC0415 - one estimate needs none
 
         content = copy.content()
-        return (here or work)() if content is None else pickle.loads(content)  # type: ignore[no-any-return] # noqa: S301 - written by the copy
+        return (here or work)() if content is None else pickle.loads(content)  # noqa: S301 - written by the copy
 
     return result
 

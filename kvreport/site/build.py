@@ -132,7 +132,7 @@ class Report:
     def _releases(self) -> tuple[archive.Release, ...]:
         return archive.joined(self.before, archive.present(self.downloads, self.version))
 
-    def write_files(self, target: Path, write: Callable[[Path, bytes], None] = write_whole) -> None:
+    def write_files(self, target: Path, write: Callable[[Path, bytes], object] = write_whole) -> None:
         """Write the files beside the pages.
 
         Args:
