@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -74,6 +73,9 @@ _PACKAGES: Final = ("altair", "jinja2", "numpy", "pyarrow", "vl-convert-python")
 """Distributions whose versions decide what is written."""
 
 VEGA: Final = "assets/vega.js"
+_WORTH_A_COPY: Final = 16
+"""Twins to make from which on a copy of this process makes half of them."""
+
 PAGE_TYPES: Final = (
     index.TYPE,
     model.TYPE,
@@ -321,13 +323,20 @@ def _twins(finished: Sequence[Page], site_url: str, parts: Parts) -> list[tuple[
     """Return every page's Markdown twin, kept between builds."""
     of_code = code()
     with parts.group("twins") as kept:
+        keys = {page.uri: parts.key(of_code, *markdown.content(page)) for page in finished}
+        missing = [page for page in finished if page.moved_to is None and kept.find(keys[page.uri]) is None]
+        # A changed row changes every accelerator's page: a copy of this process makes every other twin.
+        others = missing[1::2]
 
-        def make(page: Page, address: str) -> str:
-            return kept.get(
-                parts.key(of_code, *markdown.content(page)), partial(markdown.twin, page, address)
-            )
+        def theirs() -> list[str]:
+            return [markdown.twin(page, site_url) for page in others]
 
-        return list(markdown.files(finished, site_url, make))
+        made_beside = copied(theirs) if len(missing) >= _WORTH_A_COPY else None
+        for page in missing[::2] if made_beside else missing:
+            kept.put(keys[page.uri], markdown.twin(page, site_url))
+        for page, text in zip(others, made_beside() if made_beside else (), strict=False):
+            kept.put(keys[page.uri], text)
+        return list(markdown.files(finished, site_url, lambda page, _: str(kept.find(keys[page.uri]))))
 
 
 def files_by_model(site: SiteData) -> Iterator[tuple[str, bytes]]:
