@@ -596,8 +596,7 @@
     ]],
     ["[data-kv-traffic]", "traffic", ["kv-kernel.js", "kv-capacity.js", "kv-traffic.js", "kv-replay.js"]],
     ["[data-kv-log]", "log", [
-      "kv-kernel.js",
-      "kv-capacity.js",
+      ...scriptsOf("kernel capacity state picker"),
       "kv-loglines.js",
       "kv-log-local.js",
       "kv-log.js",
