@@ -16,8 +16,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kvreport.errors import InputError
 
@@ -27,18 +28,23 @@ if TYPE_CHECKING:
 _ENDED_BY_SIGNAL: Final = 128
 _PATIENCE_SECONDS: Final = 5.0
 _LAST_PATIENCE_SECONDS: Final = 12.0
+_PIPE_BYTES: Final = 16 << 10
+"""A quarter of what a pipe holds on Linux: ``pipe(7)``; the rest is for what Python adds."""
 _TRIM_THRESHOLD: Final = -1
 _MMAP_THRESHOLD: Final = -3
 """``M_TRIM_THRESHOLD`` and ``M_MMAP_THRESHOLD`` of glibc's malloc.h."""
+_GIVEN: Final = "kvreport-workers-"
 _signalled: list[float] = []
+_interrupted: list[bool] = []
 _FOLLOW: Final = "from kvreport.processes import follow_standard_input as f; f(); import runpy, sys; sys.argv = sys.argv[1:]; "
 
 
 def exit_on_signals() -> None:
     """Turn SIGTERM and SIGHUP into an exit with status 128 + number, which runs exit handlers.
 
-    A handler that is already there is left, and so is an ignored signal (``nohup``). Only the main thread
-    can have handlers; elsewhere nothing happens.
+    Ctrl-C (SIGINT) stays a ``KeyboardInterrupt``; where that ends the process, the process does end. A handler that
+    is already there is left, and so is an ignored signal (``nohup``). Only the main thread can have handlers;
+    elsewhere nothing happens.
     """
     if threading.current_thread() is not threading.main_thread():
         return
@@ -46,6 +52,8 @@ def exit_on_signals() -> None:
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) == signal.SIG_DFL:
             signal.signal(number, _exit)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _interrupt)
     atexit.register(_keep_the_status)
 
 
@@ -64,6 +72,23 @@ def _exit(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - as si
         _signalled.append(now)
         threading.Thread(target=_insist, args=(number,), name="insist-on-exit", daemon=True).start()
         raise SystemExit(_ENDED_BY_SIGNAL + number)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    if not _interrupted:
+        _interrupted.append(True)
+        threading.Thread(target=_insist_at_exit, args=(number,), name="insist-on-exit", daemon=True).start()
+    signal.default_int_handler(number, frame)
+
+
+def _insist_at_exit(number: int) -> None:
+    """End this process if its exit, once begun, does not end.
+
+    Nobody knows what a ``KeyboardInterrupt`` is good for until it has reached the top: a notebook goes on after it.
+    """
+    # Python counts the main thread as ended before it waits for the others.
+    threading.main_thread().join()
+    _insist(number)
 
 
 def _insist(number: int) -> None:
@@ -122,21 +147,48 @@ def workers(
     from concurrent.futures.process import BrokenProcessPool  # noqa: PLC0415
     from multiprocessing import get_context  # noqa: PLC0415
 
-    pool = ProcessPoolExecutor(
-        count, mp_context=get_context("spawn"), initializer=_begin, initargs=(initializer, tuple(arguments))
-    )
+    with _handed_over(arguments) as given:
+        pool = ProcessPoolExecutor(
+            count, mp_context=get_context("spawn"), initializer=_begin, initargs=(initializer, given)
+        )
+        try:
+            yield pool
+            pool.shutdown()
+        except BrokenProcessPool as error:
+            _end(pool)
+            raise InputError(
+                "workers: found one that the system ended, most often because memory ran out; allowed: fewer "
+                "workers (--workers 1), or more memory"
+            ) from error
+        except BaseException:
+            _end(pool)
+            raise
+
+
+@contextmanager
+def _handed_over(arguments: Sequence[object]) -> Iterator[bytes | Path]:
+    """Pickle what each worker is given: as it is, or in a file if a pipe cannot hold it.
+
+    Python writes it into a pipe whose reading end it holds itself until all is written: of a worker that ends
+    before it has read as much, nobody would hear (``multiprocessing/popen_spawn_posix.py``, ``_launch``).
+    """
+    import pickle  # noqa: PLC0415 - as above
+    from tempfile import gettempdir  # noqa: PLC0415
+
+    from kvreport.atomic.workspace import claim, sweep  # noqa: PLC0415
+
+    content = pickle.dumps(tuple(arguments), protocol=5)
+    if len(content) <= _PIPE_BYTES:
+        yield content
+        return
+    sweep(Path(gettempdir()), _GIVEN)
+    work = claim(Path(gettempdir()), _GIVEN)
     try:
-        yield pool
-        pool.shutdown()
-    except BrokenProcessPool as error:
-        _end(pool)
-        raise InputError(
-            "workers: found one that the system ended, most often because memory ran out; allowed: fewer "
-            "workers (--workers 1), or more memory"
-        ) from error
-    except BaseException:
-        _end(pool)
-        raise
+        file = work.folder / "given"
+        file.write_bytes(content)
+        yield file
+    finally:
+        work.close()
 
 
 def _end(pool: ProcessPoolExecutor) -> None:
@@ -151,8 +203,9 @@ def _end(pool: ProcessPoolExecutor) -> None:
             process.kill()
 
 
-def _begin(initializer: Callable[..., None] | None, arguments: tuple[Any, ...]) -> None:
+def _begin(initializer: Callable[..., None] | None, given: bytes | Path) -> None:
     """Make a worker leave Ctrl-C to its parent, and end with it."""
+    import pickle  # noqa: PLC0415
     from multiprocessing import connection, parent_process  # noqa: PLC0415
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -160,7 +213,8 @@ def _begin(initializer: Callable[..., None] | None, arguments: tuple[Any, ...]) 
     if parent is not None:
         _end_after(lambda: connection.wait([parent.sentinel]))
     if initializer is not None:
-        initializer(*arguments)
+        content = given if isinstance(given, bytes) else given.read_bytes()
+        initializer(*pickle.loads(content))  # noqa: S301 - what the parent has written
 
 
 def _end_after(wait: Callable[[], object]) -> None:

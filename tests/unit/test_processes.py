@@ -117,6 +117,72 @@ def test_a_signal_whose_exception_is_lost_ends_the_process_all_the_same(tmp_path
     assert not list(tmp_path.glob("work-*"))
 
 
+STUCK = """
+import signal, sys, threading, time
+from pathlib import Path
+from kvreport import processes
+from kvreport.atomic.workspace import claim
+
+processes._LAST_PATIENCE_SECONDS = 0.2
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where a shell started the tests behind itself
+processes.exit_on_signals()
+work = claim(Path(sys.argv[1]), "work-")
+threading.Thread(target=time.sleep, args=(60,)).start()  # whose end the exit waits for
+try:
+    print("ready", flush=True)
+    time.sleep(60)
+except KeyboardInterrupt:
+    print("told", flush=True)
+    time.sleep(1)  # as a notebook goes on with what comes next
+    print("went on", flush=True)
+"""
+
+
+def test_ctrl_c_that_ends_a_process_ends_it_though_a_thread_does_not(tmp_path: Path) -> None:
+    script = tmp_path / "program.py"
+    script.write_text(STUCK, encoding="utf-8")
+    with subprocess.Popen(
+        [sys.executable, str(script), str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == "ready\n"
+        parent.send_signal(signal.SIGINT)
+        try:
+            assert parent.wait(20) == 128 + signal.SIGINT
+            assert parent.stdout.read() == "told\nwent on\n"
+        finally:
+            parent.kill()
+    assert not list(tmp_path.glob("work-*"))
+
+
+ENDED_BEFORE = """
+import os, signal, sys, time
+from kvreport.errors import InputError
+from kvreport.processes import workers
+
+if __name__ == "__main__":
+    try:
+        with workers(1, print, (b"x" * 4_000_000,)) as pool:
+            list(pool.map(abs, [1]))
+    except InputError as error:
+        print(error)
+else:
+    os.kill(os.getpid(), signal.SIGKILL)  # a worker, before it has read what it is given
+"""
+
+
+def test_a_worker_that_ends_before_it_has_begun_is_a_sentence_too(tmp_path: Path) -> None:
+    script = tmp_path / "program.py"
+    script.write_text(ENDED_BEFORE, encoding="utf-8")
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    said = subprocess.check_output([sys.executable, str(script)], timeout=60, text=True, env=environment)
+    assert "found one that the system ended" in said
+    assert [path.name for path in tmp_path.iterdir()] == ["program.py"]
+
+
 def end_myself(_: int) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
