@@ -151,7 +151,9 @@
       if (model && other) said.push(`No block plan: gpu: ${other}.`);
       else if (model && !rules && spread.length && ["vllm", null].includes(reading.engine)) {
         said.push(
-          `This page has no numbers of the log’s layout (${spread.join(", ")}). kvreport log checks all of it.`,
+          `This page has no numbers of the log’s layout (${
+            spread.join(", ")
+          }). kvreport log checks all of it.`,
         );
       }
       if (rules && !rules.current) {

@@ -89,7 +89,10 @@ def pasted_start(
     layout = layout_of(reading, tensor_parallel)
     total, wsl = reading.whole("total_memory"), bool(reading.facts.get("wsl"))
     least = min((one.usable_bytes for one in devices), default=0)  # of several totals the least is read
-    devices = [as_found(one, total, wsl=wsl) if total is None or one.usable_bytes == least else one for one in devices]
+    devices = [
+        as_found(one, total, wsl=wsl) if total is None or one.usable_bytes == least else one
+        for one in devices
+    ]
     stated = kv or reading.text("kv_dtype")
     return Start(
         known=known,

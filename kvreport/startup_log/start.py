@@ -266,7 +266,8 @@ class Start:
 
     def weights(self) -> int:
         """Bytes of one rank's weights as loaded: of the fullest, and for a pasted log, of whose lines the most is read,
-        of the rank with most."""
+        of the rank with most.
+        """
         case = self.case()
         if case.layout.pipeline > 1 or case.replica:
             laid = lay_out(case)

@@ -439,7 +439,9 @@ def test_a_log_of_unequal_gpus_is_judged_by_them(page: Any, address: str, tiny_s
     page.locator(".kv-logged .kv-ignored", has_text="moon=1").wait_for()
     page.fill("textarea[name=log]", text)
     until(page, "document.querySelector('[data-kv-logged]').innerText.includes('cache pool on a device')")
-    theirs = {name: found for name, _, found in page.eval_on_selector("[data-kv-logged]", "box => box.kvCompared")}
+    theirs = {
+        name: found for name, _, found in page.eval_on_selector("[data-kv-logged]", "box => box.kvCompared")
+    }
     for one in ours.comparisons:
         assert theirs[one.fact] == pytest.approx(one.predicted, rel=1e-6), one.fact
     page.fill("textarea[name=log]", text.replace("tensor_parallel_size=2", "tensor_parallel_size=4"))
