@@ -265,8 +265,9 @@ class Start:
         return None if named is None else self.known.kv_format(named)
 
     def weights(self) -> int:
-        """Bytes of one rank's weights as loaded: of the fullest, and for a pasted log, of whose lines the most is read,
-        of the rank with most.
+        """Bytes of one rank's weights as loaded.
+
+        Of the fullest rank; for a pasted log, of whose lines the most is read, of the rank with most.
         """
         case = self.case()
         if case.layout.pipeline > 1 or case.replica:
