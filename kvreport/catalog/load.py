@@ -40,7 +40,9 @@ RELEASED = "released"
 
 _SLICE: Final = re.compile(r"(?P<device>.+?)[-:/ ](?:mig[-_ ])?(?P<slice>[1-7]g\.[0-9]+gb)", re.IGNORECASE)
 """A slice of a device: ``h100-1g.10gb``, ``H100:2g.20gb``, ``H200 MIG 1g.18gb``."""
-_RELEASE: Final = re.compile(r"(?P<family>[A-Za-z][\w.-]*?)(?:==|[- ])v?(?P<version>[0-9]+(?:\.[0-9]+)+)", re.ASCII)
+_RELEASE: Final = re.compile(
+    r"(?P<family>[A-Za-z][\w.-]*?)(?:==|[- ])v?(?P<version>[0-9]+(?:\.[0-9]+)+)", re.ASCII
+)
 """An engine with its release: ``vllm 0.15.1``, ``sglang==0.5.9``, ``vLLM v0.11``."""
 
 
