@@ -38,8 +38,8 @@
     const [heldConstant, heldTerms, state] = layout.kinds ? layout.kinds[gpu.laid ?? gpu.kind] : layout;
     const memory = options.share === undefined ? gpu.memory : kernel.engineMemory(gpu.usable, options.share);
     const most = options.most ?? Infinity;
-    const left = Math.min(kernel.poolLeft(memory, resident, reserve), most);
-    const pool = Math.max(left, 0);
+    const left = kernel.poolLeft(memory, resident, reserve);
+    const pool = Math.max(Math.min(left, most), 0);
     const room = Math.min(kernel.roomLeft(gpu.usable, memory, resident, reserve, constant, terms), most);
     // A plan without caches may have blocks of no bytes: nothing is divided then.
     const free = block > 0 ? Math.min(room, kernel.freeBytes(room, block, kept)) : room;
