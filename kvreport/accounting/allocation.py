@@ -248,11 +248,12 @@ def reserve_on(case: Case, device: Accelerator, serving: Serving, known: Memo) -
         known: What other cases of the same model have worked out.
     """
     engine, step = case.rules, case.step_of(serving)
+    model = _planned(case) if engine.stages_reserve_as_whole else case.model
     kept = known.get(
         ("reserve", case.engine.name, engine.reserve_class(device), step),
-        lambda: engine.reserve(case.model, device, step),
+        lambda: engine.reserve(model, device, step),
     )
-    return engine.given_share_reserve(kept, engine.share(case.utilization), case.model, device, step)
+    return engine.given_share_reserve(kept, engine.share(case.utilization), model, device, step)
 
 
 def plan_depends(case: Case, known: Memo) -> bool:

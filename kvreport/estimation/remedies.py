@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import Any, Final
 
 from kvreport.accounting.capacity import blocks
-from kvreport.accounting.parallel import SERVER_DEVICES
+from kvreport.accounting.parallel import SERVER_DEVICES, Layout
 from kvreport.accounting.weights import weight_bytes
 from kvreport.catalog.formats import KvFormat, WeightFormat
 from kvreport.errors import InputError
@@ -130,14 +130,25 @@ def changes(result: Estimate, kv_formats: Mapping[str, KvFormat]) -> Iterator[Ch
                 yield Change("seqs", f"--max-seqs {slots}", replace(request, serving=fewer))
             if not request.eager:
                 yield Change("eager", "--eager", replace(request, eager=True))
+    if request.case.replica:
+        return  # unequal devices are those and no others
     ranks = request.tensor_parallel * 2
     while ranks <= (request.accelerator.devices_per_node or SERVER_DEVICES):
-        yield Change(
-            "ranks",
-            f"--tensor-parallel {ranks}",
-            replace(request, layout=replace(request.layout, tensor=ranks)),
-        )
+        layout = replace(request.layout, tensor=ranks)
+        yield Change("ranks", *on_layout(request, layout, f"--tensor-parallel {ranks}"))
         ranks *= 2
+
+
+def on_layout(request: Request, layout: Layout, flags: str) -> tuple[str, Request]:
+    """Return the flags of a layout of other devices of the same kind, and the question with it.
+
+    Devices that were named one by one, or with their number, are named anew with the number that it takes.
+    """
+    if len(request.accelerators) == 1:
+        return flags, replace(request, layout=layout)
+    devices = (request.accelerator,) * layout.devices
+    named = f"--gpu {layout.devices}x{request.accelerator.id}"
+    return f"{named} {flags}", replace(request, layout=layout, accelerators=devices)
 
 
 def _shares(result: Estimate) -> Iterator[Change]:

@@ -16,7 +16,7 @@ from kvreport.catalog.observation import Observation, load_observations
 from kvreport.errors import InputError
 from kvreport.estimation.answer import Estimate
 from kvreport.estimation.estimate import answer
-from kvreport.estimation.remedies import HOPELESS, Change, changes
+from kvreport.estimation.remedies import HOPELESS, Change, changes, on_layout
 from kvreport.estimation.request import Request
 
 STARTS: Final = ("fits", "tight")
@@ -230,23 +230,23 @@ def _layouts(request: Request) -> Iterator[Change]:
     """Data-parallel attention with whole experts on the devices of one server; pipeline stages over two."""
     model, device = request.model, request.accelerator
     node = device.devices_per_node or 1
-    if len(request.accelerators) > 1 or node == 1:
+    if request.case.replica or node == 1:
         return
     if model.experts is not None and not request.layout.expert:
         spread = Layout(data=node, expert=True)
         flags = f"--data-parallel {node} --expert-parallel"
-        yield Change("layout", flags, replace(request, layout=spread))
+        yield Change("layout", *on_layout(request, spread, flags))
     widest = max(size for size in allowed_tensor_parallel(model, node) if node % size == 0)
     if request.layout.pipeline == 1:
         stages = Layout(tensor=widest, pipeline=2, nodes=2)
         flags = f"--tensor-parallel {widest} --pipeline-parallel 2 --nodes 2"
-        yield Change("layout", flags, replace(request, layout=stages))
+        yield Change("layout", *on_layout(request, stages, flags))
 
 
 def _next_gpus(request: Request, catalog: Catalog) -> Iterator[Change]:
     """The smallest larger accelerator of the same maker that clouds rent out and that is enough, else the largest."""
     own = request.accelerator
-    if len(request.accelerators) > 1:
+    if request.case.replica:
         return
     larger = sorted(
         (
@@ -258,7 +258,9 @@ def _next_gpus(request: Request, catalog: Catalog) -> Iterator[Change]:
         ),
         key=lambda one: (one.usable_bytes, one.id),
     )
-    made = [Change("gpu", f"--gpu {one.id}", _on(request, one)) for one in larger]
+    named = len(request.accelerators)
+    many = "" if named == 1 else f"{named}x"
+    made = [Change("gpu", f"--gpu {many}{one.id}", _on(request, one)) for one in larger]
     yield from [next((change for change in made if _lever(change).enough), made[-1])] if made else []
 
 
@@ -270,7 +272,7 @@ def _on(request: Request, device: Accelerator) -> Request:
             device, max_seqs=None if request.query is None else request.query.max_seqs
         )
         serving = replace(serving, max_batched_tokens=tokens, max_seqs=rows)
-    return replace(request, accelerators=(device,), serving=serving)
+    return replace(request, accelerators=(device,) * len(request.accelerators), serving=serving)
 
 
 def _engines(request: Request, catalog: Catalog) -> Iterator[Change]:

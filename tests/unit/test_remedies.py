@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from itertools import pairwise
 
@@ -11,6 +12,7 @@ import kvreport
 from kvreport.catalog.load import open_catalog
 from kvreport.cli import main
 from kvreport.estimation.remedies import HOPELESS, remedies
+from kvreport.estimation.why_not import why_not
 
 CATALOG = open_catalog()
 CASES = [
@@ -82,3 +84,23 @@ def test_the_command_says_it(capsys):
     said = capsys.readouterr().out
     assert "Nothing tried makes it fit on this device" in said
     assert "kvreport size 'llama 3.1 405b' --context 8192 --concurrent 1" in said
+
+
+def test_unequal_devices_are_those_and_no_others(capsys):
+    assert main(["estimate", "deepseek-ai/DeepSeek-V3.2", "--gpu", "mi300x", "--gpu", "h100-sxm-80gb"]) == 0
+    said = capsys.readouterr().out
+    assert "does not fit" in said
+    assert "--tensor-parallel" not in said
+
+
+def test_devices_named_with_their_number_are_named_anew():
+    """Of 2 named devices none is the third: ``--tensor-parallel 8`` alone would be refused."""
+    result = kvreport.estimate("deepseek-ai/DeepSeek-V3.2", gpu="2xh100-sxm-80gb", catalog=CATALOG)
+    tried = why_not(result, CATALOG).to_dict()["levers"]
+    more = [one["flags"] for one in tried if "--gpu" in one["flags"]]
+    assert "--gpu 8xh100-sxm-80gb --tensor-parallel 8" in more
+    assert "--gpu 8xh100-sxm-80gb --data-parallel 8 --expert-parallel" in more
+    assert any(re.fullmatch(r"--gpu 2x\S+", flags) for flags in more)
+    for flags in more:
+        assert main(["estimate", "deepseek-ai/DeepSeek-V3.2", *flags.split()]) == 0
+    assert not any(one["flags"].startswith("--tensor-parallel") for one in tried)
